@@ -14,6 +14,12 @@ from tfrtool.storage.limits import MAX_CLASSES
 from tfrtool.storage.opening import read_bounded
 from tfrtool.storage.remote_path import RemotePath
 
+FLAGS = {
+    **dict.fromkeys(("1", "true", "yes"), True),
+    **dict.fromkeys(("0", "false", "no"), False),
+}
+"""What says, in lower case, whether an object is truncated and so on."""
+
 
 def import_extra(module: str) -> ModuleType:
     """Import what reads annotations; a UsageError names the extra where it is not installed."""
@@ -30,6 +36,15 @@ def number_of(text: str) -> float | str:
         return float(text) if "_" not in text else text
     except ValueError:
         return text
+
+
+def pixels_of(width: str = "", height: str = "") -> tuple[int | None, int | None, str | None]:
+    """Return the sides of an image, None where they are 0 or not told, and what is wrong."""
+    sides = [number_of(side or "0") for side in (width, height)]
+    if 0 in sides:
+        return None, None, None
+    x, y = (int(s) if isinstance(s, float) and 0 < s < 2**31 else None for s in sides)
+    return x, y, None if x and y else "its size is not two numbers of pixels"
 
 
 def number_classes(names: Iterable[str], where: Path) -> Mapping[str, int]:

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from tfrtool.errors import UsageError
 from tfrtool.examples.objects.record_features import Masks
 from tfrtool.sources.annotations.annotation_folder import AnnotationFolder
 from tfrtool.sources.annotations.found import AnnotationReader
@@ -36,4 +35,6 @@ def open_annotations(
         named = path.suffix.lower() in (".yaml", ".yml")
         folder = AnnotationFolder(path.parent if named else path, images)
         return YoloReader(folder, path.name if named else None)
-    raise UsageError(f"{kind} can't be read yet", path=path)
+    from tfrtool.sources.annotations.box_table import CsvBoxReader  # the options know no other
+
+    return CsvBoxReader(path, scratch)

@@ -8,11 +8,13 @@ from typing import Any
 
 from tfrtool.errors import SourceError, printable, some_of
 from tfrtool.sources.annotations.annotation_folder import (
+    FLAGS,
     AnnotationFolder,
     import_extra,
     in_order,
     number_classes,
     number_of,
+    pixels_of,
 )
 from tfrtool.sources.annotations.found import FoundImage, FoundObject
 from tfrtool.sources.folders.listing import SPLIT_NAMES, is_image_name
@@ -21,9 +23,9 @@ from tfrtool.storage.limits import MAX_ANNOTATION_BYTES, MAX_LISTED, MAX_METADAT
 
 _SET = re.compile(r"((?:.*/)?)ImageSets/Main/(train|val|trainval|test)\.txt")
 _FOLDER = re.compile(r"(?<![^/])Annotations(?=/)")
+_SIZE = ("width", "height")
 _SIDES = ("xmin", "ymin", "xmax", "ymax")
 _READ = {"name", "bndbox", "pose", "difficult", "truncated"}
-_FLAGS = {**dict.fromkeys(("1", "true", "yes"), True), **dict.fromkeys(("0", "false", "no"), False)}
 _UNTOLD = ("", "unspecified", "unknown")
 _SHOWN = 8
 
@@ -136,13 +138,17 @@ class VocReader:
         said = _text(root, "filename")
         last = said.replace("\\", "/").rpartition("/")[2]
         name = self._folder.name(folder + slash + last) if last else other
-        image = FoundImage(name=name, other=other, where=key, objects=objects, source_id=said)
-        sides = [number_of(_text(root, f"size/{side}") or "0") for side in ("width", "height")]
-        if 0 in sides:
-            return image
-        width, height = (int(s) if isinstance(s, float) and 0 < s < 2**31 else None for s in sides)
-        problem = None if width and height else "its size is not two numbers of pixels"
-        return replace(image, width=width, height=height, problem=problem)
+        width, height, problem = pixels_of(*(_text(root, f"size/{one}") for one in _SIZE))
+        return FoundImage(
+            name=name,
+            other=other,
+            where=key,
+            width=width,
+            height=height,
+            objects=objects,
+            source_id=said,
+            problem=problem,
+        )
 
     def _object(self, what: str, one: Any) -> FoundObject:
         """Return an object; what it says of its parts is not looked at."""
@@ -156,8 +162,8 @@ class VocReader:
         more: dict[str, object] = {"pose": _text(one, "pose") or None}
         for flag in ("difficult", "truncated"):
             text = _text(one, flag).lower()
-            more[flag] = _FLAGS.get(text)
-            if text not in _FLAGS and text not in _UNTOLD:
+            more[flag] = FLAGS.get(text)
+            if text not in FLAGS and text not in _UNTOLD:
                 self._unread[f"{flag}: {text}"[:40]] += 1
         self._unread.update(child.tag[:40] for child in one if child.tag not in _READ)
         sides = () if box is None else [number_of(_text(box, side)) for side in _SIDES]

@@ -1,6 +1,8 @@
 """What the columns of a table are by their names, and what its labels are: one class an image."""
 
+import enum
 import re
+import shlex
 from collections import Counter
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -17,13 +19,32 @@ _LABELS = ("label", "class", "class_name", "category", "target")
 _SPLITS = ("split", "subset", "set", "partition")
 
 _PREFIX = re.compile("^(?:boundingbox|bbox|bndbox|box)(?=.)")
-_BOXES = (
-    *("xmin ymin xmax ymax", "x1 y1 x2 y2", "x0 y0 x1 y1", "left top right bottom"),
-    *("left top width height", "x y w h", "x y width height", "cx cy w h"),
-    *("xcenter ycenter width height", "bbox", "bboxes", "boundingbox", "boundingboxes", "bndbox"),
+
+
+class BoxKind(enum.Enum):
+    """What the four numbers of a box are."""
+
+    CORNERS = "left, upper, right and lower side"
+    SIZE = "left and upper side, width and height"
+    CENTRE = "centre, width and height"
+
+
+_SIDES = {
+    "xmin ymin xmax ymax": BoxKind.CORNERS,
+    "x1 y1 x2 y2": BoxKind.CORNERS,
+    "x0 y0 x1 y1": BoxKind.CORNERS,
+    "left top right bottom": BoxKind.CORNERS,
+    "left top width height": BoxKind.SIZE,
+    "x y w h": BoxKind.SIZE,
+    "x y width height": BoxKind.SIZE,
+    "cx cy w h": BoxKind.CENTRE,
+    "xcenter ycenter width height": BoxKind.CENTRE,
+}
+_OTHERS = (
+    *("bbox", "bboxes", "boundingbox", "boundingboxes", "bndbox"),
     *("boxes", "encodedpixels", "segmentation", "polygon", "mask", "maskpath"),
 )
-"""Columns of annotations, without what is no letter or digit in their names."""
+"""Columns of annotations, as `plain_name` has them."""
 
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _DIGITS = re.compile(r"[+-]?[0-9]+")
@@ -76,18 +97,34 @@ def check_columns(
     for name in (column.strip().lower() for column in columns if column is not None):
         if known.count(name) > 1:
             raise SourceError(f"its column '{name}' is there twice", path=table)
-    plain = {_PREFIX.sub("", re.sub("[^a-z0-9]", "", name.lower())): name for name in names}
-    boxes = (box.split() for box in _BOXES)
-    found = next((box for box in boxes if plain.keys() >= set(box)), ())
-    if not {plain[part] for part in found} <= {*wanted}:
+    kind, found = box_columns(names) or (None, [])
+    if not {*found} <= {*wanted}:
+        hint = "a table without these columns, with one row an image, can be written"
+        if kind is not None:
+            command = shlex.join(["tfrtool", "write", str(table.parent), "DATASET"])
+            hint = f"{command} --annotations {shlex.quote(f'csv:{table}')} writes boxes; {hint}"
         raise SourceError(
             "has boxes or masks, and not one label an image",
             path=table,
-            found=quoted([plain[part] for part in found]),
-            hint="annotations can't be written yet; a table without these columns, with one row "
-            "an image, can",
+            found=quoted(found),
+            hint=hint,
         )
     return columns
+
+
+def plain_name(name: str) -> str:
+    """Return the letters and digits of a column's name, in lower case."""
+    return re.sub("[^a-z0-9]", "", name.lower())
+
+
+def box_columns(names: Sequence[str]) -> tuple[BoxKind | None, list[str]] | None:
+    """Return the columns of boxes, or of masks, and what these hold if it is four numbers."""
+    plain = {plain_name(name): name for name in names}
+    plain |= {_PREFIX.sub("", one): name for one, name in plain.items() if _PREFIX.match(one)}
+    for columns in (*_SIDES, *_OTHERS):
+        if plain.keys() >= {*columns.split()}:
+            return _SIDES.get(columns), [plain[one] for one in columns.split()]
+    return None
 
 
 def quoted(names: Sequence[str]) -> str:

@@ -25,7 +25,7 @@ _CSV_SUFFIXES = (".csv", ".tsv")
 _HEAD = 4096
 """Bytes that tell what a table of another name is; blanks may come first."""
 
-_DELIMITERS = ",;\t"
+DELIMITERS = ",;\t"
 _QUOTES = "perhaps a quotation mark lacks the one that ends it"
 
 _BATCH = 1024
@@ -194,7 +194,7 @@ def _layout(
     """
     firsts: list[list[str]] = []
     failure: SourceError | None = None
-    for delimiter in _DELIMITERS:
+    for delimiter in DELIMITERS:
         try:
             first = next((cells for cells in csv_rows(file, table, delimiter) if any(cells)), None)
         except SourceError as error:
@@ -217,7 +217,7 @@ def _layout(
         raise failure
     widest = max(firsts, key=len)
     _check(widest, table, wanted)
-    return _DELIMITERS[0], widest, True
+    return DELIMITERS[0], widest, True
 
 
 def _read_json_lines(

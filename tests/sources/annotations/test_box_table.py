@@ -1,0 +1,231 @@
+"""Tables of boxes are read, whatever form they have and whatever is wrong with their rows."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.annotated_sets import SCENES, Scene, Thing, scenes, write_box_csv, write_voc, write_yolo
+from tests.sources.annotations.told import (
+    boxes,
+    listed,
+    lost,
+    objects_of,
+    open_annotated,
+    truth,
+)
+from tfrtool.errors import SourceError, TfrtoolError
+from tfrtool.sources.items import Source
+
+HEADER = "filename,width,height,class,xmin,ymin,xmax,ymax"
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Path:
+    """Return a folder of two images of 200 x 100 and 40 x 40 pixels."""
+    scenes(tmp_path / "images", [Scene("a.jpg", 200, 100), Scene("sub/b 50%.png", 40, 40)])
+    return tmp_path / "images"
+
+
+def _read(images: Path, text: str | bytes) -> Source:
+    table = images.parent / "boxes.csv"
+    table.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return open_annotated(images, f"csv:{table}")
+
+
+def test_boxes_are_those_of_the_table(tmp_path: Path) -> None:
+    """The table of generate_tfrecord.py gives every image its boxes; others aren't mentioned."""
+    scenes(tmp_path / "images")
+    table = write_box_csv(tmp_path / "boxes.csv")
+    source = open_annotated(tmp_path / "images", f"csv:{table}")
+    assert boxes(source) == {key: found for key, found in truth(SCENES).items() if found}
+    assert source.labels == ("cat", "dog", "traffic light")
+    assert [entry.key for entry in source.ignored] == ["deep/nothing.jpg", "nothing.png"]
+    assert source.notices == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{HEADER}\na.jpg,200,100,cat,20,10,60,50\n",
+        f"\n{HEADER}\n\na.jpg,0,,cat,20,10,60,50\n",
+        "Class;Path;x1;y1;x2;y2\ncat;C:\\data\\a.jpg;20;10;60;50\n",
+        "image_id\tlabel\tbbox_x\tbbox_y\tbbox_width\tbbox_height\na\tcat\t20\t10\t40\t40\n",
+        "width,height,file,x,y,w,h,label\n200,100,a.jpg,20,10,40,40,cat\n",
+        "image,label,cx,cy,w,h\na.jpg,cat,40,30,40,40\n",
+        "image,label,left,top,right,bottom\na.jpg,cat,.1,.1,.3,.5\n",
+        "image,label,x_center,y_center,width,height\na.jpg,cat,.2,.3,.2,.4\n",
+        "/home/me/images/a.jpg,20,10,60,50,cat\n",
+        '"a.jpg","20","10","60","50","cat"\n',
+        "TRAIN,gs://bucket/some/a.jpg,cat,0.1,0.1,,,0.3,0.5,,\n",
+        "TRAIN,gs://bucket/some/a.jpg,cat,0.1,0.1,0.3,0.1,0.3,0.5,0.1,0.5\n",
+        "TRAIN,gs://bucket/some/a.jpg,cat,0.1,0.1,0.3,0.5\n",
+        "gs://bucket/some/a.jpg,cat,0.1,0.1,,,0.3,0.5,,\n",
+        "ImageID,Source,LabelName,Confidence,XMin,XMax,YMin,YMax,IsTruncated\n"
+        "a,xclick,cat,1,0.1,0.3,0.1,0.5,0\n",
+    ],
+)
+def test_forms_of_tables(images: Path, text: str) -> None:
+    """Columns are known by their names, and without names those of RetinaNet and AutoML."""
+    assert boxes(_read(images, text)) == {"a.jpg": [("cat", 20, 10, 60, 50)]}
+
+
+def test_shares_are_told_by_the_numbers(images: Path) -> None:
+    """Where most boxes lie between 0 and 1 all are shares, which is said; a pixel is none."""
+    source = _read(images, f"{HEADER}\na.jpg,,,cat,.1,.1,.3,.5\na.jpg,,,cat,0,0,1,1\n")
+    assert boxes(source)["a.jpg"] == [("cat", 20, 10, 60, 50), ("cat", 0, 0, 200, 100)]
+    assert source.notices == ("boxes are taken for shares of the image's sides",)
+    rows = "a.jpg,,,cat,20,10,60,50\n" * 2
+    source = _read(images, f"{HEADER}\na.jpg,,,cat,0,0,1,1\n{rows}")
+    assert boxes(source)["a.jpg"][0] == ("cat", 0, 0, 1, 1)
+
+
+def test_background_is_kept(images: Path) -> None:
+    """A path alone is an image without objects."""
+    source = _read(images, "a.jpg,,,,,\nsub/b 50%.png,1,2,3,4,cat\n")
+    assert boxes(source) == {"a.jpg": [], "sub/b 50%.png": [("cat", 1, 2, 3, 4)]}
+
+
+def test_openimages_flags(images: Path) -> None:
+    """IsTruncated and IsGroupOf are kept; -1 is not known."""
+    text = "ImageID,LabelName,XMin,XMax,YMin,YMax,IsTruncated,IsGroupOf\n"
+    text += "a,/m/01g317,0.1,0.3,0.1,0.5,1,-1\na,/m/01g317,0.1,0.3,0.1,0.5,0,1\n"
+    source = _read(images, text)
+    assert [(one.truncated, one.crowd) for one in objects_of(source)["a.jpg"].objects] == [
+        (True, False),
+        (False, True),
+    ]
+    assert source.features.optional == ("crowd", "truncated")
+
+
+def test_splits(images: Path) -> None:
+    """AutoML's sets and columns of splits are splits; without one among others, and in two."""
+    rows = "VALIDATE,a.jpg,cat,0,0,,,1,1,,\nTEST,sub/b 50%.png,cat,0,0,,,1,1,,\n"
+    source = _read(images, rows)
+    assert [item.split for item in source.items] == ["validation", "test"]
+    source = _read(images, rows.replace("TEST", "UNASSIGNED"))
+    assert listed(source) == {"sub/b 50%.png": "row 2: no split, while others have one"}
+    source = _read(images, rows.replace("TEST", "a/b"))
+    assert "no split can be called" in listed(source)["sub/b 50%.png"]
+    source = _read(images, rows + "TRAIN,a.jpg,cat,0,0,,,1,1,,\n")
+    assert listed(source) == {"a.jpg": "row 1: rows 1 and 3 differ in its split"}
+    assert source.splits == ("test",)
+    source = _read(images, "UNASSIGNED,a.jpg,cat,0,0,,,1,1,,\n")
+    assert source.splits == ()
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ("a.jpg,200,100,,1,2,3,4", "it has no class"),
+        ('a.jpg,200,100,"c\nat",1,2,3,4', "its class can't stand on a line"),
+        ("a.jpg,200,100,cat,1,2,3", "not four numbers"),
+        ("a.jpg,200,100,cat,1,2,,4", "not four numbers"),
+        ("a.jpg,200,100,cat,,,,", "not four numbers"),
+        ("a.jpg,200,100,cat,1,2,nan,4", "not four numbers"),
+        ("a.jpg,200,100,cat,1,2,1e999,4", "not four numbers"),
+        ("a.jpg,200,100,cat,1,2,1_0,4", "not four numbers"),
+        ("a.jpg,200,100,cat,1,2,three,4", "not four numbers"),
+        ("a.jpg,200,100,cat,1,2,3,4,5", "9 cells, where the table has 8"),
+        ("a.jpg,200,100,cat,5,2,3,4", "inverted"),
+        ("gone.jpg,200,100,cat,1,2,3,4", "no such image"),
+        (",200,100,cat,1,2,3,4", "it names no image"),
+        ("x" * 5000 + ",200,100,cat,1,2,3,4", "it names no image"),
+    ],
+)
+def test_impossible_rows_are_listed(images: Path, row: str, reason: str) -> None:
+    """A row that is no object is listed with its number, and costs no other."""
+    source = _read(images, f"{HEADER}\n{row}\na.jpg,200,100,cat,10,20,30,40\n")
+    assert boxes(source)["a.jpg"] == [("cat", 10, 20, 30, 40)]
+    ((_, why),) = lost(source)
+    assert why.startswith("row 2: ")
+    assert reason in why
+
+
+@pytest.mark.parametrize("size", ["200,99", "-1,100", "wide,100", "nan,1"])
+def test_sizes_that_differ_are_listed(images: Path, size: str) -> None:
+    """Rows that say several sizes of an image, or none that can be, cost it."""
+    good = "sub/b 50%.png,40,40,cat,1,2,3,4\n"
+    source = _read(images, f"{HEADER}\n{good}a.jpg,{size},cat,1,2,3,4\na.jpg,,,cat,1,2,3,4\n")
+    assert "size" in listed(source)["a.jpg"]
+    assert len(lost(source)) == 2
+
+
+def test_too_many_rows_of_an_image(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of more rows than any image has objects the first are kept, and the others listed."""
+    monkeypatch.setattr("tfrtool.sources.annotations.box_table.MAX_IMAGE_OBJECTS", 3)
+    source = _read(images, "a.jpg,1,2,3,4,cat\n" * 5)
+    assert len(boxes(source)["a.jpg"]) == 3
+    assert [why for _, why in lost(source)] == [
+        f"row {row}: its image has more than 3 objects" for row in (4, 5)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("", "no columns"),
+        ("filename,xmin,ymin,xmax,ymax\n", "no columns of images, classes and boxes"),
+        ("path,label\na.jpg,cat\n", "no columns of images, classes and boxes"),
+        ("path,label,bbox\na.jpg,cat,\n", "no columns of images, classes and boxes"),
+        (HEADER, "none of its images"),
+        (b"\x89PNG\r\n", "no text in UTF-8"),
+        (f'{HEADER}\n"a.jpg,1,1,cat,1,2,3,4\n', "quotation mark"),
+        (f"{HEADER}\na.jpg,{'9' * 2_000_000}", "longer than"),
+        ("PAR1", "no columns"),
+    ],
+)
+def test_what_is_no_table_of_boxes(images: Path, text: str | bytes, what: str) -> None:
+    """The error names the table, and what it should have been."""
+    with pytest.raises(SourceError, match=what):
+        _read(images, text)
+
+
+def test_whatever_is_changed_is_an_error_of_ours(images: Path) -> None:
+    """No random table leads to anything but a listing or an error of ours."""
+    rng = random.Random(7)
+    good = f"{HEADER}\n{'a.jpg,200,100,cat,10,20,30,40' * 3}".encode()
+    bits = [b"\n", b",", b'"', b"nan", b"-", b"1e999", b"\xff", b"\0", b";", b"../"]
+    for _ in range(60):
+        data = bytearray(good)
+        for _ in range(rng.randrange(1, 6)):
+            at = rng.randrange(len(data))
+            data[at : at + rng.randrange(12)] = rng.choice([*bits, rng.randbytes(3), b""])
+        with contextlib.suppress(TfrtoolError):
+            _read(images, bytes(data))
+
+
+@st.composite
+def _things(draw: st.DrawFn) -> Thing:
+    x0, y0 = draw(st.integers(0, 199)), draw(st.integers(0, 99))
+    sides = draw(st.integers(x0 + 1, 200)), draw(st.integers(y0 + 1, 100))
+    name = draw(st.sampled_from(["cat", "dog", "traffic light"]))
+    return Thing(name, x0, y0, *sides)
+
+
+@given(things=st.lists(_things(), min_size=1, max_size=5))
+def test_what_is_written_is_read(
+    things: list[Thing], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Any boxes come back from each kind of annotations, to a hundredth of a pixel."""
+    root = tmp_path_factory.mktemp("any")
+    wanted = scenes(root / "images", [Scene("a.png", 200, 100, tuple(things))])
+    expected = truth(wanted, "images/")
+    assert boxes(open_annotated(root, f"voc:{write_voc(root, wanted)}")) == expected
+    table = write_box_csv(root / "boxes.csv", wanted)
+    assert boxes(open_annotated(root, f"csv:{table}")) == expected
+    for polygons in (False, True):
+        write_yolo(root, wanted, polygons=polygons)
+        (root / "labels" / "train" / "a.txt").rename(root / "labels" / "a.txt")
+        yaml = root / "data.yaml"
+        yaml.write_text(yaml.read_text().replace("images/train", "images"))
+        found = boxes(open_annotated(root, f"yolo:{root}"))["images/a.png"]
+        assert found == [
+            (name, *(pytest.approx(side, abs=0.01) for side in sides))
+            for name, *sides in expected["images/a.png"]
+        ]

@@ -1,0 +1,255 @@
+"""Tables of boxes, one in each row: CSV with names of columns, RetinaNet's and AutoML's without."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby, islice
+from operator import itemgetter
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from tfrtool.errors import SourceError, UsageError, os_errors_as, printable
+from tfrtool.records.shard_sets import check_split_name
+from tfrtool.sources.annotations.annotation_folder import (
+    FLAGS,
+    in_order,
+    number_classes,
+    number_of,
+    pixels_of,
+)
+from tfrtool.sources.annotations.found import FoundImage, FoundObject
+from tfrtool.sources.folders.listing import SPLIT_NAMES, is_image_name
+from tfrtool.sources.items import LeftOut, label_problem
+from tfrtool.sources.tables.table_columns import (
+    TEXT_SHOWN,
+    BoxKind,
+    box_columns,
+    find_columns,
+    plain_name,
+    quoted,
+    sort_labels,
+)
+from tfrtool.sources.tables.table_rows import DELIMITERS, csv_rows
+from tfrtool.storage.limits import MAX_IMAGE_OBJECTS, MAX_PATH_LENGTH
+from tfrtool.storage.opening import open_regular
+from tfrtool.storage.scratch.external_sort import ExternalSort
+
+_SPLITS = {**SPLIT_NAMES, "validate": "validation", "unassigned": ""}
+_IMAGES = ("imageid", "imagename", "img")
+_CLASSES = ("labelname", "categoryname")
+_FLAGS = {
+    "truncated": ("truncated", "istruncated"),
+    "difficult": ("difficult",),
+    "crowd": ("isgroupof", "iscrowd"),
+}
+_AUTOML = 8
+"""Coordinates of AutoML: x and y of four corners, of which two may be empty."""
+
+_Row = tuple[str, int, str, str, tuple[str, ...], tuple[str, ...], tuple[str, ...], str]
+"""A row: its image, number, split, class, the image's size, box, flags, and what is wrong."""
+
+
+class _Form(NamedTuple):
+    """Where in a row everything is."""
+
+    path: int
+    label: int
+    box: Sequence[int]
+    kind: BoxKind = BoxKind.CORNERS
+    split: int | None = None
+    size: Sequence[int] = ()  # width and height of the image
+    flags: Mapping[str, int] = {}
+    cells: int = 0  # at most; 0 for any number of them
+    header: bool = False
+
+
+class CsvBoxReader:
+    """Reads a table of any length, sorted by images in a scratch folder; see `AnnotationReader`."""
+
+    def __init__(self, table: Path, scratch: Path) -> None:
+        """Say where the table is."""
+        self._table, self._rows = table, ExternalSort[_Row](scratch)
+        self._classes, self._found = set[str](), set[str]()
+        self._pixels = self._shares = 0  # boxes that are plainly in one of them
+        self._form = _Form(0, 0, ())
+        self._strays = False
+
+    def images(self) -> Iterator[FoundImage]:
+        """Yield the images of all rows, by name."""
+        with os_errors_as(SourceError, self._table), open_regular(self._table) as file:
+            delimiter, form = self._form_of(file)
+            every = enumerate(csv_rows(file, self._table, delimiter), start=1)
+            rows = ((number, cells) for number, cells in every if any(cells))
+            for number, cells in islice(rows, int(form.header), None):
+                self._rows.add(self._row(number, cells, form))
+        self._form = form
+        for name, group in groupby(self._rows, key=itemgetter(0)):
+            some = [*islice(group, MAX_IMAGE_OBJECTS + 1)]
+            self._strays = self._strays or not name or len(some) > MAX_IMAGE_OBJECTS
+            if name:
+                yield self._image(name, some[:MAX_IMAGE_OBJECTS])
+
+    def stray(self) -> Iterator[tuple[str, FoundObject]]:
+        """Yield the rows that name no image, and those of an image that has too many."""
+        for name, group in groupby(self._rows if self._strays else (), key=itemgetter(0)):
+            for row in islice(group, MAX_IMAGE_OBJECTS if name else 0, None):
+                problem = row[-1] or f"its image has more than {MAX_IMAGE_OBJECTS:,} objects"
+                one = FoundObject(what=f"row {row[1]}", box=(), category="", problem=problem)
+                yield name or f"row {row[1]}", one
+
+    def classes(self) -> Mapping[str, int]:
+        """Return the classes, sorted by name, or by value if all are integers."""
+        return number_classes(sort_labels(self._classes), self._table)
+
+    def splits(self) -> tuple[str, ...]:
+        """Return the splits that rows name."""
+        return in_order(self._found)
+
+    def notices(self) -> Sequence[str]:
+        """Say that boxes were taken for shares of the image, where the numbers alone tell."""
+        taken = self._in_shares and self._form.cells
+        return ["boxes are taken for shares of the image's sides"] if taken else []
+
+    def ignored(self) -> Sequence[LeftOut]:
+        """Return nothing: every row is of an image, or listed."""
+        return ()
+
+    @property
+    def _in_shares(self) -> bool:
+        """Whether boxes are: those of AutoML, and where most lie between 0 and 1."""
+        return not self._form.cells or self._shares > self._pixels
+
+    def _form_of(self, file: BinaryIO) -> tuple[str, _Form]:
+        """Return the separator of a table, and the form of its rows; the first row tells both."""
+        widest: list[str] = []
+        for delimiter in DELIMITERS:
+            first = next(filter(any, csv_rows(file, self._table, delimiter)), [])
+            if form := _named(first) or _nameless(first):
+                return delimiter, form
+            widest = max(widest, first, key=len)
+        raise SourceError(
+            "no columns of images, classes and boxes",
+            path=self._table,
+            expected="such as filename, class, xmin, ymin, xmax, ymax",
+            found=quoted(widest),
+        )
+
+    def _row(self, number: int, cells: list[str], form: _Form) -> _Row:
+        """Return what counts of a row; what it names is not looked for yet."""
+        problem = ""
+        if form.cells and any(cells[form.cells :]):
+            problem = f"{len(cells)} cells, where the table has {form.cells} columns"
+        end = len(cells)
+        name, label, *box = (
+            cells[at].strip() if at < end else "" for at in (form.path, form.label, *form.box)
+        )
+        if not 0 < len(name) <= MAX_PATH_LENGTH:
+            name, problem = "", "it names no image"
+        split = "" if form.split is None or form.split >= end else cells[form.split].strip().lower()
+        split = _SPLITS.get(split, split)
+        if split:
+            self._found.add(split)
+        if label and not label_problem(label):
+            self._classes.add(label)
+        numbers = [number_of(side) for side in box if side]
+        sides = [side for side in numbers if isinstance(side, float)]
+        if len(sides) == len(numbers) > 3:
+            inside = all(0 <= side <= 1 for side in sides)
+            self._shares += inside and any(0 < side < 1 for side in sides)
+            self._pixels += not inside  # and a box from 0 to 1 may be either
+        size, flags = (
+            tuple(cells[at].strip() if at < end else "" for at in places)
+            for places in (form.size, form.flags.values())
+        )
+        return name, number, split, label, size, tuple(box), flags, problem
+
+    def _image(self, name: str, rows: Sequence[_Row]) -> FoundImage:
+        """Return the image of all rows that name it."""
+        first, *others = rows
+        width, height, problem = pixels_of(*first[4])
+        for row in others:
+            for at, what in ((2, "split"), (4, "size")):
+                if row[at] != first[at]:
+                    problem = f"rows {first[1]} and {row[1]} differ in its {what}"
+        split = first[2]
+        if self._found and not split:
+            problem = problem or "no split, while others have one"
+        try:
+            check_split_name(split or "train")
+        except UsageError:
+            problem = problem or f"no split can be called {printable(split[:TEXT_SHOWN])!r}"
+        return FoundImage(
+            name=name,
+            where=f"row {first[1]}",
+            width=width,
+            height=height,
+            objects=[self._object(row) for row in rows if row[3] or any(row[5]) or row[-1]],
+            split=split or None,
+            problem=problem,
+        )
+
+    def _object(self, row: _Row) -> FoundObject:
+        """Return the object of a row."""
+        _, number, _, label, _, box, flags, problem = row
+        if unfit := label_problem(label):
+            problem = problem or (f"its class {unfit}" if label else "it has no class")
+        told = zip(self._form.flags, flags, strict=True)
+        return FoundObject(
+            what=f"row {number}",
+            box=_corners([number_of(side) if side else None for side in box], self._form.kind),
+            category=label,
+            relative=self._in_shares,
+            more={name: FLAGS.get(flag.lower()) for name, flag in told},
+            problem=problem or None,
+        )
+
+
+def _corners(box: Sequence[float | str | None], kind: BoxKind) -> Sequence[object]:
+    """Return the left, upper, right and lower side of a box; nothing if they aren't told."""
+    given = [one for one in box if one is not None]
+    sides = [one for one in given if isinstance(one, float)]
+    if len(sides) < len(given) or len(given) not in (4, _AUTOML):
+        return ()
+    if len(sides) == _AUTOML:
+        ends = sides[::2], sides[1::2]
+        return *map(min, ends), *map(max, ends)
+    x, y, width, height = sides
+    if kind is BoxKind.SIZE:
+        return x, y, x + width, y + height
+    if kind is BoxKind.CENTRE:
+        return x - width / 2, y - height / 2, x + width / 2, y + height / 2
+    return sides
+
+
+def _named(names: Sequence[str]) -> _Form | None:
+    """Return the form of a table with a row of names; None if it isn't one."""
+    at = {plain_name(name): place for place, name in enumerate(names)}
+    usual, (kind, box) = find_columns(names), box_columns(names) or (None, [])
+    sides = [names.index(name) for name in box]
+    paths, labels = (
+        [names.index(name)] if name else [at[one] for one in others if one in at]
+        for name, others in ((usual.path, _IMAGES), (usual.label, _CLASSES))
+    )
+    if kind is None or not paths or not labels:
+        return None
+    size = [at[side] for side in ("width", "height") if at.get(side, sides[2]) not in sides]
+    return _Form(
+        path=paths[0],
+        label=labels[0],
+        box=sides,
+        kind=kind,
+        split=names.index(usual.split) if usual.split else None,
+        size=size if len(size) == 2 else (),
+        flags={name: at[one] for name, some in _FLAGS.items() for one in some if one in at},
+        cells=len(names),
+        header=True,
+    )
+
+
+def _nameless(cells: Sequence[str]) -> _Form | None:
+    """Return the form of a table that starts with a box; None if it isn't one of those known."""
+    if len(cells) == 6 and is_image_name(cells[0]):
+        return _Form(path=0, label=5, box=range(1, 5), cells=6)
+    start = int(not is_image_name(cells[0])) if cells else 0
+    if len(cells) in (start + 6, start + 2 + _AUTOML) and is_image_name(cells[start]):
+        box = range(start + 2, len(cells))
+        return _Form(path=start, label=start + 1, box=box, split=0 if start else None)
+    return None
