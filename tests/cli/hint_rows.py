@@ -117,12 +117,27 @@ index zlib.tfrecord | 1
     sys.stdout.buffer.write(zlib.decompress(sys.stdin.buffer.read()))' < zlib.tfrecord > COPY
   > tfrtool index COPY
 write masks new | 1
-  ? annotations can't be written yet; images alone, in one folder a class, can
+  ? --annotations reads boxes of COCO, VOC and YOLO; masks alone can't be written; images alone,
+  ? in one folder a class, can
   > tfrtool write photos new
+  > tfrtool write yolo other --annotations yolo:yolo
+write yolo DATASET | 1
+  ? tfrtool write yolo DATASET --annotations yolo:yolo writes both
+  > tfrtool write yolo DATASET --annotations yolo:yolo
+write voc DATASET | 1
+  ? tfrtool write voc DATASET --annotations voc:voc writes both
+  > tfrtool write voc DATASET --annotations voc:voc
+write astray new --annotations yolo:astray | 1
+  ? let its paths be relative to astray, without path:
+  > sed -i '/^path:/d' astray/data.yaml
+  > tfrtool write astray new --annotations yolo:astray
 write boxes.csv new | 1
-  ? annotations can't be written yet; a table without these columns, with one row an image,
-  ? can
-  > cut -d, -f1,2 boxes.csv > plain.csv
+  ? tfrtool write IMAGES DATASET --annotations csv:boxes.csv writes the boxes
+  > cp -r photos IMAGES
+  > tfrtool write IMAGES DATASET --annotations csv:boxes.csv
+write masked.csv new | 1
+  ? a table without these columns, with one row an image, can be written
+  > cut -d, -f1,2 masked.csv > plain.csv
   > tfrtool write plain.csv new
 write latin.csv new | 1
   ? save the table as UTF-8
@@ -345,6 +360,7 @@ ELSEWHERE = {
     "--resume makes what is missing": "tests/convert/test_store_faults.py runs it",
     "let it end; --overwrite would replace it": "test_store_faults.py has two writers",
     "gives up what it holds": "no advice, but what deleting does",
+    'pip install "tfrtool[annotations]"': "tests/sources/annotations/test_voc.py does without it",
     'pip install "tfrtool[sql]"': "tests/inspection/rows do without it",
     "try again": "tests/process/test_publish_death.py reads again",
     "--weights none starts from random ones": "below",

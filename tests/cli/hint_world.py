@@ -12,6 +12,7 @@ from pathlib import Path
 from PIL import Image
 
 import tfrtool
+from tests.annotated_sets import scenes, write_voc, write_yolo
 from tests.datasets import flip_bit, image_payload, write_pets
 from tests.examples.strategies import int64, string
 from tests.photos import image_bytes
@@ -107,6 +108,13 @@ def _make_sources(root: Path) -> None:
     (root / "several.csv").write_text(f"path,label\n{several}")
     boxes = rows.replace("\n", ",1,2,3,4\n")
     (root / "boxes.csv").write_text(f"path,label,xmin,ymin,xmax,ymax\n{boxes}")
+    for name in ("voc", "yolo", "astray"):
+        scenes(root / name / "images" / "train")
+    write_voc(root / "voc")
+    write_yolo(root / "yolo")
+    yaml = write_yolo(root / "astray") / "data.yaml"
+    yaml.write_text(f"path: /datasets\n{yaml.read_text()}")
+    (root / "masked.csv").write_text(f"path,label,mask\n{rows}".replace("\n", ",m.png\n")[:-1])
     with tarfile.open(root / "photos.tar", "w") as archive:
         archive.add(photos, "photos")
     (root / "twice.tar").write_bytes((root / "photos.tar").read_bytes() * 2)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
 
-from tests.sources.trees import WRITERS, open_tree
+from tests.sources.trees import WRITERS, open_tree, write_folder
 from tfrtool.errors import SourceError
 from tfrtool.sources.folders.class_layout import LabelFrom, arrange
 from tfrtool.sources.folders.listing import Entry, FolderReader, Listing
@@ -40,6 +41,7 @@ YOLO = ("train/images/1.jpg", "train/labels/1.txt", "valid/images/2.jpg", "valid
         ("images/train2014/1.jpg", "images/val2014/1.jpg"),
         ("coco/train2017/1.jpg", "coco/annotations/captions_train2017.json"),
         ("images/1.jpg", "labels/1.txt"),
+        ("images/train/1.jpg", "labels/train/1.txt"),
         ("d/images/train/1.jpg", "d/images/val/2.jpg", "d/labels/train/1.txt"),
         YOLO,
         ("images/1.jpg", "masks/1.png"),
@@ -59,7 +61,7 @@ def test_annotations_are_no_classes(keys: tuple[str, ...]) -> None:
         _arrange(*keys)
     assert caught.value.path == "photos"
     assert caught.value.found
-    assert "can't be written yet" in str(caught.value.hint)
+    assert "--annotations reads boxes" in str(caught.value.hint)
 
 
 @pytest.mark.parametrize(
@@ -121,3 +123,38 @@ def test_archives_of_such_trees_are_refused(
     with pytest.raises(SourceError, match="looks like") as caught:
         open_tree(path)
     assert caught.value.path == str(path)
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        (("train/1.jpg", "train/1.xml", "valid/2.jpg", "valid/2.xml"), "voc:{}"),
+        (("images/1.jpg", "labels/1.txt", "data.yaml"), "yolo:{}"),
+        (("set/images/1.jpg", "set/labels/1.txt", "set/data.yaml"), "yolo:{}/set"),
+        (("train/1.jpg", "train/_annotations.coco.json"), "coco:{}/train/_annotations.coco.json"),
+        (
+            (
+                "train2017/1.jpg",
+                "annotations/captions.json",
+                "annotations/instances_train2017.json",
+            ),
+            "coco:{}/annotations/instances_train2017.json",
+        ),
+    ],
+)
+def test_the_command_that_reads_them_is_said(
+    keys: tuple[str, ...], said: str, tmp_path: Path
+) -> None:
+    """It has the very place of the annotations, and can be pasted."""
+    path = write_folder(tmp_path / "my set", dict.fromkeys(keys, b"x"))
+    with pytest.raises(SourceError) as caught:
+        open_tree(path)
+    words = shlex.split(str(caught.value.hint))
+    assert words[:6] == [
+        "tfrtool",
+        "write",
+        str(path),
+        "DATASET",
+        "--annotations",
+        said.format(path),
+    ]

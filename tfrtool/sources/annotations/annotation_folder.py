@@ -26,8 +26,8 @@ def import_extra(module: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except ImportError:
-        what, hint = f"{module.partition('.')[0]} is not installed", "tfrtool[annotations]"
-        raise UsageError(what, hint=f'pip install "{hint}"') from None
+        what = f"{module.partition('.')[0]} is not installed, which reads annotations"
+        raise UsageError(what, hint='pip install "tfrtool[annotations]"') from None
 
 
 def number_of(text: str) -> float | str:

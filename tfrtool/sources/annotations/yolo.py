@@ -19,6 +19,7 @@ from tfrtool.sources.annotations.annotation_folder import (
     number_of,
 )
 from tfrtool.sources.annotations.found import FoundImage, FoundObject
+from tfrtool.sources.folders.annotated import YAML_NAMES
 from tfrtool.sources.folders.listing import SPLIT_NAMES, is_image_name
 from tfrtool.sources.items import LeftOut
 from tfrtool.storage.limits import (
@@ -32,7 +33,6 @@ from tfrtool.storage.limits import (
 )
 from tfrtool.storage.remote_path import RemotePath
 
-_USUAL = ("data.yaml", "data.yml", "dataset.yaml")
 _OUTSIDE = re.compile(r"/|[a-z][a-z0-9+.-]*:/|\.\.(?:/|$)", re.IGNORECASE)
 _CLASS = re.compile(r"([0-9]{1,9})(?:\.0*)?")
 _POINTS = re.compile(r"[1-9][0-9]{0,2}")
@@ -127,7 +127,9 @@ class YoloReader:
     def _config(self, keys: Sequence[str]) -> Mapping[str, Any]:
         """Return what ``data.yaml`` holds, all of it texts, and take the classes from it."""
         top = [key for key in keys if "/" not in key and key.endswith((".yaml", ".yml"))]
-        usual = next((name for name in _USUAL if name in top), top[0] if len(top) == 1 else None)
+        usual = next(
+            (name for name in YAML_NAMES if name in top), top[0] if len(top) == 1 else None
+        )
         self._yaml = self._yaml or usual
         if self._yaml is None:
             expected = "data.yaml, which names the classes and the folders of images"

@@ -1,10 +1,14 @@
 """Trees whose folders are no classes: VOC, COCO, YOLO, images beside masks."""
 
 import re
+import shlex
 import zlib
 from collections.abc import Callable, Collection, Iterable
+from itertools import islice
+from pathlib import Path
 
 from tfrtool.errors import SourceError, printable, some_of
+from tfrtool.sources.folders.listing import list_directory
 
 _SPLIT = "(?:train(?:ing)?|val(?:id(?:ation)?)?|dev|eval|test(?:ing)?|unlabell?ed)"
 _MARKS = (
@@ -21,9 +25,13 @@ _ROLE = re.compile(
 
 _VOC = frozenset({"jpegimages", "segmentationclass", "segmentationobject"})
 _MASK = re.compile(r"[ _-]mask(?:[ _-]?[0-9]+)?$", re.IGNORECASE)
+_COCO = "_annotations.coco.json"
+YAML_NAMES = ("data.yaml", "data.yml", "dataset.yaml")
+"""What YOLO's description of a dataset is called."""
+
 _SHOWN = 4
 _COMPARED = 2**20
-"""Names that are held in memory to look for masks."""
+"""Names that are held in memory to look for masks, or for annotations."""
 
 
 def _role(folder: str) -> str | None:
@@ -81,9 +89,11 @@ def check_classes(names: Collection[str], others: Iterable[str], where: str) -> 
     """
     roles = set(map(_role, names))
     told = roles & {"images", "release", "split_marks"} or _VOC & {name.lower() for name in names}
-    if None in roles or not told:
+    if None in roles:
         return True
     marks = {name for folder in others for name in folder.split("/") if is_annotation(name)}
+    if not told and not (marks and "split" in roles):
+        return True
     if marks or roles - {"images", "split"}:
         raise _refusal(_listed({*names, *marks}), where)
     return False
@@ -93,10 +103,35 @@ def _listed(folders: Iterable[str]) -> str:
     return some_of([f"{printable(name)}/" for name in sorted(folders)], _SHOWN)
 
 
+def annotations_hint(where: str) -> str | None:
+    """Return the command that reads the annotations in a local folder; None if there are none."""
+    if not Path(where).is_dir():
+        return None
+    keys = islice((entry.key for entry in list_directory(where).entries), _COMPARED)
+    for key in sorted(keys, key=lambda key: (key.count("/"), key)):
+        folder, _, name = key.rpartition("/")
+        path = Path(where, folder)
+        if name in YAML_NAMES:
+            return write_command(where, f"yolo:{path}")
+        if name.lower().endswith(".xml"):
+            return write_command(where, f"voc:{where}")
+        if name.endswith(".json") and (name.startswith("instances") or name.endswith(_COCO)):
+            return write_command(where, f"coco:{path / name}")
+    return None
+
+
+def write_command(source: str, annotations: str) -> str:
+    """Return what is typed to write images with annotations."""
+    return shlex.join(["tfrtool", "write", source, "DATASET", "--annotations", annotations])
+
+
 def _refusal(found: str, where: str) -> SourceError:
+    command = annotations_hint(where)
+    hint = "--annotations reads boxes of COCO, VOC and YOLO; masks alone can't be written; images "
+    hint += "alone, in one folder a class, can"
     return SourceError(
         "looks like a dataset with annotations or masks, not like class folders",
         path=where,
         found=found,
-        hint="annotations can't be written yet; images alone, in one folder a class, can",
+        hint=f"{command} writes both" if command else hint,
     )

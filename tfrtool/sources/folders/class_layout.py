@@ -10,7 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from tfrtool.errors import SourceError, printable
-from tfrtool.sources.folders.annotated import check_classes, check_mask_names, check_masks, is_mask
+from tfrtool.sources.folders.annotated import (
+    annotations_hint,
+    check_classes,
+    check_mask_names,
+    check_masks,
+    is_mask,
+)
 from tfrtool.sources.folders.listing import (
     SPLIT_NAMES,
     SPLIT_ORDER,
@@ -213,4 +219,6 @@ def _nothing(
             "move them into one folder a class; --label-from name takes the labels from names such "
             "as cat.0.jpg"
         )
+        if (command := annotations_hint(where)) is not None:
+            hint = f"{command} writes both"
     return SourceError(what, path=where, expected=expected, found=found, hint=hint)

@@ -2,13 +2,13 @@
 
 import enum
 import re
-import shlex
 from collections import Counter
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from tfrtool.errors import SourceError, printable, some_of
+from tfrtool.sources.folders.annotated import write_command
 
 # TensorFlow Recorder and AutoML; torchvision's, Keras' and Hugging Face's tables; Kaggle's.
 _PATHS = (
@@ -101,8 +101,9 @@ def check_columns(
     if not {*found} <= {*wanted}:
         hint = "a table without these columns, with one row an image, can be written"
         if kind is not None:
-            command = shlex.join(["tfrtool", "write", str(table.parent), "DATASET"])
-            hint = f"{command} --annotations {shlex.quote(f'csv:{table}')} writes boxes; {hint}"
+            is_csv = table.suffix.lower() not in (".parquet", ".json", ".jsonl", ".ndjson")
+            command = write_command("IMAGES", f"csv:{table if is_csv else 'FILE'}")
+            hint = f"{'' if is_csv else 'saved as CSV, '}{command} writes the boxes"
         raise SourceError(
             "has boxes or masks, and not one label an image",
             path=table,
