@@ -124,9 +124,6 @@ write masks new | 1
 write yolo DATASET | 1
   ? tfrtool write yolo DATASET --annotations yolo:yolo writes both
   > tfrtool write yolo DATASET --annotations yolo:yolo
-write voc DATASET | 1
-  ? tfrtool write voc DATASET --annotations voc:voc writes both
-  > tfrtool write voc DATASET --annotations voc:voc
 write astray new --annotations yolo:astray | 1
   ? let its paths be relative to astray, without path:
   > sed -i '/^path:/d' astray/data.yaml

@@ -12,7 +12,7 @@ from pathlib import Path
 from PIL import Image
 
 import tfrtool
-from tests.annotated_sets import scenes, write_voc, write_yolo
+from tests.annotated_sets import scenes, write_yolo
 from tests.datasets import flip_bit, image_payload, write_pets
 from tests.examples.strategies import int64, string
 from tests.photos import image_bytes
@@ -108,9 +108,8 @@ def _make_sources(root: Path) -> None:
     (root / "several.csv").write_text(f"path,label\n{several}")
     boxes = rows.replace("\n", ",1,2,3,4\n")
     (root / "boxes.csv").write_text(f"path,label,xmin,ymin,xmax,ymax\n{boxes}")
-    for name in ("voc", "yolo", "astray"):
+    for name in ("yolo", "astray"):
         scenes(root / name / "images" / "train")
-    write_voc(root / "voc")
     write_yolo(root / "yolo")
     yaml = write_yolo(root / "astray") / "data.yaml"
     yaml.write_text(f"path: /datasets\n{yaml.read_text()}")

@@ -73,9 +73,6 @@ MAX_ANNOTATION_BYTES = 4 * 1024 * 1024
 """Of a file that tells of one image: ten thousand objects in XML. Python's tree of the smallest
 elements takes forty times as much."""
 
-MAX_IMAGE_OBJECTS = 100_000
-"""Objects in one image; those of OpenImages have up to 1,500."""
-
 MAX_YAML_BYTES = 1024 * 1024
 """Of a data.yaml: the names of 20,000 classes take half of it. Parsing it takes fifteen seconds."""
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import tfrtool
 from tests.annotated_sets import SCENES, Scene, Thing, scenes, write_yolo
 from tests.sources.annotations.told import (
     boxes,
@@ -73,6 +74,21 @@ def test_polygons_have_boxes_around_them(tmp_path: Path) -> None:
     (told,) = objects_of(source)["images/train/a.jpg"].objects
     (line,) = json.loads(told.segmentation)
     assert line == pytest.approx(SCENES[0].things[0].polygon, abs=0.01)
+
+
+def test_masks_of_any_outline_are_bounded(tmp_path: Path) -> None:
+    """A polygon that goes a million times around is listed where masks are drawn."""
+    around = "0 0 90 0 90 90 0 90 " * 5000
+    scenes(tmp_path / "images" / "train", [Scene("a.jpg", 200, 100)])
+    write_yolo(tmp_path, [Scene("a.jpg", 200, 100, (Thing("cat", 8, 16, 24, 32),))], polygons=True)
+    with (tmp_path / "labels" / "train" / "a.txt").open("a") as file:
+        file.write(f"0 {around}\n")
+    out = tmp_path.parent / f"{tmp_path.name}-out"
+    report = tfrtool.write(tmp_path, out, annotations=f"yolo:{tmp_path}", masks="png")
+    assert report.annotations is not None
+    assert report.annotations.written == 1
+    ((listed,),) = (report.annotations.rejected,)
+    assert "its outline has more than" in listed.reason
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Images and their annotations, brought together: every object is kept, or listed with a reason."""
 
+import json
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -10,13 +11,20 @@ from tfrtool.examples.objects.annotation import Beside, ImageAnnotation, ObjectA
 from tfrtool.examples.objects.record_features import LabelKind, Masks, RecordFeatures
 from tfrtool.images.decoder import RefusedImageError
 from tfrtool.images.frame import read_frame
+from tfrtool.images.masks import outline_points
 from tfrtool.sources.annotations.found import AnnotationReader, FoundImage, FoundObject, is_number
 from tfrtool.sources.folders.listing import Listing, is_image_name, size_problem
 from tfrtool.sources.items import AnnotationAccount, Item, LeftOut, Source, label_problem
 from tfrtool.sources.label_choice import read_class_list
 from tfrtool.sources.manifest import ManifestWriter
 from tfrtool.sources.source_options import SourceOptions
-from tfrtool.storage.limits import MAX_LISTED, MAX_PATH_LENGTH, FirstOf
+from tfrtool.storage.limits import (
+    MAX_LISTED,
+    MAX_MASK_PIXELS,
+    MAX_OUTLINE_POINTS,
+    MAX_PATH_LENGTH,
+    FirstOf,
+)
 from tfrtool.storage.locations import as_path
 from tfrtool.storage.scratch.external_sort import ExternalSort
 from tfrtool.storage.scratch.packed_rows import PackedRows
@@ -145,6 +153,8 @@ class _Together:
             width, height = self._measured(key, size, place, upright=image.upright)
         if min(width, height) < 1:
             raise _RefusedError(f"an image can't have {width} x {height} pixels")
+        if sum(map(self._is_mask, image.objects)) * width * height > MAX_MASK_PIXELS:
+            raise _RefusedError(f"its masks would have more than {MAX_MASK_PIXELS:,} pixels")
         objects = []
         for one in image.objects:
             try:
@@ -222,8 +232,16 @@ class _Together:
             (moved,) = alone.moved(1, width, height).objects
             xmin, ymin, xmax, ymax = inside
             made = moved._replace(xmin=xmin, ymin=ymin, xmax=xmax, ymax=ymax)
+            lines = json.loads(made.segmentation) if self._is_mask(one) else []
+            if sum(map(outline_points, lines)) > MAX_OUTLINE_POINTS:
+                raise _RefusedError(f"its outline has more than {MAX_OUTLINE_POINTS:,} points")
         self._points = max(self._points, len(made.keypoints) // 3)
         return made._replace(label=one.category)  # type: ignore[arg-type]
+
+    def _is_mask(self, one: FoundObject) -> bool:
+        """Return whether an outline becomes a bitmap, or may have to."""
+        outline = str(one.more.get("segmentation", ""))
+        return bool(outline) and (self._options.masks is Masks.PNG or outline.startswith("{"))
 
     def _merged(
         self, rows: ExternalSort[_Row], numbers: Mapping[str, int]

@@ -24,9 +24,7 @@ from tfrtool.sources.folders.listing import SPLIT_NAMES
 from tfrtool.sources.items import LeftOut
 from tfrtool.storage.limits import (
     MAX_IMAGE_OBJECTS,
-    MAX_IMAGE_PIXELS,
     MAX_KEYPOINTS,
-    MAX_MASK_PIXELS,
     MAX_OUTLINE_POINTS,
     MAX_PATH_LENGTH,
 )
@@ -206,9 +204,6 @@ class CocoReader:
         for name, width, height, problem, where in told:
             if len({some[0] for some in told}) > 1:
                 problem = "several images have its id"
-            masks = sum(map(self._is_mask, objects))
-            if masks * (width * height if width and height else MAX_IMAGE_PIXELS) > MAX_MASK_PIXELS:
-                problem = f"its masks would have more than {MAX_MASK_PIXELS:,} pixels"
             yield FoundImage(
                 name=name,
                 where=where,
@@ -221,10 +216,6 @@ class CocoReader:
                 problem=problem,
             )
             objects = []
-
-    def _is_mask(self, one: FoundObject) -> bool:
-        outline = str(one.more.get("segmentation", ""))
-        return bool(outline) and (self._masks is Masks.PNG or outline.startswith("{"))
 
     def _object(self, file: int, told: list[Any], some: tuple[Any, ...]) -> FoundObject:
         what, number, category, box, more, size, problem = some
