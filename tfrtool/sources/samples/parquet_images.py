@@ -50,7 +50,14 @@ def image_columns(file: Any) -> _ImageColumns | None:
     ):  # what makes no sense
         told = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
         features = dict(told.items())
-    images = [name for name in schema.names if _holds_bytes(schema.field(name).type)]
+    path = find_columns(schema.names).path
+    images = [
+        name
+        for name in schema.names
+        if _holds_bytes(schema.field(name).type)
+        # Beside paths, other bytes are another feature.
+        and (path in (None, name) or name.lower() in _IMAGES)
+    ]
     rank = {name: at for at, name in enumerate(reversed(_IMAGES), 1)}
     images.sort(key=lambda name: -rank.get(name.lower(), 0))
     if not images:
