@@ -218,6 +218,22 @@ def test_names_become_numbers(tmp_path: Path) -> None:
     assert labels == [2, 0, 1, 0]
 
 
+def test_names_beside_several_numbers(tmp_path: Path) -> None:
+    """Where each number of a list has its name in its place, classes have these names."""
+    labels = [((1, 3), "cat fur"), ((), ""), ((3,), "fur"), ((2, 1), "dog cat")]
+    payloads = []
+    for numbers, names in labels:
+        image = Feature(dtype=DType.STRING, values=(image_bytes(),))
+        number = Feature(dtype=DType.INT64, values=numbers)
+        text = Feature(dtype=DType.STRING, values=tuple(map(str.encode, names.split())))
+        features = {"image/encoded": image, "image/class/label": number, "image/class/text": text}
+        payloads.append(encode_example(features))
+    dataset = open_dataset(
+        write_foreign(tmp_path / "d", [payloads]), label_feature="image/class/label"
+    )
+    assert dataset.class_names == ("cat", "dog", "fur")
+
+
 def named_payload(name: str) -> bytes:
     """Return an Example whose label is a name."""
     image = Feature(dtype=DType.STRING, values=(image_bytes(),))

@@ -101,7 +101,7 @@ class _Labels:
 
     def __init__(self, label: str, dtype: DType) -> None:
         self._label, self._dtype, self._records = label, dtype, 0
-        self._texts: dict[Value, set[bytes]] = {}  # beside a value, where it is a record's only one
+        self._texts: dict[Value, set[bytes]] = {}  # beside a value, in its place
         self._kinds: dict[tuple[int, bool], _Alike] = {}  # in the order in which they came
 
     def add(self, features: Mapping[str, Feature], path: Path, record: Record) -> None:
@@ -128,10 +128,11 @@ class _Labels:
             texts.setdefault(value, set())
         if len(texts) > MAX_CLASSES:
             raise DatasetError(f"the label {self._label!r} has over {MAX_CLASSES:,} classes")
-        text = features.get(_NAME, NOTHING).values[:1]
-        # More than one is no name.
-        if len(values) == 1 and len(texts[values[0]]) < 2:
-            texts[values[0]].update(one for one in text if isinstance(one, bytes))
+        beside = features.get(_NAME, NOTHING).values
+        if len(beside) == len(values) or len(values) == 1:
+            for value, text in zip(values, beside, strict=False):
+                if isinstance(text, bytes) and len(texts[value]) < 2:  # several are no name
+                    texts[value].add(text)
 
     def _check(self, item: Feature) -> None:
         """Raise a `ValueError` if a feature holds no classes, of whatever form."""
