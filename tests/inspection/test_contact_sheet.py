@@ -70,6 +70,8 @@ def test_each_tile_is_its_record(make_shard: MakeShard, tmp_path: Path) -> None:
         "other_features": [],
         "without": [],
         "faults": [],
+        "objects": None,
+        "has_boxes": False,
         "undrawn": "",
     }
 

@@ -2,10 +2,9 @@
 
 import io
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
-from PIL import Image, ImageDraw
+from PIL import Image
 
 from tfrtool.images.pixels import Picture
 
@@ -54,22 +53,6 @@ def look_at(picture: Picture) -> Look | None:
         entropy=max(0.0, -sum(share * math.log2(share) for share in shares)),
         hash=bits if _FEWEST_BITS <= bits.bit_count() <= 64 - _FEWEST_BITS else None,
     )
-
-
-def outlined(picture: Picture, boxes: Sequence[tuple[float, float, float, float]]) -> Picture:
-    """Return a picture with boxes drawn on it: left, top, right, bottom in shares of its sides."""
-    if picture.image is None or not boxes:
-        return picture
-    image = picture.image.copy()
-    draw, (width, height) = ImageDraw.Draw(image), image.size
-    for left, top, right, bottom in boxes:
-        x = sorted(min(max(side, 0.0), 1.0) * (width - 1) for side in (left, right))
-        y = sorted(min(max(side, 0.0), 1.0) * (height - 1) for side in (top, bottom))
-        for inset, colour in ((0, "black"), (1, "yellow")):  # seen on any ground
-            if x[1] - x[0] > 2 * inset and y[1] - y[0] > 2 * inset:
-                inside = (x[0] + inset, y[0] + inset, x[1] - inset, y[1] - inset)
-                draw.rectangle(inside, outline=colour)
-    return picture._replace(image=image)
 
 
 def encoded(picture: Picture, *, exact: bool = False) -> bytes | None:

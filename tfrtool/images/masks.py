@@ -109,6 +109,11 @@ def mask_bitmap(segmentation: str, width: int, height: int) -> Bitmap:
     return bitmap
 
 
+def mask_picture(mask: Any) -> Image.Image:
+    """Return COCO's mask of run lengths as a picture of mode L, 255 in the object; `ValueError`."""
+    return Image.fromarray(_unpacked(*run_lengths(mask)) * 255)
+
+
 def _unpacked(runs: npt.NDArray[np.int64], width: int, height: int) -> Bitmap:
     inside = np.arange(len(runs)) % 2
     bitmap: Bitmap = np.repeat(inside.astype(np.uint8), runs).reshape((width, height)).T

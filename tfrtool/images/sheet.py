@@ -10,6 +10,7 @@ from PIL import Image, ImageDraw
 
 from tfrtool.errors import UsageError, printable
 from tfrtool.images.letters import fitted, write
+from tfrtool.images.overlay import Mark, draw_marks
 from tfrtool.images.pixels import Picture
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff")
@@ -36,6 +37,7 @@ class Tile(NamedTuple):
     picture: Picture
     label: str = ""
     number: str = ""
+    marks: Sequence[Mark] = ()  # objects that are drawn on it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +98,7 @@ def draw_sheet(tiles: Sequence[Tile], layout: SheetLayout, title: str = "") -> I
     letters, side, (room, _) = layout.letters, layout.thumb, layout.cell
     width = layout.width - 2 * _MARGIN
     write(draw, (_MARGIN, _MARGIN - 4), _shown(title), letters + 3, _INK, room=width)
-    for index, (picture, label, number) in enumerate(tiles):
+    for index, (picture, label, number, marks) in enumerate(tiles):
         left, top = layout.corner(index)
         square = Image.new("RGB", (side, side), _MAT)
         if picture.image is None:
@@ -105,6 +107,8 @@ def draw_sheet(tiles: Sequence[Tile], layout: SheetLayout, title: str = "") -> I
             factor = max(side // max(picture.image.size), 1)
             width, height = picture.image.width * factor, picture.image.height * factor
             enlarged = picture.image.resize((width, height), Image.Resampling.NEAREST)
+            if marks:
+                enlarged = draw_marks(enlarged, marks, letters)
             square.paste(enlarged, ((side - width) // 2, (side - height) // 2))
         sheet.paste(square, (left, top))
         left, top = left - (room - side) // 2, top + side + 5

@@ -51,6 +51,9 @@ Where a hundred photographs are none, so are the others."""
 MAX_FONTS = 2000
 """Of the system, looked into for letters: one takes a millisecond or less."""
 
+MAX_MASKS_DRAWN = 100
+"""Of the objects in one image: each may be a PNG as large as an image may be."""
+
 MAX_OBJECTS_CHECKED = 100_000
 """Of one record, objects that are looked at: each is an object of Python. The most crowded images
 of the common sets have some hundreds."""

@@ -27,6 +27,7 @@ _LISTED = 10
         "--thumb PX=128": "Size of the square in pixels that each image is scaled to fit.",
         "--feature NAME": "The feature that holds the image.",
         "--label NAME": "The feature that holds its label.",
+        "--boxes": "Draw the objects in the images: boxes, class names, masks and key points.",
         "--overwrite": "Replace an existing sheet.",
     },
     kinds={"PX": click.IntRange(32, 1024)},
@@ -75,6 +76,7 @@ def _page(report: "SheetReport") -> Page:
     about = facts(
         ("sheet", f"{layout.width:,} x {layout.height:,} pixels: {sheet}"),
         ("images", f"{layout.images - broken:,} from feature {_listed(names)}"),
+        *(() if report.objects is None else (("objects", f"{report.objects:,} drawn"),)),
         ("broken", (Bad if broken else Good)(f"{broken:,}")),
     )
     page: list[str | Table] = [Heading(printable(str(report.out))), about]
@@ -89,6 +91,8 @@ def _page(report: "SheetReport") -> Page:
     if report.other_features:
         others = _listed(report.other_features)
         page.append(f"not shown: images in {others}; --feature shows them")
+    if report.has_boxes and report.objects is None:
+        page.append("not shown: the objects in the images; --boxes draws them")
     found = []
     for item in report.broken:
         record = "a record" if item.record is None else f"record {item.record}"

@@ -15,9 +15,11 @@ from tfrtool.errors import (
     printable,
     some_of,
 )
+from tfrtool.examples.example import PayloadKind, decode_example
 from tfrtool.images.letters import undrawn
 from tfrtool.images.pixels import Picture
 from tfrtool.images.sheet import SUFFIXES, SheetLayout, Tile, draw_sheet, save_sheet
+from tfrtool.inspection.pictures.objects import marks_of
 from tfrtool.inspection.pictures.pictures import ImageRoles, image_roles, pictures_of
 from tfrtool.records.framing import Fault, LocatedFault
 from tfrtool.records.reader import read_shard
@@ -64,6 +66,8 @@ class SheetReport:
     other_features: tuple[str, ...]  # that hold encoded images, too
     without: tuple[Path, ...]  # shards in which no feature holds an image
     faults: tuple[LocatedFault, ...]  # damage of the files as such, for which there is no tile
+    objects: int | None  # that are drawn; None where they are not asked for
+    has_boxes: bool  # whether records have features of boxes
     undrawn: str  # letters that no font of the system has, in order: their escapes are drawn
 
 
@@ -76,6 +80,7 @@ def contact_sheet(
     thumb: int = 128,
     feature: str | None = None,
     label: str | None = None,
+    boxes: bool = False,
     overwrite: bool = False,
     on_progress: OnProgress = silent,
 ) -> SheetReport:
@@ -92,6 +97,7 @@ def contact_sheet(
         thumb: the side of the square that a picture fits into, 32 to 1024 pixels.
         feature: the feature that holds the image; None finds out.
         label: the feature that labels it; None finds out.
+        boxes: whether the objects in images are drawn: boxes, names, masks, key points.
         overwrite: whether a file that is there already is replaced.
         on_progress: called after each picture, with the most that there may be.
 
@@ -118,7 +124,7 @@ def contact_sheet(
         if share:
             roles = roles_of[path] = image_roles(path, feature, label)
             mark = f"{number}:" if len(paths) > 1 else "#"
-            for tile, why in islice(_tiles(path, roles, thumb, mark, faults), share):
+            for tile, why in islice(_tiles(path, roles, thumb, mark, faults, boxes), share):
                 tiles.append(tile)
                 broken += [] if why is None else [why]
                 on_progress(Progress(what="drawing", done=len(tiles), total=limit, unit="images"))
@@ -150,6 +156,7 @@ def contact_sheet(
     failing = os_errors_as(WriteError, out, "can't be written")
     with failing, new_file(out, replace=overwrite) as file:
         save_sheet(sheet, file, out.suffix)
+    texts = [text for one in tiles for text in (one.label, *(mark.name for mark in one.marks))]
     drawn = {shard.feature for shard in found}
     others = dict.fromkeys(name for one in roles_of.values() for name in one.others)
     return SheetReport(
@@ -165,12 +172,14 @@ def contact_sheet(
             if roles.image is None and (roles.features or not roles.faults)
         ),
         faults=tuple(faults),
-        undrawn=undrawn([title, *(tile.label for tile in tiles)]),
+        objects=sum(len(tile.marks) for tile in tiles) if boxes else None,
+        has_boxes=any(roles.has_boxes for roles in roles_of.values()),
+        undrawn=undrawn([title, *texts]),
     )
 
 
 def _tiles(
-    path: Path, roles: ImageRoles, thumb: int, mark: str, faults: list[LocatedFault]
+    path: Path, roles: ImageRoles, thumb: int, mark: str, faults: list[LocatedFault], boxes: bool
 ) -> Iterator[tuple[Tile, BrokenImage | None]]:
     """Draw a shard's images; damage that is in no record goes to the faults."""
     if roles.image is None:
@@ -187,13 +196,17 @@ def _tiles(
             index = item.record
             problem = f"{item.kind.value}: {item.message}"
             found = iter([("damaged record", "", Picture(problem=problem))])
-        for label, place, picture in found:
+        for order, (label, place, picture) in enumerate(found):
             number = f"{mark}{'?' if index is None else index}{place}"
             why = None
             if (reason := picture.problem) is not None:
                 reason = f"feature {roles.image!r}{place}: {reason}" if place else reason
                 why = BrokenImage(path=path, record=index, offset=item.offset, reason=reason)
-            yield Tile(picture, label, number), why
+            marks = []
+            if boxes and not order and picture.image and not isinstance(item, Fault):
+                features = decode_example(item.payload, PayloadKind.SEQUENCE_EXAMPLE).features
+                marks = marks_of(features, roles.object_names, picture, thumb)
+            yield Tile(picture, label, number, marks), why
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -1,12 +1,18 @@
-"""One of a record's images, small, with the boxes of the objects in it."""
+"""One of a record's images, small, and what is drawn of the objects in it."""
 
+import json
+import math
+import zlib
+from collections.abc import Mapping, Sequence
 from itertools import islice
+from typing import Any
 
-from tfrtool.examples.example import PayloadKind, decode_example
-from tfrtool.examples.objects.read_objects import read_objects
-from tfrtool.images.looks import outlined
-from tfrtool.images.pixels import Picture
+from tfrtool.examples.example import Feature, PayloadKind, decode_example
+from tfrtool.examples.objects.read_objects import ReadObject, read_objects
+from tfrtool.images.overlay import Mark, draw_marks
+from tfrtool.images.pixels import Picture, decode_picture
 from tfrtool.inspection.pictures.pictures import ImageRoles, pictures_of
+from tfrtool.storage.limits import MAX_MASKS_DRAWN
 
 MAX_OBJECTS = 1000
 """Objects that are shown of one image."""
@@ -20,4 +26,59 @@ def thumbnail(payload: bytes, roles: ImageRoles, box: int, number: int = 0) -> P
         return picture
     features = decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE).features
     objects = read_objects(features, most=MAX_OBJECTS).objects
-    return outlined(picture, [one.box for one in objects if one.can_be_drawn])
+    marks = [Mark(one.box, _kind(one)) for one in objects if one.can_be_drawn]
+    return picture._replace(image=draw_marks(picture.image, marks)) if marks else picture
+
+
+def marks_of(
+    features: Mapping[str, Feature], names: Mapping[int, str], picture: Picture, box: int
+) -> list[Mark]:
+    """Return what is drawn of the objects of a record on its image.
+
+    Args:
+        features: of the record.
+        names: of classes by their numbers, where the record doesn't name them.
+        picture: its image.
+        box: the longest side, in pixels, that masks are decoded at.
+    """
+    found = read_objects(features, names, MAX_OBJECTS)
+    width, height = found.size or (picture.width, picture.height)
+    masks = dict(enumerate(found.masks[:MAX_MASKS_DRAWN]))
+    marks = []
+    for at, one in enumerate(found.objects):
+        if not one.can_be_drawn:
+            continue
+        mark = Mark(one.box, _kind(one), one.title)
+        if at in masks and (mask := decode_picture(masks[at], box).image) is not None:
+            mark = mark._replace(mask=mask.convert("L"))
+        elif at < MAX_MASKS_DRAWN and (text := one.more.get("segmentation")) and width and height:
+            mark = _with_outline(mark, text, width, height)
+        points = one.more.get("keypoints", ())
+        threes = zip(points[::3], points[1::3], points[2::3], strict=True)
+        marks.append(mark._replace(points=[(x, y) for x, y, seen in threes if seen]))
+    return marks
+
+
+def _with_outline(mark: Mark, segmentation: str, width: int, height: int) -> Mark:
+    """Return a mark with COCO's polygons or run lengths, which may be anything."""
+    from tfrtool.images.masks import mask_picture
+
+    try:
+        found = json.loads(segmentation)
+        if isinstance(found, list):
+            return mark._replace(outlines=[_shares(one, width, height) for one in found])
+        return mark._replace(mask=mask_picture(found))
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
+        return mark
+
+
+def _shares(outline: Any, width: int, height: int) -> Sequence[float]:
+    shares = [
+        float(v) / side for v, side in zip(outline, (width, height) * len(outline), strict=False)
+    ]
+    return shares if all(map(math.isfinite, shares)) else ()
+
+
+def _kind(one: ReadObject) -> int:
+    """Return what gives an object its colour."""
+    return zlib.crc32(one.text.encode()) if one.label is None else one.label

@@ -43,6 +43,7 @@ class ImageRoles:
     others: tuple[str, ...] = ()  # further features that hold encoded images
     label_names: LabelNames = field(default_factory=LabelNames)
     object_names: Mapping[int, str] = field(default_factory=dict)  # of the objects' classes
+    has_boxes: bool = False  # whether there are features of objects in images
     features: tuple[str, ...] = ()  # all names that were seen
     faults: tuple[Fault, ...] = ()  # damage that was met before an image was found
 
@@ -74,6 +75,7 @@ def image_roles(path: Path, image: str | None = None, label: str | None = None) 
             others=tuple(name for name in encoded if name != found),
             label_names=LabelNames.beside(path.parent, label),
             object_names=object_names(path.parent) if has_boxes(features) else {},
+            has_boxes=has_boxes(features),
             features=tuple(names),
             faults=tuple(faults),
         )
