@@ -14,7 +14,7 @@ from tests.examples.strategies import float32, string
 from tests.objects_written import changed, name_classes, object_record
 from tfrtool.cli import main
 from tfrtool.examples.objects.record_features import Layout
-from tfrtool.images.overlay import Mark, colour_of, draw_marks
+from tfrtool.images.overlay import DrawnObject, colour_of, draw_marks
 from tfrtool.inspection.pictures.contact_sheet import SheetReport, contact_sheet
 
 GREY = Image.new("RGB", (100, 80), (128, 128, 128))
@@ -31,15 +31,15 @@ def seen(image: Image.Image, colour: int) -> set[tuple[int, int]]:
 
 def test_boxes_names_and_points() -> None:
     """A box is a frame in its colour; a name is in it; a point is a dot; the rest stays."""
-    plain = seen(draw_marks(GREY, [Mark(LEFT, 3)]), 3)
+    plain = seen(draw_marks(GREY, [DrawnObject(LEFT, 3)]), 3)
     assert {min(x for x, _ in plain), max(x for x, _ in plain)} == {11, 58}
     assert {min(y for _, y in plain), max(y for _, y in plain)} == {9, 70}
     assert (30, 40) not in plain
-    assert len(seen(draw_marks(GREY, [Mark(LEFT, 3, "dog")]), 3)) > len(plain) + 100
-    assert seen(draw_marks(GREY, [Mark((0.1, 0.1, 0.2, 0.2), 3, "dog")]), 3) < plain | {
+    assert len(seen(draw_marks(GREY, [DrawnObject(LEFT, 3, "dog")]), 3)) > len(plain) + 100
+    assert seen(draw_marks(GREY, [DrawnObject((0.1, 0.1, 0.2, 0.2), 3, "dog")]), 3) < plain | {
         (x, y) for x in range(9, 22) for y in range(7, 18)
     }
-    dotted = draw_marks(GREY, [Mark(LEFT, 3, points=[(0.9, 0.5)])])
+    dotted = draw_marks(GREY, [DrawnObject(LEFT, 3, points=[(0.9, 0.5)])])
     assert {(x, y) for x, y in seen(dotted, 3) - plain} == {
         *((x, y) for x in (88, 89, 90) for y in (39, 40, 41))
     }
@@ -51,8 +51,8 @@ def test_masks_are_translucent() -> None:
     mask = Image.new("L", (10, 8))
     mask.paste(1, (0, 0, 5, 8))
     for mark in (
-        Mark((0, 0, 1, 1), 1, mask=mask),
-        Mark((0, 0, 1, 1), 1, outlines=[[0, 0, 0.5, 0, 0.5, 1, 0, 1]]),
+        DrawnObject((0, 0, 1, 1), 1, mask=mask),
+        DrawnObject((0, 0, 1, 1), 1, outlines=[[0, 0, 0.5, 0, 0.5, 1, 0, 1]]),
     ):
         drawn = draw_marks(GREY, [mark])
         assert drawn.getpixel((70, 40)) == (128, 128, 128)

@@ -18,7 +18,7 @@ _FEWEST_LETTERS = 3
 _PAD = 2
 
 
-class Mark(NamedTuple):
+class DrawnObject(NamedTuple):
     """What is drawn of an object; places are in shares of the picture's sides, from its left top.
 
     Nothing of it is trusted but that its numbers are finite.
@@ -32,7 +32,7 @@ class Mark(NamedTuple):
     points: Sequence[tuple[float, float]] = ()
 
 
-def draw_marks(image: Image.Image, marks: Iterable[Mark], letters: int = 10) -> Image.Image:
+def draw_marks(image: Image.Image, marks: Iterable[DrawnObject], letters: int = 10) -> Image.Image:
     """Return a picture in RGB with objects drawn on it, small ones over large ones.
 
     Names, of so many pixels, stand where there is room for them within their boxes.
@@ -70,7 +70,7 @@ def colour_of(kind: int) -> str:
     return _COLOURS[kind % len(_COLOURS)]
 
 
-def _draw_mask(image: Image.Image, mark: Mark) -> None:
+def _draw_mask(image: Image.Image, mark: DrawnObject) -> None:
     if mark.mask is None and not mark.outlines:
         return
     veil = Image.new("L", image.size)

@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw
 
 from tfrtool.errors import UsageError, printable
 from tfrtool.images.letters import fitted, write
-from tfrtool.images.overlay import Mark, draw_marks
+from tfrtool.images.overlay import DrawnObject, draw_marks
 from tfrtool.images.pixels import Picture
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff")
@@ -37,7 +37,7 @@ class Tile(NamedTuple):
     picture: Picture
     label: str = ""
     number: str = ""
-    marks: Sequence[Mark] = ()  # objects that are drawn on it
+    marks: Sequence[DrawnObject] = ()  # objects that are drawn on it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from tfrtool.examples.example import Feature, PayloadKind, decode_example
 from tfrtool.examples.objects.read_objects import ReadObject, read_objects
-from tfrtool.images.overlay import Mark, draw_marks
+from tfrtool.images.overlay import DrawnObject, draw_marks
 from tfrtool.images.pixels import Picture, decode_picture
 from tfrtool.inspection.pictures.pictures import ImageRoles, pictures_of
 from tfrtool.storage.limits import MAX_MASKS_DRAWN
@@ -26,13 +26,13 @@ def thumbnail(payload: bytes, roles: ImageRoles, box: int, number: int = 0) -> P
         return picture
     features = decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE).features
     objects = read_objects(features, most=MAX_OBJECTS).objects
-    marks = [Mark(one.box, _kind(one)) for one in objects if one.can_be_drawn]
+    marks = [DrawnObject(one.box, _kind(one)) for one in objects if one.can_be_drawn]
     return picture._replace(image=draw_marks(picture.image, marks)) if marks else picture
 
 
 def marks_of(
     features: Mapping[str, Feature], names: Mapping[int, str], picture: Picture, box: int
-) -> list[Mark]:
+) -> list[DrawnObject]:
     """Return what is drawn of the objects of a record on its image.
 
     Args:
@@ -48,7 +48,7 @@ def marks_of(
     for at, one in enumerate(found.objects):
         if not one.can_be_drawn:
             continue
-        mark = Mark(one.box, _kind(one), one.title)
+        mark = DrawnObject(one.box, _kind(one), one.title)
         if at in masks and (mask := decode_picture(masks[at], box).image) is not None:
             mark = mark._replace(mask=mask.convert("L"))
         elif at < MAX_MASKS_DRAWN and (text := one.more.get("segmentation")) and width and height:
@@ -59,7 +59,7 @@ def marks_of(
     return marks
 
 
-def _with_outline(mark: Mark, segmentation: str, width: int, height: int) -> Mark:
+def _with_outline(mark: DrawnObject, segmentation: str, width: int, height: int) -> DrawnObject:
     """Return a mark with COCO's polygons or run lengths, which may be anything."""
     from tfrtool.images.masks import mask_picture
 
