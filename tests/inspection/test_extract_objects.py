@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
+from pycocotools import mask as oracle
 
 from tests.examples.strategies import int64, string
 from tests.inspection.extracting import files_below, lines_beside, workshop, write_shard
@@ -30,7 +34,7 @@ from tests.inspection.objects_in_records import (
 from tfrtool import extract
 from tfrtool.cli import main
 from tfrtool.errors import UsageError
-from tfrtool.examples.example import DType, Feature, encode_example
+from tfrtool.examples.example import DType, Feature, decode_example, encode_example
 from tfrtool.examples.objects.annotation import ObjectAnnotation
 from tfrtool.examples.objects.record_features import (
     Layout,
@@ -226,6 +230,28 @@ def test_objects_without_a_class_are_objects(tmp_path: Path) -> None:
     whole = json.loads((tmp_path / "out" / "annotations.json").read_text())
     assert whole["categories"] == [{"id": 1, "name": "object"}, {"id": 17, "name": "17"}]
     assert [one["bbox"] for one in whole["annotations"]] == [[64, 42.7, 64, 42.7]] * 2
+
+
+def test_masks_are_run_lengths(tmp_path: Path) -> None:
+    """A mask that is an image has the same pixels as COCO's; one of another size is told."""
+    mask, kept = np.zeros((HIGH, WIDE), np.uint8), io.BytesIO()
+    mask[20:220, 10:110] = 255
+    Image.fromarray(mask).save(kept, "PNG")
+    features = decode_example(record(PLAIN, PLAIN, optional=())).features
+    pngs = string(kept.getvalue(), drawn("PNG", (8, 8)))
+    payload = encode_example({**features, "image/object/mask": pngs})
+    folder = dataset(tmp_path / "ds", {"train": [payload]})
+    objects = take(folder, tmp_path / "out", "coco").annotations
+    first, second = json.loads((tmp_path / "out/annotations.json").read_text())["annotations"]
+    assert (oracle.decode(first["segmentation"]) * 255 == mask).all()
+    assert "segmentation" not in second
+    assert objects is not None
+    assert objects.problems == (
+        f"{SHARD}, record 0, object 1: its mask can't be used: it has 8 x 8 pixels",
+    )
+    other = take(folder, tmp_path / "voc", "voc").annotations
+    assert other is not None
+    assert other.lost == {"masks": 2}
 
 
 def test_tfds_layout(tmp_path: Path) -> None:

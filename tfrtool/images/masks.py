@@ -14,6 +14,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from tfrtool.images.audit import UPRIGHTING
+from tfrtool.images.decoder import open_image
 from tfrtool.storage.limits import MAX_IMAGE_PIXELS, MAX_OUTLINE_POINTS
 
 Bitmap = npt.NDArray[np.uint8]
@@ -178,6 +179,21 @@ def mask_text(bitmap: Bitmap) -> str:
     runs = np.diff([0, *ends]).tolist()
     mask = {"size": [*bitmap.shape], "counts": _compressed(runs)}
     return json.dumps(mask, separators=(",", ":"))
+
+
+def read_mask(data: bytes, width: int, height: int) -> str:
+    """Return an encoded mask as run lengths, as `mask_text`; what is not 0 is in the object.
+
+    `ValueError` if it is no image, or of another size.
+    """
+    try:
+        with open_image(data) as image:
+            if image.size != (width, height):
+                raise ValueError(f"it has {image.width} x {image.height} pixels")
+            plain = image if image.mode in ("1", "L", "P", "I;16") else image.convert("L")
+            return mask_text((np.asarray(plain) > 0).astype(np.uint8))
+    except Exception as error:  # decoders raise anything on hostile bytes
+        raise ValueError(f"its mask can't be used: {error}") from error
 
 
 def mask_png(bitmap: Bitmap) -> bytes:

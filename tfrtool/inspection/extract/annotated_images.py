@@ -123,6 +123,7 @@ class AnnotatedImages(ABC):
         """Write a record's image under a name like the one that is given, and its objects."""
         from tfrtool.images.decoder import RefusedImageError  # Pillow's, of no use without objects
         from tfrtool.images.frame import read_frame
+        from tfrtool.images.masks import read_mask
 
         where, found = self._found(shard, record, features)
         width = height = 0
@@ -152,6 +153,13 @@ class AnnotatedImages(ABC):
             if one.problem is not None:
                 self._problems.add(f"{what}: {one.problem}, and is clipped")
             made = one.in_pixels(width, height)
+            if found.masks and "crowd" not in self.holds:
+                self.lost["masks"] += 1
+            elif len(found.masks) == len(found.objects):
+                try:
+                    made = made._replace(segmentation=read_mask(found.masks[number], width, height))
+                except ValueError as error:
+                    self._problems.add(f"{what}: {error}")
             outlines.append(outline_of(made.segmentation) if made.segmentation else None)
             if made.segmentation and outlines[-1] is None:
                 self._problems.add(f"{what}: its outline is none")
@@ -161,8 +169,6 @@ class AnnotatedImages(ABC):
                     self.lost[title] += 1
             objects.append(made)
             classes.append(name)
-        if found.masks:
-            self.lost["masks"] += len(objects)
         self._images += 1
         self._written += len(objects)
         said_id = features.get("image/source_id")
