@@ -8,6 +8,7 @@ from itertools import accumulate
 from tfrtool.cli.render.page import Bad, Good, Heading, Page, Table, facts, findings
 from tfrtool.errors import human_bytes, human_count, printable
 from tfrtool.inspection.dataset.dataset_summary import DatasetSummary, SplitSummary
+from tfrtool.inspection.dataset.object_counts import ObjectSummary
 from tfrtool.inspection.dataset.shuffle import Order, ShuffleQuality
 from tfrtool.records.framing import LocatedFault
 
@@ -24,8 +25,11 @@ def dataset_page(summary: DatasetSummary) -> Page:
         page.append(_splits(summary))
         if any(split.labels for split in summary.splits.values()):
             page.append(_labels(summary.splits))
+        held = {name: one.objects for name, one in summary.splits.items() if one.objects}
+        page += [_object_classes(held)] if held else []
     for name, split in summary.splits.items():
         about = [] if split.shuffle is None else [_order(split.shuffle)]
+        about += [] if split.objects is None else [_objects(split.objects)]
         if split.labels and len(split.shards) > 1:
             about.append(_shards(split))
         page += [Heading(printable(name)), *about] if about else []
@@ -49,6 +53,8 @@ def _head(summary: DatasetSummary) -> Table:
 
 def _label(summary: DatasetSummary) -> str:
     if summary.label is None:
+        if any(split.objects for split in summary.splits.values()):
+            return "none of images; objects have classes"
         found = ", ".join(map(printable, summary.label_candidates))
         return f"not clear which; name it with --label: {found}" if found else "none"
     name, distinct = printable(summary.label), summary.distinct_labels
@@ -91,15 +97,64 @@ def _labels(splits: Mapping[str, SplitSummary]) -> Table:
         names.sort(key=lambda name: -sum(split.labels[name or ""] for split in splits.values()))
         names = names[:_LABELS_SHOWN]
     names += [None] if any(split.unlabelled for split in splits.values()) else []
-    columns = [["label", *("(none)" if name is None else printable(name) for name in names)]]
-    for title, split in splits.items():
-        counts = [split.unlabelled if name is None else split.labels[name] for name in names]
-        shares = [f"{count:,} ({count / max(split.records, 1):.1%})" for count in counts]
+    columns = {
+        title: [split.unlabelled if name is None else split.labels[name] for name in names]
+        for title, split in splits.items()
+    }
+    totals = [split.records for split in splits.values()]
+    return _shares(
+        "label", ["(none)" if name is None else name for name in names], columns, totals, more
+    )
+
+
+def _shares(
+    what: str,
+    names: Sequence[str],
+    counts: Mapping[str, Sequence[int]],
+    totals: Sequence[int],
+    more: int,
+) -> Table:
+    """Show counts and their shares of totals, a column for each split that there is room for."""
+    columns = [[what, *map(printable, names)]]
+    for (title, some), total in zip(counts.items(), totals, strict=True):
+        shares = [f"{count:,} ({count / max(total, 1):.1%})" for count in some]
         columns.append([printable(title), *shares])
     shown = _that_fit(columns)
     if len(shown) < len(columns):
-        shown[0][0] = f"label ({len(shown) - 1} of {len(splits)} splits)"
+        shown[0][0] = f"{what} ({len(shown) - 1} of {len(counts)} splits)"
     return _counts(shown, more)
+
+
+def _object_classes(splits: Mapping[str, ObjectSummary]) -> Table:
+    """Show how many objects there are of each class, the most frequent first."""
+    whole = Counter[str]()
+    for one in splits.values():
+        whole.update(one.object_classes)
+    names = [name for name, _ in whole.most_common(_LABELS_SHOWN)]
+    counts = {
+        title: [one.object_classes.get(name, 0) for name in names] for title, one in splits.items()
+    }
+    totals = [one.objects for one in splits.values()]
+    return _shares("objects", names, counts, totals, len(whole) - len(names))
+
+
+def _objects(found: ObjectSummary) -> Table:
+    least, median, most = found.objects_an_image
+    share = (
+        "" if found.object_share is None else f"; {found.object_share:.1%} of the image on average"
+    )
+    sizes = ", ".join(f"{n:,} {size}" for size, n in found.object_sizes.items())
+    boxes = max(found.objects - found.unusable_boxes, 1)
+    rows = [" ".join(f"{n / boxes:6.1%}" for n in row) for row in found.object_places]
+    unusable = f"{found.unusable_boxes:,} unusable; tfrtool verify names them"
+    return facts(
+        ("objects", f"{found.objects:,}; {least:,} to {most:,} an image, median {median:g}"),
+        ("", f"{human_count(found.images_without_objects, 'image')} without"),
+        ("sizes", sizes + share),
+        ("places", rows[0]),
+        *(("", row) for row in rows[1:]),
+        *((("boxes", Bad(unusable)),) if found.unusable_boxes else ()),
+    )
 
 
 def _that_fit(columns: Sequence[list[str]]) -> list[list[str]]:

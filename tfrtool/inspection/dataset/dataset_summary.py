@@ -5,7 +5,7 @@ import os
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -14,8 +14,10 @@ from tfrtool.engines.processes import engine_of, map_shards
 from tfrtool.errors import DatasetError, UsageError
 from tfrtool.examples.dataset_files import SplitFiles, find_files
 from tfrtool.examples.example import PayloadKind
+from tfrtool.examples.objects.label_map import object_names
 from tfrtool.examples.roles import LabelNames
 from tfrtool.examples.tfds_metadata import DATASET_INFO, read_written_shards
+from tfrtool.inspection.dataset.object_counts import ObjectCounts, ObjectSummary
 from tfrtool.inspection.dataset.record_labels import (
     MAX_LABELS,
     Label,
@@ -61,6 +63,7 @@ class SplitSummary:
     unlabelled: int
     shuffle: ShuffleQuality | None  # None without labels, and where there is nothing to tell
     shards: tuple[DatasetShard, ...]  # those that are there, in order
+    objects: ObjectSummary | None = field(default=None, compare=False)  # None without objects
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +140,10 @@ def inspect_dataset(
         with contextlib.suppress(DatasetError):  # a fault of the directory
             hashed = read_written_shards(root)
         read_one = partial(
-            read_labels, label=first.label, hashed=frozenset(root / name for name in hashed)
+            read_labels,
+            label=first.label,
+            hashed=frozenset(root / name for name in hashed),
+            objects=object_names(root) if first.has_boxes else None,
         )
         paths = [path for split in files.values() for path in split.shards]
         read: dict[Path, ShardLabels] = {}
@@ -201,9 +207,11 @@ def _summary(
 ) -> SplitSummary:
     by_code = {code: text for text, code in texts.items()}
     whole: Counter[int] = Counter()
-    shards = []
+    shards, objects = [], ObjectCounts()
     for path in split.shards:
         found = read[path]
+        if found.objects is not None:
+            objects.merge(found.objects)
         part = Counter(found.codes)
         whole.update(part)
         shards.append(
@@ -224,6 +232,7 @@ def _summary(
         unlabelled=sum(shard.unlabelled for shard in shards),
         shuffle=measure_order([read[path].codes for path in split.shards]),
         shards=tuple(shards),
+        objects=objects.summary(),
     )
 
 

@@ -1,7 +1,7 @@
 """The labels of a shard's records, in their order and in little memory."""
 
 from array import array
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -11,9 +11,11 @@ from google.protobuf.message import DecodeError
 
 from tfrtool.examples.example import PayloadKind, Value, classify_payload, decode_example
 from tfrtool.examples.long_values import hollowed, whole_string
+from tfrtool.examples.objects.read_objects import has_boxes
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.examples.roles import find_roles
 from tfrtool.examples.tfds_metadata import DatasetInfo
+from tfrtool.inspection.dataset.object_counts import ObjectCounts
 from tfrtool.inspection.verify.payload_check import unparseable
 from tfrtool.inspection.verify.verify_shard import ShardVerdict, digest_of
 from tfrtool.records.framing import Fault
@@ -46,6 +48,7 @@ class FirstRecords(NamedTuple):
     payload: PayloadKind
     label: str | None = None
     candidates: tuple[str, ...] = ()
+    has_boxes: bool = False  # whether there are features of objects in images
 
 
 def look_for_label(paths: Iterable[Path], info: DatasetInfo | None) -> FirstRecords:
@@ -53,7 +56,7 @@ def look_for_label(paths: Iterable[Path], info: DatasetInfo | None) -> FirstReco
 
     Where none has a label, the first shard with records says what they are.
     """
-    first = FirstRecords(PayloadKind.EMPTY)
+    first, boxes = FirstRecords(PayloadKind.EMPTY), False
     for path in paths:
         kind = PayloadKind.EMPTY
         candidates: dict[str, None] = {}
@@ -68,15 +71,16 @@ def look_for_label(paths: Iterable[Path], info: DatasetInfo | None) -> FirstReco
                 features = decode_example(item.payload, PayloadKind.SEQUENCE_EXAMPLE).features
             except ValueError:
                 continue
+            boxes |= has_boxes(features)
             label = find_roles(features, info).label
             if label is not None:
-                return FirstRecords(kind, label)
+                return FirstRecords(kind, label, has_boxes=boxes)
             for name, feature in features.items():
                 if len(feature.values) == 1 and _as_label(feature.values[0]) is not None:
                     candidates[name] = None
         if first.payload is PayloadKind.EMPTY:
             first = FirstRecords(kind, candidates=tuple(candidates)[:_CANDIDATES])
-    return first
+    return first._replace(has_boxes=boxes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,18 +96,26 @@ class ShardLabels:
     labels: tuple[Label, ...]  # in the order in which they first occur
     unlabelled: int  # records without one whole number or short string
     overflowed: bool  # more labels than `MAX_LABELS`; then `codes` and `labels` are empty
+    objects: ObjectCounts | None  # None where they were not asked for
 
 
-def read_labels(path: Path, label: str | None, hashed: Collection[Path] = ()) -> ShardLabels:
+def read_labels(
+    path: Path,
+    label: str | None,
+    hashed: Collection[Path] = (),
+    objects: Mapping[int, str] | None = None,
+) -> ShardLabels:
     """Read a shard to its end, and find the label of each of its records.
 
-    Without a ``label``, records are counted and their CRCs checked, but not parsed. ``hashed`` are
-    the shards whose SHA-256 is wanted, where they are whole.
+    Without a ``label`` or objects, records are counted and their CRCs checked, but not parsed.
+    ``hashed`` are the shards whose SHA-256 is wanted, where they are whole; ``objects`` are the
+    names of the classes of objects by their numbers, if these are to be counted.
     """
     key = None if label is None else label.encode("utf-8", "surrogateescape")
     codes, known = array("H"), dict[Label, int]()
     faults = FirstOf[Fault](FAULTS_KEPT)
     records = size = lost = unlabelled = 0
+    counts = None if objects is None else ObjectCounts(objects)
     shard = Shard.at(path)
     with open_shard(path) as file, hashed_while_read(file, path in hashed) as sha256:
         for item in read_records(file):
@@ -113,6 +125,13 @@ def read_labels(path: Path, label: str | None, hashed: Collection[Path] = ()) ->
                 continue
             records += 1
             size += len(item.payload)
+            if counts is not None:
+                try:
+                    counts.add(item.payload)
+                except ValueError:
+                    faults.add(unparseable(item))
+                    unlabelled += key is not None
+                    continue
             if key is None:
                 continue
             value = None
@@ -144,6 +163,7 @@ def read_labels(path: Path, label: str | None, hashed: Collection[Path] = ()) ->
         labels=() if overflowed else tuple(known),
         unlabelled=unlabelled,
         overflowed=overflowed,
+        objects=counts,
     )
 
 
