@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import io
 import math
 import struct
 from array import array
@@ -148,6 +149,14 @@ def draw_pixels(
     height, width, channels = shape
     image = Image.frombytes(_MODES[channels], (width, height), data)
     return Picture(_small(image, box), width, height, guessed)
+
+
+def png_of(pixels: bytes, width: int, height: int, channels: int) -> bytes:
+    """Return a PNG of pixels, row by row, of one or three channels."""
+    output = io.BytesIO()
+    image = Image.frombytes(_MODES[channels], (width, height), pixels)
+    image.save(output, "PNG", compress_level=1)  # that of its record is made by itself
+    return output.getvalue()
 
 
 def _base64(data: bytes, box: int, sides: Sides | None) -> Picture | None:

@@ -96,6 +96,7 @@ class Source:
     features: RecordFeatures = _USUAL  # that records have
     beside: Sequence[bytes] = ()  # for each item a packed `Beside`, where there is anything
     annotations: AnnotationAccount | None = None
+    pixels: bool = False  # whether the images were made of pixels, which PNG keeps and JPEG doesn't
     groups: Sequence[int] = ()  # for each item 64 bits of what it belongs to; 0 where it is alone
 
     def __post_init__(self) -> None:

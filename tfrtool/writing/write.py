@@ -5,6 +5,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, nullcontext
+from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
 from itertools import islice
@@ -217,12 +218,14 @@ def write(
                 hint="without --split they are kept; to split anew, write from a source without "
                 "them",
             )
+        if found.pixels and options.recipe.encode is Encode.KEEP:
+            options = replace(options, recipe=replace(options.recipe, encode=Encode.PNG))
         audit = Audit(found, options.recipe, scratch)
         if dry_run:
             return _planned(audit, options, cluster, on_progress, start)
         return _write(
             options,
-            target,
+            replace(target, options=options.to_json()),
             staging,
             audit,
             cluster,

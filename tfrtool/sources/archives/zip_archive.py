@@ -86,7 +86,8 @@ class _Archive(io.BufferedReader):
         return super().read(size)
 
 
-def _open(path: str) -> BinaryIO:
+def open_zip(path: str) -> BinaryIO:
+    """Open an archive whose directory `zipfile` may read."""
     file: Any = open_regular(path)
     archive: Any = _Archive(file if is_url(path) else file.detach())
     archive.status = getattr(file, "status", None)  # its stamp is by that
@@ -98,7 +99,7 @@ def list_zip(path: str, scratch: Path | None = None) -> Listing:
     members = Members(scratch)
     extents: list[tuple[int, int]] = []
     try:
-        with os_errors_as(SourceError, path), _open(path) as file:
+        with os_errors_as(SourceError, path), open_zip(path) as file:
             stamp = stamp_of(file)
             archive = zipfile.ZipFile(file)
             infos = archive.infolist()

@@ -124,13 +124,13 @@ def source_of(
     names: Sequence[str] | None = None,
     others: Sequence[str] = (),
 ) -> Source:
-    """Make a source of samples, each given with its file or, where that is its own, its split.
+    """Make a source of samples, each given with its file, or with its split instead.
 
     Splits are those that the names of all files say. Labels are those ``names``, if there are any;
     with columns that become features there need be none. The columns of a table are ``others``.
     """
-    splits = {file: _split_of(file) or (file if file in SPLIT_ORDER else "") for file in files}
-    has_splits = all(splits.values()) and (len(files) > 1 or files[0] in SPLIT_ORDER)
+    splits = {file: _split_of(file) for file in files}
+    has_splits = all(splits.values()) and len(files) > 1
     rows = ExternalSort[tuple[str, str, int, int, str, int, int]](scratch)
     rejected, items, used = FirstOf[LeftOut](MAX_LISTED), ManifestWriter(scratch), set[str]()
     group_by, grouped, labelled = options.group_by or "", False, False
