@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.annotated_sets import scenes, write_box_csv, write_voc, write_yolo
 from tests.emulators import Bucket
 from tests.photos import image_bytes
+from tests.sources.annotations.told import boxes, open_annotated
 from tests.sources.trees import WRITERS, contents, labelled
 from tfrtool.errors import SourceError, UsageError
 from tfrtool.sources.folders.class_layout import LabelFrom
@@ -103,3 +105,19 @@ def test_what_is_changed_after_it_was_listed(bucket: Bucket, tmp_path: Path) -> 
         source.reader.read(source.items[0])
     with pytest.raises(SourceError, match="none is below it"):
         opened(f"{bucket.url}/nothing", tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["voc", "yolo", "csv"])
+def test_annotations(kind: str, bucket: Bucket, tmp_path: Path) -> None:
+    """Annotations in a bucket say what the same files here say."""
+    local = tmp_path / "it"
+    scenes(local / "images" / "train")
+    write_voc(local)
+    write_yolo(local)
+    write_box_csv(local / "boxes.csv")
+    bucket.put_folder(local, "it/")
+    name = "it/boxes.csv" if kind == "csv" else "it"
+    here = open_annotated(local, f"{kind}:{tmp_path}/{name}")
+    there = open_annotated(f"{bucket.url}/it", f"{kind}:{bucket.url}/{name}", tmp_path)
+    assert boxes(there) == boxes(here)
+    assert len(there.items) in (4, 6)

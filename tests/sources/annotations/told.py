@@ -17,11 +17,13 @@ __all__ = ["boxes", "listed", "lost", "objects_of", "open_annotated", "truth"]
 Boxes = dict[str, list[tuple[object, ...]]]
 
 
-def open_annotated(images: Path, said: str) -> Source:
+def open_annotated(
+    images: Path | str, said: str, scratch: Path | None = None, masks: str = "polygons"
+) -> Source:
     """Open images with annotations; every annotation is kept or listed."""
-    source = open_source(
-        str(images), LabelFrom.FOLDER, images.parent, options=SourceOptions(annotations=said)
-    )
+    options = SourceOptions(annotations=said, masks=masks)
+    scratch = scratch or Path(images).parent
+    source = open_source(str(images), LabelFrom.FOLDER, scratch, options=options)
     account = source.annotations
     assert account is not None
     kept = sum(len(one.objects) for one in objects_of(source).values())

@@ -37,8 +37,12 @@ def write_page(report: "WriteReport") -> Page:
         count = human_count(report.count("across_splits"), "image")
         lines.append(Bad(f"in more than one split: {count}"))
         lines += shortened([f"  {shared_text(one)}" for one in report.across_splits], _KEYS_SHOWN)
+    lines += _objects(report)
     if report.ignored:
-        lines.append(f"no images by their names: {human_count(report.count('ignored'), 'file')}")
+        what = "no images by their names" if report.annotations is None else "not used"
+        lines.append(f"{what}: {human_count(report.count('ignored'), 'file')}")
+        if report.annotations is not None:
+            lines += _reasons((entry.key, entry.reason) for entry in report.ignored)
     return lines
 
 
@@ -91,6 +95,25 @@ def _splits(report: "WriteReport | JobReport", noun: str, about: str = "") -> It
 def _rejected(report: "WriteReport | JobReport", count: int) -> list[str]:
     entries = [(entry.key, entry.reason) for entry in report.rejected]
     return [Bad(f"left out: {count:,}"), *_reasons(entries)] if entries else []
+
+
+def _objects(report: "WriteReport") -> Iterator[str]:
+    """Yield what became of the objects that annotations tell of."""
+    if (found := report.annotations) is None:
+        return
+    yield f"objects: {found.read:,} read, {found.written:,} written"
+    if found.of_rejected_images:
+        yield Bad(f"objects of images that are left out: {found.of_rejected_images:,}")
+    rejected = found.read - found.written - found.of_rejected_images
+    if rejected:
+        yield Bad(f"objects left out: {rejected:,}")
+        told = [(entry.key, *entry.reason.partition(": ")) for entry in found.rejected]
+        yield from _reasons((f"{key}, {what}", why) for key, what, _, why in told)
+    if found.clipped:
+        count = len(found.clipped) + found.unlisted - (rejected - len(found.rejected))
+        yield Bad(f"boxes cut to their images: {count:,}")
+        cut = [printable(f"  {entry.key}, {entry.reason}") for entry in found.clipped]
+        yield from shortened(cut, _KEYS_SHOWN, count, "see write_report.json")
 
 
 def _reasons(entries: Iterable[tuple[str, str]]) -> list[str]:

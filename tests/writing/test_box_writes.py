@@ -1,0 +1,106 @@
+"""VOC, YOLO and tables of boxes through `write`, as TensorFlow's own parser reads them back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tfrtool
+from tests.annotated_sets import (
+    COLOURS,
+    SCENES,
+    Scene,
+    Thing,
+    scenes,
+    write_box_csv,
+    write_voc,
+    write_yolo,
+)
+from tfrtool.cli import main
+
+pytestmark = pytest.mark.tf
+
+SIDES = ("xmin", "ymin", "xmax", "ymax")
+WRITERS: dict[str, Callable[[Path], Path]] = {
+    "voc": write_voc,
+    "yolo": write_yolo,
+    "csv": lambda folder: write_box_csv(folder / "boxes.csv"),
+}
+
+
+def _parsed(shards: Path) -> dict[str, dict[str, Any]]:
+    """Return the records of shards by the names of their images, parsed by TensorFlow."""
+    import tensorflow as tf
+
+    lists = {f"image/object/bbox/{side}": tf.io.VarLenFeature(tf.float32) for side in SIDES}
+    description = {
+        **lists,
+        "image/object/class/text": tf.io.VarLenFeature(tf.string),
+        "image/object/class/label": tf.io.VarLenFeature(tf.int64),
+        "image/encoded": tf.io.FixedLenFeature([], tf.string),
+        "image/filename": tf.io.FixedLenFeature([], tf.string),
+    }
+    found = {}
+    for payload in tf.data.TFRecordDataset([str(path) for path in shards.glob("*.tfrecord-*")]):
+        record = tf.io.parse_single_example(payload, description)
+        name = record["image/filename"].numpy().decode()
+        pixels = tf.io.decode_image(record["image/encoded"]).numpy()
+        values = {key: tf.sparse.to_dense(record[key]).numpy() for key in (*lists, *_NAMES)}
+        found[name.removeprefix("images/train/")] = {**values, "pixels": pixels}
+    return found
+
+
+_NAMES = ("image/object/class/text", "image/object/class/label")
+
+
+@pytest.mark.parametrize("resize", [None, (100, 90)])
+@pytest.mark.parametrize("kind", WRITERS)
+def test_records_have_the_boxes(kind: str, resize: tuple[int, int] | None, tmp_path: Path) -> None:
+    """Boxes are those of the files to a hundredth of a pixel, and lie on what they are about."""
+    scenes(tmp_path / "images" / "train")
+    place = WRITERS[kind](tmp_path)
+    out = tmp_path.parent / f"{tmp_path.name}-out"
+    report = tfrtool.write(tmp_path, out, annotations=f"{kind}:{place}", resize=resize)
+    assert report.annotations is not None
+    assert report.annotations.read == report.annotations.written == 7
+    records = _parsed(out)
+    assert len(records) == (4 if kind == "csv" else 6)
+    for scene in SCENES:
+        if scene.name not in records:
+            assert not scene.things
+            continue
+        record = records[scene.name]
+        names = [text.decode() for text in record["image/object/class/text"]]
+        assert names == [thing.category for thing in scene.things]
+        numbers = {name: number for number, name in enumerate(COLOURS, start=1)}
+        assert [*record["image/object/class/label"]] == [numbers[name] for name in names]
+        for at, thing in enumerate(scene.things):
+            box = [record[f"image/object/bbox/{side}"][at] for side in SIDES]
+            sides = (scene.width, scene.height) * 2
+            found = [share * side for share, side in zip(box, sides, strict=True)]
+            assert found == pytest.approx(thing[1:], abs=0.01)
+            height, width, _ = record["pixels"].shape
+            middle = int((box[1] + box[3]) / 2 * height), int((box[0] + box[2]) / 2 * width)
+            assert abs(record["pixels"][middle].astype(int) - COLOURS[thing.category]).max() < 40
+
+
+def test_what_is_left_out_makes_the_exit_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A clipped and an impossible box are exit code 3, and are told in the report."""
+    things = Thing("cat", 8, 8, 300, 40), Thing("dog", 40, 40, 40, 40), Thing("dog", 8, 8, 16, 16)
+    scenes(tmp_path / "images", [Scene("a.jpg", 160, 120)])
+    table = write_box_csv(tmp_path / "boxes.csv", [Scene("a.jpg", 160, 120, things)])
+    out = str(tmp_path / "out")
+    assert main(["write", str(tmp_path / "images"), out, "--annotations", f"csv:{table}"]) == 3
+    told = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    at = told.index("objects: 3 read, 2 written")
+    assert told[at + 1 : at + 5] == [
+        "objects left out: 1",
+        "its box is empty: a.jpg, row 3",
+        "boxes cut to their images: 1",
+        "a.jpg, row 2: its box 8, 8, 300, 40 is cut to 160 x 120 pixels",
+    ]
