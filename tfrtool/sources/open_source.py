@@ -124,11 +124,11 @@ def metadata_tables(folder: Path) -> dict[str, Path]:
         if (folder / name).is_file():
             return {"": folder / name}
     found: dict[str, Path] = {}
-    with suppress(OSError):
-        for entry in sorted(folder.iterdir()) if folder.is_dir() else ():
-            some = [entry / name for name in _METADATA if (entry / name).is_file()]
-            if some and entry.name.lower() in SPLIT_NAMES:
-                found[entry.name] = some[0]
+    for split in SPLIT_NAMES:  # a folder may have a million entries, which are not asked for
+        for spelled in (split, split.capitalize()):
+            paths = [path for name in _METADATA if (path := folder / spelled / name).is_file()]
+            if paths and split not in map(str.lower, found):
+                found[spelled] = paths[0]
     return found
 
 

@@ -34,6 +34,9 @@ _BATCH = 1024
 _FREE_ROWS = 100_000
 """Rows that a table may have however small it is; more need a byte of it each, for paths differ."""
 
+_TEXT = (str, type(None))
+"""A tuple, for a union would be made anew for each row."""
+
 _Cells = Mapping[str, object] | str
 """The cells of a row by the names of their columns; or why it is no row."""
 
@@ -90,12 +93,12 @@ def read_rows(
                 label = json.dumps(label) if label else None
             if isinstance(label, int) and not isinstance(label, bool):
                 label = str(label)
-            if not isinstance(label, str | None):
+            if not isinstance(label, _TEXT):
                 yield Row(number, problem="its label is not a string or an integer")
-            elif not isinstance(path, str | None) or not isinstance(split, str | None):
-                role = "split" if isinstance(path, str | None) else "path"
+            elif not isinstance(path, _TEXT) or not isinstance(split, _TEXT):
+                role = "split" if isinstance(path, _TEXT) else "path"
                 yield Row(number, problem=f"its {role} is not a string")
-            elif isinstance(group := cells.get(group_by) if group_by else None, list | dict):
+            elif isinstance(group := cells.get(group_by) if group_by else None, (list, dict)):
                 yield Row(number, problem="its group is neither a string nor a number")
             else:
                 label, split = (label or "").strip(), (split or "").strip().lower()

@@ -8,7 +8,7 @@ import re
 import stat
 import unicodedata
 from array import array
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
@@ -94,7 +94,9 @@ def read_table(
         features = RecordFeatures(label=LabelKind.CLASSES, separator=SEVERAL)
     if options.columns:
         columns = ValueColumns(options.columns, options.names, table, scratch)
-    read = partial(_read, tables or {"": table}, options.group_by, columns)
+    read = partial(read_rows, table, options.group_by, columns)
+    if tables:
+        read = partial(_read, tables, options.group_by, columns)
     if isinstance(table, RemotePath):
         if root is not None:
             raise UsageError("the files of a table in a store lie below its folder", path=table)
@@ -107,11 +109,12 @@ def read_table(
     refused = ExternalSort[tuple[str, int, int, str]](scratch)
     firsts, splits, why = dict[str, int](), set[str](), ""
     others: dict[str, None] = {}
+    told: Sequence[str] | None = None
     groups, grouped = array("Q"), False
     for row in read():
         grouped = grouped or row.group is not None
-        if len(others) < _MOST_COLUMNS:
-            others.update(dict.fromkeys(row.others))
+        if row.others is not told and len(others) < _MOST_COLUMNS:
+            others.update(dict.fromkeys(told := row.others))
         name = row.path[:MAX_PATH_LENGTH] or f"row {row.number}"
         try:
             if row.problem is not None:
@@ -123,7 +126,7 @@ def read_table(
                 label = several_labels(label, multi)
             elif columns is None and not label:
                 raise _RefusedRowError("no label")
-            for one in features.names(label):
+            for one in (label,) if multi is None and label else features.names(label):
                 if problem := label_problem(one):
                     raise _RefusedRowError(f"its label {problem}")
             split, cells = _split_name(row.split), 0
@@ -146,11 +149,12 @@ def read_table(
         _check_labels(firsts, table)
     items, used, beside = ManifestWriter(scratch), set[str](), PackedRows(scratch)
     needed = {"no split, while others have one": 4} if any(splits) else {}
-    if features.label is LabelKind.CLASS:
+    if columns is not None and features.label is LabelKind.CLASS:
         needed["no label"] = 2
     for item, group, cells in _without_repeated(rows, refused, needed):
         items.add(item)
-        groups.append(group)
+        if grouped:
+            groups.append(group)
         used.add(item.label)
         if columns is not None:
             beside.add(columns.packed(cells, features.columns))
@@ -360,7 +364,7 @@ def _without_repeated(
         first, *more = group
         _, place, label, size, split, number, cells = first
         other = next((one[1] for one in more if one[2] != label), None)
-        lacks = next((why for why, at in needed.items() if not first[at]), None)
+        lacks = next((why for why, at in needed.items() if not first[at]), None) if needed else None
         if other is not None:
             reasons = [
                 (one[1], f"its label is contradicted by row {other if one[2] == label else place}")
