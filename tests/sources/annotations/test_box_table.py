@@ -66,6 +66,7 @@ def test_boxes_are_those_of_the_table(tmp_path: Path) -> None:
         "TRAIN,gs://bucket/some/a.jpg,cat,0.1,0.1,0.3,0.1,0.3,0.5,0.1,0.5\n",
         "TRAIN,gs://bucket/some/a.jpg,cat,0.1,0.1,0.3,0.5\n",
         "gs://bucket/some/a.jpg,cat,0.1,0.1,,,0.3,0.5,,\n",
+        ",gs://bucket/some/a.jpg,cat,0.1,0.1,,,0.3,0.5\n",
         "ImageID,Source,LabelName,Confidence,XMin,XMax,YMin,YMax,IsTruncated\n"
         "a,xclick,cat,1,0.1,0.3,0.1,0.5,0\n",
     ],
@@ -113,7 +114,7 @@ def test_splits(images: Path) -> None:
     source = _read(images, rows.replace("TEST", "a/b"))
     assert "no split can be called" in listed(source)["sub/b 50%.png"]
     source = _read(images, rows + "TRAIN,a.jpg,cat,0,0,,,1,1,,\n")
-    assert listed(source) == {"a.jpg": "row 1: rows 1 and 3 differ in its split"}
+    assert listed(source) == {"a.jpg": "row 1: its rows differ in its split"}
     assert source.splits == ("test",)
     source = _read(images, "UNASSIGNED,a.jpg,cat,0,0,,,1,1,,\n")
     assert source.splits == ()
@@ -147,13 +148,23 @@ def test_impossible_rows_are_listed(images: Path, row: str, reason: str) -> None
     assert reason in why
 
 
-@pytest.mark.parametrize("size", ["200,99", "-1,100", "wide,100", "nan,1"])
-def test_sizes_that_differ_are_listed(images: Path, size: str) -> None:
-    """Rows that say several sizes of an image, or none that can be, cost it."""
-    good = "sub/b 50%.png,40,40,cat,1,2,3,4\n"
-    source = _read(images, f"{HEADER}\n{good}a.jpg,{size},cat,1,2,3,4\na.jpg,,,cat,1,2,3,4\n")
-    assert "size" in listed(source)["a.jpg"]
-    assert len(lost(source)) == 2
+@pytest.mark.parametrize(
+    ("sizes", "reason"),
+    [
+        (("200,100", "200,101"), "its rows differ in its size"),
+        (("-1,100", ","), "not two numbers of pixels"),
+        (("wide,100", ","), "not two numbers of pixels"),
+        ((",", "nan,1"), "not two numbers of pixels"),
+        (("200,100", ","), None),
+    ],
+)
+def test_sizes(images: Path, sizes: tuple[str, str], reason: str | None) -> None:
+    """Rows that say several sizes of an image, or none that can be, cost it; one is enough."""
+    rows = "".join(f"a.jpg,{size},cat,1,2,3,4\n" for size in sizes)
+    source = _read(images, f"{HEADER}\n{rows}sub/b 50%.png,40,40,cat,1,2,3,4\n")
+    assert [*listed(source)] == (["a.jpg"] if reason else [])
+    assert reason is None or reason in listed(source)["a.jpg"]
+    assert len(lost(source)) == (2 if reason else 0)
 
 
 def test_too_many_rows_of_an_image(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -159,6 +159,17 @@ def test_labels_without_an_image_are_listed(yolo: Path) -> None:
     assert "labels/train/gone.txt" in {entry.key for entry in source.ignored}
 
 
+def test_lists_of_images_are_no_labels(tmp_path: Path) -> None:
+    """A list that lies beside images and their labels is not taken for labels."""
+    scenes(tmp_path, [Scene("a.jpg", 200, 100)])
+    _yaml(tmp_path, "train: train.txt")
+    (tmp_path / "train.txt").write_text("./a.jpg\n")
+    (tmp_path / "a.txt").write_text("0 .5 .5 .1 .1\n")
+    source = open_annotated(tmp_path, f"yolo:{tmp_path}")
+    assert boxes(source) == {"a.jpg": [("cat", 90, 45, 110, 55)]}
+    assert lost(source) == []
+
+
 def test_roboflows_paths_are_understood(tmp_path: Path) -> None:
     """Roboflow's ../train/images means the folder beside data.yaml; a missing split is listed."""
     for split, scene in (("train", SCENES[0]), ("valid", SCENES[1])):
@@ -282,6 +293,8 @@ def test_names_are_texts(yolo: Path, names: str | None, classes: tuple[str, ...]
         ("names: [a]\nkpt_shape: [x, 3]", "kpt_shape"),
         ("names: [a]\nkpt_shape: [999999, 3]", "kpt_shape"),
         ("names: [a]\nkpt_shape: 3", "kpt_shape"),
+        ("names: [a]\nkpt_shape: [5, 4]", "kpt_shape"),
+        ("names: [a]\nkpt_shape: {a: b, c: d}", "kpt_shape"),
         ("names: [a]", "names no images"),
         ("names: [a]\ntrain: {a: b}", "names no images"),
         ("names: [a]\ntrain: images/none", "names no images"),

@@ -32,7 +32,7 @@ from tfrtool.storage.limits import MAX_IMAGE_OBJECTS, MAX_PATH_LENGTH
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.scratch.external_sort import ExternalSort
 
-_SPLITS = {**SPLIT_NAMES, "validate": "validation", "unassigned": ""}
+_SPLITS = {**SPLIT_NAMES, "validate": "validation", "unassigned": "", "": ""}
 _IMAGES = ("imageid", "imagename", "img")
 _CLASSES = ("labelname", "categoryname")
 _FLAGS = {
@@ -163,13 +163,12 @@ class CsvBoxReader:
 
     def _image(self, name: str, rows: Sequence[_Row]) -> FoundImage:
         """Return the image of all rows that name it."""
-        first, *others = rows
-        width, height, problem = pixels_of(*first[4])
-        for row in others:
-            for at, what in ((2, "split"), (4, "size")):
-                if row[at] != first[at]:
-                    problem = f"rows {first[1]} and {row[1]} differ in its {what}"
-        split = first[2]
+        sizes, splits = {row[4] for row in rows if any(row[4])}, {row[2] for row in rows}
+        width, height, problem = pixels_of(*next(iter(sizes), ()))
+        for what, told in (("size", sizes), ("split", splits)):
+            if len(told) > 1:
+                problem = f"its rows differ in its {what}"
+        split = rows[0][2]
         if self._found and not split:
             problem = problem or "no split, while others have one"
         try:
@@ -178,7 +177,7 @@ class CsvBoxReader:
             problem = problem or f"no split can be called {printable(split[:TEXT_SHOWN])!r}"
         return FoundImage(
             name=name,
-            where=f"row {first[1]}",
+            where=f"row {rows[0][1]}",
             width=width,
             height=height,
             objects=[self._object(row) for row in rows if row[3] or any(row[5]) or row[-1]],
@@ -248,8 +247,8 @@ def _nameless(cells: Sequence[str]) -> _Form | None:
     """Return the form of a table that starts with a box; None if it isn't one of those known."""
     if len(cells) == 6 and is_image_name(cells[0]):
         return _Form(path=0, label=5, box=range(1, 5), cells=6)
-    start = int(not is_image_name(cells[0])) if cells else 0
-    if len(cells) in (start + 6, start + 2 + _AUTOML) and is_image_name(cells[start]):
-        box = range(start + 2, len(cells))
+    start = int(bool(cells) and cells[0].strip().lower() in _SPLITS)
+    if start + 6 <= len(cells) <= start + 2 + _AUTOML and is_image_name(cells[start]):
+        box = range(start + 2, start + 2 + _AUTOML)
         return _Form(path=start, label=start + 1, box=box, split=0 if start else None)
     return None

@@ -35,7 +35,7 @@ from tfrtool.storage.remote_path import RemotePath
 
 _OUTSIDE = re.compile(r"/|[a-z][a-z0-9+.-]*:/|\.\.(?:/|$)", re.IGNORECASE)
 _CLASS = re.compile(r"([0-9]{1,9})(?:\.0*)?")
-_POINTS = re.compile(r"[1-9][0-9]{0,2}")
+_POINTS = re.compile(r"([1-9][0-9]{0,2}) ([23])")
 _NO_LABELS = re.compile(r"classes\.txt|readme.*", re.IGNORECASE)
 _SPLITS = ("train", "val", "test")
 _MOST = 1e9
@@ -53,14 +53,13 @@ class YoloReader:
         self._points = 0, 0  # of an object, and numbers of each
         self._known = {"."}  # what may be named
         self._found, self._without = set[str](), 0
-        self._unused: list[str] = []
+        self._lists, self._unused = set[str](), list[str]()  # of images; of labels
         self._ignored = FirstOf[LeftOut](MAX_LISTED)
 
     def images(self) -> Iterator[FoundImage]:
         """Yield the images of each split, those without labels included."""
         keys = self._folder.keys()
         config = self._config(keys)
-        labels = {key for key in keys if key.endswith(".txt")}
         images, used, told = [*filter(is_image_name, keys)], set[str](), dict[str, str]()
         self._known.update(keys)
         for folder in {key.rpartition("/")[0] for key in keys}:
@@ -77,6 +76,7 @@ class YoloReader:
         if not told:
             expected = "train, val or test with images"
             raise SourceError("names no images", path=self._path, expected=expected)
+        labels = {key for key in keys if key.endswith(".txt")} - self._lists
         texts = [(key, split, _labels_of(key)) for key, split in told.items()]
         there = (text for _, _, text in texts if text in labels)
         contents = self._folder.read(there, MAX_ANNOTATION_BYTES)
@@ -127,10 +127,8 @@ class YoloReader:
     def _config(self, keys: Sequence[str]) -> Mapping[str, Any]:
         """Return what ``data.yaml`` holds, all of it texts, and take the classes from it."""
         top = [key for key in keys if "/" not in key and key.endswith((".yaml", ".yml"))]
-        usual = next(
-            (name for name in YAML_NAMES if name in top), top[0] if len(top) == 1 else None
-        )
-        self._yaml = self._yaml or usual
+        only = top if len(top) == 1 else []
+        self._yaml = self._yaml or next((one for one in (*YAML_NAMES, *only) if one in top), None)
         if self._yaml is None:
             expected = "data.yaml, which names the classes and the folders of images"
             raise SourceError("has no data.yaml", path=self._folder.place, expected=expected)
@@ -160,9 +158,9 @@ class YoloReader:
         if count is not None and count != str(len(names)):
             raise SourceError(f"nc is not {len(names)}, the count of names", path=self._path)
         if shape := config.get("kpt_shape"):
-            if [bool(_POINTS.fullmatch(str(one))) for one in shape] != [True, True]:
+            if (match := _POINTS.fullmatch(" ".join(map(str, shape)))) is None:
                 raise SourceError("kpt_shape is not [points, 2 or 3]", path=self._path)
-            self._points = int(shape[0]), int(shape[1])
+            self._points = int(match[1]), int(match[2])
         return config
 
     def _images_of(self, entry: str, split: str, base: str, images: Sequence[str]) -> Iterable[str]:
@@ -174,6 +172,7 @@ class YoloReader:
             return ()
         if not place.endswith(".txt"):
             return [key for key in images if place == "." or key.startswith(f"{place}/")]
+        self._lists.add(place)
         found, known = list[str](), set(images)
         lines = self._folder.text(place, MAX_METADATA_BYTES).split("\n")
         for number, line in enumerate(map(str.strip, lines), start=1):
