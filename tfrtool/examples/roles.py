@@ -59,7 +59,7 @@ def find_roles(features: Mapping[str, Feature], info: DatasetInfo | None = None)
     single = {
         name: item.values[0]
         for name, item in features.items()
-        if len(item.values) == 1 and not name.startswith(_OBJECTS)
+        if len(item.values) == 1 and not of_objects(name)
     }
     encoded = [name for name, value in single.items() if is_image(value)]
     strings = [name for name, value in single.items() if isinstance(value, bytes)]
@@ -75,6 +75,11 @@ def find_roles(features: Mapping[str, Feature], info: DatasetInfo | None = None)
         label = next((name for name in LABELS if name in texts), None)
     name = next((name for name in _NAMES if name in texts), None)
     return Roles(image=image, label=label, name=name)
+
+
+def of_objects(name: str) -> bool:
+    """Return whether a feature is of the objects in an image, by its name."""
+    return name.startswith(_OBJECTS)
 
 
 def measures(name: str) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfrtool.errors import UsageError
+from tfrtool.errors import UsageError, printable, some_of
 from tfrtool.loading.dataset.forms import ImageForm
 from tfrtool.loading.dataset.label_form import LabelForm, Task
 from tfrtool.loading.pipeline.tensors import TfDataset
@@ -70,6 +70,7 @@ class Dataset(Shown):
         label_form: what the values of a label are, and which classes there are.
         shard_cache: where shards are fetched to before they are read; None for local ones.
         empty_splits: names of splits that have shards, and no record in them.
+        objects: features of the objects in images, which no classifier uses.
     """
 
     directory: Path
@@ -81,6 +82,7 @@ class Dataset(Shown):
     label_form: LabelForm = field(default_factory=LabelForm)
     shard_cache: ShardCache | None = None
     empty_splits: tuple[str, ...] = ()
+    objects: tuple[str, ...] = ()
 
     def __fspath__(self) -> str:
         """Return the directory: what takes the path of a dataset takes a dataset, too."""
@@ -109,7 +111,9 @@ class Dataset(Shown):
     @property
     def notes(self) -> tuple[str, ...]:
         """What was made of unusual images and labels, a clause each, for people."""
-        return *self.image_form.notes, *self.label_form.notes
+        unused = some_of([printable(name) for name in self.objects], 3)
+        left = (f"objects are not used: {unused}",) if self.objects else ()
+        return *self.image_form.notes, *self.label_form.notes, *left
 
     def _page(self) -> tuple[str, dict[str, Any]]:
         facts = {"images": self.image_feature, "labels": self.label_feature}

@@ -6,10 +6,18 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tfrtool.errors import DatasetError, TfrtoolError, UsageError, nearest, printable
+from tfrtool.errors import (
+    DatasetError,
+    TfrtoolError,
+    UsageError,
+    nearest,
+    printable,
+    some_of,
+)
 from tfrtool.examples.content import decode_text, describe_bytes
 from tfrtool.examples.example import DType, Feature, PayloadKind, decode_example
-from tfrtool.examples.roles import IMAGES, LABELS, find_roles, measures
+from tfrtool.examples.objects.read_objects import has_boxes
+from tfrtool.examples.roles import IMAGES, LABELS, find_roles, measures, of_objects
 from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.loading.dataset.forms import (
     Described,
@@ -32,6 +40,10 @@ _RANGED = 16
 _SHOWN = 6
 _LONGEST_NAME = 1024
 
+_OBJECTS_ALONE = (
+    "its records hold boxes of objects, which classifiers can't use, and no single label an image"
+)
+
 _Features = Mapping[str, Feature]
 
 
@@ -50,6 +62,7 @@ class ChosenFeatures(NamedTuple):
     form: ImageForm
     example: Feature  # the label, as one record has it
     described: Described  # what features.json says of it
+    objects: tuple[str, ...]  # features of the objects in images, which are not used
 
 
 def choose_features(
@@ -104,7 +117,7 @@ def _choose(
     roles = find_roles(features, info)
     said_image, said_label = (info.image_feature, info.label_feature) if info else (None, None)
     images = {name: find_image_form(features, name, describe(content, name)) for name in features}
-    fits = [name for name, form in images.items() if isinstance(form, ImageForm)]
+    fits = [n for n, form in images.items() if isinstance(form, ImageForm) and not of_objects(n)]
     usual = (name for name in (said_image, *IMAGES) if name in fits)
     image = wanted.image or roles.image or next(usual, fits[0] if len(fits) == 1 else None)
     lacks = {name: "" if isinstance(form, ImageForm) else form for name, form in images.items()}
@@ -118,11 +131,16 @@ def _choose(
     usual = (name for name in (roles.label, said_label, *LABELS) if name and lacks.get(name) == "")
     label = wanted.label or next(usual, None)
     if label is None:
+        if has_boxes(features):
+            shown = some_of([printable(name) for name in features if of_objects(name)], _SHOWN)
+            raise _error(root, "label", None, [shown], _OBJECTS_ALONE)
         del lacks[image]
         raise _unclear(root, "label", features, lacks)
     if lacks[label]:
         raise _error(root, "label", label, [lacks[label]])
-    return ChosenFeatures(image, label, form, features[label], describe(content, label))
+    objects = tuple(filter(of_objects, features)) if has_boxes(features) else ()
+    described = describe(content, label)
+    return ChosenFeatures(image, label, form, features[label], described, objects)
 
 
 def _no_label(item: Feature) -> str:
@@ -148,7 +166,9 @@ def _unclear(root: Path, role: str, features: _Features, lacks: Mapping[str, str
     return _error(root, role, None, found[:_SHOWN] or ["no features"])
 
 
-def _error(root: Path, role: str, name: str | None, found: Sequence[str]) -> DatasetError:
+def _error(
+    root: Path, role: str, name: str | None, found: Sequence[str], what: str | None = None
+) -> DatasetError:
     """Return an error about a feature that can't be what it should, or about all of them."""
     hint = (
         f"tfrtool inspect shard {shlex.quote(str(root))} shows what the records hold, and "
@@ -156,6 +176,6 @@ def _error(root: Path, role: str, name: str | None, found: Sequence[str]) -> Dat
     )
     if name is not None and role == "image":
         hint = "tfrtool write makes such a dataset of image files"
-    what = f"it is not clear which feature is the {role}"
+    what = what or f"it is not clear which feature is the {role}"
     what = what if name is None else f"the feature {name!r} can't be the {role}"
     return DatasetError(what, path=root, found=" / ".join(found), hint=hint)

@@ -97,6 +97,7 @@ def open_dataset(
             image_form=chosen.form,
             shard_cache=cache,
             empty_splits=tuple(found.keys() - splits.keys()),
+            objects=chosen.objects,
         )
         form = find_labels(dataset, chosen.example, chosen.described, skip=skip)
         return replace(dataset, label_form=form)
