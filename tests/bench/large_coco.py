@@ -74,8 +74,9 @@ def _objects(images: int, count: int) -> Iterator[str]:
         outline, box, area = shapes[draw.randrange(len(shapes))]
         crowd = at % _CROWDS == 0
         if crowd:
-            runs = ",".join(str(draw.randrange(1, 300)) for _ in range(150))
-            outline = f'{{"counts": [{runs}],"size": [480,640]}}'
+            runs = [draw.randrange(1, 300) for _ in range(150)]
+            runs.append(480 * 640 - sum(runs))
+            outline = f'{{"counts": [{",".join(map(str, runs))}],"size": [480,640]}}'
         yield (
             f'{{"segmentation": {outline},"area": {area},"iscrowd": {int(crowd)},'
             f'"image_id": {draw.randint(1, images)},"bbox": {box},'

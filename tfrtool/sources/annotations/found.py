@@ -1,6 +1,5 @@
 """What annotation files say, before it is checked; none of it is trusted."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -65,9 +64,5 @@ class AnnotationReader(Protocol):
 
 def is_number(value: object) -> bool:
     """Return whether a value is a number that a place in an image can be."""
-    return (
-        isinstance(value, int | float)
-        and not isinstance(value, bool)
-        and math.isfinite(value)
-        and abs(value) < 1e9
-    )
+    # Neither a bool nor NaN is one. (This is asked ten million times of COCO's instances.)
+    return (type(value) is float or type(value) is int) and -1e9 < value < 1e9
