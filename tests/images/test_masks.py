@@ -107,6 +107,7 @@ def test_a_mask_is_a_png_of_one_channel() -> None:
         {"size": [2, 2], "counts": [3]},
         {"size": [2, 2], "counts": [-1, 5]},
         {"size": [2, 2], "counts": [2**63, 4]},
+        {"size": [2, 2], "counts": [-(10**19), 4]},
         {"size": [2, 2], "counts": [4.0]},
         {"size": [2, 2], "counts": []},
         {"size": [2, 2], "counts": ""},

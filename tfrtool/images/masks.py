@@ -38,8 +38,8 @@ def run_lengths(mask: Any) -> tuple[npt.NDArray[np.int64], int, int]:
         raise ValueError(f"its mask has {width} x {height} pixels, more than {MAX_IMAGE_PIXELS:,}")
     if isinstance(counts, str):
         runs = _uncompressed(counts)
-    elif isinstance(counts, list) and {*map(type, counts)} == {int} and max(counts) < 2**31:
-        runs = np.array(counts, np.int64)
+    elif isinstance(counts, list) and {*map(type, counts)} == {int}:
+        runs = np.array([min(max(run, -1), 2**31) for run in counts])
     else:
         raise ValueError("its mask has no run lengths")
     if runs.min() < 0 or runs.sum() != width * height:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.annotated_sets import SCENES, scenes, write_coco
+from tests.emulators import Bucket
 from tfrtool.errors import SourceError, TfrtoolError
 from tfrtool.examples.objects.annotation import Beside, ObjectAnnotation
 from tfrtool.sources.folders.class_layout import LabelFrom
@@ -292,3 +293,18 @@ def test_two_files_that_tell_of_an_image(opening: Opening, tmp_path: Path) -> No
     source = opening(path=several)
     assert [item.split for item in source.items] == ["test"] + ["train"] * 5
     assert _reasons(source) == ["a.jpg: annotation 1: its image is told twice"]
+
+
+@pytest.mark.parametrize("place", ["train.json", ""])
+def test_annotations_and_images_in_a_store(
+    bucket: Bucket, folder: Path, tmp_path: Path, place: str
+) -> None:
+    """A bucket's files, one or a folder of them, are read as those of this machine are."""
+    bucket.put_folder(folder, "images/")
+    write_coco(tmp_path / "told" / "train.json")
+    bucket.put_folder(tmp_path / "told", "told/")
+    options = SourceOptions(annotations=f"coco:{bucket.url}/told/{place}")
+    source = open_source(f"{bucket.url}/images", LabelFrom.FOLDER, tmp_path, options=options)
+    assert [item.key for item in source.items] == [one.name for one in SCENES]
+    assert _reasons(source) == []
+    assert _objects(source)[0][:4] == (16, 24, 80, 72)
