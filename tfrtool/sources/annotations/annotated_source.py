@@ -37,8 +37,8 @@ _DEEPEST = 64
 
 _OPTIONAL = ("id", "area", "crowd", "difficult", "truncated", "pose", "segmentation", "keypoints")
 
-_Row = tuple[str, int, str, int, int, str, bytes]
-"""An image with its key, a number, what tells of it, size, place, split and a packed `Beside`."""
+_Row = tuple[str, int, str, int, int, str]
+"""An image with its key, the number of its `Beside`, what tells of it, size, place and split."""
 
 
 class _RefusedError(Exception):
@@ -60,7 +60,7 @@ def bring_together(
 class _Together:
     def __init__(self, listing: Listing, options: SourceOptions, where: str, scratch: Path) -> None:
         self._options, self._where, self._scratch = options, where, scratch
-        self._reader = listing.reader
+        self._reader, self._told = listing.reader, PackedRows(scratch)
         self._files: dict[str, tuple[int, int]] = {}
         self._rejected, self._ignored = FirstOf[LeftOut](MAX_LISTED), FirstOf[LeftOut](MAX_LISTED)
         self._lost, self._clipped = FirstOf[LeftOut](MAX_LISTED), FirstOf[LeftOut](MAX_LISTED)
@@ -76,12 +76,12 @@ class _Together:
 
     def source(self, reader: AnnotationReader) -> Source:
         rows = ExternalSort[_Row](self._scratch)
-        for number, image in enumerate(reader.images()):
+        for image in reader.images():
             self._read += len(image.objects)
             key = image.name
             try:
                 key = self._find(image)
-                rows.add(self._row(number, key, image))
+                rows.add(self._row(key, image))
             except _RefusedError as error:
                 reason = image.problem or str(error)
                 self._mentioned.add(key)
@@ -143,7 +143,7 @@ class _Together:
             ),
         )
 
-    def _row(self, number: int, key: str, image: FoundImage) -> _Row:
+    def _row(self, key: str, image: FoundImage) -> _Row:
         """Return an image with those of its objects that can be used, classes by their names."""
         if image.problem is not None:
             raise _RefusedError(image.problem)
@@ -162,8 +162,8 @@ class _Together:
             except _RefusedError as error:
                 self._lost.add(LeftOut(key=key, reason=f"{one.what}: {error}"))
         annotation = ImageAnnotation(width, height, (), image.source_id, image.upright)
-        packed = Beside(annotation=annotation._replace(objects=tuple(objects))).pack()
-        return key, number, image.where, size, place, image.split or "", packed
+        self._told.add(Beside(annotation=annotation._replace(objects=tuple(objects))).pack())
+        return key, len(self._told) - 1, image.where, size, place, image.split or ""
 
     def _find(self, image: FoundImage) -> str:
         """Return the key of the file that annotations name, by its path or the end of that."""
@@ -248,8 +248,8 @@ class _Together:
     ) -> Iterator[tuple[Item, bytes]]:
         """Yield images by key with all that is known of each; its class numbers are final."""
         last, told = "", ""
-        for key, _, where, size, place, split, packed in rows:
-            beside = Beside.unpack(packed)
+        for key, at, where, size, place, split in rows:
+            beside = Beside.unpack(self._told[at])
             annotation = beside.annotation
             if annotation is None:
                 continue
