@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from array import array
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,12 @@ from tests.photos import image_bytes
 from tests.writing.test_plan import NoReader, make_options
 from tfrtool.cli import main
 from tfrtool.errors import UsageError
+from tfrtool.examples.objects.annotation import Beside, ImageAnnotation, ObjectAnnotation
 from tfrtool.examples.objects.record_features import LabelKind, RecordFeatures
 from tfrtool.sources.grouping import group_by_name, group_number
 from tfrtool.sources.items import Item, Source
 from tfrtool.writing.image_audit import Audit
+from tfrtool.writing.record_values import labels_of
 from tfrtool.writing.write_plan import plan_shards
 
 THREE = {"train": 0.7, "validation": 0.2, "test": 0.1}
@@ -114,13 +117,24 @@ def test_no_group_is_in_two_splits(data: st.DataObject, seed: int, stratify: boo
     assert all(len(some) == 1 for some in splits.values())
 
 
-def test_groups_that_copies_join_stay_together() -> None:
+@pytest.mark.parametrize("stratify", [True, False])
+def test_groups_that_copies_join_stay_together(stratify: bool) -> None:
     """A chain of groups, each with a copy of an image of the next, is in one split."""
-    groups = {f"{n}/{i}": str(n) for n in range(30) for i in range(3)}
-    digests = {f"{n}/{i}": n // 2 + 7 * i for n in range(0, 8) for i in (n % 2,)}
-    digests |= {"0/2": 999, "20/1": 999, "29/2": 999}
-    found = _splits(dict.fromkeys(groups, "x"), THREE, groups=groups, digests=digests)
-    assert len({found[key] for key in groups if key.split("/")[0] in ("0", "20", "29")}) == 1
+    groups = {f"{n:02}/{i}": str(n) for n in range(60) for i in range(3)}
+    for order in (range(10), range(9, -1, -1), (3, 8, 1, 6, 0, 9, 2, 7, 4, 5)):
+        chain = [f"{n:02}" for n in order]
+        digests = {f"{n}/2": at for at, n in enumerate(chain)}
+        digests |= {f"{n}/0": at - 1 for at, n in enumerate(chain) if at}
+        labels = dict.fromkeys(groups, "x")
+        found = _splits(labels, THREE, groups=groups, digests=digests, stratify=stratify)
+        assert len({found[key] for key in groups if key[:2] in chain}) == 1
+
+
+def test_what_is_rarest_goes_to_all_splits() -> None:
+    """Of 40 classes of one image each, no split gets more than its share, but for one."""
+    found = _splits({f"{n:02}": f"c{n}" for n in range(40)}, THREE)
+    counts = Counter(found.values())
+    assert all(abs(counts[split] - share * 40) <= 1 for split, share in THREE.items()), counts
 
 
 def test_groups_have_about_their_share_of_each_label() -> None:
@@ -154,6 +168,35 @@ def test_several_labels_have_their_share() -> None:
     for label, counts in _counts(_splits(labels, THREE), labels).items():
         for split, share in THREE.items():
             assert abs(counts[split] - share * counts.total()) < 1.01, (label, counts)
+
+
+def test_objects_have_their_share() -> None:
+    """Of annotated images each split has its share of the objects of each class, and of images."""
+    draw, packed = random.Random(0), []
+    for _ in range(1000):
+        found = draw.choices(range(4), (50, 20, 5, 1), k=draw.choice((0, 1, 1, 2, 9)))
+        objects = tuple(ObjectAnnotation(0, 0, 5, 5, label) for label in found)
+        packed.append(Beside(annotation=ImageAnnotation(10, 10, objects)).pack())
+    names = tuple("abcd")
+    source = Source(
+        items=tuple(Item(key=f"{at:04}", label="", bytes=10) for at in range(1000)),
+        labels=names,
+        reader=NoReader(),
+        features=RecordFeatures(label=LabelKind.NONE, has_objects=True, classes=names),
+        beside=packed,
+    )
+    options = make_options(splits=THREE, stratify=True)
+    audit = Audit(source, options.recipe)
+    audit.digests = array("Q", range(1000))
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for shard in plan_shards(audit, options, None):
+        for at in shard.positions:
+            for label in ("images", *labels_of(source, at)):
+                counts[label][shard.name.split] += 1
+    for label, count in counts.items():
+        for split, share in THREE.items():
+            off = abs(count[split] - share * count.total())
+            assert off < (20 if label == "images" else 3), (label, count)
 
 
 def test_the_listing_and_the_disk_decide_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

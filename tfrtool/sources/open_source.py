@@ -40,7 +40,7 @@ _TABLES = (".csv", ".tsv", ".jsonl", ".ndjson")
 _METADATA = ("metadata.jsonl", "metadata.csv", "metadata.parquet")
 
 _EXPECTED = (
-    "a directory, a .zip or .tar(.gz) archive, a table (CSV, JSON Lines, Parquet), a quoted "
+    "a directory, a .zip or .tar(.gz) archive, a table (CSV, JSON Lines, Parquet), .npz, a quoted "
     "pattern, or tfds:NAME"
 )
 

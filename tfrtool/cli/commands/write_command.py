@@ -95,7 +95,8 @@ def write_command(
 
     SOURCE: a directory of class folders (cat/1.jpg), with or without split folders above them; a
     zip or tar of such, read in place; a CSV, JSON Lines or Parquet table with a path and a label
-    column; a quoted glob; or tfds:NAME. DATASET gets the shards, the metadata that makes them a
+    column; Parquet with the images in it, WebDataset's tars, or .npz with x and y; a quoted glob;
+    or tfds:NAME. DATASET gets the shards, the metadata that makes them a
     TFDS dataset, and write_report.json, which tells what became of every image. Exit code 3 means
     that some were left out.
     """

@@ -55,15 +55,22 @@ def sample_files(argument: str, suffix: str) -> list[str]:
     if not os.path.isdir(argument):  # noqa: PTH112 - it may have any characters
         fits = argument.lower().endswith(suffix) and not os.path.lexists(argument)
         return sorted(glob.glob(argument, recursive=True)) if fits else []  # noqa: PTH207
+    files, folders = list[str](), list[str]()
     with suppress(OSError), os.scandir(argument) as found:
-        entries = sorted(entry.path for entry in found if not entry.name.startswith("."))
-        folders = [path for path in entries if Path(path).is_dir()]
-        files = [path for path in entries if path.lower().endswith(suffix) and path not in folders]
-        if any(map(is_image_name, entries)) or bool(files) == bool(folders):
-            return []
-        if all(Path(path).name.lower() in {"data", *SPLIT_NAMES} for path in folders):
-            return files + [file for folder in folders for file in sample_files(folder, suffix)]
-    return []
+        for entry in found:
+            if entry.name.startswith("."):
+                continue
+            if entry.is_dir():
+                if entry.name.lower() not in ("data", *SPLIT_NAMES):
+                    return []  # of class folders, one tells
+                folders.append(entry.path)
+            elif is_image_name(entry.name):
+                return []
+            elif entry.name.lower().endswith(suffix):
+                files.append(entry.path)
+    if files and folders:
+        return []
+    return sorted(files) + [file for one in sorted(folders) for file in sample_files(one, suffix)]
 
 
 def _split_of(file: str) -> str:

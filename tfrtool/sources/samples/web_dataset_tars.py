@@ -25,7 +25,9 @@ MEMBER = re.compile(r"((?:.*/|)[^.]+)[.]([^/]*)", re.DOTALL)
 SKIPPED = re.compile(r"__[^/]*__($|/)")
 """What the library skips."""
 
-_LOOKED_AT = 1000
+_LOOKED_AT = 100
+"""Members that tell what a tar is."""
+
 _OFFSET_BITS = 48
 
 _Members = dict[str, tuple[str, int, int]]
