@@ -99,6 +99,8 @@ def test_several_labels(photos: Path, tmp_path: Path) -> None:
     info, records = _read(tmp_path / "d")
     assert info.features["label"].feature.names == ["cat", "dog", "fur"]
     assert [list(record["label"]) for record in records] == [[0, 1], [], [1], [2, 0]]
+    (split,) = tfrtool.inspect_dataset(tmp_path / "d").splits.values()
+    assert (split.labels, split.unlabelled) == ({"cat": 2, "dog": 2, "fur": 1}, 1)
 
 
 def test_integers_that_are_kept(photos: Path, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tfrtool.examples.dataset_files import SplitFiles, find_files
 from tfrtool.examples.example import PayloadKind
 from tfrtool.examples.objects.label_map import object_names
 from tfrtool.examples.roles import LabelNames
-from tfrtool.examples.tfds_metadata import DATASET_INFO, read_written_shards
+from tfrtool.examples.tfds_metadata import DATASET_INFO, FEATURES, read_written_shards
 from tfrtool.inspection.dataset.object_counts import ObjectCounts, ObjectSummary
 from tfrtool.inspection.dataset.record_labels import (
     MAX_LABELS,
@@ -30,6 +30,7 @@ from tfrtool.inspection.verify.dataset_check import check_directory
 from tfrtool.inspection.verify.verify_shard import ShardVerdict
 from tfrtool.records.framing import Fault, FaultKind, LocatedFault
 from tfrtool.records.shards import Shard, find_folders
+from tfrtool.storage.json_files import read_json
 from tfrtool.storage.progress import OnProgress, Progress, silent
 from tfrtool.storage.publishing import unchanged_while_read
 
@@ -134,6 +135,9 @@ def inspect_dataset(
         (root,), info, files = found.folders, found.info, found.splits
         firsts = (path for one in files.values() for path in islice(one.shards, _FIRST_SHARDS))
         first = look_for_label(firsts, info)
+        several = _is_listed(root, label or (info.label_feature if info else None))
+        if several and info is not None:
+            first = first._replace(label=first.label or info.label_feature)
         if label and first.payload in (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE):
             first = first._replace(label=label)
         hashed: Iterable[str] = ()
@@ -144,6 +148,7 @@ def inspect_dataset(
             label=first.label,
             hashed=frozenset(root / name for name in hashed),
             objects=object_names(root) if first.has_boxes else None,
+            listed=several,
         )
         paths = [path for split in files.values() for path in split.shards]
         read: dict[Path, ShardLabels] = {}
@@ -151,12 +156,13 @@ def inspect_dataset(
         overflowed = False
         pool = stack.enter_context(engine_of(engine, engine_address, workers))
         for path, one in zip(paths, map_shards(read_one, paths, pool), strict=True):
-            order = array("H")
+            order, more = array("H"), array("H")
             if not overflowed:
                 table = [codes.setdefault(value, len(codes)) for value in one.labels]
                 order = array("H", map(table.__getitem__, one.codes))
+                more = array("H", map(table.__getitem__, one.more))
             overflowed |= one.overflowed or len(codes) > MAX_LABELS
-            read[path] = replace(one, codes=order, labels=())
+            read[path] = replace(one, codes=order, more=more, labels=())
             on_progress(Progress(what="reading", done=len(read), total=len(paths), unit="shards"))
     labelled = overflowed or bool(codes)
     if label is not None and not labelled:
@@ -168,7 +174,8 @@ def inspect_dataset(
             hint=f"it may be one of these: {listed}" if listed else None,
         )
     if overflowed:
-        read = {path: replace(one, codes=array("H")) for path, one in read.items()}
+        none = array("H")
+        read = {path: replace(one, codes=none, more=none) for path, one in read.items()}
         codes = {}
     texts = _texts(codes, LabelNames.beside(root, first.label))
     splits = {name: _summary(split, read, texts) for name, split in files.items()}
@@ -186,6 +193,13 @@ def inspect_dataset(
         notes=tuple(found.notes),
         faults=tuple(_faults(root, files.values(), verdicts)),
     )
+
+
+def _is_listed(root: Path, label: str | None) -> bool:
+    """Return whether TFDS' metadata says that records have lists of labels."""
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+        return "sequence" in read_json(root / FEATURES)["featuresDict"]["features"][label]
+    return False
 
 
 def _texts(codes: Mapping[Label, int], names: LabelNames) -> dict[str, int]:
@@ -212,7 +226,7 @@ def _summary(
         found = read[path]
         if found.objects is not None:
             objects.merge(found.objects)
-        part = Counter(found.codes)
+        part = Counter(found.codes) + Counter(found.more)
         whole.update(part)
         shards.append(
             DatasetShard(

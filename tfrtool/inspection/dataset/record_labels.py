@@ -93,6 +93,7 @@ class ShardLabels:
     shard: Shard
     verdict: ShardVerdict  # with the first `FAULTS_KEPT` of its faults
     codes: "array[int]"  # for each record with a label, in order, the number of that in `labels`
+    more: "array[int]"  # likewise of each further label, where a record has a list of them
     labels: tuple[Label, ...]  # in the order in which they first occur
     unlabelled: int  # records without one whole number or short string
     overflowed: bool  # more labels than `MAX_LABELS`; then `codes` and `labels` are empty
@@ -104,15 +105,19 @@ def read_labels(
     label: str | None,
     hashed: Collection[Path] = (),
     objects: Mapping[int, str] | None = None,
+    *,
+    listed: bool = False,
 ) -> ShardLabels:
     """Read a shard to its end, and find the label of each of its records.
 
     Without a ``label`` or objects, records are counted and their CRCs checked, but not parsed.
     ``hashed`` are the shards whose SHA-256 is wanted, where they are whole; ``objects`` are the
-    names of the classes of objects by their numbers, if these are to be counted.
+    names of the classes of objects by their numbers, if these are to be counted. Whether a record
+    has a list of labels, metadata says (``listed``): several numbers may be a vector otherwise.
     """
     key = None if label is None else label.encode("utf-8", "surrogateescape")
-    codes, known = array("H"), dict[Label, int]()
+    codes, more, known = array("H"), array("H"), dict[Label, int]()
+    rest: list[Label] | None = [] if listed else None
     faults = FirstOf[Fault](FAULTS_KEPT)
     records = size = lost = unlabelled = 0
     counts = None if objects is None else ObjectCounts(objects)
@@ -136,13 +141,17 @@ def read_labels(
                 continue
             value = None
             try:
-                value = _label(item.payload, key)
+                value = _label(item.payload, key, rest)
             except DecodeError:
                 faults.add(unparseable(item))
             if value is None:
                 unlabelled += 1
             elif len(known) <= MAX_LABELS:
                 codes.append(known.setdefault(value, len(known)))
+            while rest:
+                if len(known) <= MAX_LABELS:
+                    more.append(known.setdefault(rest[-1], len(known)))
+                del rest[-1]
     overflowed = len(known) > MAX_LABELS
     verdict = ShardVerdict(
         path=path,
@@ -160,6 +169,7 @@ def read_labels(
         shard=shard,
         verdict=verdict,
         codes=array("H") if overflowed else codes,
+        more=array("H") if overflowed else more,
         labels=() if overflowed else tuple(known),
         unlabelled=unlabelled,
         overflowed=overflowed,
@@ -167,7 +177,8 @@ def read_labels(
     )
 
 
-def _label(payload: bytes, key: bytes) -> Label | None:
+def _label(payload: bytes, key: bytes, rest: list[Label] | None) -> Label | None:
+    """Return a record's label, or the first of a list, whose ``rest`` is added to that."""
     # Straight from the message: only one feature is wanted, of each record of the dataset. The
     # context of a SequenceExample has the place of an Example's features, to the byte.
     found = None
@@ -178,7 +189,11 @@ def _label(payload: bytes, key: bytes) -> Label | None:
         return None
     values = found.int64_list.value or found.bytes_list.value
     if len(values) != 1:
-        return None
+        if rest is None or not values:
+            return None
+        whole = (whole_string(one, payload) if isinstance(one, bytes) else one for one in values)
+        rest += (label for label in map(_as_label, whole) if label is not None)
+        return rest.pop(0) if rest else None
     value: Value = values[0]
     if isinstance(value, bytes):
         value = whole_string(value, payload)
