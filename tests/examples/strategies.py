@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tfrtool.examples.example import DType, Feature, Value
+from tfrtool.examples.objects.record_features import FIELDS
 from tfrtool.examples.proto import example_pb2 as pb
 
 names = st.text(st.characters(codec="utf-8"), max_size=8)
@@ -33,6 +34,21 @@ def features_of(dtype: DType | None) -> st.SearchStrategy[Feature]:
 features = st.sampled_from([None, *DType]).flatmap(features_of)
 
 feature_maps = st.dictionaries(names, features, max_size=5)
+
+_OBJECTS = [
+    *(f"image/object/{name}" for name, _, _ in FIELDS.values()),
+    *(f"image/object/bbox/{side}" for side in ("xmin", "ymin", "xmax", "ymax")),
+    *(f"image/object/{name}" for name in ("class/text", "class/label", "mask", "segmentation")),
+    *(f"image/object/keypoint/{name}" for name in ("x", "y", "visibility")),
+    *("objects/bbox", "objects/label", "objects/keypoints", "objects/area", "bbox"),
+    *("image/height", "image/width", "image/source_id"),
+]
+_ANY_FLOATS = st.lists(st.floats(width=32), max_size=5).map(
+    lambda some: Feature(dtype=DType.FLOAT32, values=tuple(some))
+)
+
+hostile_objects = st.dictionaries(st.sampled_from(_OBJECTS), features | _ANY_FLOATS)
+"""Features that have the names of those of objects, and hold anything."""
 
 
 def entry(key: bytes, feature: Feature) -> pb.FeatureEntry:

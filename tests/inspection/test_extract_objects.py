@@ -9,12 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 from pycocotools import mask as oracle
 
-from tests.examples.strategies import int64, string
+from tests.examples.strategies import float32, hostile_objects, int64, string
 from tests.inspection.extracting import files_below, lines_beside, workshop, write_shard
 from tests.inspection.objects_in_records import (
     CLASSES,
@@ -49,6 +50,7 @@ _RUNS = st.builds(
     lambda runs: {"size": [HIGH, WIDE], "counts": runs},
     st.lists(st.integers(0, 99), min_size=1) | st.text(st.characters(codec="utf-8"), max_size=9),
 )
+_FOURS = ((0.1, 0.2), (0.1, 0.2), (0.5, 0.6), (0.5, 0.6))
 _POINT = st.tuples(_CENTS, _CENTS, st.integers(0, 2).map(float))
 
 
@@ -304,6 +306,32 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = capsys.readouterr().out
     assert "1 of 2 objects in yolo files" in page
     assert "not written: 1 object" in page
+
+
+@given(
+    st.sampled_from(["coco", "voc", "yolo"]),
+    st.lists(st.tuples(hostile_objects, st.integers(0, 2)), min_size=1, max_size=3),
+)
+def test_whatever_records_hold_all_objects_are_accounted_for(
+    form: str, records: list[tuple[dict[str, Feature], int]]
+) -> None:
+    """Lists of any types and lengths make files that are read, and nothing is lost unsaid."""
+    sides = ("xmin", "ymin", "xmax", "ymax")
+    whole = {
+        f"image/object/bbox/{n}": float32(*some) for n, some in zip(sides, _FOURS, strict=True)
+    }
+    with workshop() as folder:
+        payloads = [
+            encode_example({"image": string(PHOTO), **(whole if kind else {}), **features})
+            for features, kind in records
+        ]
+        take(write_shard(folder / SHARD, payloads), folder / "out", form)
+        for path in folder.rglob("out/*.json"):
+            json.loads(path.read_text(), parse_constant=pytest.fail)
+        for path in folder.rglob("out/Annotations/*"):
+            ET.parse(path)
+        for path in folder.rglob("out/*.yaml"):
+            yaml.safe_load(path.read_text("utf-8"))
 
 
 @given(st.text(max_size=30) | st.recursive(st.floats() | st.text(), st.lists).map(json.dumps))

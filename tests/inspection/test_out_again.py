@@ -81,7 +81,7 @@ def again(folder: Path, form: str, into: str) -> Path:
 
 
 @pytest.mark.parametrize("form", ["coco", "voc"])
-@settings(max_examples=4)
+@settings(max_examples=3)
 @given(images=_IMAGES)
 def test_what_was_written_comes_out(form: str, images: list[list[ObjectAnnotation]]) -> None:
     """Every file is the same, to the byte, after the way through TFRecords."""
@@ -90,7 +90,7 @@ def test_what_was_written_comes_out(form: str, images: list[list[ObjectAnnotatio
         assert files_below(again(folder, form, "two")) == files_below(folder / form)
 
 
-@settings(max_examples=4)
+@settings(max_examples=3)
 @given(images=_IMAGES, shape=st.sampled_from(["box", "polygon", "points"]))
 def test_yolo_keeps_boxes(images: list[list[ObjectAnnotation]], shape: str) -> None:
     """Boxes, polygons and key points come out to a hundredth of a pixel, of COCO's numbers, too."""

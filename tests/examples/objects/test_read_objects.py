@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.examples.strategies import features_of
+from tests.examples.strategies import hostile_objects
 from tfrtool.examples.example import DType, Feature, decode_example, encode_example
 from tfrtool.examples.objects.annotation import Beside, ImageAnnotation, ObjectAnnotation
 from tfrtool.examples.objects.read_objects import read_objects
 from tfrtool.examples.objects.record_features import (
     FIELDS,
-    OBJECTS,
     LabelKind,
     Layout,
     RecordFeatures,
@@ -162,20 +161,7 @@ def test_most_bounds_what_is_read() -> None:
     assert read_objects(many, most=4).problems == ()
 
 
-_NAMES = [
-    *(f"{OBJECTS}{name}" for name, _, _ in FIELDS.values()),
-    *(f"{OBJECTS}bbox/{side}" for side in ("xmin", "ymin", "xmax", "ymax")),
-    *(f"{OBJECTS}{name}" for name in ("class/text", "class/label", "mask", "segmentation")),
-    *(f"{OBJECTS}keypoint/{name}" for name in ("x", "y", "visibility")),
-    *("objects/bbox", "objects/label", "objects/keypoints", "objects/area", "bbox"),
-    *("image/height", "image/width"),
-]
-_ANY = st.sampled_from([None, *DType]).flatmap(features_of) | st.lists(
-    st.floats(width=32), max_size=5
-).map(lambda some: _floats(*some))
-
-
-@given(st.dictionaries(st.sampled_from(_NAMES), _ANY), st.none() | st.integers(0, 3))
+@given(hostile_objects, st.none() | st.integers(0, 3))
 def test_nothing_raises(features: dict[str, Any], most: int | None) -> None:
     """Whatever the lists hold, objects come out, and pixels of those that are inside are inside."""
     found = read_objects(features, {1: "cat"}, most)
