@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from pycocotools import mask as oracle
 
+from tfrtool.errors import SourceError
 from tfrtool.images.masks import (
     Bitmap,
     mask_bitmap,
@@ -140,5 +141,5 @@ def test_random_texts_are_run_lengths_or_refused() -> None:
 
 def test_an_endless_outline_is_refused() -> None:
     """An outline that leads far away is not followed."""
-    with pytest.raises(ValueError, match="more than"):
+    with pytest.raises(SourceError, match="more than"):
         mask_bitmap("[[0, 0, 1e9, 0, 0, 1e9]]", 10, 10)

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from tfrtool.errors import SourceError
 from tfrtool.images.audit import UPRIGHTING
 from tfrtool.images.decoder import open_image
 from tfrtool.storage.limits import MAX_IMAGE_PIXELS, MAX_OUTLINE_POINTS
@@ -130,7 +131,7 @@ def outline_points(outline: Sequence[float]) -> float:
 def _filled(outline: Sequence[float], width: int, height: int) -> Bitmap:
     """Fill a polygon as pycocotools' ``rleFrPoly`` does."""
     if outline_points(outline) > MAX_OUTLINE_POINTS:
-        raise ValueError(f"an outline has more than {MAX_OUTLINE_POINTS:,} points")
+        raise SourceError(f"the outline of an object has more than {MAX_OUTLINE_POINTS:,} points")
     x, y = (np.trunc(_SCALE * np.array(some) + 0.5) for some in (outline[::2], outline[1::2]))
     (x0, y0), (x1, y1) = (x, y), (np.roll(x, -1), np.roll(y, -1))
     steep = abs(x1 - x0) < abs(y1 - y0)
