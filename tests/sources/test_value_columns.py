@@ -199,6 +199,16 @@ def test_names_that_can_not_be_features(folder: Path) -> None:
         _open(folder, "x")
 
 
+def test_columns_are_bounded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of JSON may name new columns for ever; so many are an error, not all of memory."""
+    monkeypatch.setattr("tfrtool.sources.tables.table_values._MOST_COLUMNS", 3)
+    rows = [{"path": key, f"{key}{n}": 1} for n in range(2) for key in KEYS]
+    (folder / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    with pytest.raises(SourceError, match="more than 3 columns"):
+        _open(folder / "t.jsonl", "all")
+    assert len(_open(folder / "t.jsonl", "a.jpg0").features.columns) == 1
+
+
 def test_a_label_as_a_number(folder: Path) -> None:
     """A label column that is asked for is no class; with others it stays one, and rows need it."""
     (folder / "t.csv").write_text("path,label,x\na.jpg,0.5,1\nb.jpg,2,\nsub/c.jpg,,3\n")
