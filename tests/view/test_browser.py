@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 from tests.datasets import flip_bit, image_payload, write_foreign
-from tests.examples.strategies import string
+from tests.examples.strategies import int64, string
 from tests.photos import image_bytes
 from tests.view.conftest import OpenPage, Viewer
 from tests.view.test_run_report import EPOCHS
@@ -41,11 +41,18 @@ def _object(number: int) -> bytes:
         Image.new("L", (40, 30), 1).save(kept, "PNG")
         masks.append(kept.getvalue())
     sides = {"xmin": (0.1, 0.5), "ymin": (0.1, 0.5), "xmax": (0.4, 0.9), "ymax": (0.4, 0.9)}
+    features = {
+        "image/encoded": string(image_bytes(size=(40 + number, 30), tint=3 * number)),
+        "image/class/text": string([b"cat", b"dog", HOSTILE][number % 3]),
+        "number": Feature(dtype=DType.FLOAT32, values=(float(number),)),
+    }
+    if number == 6:  # as TFDS has objects
+        boxes = Feature(dtype=DType.FLOAT32, values=(0.2, 0.1, 0.6, 0.5))
+        objects = {"bbox": boxes, "label": int64(7), "mask": string(masks[0])}
+        return encode_example(features | {f"objects/{name}": one for name, one in objects.items()})
     return encode_example(
         {
-            "image/encoded": string(image_bytes(size=(40 + number, 30), tint=3 * number)),
-            "image/class/text": string([b"cat", b"dog", HOSTILE][number % 3]),
-            "number": Feature(dtype=DType.FLOAT32, values=(float(number),)),
+            **features,
             "image/object/class/text": string(b"head", HOSTILE),
             "image/object/mask": string(*masks),
             **{
@@ -164,9 +171,16 @@ def test_one_record_is_shown_with_boxes_and_masks_to_switch(
     page.check("[data-layer=boxes] input")
     assert page.is_visible(".boxes")
     assert "tfrtool cat" in page.inner_text(".command >> nth=0")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector("#detail-title >> text=Record #6")
+    assert page.locator(".boxes .box").all_inner_texts() == ["7"]
+    assert page.locator(".masks img").count() == 1
+    box, image = (page.locator(one).first.bounding_box() for one in (".box", ".frame > img"))
+    assert box["y"] - image["y"] == pytest.approx(0.2 * image["height"], abs=1)
+    assert box["width"] == pytest.approx(0.4 * image["width"], abs=1)
     page.keyboard.press("Escape")
     page.wait_for_selector("#detail", state="hidden")
-    assert page.evaluate("document.activeElement.dataset.place") == "5"
+    assert page.evaluate("document.activeElement.dataset.place") == "6"
 
 
 def test_marked_records_are_left_out_by_filter(
