@@ -130,6 +130,13 @@ def test_groups_that_copies_join_stay_together(stratify: bool) -> None:
         assert len({found[key] for key in groups if key[:2] in chain}) == 1
 
 
+def test_large_groups_go_where_they_fit_best() -> None:
+    """Two groups of 33 images of 90 are both training data: else another split has too many."""
+    groups = {f"{n}/{i:02}": str(n) for n in range(10) for i in range(33 if n < 2 else 3)}
+    counts = Counter(_splits(dict.fromkeys(groups, "x"), THREE, groups=groups).values())
+    assert counts == {"train": 66, "validation": 15, "test": 9}
+
+
 def test_what_is_rarest_goes_to_all_splits() -> None:
     """Of 40 classes of one image each, no split gets more than its share, but for one."""
     found = _splits({f"{n:02}": f"c{n}" for n in range(40)}, THREE)

@@ -199,13 +199,13 @@ class _Wanted:
         """Return the split for images that stay together, with so many of each of these labels.
 
         It is the one that lowers most the squares of what is wanted, as shares of what was wanted
-        first. Of a label that no split wants so many of, it counts only who wants more: else what
-        is rare all went to the largest split.
+        first. Of a label that no split ever wanted so many of, it counts only who wants more: else
+        what is rare all went to the largest split.
         """
         scores = [0.0] * len(self._shares)
         for rank, count in (*labels, (-1, images)):
             left, whole = self._left[rank], self._counts[rank]
-            over = count if max(left) > count - _LITTLE else 0
+            over = count if max(self._shares) * whole > count - _LITTLE else 0
             for split, share in enumerate(self._shares):
                 scores[split] += count * (2 * left[split] - over) / (whole * share)
         return max(range(len(scores)), key=scores.__getitem__)
