@@ -139,16 +139,8 @@ class VocReader:
         last = said.replace("\\", "/").rpartition("/")[2]
         name = self._folder.name(folder + slash + last) if last else other
         width, height, problem = pixels_of(*(_text(root, f"size/{one}") for one in _SIZE))
-        return FoundImage(
-            name=name,
-            other=other,
-            where=key,
-            width=width,
-            height=height,
-            objects=objects,
-            source_id=said,
-            problem=problem,
-        )
+        image = FoundImage(name=name, other=other, where=key, source_id=said, problem=problem)
+        return replace(image, width=width, height=height, objects=objects)
 
     def _object(self, what: str, one: Any) -> FoundObject:
         """Return an object; what it says of its parts is not looked at."""

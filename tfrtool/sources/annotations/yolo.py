@@ -18,7 +18,7 @@ from tfrtool.sources.annotations.annotation_folder import (
     number_classes,
     number_of,
 )
-from tfrtool.sources.annotations.found import FoundImage, FoundObject
+from tfrtool.sources.annotations.found import FoundImage, FoundObject, is_number
 from tfrtool.sources.folders.annotated import YAML_NAMES
 from tfrtool.sources.folders.listing import SPLIT_NAMES, is_image_name
 from tfrtool.sources.items import LeftOut
@@ -38,7 +38,6 @@ _CLASS = re.compile(r"([0-9]{1,9})(?:\.0*)?")
 _POINTS = re.compile(r"([1-9][0-9]{0,2}) ([23])")
 _NO_LABELS = re.compile(r"classes\.txt|readme.*", re.IGNORECASE)
 _SPLITS = ("train", "val", "test")
-_MOST = 1e9
 _MOST_ENTRIES = 1000
 _NO_IMAGE = "no image belongs to its file"
 
@@ -82,9 +81,8 @@ class YoloReader:
         contents = self._folder.read(there, MAX_ANNOTATION_BYTES)
         for key, split, text in texts:
             self._found.add(SPLIT_NAMES[split])
-            image = FoundImage(
-                name=self._folder.name(key), where=text, upright=True, split=SPLIT_NAMES[split]
-            )
+            name, tag = self._folder.name(key), SPLIT_NAMES[split]
+            image = FoundImage(name=name, where=text, upright=True, split=tag)
             if text not in labels:
                 self._without += 1
                 yield image
@@ -216,7 +214,7 @@ class YoloReader:
         number = _CLASS.fullmatch(cells[0])
         category = self._names.get(int(number[1]), "") if number else ""
         values = [*map(number_of, cells[1:])]
-        sides = [one for one in values if isinstance(one, float) and abs(one) < _MOST]
+        sides = [one for one in values if isinstance(one, float) and is_number(one)]
         count, each = self._points
         box, more, problem = list[float](), dict[str, object](), None
         if not category:
