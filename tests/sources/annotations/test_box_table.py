@@ -148,6 +148,14 @@ def test_impossible_rows_are_listed(images: Path, row: str, reason: str) -> None
     assert reason in why
 
 
+def test_corners_of_automl_are_two_or_four(images: Path) -> None:
+    """Three corners are no box."""
+    rows = "TRAIN,a.jpg,cat,.1,.1,.3,.1,.3,.5,,\nTRAIN,a.jpg,cat,.1,.1,,,.3,.5,,\n"
+    source = _read(images, rows)
+    assert boxes(source) == {"a.jpg": [("cat", 20, 10, 60, 50)]}
+    assert lost(source) == [("a.jpg", "row 1: its box is not four numbers")]
+
+
 @pytest.mark.parametrize(
     ("sizes", "reason"),
     [

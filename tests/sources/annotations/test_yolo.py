@@ -159,6 +159,16 @@ def test_labels_without_an_image_are_listed(yolo: Path) -> None:
     assert "labels/train/gone.txt" in {entry.key for entry in source.ignored}
 
 
+def test_the_last_folder_of_images_counts(tmp_path: Path) -> None:
+    """Labels lie where the last folder called images would be called labels; marks don't count."""
+    scenes(tmp_path / "images" / "images", [Scene("a.jpg", 200, 100)])
+    (tmp_path / "images" / "labels").mkdir()
+    (tmp_path / "images" / "labels" / "a.txt").write_text("\ufeff0 .5 .5 .1 .1", "utf-8")
+    (tmp_path / "data.yaml").write_text("\ufefftrain: images\nnames: [cat]", "utf-8")
+    source = open_annotated(tmp_path, f"yolo:{tmp_path}")
+    assert boxes(source) == {"images/images/a.jpg": [("cat", 90, 45, 110, 55)]}
+
+
 def test_lists_of_images_are_no_labels(tmp_path: Path) -> None:
     """A list that lies beside images and their labels is not taken for labels."""
     scenes(tmp_path, [Scene("a.jpg", 200, 100)])
