@@ -1,8 +1,10 @@
 """How many objects a split has: by class, by image, by size, and by place in the image."""
 
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 
 from tfrtool.examples.example import PayloadKind, decode_example
 from tfrtool.examples.objects.read_objects import RecordObjects, read_objects
@@ -14,6 +16,7 @@ _BOUNDS = ((32**2, SMALL), (96**2, MEDIUM))
 
 _OTHERS = "(others)"
 _GRID = 3
+_LONGEST = 200  # letters of a class's name, which may be as long as its record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +65,7 @@ class ObjectCounts:
         found = read_objects(features, self._names, MAX_OBJECTS_CHECKED)
         self._images[len(found.objects)] += 1
         for one in found.objects:
-            title = one.title or "(none)"
+            title = one.title[:_LONGEST] or "(none)"
             known = title in self._classes or len(self._classes) < MAX_CLASSES
             self._classes[title if known else _OTHERS] += 1
         self._measure(found)
@@ -84,12 +87,9 @@ class ObjectCounts:
 
     def merge(self, other: "ObjectCounts") -> None:
         """Take in the records of another shard."""
-        for mine, its in (
-            (self._classes, other._classes),
-            (self._images, other._images),
-            (self._sizes, other._sizes),
-        ):
-            mine.update(its)  # type: ignore[arg-type]
+        self._classes.update(other._classes)
+        self._images.update(other._images)
+        self._sizes.update(other._sizes)
         self._places.update(other._places)
         self._shares += other._shares
         self._usable += other._usable
@@ -99,11 +99,13 @@ class ObjectCounts:
         if not self._images.keys() - {0}:
             return None
         objects, counts = self._classes.total(), sorted(self._images.items())
+        ends = [*accumulate(count for _, count in counts)]
+        middle = (counts[bisect_right(ends, (ends[-1] - odd) // 2)][0] for odd in (0, 1))
         return ObjectSummary(
             objects=objects,
             object_classes=dict(sorted(self._classes.items(), key=lambda one: (-one[1], one[0]))),
             images_without_objects=self._images[0],
-            objects_an_image=(counts[0][0], _median(counts), counts[-1][0]),
+            objects_an_image=(counts[0][0], sum(middle) / 2, counts[-1][0]),
             object_sizes={
                 size: self._sizes[size]
                 for size in (SMALL, MEDIUM, LARGE, UNKNOWN_SIZE)
@@ -121,17 +123,3 @@ def _size(pixels: float | None) -> str:
     if pixels is None:
         return UNKNOWN_SIZE
     return next((size for bound, size in _BOUNDS if pixels < bound), LARGE)
-
-
-def _median(counts: Iterable[tuple[int, int]]) -> float:
-    """Return the median of values of which each has a count, in their order."""
-    counts = list(counts)
-    total, middle = sum(count for _, count in counts), []
-    for place in ((total - 1) // 2, total // 2):
-        seen = 0
-        for value, count in counts:
-            seen += count
-            if seen > place:
-                middle.append(value)
-                break
-    return sum(middle) / 2
