@@ -118,6 +118,15 @@ def test_the_name_of_the_file_is_the_images(tmp_path: Path, name: str, image: st
     assert boxes(source)[f"JPEGImages/{image}"] == [("cat", 1, 2, 3, 4)]
 
 
+@pytest.mark.parametrize("names", [("\u0439.png", "\u0438\u0306.png"), ("e\u0301.png", "\xe9.png")])
+def test_accents_may_be_written_in_two_ways(names: tuple[str, str], tmp_path: Path) -> None:
+    """Archives made on macOS have letters and accents apart in the names of files."""
+    scenes(tmp_path / "JPEGImages", [Scene(names[0], 160, 120)])
+    write_voc(tmp_path, [Scene(names[1], 160, 120, (Thing("cat", 1, 2, 3, 4),))])
+    found = boxes(open_annotated(tmp_path, f"voc:{tmp_path}"))
+    assert found == {f"JPEGImages/{names[0]}": [("cat", 1, 2, 3, 4)]}
+
+
 @pytest.mark.parametrize("size", ["", "<size/>", "<size><width>0</width><height>0</height></size>"])
 def test_a_missing_size_is_the_images(tmp_path: Path, size: str) -> None:
     """Annotation tools write none, or 0; the image says it then."""
