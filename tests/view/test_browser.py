@@ -48,7 +48,8 @@ def _object(number: int) -> bytes:
     }
     if number == 6:  # as TFDS has objects
         boxes = Feature(dtype=DType.FLOAT32, values=(0.2, 0.1, 0.6, 0.5))
-        objects = {"bbox": boxes, "label": int64(7), "mask": string(masks[0])}
+        outline = string(b"[[9,6,23,6,23,18,9,18]]")
+        objects = {"bbox": boxes, "label": int64(7), "segmentation": outline}
         return encode_example(features | {f"objects/{name}": one for name, one in objects.items()})
     return encode_example(
         {

@@ -71,17 +71,22 @@ def colour_of(kind: int) -> str:
 
 
 def _draw_mask(image: Image.Image, mark: DrawnObject) -> None:
-    if mark.mask is None and not mark.outlines:
-        return
+    if mark.mask is not None or mark.outlines:
+        veil = mask_of_mark(image, mark, round(255 * _VEIL))
+        image.paste(colour_of(mark.kind), (0, 0), veil)
+
+
+def mask_of_mark(image: Image.Image, mark: DrawnObject, value: int = 255) -> Image.Image:
+    """Return a mask in mode L, as large as a picture: a value where the object is."""
     veil = Image.new("L", image.size)
     if mark.mask is not None:
         found = mark.mask.resize(image.size, Image.Resampling.NEAREST)
-        veil = found.point([0, *[round(255 * _VEIL)] * 255])
+        veil = found.point([0, *[value] * 255])
     for outline in mark.outlines:
         corners = [_place(image, *pair) for pair in zip(outline[::2], outline[1::2], strict=False)]
         if len(corners) > 1:
-            ImageDraw.Draw(veil).polygon(corners, round(255 * _VEIL))
-    image.paste(colour_of(mark.kind), (0, 0), veil)
+            ImageDraw.Draw(veil).polygon(corners, value)
+    return veil
 
 
 def _place(image: Image.Image, x: float, y: float) -> tuple[int, int]:

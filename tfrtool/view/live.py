@@ -14,8 +14,7 @@ from tfrtool.examples.example import Feature, PayloadKind, decode_example
 from tfrtool.examples.objects.read_objects import read_objects
 from tfrtool.examples.objects.record_features import SIDES
 from tfrtool.images.looks import encoded
-from tfrtool.images.pixels import decode_picture
-from tfrtool.inspection.pictures.objects import MAX_OBJECTS, thumbnail
+from tfrtool.inspection.pictures.objects import MAX_OBJECTS, mask_of, masks_of, thumbnail
 from tfrtool.inspection.pictures.pictures import pictures_of
 from tfrtool.inspection.rows.payload_json import PayloadJson
 from tfrtool.inspection.table.selection import Selector
@@ -222,11 +221,10 @@ class Live:
     def mask(self, row: int, number: int) -> bytes | None:
         """Return a mask of a record as a PNG."""
         record = self._record(row)
-        features = {} if record is None else _features(record.payload)
-        masks = read_objects(features, most=MAX_OBJECTS).masks
-        if not 0 <= number < len(masks):
+        if record is None or not _features(record.payload):
             return None
-        return encoded(decode_picture(masks[number], _FULL), exact=True)
+        roles = self.found.roles(self.found.index.place(row).path)
+        return encoded(mask_of(record.payload, roles, number, _FULL), exact=True)
 
     def record(self, row: int, start: int) -> dict[str, Any]:
         """Return a record in full, with some of its bytes from ``start`` on in hexadecimal."""
@@ -269,7 +267,7 @@ class Live:
                 for one in objects.objects
                 if one.can_be_drawn
             ],
-            "masks": len(objects.masks),
+            "masks": len(masks_of(objects)),
             "hex_start": max(start, 0),
             "hex": part.hex(),
         }

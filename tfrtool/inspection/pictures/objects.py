@@ -8,8 +8,8 @@ from itertools import islice
 from typing import Any
 
 from tfrtool.examples.example import Feature, PayloadKind, decode_example
-from tfrtool.examples.objects.read_objects import ReadObject, read_objects
-from tfrtool.images.overlay import DrawnObject, draw_marks
+from tfrtool.examples.objects.read_objects import ReadObject, RecordObjects, read_objects
+from tfrtool.images.overlay import DrawnObject, draw_marks, mask_of_mark
 from tfrtool.images.pixels import Picture, decode_picture
 from tfrtool.inspection.pictures.pictures import ImageRoles, pictures_of
 from tfrtool.storage.limits import MAX_MASKS_DRAWN
@@ -28,6 +28,29 @@ def thumbnail(payload: bytes, roles: ImageRoles, box: int, number: int = 0) -> P
     objects = read_objects(features, most=MAX_OBJECTS).objects
     marks = [DrawnObject(one.box, _kind(one)) for one in objects if one.can_be_drawn]
     return picture._replace(image=draw_marks(picture.image, marks)) if marks else picture
+
+
+def masks_of(found: RecordObjects) -> Sequence[bytes | str]:
+    """Return the masks of a record: encoded images, or else COCO's outlines as JSON."""
+    texts = (one.more.get("segmentation") for one in found.objects)
+    return found.masks or [text for text in texts if text]
+
+
+def mask_of(payload: bytes, roles: ImageRoles, number: int, box: int) -> Picture:
+    """Return one of a record's masks, at most ``box`` pixels wide and high; 0 is no object."""
+    features = decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE).features
+    found = read_objects(features, most=MAX_OBJECTS)
+    masks = masks_of(found)
+    if not 0 <= number < len(masks):
+        return Picture(problem="no such mask")
+    if isinstance(mask := masks[number], bytes):
+        return decode_picture(mask, box)
+    _, _, picture = next(pictures_of(payload, roles, box))
+    if picture.image is None:
+        return picture
+    width, height = found.size or (picture.width, picture.height)
+    mark = _with_outline(DrawnObject((0, 0, 0, 0)), mask, width, height)
+    return picture._replace(image=mask_of_mark(picture.image, mark))
 
 
 def marks_of(
