@@ -17,6 +17,7 @@ from pathlib import Path
 from tests.photos import image_bytes
 from tfrtool.examples.objects.record_features import Masks
 from tfrtool.sources.annotations.coco import CocoReader
+from tfrtool.sources.annotations.found import FoundImage
 from tfrtool.sources.annotations.json_parts import JsonParts
 from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.sources.open_source import open_source
@@ -119,9 +120,8 @@ def _window(path: Path, _: Path) -> int:
 
 
 def _reader(path: Path, _: Path) -> int:
-    return sum(
-        len(image.objects) for image in CocoReader(path, path.parent, Masks.POLYGONS).images()
-    )
+    images = CocoReader(path, path.parent, Masks.POLYGONS).images()
+    return sum(len(image.objects) for image in images if isinstance(image, FoundImage))
 
 
 def _images_alone(_: Path, images: Path) -> int:

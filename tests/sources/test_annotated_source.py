@@ -10,38 +10,29 @@ from PIL import Image
 from tfrtool.errors import SourceError
 from tfrtool.examples.objects.annotation import Beside, ImageAnnotation, ObjectAnnotation
 from tfrtool.sources.annotations.annotated_source import bring_together
-from tfrtool.sources.annotations.found import FoundImage, FoundObject
+from tfrtool.sources.annotations.found import AnnotationReader, FoundImage, FoundObject
 from tfrtool.sources.folders.listing import list_directory
+from tfrtool.sources.items import LeftOut
 from tfrtool.sources.source_options import SourceOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from tfrtool.sources.items import LeftOut, Source
+    from tfrtool.sources.items import Source
 
 
-class _Reader:
+class _Reader(AnnotationReader):
     def __init__(self, *images: FoundImage) -> None:
+        super().__init__()
         self._images = images
 
-    def images(self) -> Iterator[FoundImage]:
-        return iter(self._images)
-
-    def stray(self) -> Iterator[tuple[str, FoundObject]]:
-        yield "image 9", FoundObject(what="annotation 9", box=(), category="cat", problem="lost")
+    def images(self) -> Iterator[FoundImage | LeftOut]:
+        yield from self._images
+        yield LeftOut(key="image 9", reason="annotation 9: lost")
 
     def classes(self) -> Mapping[str, int]:
         return {"cat": 3, "dog": 7}
-
-    def splits(self) -> tuple[str, ...]:
-        return ()
-
-    def notices(self) -> Sequence[str]:
-        return ()
-
-    def ignored(self) -> Sequence[LeftOut]:
-        return ()
 
 
 @pytest.fixture

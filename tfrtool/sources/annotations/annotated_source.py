@@ -12,6 +12,7 @@ from tfrtool.examples.objects.record_features import LabelKind, Masks, RecordFea
 from tfrtool.images.decoder import RefusedImageError
 from tfrtool.images.frame import read_frame
 from tfrtool.images.masks import outline_points
+from tfrtool.sources.annotations.annotation_folder import in_order
 from tfrtool.sources.annotations.found import AnnotationReader, FoundImage, FoundObject, is_number
 from tfrtool.sources.folders.listing import Listing, is_image_name, size_problem
 from tfrtool.sources.items import AnnotationAccount, Item, LeftOut, Source, label_problem
@@ -77,6 +78,10 @@ class _Together:
     def source(self, reader: AnnotationReader) -> Source:
         rows = ExternalSort[_Row](self._scratch)
         for image in reader.images():
+            if isinstance(image, LeftOut):
+                self._read += 1
+                self._lost.add(image)
+                continue
             self._read += len(image.objects)
             key = image.name
             try:
@@ -87,9 +92,6 @@ class _Together:
                 self._mentioned.add(key)
                 self._rejected.add(LeftOut(key=key, reason=f"{image.where}: {reason}"))
                 self._lose(key, image, reason)
-        for name, stray in reader.stray():
-            self._read += 1
-            self._lost.add(LeftOut(key=name, reason=f"{stray.what}: {stray.problem}"))
         named = self._options.labels
         classes = reader.classes() if named is None else read_class_list(as_path(named))
         for name in classes:
@@ -103,8 +105,7 @@ class _Together:
             beside.add(packed)
         for key in sorted(self._files.keys() - self._mentioned):
             self._ignored.add(LeftOut(key=key, reason="the annotations do not mention it"))
-        for entry in reader.ignored():
-            self._ignored.add(entry)
+        self._ignored.merge(reader.ignored)
         if not items.count:
             first = next(iter((*self._rejected.kept, *self._ignored.kept)), None)
             raise SourceError(
@@ -117,12 +118,12 @@ class _Together:
             items=items.close(),
             labels=labels,
             reader=self._reader,
-            splits=tuple(split for split in reader.splits() if split in self._splits),
+            splits=in_order(self._splits),
             rejected=tuple(self._rejected.kept),
             ignored=tuple(self._ignored.kept),
             more_rejected=self._rejected.more,
             more_ignored=self._ignored.more,
-            notices=tuple(reader.notices()),
+            notices=tuple(reader.notices),
             features=RecordFeatures(
                 layout=self._options.names,
                 label=LabelKind.NONE,
@@ -268,7 +269,7 @@ class _Together:
                 else:
                     objects.append(self._padded(one)._replace(label=number))
             self._files.pop(key, None)
-            self._splits.add(split)
+            self._splits.update([split] if split else ())
             made = beside._replace(annotation=annotation._replace(objects=tuple(objects)))
             yield Item(key=key, label="", bytes=size, place=place, split=split or None), made.pack()
 

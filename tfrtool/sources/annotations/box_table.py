@@ -10,12 +10,11 @@ from tfrtool.errors import SourceError, UsageError, os_errors_as, printable
 from tfrtool.records.shard_sets import check_split_name
 from tfrtool.sources.annotations.annotation_folder import (
     FLAGS,
-    in_order,
     number_classes,
     number_of,
     pixels_of,
 )
-from tfrtool.sources.annotations.found import FoundImage, FoundObject
+from tfrtool.sources.annotations.found import AnnotationReader, FoundImage, FoundObject
 from tfrtool.sources.folders.listing import SPLIT_NAMES, is_image_name
 from tfrtool.sources.items import LeftOut, label_problem
 from tfrtool.sources.tables.table_columns import (
@@ -61,56 +60,40 @@ class _Form(NamedTuple):
     header: bool = False
 
 
-class CsvBoxReader:
+class CsvBoxReader(AnnotationReader):
     """Reads a table of any length, sorted by images in a scratch folder; see `AnnotationReader`."""
 
     def __init__(self, table: Path, scratch: Path) -> None:
         """Say where the table is."""
+        super().__init__()
         self._table, self._rows = table, ExternalSort[_Row](scratch)
-        self._classes, self._found = set[str](), set[str]()
+        self._classes, self._has_splits = set[str](), False
         self._pixels = self._shares = 0  # boxes that are plainly in one of them
         self._form = _Form(0, 0, ())
-        self._strays = False
 
-    def images(self) -> Iterator[FoundImage]:
-        """Yield the images of all rows, by name."""
+    def images(self) -> Iterator[FoundImage | LeftOut]:
+        """Yield the images of all rows, by name; and rows that name none, or are too many."""
         with os_errors_as(SourceError, self._table), open_regular(self._table) as file:
             delimiter, form = self._form_of(file)
             every = enumerate(csv_rows(file, self._table, delimiter), start=1)
-            rows = ((number, cells) for number, cells in every if any(cells))
-            for number, cells in islice(rows, int(form.header), None):
+            told = ((number, cells) for number, cells in every if any(cells))
+            for number, cells in islice(told, int(form.header), None):
                 self._rows.add(self._row(number, cells, form))
         self._form = form
         for name, group in groupby(self._rows, key=itemgetter(0)):
-            some = [*islice(group, MAX_IMAGE_OBJECTS + 1)]
-            self._strays = self._strays or not name or len(some) > MAX_IMAGE_OBJECTS
+            rows = iter(group)
             if name:
-                yield self._image(name, some[:MAX_IMAGE_OBJECTS])
-
-    def stray(self) -> Iterator[tuple[str, FoundObject]]:
-        """Yield the rows that name no image, and those of an image that has too many."""
-        for name, group in groupby(self._rows if self._strays else (), key=itemgetter(0)):
-            for row in islice(group, MAX_IMAGE_OBJECTS if name else 0, None):
+                yield self._image(name, [*islice(rows, MAX_IMAGE_OBJECTS)])
+            for row in rows:
+                what = f"row {row[1]}"
                 problem = row[-1] or f"its image has more than {MAX_IMAGE_OBJECTS:,} objects"
-                one = FoundObject(what=f"row {row[1]}", box=(), category="", problem=problem)
-                yield name or f"row {row[1]}", one
+                yield LeftOut(key=name or what, reason=f"{what}: {problem}")
+        if self._in_shares and form.cells:
+            self.notices.append("boxes are taken for shares of the image's sides")
 
     def classes(self) -> Mapping[str, int]:
         """Return the classes, sorted by name, or by value if all are integers."""
         return number_classes(sort_labels(self._classes), self._table)
-
-    def splits(self) -> tuple[str, ...]:
-        """Return the splits that rows name."""
-        return in_order(self._found)
-
-    def notices(self) -> Sequence[str]:
-        """Say that boxes were taken for shares of the image, where the numbers alone tell."""
-        taken = self._in_shares and self._form.cells
-        return ["boxes are taken for shares of the image's sides"] if taken else []
-
-    def ignored(self) -> Sequence[LeftOut]:
-        """Return nothing: every row is of an image, or listed."""
-        return ()
 
     @property
     def _in_shares(self) -> bool:
@@ -145,8 +128,7 @@ class CsvBoxReader:
             name, problem = "", "it names no image"
         split = "" if form.split is None or form.split >= end else cells[form.split].strip().lower()
         split = _SPLITS.get(split, split)
-        if split:
-            self._found.add(split)
+        self._has_splits |= bool(split)
         if label and not label_problem(label):
             self._classes.add(label)
         numbers = [number_of(side) for side in box if side]
@@ -169,7 +151,7 @@ class CsvBoxReader:
             if len(told) > 1:
                 problem = f"its rows differ in its {what}"
         split = rows[0][2]
-        if self._found and not split:
+        if self._has_splits and not split:
             problem = problem or "no split, while others have one"
         try:
             check_split_name(split or "train")

@@ -4,6 +4,7 @@ import json
 import math
 import re
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from operator import itemgetter
@@ -13,12 +14,8 @@ from typing import Any
 from tfrtool.errors import SourceError, human_count, os_errors_as, printable, some_of
 from tfrtool.examples.objects.record_features import Masks
 from tfrtool.images.masks import mask_bounds, outline_points, run_lengths
-from tfrtool.sources.annotations.annotation_folder import (
-    AnnotationFolder,
-    in_order,
-    number_classes,
-)
-from tfrtool.sources.annotations.found import FoundImage, FoundObject, is_number
+from tfrtool.sources.annotations.annotation_folder import AnnotationFolder, number_classes
+from tfrtool.sources.annotations.found import AnnotationReader, FoundImage, FoundObject, is_number
 from tfrtool.sources.annotations.json_parts import JsonParts
 from tfrtool.sources.folders.listing import SPLIT_NAMES
 from tfrtool.sources.items import LeftOut
@@ -53,7 +50,7 @@ class _OtherKindError(Exception):
     """A file holds something else; says what."""
 
 
-class CocoReader:
+class CocoReader(AnnotationReader):
     """Reads a file of COCO's instances or key points, or a folder of such files.
 
     What tells of objects, and of images, comes in any order, and is sorted in a scratch folder.
@@ -61,19 +58,18 @@ class CocoReader:
 
     def __init__(self, path: Path, scratch: Path, masks: Masks) -> None:
         """Say where the file is, or the folder of files, and what becomes of outlines."""
+        super().__init__()
         self._path, self._masks = path, masks
         self._rows = ExternalSort[_Row](scratch)
-        self._lost = ExternalSort[tuple[str, int, str, str]](scratch)
         self._categories: list[dict[str, str]] = []  # of each file: names by ids
         self._repeated: dict[int, frozenset[int]] = {}  # by files: ids that several objects have
         self._files: list[tuple[str, str | None]] = []  # splits, and where their images may be
-        self._ignored: dict[int, LeftOut] = {}
+        self._others = set[int]()  # files of another kind
         self._unwritten: dict[str, set[str]] = {}
-        self._thin = self._unnumbered = 0
-        self._notices: list[str] = []
+        self._left = Counter[str]()  # what of objects is not written
 
-    def images(self) -> Iterator[FoundImage]:
-        """Yield all images, one after another; those with problems, too."""
+    def images(self) -> Iterator[FoundImage | LeftOut]:
+        """Yield all images, those with problems, too; and each object whose image is not there."""
         folder = self._path.is_dir()
         keys = AnnotationFolder(self._path, None).keys() if folder else [""]
         for key in keys:
@@ -88,15 +84,21 @@ class CocoReader:
             except _OtherKindError as error:
                 if not folder:
                     raise SourceError(str(error), path=self._path, expected=_EXPECTED) from error
-                self._ignored[len(self._files) - 1] = LeftOut(key=key, reason=str(error))
-        splits = {split for at, (_, split) in enumerate(self._files) if at not in self._ignored}
+                self._others.add(len(self._files) - 1)
+                self.ignored.add(LeftOut(key=key, reason=str(error)))
+        splits = {split for at, (_, split) in enumerate(self._files) if at not in self._others}
         if not splits:
             raise SourceError("has no files of annotations", path=self._path, expected=_EXPECTED)
         if None in splits and len(splits) > 1:
             what = "a file's name tells no split, and those of others do"
             raise SourceError(what, path=self._path, expected="as instances_train2017.json does")
+        for member, keys in self._unwritten.items():
+            if keys:
+                self.notices.append(f"not written of {member}: {', '.join(sorted(keys))}")
+        for what, count in self._left.items():
+            self.notices.append(f"not written: {what}, of {human_count(count, 'object')}")
         for (file, _, key), rows in groupby(self._rows, itemgetter(0, 1, 2)):
-            if file not in self._ignored:
+            if file not in self._others:
                 yield from self._images(file, key, rows)
 
     def _read(self, file: int, path: Path) -> None:
@@ -122,7 +124,7 @@ class CocoReader:
                         if _is_id(value.get("id")):
                             ids.append(value["id"])
                         else:
-                            self._unnumbered += 1
+                            self._left["ids that are no numbers"] += 1
                     else:
                         _add_category(told, value, path)
         if "images" not in members:
@@ -130,7 +132,7 @@ class CocoReader:
         if twice := _twice(ids):
             self._repeated[file] = twice
             what = f"several objects of {printable(path.name)} have one id, which is not written"
-            self._notices.append(f"{what}: {some_of([*map(str, sorted(twice))], _SHOWN)}")
+            self.notices.append(f"{what}: {some_of([*map(str, sorted(twice))], _SHOWN)}")
 
     def _leave(self, member: str, keys: Iterable[str]) -> None:
         known = self._unwritten.setdefault(member, set())
@@ -177,7 +179,8 @@ class CocoReader:
             if line and not (math.isfinite(sum(line)) and min(line) > -1e9 and max(line) < 1e9):
                 raise ValueError("its segmentation has impossible numbers")
         lines = [line for line in polygons if len(line) >= 6 and len(line) % 2 == 0]
-        self._thin += len(lines) < len(polygons)
+        if len(lines) < len(polygons):
+            self._left["outlines of less than three points"] += 1
         if self._masks is Masks.PNG and sum(map(outline_points, lines)) > MAX_OUTLINE_POINTS:
             raise ValueError(f"its outline has more than {MAX_OUTLINE_POINTS:,} points")
         if lines and self._masks is not Masks.NONE:
@@ -187,10 +190,10 @@ class CocoReader:
             more["segmentation"] = own[0] if same else json.dumps(lines, separators=(",", ":"))
         return None, lines
 
-    def _images(self, file: int, key: str, rows: Iterable[_Row]) -> Iterator[FoundImage]:
+    def _images(self, file: int, key: str, rows: Iterable[_Row]) -> Iterator[FoundImage | LeftOut]:
         """Yield the images that have an id, of which there should be one, with its objects."""
         told, objects, (folder, split) = [], list[FoundObject](), self._files[file]
-        for *_, is_object, at, some in rows:
+        for *_, is_object, _, some in rows:
             if not is_object:
                 told.append(some)
                 continue
@@ -198,7 +201,7 @@ class CocoReader:
             if not told or len(objects) == MAX_IMAGE_OBJECTS:
                 many = f"its image has more than {MAX_IMAGE_OBJECTS:,} objects"
                 why = one.problem or (many if told else "no image has its image_id")
-                self._lost.add((printable(f"image {key}"), at, one.what, why))
+                yield LeftOut(key=printable(f"image {key}"), reason=f"{one.what}: {why}")
             else:
                 objects.append(one)
         for name, width, height, problem, where in told:
@@ -228,11 +231,6 @@ class CocoReader:
             more["id"] = number
         return FoundObject(what=what, box=box, category=name or "", more=more, problem=problem)
 
-    def stray(self) -> Iterator[tuple[str, FoundObject]]:
-        """Yield, after the images, objects of images that are not there, with the image's name."""
-        for image, _, what, problem in self._lost:
-            yield image, FoundObject(what=what, box=(), category="", problem=problem)
-
     def classes(self) -> Mapping[str, int]:
         """Return, after the images, the classes: for each name its number in a label map, > 0."""
         found: dict[str, str] = {}
@@ -241,35 +239,13 @@ class CocoReader:
             for key, name in told.items():
                 clashes += found.setdefault(name, key) != key
         if clashes:
-            self._notices.append(f"categories that are one class with another: {clashes:,}")
+            self.notices.append(f"categories that are one class with another: {clashes:,}")
         numbers = number_classes(found, self._path)
         ids = [int(key) if key.isdecimal() else 0 for key in found.values()]
         if all(0 < one < 2**31 for one in ids) and len({*ids}) == len(ids):
             return dict(sorted(zip(found, ids, strict=True), key=itemgetter(1)))
-        self._notices.append("ids of categories that no label map has: they are numbered 1, 2, ...")
+        self.notices.append("ids of categories that no label map has: they are numbered 1, 2, ...")
         return numbers
-
-    def splits(self) -> tuple[str, ...]:
-        """Return, after the images, the splits that they are in; none if there are none."""
-        return in_order(split for _, split in self._files if split)
-
-    def notices(self) -> Sequence[str]:
-        """Return, after the images, what a user should know, each a clause."""
-        notices = [*self._notices]
-        for member, keys in self._unwritten.items():
-            if keys:
-                notices.append(f"not written of {member}: {', '.join(sorted(keys))}")
-        if self._thin:
-            objects = human_count(self._thin, "object")
-            notices.append(f"not written: outlines of less than three points, of {objects}")
-        if self._unnumbered:
-            objects = human_count(self._unnumbered, "object")
-            notices.append(f"not written: ids that are no numbers, of {objects}")
-        return notices
-
-    def ignored(self) -> Sequence[LeftOut]:
-        """Return, after the images, files that were not read."""
-        return [*self._ignored.values()]
 
 
 def _key(value: object) -> str | None:

@@ -1,10 +1,11 @@
 """What annotation files say, before it is checked; none of it is trusted."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from tfrtool.sources.items import LeftOut
+from tfrtool.storage.limits import MAX_LISTED, FirstOf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,29 +38,29 @@ class FoundImage:
     problem: str | None = None  # why none of its objects can be used
 
 
-class AnnotationReader(Protocol):
+class AnnotationReader(ABC):
     """Reads annotation files.
 
-    What can't be used at all is a `SourceError` that names the file, and the place in it.
+    What can't be used at all is a `SourceError` that names the file, and the place in it. What
+    else there is to say is known once all images are read.
+
+    Attributes:
+        notices: what a user should know, each a clause.
+        ignored: what was not read.
     """
 
-    def images(self) -> Iterator[FoundImage]:
-        """Yield all images, one after another; those with problems, too."""
+    def __init__(self) -> None:
+        """Start without anything to say."""
+        self.notices: list[str] = []
+        self.ignored = FirstOf[LeftOut](MAX_LISTED)
 
-    def stray(self) -> Iterator[tuple[str, FoundObject]]:
-        """Yield, after the images, objects of images that are not there, with the image's name."""
+    @abstractmethod
+    def images(self) -> Iterator[FoundImage | LeftOut]:
+        """Yield all images, those with problems, too; and each object whose image is not there."""
 
+    @abstractmethod
     def classes(self) -> Mapping[str, int]:
         """Return, after the images, the classes: for each name its number in a label map, > 0."""
-
-    def splits(self) -> tuple[str, ...]:
-        """Return, after the images, the splits that they are in; none if there are none."""
-
-    def notices(self) -> Sequence[str]:
-        """Return, after the images, what a user should know, each a clause."""
-
-    def ignored(self) -> Sequence[LeftOut]:
-        """Return, after the images, files that were not read."""
 
 
 def is_number(value: object) -> bool:

@@ -11,15 +11,14 @@ from tfrtool.sources.annotations.annotation_folder import (
     FLAGS,
     AnnotationFolder,
     import_extra,
-    in_order,
     number_classes,
     number_of,
     pixels_of,
 )
-from tfrtool.sources.annotations.found import FoundImage, FoundObject
+from tfrtool.sources.annotations.found import AnnotationReader, FoundImage, FoundObject
 from tfrtool.sources.folders.listing import SPLIT_NAMES, is_image_name
 from tfrtool.sources.items import LeftOut, label_problem
-from tfrtool.storage.limits import MAX_ANNOTATION_BYTES, MAX_LISTED, MAX_METADATA_BYTES, FirstOf
+from tfrtool.storage.limits import MAX_ANNOTATION_BYTES, MAX_METADATA_BYTES
 
 _SET = re.compile(r"((?:.*/)?)ImageSets/Main/(train|val|trainval|test)\.txt")
 _FOLDER = re.compile(r"(?<![^/])Annotations(?=/)")
@@ -30,15 +29,14 @@ _UNTOLD = ("", "unspecified", "unknown")
 _SHOWN = 8
 
 
-class VocReader:
+class VocReader(AnnotationReader):
     """Reads the XML files of a folder, wherever in it they lie; see `AnnotationReader`."""
 
     def __init__(self, folder: AnnotationFolder) -> None:
         """Say where the files are."""
-        self._folder = folder
-        self._classes, self._found = set[str](), set[str]()
+        super().__init__()
+        self._folder, self._classes = folder, set[str]()
         self._unread = Counter[str]()  # elements of objects
-        self._ignored = FirstOf[LeftOut](MAX_LISTED)
 
     def images(self) -> Iterator[FoundImage]:
         """Yield the image of each file."""
@@ -60,28 +58,13 @@ class VocReader:
             for split in others:
                 problem = f"it is in {first}, and so not in {split}, too"
                 yield FoundImage(name=image.name, where=told[split], problem=problem)
-        self._found.update(split for told in (splits or {}).values() for split in told)
-
-    def stray(self) -> Iterator[tuple[str, FoundObject]]:
-        """Yield nothing: every object is in the file of an image."""
-        return iter(())
+        unread = [f"{printable(tag)} ({count:,})" for tag, count in self._unread.most_common()]
+        if unread:
+            self.notices.append(f"not written of objects: {some_of(unread, _SHOWN)}")
 
     def classes(self) -> Mapping[str, int]:
         """Return the classes, sorted by name."""
         return number_classes(sorted(self._classes), self._folder.place)
-
-    def splits(self) -> tuple[str, ...]:
-        """Return those that the lists, or else the folders, are of."""
-        return in_order(self._found)
-
-    def notices(self) -> Sequence[str]:
-        """Say what of objects is not written."""
-        some = [f"{printable(tag[:40])} ({count:,})" for tag, count in self._unread.most_common()]
-        return [f"not written of objects: {some_of(some, _SHOWN)}"] if some else []
-
-    def ignored(self) -> Sequence[LeftOut]:
-        """Return other XML files, and names in lists that have none."""
-        return self._ignored.kept
 
     def _splits(self, keys: Sequence[str], stems: set[str]) -> dict[str, dict[str, str]] | None:
         """Return the splits of each file, without its suffix, and what says so; None without any.
@@ -105,7 +88,7 @@ class VocReader:
                         told.setdefault(SPLIT_NAMES.get(name, "train"), f"{key}, line {number}")
                     elif line:
                         reason = f"{key}, line {number}: has no XML file"
-                        self._ignored.add(LeftOut(key=line[:255], reason=reason))
+                        self.ignored.add(LeftOut(key=line[:255], reason=reason))
         if lists:
             return splits
         folders = {stem: stem.partition("/")[0] for stem in stems}
@@ -129,7 +112,7 @@ class VocReader:
         except (SyntaxError, ValueError, LookupError) as error:
             return replace(unusable, problem=f"no XML: {printable(str(error))[:200]}")
         if root.tag != "annotation":
-            self._ignored.add(LeftOut(key=key, reason="no annotation of Pascal VOC"))
+            self.ignored.add(LeftOut(key=key, reason="no annotation of Pascal VOC"))
             return None
         objects = [
             self._object(f"{key}, object {number}", one)

@@ -14,11 +14,10 @@ from tfrtool.errors import SourceError, human_count, printable
 from tfrtool.sources.annotations.annotation_folder import (
     AnnotationFolder,
     import_extra,
-    in_order,
     number_classes,
     number_of,
 )
-from tfrtool.sources.annotations.found import FoundImage, FoundObject, is_number
+from tfrtool.sources.annotations.found import AnnotationReader, FoundImage, FoundObject, is_number
 from tfrtool.sources.folders.annotated import YAML_NAMES
 from tfrtool.sources.folders.listing import SPLIT_NAMES, is_image_name
 from tfrtool.sources.items import LeftOut
@@ -26,10 +25,8 @@ from tfrtool.storage.limits import (
     MAX_ANNOTATION_BYTES,
     MAX_CLASSES,
     MAX_IMAGE_OBJECTS,
-    MAX_LISTED,
     MAX_METADATA_BYTES,
     MAX_YAML_BYTES,
-    FirstOf,
 )
 from tfrtool.storage.remote_path import RemotePath
 
@@ -42,21 +39,20 @@ _MOST_ENTRIES = 1000
 _NO_IMAGE = "no image belongs to its file"
 
 
-class YoloReader:
+class YoloReader(AnnotationReader):
     """Reads the folders of images that a ``data.yaml`` names; see `AnnotationReader`."""
 
     def __init__(self, folder: AnnotationFolder, name: str | None) -> None:
         """Say where everything is, and how the file is called if not as usual."""
+        super().__init__()
         self._folder, self._yaml, self._path = folder, name, folder.place
         self._names: dict[int, str] = {}
         self._points = 0, 0  # of an object, and numbers of each
         self._known = {"."}  # what may be named
-        self._found, self._without = set[str](), 0
-        self._lists, self._unused = set[str](), list[str]()  # of images; of labels
-        self._ignored = FirstOf[LeftOut](MAX_LISTED)
+        self._lists = set[str]()  # of images
 
-    def images(self) -> Iterator[FoundImage]:
-        """Yield the images of each split, those without labels included."""
+    def images(self) -> Iterator[FoundImage | LeftOut]:
+        """Yield the images of each split, with labels or not; and each label without an image."""
         keys = self._folder.keys()
         config = self._config(keys)
         images, used, told = [*filter(is_image_name, keys)], set[str](), dict[str, str]()
@@ -79,48 +75,35 @@ class YoloReader:
         texts = [(key, split, _labels_of(key)) for key, split in told.items()]
         there = (text for _, _, text in texts if text in labels)
         contents = self._folder.read(there, MAX_ANNOTATION_BYTES)
+        background = 0
         for key, split, text in texts:
-            self._found.add(SPLIT_NAMES[split])
             name, tag = self._folder.name(key), SPLIT_NAMES[split]
             image = FoundImage(name=name, where=text, upright=True, split=tag)
             if text not in labels:
-                self._without += 1
+                background += 1
                 yield image
                 continue
             used.add(text)
             content = next(contents)
             objects = [self._object(what, cells) for what, cells in _lines(text, content)]
             yield replace(image, objects=objects, problem=_problem(content))
-        folders = {text.rpartition("/")[0] for text in used}
+        if background:
+            count = human_count(background, "image")
+            self.notices.append(f"background, for they have no file of labels: {count}")
+        folders, unused = {text.rpartition("/")[0] for text in used}, list[str]()
         for key in sorted(labels - used):
             folder, _, name = key.rpartition("/")
             if (folder in folders or "labels" in folder.split("/")) and not _NO_LABELS.match(name):
-                self._unused.append(key)
-
-    def stray(self) -> Iterator[tuple[str, FoundObject]]:
-        """Yield the objects of files without an image."""
-        contents = self._folder.read(self._unused, MAX_ANNOTATION_BYTES)
-        for key, content in zip(self._unused, contents, strict=True):
-            self._ignored.add(LeftOut(key=key, reason=_problem(content) or _NO_IMAGE))
+                unused.append(key)
+        contents = self._folder.read(unused, MAX_ANNOTATION_BYTES)
+        for key, content in zip(unused, contents, strict=True):
+            self.ignored.add(LeftOut(key=key, reason=_problem(content) or _NO_IMAGE))
             for what, _ in _lines(key, content):
-                yield key, FoundObject(what=what, box=(), category="", problem=_NO_IMAGE)
+                yield LeftOut(key=key, reason=f"{what}: {_NO_IMAGE}")
 
     def classes(self) -> Mapping[str, int]:
         """Return the classes: numbers from 1, where YOLO counts from 0."""
         return {name: number + 1 for number, name in sorted(self._names.items())}
-
-    def splits(self) -> tuple[str, ...]:
-        """Return the splits that have images."""
-        return in_order(self._found)
-
-    def notices(self) -> Sequence[str]:
-        """Say how many images have no file of labels."""
-        count = human_count(self._without, "image")
-        return [f"background, for they have no file of labels: {count}"] if self._without else []
-
-    def ignored(self) -> Sequence[LeftOut]:
-        """Return files of labels without an image, and images that are named but not there."""
-        return self._ignored.kept
 
     def _config(self, keys: Sequence[str]) -> Mapping[str, Any]:
         """Return what ``data.yaml`` holds, all of it texts, and take the classes from it."""
@@ -166,7 +149,7 @@ class YoloReader:
         place = self._inside(entry, base)
         if place is None:
             reason = f"{self._yaml} names it for {split}, and it is not there"
-            self._ignored.add(LeftOut(key=entry, reason=reason))
+            self.ignored.add(LeftOut(key=entry, reason=reason))
             return ()
         if not place.endswith(".txt"):
             return [key for key in images if place == "." or key.startswith(f"{place}/")]
@@ -180,7 +163,7 @@ class YoloReader:
                 found.append(key)
             elif line:
                 reason = f"{place}, line {number}: no such image in the folder"
-                self._ignored.add(LeftOut(key=line[:255], reason=reason))
+                self.ignored.add(LeftOut(key=line[:255], reason=reason))
         return found
 
     def _inside(self, entry: str, base: str) -> str | None:
