@@ -92,9 +92,9 @@ class CocoReader(AnnotationReader):
         if None in splits and len(splits) > 1:
             what = "a file's name tells no split, and those of others do"
             raise SourceError(what, path=self._path, expected="as instances_train2017.json does")
-        for member, keys in self._unwritten.items():
-            if keys:
-                self.notices.append(f"not written of {member}: {', '.join(sorted(keys))}")
+        for member, left in self._unwritten.items():
+            if left:
+                self.notices.append(f"not written of {member}: {', '.join(sorted(left))}")
         for what, count in self._left.items():
             self.notices.append(f"not written: {what}, of {human_count(count, 'object')}")
         for (file, _, key), rows in groupby(self._rows, itemgetter(0, 1, 2)):
