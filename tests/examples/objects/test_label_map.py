@@ -83,33 +83,32 @@ def test_ways_to_write_it(text: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "what"),
+    ("text", "what"),
     [
-        ("cat\ndog\n", 2, "expected a colon"),
-        ("item {\n  id: 1\n  name: 'cat'\n", 4, "found the end"),
-        ("item {\n  id: 1\n  name: 'cat\n}", 3, "is no token"),
-        ("item {\n  id: 1\n  name: 'c\\q'\n}", 3, "escapes"),
-        ("item {\n  id: 1\n  name: '\\377'\n}", 3, "UTF-8"),
-        ("item {\n  id: 1\n}", 1, "no name"),
-        ("\nitem {\n  name: 'cat'\n}", 2, "no id"),
-        ("item {\n  name: 'cat'\n  id: -1\n}", 1, "no id"),
-        ("item { id: 1 name: 'a' }\nitem { id: 1 name: 'a' }", 2, "the id 1 is there twice"),
-        ("item { id: 1 name: 'a' }\nname: 'b'", 2, "expected item {"),
-        ("item { id: 1 name: cat }", 1, "no name"),
-        ("item { id 1 }", 1, "expected a colon"),
-        ("item { id: 1 name: 'a' } }", 1, "expected a name"),
-        ("item {\n" + "a {" * 200_000, 2, "nested too deeply"),
+        ("cat\ndog\n", "line 2: 'dog': Expected \"{\""),
+        ("item {\n  id: 1\n  name: 'cat'\n", 'line 3: Expected "}"'),
+        ("item {\n  id: 1\n  name: 'cat\n}", "line 3: .*missing ending quote"),
+        ("item {\n  id: 1\n  name: '\\377'\n}", "line 4: .*utf-8"),
+        ("item {\n  id: 1\n}", "item 1 has no name"),
+        ("item { id: 1 name: 'a' }\nitem {\n  name: 'cat'\n}", "item 2 has no id"),
+        ("item {\n  name: 'cat'\n  id: -1\n}", "item 1 has no id"),
+        ("item {\n  name: 'cat'\n  id: 4294967297\n}", "line 3: .*out of range"),
+        ("item { id: 1 name: 'a' }\nitem { id: 1 name: 'a' }", "item 2: the id 1 is there twice"),
+        ("item { id: 1 name: cat }", "line 1: .*Expected string but found: 'cat'"),
+        ("item { id 1 }", 'line 1: .*Expected ":"'),
+        ("item { id: 1 name: 'a' } }", "line 1: .*got }"),
+        ("item {\n" + "a {" * 200_000, "nested too deeply"),
+        ("item {\n  a: " + "b" * 200_000, "line 2: "),
     ],
 )
-def test_what_is_wrong_is_said_with_its_line(
-    text: str, line: int, what: str, tmp_path: Path
-) -> None:
+def test_what_is_wrong_is_said_with_its_place(text: str, what: str, tmp_path: Path) -> None:
     """A file that is none is an error; protobuf doesn't take it, or it makes no label map."""
     path = tmp_path / "label_map.pbtxt"
     path.write_text(text)
-    with pytest.raises(DatasetError, match=f"line {line}: .*{what}") as caught:
+    with pytest.raises(DatasetError, match=what) as caught:
         read_label_map(path)
     assert caught.value.path == str(path)
+    assert len(str(caught.value)) < 500
 
 
 def test_a_file_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

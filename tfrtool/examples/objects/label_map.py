@@ -4,48 +4,28 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
-from tfrtool.errors import DatasetError
+from tfrtool.errors import DatasetError, printable
 from tfrtool.examples.tfds_metadata import LABEL_MAP, read_class_names
 from tfrtool.storage.json_files import reading_metadata
 from tfrtool.storage.limits import MAX_CLASS_FILE_BYTES, MAX_CLASSES
 from tfrtool.storage.opening import read_bounded
 
-_TOKEN = re.compile(
-    r"(?P<blank>[ \t\r\n\f\v,;]+|#[^\n]*)|(?P<mark>[][{}<>:])|(?P<word>[\w.+-]+)"
-    r"|(?P<text>\"[^\"\\\n]*(?:\\.[^\"\\\n]*)*\"|'[^'\\\n]*(?:\\.[^'\\\n]*)*')"
-)
-_ESCAPE = re.compile(
-    rb"\\(?:[xX]([0-9a-fA-F]{1,2})|([0-7]{1,3})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL
-)
-_SIGNS = {**dict(zip(b"abfnrtv", b"\a\b\f\n\r\t\v", strict=True)), **{n: n for n in b"\\'\"?"}}
-_ENDS = {"{": "}", "<": ">"}
 _ITEM = re.compile(r"(?:\s|#.*\n)*item\s{0,9}:?\s{0,9}[{<[]")
-_KINDS = {"word": "a name or a number", "text": "a text", "colon": "a colon", "mark": "a bracket"}
-_DEEPEST = 100
-"""Messages in messages: the limit of protobuf."""
-
-
-class _Token(NamedTuple):
-    line: int
-    kind: str
-    text: str
-
-
-_Fields = dict[str, "_Token | _Fields"]
+_SHOWN = 100
+"""Characters of what protobuf says of an error: its end, for it may start with a whole line."""
 
 
 def label_map_text(names: Mapping[int, str]) -> str:
     """Return the contents of a ``label_map.pbtxt``: names by numbers above 0."""
     items = names.items()
-    return "\n".join(f"item {{\n  id: {n}\n  name: {_quoted(name)}\n}}\n" for n, name in items)
-
-
-def _quoted(name: str) -> str:
-    return json.dumps(name, ensure_ascii=False)  # protobuf text has the same escapes
+    # Protobuf text has the same escapes as JSON.
+    quoted = ((number, json.dumps(name, ensure_ascii=False)) for number, name in items)
+    return "\n".join(f"item {{\n  id: {n}\n  name: {name}\n}}\n" for n, name in quoted)
 
 
 def is_label_map(text: str) -> bool:
@@ -79,94 +59,44 @@ def object_names(directory: Path) -> dict[int, str]:
 
 
 def parse_label_map(text: str) -> dict[int, str]:
-    """Return the names in the text of a label map; `ValueError` with the line if it is none."""
+    """Return the names in the text of a label map; `ValueError` with the place if it is none."""
+    from google.protobuf import text_format
+
+    try:
+        found = text_format.Parse(text, _label_map()(), allow_unknown_field=True)
+    except text_format.ParseError as error:
+        said = printable(str(error).partition(" : ")[2][-_SHOWN:]).rstrip(".")
+        raise ValueError(f"line {error.GetLine()}: {said}") from None
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
     names: dict[int, str] = {}
-    for line, field, item in _Reader(text).message("", 0):
-        if field != "item" or isinstance(item, _Token):
-            raise ValueError(f"line {line}: expected item {{, found {field[:40]!r}")
-        number, *said = (item.get(key) for key in ("id", "display_name", "name"))
-        texts = [one.text for one in said if isinstance(one, _Token) and one.kind == "text"]
-        name = next(filter(None, texts), None)
-        if not isinstance(number, _Token) or not re.fullmatch("[0-9]{1,10}", number.text):
-            raise ValueError(f"line {line}: its item has no id that is a number from 0 on")
-        if name is None:
-            raise ValueError(f"line {line}: its item has no name")
-        if int(number.text) in names:
-            raise ValueError(f"line {number.line}: the id {number.text} is there twice")
-        names[int(number.text)] = name
-        if len(names) > MAX_CLASSES:
+    for place, item in enumerate(found.item, start=1):
+        name = item.display_name or item.name
+        if not item.HasField("id") or item.id < 0:
+            raise ValueError(f"item {place} has no id that is a number from 0 on")
+        if not name:
+            raise ValueError(f"item {place} has no name")
+        if item.id in names:
+            raise ValueError(f"item {place}: the id {item.id} is there twice")
+        names[item.id] = name
+        if place > MAX_CLASSES:
             raise ValueError(f"more than {MAX_CLASSES:,} items")
     return names
 
 
-class _Reader:
-    """Reads the fields of protobuf text, whatever they are called."""
+@cache
+def _label_map() -> Any:
+    """Return the class of messages of which the Object Detection API's label maps are the text."""
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-    def __init__(self, text: str) -> None:
-        self._tokens = _tokens(text)
-        self._token = next(self._tokens)
-
-    def message(self, end: str, depth: int) -> Iterator[tuple[int, str, "_Token | _Fields"]]:
-        """Yield the fields of a message, each with its line, up to the mark that ends it."""
-        if depth > _DEEPEST:
-            raise ValueError(f"line {self._token.line}: nested too deeply")
-        while not self._take(end):
-            name = self._next("word")
-            colon = self._take(":")
-            if not self._take("["):
-                yield name.line, name.text, self._value(depth, colon=bool(colon))
-                continue
-            while not self._take("]"):
-                yield name.line, name.text, self._value(depth, colon=True)
-
-    def _value(self, depth: int, *, colon: bool) -> "_Token | _Fields":
-        if mark := self._take(*_ENDS):
-            return {name: value for _, name, value in self.message(_ENDS[mark], depth + 1)}
-        if not colon or self._token.kind != "text":
-            return self._next("word" if colon else "colon")
-        line, texts = self._token.line, list[str]()
-        while self._token.kind == "text":
-            texts.append(self._next("text").text[1:-1])
-        try:
-            unescaped = (_ESCAPE.sub(_unescaped, text.encode()) for text in texts)
-            return _Token(line, "text", b"".join(unescaped).decode())
-        except ValueError:
-            raise ValueError(f"line {line}: no text in UTF-8 with escapes of C") from None
-
-    def _take(self, *marks: str) -> str | None:
-        if self._token.kind != "mark" or self._token.text not in marks:
-            return None
-        return self._next("mark").text or "end"
-
-    def _next(self, kind: str) -> _Token:
-        line, found, text = token = self._token
-        if kind != found:
-            shown = repr(text[:40]) if text else "the end"
-            raise ValueError(f"line {line}: expected {_KINDS[kind]}, found {shown}")
-        self._token = next(self._tokens, token)
-        return token
-
-
-def _tokens(text: str) -> Iterator[_Token]:
-    line = end = 0
-    for match in _TOKEN.finditer(text):
-        if match.start() != end:
-            break
-        kind, end = match.lastgroup or "", match.end()
-        if kind != "blank":
-            yield _Token(line + 1, kind, match[0])
-        line += match[0].count("\n")
-    if end != len(text):
-        raise ValueError(f"line {line + 1}: {text[end : end + 20].splitlines()[0]!r} is no token")
-    yield _Token(line + 1, "mark", "")
-
-
-def _unescaped(match: re.Match[bytes]) -> bytes:
-    short, octal, *wide, sign = match.groups()
-    if short or octal:
-        return bytes([int(short, 16) if short else int(octal, 8) & 255])
-    if sign is None:
-        return chr(int(wide[0] or wide[1], 16)).encode()
-    if sign[0] not in _SIGNS:
-        raise ValueError("an escape that C does not have")
-    return bytes([_SIGNS[sign[0]]])
+    field = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="label_map.proto", package="label_map")
+    item, whole = file.message_type.add(name="Item"), file.message_type.add(name="LabelMap")
+    kinds = {"name": field.TYPE_STRING, "id": field.TYPE_INT32, "display_name": field.TYPE_STRING}
+    for number, (name, kind) in enumerate(kinds.items(), start=1):
+        item.field.add(name=name, number=number, type=kind, label=field.LABEL_OPTIONAL)
+    items = whole.field.add(name="item", number=1, label=field.LABEL_REPEATED)
+    items.type, items.type_name = field.TYPE_MESSAGE, ".label_map.Item"
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("label_map.LabelMap"))
