@@ -127,15 +127,15 @@ class _Lists:
         boxes, torn = self._boxes()
         columns: dict[str, Sequence[Any]] = {}
         for field, (name, kind, missing) in FIELDS.items():
-            if found := self._column(self._name(name), kind, 1):
+            if found := self._column(self._name(name), kind):
                 columns[field] = [_field(value, kind, missing) for value in found]
-        if texts := self._column(self._name("segmentation"), DType.STRING, 1):
+        if texts := self._column(self._name("segmentation"), DType.STRING):
             columns["segmentation"] = [_text(value) for value in texts]
         if points := self._points():
             columns["keypoints"] = points
         label = "class/label" if self._tfod else "label"
-        labels: Sequence[Any] = self._column(self._name(label), DType.INT64, 1)
-        named = self._column(f"{OBJECTS}class/text", DType.STRING, 1)
+        labels: Sequence[Any] = self._column(self._name(label), DType.INT64)
+        named = self._column(f"{OBJECTS}class/text", DType.STRING)
         made = []
         for at, box in enumerate(boxes):
             number = labels[at] if labels else None
@@ -143,7 +143,7 @@ class _Lists:
             more = {field: some[at] for field, some in columns.items() if some[at] is not None}
             text = text or self._names.get(number, "")  # type: ignore[arg-type]
             made.append(ReadObject(box, number, text, more, torn or _box_problem(box)))
-        masks = self._column(self._name("mask"), DType.STRING, 1, alone=True)
+        masks = self._column(self._name("mask"), DType.STRING)
         return RecordObjects(tuple(made), tuple(self._problems), self._size(), tuple(masks))
 
     def _boxes(self) -> tuple[list[Any], str | None]:
@@ -194,14 +194,14 @@ class _Lists:
                 flat[at : at + 3] = 0.0, 0.0, 0.0  # NaN says that it is not known where it is
         return [tuple(flat[at : at + 3 * each]) for at in range(0, len(flat), 3 * each)]
 
-    def _column(self, name: str, dtype: DType, each: int, *, alone: bool = False) -> Sequence[Any]:
+    def _column(self, name: str, dtype: DType) -> Sequence[Any]:
         """Return a value for each object; none where there are none, or not as many."""
         values = self._values(name, dtype)
         if len(values) not in (0, self._count):
             what = f"its {name!r} has {len(values)} values for {self._count} boxes"
             self._problems.append(what)
-            return self._cut(values, each) if alone else ()
-        return self._cut(values, each)
+            return ()
+        return self._cut(values, 1)
 
     def _values(self, name: str, dtype: DType) -> Sequence[Any]:
         feature = self._features.get(name)

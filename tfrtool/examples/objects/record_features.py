@@ -3,6 +3,7 @@
 import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
 from tfrtool.examples.example import DType, Feature
@@ -217,25 +218,23 @@ class RecordFeatures:
         made: dict[str, Feature] = {}
         if tfod:
             for side, some in zip(SIDES, sides, strict=True):
-                made[f"{OBJECTS}bbox/{side}"] = _floats(some)
-            made[f"{OBJECTS}class/label"] = _integers(numbers)
-            made[f"{OBJECTS}class/text"] = _texts(self.classes[one.label] for one in objects)
+                made[f"{OBJECTS}bbox/{side}"] = _list(DType.FLOAT32, some)
+            names = (self.classes[one.label] for one in objects)
+            made[f"{OBJECTS}class/label"] = _list(DType.INT64, numbers)
+            made[f"{OBJECTS}class/text"] = _list(DType.STRING, names)
         else:
-            order = [sides[1], sides[0], sides[3], sides[2]]
-            made["objects/bbox"] = _floats(v for box in zip(*order, strict=True) for v in box)
-            made["objects/label"] = _integers(numbers)
-        for field in self.optional:
-            if field not in FIELDS:
-                continue
+            boxes = zip(sides[1], sides[0], sides[3], sides[2], strict=True)
+            made["objects/bbox"] = _list(DType.FLOAT32, chain.from_iterable(boxes))
+            made["objects/label"] = _list(DType.INT64, numbers)
+        for field in (field for field in self.optional if field in FIELDS):
             name, dtype, missing = FIELDS[field]
             some = [getattr(one, field) for one in objects]
-            made[self._name(name)] = _LISTS[dtype](missing if v is None else v for v in some)
+            made[self._name(name)] = _list(dtype, (missing if v is None else v for v in some))
         if "segmentation" in self.optional and self.masks is Masks.POLYGONS:
-            made[self._name("segmentation")] = _texts(one.segmentation for one in objects)
-        if masks:
+            outlines = (one.segmentation for one in objects)
+            made[self._name("segmentation")] = _list(DType.STRING, outlines)
+        if "segmentation" in self.optional and self.masks is Masks.PNG:
             made[self._name("mask")] = Feature(dtype=DType.STRING, values=tuple(masks))
-        elif "segmentation" in self.optional and self.masks is Masks.PNG:
-            made[self._name("mask")] = Feature(dtype=DType.STRING, values=())
         if self.keypoints:
             made |= self._points(objects, wide, high)
         return made
@@ -246,15 +245,15 @@ class RecordFeatures:
         x, y = [v / wide for v in flat[::3]], [v / high for v in flat[1::3]]
         seen = [int(v) for v in flat[2::3]]
         if self.layout is Layout.TFDS:
-            triples = zip(x, y, map(float, seen), strict=True)
-            return {"objects/keypoints": _floats(v for triple in triples for v in triple)}
+            points = chain.from_iterable(zip(x, y, seen, strict=True))
+            return {"objects/keypoints": _list(DType.FLOAT32, points)}
         each = [seen[at : at + self.keypoints] for at in range(0, len(seen), self.keypoints)]
         start = f"{OBJECTS}keypoint/"
         return {
-            f"{start}x": _floats(x),
-            f"{start}y": _floats(y),
-            f"{start}visibility": _integers(seen),
-            f"{start}num": _integers(sum(v > 0 for v in some) for some in each),
+            f"{start}x": _list(DType.FLOAT32, x),
+            f"{start}y": _list(DType.FLOAT32, y),
+            f"{start}visibility": _list(DType.INT64, seen),
+            f"{start}num": _list(DType.INT64, (sum(v > 0 for v in some) for some in each)),
         }
 
     def _name(self, name: str) -> str:
@@ -306,32 +305,26 @@ class RecordFeatures:
         return connector("FeaturesDict", featuresDict={"features": features})
 
     def _objects_json(self, classes: Json) -> Json:
-        text, number = connector("Text", text={}), connector("Tensor", "int64")
-        real, kinds = connector("Tensor", "float32"), {}
-        for field in self.optional:
-            if field in FIELDS:
-                name, dtype, _ = FIELDS[field]
-                kinds[name] = {DType.FLOAT32: real, DType.INT64: number, DType.STRING: text}[dtype]
-        if "segmentation" in self.optional and self.masks is not Masks.NONE:
-            png = self.masks is Masks.PNG
-            kinds["mask" if png else "segmentation"] = connector("Tensor", "string")
-        if self.layout is Layout.TFDS:
-            corners = {"shape": dimensions(4), "dtype": "float32", "bboxFormat": "REL_YXYX"}
-            box = connector("BBoxFeature", boundingBox=corners)
-            box["pythonClassName"] = "tensorflow_datasets.core.features.bounding_boxes.BBoxFeature"
-            inner = {"bbox": box, "label": classes}
-            inner |= {TFDS_NAMES.get(name, name): kind for name, kind in kinds.items()}
-            if self.keypoints:
-                inner["keypoints"] = connector("Tensor", "float32", (3 * self.keypoints,))
-            return {
-                "objects": sequence(connector("FeaturesDict", featuresDict={"features": inner}))
-            }
+        kinds = {
+            DType.FLOAT32: connector("Tensor", "float32"),
+            DType.INT64: connector("Tensor", "int64"),
+            DType.STRING: connector("Text", text={}),
+        }
+        made = self._objects(ImageAnnotation(1, 1), ())
+        told = {name: kinds[feature.dtype] for name, feature in made.items() if feature.dtype}
+        for name in map(self._name, ("mask", "segmentation")):
+            if name in told:
+                told[name] = connector("Tensor", "string")
+        if self.layout is Layout.TFOD:
+            return {name: sequence(kind) for name, kind in told.items()}
+        corners = {"shape": dimensions(4), "dtype": "float32", "bboxFormat": "REL_YXYX"}
+        box = connector("BBoxFeature", boundingBox=corners)
+        box["pythonClassName"] = "tensorflow_datasets.core.features.bounding_boxes.BBoxFeature"
+        told |= {"objects/bbox": box, "objects/label": classes}
         if self.keypoints:
-            kinds |= {"keypoint/x": real, "keypoint/y": real}
-            kinds |= {"keypoint/visibility": number, "keypoint/num": number}
-        kinds |= {f"bbox/{side}": real for side in SIDES}
-        kinds |= {"class/label": number, "class/text": text}
-        return {f"{OBJECTS}{name}": sequence(kind) for name, kind in kinds.items()}
+            told["objects/keypoints"] = connector("Tensor", "float32", (3 * self.keypoints,))
+        inner = {name.removeprefix("objects/"): kind for name, kind in told.items()}
+        return {"objects": sequence(connector("FeaturesDict", featuresDict={"features": inner}))}
 
 
 def sequence(item: Json) -> Json:
@@ -343,20 +336,12 @@ def _sides(image: WrittenImage) -> dict[str, Any]:
     return {"image/height": image.height, "image/width": image.width}
 
 
-def _floats(values: Iterable[float]) -> Feature:
-    return Feature(dtype=DType.FLOAT32, values=tuple(values))
+def _list(dtype: DType, values: Iterable[Any]) -> Feature:
+    return Feature(dtype=dtype, values=tuple(map(_AS[dtype], values)))
 
 
-def _integers(values: Iterable[int]) -> Feature:
-    return Feature(dtype=DType.INT64, values=tuple(map(int, values)))
-
-
-def _texts(values: Iterable[str]) -> Feature:
-    return Feature(dtype=DType.STRING, values=tuple(value.encode() for value in values))
-
-
-_LISTS: Mapping[DType, Callable[[Any], Feature]] = {
-    DType.FLOAT32: _floats,
-    DType.INT64: _integers,
-    DType.STRING: _texts,
+_AS: Mapping[DType, Callable[[Any], Any]] = {
+    DType.FLOAT32: float,
+    DType.INT64: int,
+    DType.STRING: str.encode,
 }

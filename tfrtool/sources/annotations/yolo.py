@@ -172,23 +172,21 @@ class YoloReader(AnnotationReader):
         It is a SourceError if it leads out of the folder, but for Roboflow's ``../train/images``
         beside ``train/images``, and so it is if a link there does.
         """
-        here = None if isinstance(self._folder.place, RemotePath) else self._folder.place
-        base, entry = _below(base, here), _below(entry, here)
-        beside = posixpath.normpath(posixpath.join(base, entry.removeprefix("../")))
-        joined = posixpath.normpath(posixpath.join(base, entry))
-        known = (place for place in (joined, beside, entry) if place in self._known)
-        place = None if _OUTSIDE.match(base) else next(known, None)
-        if place is not None:
-            outside = here is not None and bool(_OUTSIDE.match(_real(place, here)))
-        else:  # Roboflow names the folder of a split, too, when it exports none
-            there = here is None or os.path.lexists(here / joined)
-            outside = any(map(_OUTSIDE.match, (base, beside, joined if there else "")))
-        if outside:
+        folder = self._folder.place
+        here = None if isinstance(folder, RemotePath) else folder
+        start, alone, near = (_below(one, here) for one in (base, entry, entry.removeprefix("../")))
+        joined, beside = (posixpath.normpath(posixpath.join(start, one)) for one in (alone, near))
+        place = next((one for one in (joined, beside, alone) if one in self._known), None)
+        # Roboflow names the folder of a split, too, when it exports none.
+        led = [start, beside if place is None else place]
+        if here is not None and os.path.lexists(here / (place or joined)):
+            led.append(_real(place or joined, here))
+        if any(map(_OUTSIDE.match, led)):
             raise SourceError(
                 "names what lies outside of its folder",
                 path=self._path,
-                found=printable((base if _OUTSIDE.match(base) else entry)[:255]),
-                hint=f"let its paths be relative to {self._folder.place}, without path:",
+                found=printable((base if _OUTSIDE.match(start) else entry)[:255]),
+                hint=f"let its paths be relative to {folder}, without path:",
             )
         return place
 
@@ -250,16 +248,14 @@ def _several(entry: object) -> list[str]:
     """Return the paths of a split, of which there may be one, some or none."""
     some = entry if isinstance(entry, list) else [entry]
     texts = [one for one in some if isinstance(one, str) and one not in ("", "null", "~")]
-    return [*dict.fromkeys(texts[:_MOST_ENTRIES])]
+    return [one.replace("\\", "/") for one in dict.fromkeys(texts[:_MOST_ENTRIES])]
 
 
 def _below(path: str, folder: Path | None) -> str:
-    """Return a path in its simplest form, relative to a folder if it is below that."""
-    path = path.replace("\\", "/")
-    if folder is not None and posixpath.isabs(path):
-        real = _real(path, folder)
-        return path if _OUTSIDE.match(real) else real
-    return posixpath.normpath(path) if not path.startswith("../") else path
+    """Return a path in its simplest form, an absolute one relative to a local folder."""
+    if folder is None or not posixpath.isabs(path):
+        return posixpath.normpath(path)
+    return _real(path, folder)
 
 
 def _real(place: str, folder: Path) -> str:
