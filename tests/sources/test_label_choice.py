@@ -191,10 +191,16 @@ def test_labels_that_are_too_many(folder: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(
-    "options", [{"multi_label": ";", "labels": "keep"}, {"multi_label": ""}, {"columns": ("",)}]
+    "options",
+    [
+        {"multi_label": ";", "labels": "keep"},
+        {"multi_label": ""},
+        {"columns": ("",)},
+        {"masks": "png"},
+    ],
 )
 def test_options_that_exclude_each_other(folder: Path, options: dict[str, Any]) -> None:
-    """Several integers an image can't be kept, and nothing separates nothing."""
+    """Several integers an image can't be kept, nothing separates nothing, nothing has a mask."""
     with pytest.raises(TfrtoolError) as caught:
         _table(folder, "1", **options)
     assert isinstance(caught.value, UsageError)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -93,14 +94,24 @@ def test_what_is_left_out_makes_the_exit_code(
     """A clipped and an impossible box are exit code 3, and are told in the report."""
     things = Thing("cat", 8, 8, 300, 40), Thing("dog", 40, 40, 40, 40), Thing("dog", 8, 8, 16, 16)
     scenes(tmp_path / "images", [Scene("a.jpg", 160, 120)])
+    (tmp_path / "images" / "bad.jpg").write_bytes(b"no image")
     table = write_box_csv(tmp_path / "boxes.csv", [Scene("a.jpg", 160, 120, things)])
     out = str(tmp_path / "out")
+    with table.open("a") as rows:
+        rows.write("bad.jpg,160,120,cat,8,8,16,16\n")
     assert main(["write", str(tmp_path / "images"), out, "--annotations", f"csv:{table}"]) == 3
     told = [line.strip() for line in capsys.readouterr().out.splitlines()]
-    at = told.index("objects: 3 read, 2 written")
-    assert told[at + 1 : at + 5] == [
+    at = told.index("objects: 4 read, 2 written")
+    assert told[at + 1 : at + 6] == [
+        "objects of images that are left out: 1",
         "objects left out: 1",
         "its box is empty: a.jpg, row 3",
         "boxes cut to their images: 1",
         "a.jpg, row 2: its box 8, 8, 300, 40 is cut to 160 x 120 pixels",
     ]
+    report = json.loads(Path(out, "write_report.json").read_text())
+    assert [one["key"] for one in report["rejected"]] == ["bad.jpg"]
+    found = report["annotations"]
+    assert [one["key"] for one in found.pop("rejected")] == ["a.jpg"]
+    assert [one["key"] for one in found.pop("clipped")] == ["a.jpg"]
+    assert found == {"read": 4, "written": 2, "of_rejected_images": 1, "unlisted": 0}

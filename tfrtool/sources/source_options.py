@@ -34,6 +34,8 @@ class SourceOptions:
                     "annotations say their labels themselves, and have no columns",
                     expected="--annotations, or --column, --multi-label and --labels keep",
                 )
+        elif self.masks is not Masks.POLYGONS:
+            raise UsageError("masks are those of annotations", expected="--annotations KIND:PATH")
         if self.multi_label is not None and self.labels == "keep":
             raise UsageError("one integer an image can be kept, and not several")
         if self.multi_label == "":

@@ -4,7 +4,7 @@ import heapq
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -175,7 +175,9 @@ class WriteReport:
         """Return the object that ``write --json`` prints and write_report.json holds."""
         hidden = {*_UNWRITTEN, *(_OF_WRITES if self.dry_run else _OF_PLANS)}
         hidden |= {name for name in _AT_TIMES if getattr(self, name) is None}
-        return {key: value for key, value in plain(self).items() if key not in hidden}
+        # By its name: the lists of objects and of images have the same ones.
+        told = plain(replace(self, annotations=None)) | {"annotations": plain(self.annotations)}
+        return {key: value for key, value in told.items() if key not in hidden}
 
 
 def report_on(

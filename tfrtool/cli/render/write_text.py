@@ -76,10 +76,11 @@ def _head(report: "WriteReport | JobReport", about: str = "") -> Heading:
 
 
 def _splits(report: "WriteReport | JobReport", noun: str, about: str = "") -> Iterator[str]:
+    of_objects = "objects: " if getattr(report, "annotations", None) else ""
     for name, split in report.splits.items():
         counts = [f"{count:,} {printable(label)}" for label, count in split.labels.items()]
         text = f"{name}: {human_count(split.records, 'record')}"
-        text += f" ({some_of(counts, _LABELS_SHOWN)})" if counts else ""
+        text += f" ({of_objects}{some_of(counts, _LABELS_SHOWN)})" if counts else ""
         yield f"{text}, {human_count(len(split.shards), noun)}, {about}{human_bytes(split.bytes)}"
         if report.dry_run:
             shards = [
