@@ -10,7 +10,7 @@ from types import ModuleType
 from tfrtool.errors import SourceError, UsageError, os_errors_as, os_reason
 from tfrtool.sources.folders.listing import SPLIT_ORDER, list_directory
 from tfrtool.sources.folders.store_listing import list_store
-from tfrtool.storage.limits import MAX_CLASSES
+from tfrtool.storage.limits import MAX_CLASSES, MAX_METADATA_BYTES
 from tfrtool.storage.opening import read_bounded
 from tfrtool.storage.remote_path import RemotePath
 
@@ -100,6 +100,12 @@ class AnnotationFolder:
         except UnicodeDecodeError:
             found = "no text in UTF-8"
         raise SourceError(found, path=self.place / key)
+
+    def lines(self, key: str) -> Iterator[tuple[str, str]]:
+        """Yield the lines of a list that are not empty, each behind what messages call it."""
+        for number, line in enumerate(self.text(key, MAX_METADATA_BYTES).split("\n"), start=1):
+            if found := line.strip():
+                yield f"{key}, line {number}", found
 
     def name(self, key: str) -> str:
         """Return an image's path below the folder of images, if it is in there."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from tfrtool.errors import SourceError, UsageError, os_errors_as, printable
 from tfrtool.records.shard_sets import check_split_name
@@ -42,8 +42,9 @@ _FLAGS = {
 _AUTOML = 8
 """Coordinates of AutoML: x and y of four corners, of which two may be empty."""
 
-_Row = tuple[str, int, str, str, tuple[str, ...], tuple[str, ...], tuple[str, ...], str]
-"""A row: its image, number, split, class, the image's size, box, flags, and what is wrong."""
+_Row = tuple[str, int, str, tuple[str, ...], tuple[Any, ...] | None]
+"""A row: its image, number, split, the image's size, and the object if any: its class, box and
+flags, and what is wrong."""
 
 
 class _Form(NamedTuple):
@@ -84,10 +85,10 @@ class CsvBoxReader(AnnotationReader):
             rows = iter(group)
             if name:
                 yield self._image(name, [*islice(rows, MAX_IMAGE_OBJECTS)])
+            problem = f"its image has more than {MAX_IMAGE_OBJECTS:,} objects"
             for row in rows:
-                what = f"row {row[1]}"
-                problem = row[-1] or f"its image has more than {MAX_IMAGE_OBJECTS:,} objects"
-                yield LeftOut(key=name or what, reason=f"{what}: {problem}")
+                reason = f"row {row[1]}: {problem if name else 'it names no image'}"
+                yield LeftOut(key=name or f"row {row[1]}", reason=reason)
         if self._in_shares and form.cells:
             self.notices.append("boxes are taken for shares of the image's sides")
 
@@ -117,35 +118,36 @@ class CsvBoxReader(AnnotationReader):
 
     def _row(self, number: int, cells: list[str], form: _Form) -> _Row:
         """Return what counts of a row; what it names is not looked for yet."""
-        problem = ""
-        if form.cells and any(cells[form.cells :]):
-            problem = f"{len(cells)} cells, where the table has {form.cells} columns"
-        end = len(cells)
-        name, label, *box = (
-            cells[at].strip() if at < end else "" for at in (form.path, form.label, *form.box)
-        )
-        if not 0 < len(name) <= MAX_PATH_LENGTH:
-            name, problem = "", "it names no image"
-        split = "" if form.split is None or form.split >= end else cells[form.split].strip().lower()
+
+        def cell(at: int | None) -> str:
+            return cells[at].strip() if at is not None and at < len(cells) else ""
+
+        name, label, split = cell(form.path), cell(form.label), cell(form.split).lower()
         split = _SPLITS.get(split, split)
         self._has_splits |= bool(split)
-        if label and not label_problem(label):
-            self._classes.add(label)
-        numbers = [number_of(side) for side in box if side]
-        sides = [side for side in numbers if isinstance(side, float)]
-        if len(sides) == len(numbers) > 3:
+        told = [number_of(side) for side in map(cell, form.box) if side]
+        sides = [side for side in told if isinstance(side, float)]
+        box = _corners(sides, form.kind) if len(sides) == len(told) else ()
+        if box:
             inside = all(0 <= side <= 1 for side in sides)
             self._shares += inside and any(0 < side < 1 for side in sides)
             self._pixels += not inside  # and a box from 0 to 1 may be either
-        size, flags = (
-            tuple(cells[at].strip() if at < end else "" for at in places)
-            for places in (form.size, form.flags.values())
-        )
-        return name, number, split, label, size, tuple(box), flags, problem
+        problem = label_problem(label)
+        if problem is None:
+            self._classes.add(label)
+        else:
+            problem = f"its class {problem}" if label else "it has no class"
+        more = bool(form.cells) and any(cells[form.cells :])
+        if more:
+            problem = f"{len(cells)} cells, where the table has {form.cells} columns"
+        flags = tuple(FLAGS.get(cell(at).lower()) for at in form.flags.values())
+        one = (label, box, flags, problem) if label or told or more else None
+        name = name if len(name) <= MAX_PATH_LENGTH else ""
+        return name, number, split, tuple(map(cell, form.size)), one
 
     def _image(self, name: str, rows: Sequence[_Row]) -> FoundImage:
         """Return the image of all rows that name it."""
-        sizes, splits = {row[4] for row in rows if any(row[4])}, {row[2] for row in rows}
+        sizes, splits = {row[3] for row in rows if any(row[3])}, {row[2] for row in rows}
         width, height, problem = pixels_of(*next(iter(sizes), ()))
         for what, told in (("size", sizes), ("split", splits)):
             if len(told) > 1:
@@ -162,42 +164,36 @@ class CsvBoxReader(AnnotationReader):
             where=f"row {rows[0][1]}",
             width=width,
             height=height,
-            objects=[self._object(row) for row in rows if row[3] or any(row[5]) or row[-1]],
+            objects=[self._object(at, told) for _, at, _, _, told in rows if told],
             split=split or None,
             problem=problem,
         )
 
-    def _object(self, row: _Row) -> FoundObject:
-        """Return the object of a row."""
-        _, number, _, label, _, box, flags, problem = row
-        if unfit := label_problem(label):
-            problem = problem or (f"its class {unfit}" if label else "it has no class")
-        told = zip(self._form.flags, flags, strict=True)
+    def _object(self, number: int, told: tuple[Any, ...]) -> FoundObject:
+        label, box, flags, problem = told
         return FoundObject(
             what=f"row {number}",
-            box=_corners([number_of(side) if side else None for side in box], self._form.kind),
+            box=box,
             category=label,
             relative=self._in_shares,
-            more={name: FLAGS.get(flag.lower()) for name, flag in told},
-            problem=problem or None,
+            more=dict(zip(self._form.flags, flags, strict=True)),
+            problem=problem,
         )
 
 
-def _corners(box: Sequence[float | str | None], kind: BoxKind) -> Sequence[object]:
+def _corners(sides: Sequence[float], kind: BoxKind) -> tuple[float, ...]:
     """Return the left, upper, right and lower side of a box; nothing if they aren't told."""
-    given = [one for one in box if one is not None]
-    sides = [one for one in given if isinstance(one, float)]
-    if len(sides) < len(given) or len(given) not in (4, _AUTOML):
-        return ()
     if len(sides) == _AUTOML:
         ends = sides[::2], sides[1::2]
         return *map(min, ends), *map(max, ends)
+    if len(sides) != 4:
+        return ()
     x, y, width, height = sides
     if kind is BoxKind.SIZE:
         return x, y, x + width, y + height
     if kind is BoxKind.CENTRE:
         return x - width / 2, y - height / 2, x + width / 2, y + height / 2
-    return sides
+    return x, y, width, height
 
 
 def _named(names: Sequence[str]) -> _Form | None:

@@ -18,9 +18,10 @@ from tfrtool.sources.annotations.annotation_folder import (
 from tfrtool.sources.annotations.found import AnnotationReader, FoundImage, FoundObject
 from tfrtool.sources.folders.listing import SPLIT_NAMES, is_image_name
 from tfrtool.sources.items import LeftOut, label_problem
-from tfrtool.storage.limits import MAX_ANNOTATION_BYTES, MAX_METADATA_BYTES
+from tfrtool.storage.limits import MAX_ANNOTATION_BYTES
 
 _SET = re.compile(r"((?:.*/)?)ImageSets/Main/(train|val|trainval|test)\.txt")
+_LISTS = ("train", "trainval", "val", "test")
 _FOLDER = re.compile(r"(?<![^/])Annotations(?=/)")
 _SIZE = ("width", "height")
 _SIDES = ("xmin", "ymin", "xmax", "ymax")
@@ -71,24 +72,21 @@ class VocReader(AnnotationReader):
 
         ``trainval`` is all of ``train`` and ``val``, where these are there.
         """
-        lists = {match[0]: (match[1], match[2]) for key in keys if (match := _SET.fullmatch(key))}
+        lists = {(match[2], match[1]): key for key in keys if (match := _SET.fullmatch(key))}
         splits: dict[str, dict[str, str]] = {}
-        for split in ("train", "trainval", "val", "test"):
-            for key, (root, name) in lists.items():
-                both = f"{root}ImageSets/Main/train.txt", f"{root}ImageSets/Main/val.txt"
-                if name != split or (name == "trainval" and not lists.keys().isdisjoint(both)):
-                    continue
-                lines = self._folder.text(key, MAX_METADATA_BYTES).split("\n")
-                for number, line in enumerate(map(str.strip, lines), start=1):
-                    stem = f"{root}Annotations/{line}"
-                    if stem not in stems and is_image_name(stem):
-                        stem = stem[: stem.rfind(".")]
-                    if stem in stems:
-                        told = splits.setdefault(stem, {})
-                        told.setdefault(SPLIT_NAMES.get(name, "train"), f"{key}, line {number}")
-                    elif line:
-                        reason = f"{key}, line {number}: has no XML file"
-                        self.ignored.add(LeftOut(key=line[:255], reason=reason))
+        for (name, root), key in sorted(lists.items(), key=lambda one: _LISTS.index(one[0][0])):
+            if name == "trainval" and {("train", root), ("val", root)} & lists.keys():
+                continue
+            for where, line in self._folder.lines(key):
+                stem = f"{root}Annotations/{line}"
+                if stem not in stems and is_image_name(stem):
+                    stem = stem[: stem.rfind(".")]
+                if stem in stems:
+                    told = splits.setdefault(stem, {})
+                    told.setdefault(SPLIT_NAMES.get(name, "train"), where)
+                else:
+                    reason = f"{where}: has no XML file"
+                    self.ignored.add(LeftOut(key=line[:255], reason=reason))
         if lists:
             return splits
         folders = {stem: stem.partition("/")[0] for stem in stems}

@@ -25,7 +25,6 @@ from tfrtool.storage.limits import (
     MAX_ANNOTATION_BYTES,
     MAX_CLASSES,
     MAX_IMAGE_OBJECTS,
-    MAX_METADATA_BYTES,
     MAX_YAML_BYTES,
 )
 from tfrtool.storage.remote_path import RemotePath
@@ -155,14 +154,13 @@ class YoloReader(AnnotationReader):
             return [key for key in images if place == "." or key.startswith(f"{place}/")]
         self._lists.add(place)
         found, known = list[str](), set(images)
-        lines = self._folder.text(place, MAX_METADATA_BYTES).split("\n")
-        for number, line in enumerate(map(str.strip, lines), start=1):
+        for where, line in self._folder.lines(place):
             beside = posixpath.normpath(posixpath.join(posixpath.dirname(place), line))
             key = next((one for one in (beside, posixpath.normpath(line)) if one in known), None)
             if key is not None:
                 found.append(key)
-            elif line:
-                reason = f"{place}, line {number}: no such image in the folder"
+            else:
+                reason = f"{where}: no such image in the folder"
                 self.ignored.add(LeftOut(key=line[:255], reason=reason))
         return found
 
