@@ -103,6 +103,17 @@ def test_seed_and_epoch_decide_the_order(shades: Dataset, cache: Cache) -> None:
     assert _numbers(load(shades, _options(seed=2, cache=cache))) != epochs[0]
 
 
+@pytest.mark.parametrize("cache", [Cache.MEMORY, Cache.NONE])
+def test_a_tensorflow_without_an_attribute_gives_the_same(
+    shades: Dataset, cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Functions are kept on one device by an experimental attribute, which may go away."""
+    whole = _numbers(load(shades, _options(seed=1, cache=cache)))
+    unknown = {"experimental_nothing_of_the_kind": True}
+    monkeypatch.setattr("tfrtool.loading.pipeline.python_calls._ONE_DEVICE", unknown)
+    assert _numbers(load(shades, _options(seed=1, cache=cache))) == whole
+
+
 def test_the_program_s_own_seed_plays_no_part(shades: Dataset, tf: Any) -> None:
     """The order is decided by the options, whatever the program's global seed is."""
     orders = []

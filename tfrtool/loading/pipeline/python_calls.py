@@ -15,6 +15,8 @@ and compiles it anew in every process, which takes as long as decoding some hund
 _READ_AT_A_TIME = 2**18
 """Bytes, as TFRecordDataset does it."""
 
+_ONE_DEVICE = {"experimental_ints_on_device": True}
+
 _PARALLEL: dict[str, tuple[str, dict[str, int]]] = {
     "Map": ("ParallelMapDatasetV2", {}),
     "Interleave": (
@@ -50,6 +52,14 @@ def records_of(path: Tensor, compression: str) -> TfDataset:
         filenames=path, compression_type=compression, buffer_size=_READ_AT_A_TIME
     )
     return tf.data.experimental.from_variant(read, tf.TensorSpec([], tf.string))
+
+
+def _on_one_device(function: Callable[..., Any]) -> Any:
+    """Return a tf.function that TensorFlow keeps on one device, if this release of it can."""
+    try:
+        return tf.function(function, autograph=False, experimental_attributes=_ONE_DEVICE)
+    except (TypeError, ValueError):  # experimental: another release may have no such attribute
+        return tf.function(function, autograph=False)
 
 
 def changed(
@@ -88,9 +98,9 @@ def changed(
         given.append(result.element_spec)
         return tf.data.experimental.to_variant(result)
 
-    traced = tf.function(
-        variant, autograph=False, experimental_attributes={"experimental_ints_on_device": True}
-    ).get_concrete_function(*(spec if isinstance(spec, tuple) else (spec,)))
+    traced = _on_one_device(variant).get_concrete_function(
+        *(spec if isinstance(spec, tuple) else (spec,))
+    )
     whole = given[-1]
     if kind in ("Map", "MapAndBatch"):
         batch = [None] if kind == "MapAndBatch" else []
