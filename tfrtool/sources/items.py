@@ -40,6 +40,10 @@ def label_problem(label: str) -> str | None:
     return None if label.splitlines() == [label.strip()] else "can't stand on a line of its own"
 
 
+class UnfitError(Exception):
+    """An image can't be an item; says why."""
+
+
 class DamagedItemError(SourceError):
     """An item was damaged before it was listed, as a checksum tells: it is a bad image."""
 

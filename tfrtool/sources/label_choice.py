@@ -11,7 +11,7 @@ from typing import Any
 from tfrtool.errors import SourceError, UsageError, os_errors_as, printable
 from tfrtool.examples.objects.label_map import is_label_map, parse_label_map
 from tfrtool.examples.objects.record_features import LabelKind, Layout
-from tfrtool.sources.items import LeftOut, Source, label_problem
+from tfrtool.sources.items import LeftOut, Source, UnfitError, label_problem
 from tfrtool.sources.manifest import ManifestWriter
 from tfrtool.sources.source_options import SourceOptions
 from tfrtool.storage.limits import MAX_CLASS_FILE_BYTES, MAX_CLASSES, MAX_LISTED, FirstOf
@@ -27,10 +27,6 @@ _BACKGROUND = "background"
 _INTEGER = re.compile("[+-]?[0-9]{1,30}")
 
 
-class UnfitLabelError(Exception):
-    """An image's labels can't be used; says why."""
-
-
 def several_labels(text: str, separator: str) -> str:
     """Return the labels in a cell, once each; a list of JSON, or of Python, is one."""
     parts: list[Any] = text.split(separator)
@@ -40,7 +36,7 @@ def several_labels(text: str, separator: str) -> str:
         except (ValueError, RecursionError):
             parts = [None]
         if not all(isinstance(part, str) for part in parts):
-            raise UnfitLabelError("its labels are no list of names")
+            raise UnfitError("its labels are no list of names")
     return SEVERAL.join(dict.fromkeys(part.strip() for part in parts if part.strip()))
 
 
@@ -113,7 +109,7 @@ def with_labels(source: Source, options: SourceOptions, where: str, scratch: Pat
             label = several_labels(label, multi or "")
         for name in features.names(label):
             if known and name not in known:
-                raise UnfitLabelError(f"its label '{_shown(name)}' is not in {options.labels}")
+                raise UnfitError(f"its label '{_shown(name)}' is not in {options.labels}")
         return _integer(label) if features.label is LabelKind.NUMBER else label
 
     items, beside, used = ManifestWriter(scratch), PackedRows(scratch), set[str]()
@@ -124,7 +120,7 @@ def with_labels(source: Source, options: SourceOptions, where: str, scratch: Pat
     for position, item in enumerate(source.items):
         try:
             label = fit(item.label)
-        except UnfitLabelError as error:
+        except UnfitError as error:
             rejected.add(LeftOut(key=item.key, reason=str(error)))
             continue
         items.add(item if label == item.label else replace(item, label=label))
@@ -162,7 +158,7 @@ def with_labels(source: Source, options: SourceOptions, where: str, scratch: Pat
 
 def _integer(label: str) -> str:
     if not _INTEGER.fullmatch(label) or not -(2**63) <= int(label) < 2**63:
-        raise UnfitLabelError(f"its label '{_shown(label)}' is no integer of 64 bits")
+        raise UnfitError(f"its label '{_shown(label)}' is no integer of 64 bits")
     return str(int(label))
 
 

@@ -9,7 +9,7 @@ from itertools import chain, islice
 
 from tfrtool.errors import SourceError, os_errors_as
 from tfrtool.sources.folders.listing import Entry, Listing, Spread, is_clutter, size_problem
-from tfrtool.sources.items import Item
+from tfrtool.sources.items import Item, UnfitError
 from tfrtool.storage.limits import MAX_OBJECTS
 from tfrtool.storage.remote_path import MAGIC, RemotePath, remote_path
 from tfrtool.storage.stores import Store, store_of
@@ -166,14 +166,14 @@ class StoreFiles:
         self.reader = StoreReader(str(table.parent))
 
     def find(self, name: str, _row: int) -> tuple[str, int]:
-        """Return the key of the object that a row names, and its size; else a `LookupError`."""
+        """Return the key of the object that a row names, and its size; else an `UnfitError`."""
         for key in (name, posixpath.normpath(name.replace("\\", "/"))):
             if key in self._sizes:
                 size = self._sizes[key]
                 if problem := size_problem(size):
-                    raise LookupError(problem)
+                    raise UnfitError(problem)
                 return key, size
-        raise LookupError("no such file below the table's folder")
+        raise UnfitError("no such file below the table's folder")
 
     @cached_property
     def _sizes(self) -> dict[str, int]:

@@ -17,6 +17,7 @@ from tfrtool.errors import SourceError, printable
 from tfrtool.images.pixels import png_of
 from tfrtool.sources.archives.zip_archive import open_zip
 from tfrtool.sources.folders.listing import SPLIT_NAMES
+from tfrtool.sources.item_rows import ItemRows
 from tfrtool.sources.items import Source
 from tfrtool.sources.samples.sample_source import FoundSample, Spool, source_of
 from tfrtool.sources.source_options import SourceOptions
@@ -64,7 +65,7 @@ def read_arrays(
             for sample in _samples(path, x, y, split, spool, several=len(files) > 1)
         )
         splits = [*dict.fromkeys(split for *_, split in pairs)]
-        source = source_of(splits, samples, spool.reader, where, scratch, options)
+        source = source_of(ItemRows(where, options, scratch), splits, samples, spool.reader)
     return replace(source, pixels=True)
 
 

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tfrtool.errors import SourceError
+from tfrtool.sources.item_rows import ItemRows
 from tfrtool.sources.items import Source
 from tfrtool.sources.label_choice import KEEP
-from tfrtool.sources.samples.sample_source import FoundSample, Spool, source_of, value_columns
+from tfrtool.sources.samples.sample_source import FoundSample, Spool, source_of
 from tfrtool.sources.source_options import SourceOptions
+from tfrtool.sources.tables.parquet_rows import parquet_errors, rows_of_parquet
 from tfrtool.sources.tables.table_columns import TableColumns, find_columns, quoted
 from tfrtool.storage.limits import MAX_CLASSES
 from tfrtool.storage.opening import open_regular, size_of_file
@@ -94,10 +96,10 @@ def read_parquet_images(
         columns = image_columns(file)
     if columns is None:
         return None
-    values = value_columns(options, where, scratch)
+    rows = ItemRows(where, options, scratch)
     wanted = [name for name in columns.others if name == options.group_by]
-    if values is not None:
-        roles, mine = values.of(columns.others, TableColumns(None, columns.label, None))
+    if rows.columns is not None:
+        roles, mine = rows.columns.of(columns.others, TableColumns(None, columns.label, None))
         wanted = [*dict.fromkeys((*mine, *wanted))]
         columns = columns._replace(label=roles.label)
     elif columns.label is None:
@@ -108,39 +110,24 @@ def read_parquet_images(
     with Spool(scratch, where) as spool:
         columns = columns._replace(wanted=wanted)
         samples = ((file, one) for file in files for one in _samples(file, columns, spool))
-        told = (values, columns.names, columns.others)
-        return source_of(files, samples, spool.reader, where, scratch, options, *told)
+        return source_of(rows, files, samples, spool.reader, columns.names, columns.others)
 
 
 def _samples(path: str, columns: _ImageColumns, spool: Spool) -> Iterator[FoundSample]:
-    import pyarrow
     import pyarrow.parquet
 
-    number, names = 0, columns.names
-    try:
-        with open_regular(path) as file:
-            spool.packed += size_of_file(file)
-            parquet = pyarrow.parquet.ParquetFile(file, buffer_size=_BUFFER_BYTES, pre_buffer=False)
-            groups = map(parquet.metadata.row_group, range(parquet.num_row_groups))
-            largest = max(
-                (one.total_byte_size // max(1, one.num_rows) for one in groups), default=0
-            )
-            rows = max(1, min(1000, _BATCH_BYTES // max(1, largest)))
-            wanted = [columns.image, *columns.wanted, *filter(None, (columns.label,))]
-            for batch in parquet.iter_batches(rows, columns=wanted, use_threads=False):
-                batch.validate(full=True)
-                for values in zip(*map(batch.column, wanted), strict=True):
-                    number += 1
-                    image, *cells = [value.as_py() for value in values]
-                    label = cells.pop() if columns.label else None
-                    sample = _sample(path, number, image, label, names, spool)
-                    yield sample._replace(cells=dict(zip(columns.wanted, cells, strict=True)))
-    except (pyarrow.ArrowException, ValueError, LookupError, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        what = "the Parquet table is cut or damaged"
-        raise SourceError(what, path=path, found=reason[:200]) from error
+    with parquet_errors(path), open_regular(path) as file:
+        spool.packed += size_of_file(file)
+        parquet = pyarrow.parquet.ParquetFile(file, buffer_size=_BUFFER_BYTES, pre_buffer=False)
+        groups = map(parquet.metadata.row_group, range(parquet.num_row_groups))
+        largest = max((one.total_byte_size // max(1, one.num_rows) for one in groups), default=0)
+        most = max(1, min(1000, _BATCH_BYTES // max(1, largest)))
+        wanted = [columns.image, *columns.wanted, *filter(None, (columns.label,))]
+        rows = rows_of_parquet(parquet, wanted, most)
+        for number, (image, *cells) in enumerate(rows, start=1):
+            label = cells.pop() if columns.label else None
+            sample = _sample(path, number, image, label, columns.names, spool)
+            yield sample._replace(cells=dict(zip(columns.wanted, cells, strict=True)))
 
 
 def _sample(

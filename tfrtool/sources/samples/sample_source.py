@@ -3,33 +3,21 @@
 import glob
 import os
 import re
-from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
 from tfrtool.errors import SourceError, WriteError, os_errors_as
-from tfrtool.examples.objects.record_features import LabelKind, RecordFeatures
 from tfrtool.sources.archives.members import UNPACK_HINT, PartReader
 from tfrtool.sources.archives.tar_archive import SPOOL
-from tfrtool.sources.folders.listing import SPLIT_NAMES, SPLIT_ORDER, is_image_name, size_problem
-from tfrtool.sources.grouping import alone_notice, group_number
-from tfrtool.sources.items import Item, ItemReader, LeftOut, Source, label_problem
-from tfrtool.sources.manifest import ManifestWriter
-from tfrtool.sources.source_options import SourceOptions
+from tfrtool.sources.folders.listing import SPLIT_NAMES, is_image_name, size_problem
+from tfrtool.sources.item_rows import ItemRows
+from tfrtool.sources.items import ItemReader, Source, UnfitError
 from tfrtool.sources.tables.table_columns import (
     TableColumns,
-    number_notice,
-    quoted,
-    sort_labels,
 )
-from tfrtool.sources.tables.table_values import UnfitCellError, ValueColumns
-from tfrtool.storage.limits import MAX_LISTED, FirstOf, unpacked_limit
-from tfrtool.storage.scratch.external_sort import ExternalSort
-from tfrtool.storage.scratch.packed_rows import PackedRows
+from tfrtool.storage.limits import unpacked_limit
 
 
 class FoundSample(NamedTuple):
@@ -113,96 +101,29 @@ class Spool:
         return place
 
 
-def value_columns(options: SourceOptions, where: str, scratch: Path) -> ValueColumns | None:
-    """Return what collects the columns that become features; None if there are none."""
-    if not options.columns:
-        return None
-    return ValueColumns(options.columns, options.names, Path(where), scratch)
-
-
 def source_of(
+    rows: ItemRows,
     files: Sequence[str],
     samples: Iterable[tuple[str, FoundSample]],
     reader: ItemReader,
-    where: str,
-    scratch: Path,
-    options: SourceOptions,
-    columns: ValueColumns | None = None,
     names: Sequence[str] | None = None,
     others: Sequence[str] = (),
 ) -> Source:
     """Make a source of samples, each given with its file, or with its split instead.
 
-    Splits are those that the names of all files say. Labels are those ``names``, if there are any;
-    with columns that become features there need be none. The columns of a table are ``others``.
+    Splits are those that the names of all files say. Labels are those ``names``, if there are any.
+    The columns of a table are ``others``.
     """
     splits = {file: _split_of(file) for file in files}
     has_splits = all(splits.values()) and len(files) > 1
-    rows = ExternalSort[tuple[str, str, int, int, str, int, int]](scratch)
-    rejected, items, used = FirstOf[LeftOut](MAX_LISTED), ManifestWriter(scratch), set[str]()
-    group_by, grouped, labelled = options.group_by or "", False, False
+    group_by = rows.options.group_by or ""
     for file, (key, label, size, place, problem, cells) in samples:
-        problem = problem or size_problem(size) or ("" if label or columns else "no label")
-        if not problem and label and (unfit := label_problem(label)):
-            problem = f"its label {unfit}"
-        number, group = 0, cells.get(group_by)
+        split = splits[file] if has_splits else ""
         try:
-            if columns is not None and not problem:
-                _, mine = columns.of([*cells], _NO_ROLES)
-                number = columns.add(cells, mine, typed=True)
-        except UnfitCellError as error:
-            problem = str(error)
-        if problem:
-            rejected.add(LeftOut(key=key, reason=problem))
-            continue
-        labelled, grouped = labelled or bool(label), grouped or group is not None
-        said = group_number("" if group is None else str(group).strip())
-        rows.add((key, label, size, place, splits[file] if has_splits else "", said, number))
-    features, beside, groups = RecordFeatures(), PackedRows(scratch), array("Q")
-    if columns is not None:
-        columns.check()
-        kind = LabelKind.CLASS if labelled else LabelKind.NONE
-        features = RecordFeatures(label=kind, columns=columns.kinds())
-    texts = dict[str, str]()  # one for each label and split
-    for key, same in groupby(rows, key=itemgetter(0)):
-        (_, label, size, place, split, said, number), *more = same
-        label, split = texts.setdefault(label, label), texts.setdefault(split, split)
-        for _ in more:
-            rejected.add(LeftOut(key=key, reason="its name is there twice"))
-        if labelled and not label:
-            rejected.add(LeftOut(key=key, reason="no label"))
-            continue
-        items.add(Item(key=key, label=label, bytes=size, place=place, split=split or None))
-        used.add(label)
-        groups.append(said)
-        if columns is not None:
-            beside.add(columns.packed(number, features.columns))
-    if not items.count:
-        first = rejected.kept[0] if rejected.kept else None
-        raise SourceError(
-            "no image can be used",
-            path=where,
-            expected="images with a label each",
-            found=f"{first.key}: {first.reason}" if first else None,
-        )
-    labels = sort_labels(used - {""}) if names is None else tuple(names)
-    written = {column.name for column in features.columns}
-    unused = [name for name in others if name not in (*written, group_by)]
-    notices = (
-        number_notice(labels) if names is None and options.labels is None else None,
-        f"columns that are not written: {quoted(unused)}" if unused else None,
-        alone_notice(groups.count(0), len(groups), group_by) if grouped else None,
-        *(columns.notices() if columns is not None else ()),
-    )
-    return Source(
-        items=items.close(),
-        labels=labels if labelled else (),
-        reader=reader,
-        splits=tuple(one for one in SPLIT_ORDER if has_splits and one in splits.values()),
-        rejected=tuple(rejected.kept),
-        more_rejected=rejected.more,
-        notices=tuple(filter(None, notices)),
-        features=features,
-        beside=beside if columns is not None else (),
-        groups=groups if grouped else (),
-    )
+            if problem := problem or size_problem(size):
+                raise UnfitError(problem)
+            wanted = [] if rows.columns is None else rows.columns.of([*cells], _NO_ROLES)[1]
+            rows.add(key, label, size, place, split, cells.get(group_by), cells, wanted)
+        except UnfitError as error:
+            rows.refuse(key, str(error), place)
+    return rows.source(reader, names, others)

@@ -12,8 +12,9 @@ from tfrtool.errors import SourceError
 from tfrtool.sources.archives.members import Stamp, opened, read_at
 from tfrtool.sources.archives.tar_archive import read_headers
 from tfrtool.sources.folders.listing import is_image_name
+from tfrtool.sources.item_rows import ItemRows
 from tfrtool.sources.items import Item, Source
-from tfrtool.sources.samples.sample_source import FoundSample, source_of, value_columns
+from tfrtool.sources.samples.sample_source import FoundSample, source_of
 from tfrtool.sources.source_options import SourceOptions
 from tfrtool.sources.tables.table_columns import find_columns
 from tfrtool.storage.limits import MAX_ROW_BYTES
@@ -68,8 +69,8 @@ def read_web_dataset(
             for number, path in enumerate(files)
             for sample in _samples(path, number, several=len(files) > 1)
         )
-        reader, columns = TarsReader((*files,), (*stamps,)), value_columns(options, where, scratch)
-        return source_of(files, samples, reader, where, scratch, options, columns)
+        rows, reader = ItemRows(where, options, scratch), TarsReader((*files,), (*stamps,))
+        return source_of(rows, files, samples, reader)
     return None
 
 

@@ -14,6 +14,7 @@ from typing import BinaryIO, NamedTuple
 
 from tfrtool.errors import SourceError, os_errors_as, printable
 from tfrtool.sources.folders.listing import is_image_name
+from tfrtool.sources.tables.parquet_rows import parquet_errors, rows_of_parquet
 from tfrtool.sources.tables.table_columns import TableColumns, check_columns, find_columns
 from tfrtool.sources.tables.table_values import ValueColumns
 from tfrtool.storage.limits import MAX_ROW_BYTES
@@ -261,19 +262,18 @@ def _read_parquet(
     file: BinaryIO, table: Path, columns: ValueColumns | None, group_by: str | None = None
 ) -> Iterator[tuple[int, _Cells]]:
     """Yield the rows of a table, of which only the columns that count are read."""
-    import pyarrow
     import pyarrow.parquet
     import pyarrow.types as types
 
-    try:
+    with parquet_errors(table):
         metadata = pyarrow.parquet.read_metadata(file)
         schema = metadata.schema.to_arrow_schema()
         roles = _check(schema.names, table, columns)
         mine: Sequence[str] = ()
         if columns is not None:
             roles, mine = columns.of(schema.names, roles)
-        found = [name for name in roles if name is not None]
-        wanted = [*found, *(name for name in schema.names if name == group_by not in found)]
+        wanted = [*dict.fromkeys((*roles, *(one for one in schema.names if one == group_by)))]
+        wanted = [name for name in wanted if name is not None]
         texts = []
         for name in wanted:  # others may hold images
             kind = schema.field(name).type
@@ -282,32 +282,19 @@ def _read_parquet(
             if types.is_dictionary(kind) or (types.is_list(kind) and name == roles.label):
                 kind = kind.value_type  # several labels an image
             if not (types.is_string(kind) or types.is_large_string(kind) or types.is_integer(kind)):
-                what, expected = (
-                    f"its column '{name}' can't be used",
-                    "strings, or integers as labels",
-                )
+                what = f"its column '{name}' can't be used"
+                expected = "strings, or integers as labels"
                 raise SourceError(what, path=table, expected=expected, found=kind)
         size = size_of_file(file)
         if metadata.num_rows > max(_FREE_ROWS, size):
             raise SourceError(f"{metadata.num_rows:,} rows in {size:,} bytes", path=table)
         # As dictionaries, texts that come again and again are in memory once.
         parquet = pyarrow.parquet.ParquetFile(file, metadata=metadata, read_dictionary=texts)
-        number, others = 0, dict[str, object].fromkeys(schema.names)
+        others = dict[str, object].fromkeys(schema.names)
         wanted = [*dict.fromkeys((*wanted, *mine))]
-        for batch in parquet.iter_batches(_BATCH, columns=wanted, use_threads=False):
-            batch.validate(full=True)
-            for values in zip(*(batch.column(name) for name in wanted), strict=True):
-                number += 1
-                cells = [value.as_py() for value in values]
-                if any(isinstance(c, (str, bytes)) and len(c) > MAX_ROW_BYTES for c in cells):
-                    yield number, f"longer than {MAX_ROW_BYTES:,} bytes"
-                else:
-                    yield number, {**others, **dict(zip(wanted, cells, strict=True))}
-                    others = {}  # to be named once
-    except (pyarrow.ArrowException, ValueError, LookupError, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise SourceError(
-            "the Parquet table is cut or damaged", path=table, found=reason[:200]
-        ) from error
+        for number, cells in enumerate(rows_of_parquet(parquet, wanted, _BATCH), start=1):
+            if any(isinstance(c, (str, bytes)) and len(c) > MAX_ROW_BYTES for c in cells):
+                yield number, f"longer than {MAX_ROW_BYTES:,} bytes"
+            else:
+                yield number, {**others, **dict(zip(wanted, cells, strict=True))}
+                others = {}  # to be named once

@@ -6,13 +6,21 @@ import marshal
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import SourceError, UsageError, nearest, printable, some_of
 from tfrtool.examples.example import DType, Value
 from tfrtool.examples.objects.annotation import Beside
-from tfrtool.examples.objects.record_features import OWN_NAMES, ColumnKind, Layout
+from tfrtool.examples.objects.record_features import (
+    OWN_NAMES,
+    ColumnKind,
+    LabelKind,
+    Layout,
+    RecordFeatures,
+)
+from tfrtool.sources.items import UnfitError
 from tfrtool.sources.tables.table_columns import NUMBER, TEXT_SHOWN, TableColumns, quoted
 from tfrtool.storage.scratch.packed_rows import PackedRows
 
@@ -30,10 +38,6 @@ _ORDER = (DType.INT64, DType.FLOAT32, DType.STRING)
 """What each value of the first can also be written as."""
 
 
-class UnfitCellError(Exception):
-    """A cell can't be the value of a feature; says why."""
-
-
 class ValueColumns:
     """The columns that a user wants written, and their cells, in scratch files.
 
@@ -43,7 +47,7 @@ class ValueColumns:
     """
 
     def __init__(
-        self, asked: Sequence[str], layout: Layout, table: Path, scratch: Path | None
+        self, asked: Sequence[str], layout: Layout, table: str | Path, scratch: Path | None
     ) -> None:
         """Start with ``NAME`` or ``NAME:DTYPE`` of each; ("all",) stands for all there are."""
         self.all = (*asked,) == ("all",)
@@ -93,19 +97,8 @@ class ValueColumns:
             return f"has a name of {len(name):,} characters"
         return None if name.isprintable() else "has a name that can't be printed"
 
-    def check(self) -> None:
-        """Raise a `UsageError` if no row had a column that was asked for, once all are read."""
-        for name in self._given:
-            if name not in self._seen:
-                raise UsageError(
-                    f"no column '{printable(name)}'",
-                    path=self._table,
-                    expected="NAME, or NAME:DTYPE with int64, float32 or string",
-                    found=quoted(nearest(name, self._seen)),
-                )
-
     def add(self, cells: Mapping[str, object], names: Sequence[str], *, typed: bool) -> int:
-        """Keep the cells of a row, and return their number; `UnfitCellError` if one can't be.
+        """Keep the cells of a row, and return their number; `UnfitError` if one can't be.
 
         ``typed`` says whether a text is one; else it may be a number, and nothing where it is
         empty.
@@ -122,9 +115,9 @@ class ValueColumns:
                     values = [_converted(value, given) for value in values]
                 else:
                     told[name] = max((_rank(one, typed) for one in values), default=0)
-            except UnfitCellError as error:
+            except UnfitError as error:
                 if not self.all:
-                    raise UnfitCellError(f"its column '{printable(name)}' holds {error}") from None
+                    raise UnfitError(f"its column '{printable(name)}' holds {error}") from None
                 self.unfit[name] = f"holds {error}"
                 continue
             kept[name] = values
@@ -142,10 +135,21 @@ class ValueColumns:
             reasons = [f"'{printable(k[:TEXT_SHOWN])}' {why}" for k, why in self.unfit.items()]
             yield f"columns that are not written: {some_of(reasons, _SHOWN)}"
 
-    def kinds(self) -> tuple[ColumnKind, ...]:
-        """Return the features, once all rows are there."""
+    def complete(self, features: RecordFeatures, *, labelled: bool) -> RecordFeatures:
+        """Return features with these columns, once all rows are there.
+
+        A `UsageError` if no row had a column that was asked for.
+        """
+        for name in self._given:
+            if name not in self._seen:
+                raise UsageError(
+                    f"no column '{printable(name)}'",
+                    path=self._table,
+                    expected="NAME, or NAME:DTYPE with int64, float32 or string",
+                    found=quoted(nearest(name, self._seen)),
+                )
         names = self._given if not self.all else [n for n in self._present if n not in self.unfit]
-        return tuple(
+        kinds = tuple(
             ColumnKind(
                 name,
                 self._given.get(name) or _ORDER[self._ranks.get(name, 2)],
@@ -153,6 +157,8 @@ class ValueColumns:
             )
             for name in names
         )
+        label = features.label if labelled else LabelKind.NONE
+        return replace(features, label=label, columns=kinds)
 
     def packed(self, number: int, kinds: Sequence[ColumnKind]) -> bytes:
         """Return what is written of a row, as a packed `Beside`."""
@@ -175,12 +181,12 @@ def _scalar(value: object) -> object:
             try:
                 value.encode()
             except UnicodeEncodeError:
-                raise UnfitCellError("a text that is no UTF-8") from None
+                raise UnfitError("a text that is no UTF-8") from None
         return value
     if isinstance(value, bool | int | float | bytes):
         return value
     kinds = {list: "a list in a list", dict: "an object", type(None): "a list with empty places"}
-    raise UnfitCellError(kinds.get(type(value), f"a {type(value).__name__}"))
+    raise UnfitError(kinds.get(type(value), f"a {type(value).__name__}"))
 
 
 def _rank(value: object, typed: bool) -> int:
@@ -203,7 +209,7 @@ def _is_float32(value: float, text: str = "inf") -> bool:
 
 
 def _converted(value: Any, dtype: DType) -> Value:
-    """Return a value as a feature of some type has it; `UnfitCellError` if that can't be."""
+    """Return a value as a feature of some type has it; `UnfitError` if that can't be."""
     if dtype is DType.STRING:
         if isinstance(value, bytes):
             return value
@@ -222,4 +228,4 @@ def _converted(value: Any, dtype: DType) -> Value:
         if isinstance(value, int | float) and _is_float32(value, text or "inf"):
             return float(value)
     shown = printable(repr(value[:TEXT_SHOWN] if isinstance(value, str | bytes) else value))
-    raise UnfitCellError(f"{shown[:TEXT_SHOWN]}, which is no {dtype.value}")
+    raise UnfitError(f"{shown[:TEXT_SHOWN]}, which is no {dtype.value}")

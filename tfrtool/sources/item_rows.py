@@ -1,0 +1,205 @@
+"""The rows of a table, or the samples of archives and arrays, made the items of a source."""
+
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+
+from tfrtool.errors import SourceError, printable
+from tfrtool.examples.objects.record_features import LabelKind, RecordFeatures
+from tfrtool.sources.folders.listing import SPLIT_ORDER
+from tfrtool.sources.grouping import alone_notice, group_number
+from tfrtool.sources.items import Item, ItemReader, LeftOut, Source, UnfitError, label_problem
+from tfrtool.sources.label_choice import SEVERAL, several_labels
+from tfrtool.sources.manifest import ManifestWriter
+from tfrtool.sources.source_options import SourceOptions
+from tfrtool.sources.tables.table_columns import (
+    TEXT_SHOWN,
+    number_notice,
+    quoted,
+    refused_label,
+    sort_labels,
+)
+from tfrtool.sources.tables.table_values import ValueColumns
+from tfrtool.storage.limits import MAX_LISTED, FirstOf
+from tfrtool.storage.scratch.external_sort import ExternalSort
+from tfrtool.storage.scratch.packed_rows import PackedRows
+
+_Row = tuple[str, int, str, int, str, int, int]
+"""An image: its key, its place or the number of its row, its label, the bytes of the file, its
+split, what stands for its group, and the number of its cells that become features."""
+
+_NO_CELLS: Mapping[str, object] = {}
+_OBJECTS = "objects"
+"""Hugging Face's column of boxes."""
+
+
+class ItemRows:
+    """Images with what is told of them, in the order of their keys: kept, or refused and listed.
+
+    They need labels, unless they have columns that become features. Either every one has a split
+    or none. Many are kept in a scratch folder.
+    """
+
+    def __init__(
+        self,
+        where: str | Path,
+        options: SourceOptions,
+        scratch: Path | None,
+        *,
+        numbered: bool = False,
+    ) -> None:
+        """Begin without any; if they are ``numbered``, places are the numbers of rows."""
+        self.options, self._where, self._scratch = options, where, scratch
+        self._numbered = numbered
+        self.columns: ValueColumns | None = None
+        if options.columns:
+            self.columns = ValueColumns(options.columns, options.names, where, scratch)
+        self._features = RecordFeatures()
+        if options.multi_label is not None:
+            self._features = RecordFeatures(label=LabelKind.CLASSES, separator=SEVERAL)
+        self._rows = ExternalSort[_Row](scratch)
+        self._refused = ExternalSort[tuple[str, int, str]](scratch)
+        self._firsts = dict[str, int]()  # the place of the first image of each label
+        self._splits = set[str]()
+        self._grouped = False
+        self._why: str | None = None  # the first was refused
+
+    def add(
+        self,
+        key: str,
+        label: str,
+        size: int,
+        place: int,
+        split: str = "",
+        group: object = None,
+        cells: Mapping[str, object] = _NO_CELLS,
+        names: Sequence[str] = (),
+        *,
+        typed: bool = True,
+    ) -> None:
+        """Take an image; `UnfitError` if it can't be an item.
+
+        Of its cells those of these names become features, and what isn't typed may be a number.
+        """
+        if (separator := self.options.multi_label) is not None:
+            label = several_labels(label, separator)
+        elif not label and self.columns is None:
+            raise UnfitError("no label")
+        for one in self._features.names(label) if label not in self._firsts else ():
+            if problem := label_problem(one):
+                raise UnfitError(f"its label {problem}")
+        at = 0 if self.columns is None else self.columns.add(cells, names, typed=typed)
+        number = 0
+        if group is not None:
+            number, self._grouped = group_number(str(group).strip()), True
+        self._firsts.setdefault(label, place)
+        self._splits.add(split)
+        self._rows.add((key, place, label, size, split, number, at))
+
+    def refuse(self, key: str, reason: str, place: int = 0) -> None:
+        """List an image that can't be an item."""
+        reason = f"row {place}: {reason}" if self._numbered else reason
+        self._why = self._why or f"{printable(key)}: {reason}"
+        self._refused.add((key, place, reason))
+
+    def source(
+        self, reader: ItemReader, names: Sequence[str] | None = None, others: Iterable[str] = ()
+    ) -> Source:
+        """Return the source of all images; SourceError if none can be used.
+
+        Labels are those ``names``, if there are any; columns that don't count are ``others``.
+        """
+        columns, features, options = self.columns, self._features, self.options
+        if columns is not None:
+            labelled = options.multi_label is not None or any(self._firsts)
+            features = columns.complete(features, labelled=labelled)
+        if self._numbered and options.multi_label is None:
+            self._check_labels()
+        items, beside, groups = ManifestWriter(self._scratch), PackedRows(self._scratch), array("Q")
+        used = set[str]()
+        for item, group, at in self._without_repeated(features):
+            items.add(item)
+            used.add(item.label)
+            if self._grouped:
+                groups.append(group)
+            if columns is not None:
+                beside.add(columns.packed(at, features.columns))
+        if not items.count:
+            what, expected = "no image can be used", "images with a label each"
+            if self._numbered:
+                what = "no row can be used"
+                expected = "rows with the path of an image and its label"
+            raise SourceError(what, path=self._where, expected=expected, found=self._why)
+        rejected = FirstOf[LeftOut](MAX_LISTED)
+        for key, _, reason in self._refused:
+            rejected.add(LeftOut(key=key, reason=reason))
+        labels = sort_labels({name for label in used for name in features.names(label)})
+        if labels and names is not None and options.multi_label is None:
+            labels = (*names,)
+        unfit = {} if columns is None else columns.unfit
+        known = {options.group_by, *unfit, *(column.name for column in features.columns)}
+        unused = [name for name in others if name.strip() and name not in known]
+        notices = [
+            number_notice(labels) if names is None and options.labels is None else None,
+            f"columns that are not written: {quoted(unused)}" if unused else None,
+            alone_notice(groups.count(0), len(groups), options.group_by or ""),
+            f"boxes are read by --annotations, and not from a column '{_OBJECTS}'"
+            if _OBJECTS in (*unused, *unfit)
+            else None,
+            *(columns.notices() if columns is not None else ()),
+        ]
+        return Source(
+            items=items.close(),
+            labels=labels,
+            reader=reader,
+            splits=tuple(sorted(filter(None, self._splits), key=_split_rank)),
+            rejected=tuple(rejected.kept),
+            more_rejected=rejected.more,
+            notices=tuple(filter(None, notices)),
+            groups=groups,
+            features=features,
+            beside=beside if columns is not None else (),
+        )
+
+    def _check_labels(self) -> None:
+        if (refused := refused_label(self._firsts)) is not None:
+            label, what, hint = refused
+            found = f"'{printable(label[:TEXT_SHOWN])}' in row {self._firsts[label]}"
+            raise SourceError(what, path=self._where, found=found, hint=hint)
+
+    def _without_repeated(self, features: RecordFeatures) -> Iterator[tuple[Item, int, int]]:
+        """Yield items by key, with groups and the numbers of their cells.
+
+        Those that repeat others are refused, rows that contradict others, and those that lack what
+        others have.
+        """
+        needed = {"no split, while others have one": 4} if any(self._splits) else {}
+        if self.columns is not None and features.label is LabelKind.CLASS:
+            needed["no label"] = 2
+        texts = dict[str, str]()  # one for each label and split
+        for key, group in groupby(self._rows, key=itemgetter(0)):
+            first, *more = group
+            _, place, label, size, split, number, at = first
+            other = next((one[1] for one in more if one[2] != label), None)
+            lacks = [why for why, column in needed.items() if not first[column]]
+            if other is not None and self._numbered:
+                for one in (first, *more):
+                    against = other if one[2] == label else place
+                    self.refuse(key, f"its label is contradicted by row {against}", one[1])
+            elif lacks:
+                for one in (first, *more):
+                    self.refuse(key, lacks[0], one[1])
+            else:
+                for one in more:
+                    before = f"listed before, in row {place}"
+                    why = before if self._numbered else "its name is there twice"
+                    self.refuse(key, why, one[1])
+                label, split = texts.setdefault(label, label), texts.setdefault(split, split)
+                item = Item(key=key, label=label, bytes=size, place=place, split=split or None)
+                yield item, number, at
+
+
+def _split_rank(split: str) -> tuple[int, str]:
+    return SPLIT_ORDER.index(split) if split in SPLIT_ORDER else len(SPLIT_ORDER), split
