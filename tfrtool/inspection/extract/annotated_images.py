@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from tfrtool.examples.example import Feature
-from tfrtool.examples.objects.annotation import ObjectAnnotation
+from tfrtool.examples.objects.annotation import ImageAnnotation
 from tfrtool.examples.objects.label_map import object_names
 from tfrtool.examples.objects.read_objects import RecordObjects, read_objects
 from tfrtool.inspection.extract.extract_files import NewFiles
@@ -75,11 +75,8 @@ class AnnotatedImage(NamedTuple):
     split: str  # "" where nothing says one
     parts: Sequence[str]  # a safe name for it
     data: bytes
-    width: int
-    height: int
-    orientation: int  # by its EXIF data; lengths are in pixels of the image as it is stored
-    source_id: str
-    objects: Sequence[ObjectAnnotation]
+    orientation: int  # by its EXIF data
+    told: ImageAnnotation  # in pixels of the image as it is stored
     classes: Sequence[str]  # of each object
     outlines: Sequence[Any]  # of each: what `outline_of` makes of its segmentation
 
@@ -172,14 +169,10 @@ class AnnotatedImages(ABC):
         self._images += 1
         self._written += len(objects)
         said_id = features.get("image/source_id")
-        texts = [_text(value) for value in said_id.values] if said_id else []
-        split, source_id = self._of[shard], "".join(texts[:1])
-        return self.write(
-            AnnotatedImage(
-                *(split, parts, data, width, height, orientation, source_id),
-                *(objects, classes, outlines),
-            )
-        )
+        source_id = "".join(map(_text, said_id.values[:1])) if said_id else ""
+        told = ImageAnnotation(width, height, tuple(objects), source_id)
+        split = self._of[shard]
+        return self.write(AnnotatedImage(split, parts, data, orientation, told, classes, outlines))
 
     def write_pair(
         self, image: AnnotatedImage, images: Sequence[str], others: Sequence[str], suffix: str

@@ -1,6 +1,7 @@
 """Annotation files as COCO, Pascal VOC and YOLO have them."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 from tfrtool.errors import printable
-from tfrtool.examples.objects.annotation import SIDEWAYS, ImageAnnotation
+from tfrtool.examples.objects.annotation import SIDEWAYS
 from tfrtool.examples.objects.record_features import SIDES
 from tfrtool.inspection.extract.annotated_images import (
     MAX_ID,
@@ -25,6 +26,7 @@ from tfrtool.storage.scratch.external_sort import ScratchFile
 _SHORT = {"": "train", "validation": "val", "valid": "val"}
 """How VOC and YOLO call splits."""
 
+_NUMBER = re.compile("0|[1-9][0-9]{0,15}")
 _PAGE = 2**11
 _COPIED = 2**20
 
@@ -99,16 +101,13 @@ class CocoFiles(AnnotatedImages):
 
     def write(self, image: AnnotatedImage) -> list[str]:
         """Write an image, and what is known of the objects in it."""
-        file, said = self.files.add(image.parts, image.data), image.source_id
-        is_number = (
-            said.isascii() and said.isdecimal() and len(said) < 17 and said == f"{int(said)}"
-        )
+        file, told = self.files.add(image.parts, image.data), image.told
+        wanted = int(told.source_id) if _NUMBER.fullmatch(told.source_id) else None
         whole = self._jsons[image.split]
-        number = whole.image_ids.take(int(said) if is_number else None)
-        told = {"id": number, "file_name": file, "width": image.width, "height": image.height}
-        whole.add_image(told)
-        zipped = zip(image.objects, image.classes, image.outlines, strict=True)
-        for one, name, outline in zipped:
+        number = whole.image_ids.take(wanted)
+        sides = {"width": told.width, "height": told.height}
+        whole.add_image({"id": number, "file_name": file, **sides})
+        for one, name, outline in zip(told.objects, image.classes, image.outlines, strict=True):
             wide, high = round(one.xmax - one.xmin, 6), round(one.ymax - one.ymin, 6)
             entry: dict[str, Any] = {
                 "id": whole.object_ids.take(one.id),
@@ -150,25 +149,26 @@ class VocFiles(AnnotatedImages):
     def write(self, image: AnnotatedImage) -> list[str]:
         """Write an image, and its XML."""
         file, beside = self.write_pair(image, ("JPEGImages",), ("Annotations",), ".xml")
-        stem = beside.rpartition("/")[2][: -len(".xml")]
+        told, stem = image.told, beside.rpartition("/")[2][: -len(".xml")]
         short = _SHORT.get(image.split, safe_part(image.split))
         self.files.append(self._lists[short], f"{stem}\n".encode())
         lines = [
             "<annotation>",
             "\t<folder>JPEGImages</folder>",
             f"\t<filename>{_xml(file.rpartition('/')[2])}</filename>",
-            f"\t<size><width>{image.width}</width><height>{image.height}</height></size>",
+            f"\t<size><width>{told.width}</width><height>{told.height}</height></size>",
         ]
-        for one, name in zip(image.objects, image.classes, strict=True):
+        for one, name in zip(told.objects, image.classes, strict=True):
             sides = zip(SIDES, map(_plain, one[:4]), strict=True)
-            box = "".join(f"<{side}>{value}</{side}>" for side, value in sides)
-            told = {"name": _xml(name), "pose": _xml(one.pose) or "Unspecified"}
-            told |= {"truncated": f"{one.truncated:d}", "difficult": f"{one.difficult:d}"}
-            lines.append("\t<object>")
-            lines += (
-                f"\t\t<{tag}>{text}</{tag}>" for tag, text in (*told.items(), ("bndbox", box))
-            )
-            lines.append("\t</object>")
+            lines += [
+                "\t<object>",
+                f"\t\t<name>{_xml(name)}</name>",
+                f"\t\t<pose>{_xml(one.pose) or 'Unspecified'}</pose>",
+                f"\t\t<truncated>{one.truncated:d}</truncated>",
+                f"\t\t<difficult>{one.difficult:d}</difficult>",
+                f"\t\t<bndbox>{''.join(f'<{side}>{v}</{side}>' for side, v in sides)}</bndbox>",
+                "\t</object>",
+            ]
         self.files.append(beside, "\n".join((*lines, "</annotation>\n")).encode())
         return [file, beside]
 
@@ -198,11 +198,10 @@ class YoloFiles(AnnotatedImages):
         short = _SHORT.get(image.split, safe_part(image.split))
         self._used[short] = None
         file, beside = self.write_pair(image, ("images", short), ("labels", short), ".txt")
-        width, height = image.width, image.height
-        told = ImageAnnotation(width, height, tuple(image.objects))
+        width, height = image.told[:2]
         if image.orientation >= SIDEWAYS:
             width, height = height, width
-        objects = told.moved(image.orientation, width, height).objects  # as YOLO's readers turn it
+        objects = image.told.moved(image.orientation, width, height).objects  # as readers turn it
         outlines = [outline_of(one.segmentation) if one.segmentation else None for one in objects]
         if self._points is None and objects:
             self._points = 0 if any(outlines) else len(objects[0].keypoints) // 3
@@ -219,27 +218,25 @@ class YoloFiles(AnnotatedImages):
             if polygons:
                 parts = outline if isinstance(outline, list) and outline else None
                 line = _joined(parts or [[x0, y0, x1, y0, x1, y1, x0, y1]])
+                sides = (width, height) * (len(line) // 2)
                 numbers = [
-                    v / side for v, side in zip(line, (width, height) * len(line), strict=False)
+                    min(max(v / side, 0.0), 1.0) for v, side in zip(line, sides, strict=True)
                 ]
-                numbers = [min(max(v, 0.0), 1.0) for v in numbers]
             else:
                 numbers = [(x0 + x1) / 2 / width, (y0 + y1) / 2 / height]
                 numbers += [(x1 - x0) / width, (y1 - y0) / height]
-                sides = (width, height, 1) * len(points)
-                numbers += [v / side for v, side in zip(points, sides, strict=False)]
+                threes = (width, height, 1) * (len(points) // 3)
+                numbers += [v / side for v, side in zip(points, threes, strict=True)]
             lines.append(" ".join((str(self.classes[name][0]), *map(_share, numbers))) + "\n")
         self.files.append(beside, "".join(lines).encode())
         return [file, beside]
 
     def end(self) -> list[str]:
         """Write ``data.yaml``, which names the folders of images and the classes."""
-        lines = [f"{short}: images/{short}" for short in sorted(self._used, key=_order)]
+        lines = [f"{short}: images/{short}" for short in self._used]
         lines += [f"kpt_shape: [{self._points}, 3]"] if self._points else []
-        lines += [
-            "names:",
-            *(f"  {place}: {_yaml(name)}" for name, (place, _) in self.classes.items()),
-        ]
+        lines += ["names:"]
+        lines += [f"  {place}: {_yaml(name)}" for name, (place, _) in self.classes.items()]
         return [self.files.add(("data.yaml",), "\n".join((*lines, "")).encode())]
 
 
@@ -254,10 +251,6 @@ def _joined(parts: Sequence[Sequence[float]]) -> list[float]:
     first = parts[0][:2]
     rest = chain.from_iterable((*part, *part[:2], *first) for part in parts[1:])
     return [*parts[0], *(first if parts[1:] else ()), *rest]
-
-
-def _order(split: str) -> tuple[int, str]:
-    return ("train", "val", "test").index(split) if split in ("train", "val", "test") else 3, split
 
 
 def _plain(value: float) -> float:
