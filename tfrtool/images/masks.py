@@ -23,7 +23,6 @@ Bitmap = npt.NDArray[np.uint8]
 
 _SCALE = 5  # parts of a pixel that an outline is followed by, in pycocotools
 _DIGITS = 7  # of a compressed run length, of 5 bits each
-_BACK = {-6: 8, -8: 6}
 
 
 def run_lengths(mask: Any) -> tuple[npt.NDArray[np.int64], int, int]:
@@ -77,20 +76,6 @@ def _compressed(runs: Sequence[int]) -> str:
             more = rest != (-1 if digit & 16 else 0)
             digits.append(48 + digit + 32 * more)
     return digits.decode()
-
-
-def mask_bounds(mask: Any) -> tuple[float, float, float, float] | None:
-    """Return the box around a mask of run lengths; None if it is empty; or `ValueError`."""
-    runs, _, height = run_lengths(mask)
-    ends = np.cumsum(runs)
-    starts, ends = (ends - runs)[1::2][runs[1::2] > 0], ends[1::2][runs[1::2] > 0] - 1
-    if not len(starts):
-        return None
-    left, right = starts // height, ends // height
-    over = bool((left != right).any())  # to the next column, through its top
-    top = 0 if over else (starts % height).min()
-    low = height if over else (ends % height).max() + 1
-    return float(left[0]), float(top), float(right[-1] + 1), float(low)
 
 
 def mask_bitmap(segmentation: str, width: int, height: int) -> Bitmap:
@@ -161,7 +146,7 @@ def _filled(outline: Sequence[float], width: int, height: int) -> Bitmap:
 
 def _transformed(bitmap: Bitmap, turn: int, width: int, height: int) -> Bitmap:
     image = Image.fromarray(np.ascontiguousarray(bitmap))
-    if (turn := _BACK.get(turn, abs(turn))) in UPRIGHTING:
+    if turn in UPRIGHTING:
         image = image.transpose(UPRIGHTING[turn])
     return np.asarray(image.resize((width, height), Image.Resampling.NEAREST))
 

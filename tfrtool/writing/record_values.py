@@ -11,6 +11,8 @@ from tfrtool.images.recipe import Encode, ImageRecipe
 from tfrtool.sources.items import Source
 
 _NOTHING = Beside()
+_BACK = {6: 8, 8: 6}
+"""The orientation that, undone, puts another back; the others are their own."""
 
 
 def beside_of(source: Source, position: int) -> Beside:
@@ -97,7 +99,7 @@ def _moved(
     upright = annotation.is_upright(frame.width, frame.height, frame.orientation)
     turn = 1
     if frame.orientation in UPRIGHTING and turned != upright:
-        turn = frame.orientation if turned else -frame.orientation
+        turn = frame.orientation if turned else _BACK.get(frame.orientation, frame.orientation)
     moved = annotation.moved(turn, image.width, image.height)
     if moved is annotation:
         return moved

@@ -89,6 +89,7 @@ def test_all_that_is_told_is_there(opening: Opening, tmp_path: Path, first: str)
     assert "not written of categories: supercategory" in source.notices
 
 
+_FULL = {"size": [120, 160], "counts": [0, 19200]}
 _RLE = {"size": [120, 160], "counts": [24 + 16 * 120, 48, 72, 48, 160 * 120 - 24 - 18 * 120 + 48]}
 
 
@@ -101,6 +102,7 @@ _RLE = {"size": [120, 160], "counts": [24 + 16 * 120, 48, 72, 48, 160 * 120 - 24
         ({"bbox": {"x": 1}}, "annotation 1: its bbox is not four numbers"),
         ({"bbox": [16, 24, 1e300, 48]}, "annotation 1: its bbox is not four numbers"),
         ({"bbox": None}, "annotation 1: it has no bbox"),
+        ({"bbox": None, "segmentation": _FULL}, "annotation 1: it has no bbox"),
         ({"bbox": [16, 24, -64, 48]}, "annotation 1: its box is inverted"),
         ({"bbox": [16, 24, 0, 48]}, "annotation 1: its box is empty"),
         ({"bbox": [200, 24, 64, 48]}, "annotation 1: its box lies outside of the image's 160 x"),
@@ -136,14 +138,10 @@ def test_what_is_wrong_with_an_object_is_listed(
     assert [one.id for one in _objects(source)] == [2]
 
 
-@pytest.mark.parametrize("what", ["polygons", "run lengths"])
 @pytest.mark.parametrize("masks", ["polygons", "none"])
-def test_boxes_come_from_outlines(opening: Opening, what: str, masks: str) -> None:
-    """Where there is no box, that around the outline is taken."""
-    outline: object = [SCENES[0].things[0].polygon]
-    if what != "polygons":
-        outline = {"size": [120, 160], "counts": [16 * 120 + 24, *[48, 72] * 63, 48]}
-        outline["counts"].append(120 * 160 - sum(outline["counts"]))
+def test_boxes_come_from_polygons(opening: Opening, masks: str) -> None:
+    """Where there is no box, that around the polygons is taken."""
+    outline = [SCENES[0].things[0].polygon]
     bare = {"id": 1, "image_id": 1, "category_id": 1, "segmentation": outline}
     source = opening({"annotations": [bare]}, masks=masks)
     (one,) = _objects(source)

@@ -8,6 +8,7 @@ from tfrtool.examples.example import Value
 
 _UPRIGHT = 1
 _TURNED: Mapping[int, Callable[[float, float], tuple[float, float]]] = {
+    _UPRIGHT: lambda x, y: (x, y),
     2: lambda x, y: (1 - x, y),
     3: lambda x, y: (1 - x, 1 - y),
     4: lambda x, y: (x, 1 - y),
@@ -18,13 +19,6 @@ _TURNED: Mapping[int, Callable[[float, float], tuple[float, float]]] = {
 }
 """Where a point of the stored image, in shares of its sides, is once the image is upright, by its
 EXIF orientation (Exif 2.32, table 6)."""
-
-_BACK = {6: 8, 8: 6}
-
-
-def _as_is(x: float, y: float) -> tuple[float, float]:
-    return x, y
-
 
 SIDEWAYS = 5
 """From this orientation on, width and height change places."""
@@ -84,15 +78,13 @@ class ImageAnnotation(NamedTuple):
         Masks that are run lengths stay as they are: `tfrtool.images.masks` moves those.
 
         Args:
-            turn: the EXIF orientation that is undone; 1 for none; ``-6`` puts one back.
+            turn: the EXIF orientation that is undone; 1 for none.
             width: of the new image, in pixels.
             height: likewise.
         """
         if turn == _UPRIGHT and (width, height) == (self.width, self.height):
             return self
-        if turn < 0:
-            turn = _BACK.get(-turn, -turn)
-        place = _TURNED.get(turn, _as_is)
+        place = _TURNED.get(turn, _TURNED[_UPRIGHT])
 
         def move(x: float, y: float) -> tuple[float, float]:
             x, y = place(x / self.width, y / self.height)

@@ -171,24 +171,21 @@ class _Lists:
         """Return the key points of each object."""
         if self._tfod:
             start = f"{OBJECTS}keypoint/"
-            x, y = (self._values(start + side, DType.FLOAT32) for side in "xy")
-            seen = self._values(f"{start}visibility", DType.INT64)
-            each, rest = divmod(len(x), self._count or 1)
-            if not len(y) == len(seen) == len(x) or rest:
-                what = f"{len(x)}, {len(y)} and {len(seen)} values of x, y and visibility"
-                self._problems.append(f"its key points have {what} for {self._count} objects")
-                return None
-            lists = (self._cut(some, each) for some in (x, y, seen))
-            flat = [float(v) for point in zip(*lists, strict=True) for v in point]
+            lists = [self._values(start + side, DType.FLOAT32) for side in "xy"]
+            lists.append(self._values(f"{start}visibility", DType.INT64))
         else:
-            values = self._values(f"{_START}keypoints", DType.FLOAT32)
-            each, rest = divmod(len(values), 3 * (self._count or 1))
-            if rest:
-                self._problems.append(f"its {len(values)} numbers of key points are not threes")
-                return None
-            flat = [*self._cut(values, 3 * each)]
+            lists = [self._values(f"{_START}keypoints", DType.FLOAT32)]
+        (count, *others), per_point = map(len, lists), 3 // len(lists)
+        each, rest = divmod(count, per_point * (self._count or 1))
+        if rest or any(other != count for other in others):
+            counts = ", ".join(map(str, (count, *others)))
+            what = f"{counts} values of x, y and visibility for {self._count} objects"
+            self._problems.append(f"its key points have {what}")
+            return None
         if not each or not self._count:
             return None
+        cut = (self._cut(some, per_point * each) for some in lists)
+        flat = [float(v) for values in zip(*cut, strict=False) for v in values]
         for at in range(0, len(flat), 3):
             if not all(abs(v) < _FAR for v in flat[at : at + 3]):
                 flat[at : at + 3] = 0.0, 0.0, 0.0  # NaN says that it is not known where it is

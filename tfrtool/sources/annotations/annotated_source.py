@@ -229,8 +229,7 @@ class _Together:
         self._optional.update(name for name, value in one.more.items() if value is not None)
         made = ObjectAnnotation(*inside, label=0, **more)  # type: ignore[arg-type]
         if one.relative:
-            alone = ImageAnnotation(1, 1, (made._replace(xmin=0, ymin=0, xmax=0, ymax=0),))
-            (moved,) = alone.moved(1, width, height).objects
+            (moved,) = ImageAnnotation(1, 1, (made,)).moved(1, width, height).objects
             xmin, ymin, xmax, ymax = inside
             made = moved._replace(xmin=xmin, ymin=ymin, xmax=xmax, ymax=ymax)
             lines = json.loads(made.segmentation) if self._is_mask(one) else []

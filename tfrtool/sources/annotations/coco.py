@@ -13,7 +13,7 @@ from typing import Any
 
 from tfrtool.errors import SourceError, human_count, os_errors_as, printable, some_of
 from tfrtool.examples.objects.record_features import Masks
-from tfrtool.images.masks import mask_bounds, outline_points, run_lengths
+from tfrtool.images.masks import outline_points, run_lengths
 from tfrtool.sources.annotations.annotation_folder import AnnotationFolder, number_classes
 from tfrtool.sources.annotations.found import AnnotationReader, FoundImage, FoundObject, is_number
 from tfrtool.sources.annotations.json_parts import JsonParts
@@ -61,10 +61,9 @@ class CocoReader(AnnotationReader):
         super().__init__()
         self._path, self._masks = path, masks
         self._rows = ExternalSort[_Row](scratch)
-        self._categories: list[dict[str, str]] = []  # of each file: names by ids
+        self._categories: dict[int, dict[str, str]] = {}  # of each file: names by ids
         self._repeated: dict[int, frozenset[int]] = {}  # by files: ids that several objects have
-        self._files: list[tuple[str, str | None]] = []  # splits, and where their images may be
-        self._others = set[int]()  # files of another kind
+        self._files: dict[int, tuple[str, str | None]] = {}  # where images may be, and splits
         self._unwritten: dict[str, set[str]] = {}
         self._left = Counter[str]()  # what of objects is not written
 
@@ -72,21 +71,20 @@ class CocoReader(AnnotationReader):
         """Yield all images, those with problems, too; and each object whose image is not there."""
         folder = self._path.is_dir()
         keys = AnnotationFolder(self._path, None).keys() if folder else [""]
-        for key in keys:
+        for file, key in enumerate(keys):
             name, _, last = key.rpartition("/")
             if folder and (not key.endswith(".json") or (name and last != _ROBOFLOW)):
                 continue
             words = re.findall("[a-z]+", (name or last).lower())
             split = next((SPLIT_NAMES[word] for word in words if word in SPLIT_NAMES), None)
-            self._files.append((name or last[:-5].partition("_")[2], split))
             try:
-                self._read(len(self._files) - 1, self._path / key if key else self._path)
+                self._read(file, self._path / key if key else self._path)
+                self._files[file] = name or last[:-5].partition("_")[2], split
             except _OtherKindError as error:
                 if not folder:
                     raise SourceError(str(error), path=self._path, expected=_EXPECTED) from error
-                self._others.add(len(self._files) - 1)
                 self.ignored.add(LeftOut(key=key, reason=str(error)))
-        splits = {split for at, (_, split) in enumerate(self._files) if at not in self._others}
+        splits = {split for _, split in self._files.values()}
         if not splits:
             raise SourceError("has no files of annotations", path=self._path, expected=_EXPECTED)
         if None in splits and len(splits) > 1:
@@ -98,14 +96,11 @@ class CocoReader(AnnotationReader):
         for what, count in self._left.items():
             self.notices.append(f"not written: {what}, of {human_count(count, 'object')}")
         for (file, _, key), rows in groupby(self._rows, itemgetter(0, 1, 2)):
-            if file not in self._others:
+            if file in self._files:
                 yield from self._images(file, key, rows)
 
     def _read(self, file: int, path: Path) -> None:
-        told: dict[str, str] = {}
-        ids = array("q")
-        self._categories.append(told)
-        members = set()
+        told, members, ids = dict[str, str](), set[str](), array("q")
         with os_errors_as(SourceError, path), open_regular(path) as opened:
             for member, at, value, text in JsonParts(opened, str(path)):
                 members.add(member)
@@ -129,6 +124,7 @@ class CocoReader(AnnotationReader):
                         _add_category(told, value, path)
         if "images" not in members:
             raise _OtherKindError("it lists no images")
+        self._categories[file] = told
         if twice := _twice(ids):
             self._repeated[file] = twice
             what = f"several objects of {printable(path.name)} have one id, which is not written"
@@ -151,8 +147,8 @@ class CocoReader(AnnotationReader):
         box: Sequence[object] = ()
         problem = size = None
         try:
-            size, around = self._outline(value.get("segmentation"), text, more)
-            box = _box(value.get("bbox"), around)
+            size, polygons = self._outline(value.get("segmentation"), text, more)
+            box = _box(value.get("bbox"), polygons)
             _take_more(value, more)
         except ValueError as error:
             problem = str(error)
@@ -161,7 +157,7 @@ class CocoReader(AnnotationReader):
         return len(key), key, True, at, told
 
     def _outline(self, found: Any, text: str, more: dict[str, object]) -> Any:
-        """Take an outline; return the size of a mask, and the box around it where that is known."""
+        """Take an outline; return the size of a mask of run lengths, or else the polygons."""
         if not found:
             return None, None
         if isinstance(found, dict):
@@ -169,7 +165,7 @@ class CocoReader(AnnotationReader):
             if self._masks is not Masks.NONE:
                 mask = {"size": found["size"], "counts": found["counts"]}
                 more["segmentation"] = json.dumps(mask, separators=(",", ":"))
-            return (width, height), found
+            return (width, height), None
         if not isinstance(found, list):
             raise ValueError("its segmentation is neither polygons nor run lengths")
         polygons = found if isinstance(found[0], list) else [found]
@@ -235,7 +231,7 @@ class CocoReader(AnnotationReader):
         """Return, after the images, the classes: for each name its number in a label map, > 0."""
         found: dict[str, str] = {}
         clashes = 0
-        for told in self._categories:
+        for told in self._categories.values():
             for key, name in told.items():
                 clashes += found.setdefault(name, key) != key
         if clashes:
@@ -292,11 +288,9 @@ def _add_category(told: dict[str, str], value: Mapping[str, Any], path: Path) ->
         raise SourceError(f"two categories have the id {printable(key)}", path=path, found=found)
 
 
-def _box(box: Any, around: Any) -> Sequence[object]:
-    if box is None and isinstance(around, dict):
-        return mask_bounds(around) or ()
-    if box is None and around:
-        x, y = ([v for line in around for v in line[at::2]] for at in (0, 1))
+def _box(box: Any, polygons: Any) -> Sequence[object]:
+    if box is None and polygons:
+        x, y = ([v for line in polygons for v in line[at::2]] for at in (0, 1))
         return min(x), min(y), max(x), max(y)
     if box is None:
         raise ValueError("it has no bbox")
