@@ -5,10 +5,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
+from typing import NamedTuple
 
 from tfrtool.errors import SourceError, printable
 from tfrtool.examples.objects.record_features import LabelKind, RecordFeatures
-from tfrtool.sources.folders.listing import SPLIT_ORDER
+from tfrtool.sources.folders.listing import SPLIT_ORDER, size_problem
 from tfrtool.sources.grouping import alone_notice, group_number
 from tfrtool.sources.items import Item, ItemReader, LeftOut, Source, UnfitError, label_problem
 from tfrtool.sources.label_choice import SEVERAL, several_labels
@@ -30,9 +31,23 @@ _Row = tuple[str, int, str, int, str, int, int]
 """An image: its key, its place or the number of its row, its label, the bytes of the file, its
 split, what stands for its group, and the number of its cells that become features."""
 
-_NO_CELLS: Mapping[str, object] = {}
 _OBJECTS = "objects"
 """Hugging Face's column of boxes."""
+
+
+class FoundItem(NamedTuple):
+    """An image, and what is told of it."""
+
+    key: str
+    label: str = ""
+    bytes: int = 0
+    place: int = 0
+    problem: str | None = None  # why it can't be an item
+    cells: Mapping[str, object] = {}  # what may become features, or says its group, by its name
+    split: str = ""
+    group: object = None
+    names: Sequence[str] = ()  # of the cells that become features
+    typed: bool = True  # whether a text in these is one, and no number
 
 
 class ItemRows:
@@ -47,12 +62,11 @@ class ItemRows:
         where: str | Path,
         options: SourceOptions,
         scratch: Path | None,
-        *,
-        numbered: bool = False,
+        tabular: bool = False,
     ) -> None:
-        """Begin without any; if they are ``numbered``, places are the numbers of rows."""
+        """Begin without any; if ``tabular``, places are the numbers of rows."""
         self.options, self._where, self._scratch = options, where, scratch
-        self._numbered = numbered
+        self._tabular = tabular
         self.columns: ValueColumns | None = None
         if options.columns:
             self.columns = ValueColumns(options.columns, options.names, where, scratch)
@@ -66,31 +80,23 @@ class ItemRows:
         self._grouped = False
         self._why: str | None = None  # the first was refused
 
-    def add(
-        self,
-        key: str,
-        label: str,
-        size: int,
-        place: int,
-        split: str = "",
-        group: object = None,
-        cells: Mapping[str, object] = _NO_CELLS,
-        names: Sequence[str] = (),
-        *,
-        typed: bool = True,
-    ) -> None:
-        """Take an image; `UnfitError` if it can't be an item.
-
-        Of its cells those of these names become features, and what isn't typed may be a number.
-        """
-        if (separator := self.options.multi_label) is not None:
-            label = several_labels(label, separator)
-        elif not label and self.columns is None:
-            raise UnfitError("no label")
-        for one in self._features.names(label) if label not in self._firsts else ():
-            if problem := label_problem(one):
-                raise UnfitError(f"its label {problem}")
-        at = 0 if self.columns is None else self.columns.add(cells, names, typed=typed)
+    def add(self, found: FoundItem) -> None:
+        """Take an image, or list it if it can't be an item."""
+        key, label, size, place, problem, cells, split, group, names, typed = found
+        try:
+            if problem := problem or size_problem(size):
+                raise UnfitError(problem)
+            if (separator := self.options.multi_label) is not None:
+                label = several_labels(label, separator)
+            elif not label and self.columns is None:
+                raise UnfitError("no label")
+            for one in self._features.names(label) if label not in self._firsts else ():
+                if problem := label_problem(one):
+                    raise UnfitError(f"its label {problem}")
+            at = 0 if self.columns is None else self.columns.add(cells, names, typed=typed)
+        except UnfitError as error:
+            self.refuse(key, str(error), place)
+            return
         number = 0
         if group is not None:
             number, self._grouped = group_number(str(group).strip()), True
@@ -100,7 +106,7 @@ class ItemRows:
 
     def refuse(self, key: str, reason: str, place: int = 0) -> None:
         """List an image that can't be an item."""
-        reason = f"row {place}: {reason}" if self._numbered else reason
+        reason = f"row {place}: {reason}" if self._tabular else reason
         self._why = self._why or f"{printable(key)}: {reason}"
         self._refused.add((key, place, reason))
 
@@ -115,8 +121,11 @@ class ItemRows:
         if columns is not None:
             labelled = options.multi_label is not None or any(self._firsts)
             features = columns.complete(features, labelled=labelled)
-        if self._numbered and options.multi_label is None:
-            self._check_labels()
+        refused = refused_label(self._firsts) if self._tabular else None
+        if refused is not None and options.multi_label is None:
+            label, what, hint = refused
+            shown = f"'{printable(label[:TEXT_SHOWN])}' in row {self._firsts[label]}"
+            raise SourceError(what, path=self._where, found=shown, hint=hint)
         items, beside, groups = ManifestWriter(self._scratch), PackedRows(self._scratch), array("Q")
         used = set[str]()
         for item, group, at in self._without_repeated(features):
@@ -128,7 +137,7 @@ class ItemRows:
                 beside.add(columns.packed(at, features.columns))
         if not items.count:
             what, expected = "no image can be used", "images with a label each"
-            if self._numbered:
+            if self._tabular:
                 what = "no row can be used"
                 expected = "rows with the path of an image and its label"
             raise SourceError(what, path=self._where, expected=expected, found=self._why)
@@ -150,11 +159,12 @@ class ItemRows:
             else None,
             *(columns.notices() if columns is not None else ()),
         ]
+        order = dict.fromkeys((*SPLIT_ORDER, *sorted(self._splits - {""})))
         return Source(
             items=items.close(),
             labels=labels,
             reader=reader,
-            splits=tuple(sorted(filter(None, self._splits), key=_split_rank)),
+            splits=tuple(split for split in order if split in self._splits),
             rejected=tuple(rejected.kept),
             more_rejected=rejected.more,
             notices=tuple(filter(None, notices)),
@@ -162,12 +172,6 @@ class ItemRows:
             features=features,
             beside=beside if columns is not None else (),
         )
-
-    def _check_labels(self) -> None:
-        if (refused := refused_label(self._firsts)) is not None:
-            label, what, hint = refused
-            found = f"'{printable(label[:TEXT_SHOWN])}' in row {self._firsts[label]}"
-            raise SourceError(what, path=self._where, found=found, hint=hint)
 
     def _without_repeated(self, features: RecordFeatures) -> Iterator[tuple[Item, int, int]]:
         """Yield items by key, with groups and the numbers of their cells.
@@ -184,7 +188,7 @@ class ItemRows:
             _, place, label, size, split, number, at = first
             other = next((one[1] for one in more if one[2] != label), None)
             lacks = [why for why, column in needed.items() if not first[column]]
-            if other is not None and self._numbered:
+            if other is not None and self._tabular:
                 for one in (first, *more):
                     against = other if one[2] == label else place
                     self.refuse(key, f"its label is contradicted by row {against}", one[1])
@@ -194,12 +198,8 @@ class ItemRows:
             else:
                 for one in more:
                     before = f"listed before, in row {place}"
-                    why = before if self._numbered else "its name is there twice"
+                    why = before if self._tabular else "its name is there twice"
                     self.refuse(key, why, one[1])
                 label, split = texts.setdefault(label, label), texts.setdefault(split, split)
                 item = Item(key=key, label=label, bytes=size, place=place, split=split or None)
                 yield item, number, at
-
-
-def _split_rank(split: str) -> tuple[int, str]:
-    return SPLIT_ORDER.index(split) if split in SPLIT_ORDER else len(SPLIT_ORDER), split

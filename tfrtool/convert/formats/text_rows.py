@@ -20,6 +20,7 @@ from tfrtool.examples.example import DType, PayloadKind, feature_key
 from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.inspection.rows.batches import BATCH_BYTES, BATCH_RECORDS, rows_of
 from tfrtool.inspection.summary.summary_json import as_json
+from tfrtool.sources.tables.table_columns import FLOAT32_END, NUMBER
 from tfrtool.sources.tables.table_rows import csv_rows, text_lines
 from tfrtool.storage.json_files import read_json, reading_metadata
 from tfrtool.storage.limits import MAX_TEXT_ROW_BYTES
@@ -29,13 +30,7 @@ SCHEMA = "schema.json"
 _MARK_EVERY = 256
 _BASE64 = '{"base64":'
 _WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-_LARGEST_FLOAT = 3.4028235677973362e38
-"""What float32 rounds to a number."""
-
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
-_NUMBER = re.compile(
-    r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|nan|[+-]?inf(?:inity)?", re.IGNORECASE
-)
 
 
 def from_json(value: Any, kind: pa.DataType) -> Any:
@@ -63,7 +58,7 @@ def from_json(value: Any, kind: pa.DataType) -> Any:
     elif pa.types.is_floating(kind) and isinstance(value, str) and value in _WORDS:
         return _WORDS[value]
     elif pa.types.is_floating(kind) and isinstance(value, int | float):
-        if not abs(value) > _LARGEST_FLOAT or math.isinf(value):
+        if not abs(value) >= FLOAT32_END or math.isinf(value):
             return float(value)
     elif isinstance(value, int) and -(2**63) <= value < 2**63:
         return bool(value) if pa.types.is_boolean(kind) else int(value)
@@ -224,7 +219,7 @@ class CsvFormat(JsonLinesFormat):
                 yield dict(zip(names, cells, strict=True))
 
     def _kind(self, value: Any) -> tuple[set[DType], bool]:
-        number = DType.FLOAT32 if _NUMBER.fullmatch(value) else DType.STRING
+        number = DType.FLOAT32 if NUMBER.fullmatch(value) else DType.STRING
         return {DType.INT64 if _INTEGER.fullmatch(value) else number} if value else set(), False
 
     def _value(self, value: Any, kind: pa.DataType, typed: bool) -> Any:

@@ -17,9 +17,9 @@ from tfrtool.errors import SourceError, printable
 from tfrtool.images.pixels import png_of
 from tfrtool.sources.archives.zip_archive import open_zip
 from tfrtool.sources.folders.listing import SPLIT_NAMES
-from tfrtool.sources.item_rows import ItemRows
+from tfrtool.sources.item_rows import FoundItem, ItemRows
 from tfrtool.sources.items import Source
-from tfrtool.sources.samples.sample_source import FoundSample, Spool, source_of
+from tfrtool.sources.samples.sample_source import Spool, source_of
 from tfrtool.sources.source_options import SourceOptions
 from tfrtool.storage.limits import MAX_IMAGE_PIXELS, unpacked_limit
 from tfrtool.storage.opening import size_of_file
@@ -71,7 +71,7 @@ def read_arrays(
 
 def _samples(
     path: str, x: str, y: str, split: str, spool: Spool, *, several: bool
-) -> Iterator[FoundSample]:
+) -> Iterator[FoundItem]:
     """Yield the images of an array, as PNG."""
     import numpy
 
@@ -98,7 +98,7 @@ def _samples(
                     pixels = _bytes(images, 1, prod(sides))
                     data = png_of(pixels, sides[1], sides[0], (*sides, 1)[2])
                     place = spool.add(data)
-                    yield FoundSample(f"{start}{number:08d}.png", str(label), len(data), place)
+                    yield FoundItem(f"{start}{number:08d}.png", str(label), len(data), place)
             if images.file.read(1) or labels.file.read(1):  # which checks their CRC-32, too
                 raise ValueError("more values than its shape has")
     except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, RuntimeError) as error:

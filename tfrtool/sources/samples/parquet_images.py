@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tfrtool.errors import SourceError
-from tfrtool.sources.item_rows import ItemRows
+from tfrtool.sources.item_rows import FoundItem, ItemRows
 from tfrtool.sources.items import Source
 from tfrtool.sources.label_choice import KEEP
-from tfrtool.sources.samples.sample_source import FoundSample, Spool, source_of
+from tfrtool.sources.samples.sample_source import Spool, source_of
 from tfrtool.sources.source_options import SourceOptions
 from tfrtool.sources.tables.parquet_rows import parquet_errors, rows_of_parquet
 from tfrtool.sources.tables.table_columns import TableColumns, find_columns, quoted
@@ -113,7 +113,7 @@ def read_parquet_images(
         return source_of(rows, files, samples, spool.reader, columns.names, columns.others)
 
 
-def _samples(path: str, columns: _ImageColumns, spool: Spool) -> Iterator[FoundSample]:
+def _samples(path: str, columns: _ImageColumns, spool: Spool) -> Iterator[FoundItem]:
     import pyarrow.parquet
 
     with parquet_errors(path), open_regular(path) as file:
@@ -132,7 +132,7 @@ def _samples(path: str, columns: _ImageColumns, spool: Spool) -> Iterator[FoundS
 
 def _sample(
     path: str, number: int, image: Any, label: Any, names: list[str] | None, spool: Spool
-) -> FoundSample:
+) -> FoundItem:
     name = ""
     if isinstance(image, dict):
         name, image = image.get("path") or "", image.get("bytes")
@@ -140,10 +140,10 @@ def _sample(
     key = f"{Path(path).stem}/{number:08d}" + (f"/{name}" if name.isprintable() and name else "")
     if not isinstance(image, bytes) or not image:
         why = f"row {number}: its bytes are not in the table"
-        return FoundSample(key, problem=why)
+        return FoundItem(key, problem=why)
     if isinstance(label, int) and names is not None:
         label = names[label] if 0 <= label < len(names) else ""
     if isinstance(label, float | bool | list | dict):
-        return FoundSample(key, problem=f"row {number}: its label is not a string or an integer")
+        return FoundItem(key, problem=f"row {number}: its label is not a string or an integer")
     text = "" if label is None else str(label).strip()
-    return FoundSample(key, text, len(image), spool.add(image))
+    return FoundItem(key, text, len(image), spool.add(image))

@@ -3,33 +3,20 @@
 import glob
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 from tfrtool.errors import SourceError, WriteError, os_errors_as
 from tfrtool.sources.archives.members import UNPACK_HINT, PartReader
 from tfrtool.sources.archives.tar_archive import SPOOL
-from tfrtool.sources.folders.listing import SPLIT_NAMES, is_image_name, size_problem
-from tfrtool.sources.item_rows import ItemRows
-from tfrtool.sources.items import ItemReader, Source, UnfitError
+from tfrtool.sources.folders.listing import SPLIT_NAMES, is_image_name
+from tfrtool.sources.item_rows import FoundItem, ItemRows
+from tfrtool.sources.items import ItemReader, Source
 from tfrtool.sources.tables.table_columns import (
     TableColumns,
 )
 from tfrtool.storage.limits import unpacked_limit
-
-
-class FoundSample(NamedTuple):
-    """An image that was found."""
-
-    key: str
-    label: str = ""
-    bytes: int = 0
-    place: int = 0
-    problem: str | None = None  # why it can't be an item
-    cells: Mapping[str, object] = {}  # what may become features, or says its group, by its name
-
 
 _NO_ROLES = TableColumns(None, None, None)
 
@@ -104,7 +91,7 @@ class Spool:
 def source_of(
     rows: ItemRows,
     files: Sequence[str],
-    samples: Iterable[tuple[str, FoundSample]],
+    samples: Iterable[tuple[str, FoundItem]],
     reader: ItemReader,
     names: Sequence[str] | None = None,
     others: Sequence[str] = (),
@@ -117,13 +104,8 @@ def source_of(
     splits = {file: _split_of(file) for file in files}
     has_splits = all(splits.values()) and len(files) > 1
     group_by = rows.options.group_by or ""
-    for file, (key, label, size, place, problem, cells) in samples:
+    for file, one in samples:
+        wanted = [] if rows.columns is None else rows.columns.of([*one.cells], _NO_ROLES)[1]
         split = splits[file] if has_splits else ""
-        try:
-            if problem := problem or size_problem(size):
-                raise UnfitError(problem)
-            wanted = [] if rows.columns is None else rows.columns.of([*cells], _NO_ROLES)[1]
-            rows.add(key, label, size, place, split, cells.get(group_by), cells, wanted)
-        except UnfitError as error:
-            rows.refuse(key, str(error), place)
+        rows.add(one._replace(split=split, group=one.cells.get(group_by), names=wanted))
     return rows.source(reader, names, others)

@@ -12,9 +12,9 @@ from tfrtool.errors import SourceError
 from tfrtool.sources.archives.members import Stamp, opened, read_at
 from tfrtool.sources.archives.tar_archive import read_headers
 from tfrtool.sources.folders.listing import is_image_name
-from tfrtool.sources.item_rows import ItemRows
+from tfrtool.sources.item_rows import FoundItem, ItemRows
 from tfrtool.sources.items import Item, Source
-from tfrtool.sources.samples.sample_source import FoundSample, source_of
+from tfrtool.sources.samples.sample_source import source_of
 from tfrtool.sources.source_options import SourceOptions
 from tfrtool.sources.tables.table_columns import find_columns
 from tfrtool.storage.limits import MAX_ROW_BYTES
@@ -112,7 +112,7 @@ def _sampled(file: BinaryIO, most: int | None = None) -> Iterator[_Members]:
         yield members
 
 
-def _samples(path: str, number: int, *, several: bool) -> Iterator[FoundSample]:
+def _samples(path: str, number: int, *, several: bool) -> Iterator[FoundItem]:
     """Yield the images of a tar; their keys start with its name where there are several."""
     start, last = f"{Path(path).stem}/" if several else "", ""
     with open_regular(path) as file, open_regular(path) as texts:
@@ -121,7 +121,7 @@ def _samples(path: str, number: int, *, several: bool) -> Iterator[FoundSample]:
                 last = next(iter(members.values()))[0]
                 image = _image(members)
                 if image is None:
-                    yield FoundSample(start + last, problem="no image in its sample")
+                    yield FoundItem(start + last, problem="no image in its sample")
                     continue
                 _, place, size = next(one for one in members.values() if one[0] == image)
                 problem = None
@@ -129,7 +129,7 @@ def _samples(path: str, number: int, *, several: bool) -> Iterator[FoundSample]:
                     problem = "its name leads out of the archive"
                 place |= number << _OFFSET_BITS
                 label, cells = _told(members, texts)
-                yield FoundSample(start + image, label, size, place, problem, cells)
+                yield FoundItem(start + image, label, size, place, problem, cells)
         except ValueError as error:
             what = f"the tar archive is cut or damaged in or after {last!r} ({error})"
             raise SourceError(what, path=path, hint="fetch it again") from error

@@ -49,8 +49,11 @@ _OTHERS = (
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _DIGITS = re.compile(r"[+-]?[0-9]+")
 NUMBER = re.compile(
-    r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]+)?|nan|[+-]?inf", re.IGNORECASE
+    r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]+)?|nan|[+-]?inf(?:inity)?", re.IGNORECASE
 )
+
+FLOAT32_END = 2.0**128 - 2.0**103
+"""From this number on, rounding makes infinity of it."""
 
 _SHOWN = 10
 TEXT_SHOWN = 40

@@ -21,7 +21,13 @@ from tfrtool.examples.objects.record_features import (
     RecordFeatures,
 )
 from tfrtool.sources.items import UnfitError
-from tfrtool.sources.tables.table_columns import NUMBER, TEXT_SHOWN, TableColumns, quoted
+from tfrtool.sources.tables.table_columns import (
+    FLOAT32_END,
+    NUMBER,
+    TEXT_SHOWN,
+    TableColumns,
+    quoted,
+)
 from tfrtool.storage.scratch.packed_rows import PackedRows
 
 _LONGEST_NAME = 1024
@@ -30,9 +36,6 @@ _SHOWN = 10
 _DTYPES = {dtype.value: dtype for dtype in DType}
 _INT64 = range(-(2**63), 2**63)
 _EXACT = 2.0**53
-_FLOAT32_END = 2.0**128 - 2.0**103
-"""From this number on, rounding makes infinity of it."""
-
 _WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
 _ORDER = (DType.INT64, DType.FLOAT32, DType.STRING)
 """What each value of the first can also be written as."""
@@ -205,7 +208,7 @@ def _rank(value: object, typed: bool) -> int:
 def _is_float32(value: float, text: str = "inf") -> bool:
     if isinstance(value, float) and math.isinf(value):
         return "inf" in text.lower()
-    return not abs(value) >= _FLOAT32_END  # a NaN is one
+    return not abs(value) >= FLOAT32_END  # a NaN is one
 
 
 def _converted(value: Any, dtype: DType) -> Value:

@@ -14,9 +14,9 @@ from urllib.parse import unquote
 
 from tfrtool.errors import SourceError, UsageError, os_reason, printable
 from tfrtool.records.shard_sets import check_split_name
-from tfrtool.sources.folders.listing import SPLIT_NAMES, FolderReader, size_problem
+from tfrtool.sources.folders.listing import SPLIT_NAMES, FolderReader
 from tfrtool.sources.folders.store_listing import StoreFiles
-from tfrtool.sources.item_rows import ItemRows
+from tfrtool.sources.item_rows import FoundItem, ItemRows
 from tfrtool.sources.items import Source, UnfitError
 from tfrtool.sources.source_options import SourceOptions
 from tfrtool.sources.tables.table_columns import (
@@ -63,7 +63,7 @@ def read_table(
     Where a table's folder has further folders with ``tables`` of their own, these are read instead,
     given by the folders' names, which are those of splits.
     """
-    rows = ItemRows(table, options, scratch, numbered=True)
+    rows = ItemRows(table, options, scratch, tabular=True)
     read = partial(_read, tables or {"": table}, options.group_by, rows.columns)
     if isinstance(table, RemotePath):
         if root is not None:
@@ -74,20 +74,22 @@ def read_table(
         other = None if root is None else os.path.abspath(root)  # noqa: PTH100
         files = _Files(table, folder, other, read)
     others: dict[str, None] = {}
-    told: Sequence[str] | None = None
+    last: Sequence[str] | None = None
     for row in read():
-        if row.others is not told and len(others) < _MOST_COLUMNS:
-            others.update(dict.fromkeys(told := row.others))
+        if row.others is not last and len(others) < _MOST_COLUMNS:
+            others.update(dict.fromkeys(last := row.others))
         name = row.path[:MAX_PATH_LENGTH] or f"row {row.number}"
         try:
             if row.problem is not None:
                 raise UnfitError(row.problem)
             name = _plain_path(row.path)
             key, size = files.find(name, row.number)
-            of_row = (_split_name(row.split), row.group, row.cells, row.columns)
-            rows.add(key, row.label, size, row.number, *of_row, typed=row.typed)
+            split = _split_name(row.split)
         except UnfitError as error:
             rows.refuse(name, str(error), row.number)
+        else:
+            told = (row.cells, split, row.group, row.columns, row.typed)
+            rows.add(FoundItem(key, row.label, size, row.number, None, *told))
     return rows.source(files.reader, others=others)
 
 
@@ -117,8 +119,6 @@ class _Files:
                 if error.errno != errno.ENOENT:
                     problem = os_reason(error)
             else:
-                if too_large := size_problem(status.st_size):
-                    raise UnfitError(too_large)
                 if stat.S_ISREG(status.st_mode):
                     return key, status.st_size
                 problem = "not a file"
