@@ -224,6 +224,7 @@ def test_paths_of_all_forms(yolo: Path, yaml: str) -> None:
     _yaml(yolo, yaml.replace("{here}", str(yolo)))
     source = open_annotated(yolo, f"yolo:{yolo}")
     assert boxes(source) == ALL
+    assert listed(source) == {}
     if "lists" in yaml:
         left = {entry.key: entry.reason for entry in source.ignored}
         assert left["gone.jpg"] == "lists/train.txt, line 7: no such image in the folder"

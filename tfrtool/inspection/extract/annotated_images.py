@@ -152,7 +152,7 @@ class AnnotatedImages(ABC):
             made = one.in_pixels(width, height)
             if found.masks and "crowd" not in self.holds:
                 self.lost["masks"] += 1
-            elif len(found.masks) == len(found.objects):
+            elif found.masks:
                 try:
                     made = made._replace(segmentation=read_mask(found.masks[number], width, height))
                 except ValueError as error:

@@ -5,7 +5,6 @@ import os
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -54,7 +53,7 @@ class YoloReader(AnnotationReader):
         """Yield the images of each split, with labels or not; and each label without an image."""
         keys = self._folder.keys()
         config = self._config(keys)
-        images, used, told = [*filter(is_image_name, keys)], set[str](), dict[str, str]()
+        images, told = [*filter(is_image_name, keys)], dict[str, str]()
         self._known.update(keys)
         for folder in {key.rpartition("/")[0] for key in keys}:
             self._known.update(map("/".join, accumulate([part] for part in folder.split("/"))))
@@ -62,31 +61,29 @@ class YoloReader(AnnotationReader):
         entries = [(one, split) for split in _SPLITS for one in _several(config.get(split))]
         for entry, split in entries:
             for key in self._images_of(entry, split, base, images):
-                if key in told:
+                if (first := told.setdefault(key, split)) != split:
                     where = f"{self._yaml}, {split}"
-                    problem = f"it is in {told[key]}, and so not in {split}, too"
+                    problem = f"it is in {first}, and so not in {split}, too"
                     yield FoundImage(name=self._folder.name(key), where=where, problem=problem)
-                told.setdefault(key, split)
         if not told:
             expected = "train, val or test with images"
             raise SourceError("names no images", path=self._path, expected=expected)
         labels = {key for key in keys if key.endswith(".txt")} - self._lists
-        texts = [(key, split, _labels_of(key)) for key, split in told.items()]
-        there = (text for _, _, text in texts if text in labels)
+        texts = {key: _labels_of(key) for key in told}
+        used = labels & {*texts.values()}
+        there = (text for text in texts.values() if text in used)
         contents = self._folder.read(there, MAX_ANNOTATION_BYTES)
-        background = 0
-        for key, split, text in texts:
-            name, tag = self._folder.name(key), SPLIT_NAMES[split]
-            image = FoundImage(name=name, where=text, upright=True, split=tag)
-            if text not in labels:
-                background += 1
-                yield image
-                continue
-            used.add(text)
-            content = next(contents)
-            objects = [self._object(what, cells) for what, cells in _lines(text, content)]
-            yield replace(image, objects=objects, problem=_problem(content))
-        if background:
+        for key, text in texts.items():
+            content = next(contents) if text in used else b""
+            yield FoundImage(
+                name=self._folder.name(key),
+                where=text,
+                objects=[self._object(what, cells) for what, cells in _lines(text, content)],
+                upright=True,
+                split=SPLIT_NAMES[told[key]],
+                problem=_problem(content),
+            )
+        if background := sum(text not in used for text in texts.values()):
             count = human_count(background, "image")
             self.notices.append(f"background, for they have no file of labels: {count}")
         folders, unused = {text.rpartition("/")[0] for text in used}, list[str]()
