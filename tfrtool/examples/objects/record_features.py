@@ -241,7 +241,8 @@ class RecordFeatures:
 
     def _points(self, objects: Sequence[ObjectAnnotation], wide: int, high: int) -> Any:
         nothing = (0.0,) * (3 * self.keypoints)
-        flat = [v for one in objects for v in (one.keypoints or nothing)]
+        padded = ((*one.keypoints, *nothing[len(one.keypoints) :]) for one in objects)
+        flat = [*chain.from_iterable(padded)]
         x, y = [v / wide for v in flat[::3]], [v / high for v in flat[1::3]]
         seen = [int(v) for v in flat[2::3]]
         if self.layout is Layout.TFDS:

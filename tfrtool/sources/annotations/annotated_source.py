@@ -91,7 +91,9 @@ class _Together:
                 reason = image.problem or str(error)
                 self._mentioned.add(key)
                 self._rejected.add(LeftOut(key=key, reason=f"{image.where}: {reason}"))
-                self._lose(key, image, reason)
+                for one in image.objects:
+                    said = f"{one.what}: its image: {reason}"
+                    self._lost.add(LeftOut(key=key, reason=said))
         named = self._options.labels
         classes = reader.classes() if named is None else read_class_list(as_path(named))
         for name in classes:
@@ -162,8 +164,8 @@ class _Together:
                 objects.append(self._checked(one, key, width, height))
             except _RefusedError as error:
                 self._lost.add(LeftOut(key=key, reason=f"{one.what}: {error}"))
-        annotation = ImageAnnotation(width, height, (), image.source_id, image.upright)
-        self._told.add(Beside(annotation=annotation._replace(objects=tuple(objects))).pack())
+        told = ImageAnnotation(width, height, tuple(objects), image.source_id, image.upright)
+        self._told.add(Beside(annotation=told).pack())
         return key, len(self._told) - 1, image.where, size, place, image.split or ""
 
     def _find(self, image: FoundImage) -> str:
@@ -266,16 +268,8 @@ class _Together:
                     reason = f"its category {printable(str(one.label))!r} is not known"
                     self._lost.add(LeftOut(key=key, reason=reason))
                 else:
-                    objects.append(self._padded(one)._replace(label=number))
+                    objects.append(one._replace(label=number))
             self._files.pop(key, None)
             self._splits.update([split] if split else ())
             made = beside._replace(annotation=annotation._replace(objects=tuple(objects)))
             yield Item(key=key, label="", bytes=size, place=place, split=split or None), made.pack()
-
-    def _padded(self, one: ObjectAnnotation) -> ObjectAnnotation:
-        missing = 3 * self._points - len(one.keypoints)
-        return one._replace(keypoints=one.keypoints + (0.0,) * missing) if missing else one
-
-    def _lose(self, key: str, image: FoundImage, reason: str) -> None:
-        for one in image.objects:
-            self._lost.add(LeftOut(key=key, reason=f"{one.what}: its image: {reason}"))

@@ -75,12 +75,11 @@ class CsvBoxReader(AnnotationReader):
     def images(self) -> Iterator[FoundImage | LeftOut]:
         """Yield the images of all rows, by name; and rows that name none, or are too many."""
         with os_errors_as(SourceError, self._table), open_regular(self._table) as file:
-            delimiter, form = self._form_of(file)
+            delimiter, self._form = self._form_of(file)
             every = enumerate(csv_rows(file, self._table, delimiter), start=1)
             told = ((number, cells) for number, cells in every if any(cells))
-            for number, cells in islice(told, int(form.header), None):
-                self._rows.add(self._row(number, cells, form))
-        self._form = form
+            for number, cells in islice(told, int(self._form.header), None):
+                self._rows.add(self._row(number, cells))
         for name, group in groupby(self._rows, key=itemgetter(0)):
             rows = iter(group)
             if name:
@@ -89,7 +88,7 @@ class CsvBoxReader(AnnotationReader):
             for row in rows:
                 reason = f"row {row[1]}: {problem if name else 'it names no image'}"
                 yield LeftOut(key=name or f"row {row[1]}", reason=reason)
-        if self._in_shares and form.cells:
+        if self._in_shares and self._form.cells:
             self.notices.append("boxes are taken for shares of the image's sides")
 
     def classes(self) -> Mapping[str, int]:
@@ -116,8 +115,9 @@ class CsvBoxReader(AnnotationReader):
             found=quoted(widest),
         )
 
-    def _row(self, number: int, cells: list[str], form: _Form) -> _Row:
+    def _row(self, number: int, cells: list[str]) -> _Row:
         """Return what counts of a row; what it names is not looked for yet."""
+        form = self._form
 
         def cell(at: int | None) -> str:
             return cells[at].strip() if at is not None and at < len(cells) else ""
