@@ -48,6 +48,7 @@ class FoundItem(NamedTuple):
     group: object = None
     names: Sequence[str] = ()  # of the cells that become features
     typed: bool = True  # whether a text in these is one, and no number
+    others: Sequence[str] = ()  # the names of a table's columns that don't count
 
 
 class ItemRows:
@@ -58,11 +59,7 @@ class ItemRows:
     """
 
     def __init__(
-        self,
-        where: str | Path,
-        options: SourceOptions,
-        scratch: Path | None,
-        tabular: bool = False,
+        self, where: str | Path, options: SourceOptions, scratch: Path | None, tabular: bool = False
     ) -> None:
         """Begin without any; if ``tabular``, places are the numbers of rows."""
         self.options, self._where, self._scratch = options, where, scratch
@@ -82,7 +79,7 @@ class ItemRows:
 
     def add(self, found: FoundItem) -> None:
         """Take an image, or list it if it can't be an item."""
-        key, label, size, place, problem, cells, split, group, names, typed = found
+        key, label, size, place, problem, cells, split, group, names, typed, _ = found
         try:
             if problem := problem or size_problem(size):
                 raise UnfitError(problem)

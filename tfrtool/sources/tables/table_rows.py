@@ -10,10 +10,11 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 from tfrtool.errors import SourceError, os_errors_as, printable
 from tfrtool.sources.folders.listing import is_image_name
+from tfrtool.sources.item_rows import FoundItem
 from tfrtool.sources.tables.parquet_rows import parquet_errors, rows_of_parquet
 from tfrtool.sources.tables.table_columns import TableColumns, check_columns, find_columns
 from tfrtool.sources.tables.table_values import ValueColumns
@@ -42,25 +43,13 @@ _Cells = Mapping[str, object] | str
 """The cells of a row by the names of their columns; or why it is no row."""
 
 
-class Row(NamedTuple):
-    """One row of a table."""
-
-    number: int  # from 1, with the header and empty lines
-    path: str = ""  # as it is written; "" where there is none, as with the others
-    label: str = ""  # without blanks around it
-    split: str = ""  # likewise, and in lower case
-    problem: str | None = None  # why it is no row of this table
-    others: Sequence[str] = ()  # the names of its other columns
-    cells: Mapping[str, object] = {}  # by the names of all columns
-    typed: bool = False  # whether cells are numbers and texts, and not all texts
-    columns: Sequence[str] = ()  # those that become features
-    group: str | None = None  # what a further column says; None where the table has none
-
-
 def read_rows(
     table: Path, group_by: str | None = None, columns: ValueColumns | None = None
-) -> Iterator[Row]:
-    """Read a table, row by row, with the cells of a further column, if there is one of that name.
+) -> Iterator[FoundItem]:
+    """Read a table, row by row: keys are paths as they are written, and places numbers of rows.
+
+    Rows are counted from 1, with the header and empty lines. A group is the cell of a further column,
+    if there is one of that name. Labels are without blanks around them, and splits in lower case.
 
     With columns that become features, it needs no labels.
 
@@ -81,7 +70,7 @@ def read_rows(
         mine: Sequence[str] = ()
         for number, cells in read(file, table, columns):
             if isinstance(cells, str):
-                yield Row(number, problem=cells)
+                yield FoundItem("", place=number, problem=cells)
                 continue
             if names != list(cells):
                 names = list(cells)
@@ -95,20 +84,19 @@ def read_rows(
             if isinstance(label, int) and not isinstance(label, bool):
                 label = str(label)
             if not isinstance(label, _TEXT):
-                yield Row(number, problem="its label is not a string or an integer")
+                yield FoundItem("", place=number, problem="its label is not a string or an integer")
             elif not isinstance(path, _TEXT) or not isinstance(split, _TEXT):
                 role = "split" if isinstance(path, _TEXT) else "path"
-                yield Row(number, problem=f"its {role} is not a string")
+                yield FoundItem("", place=number, problem=f"its {role} is not a string")
             elif isinstance(group := cells.get(group_by) if group_by else None, (list, dict)):
-                yield Row(number, problem="its group is neither a string nor a number")
+                yield FoundItem(
+                    "", place=number, problem="its group is neither a string nor a number"
+                )
             else:
                 label, split = (label or "").strip(), (split or "").strip().lower()
-                row = Row(number, path or "", label, split, None, others)
-                if group is not None:
-                    row = row._replace(group=str(group).strip())
-                if columns is not None:
-                    row = row._replace(cells=cells, typed=read is not _read_csv, columns=mine)
-                yield row
+                typed = read is not _read_csv
+                told = (cells, split, group, mine, typed, others)
+                yield FoundItem(path or "", label, 0, number, None, *told)
 
 
 def text_lines(

@@ -22,7 +22,7 @@ from tfrtool.sources.source_options import SourceOptions
 from tfrtool.sources.tables.table_columns import (
     TEXT_SHOWN,
 )
-from tfrtool.sources.tables.table_rows import Row, read_rows
+from tfrtool.sources.tables.table_rows import read_rows
 from tfrtool.sources.tables.table_values import ValueColumns
 from tfrtool.storage.limits import MAX_PATH_LENGTH
 from tfrtool.storage.remote_path import RemotePath
@@ -39,7 +39,7 @@ _MOST_FOLDERS = 32
 _USUAL = SourceOptions()
 _ALONE: Mapping[str, Path] = {}
 
-_ReadRows = Callable[[], Iterator[Row]]
+_ReadRows = Callable[[], Iterator[FoundItem]]
 
 
 def read_table(
@@ -78,18 +78,18 @@ def read_table(
     for row in read():
         if row.others is not last and len(others) < _MOST_COLUMNS:
             others.update(dict.fromkeys(last := row.others))
-        name = row.path[:MAX_PATH_LENGTH] or f"row {row.number}"
+        name = row.key[:MAX_PATH_LENGTH] or f"row {row.place}"
         try:
             if row.problem is not None:
                 raise UnfitError(row.problem)
-            name = _plain_path(row.path)
-            key, size = files.find(name, row.number)
+            name = _plain_path(row.key)
+            key, size = files.find(name, row.place)
             split = _split_name(row.split)
         except UnfitError as error:
-            rows.refuse(name, str(error), row.number)
+            rows.refuse(name, str(error), row.place)
         else:
-            told = (row.cells, split, row.group, row.columns, row.typed)
-            rows.add(FoundItem(key, row.label, size, row.number, None, *told))
+            told = (row.cells, split, row.group, row.names, row.typed)
+            rows.add(FoundItem(key, row.label, size, row.place, None, *told))
     return rows.source(files.reader, others=others)
 
 
@@ -149,7 +149,7 @@ def _real_folder(folder: str) -> str:
 
 def _read(
     tables: Mapping[str, Path], group_by: str | None, columns: ValueColumns | None
-) -> Iterator[Row]:
+) -> Iterator[FoundItem]:
     """Read the rows of tables; paths are below the folders that these are in."""
     for folder, table in tables.items():
         rows = read_rows(table, group_by, columns)
@@ -157,7 +157,7 @@ def _read(
             yield from rows
         for row in rows:
             split = row.split or folder.lower()
-            yield row._replace(path=row.path and posixpath.join(folder, row.path), split=split)
+            yield row._replace(key=row.key and posixpath.join(folder, row.key), split=split)
 
 
 def _find_reader(read: _ReadRows, folder: str, root: str | None) -> FolderReader:
@@ -188,7 +188,7 @@ def _find_reader(read: _ReadRows, folder: str, root: str | None) -> FolderReader
 def _relative_paths(read: _ReadRows) -> Iterator[str]:
     for row in read():
         with contextlib.suppress(UnfitError):
-            if not posixpath.isabs(name := _plain_path(row.path)):
+            if not posixpath.isabs(name := _plain_path(row.key)):
                 yield name
 
 
