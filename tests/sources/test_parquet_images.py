@@ -17,6 +17,7 @@ from tfrtool.errors import SourceError
 from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.sources.items import Source
 from tfrtool.sources.open_source import open_source
+from tfrtool.sources.source_options import SourceOptions
 
 IMAGES = [image_bytes(tint=tint) for tint in range(5)]
 
@@ -107,6 +108,21 @@ def test_columns_and_groups_are_those_of_the_table(tmp_path: Path) -> None:
             assert (share, example["label"]) == (0.5, 7 * (number % 2))
             assert found.setdefault(number // 3, split) == split
     assert len(found) == 4
+
+
+def test_columns_of_boxes_are_told_once(tmp_path: Path) -> None:
+    """Of all columns one that no feature holds is told with its reason, and how boxes are read."""
+    path = tmp_path / "t.parquet"
+    objects = [{"bbox": [[0.0, 0.0, 1.0, 1.0]]}] * len(IMAGES)
+    columns = {"image": [*IMAGES], "label": ["a"] * len(IMAGES), "objects": objects}
+    pq.write_table(pa.table(columns), path)
+    source = open_source(
+        str(path), LabelFrom.FOLDER, tmp_path, options=SourceOptions(columns=("all",))
+    )
+    assert source.notices == (
+        "boxes are read by --annotations, and not from a column 'objects'",
+        "columns that are not written: 'objects' holds an object",
+    )
 
 
 def test_what_cannot_be_used_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,10 +48,9 @@ def read_rows(
 ) -> Iterator[FoundItem]:
     """Read a table, row by row: keys are paths as they are written, and places numbers of rows.
 
-    Rows are counted from 1, with the header and empty lines. A group is the cell of a further column,
-    if there is one of that name. Labels are without blanks around them, and splits in lower case.
-
-    With columns that become features, it needs no labels.
+    Rows are counted from 1, with the header and empty lines. A group is the cell of a further
+    column, if there is one of that name. Labels are without blanks around them, and splits in lower
+    case. With columns that become features, it needs no labels.
 
     Parquet is told by its first bytes. The rest is text, whose name tells: JSON Lines for .jsonl,
     .ndjson and .json, CSV for .csv and .tsv; of another name, whether its first line starts with a
@@ -66,7 +65,7 @@ def read_rows(
             read = partial(_read_parquet, group_by=group_by)
         elif suffix in _JSON_SUFFIXES or (braced and suffix not in _CSV_SUFFIXES):
             read = _read_json_lines
-        names: list[str] = []
+        typed, names = read is not _read_csv, list[str]()
         mine: Sequence[str] = ()
         for number, cells in read(file, table, columns):
             if isinstance(cells, str):
@@ -94,9 +93,9 @@ def read_rows(
                 )
             else:
                 label, split = (label or "").strip(), (split or "").strip().lower()
-                typed = read is not _read_csv
-                told = (cells, split, group, mine, typed, others)
-                yield FoundItem(path or "", label, 0, number, None, *told)
+                path = path or ""
+                told = cells, split, group, mine, typed, others
+                yield FoundItem(path, label, 0, number, None, *told)
 
 
 def text_lines(
