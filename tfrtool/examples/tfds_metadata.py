@@ -23,6 +23,11 @@ FEATURES = "features.json"
 LABELS = "label.labels.txt"
 OBJECT_LABELS = "objects-label.labels.txt"
 LABEL_MAP = "label_map.pbtxt"
+LABEL_SIGNS = "_.-"
+"""What stands for a slash of a feature's name in that of its file of classes.
+
+TFDS has a dot there, and a hyphen before the name of a part of a feature.
+"""
 REPORT = "write_report.json"
 
 Json = dict[str, Any]
@@ -167,14 +172,18 @@ def _list(value: object) -> list[Any]:
     return value
 
 
+def labels_file(feature: str, sign: str = "_") -> str:
+    """Return the name of the file that has the names of a feature's classes."""
+    return f"{feature.replace('/', sign)}.labels.txt"
+
+
 def read_class_names(directory: Path, label_feature: str) -> tuple[str, ...] | None:
     """Read the class names of a label feature; None if there is no such file.
 
     It is a `DatasetError` if it can't be read, is no UTF-8, or has too many lines.
     """
-    # TFDS has a dot for a slash in a feature's name, and a hyphen before that of a part of one.
-    for sign in "_.-" if "/" in label_feature else "_":
-        path = directory / f"{label_feature.replace('/', sign)}.labels.txt"
+    for sign in LABEL_SIGNS if "/" in label_feature else "_":
+        path = directory / labels_file(label_feature, sign)
         with contextlib.suppress(FileNotFoundError), reading_metadata(path, "TFDS"):
             text = read_bounded(path).decode("utf-8")
             count = text.count("\n")

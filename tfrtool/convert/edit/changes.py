@@ -3,7 +3,7 @@
 import re
 import struct
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isinf
 from typing import Any
 
@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError
 
 from tfrtool.errors import SourceError, UsageError, nearest
 from tfrtool.examples.example import DTYPES, DType, Value, decode_example, feature_key, feature_name
+from tfrtool.examples.objects.record_features import OBJECTS
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.images.audit import RenderedImage, audit_image, render_image
 from tfrtool.images.recipe import Encode, ImageRecipe
@@ -20,6 +21,12 @@ _LISTS = {dtype: name for name, dtype in DTYPES.items()}
 _FLOAT32 = struct.Struct("<f")
 _INTEGER = re.compile(rb"\s*[+-]?[0-9]{1,30}\s*")
 _PNG = b"\x89PNG\r\n\x1a\n"
+
+OBJECT_STARTS = (OBJECTS, "objects/")
+"""What the names of objects' features start with."""
+
+_MEASURED = ("area", "segmentation", "mask")
+"""Those of them that are in pixels of the image; boxes and key points are shares of its sides."""
 
 
 class UneditableError(ValueError):
@@ -68,6 +75,14 @@ class Changes:
                 raise UsageError(f"feature {name!r} is left out, so it can't be changed, too")
         if self.recipe is not None and self.image is None:
             raise UsageError("no feature of the first record is known to hold images")
+        measured = [f"{start}{name}" for start in OBJECT_STARTS for name in _MEASURED]
+        if self.recipe is not None and self.recipe.resize is not None and known & {*measured}:
+            stale = [name for name in measured if name in known and self.keeps(name)]
+            if stale:
+                raise UsageError(
+                    f"{', '.join(stale)} would no longer fit the images, which get other sizes",
+                    expected=f"--drop {','.join(stale)}",
+                )
         if self.image is not None and not self.keeps(self.image):
             raise UsageError(f"feature {self.image!r} is left out, so it needs no images anew")
         after = [self.rename.get(name, name) for name in known if self.keeps(name)]
@@ -150,7 +165,7 @@ class Changes:
     def _encoded(self, data: bytes) -> RenderedImage | None:
         recipe = self.recipe or ImageRecipe()
         if self.same_format and data.startswith(_PNG):
-            recipe = ImageRecipe(encode=Encode.PNG, resize=recipe.resize)
+            recipe = replace(recipe, encode=Encode.PNG)
         verdict = audit_image(data, recipe)
         if verdict.problem is None and not recipe.always and verdict.conversion is None:
             return None

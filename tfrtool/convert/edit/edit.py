@@ -2,10 +2,11 @@
 
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tfrtool.convert.edit.changes import Changes
+from tfrtool.convert.edit.changes import OBJECT_STARTS, Changes
 from tfrtool.convert.edit.shard_task import one_to_one
 from tfrtool.convert.pipeline.carried import CarriedMetadata
 from tfrtool.convert.pipeline.job import JobPlan, numbered, run_job
@@ -19,10 +20,12 @@ from tfrtool.examples.tfds_features import tfds_features
 from tfrtool.examples.tfds_metadata import (
     FEATURES,
     LABEL_MAP,
+    LABEL_SIGNS,
     Json,
     SplitInfo,
     connector,
     dimensions,
+    labels_file,
 )
 from tfrtool.images.recipe import Encode, ImageRecipe, Resize
 from tfrtool.inspection.rows.batches import infer_columns
@@ -98,6 +101,9 @@ def edit(
             found=columns.kind.title,
         )
     known = {feature_name(column.key) for column in columns.columns}
+    if recipe and any(name.startswith(OBJECT_STARTS) for name in known):
+        # Boxes are for the images as they lie.
+        changes = replace(changes, recipe=replace(recipe, orient=False))
     changes.check(known)
     skip_bad = as_member(OnBad, on_bad, "on_bad") is OnBad.SKIP
     tasks = numbered(
@@ -140,7 +146,8 @@ def _edit_metadata(
     """
     kept = {name: changes.rename.get(name, name) for name in known if changes.keeps(name)}
     files = {
-        _labels_file(name): _labels_file(new)
+        labels_file(name, sign): labels_file(new, sign)
+        for sign in LABEL_SIGNS
         for name, new in kept.items()
         if name not in changes.cast
     }
@@ -180,8 +187,3 @@ def _edit_metadata(
             channels = int(image["shape"]["dimensions"][-1])
             image["shape"] = dimensions(size.height or -1, size.width or -1, channels)
     carried.features = connector("FeaturesDict", featuresDict={"features": after})
-
-
-def _labels_file(feature: str) -> str:
-    """Return the name of the file that has the names of a feature's classes."""
-    return f"{feature.replace('/', '_')}.labels.txt"

@@ -13,6 +13,7 @@ from tfrtool.examples.arrow.columns import Column, Columns, Form
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.example import DType, PayloadKind, feature_key, feature_name
 from tfrtool.examples.roles import is_image
+from tfrtool.examples.tfds_metadata import labels_file
 from tfrtool.records.tally import Tally
 from tfrtool.storage.progress import OnProgress, Progress
 
@@ -66,6 +67,7 @@ def content_of(
         columns=columns.select(select) if select else columns,
         exact=(exact or kept) and not select,
         class_names=_class_names(scans),
+        class_files=known[0].class_files,
         tfds=None if select else known[0].tfds,
         declared=known[0].declared,
     )
@@ -162,10 +164,15 @@ def _described(content: Content, folders: Sequence[Path], *, whole: bool) -> Con
     carried = CarriedMetadata(folders)
     found = {}
     for name, one in zip(content.columns.names, content.columns.columns, strict=True):
-        text = carried.labels.get(f"{name.replace('/', '_')}.labels.txt", "")
+        text = carried.labels.get(labels_file(name), "")
         if one.dtype is DType.INT64 and text:
             found[name] = tuple(line.strip() for line in text.split("\n") if line.strip())
-    return replace(content, class_names=found, tfds=carried.features if whole else None)
+    return replace(
+        content,
+        class_names=found,
+        class_files=carried.labels,
+        tfds=carried.features if whole else None,
+    )
 
 
 def _images(form: Format, scans: Sequence[Scan], content: Content) -> tuple[str, ...]:

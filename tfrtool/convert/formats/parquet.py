@@ -28,7 +28,7 @@ _GROUP_BYTES = 64 * 1024 * 1024
 _PAGE_BYTES = 1024 * 1024
 """That are read at a time of each column, and not all of a row group."""
 
-_HUGGING_FACE, _TFDS = b"huggingface", b"tfds"
+_HUGGING_FACE, _TFDS, _CLASS_FILES = b"huggingface", b"tfds", b"class_files"
 _IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 _NOTHING = pa.field("_record", pa.int64())
 """The column of records without any feature, whose number must be kept."""
@@ -96,6 +96,7 @@ class ParquetFormat(Format):
             **content.schema.metadata,
             _HUGGING_FACE: json.dumps({"info": {"features": _features(content)}}),
             _TFDS: json.dumps(content.tfds),
+            _CLASS_FILES: json.dumps(content.class_files),
         }
         schema = pa.schema(fields, metadata)
         draft = pa.BufferOutputStream()
@@ -250,10 +251,12 @@ def _content(parquet: pq.ParquetFile) -> tuple[Content, tuple[str, ...]]:
         for name, one in features["info"]["features"].items():
             if one["_type"] == "ClassLabel" and name in schema.names:
                 names[name] = tuple(map(str, one["names"]))
+    files = _json(schema, _CLASS_FILES)
     content = Content(
         columns=replace(columns, columns=tuple(some)),
         exact=EXACT in schema.names,
         class_names=names,
+        class_files={k: str(v) for k, v in files.items()} if isinstance(files, dict) else {},
         tfds=_json(schema, _TFDS),
     )
     return content, notes or ()

@@ -28,10 +28,12 @@ from tfrtool.examples.example import PayloadKind
 from tfrtool.examples.tfds_metadata import (
     DATASET_INFO,
     FEATURES,
+    LABEL_MAP,
     DatasetInfo,
     Json,
     connector,
     dimensions,
+    labels_file,
 )
 from tfrtool.inspection.rows.batches import (
     BATCH_BYTES,
@@ -192,9 +194,12 @@ class PayloadFormat(Format):
         if columns.kind is not PayloadKind.EXAMPLE:
             return {}
         texts = {
-            f"{name.replace('/', '_')}.labels.txt": "".join(f"{one}\n" for one in names)
+            labels_file(name): "".join(f"{one}\n" for one in names)
             for name, names in content.class_names.items()
         }
+        for name in (LABEL_MAP, *(labels_file(one, "-") for one in columns.names if "/" in one)):
+            if name in content.class_files:
+                texts[name] = content.class_files[name]
         described = info.to_json() | {"fileFormat": self.tfds_name}
         features = {
             name: _feature(name, one, content)

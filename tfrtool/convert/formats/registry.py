@@ -58,6 +58,7 @@ class Content:
         columns: the features.
         exact: whether a column ``_payload`` has the bytes of each payload, too.
         class_names: by the name of a column with class numbers.
+        class_files: the texts of all files with class names, by their names, as others wrote them.
         images: names of the columns that hold one encoded image in each record.
         tfds: the contents of features.json, where there is one.
         declared: whether whoever wrote the records says their types; else these were inferred.
@@ -66,6 +67,7 @@ class Content:
     columns: Columns
     exact: bool = False
     class_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    class_files: Mapping[str, str] = field(default_factory=dict)
     images: tuple[str, ...] = ()
     tfds: Mapping[str, Any] | None = None
     declared: bool = True
@@ -87,6 +89,7 @@ class Content:
             columns=Columns.from_json(data["columns"]),
             exact=bool(data["exact"]),
             class_names={name: tuple(map(str, some)) for name, some in data["class_names"].items()},
+            class_files={name: str(text) for name, text in data.get("class_files", {}).items()},
             tfds=data["tfds"],
         )
 
