@@ -76,7 +76,7 @@ class Changes:
         if self.recipe is not None and self.image is None:
             raise UsageError("no feature of the first record is known to hold images")
         measured = [f"{start}{name}" for start in OBJECT_STARTS for name in _MEASURED]
-        if self.recipe is not None and self.recipe.resize is not None and known & {*measured}:
+        if self.recipe is not None and self.recipe.resize is not None:
             stale = [name for name in measured if name in known and self.keeps(name)]
             if stale:
                 raise UsageError(
