@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.annotated_sets import Scene, scenes, write_coco, write_voc, write_yolo
 from tests.sources.trees import WRITERS, open_tree, write_folder
 from tfrtool.errors import SourceError
 from tfrtool.sources.folders.class_layout import LabelFrom, arrange
 from tfrtool.sources.folders.listing import Entry, FolderReader, Listing
 from tfrtool.sources.items import Source
+from tfrtool.sources.open_source import open_source
+from tfrtool.sources.source_options import SourceOptions
 
 NAME = LabelFrom.NAME
 
@@ -158,3 +161,36 @@ def test_the_command_that_reads_them_is_said(
         "--annotations",
         said.format(path),
     ]
+
+
+def test_images_that_lie_beside_their_annotations(tmp_path: Path) -> None:
+    """The command reads both; what lies farther out than splits and images is not looked at."""
+    scenes(tmp_path / "set" / "images" / "train", [Scene("a.jpg", 8, 8)])
+    write_yolo(tmp_path / "set", [])
+    (tmp_path / "set" / "images" / "loop").symlink_to(tmp_path / "set" / "images")
+    command = f"tfrtool write {tmp_path}/set DATASET --annotations yolo:{tmp_path}/set writes both"
+    with pytest.raises(SourceError) as caught:
+        open_source(f"{tmp_path}/set/images/train", LabelFrom.FOLDER, tmp_path)
+    assert caught.value.hint == command
+    (tmp_path / "set").rename(tmp_path / "photos")
+    (tmp_path / "photos" / "images").rename(tmp_path / "photos" / "holiday")
+    with pytest.raises(SourceError) as caught:
+        open_source(f"{tmp_path}/photos/holiday/train", LabelFrom.FOLDER, tmp_path)
+    assert "--annotations" not in str(caught.value)
+
+
+@pytest.mark.parametrize("said", ["coco", "voc", "yolo", "csv"])
+def test_annotations_of_another_kind_are_named(said: str, tmp_path: Path) -> None:
+    """The error says what to type; where the kind is right, it says what is wrong instead."""
+    scenes(tmp_path / "images")
+    write_coco(tmp_path / "x.json")
+    write_voc(tmp_path / "voc")
+    write_yolo(tmp_path / "yolo")
+    for found in (f"coco:{tmp_path}/x.json", f"voc:{tmp_path}/voc", f"yolo:{tmp_path}/yolo"):
+        kind, _, path = found.partition(":")
+        if kind == said:
+            continue
+        options = SourceOptions(annotations=f"{said}:{path}")
+        with pytest.raises(SourceError) as caught:
+            open_source(f"{tmp_path}/images", LabelFrom.FOLDER, tmp_path, options=options)
+        assert caught.value.hint == f"--annotations {found} reads what is there"

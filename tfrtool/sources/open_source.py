@@ -158,15 +158,21 @@ def _annotated(
     argument: str, scratch: Path, options: SourceOptions, spread: Spread | None
 ) -> Source:
     from tfrtool.sources.annotations.annotated_source import bring_together
-    from tfrtool.sources.annotations.readers import open_annotations
+    from tfrtool.sources.annotations.readers import hint_at_kind, open_annotations
 
-    if (listing := _list(argument, scratch, spread)) is None:
+    if argument.startswith(_TFDS) or (listing := _list(argument, scratch, spread)) is None:
         raise UsageError(
-            "holds no images for annotations", path=argument, expected="a folder or an archive"
+            "holds no files of images for annotations",
+            path=argument,
+            expected="a folder or an archive",
         )
     images = Path(argument) if Path(argument).is_dir() else None
     reader = open_annotations(options, images, scratch)
-    return bring_together(listing, reader, options, argument, scratch)
+    try:
+        return bring_together(listing, reader, options, argument, scratch)
+    except SourceError as error:
+        hint_at_kind(error, options)
+        raise
 
 
 def _list(argument: str, scratch: Path, spread: Spread | None) -> Listing | None:

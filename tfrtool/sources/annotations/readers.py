@@ -1,12 +1,16 @@
 """Which reader takes what ``--annotations`` names."""
 
+import shlex
 from pathlib import Path
 
+from tfrtool.errors import SourceError
 from tfrtool.examples.objects.record_features import Masks
 from tfrtool.sources.annotations.annotation_folder import AnnotationFolder
 from tfrtool.sources.annotations.found import AnnotationReader
+from tfrtool.sources.folders.annotated import annotations_at
 from tfrtool.sources.source_options import SourceOptions
 from tfrtool.storage.locations import as_path
+from tfrtool.storage.remote_path import RemotePath
 
 
 def open_annotations(
@@ -38,3 +42,12 @@ def open_annotations(
     from tfrtool.sources.annotations.box_table import CsvBoxReader  # the options know no other
 
     return CsvBoxReader(path, scratch)
+
+
+def hint_at_kind(error: SourceError, options: SourceOptions) -> None:
+    """Let an error tell what to type where annotations are of another kind than was said."""
+    kind, _, place = (options.annotations or "").partition(":")
+    path = as_path(place)
+    found = None if isinstance(path, RemotePath) else annotations_at(path)
+    if found is not None and not found.startswith(f"{kind}:"):
+        error.hint = f"--annotations {shlex.quote(found)} reads what is there"

@@ -1,14 +1,17 @@
 """Trees whose folders are no classes: VOC, COCO, YOLO, images beside masks."""
 
+import os
 import re
 import shlex
 import zlib
 from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
 from tfrtool.errors import SourceError, printable, some_of
 from tfrtool.sources.folders.listing import list_directory
+from tfrtool.storage.opening import open_regular
 
 _SPLIT = "(?:train(?:ing)?|val(?:id(?:ation)?)?|dev|eval|test(?:ing)?|unlabell?ed)"
 _MARKS = (
@@ -26,6 +29,10 @@ _ROLE = re.compile(
 _VOC = frozenset({"jpegimages", "segmentationclass", "segmentationobject"})
 _MASK = re.compile(r"[ _-]mask(?:[ _-]?[0-9]+)?$", re.IGNORECASE)
 _COCO = "_annotations.coco.json"
+_COCO_START = re.compile(
+    rb"(?:\xef\xbb\xbf)?\s*\{(?s:.*)\"(?:images|annotations|categories)\"\s*:\s*\["
+)
+_HEAD = 2**14
 YAML_NAMES = ("data.yaml", "data.yml", "dataset.yaml")
 """What YOLO's description of a dataset is called."""
 
@@ -104,20 +111,47 @@ def _listed(folders: Iterable[str]) -> str:
 
 
 def annotations_hint(where: str) -> str | None:
-    """Return the command that reads the annotations in a local folder; None if there are none."""
-    if not Path(where).is_dir():
-        return None
-    keys = islice((entry.key for entry in list_directory(where).entries), _COMPARED)
+    """Return the command that reads the annotations in a local folder; None if there are none.
+
+    Those of a folder of images alone may lie beside it.
+    """
+    place = Path(os.path.abspath(where))  # noqa: PTH100 - links stay
+    for folder, outer in zip((place, *place.parents), (Path(where), *place.parents), strict=True):
+        if (found := annotations_at(outer)) is not None:
+            return write_command(str(outer), found)
+        if _role(folder.name) not in ("images", "split"):
+            break
+    return None
+
+
+def annotations_at(place: Path) -> str | None:
+    """Return what ``--annotations`` takes of a local file or folder; None if it is no such."""
+    keys = list[str]()
+    with suppress(OSError, SourceError):
+        if not place.is_dir():
+            with open_regular(place) as file:
+                return _kind_of(place, file.read(_HEAD))
+        keys += islice((entry.key for entry in list_directory(str(place)).entries), _COMPARED)
     for key in sorted(keys, key=lambda key: (key.count("/"), key)):
         folder, _, name = key.rpartition("/")
-        path = Path(where, folder)
         if name in YAML_NAMES:
-            return write_command(where, f"yolo:{path}")
+            return f"yolo:{place / folder}"
         if name.lower().endswith(".xml"):
-            return write_command(where, f"voc:{where}")
+            return f"voc:{place}"
         if name.endswith(".json") and (name.startswith("instances") or name.endswith(_COCO)):
-            return write_command(where, f"coco:{path / name}")
+            return f"coco:{place / key}"
     return None
+
+
+def _kind_of(file: Path, head: bytes) -> str | None:
+    """Return what ``--annotations`` takes of a file that starts so."""
+    if _COCO_START.match(head):
+        return f"coco:{file}"
+    if file.suffix.lower() == ".xml" and b"<annotation" in head:
+        folder = file.parent
+        return f"voc:{folder.parent if folder.name == 'Annotations' else folder}"
+    is_yolo = file.suffix.lower() in (".yaml", ".yml") and b"names:" in head
+    return f"yolo:{file}" if is_yolo else None
 
 
 def write_command(source: str, annotations: str) -> str:

@@ -11,11 +11,13 @@ from pathlib import Path
 
 from tfrtool.errors import SourceError, printable
 from tfrtool.sources.folders.annotated import (
+    annotations_at,
     annotations_hint,
     check_classes,
     check_mask_names,
     check_masks,
     is_mask,
+    write_command,
 )
 from tfrtool.sources.folders.listing import (
     SPLIT_NAMES,
@@ -205,7 +207,9 @@ def _nothing(
     if not tree.count:
         what, expected = "holds no images", "image files"
         found = f"{rejected.count} that can't be read" if rejected.count else None
-        return SourceError(what, path=where, expected=expected, found=found)
+        told = annotations_at(Path(where))
+        hint = told and f"{write_command('IMAGES', told)} reads its annotations"
+        return SourceError(what, path=where, expected=expected, found=found, hint=hint)
     found = f"{printable(rejected.kept[0].key)}: {rejected.kept[0].reason}"
     hint = None
     if label_from is LabelFrom.NAME:

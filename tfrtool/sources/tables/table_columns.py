@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tfrtool.errors import SourceError, printable, some_of
-from tfrtool.sources.folders.annotated import write_command
+from tfrtool.sources.folders.annotated import annotations_at, write_command
+from tfrtool.storage.remote_path import RemotePath
 
 # TensorFlow Recorder and AutoML; torchvision's, Keras' and Hugging Face's tables; Kaggle's.
 _PATHS = (
@@ -89,6 +90,8 @@ def check_columns(
         hint = f"paths: {', '.join(_PATHS)}; labels: {', '.join(_LABELS)}"
         if columns.path is not None:
             hint += "; --column NAME writes a caption or a number, and then none is needed"
+        if not isinstance(table, RemotePath) and (told := annotations_at(table)) is not None:
+            hint = f"{write_command('IMAGES', told)} reads its annotations"
         raise SourceError(
             "no columns of paths and labels" if labels else "no column of paths",
             path=table,
