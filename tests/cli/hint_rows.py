@@ -128,17 +128,6 @@ write astray new --annotations yolo:astray | 1
   ? let its paths be relative to astray, without path:
   > sed -i '/^path:/d' astray/data.yaml
   > tfrtool write astray new --annotations yolo:astray
-write yolo DATASET --annotations voc:yolo | 1
-  ? --annotations yolo:yolo reads what is there
-  > tfrtool write yolo DATASET --annotations yolo:yolo
-write instances.json DATASET | 1
-  ? tfrtool write IMAGES DATASET --annotations coco:instances.json reads its annotations
-  > cp -r yolo/images/train IMAGES
-  > tfrtool write IMAGES DATASET --annotations coco:instances.json
-write voc DATASET | 1
-  ? tfrtool write IMAGES DATASET --annotations voc:voc reads its annotations
-  > cp -r yolo/images/train IMAGES
-  > tfrtool write IMAGES DATASET --annotations voc:voc
 write boxes.csv new | 1
   ? tfrtool write IMAGES DATASET --annotations csv:boxes.csv writes the boxes
   > cp -r photos IMAGES

@@ -12,7 +12,7 @@ from pathlib import Path
 from PIL import Image
 
 import tfrtool
-from tests.annotated_sets import scenes, write_coco, write_voc, write_yolo
+from tests.annotated_sets import scenes, write_yolo
 from tests.datasets import flip_bit, image_payload, write_pets
 from tests.examples.strategies import int64, string
 from tests.photos import image_bytes
@@ -111,8 +111,6 @@ def _make_sources(root: Path) -> None:
     for name in ("yolo", "astray"):
         scenes(root / name / "images" / "train")
     write_yolo(root / "yolo")
-    write_coco(root / "instances.json")
-    write_voc(root / "voc")
     yaml = write_yolo(root / "astray") / "data.yaml"
     yaml.write_text(f"path: /datasets\n{yaml.read_text()}")
     (root / "masked.csv").write_text(f"path,label,mask\n{rows}".replace("\n", ",m.png\n")[:-1])

@@ -194,3 +194,20 @@ def test_annotations_of_another_kind_are_named(said: str, tmp_path: Path) -> Non
         with pytest.raises(SourceError) as caught:
             open_source(f"{tmp_path}/images", LabelFrom.FOLDER, tmp_path, options=options)
         assert caught.value.hint == f"--annotations {found} reads what is there"
+
+
+def test_annotations_given_as_a_source_are_named(tmp_path: Path) -> None:
+    """COCO's file, YOLO's and VOC's are no tables, and VOC's folder is none of images."""
+    write_coco(tmp_path / "x.json")
+    write_voc(tmp_path / "voc")
+    write_yolo(tmp_path / "yolo")
+    for source, told in (
+        ("x.json", "coco:{}/x.json"),
+        ("yolo/data.yaml", "yolo:{}/yolo/data.yaml"),
+        ("voc/Annotations/a.xml", "voc:{}/voc"),
+        ("voc/Annotations", "voc:{}/voc/Annotations"),
+    ):
+        with pytest.raises(SourceError) as caught:
+            open_source(f"{tmp_path}/{source}", LabelFrom.FOLDER, tmp_path)
+        command = f"tfrtool write IMAGES DATASET --annotations {told.format(tmp_path)}"
+        assert caught.value.hint == f"{command} writes the boxes"

@@ -208,7 +208,7 @@ def _nothing(
         what, expected = "holds no images", "image files"
         found = f"{rejected.count} that can't be read" if rejected.count else None
         told = annotations_at(Path(where))
-        hint = told and f"{write_command('IMAGES', told)} reads its annotations"
+        hint = told and f"{write_command('IMAGES', told)} writes the boxes"
         return SourceError(what, path=where, expected=expected, found=found, hint=hint)
     found = f"{printable(rejected.kept[0].key)}: {rejected.kept[0].reason}"
     hint = None

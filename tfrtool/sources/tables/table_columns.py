@@ -91,7 +91,7 @@ def check_columns(
         if columns.path is not None:
             hint += "; --column NAME writes a caption or a number, and then none is needed"
         if not isinstance(table, RemotePath) and (told := annotations_at(table)) is not None:
-            hint = f"{write_command('IMAGES', told)} reads its annotations"
+            hint = f"{write_command('IMAGES', told)} writes the boxes"
         raise SourceError(
             "no columns of paths and labels" if labels else "no column of paths",
             path=table,
