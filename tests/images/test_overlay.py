@@ -11,6 +11,7 @@ from PIL import Image, ImageColor
 
 from tests.conftest import MakeShard
 from tests.examples.strategies import float32, string
+from tests.more import more
 from tests.objects_written import changed, name_classes, object_record
 from tfrtool.cli import main
 from tfrtool.examples.objects.record_features import Layout
@@ -69,7 +70,7 @@ def sheet_of(report: SheetReport) -> list[Image.Image]:
     return found
 
 
-@pytest.mark.parametrize("layout", Layout)
+@pytest.mark.parametrize("layout", [Layout.TFOD, more(Layout.TFDS)])
 def test_sheets_show_objects_where_asked(
     layout: Layout, make_shard: MakeShard, tmp_path: Path
 ) -> None:

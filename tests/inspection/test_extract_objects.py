@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 from pycocotools import mask as oracle
@@ -67,6 +67,7 @@ def things(draw: st.DrawFn) -> ObjectAnnotation:
     )
 
 
+@settings(max_examples=settings().max_examples // 3)
 @given(
     st.lists(st.lists(things(), max_size=3), min_size=1, max_size=3),
     st.sets(st.integers(0, 2**53 - 1), min_size=12, max_size=12),
@@ -308,6 +309,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "not written: 1 object" in page
 
 
+@settings(max_examples=settings().max_examples // 4)
 @given(
     st.sampled_from(["coco", "voc", "yolo"]),
     st.lists(st.tuples(hostile_objects, st.integers(0, 2)), min_size=1, max_size=3),
@@ -334,11 +336,16 @@ def test_whatever_records_hold_all_objects_are_accounted_for(
             yaml.safe_load(path.read_text("utf-8"))
 
 
+@settings(max_examples=settings().max_examples // 2)
 @given(st.text(max_size=30) | st.recursive(st.floats() | st.text(), st.lists).map(json.dumps))
 def test_outlines_are_numbers_or_none(text: str) -> None:
     """Whatever a text holds, what is taken for polygons is lists of pairs of finite numbers."""
     found = outline_of(text)
     assert found is None or all(len(line) % 2 == 0 for line in found)
     json.dumps(found, allow_nan=False)
+
+
+def test_outlines_that_are_none() -> None:
+    """Numbers beyond all bounds and endless lists are no outlines."""
     for bad in ("[[1e999, 0]]", "[[NaN, 1]]", '{"size": [1, 2]}', f"[[1, {10**400}]]", "[" * 9999):
         assert outline_of(bad) is None

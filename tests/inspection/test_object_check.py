@@ -121,7 +121,7 @@ def test_long_lists_are_looked_at(make_shard: MakeShard) -> None:
     sound = object_record(many)
     values = [at % 150 / 160 for at in range(700)]
     torn = changed(sound, **{XMIN: float32(*values[:-1], 0.99)})
-    (verdict,) = verify([make_shard([sound] * 80 + [torn, sound])]).shards
+    (verdict,) = verify([make_shard([sound, *[object_record([])] * 79, torn, sound])]).shards
     assert [fault.record for fault in verdict.faults] == [80]
     assert verdict.faults[0].message.startswith("object 699: ")
 

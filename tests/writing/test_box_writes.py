@@ -20,6 +20,7 @@ from tests.annotated_sets import (
     write_voc,
     write_yolo,
 )
+from tests.more import more
 from tfrtool.cli import main
 
 pytestmark = pytest.mark.tf
@@ -57,8 +58,15 @@ def _parsed(shards: Path) -> dict[str, dict[str, Any]]:
 _NAMES = ("image/object/class/text", "image/object/class/label")
 
 
-@pytest.mark.parametrize("resize", [None, (100, 90)])
-@pytest.mark.parametrize("kind", WRITERS)
+@pytest.mark.parametrize(
+    ("kind", "resize"),
+    [
+        ("voc", None),
+        ("yolo", (100, 90)),
+        ("csv", None),
+        *(more(*one) for one in (("voc", (100, 90)), ("yolo", None), ("csv", (100, 90)))),
+    ],
+)
 def test_records_have_the_boxes(kind: str, resize: tuple[int, int] | None, tmp_path: Path) -> None:
     """Boxes are those of the files to a hundredth of a pixel, and lie on what they are about."""
     scenes(tmp_path / "images" / "train")

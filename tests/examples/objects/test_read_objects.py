@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.examples.strategies import hostile_objects
@@ -60,6 +60,7 @@ def _record(layout: Layout, *objects: ObjectAnnotation) -> dict[str, Feature]:
 
 
 @pytest.mark.parametrize("layout", Layout)
+@settings(max_examples=settings().max_examples // 2)
 @given(objects=st.lists(_objects(), max_size=4))
 def test_what_is_written_is_read(layout: Layout, objects: list[ObjectAnnotation]) -> None:
     """Every field comes back, of both layouts; coordinates with few digits are the same numbers."""

@@ -7,7 +7,7 @@ import random
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.annotated_sets import SCENES, Scene, Thing, scenes, write_box_csv, write_voc, write_yolo
@@ -227,6 +227,7 @@ def _things(draw: st.DrawFn) -> Thing:
     return Thing(name, x0, y0, *sides)
 
 
+@settings(max_examples=settings().max_examples // 3)
 @given(things=st.lists(_things(), min_size=1, max_size=5))
 def test_what_is_written_is_read(
     things: list[Thing], tmp_path_factory: pytest.TempPathFactory

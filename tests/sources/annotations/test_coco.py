@@ -214,7 +214,7 @@ def test_a_file_cut_anywhere_is_an_error(opening: Opening, tmp_path: Path) -> No
     path = tmp_path / "x.json"
     write_coco(path, SCENES[:1])
     content = path.read_bytes()
-    for end in range(len(content)):
+    for end in {*range(0, len(content), 11), *range(len(content) - 5, len(content))}:
         with pytest.raises(SourceError, match="no JSON"):
             opening(content[:end])
 
@@ -225,7 +225,7 @@ def test_any_damage_is_told(opening: Opening, tmp_path: Path) -> None:
     write_coco(path, SCENES[:3])
     draw, content = random.Random(3), path.read_bytes()
     pieces = [b"null", b"[]", b"{}", b'"', b"1e999", b"-1", b"NaN", b"\\ud800", b"\x00", b"9" * 19]
-    for _ in range(150):
+    for _ in range(60):
         damaged = bytearray(content)
         for _ in range(draw.randint(1, 3)):
             at = draw.randrange(len(damaged))
