@@ -23,14 +23,20 @@ from tfrtool.images.letters import fitted, undrawn, write
 CACHES = (letters._readable, letters._has, letters._font, letters._fonts)
 
 
-def font_with(mapping: dict[str, str]) -> bytes:
-    """Return Pillow's font with a character map of one's own: what is drawn for each letter."""
+def font_with(mapping: dict[str, str], higher: int = 0) -> bytes:
+    """Return Pillow's font with a character map of one's own: what is drawn for each letter.
+
+    Its lines are ``higher`` above their base, in units of the font.
+    """
     own = ImageFont.load_default(16)
     assert isinstance(own, ImageFont.FreeTypeFont)
     assert isinstance(own.path, io.BytesIO)
     data = own.path.getvalue()
     count = struct.unpack(">H", data[4:6])[0]
     places = {data[at : at + 4]: at for at in range(12, 12 + 16 * count, 16)}
+    ascent = struct.unpack(">I", data[places[b"hhea"] + 8 :][:4])[0] + 4
+    high = struct.unpack(">h", data[ascent : ascent + 2])[0] + higher
+    data = data[:ascent] + struct.pack(">h", high) + data[ascent + 2 :]
     start, length = struct.unpack(">II", data[places[b"cmap"] + 8 :][:8])
     glyphs = glyph_numbers(data[start : start + length])
     groups = sorted((ord(letter), glyphs[ord(like)]) for letter, like in mapping.items())
@@ -90,7 +96,7 @@ def test_a_font_is_taken_for_what_it_has(fonts: Path) -> None:
     """Of several fonts that is taken which has all letters, whatever the names say."""
     (fonts / "NotoSansCJK-Regular.ttf").write_bytes(font_with({"Q": "Q"}))
     (fonts / "a.ttf").write_bytes(b"no font")
-    (fonts / "greek.ttf").write_bytes(font_with({"ζ": "z", " ": " "}))
+    (fonts / "greek.ttf").write_bytes(font_with({"ζ": "z", " ": " "}, 400))
     (fonts / "more").mkdir()
     (fonts / "more" / "mixed.OTF").write_bytes(font_with({"ζ": "z", "中": "Z", " ": " "}))
     assert undrawn(["plain", "ζ", "ζ 中", "\x1b"]) == ""
@@ -112,7 +118,10 @@ def test_letters_without_a_font_are_escapes(fonts: Path) -> None:
         cached.cache_clear()
     assert fitted("ab 中ß", 12)[0] == "ab 中\\xdf"
     assert undrawn(["中", "ab 中ß"]) == "ß"
-    assert fitted("中" * 100, 12, 60)[0].endswith("...")
+    for text in ("中" * 100, "plain letters of a long name"):
+        cut, font = fitted(text, 12, 60)
+        assert cut.endswith("...")
+        assert 40 < font.getlength(cut) <= 60
 
 
 def test_confusion_matrices_have_all_letters(fonts: Path) -> None:

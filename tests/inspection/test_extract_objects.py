@@ -136,6 +136,18 @@ def test_no_number_is_given_twice(wanted: list[int | None]) -> None:
     assert len({*given_}) == len(given_)
 
 
+def test_classes_with_one_number(tmp_path: Path) -> None:
+    """Where records give two classes one number, COCO's categories have one each all the same."""
+    text = {"image/object/class/text": string(b"cat", b"lamp")}
+    both = {"image/object/class/label": int64(1, 1)} | text
+    features = dict(decode_example(record(PLAIN, PLAIN)).features) | both
+    shard = write_shard(tmp_path / SHARD, [encode_example(features)])
+    take(shard, tmp_path / "out", "coco")
+    whole = json.loads((tmp_path / "out" / "annotations.json").read_text())
+    assert [one["name"] for one in whole["categories"]] == ["cat", "lamp"]
+    assert len({one["id"] for one in whole["categories"]}) == 2
+
+
 def test_voc(tmp_path: Path) -> None:
     """An XML file an image, a list a split; what VOC has no place for is counted."""
     full = SHAPED._replace(difficult=True, truncated=True, pose="Left", label=2)
@@ -347,5 +359,6 @@ def test_outlines_are_numbers_or_none(text: str) -> None:
 
 def test_outlines_that_are_none() -> None:
     """Numbers beyond all bounds and endless lists are no outlines."""
+    assert outline_of("[[1, 2, 3]]") is None
     for bad in ("[[1e999, 0]]", "[[NaN, 1]]", '{"size": [1, 2]}', f"[[1, {10**400}]]", "[" * 9999):
         assert outline_of(bad) is None

@@ -126,6 +126,13 @@ def test_long_lists_are_looked_at(make_shard: MakeShard) -> None:
     assert verdict.faults[0].message.startswith("object 699: ")
 
 
+def test_objects_behind_a_large_image(make_shard: MakeShard) -> None:
+    """Boxes are found wherever in a record they are."""
+    large = {"image__encoded": string(bytes(9000)), XMIN: float32(0.9, 0.9)}
+    (verdict,) = verify([make_shard([changed(object_record(TWO), **large)])]).shards
+    assert [fault.record for fault in verdict.faults] == [0]
+
+
 @pytest.mark.parametrize("objects_from", [0, 70])
 def test_parts_agree_with_the_whole(objects_from: int, make_shard: MakeShard) -> None:
     """The first 64 records say whether a shard has objects, however it is read."""

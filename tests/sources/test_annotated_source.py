@@ -165,4 +165,18 @@ def test_a_file_says_which_classes_there_are(folder: Path) -> None:
     assert [one.label for one in annotation.objects] == [1]
     assert source.annotations is not None
     reasons = [entry.reason for entry in source.annotations.rejected]
-    assert "its category 'cat' is not known" in reasons
+    assert "a cat: its category 'cat' is not known" in reasons
+
+
+def test_objects_have_as_many_key_points(folder: Path) -> None:
+    """Those with fewer than others get points of visibility 0."""
+    points = [(1, 2, 2), (1, 2, 2, 3, 4, 1), ()]
+    objects = [_object(1, 2, 3, 4, keypoints=some) for some in points]
+    image = FoundImage(name="a.jpg", where="image 1", width=100, height=50, objects=objects)
+    source = _source(folder, image)
+    (annotation,) = _annotations(source)
+    made = source.features.values(
+        WrittenImage(b"", "jpeg", 50, 100), "a.jpg", "", {}, Beside(annotation=annotation)
+    )
+    assert made["image/object/keypoint/visibility"].values == (2, 0, 2, 1, 0, 0)
+    assert made["image/object/keypoint/num"].values == (1, 2, 0)

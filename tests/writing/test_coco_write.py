@@ -15,6 +15,7 @@ from PIL import Image, ImageOps
 import tfrtool
 from tests.annotated_sets import COLOURS, SCENES, Scene, Thing, scenes, write_coco
 from tests.more import more
+from tfrtool.cli import main
 from tfrtool.examples.example import decode_example
 from tfrtool.images.masks import mask_bitmap, mask_text
 from tfrtool.writing.write_report import WriteReport
@@ -99,6 +100,9 @@ def test_boxes_stay_on_their_objects(
         sides = [record.get(f"image/object/bbox/{side}", ()) for side in _SIDES]
         boxes = [*zip(*sides, strict=True)]
         assert len(boxes) == len(scene.things)
+        numbers = dict(zip(COLOURS, (1, 3, 7), strict=True))
+        expected_numbers = [numbers[thing.category] for thing in scene.things]
+        assert [*record.get("image/object/class/label", ())] == expected_numbers
         for at, (thing, box) in enumerate(zip(shown.things, boxes, strict=True)):
             expected = np.array(thing[1:]) / ([shown.width, shown.height] * 2) * ([wide, high] * 2)
             found = np.array(box) * ([wide, high] * 2)
@@ -186,6 +190,20 @@ def test_the_object_detection_api_reads_them(tmp_path: Path, tf: Any) -> None:
     assert mask[24:72, 16:80].all()
     assert mask.sum() == 64 * 48
     assert found["image/source_id"] == b"1"
+
+
+def test_one_class_is_enough(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Detectors may have one class; objects of others are listed under one reason."""
+    scenes(tmp_path / "images")
+    write_coco(tmp_path / "some.json")
+    (tmp_path / "names.txt").write_text("dog\ncat\n")
+    words = ["--annotations", f"coco:{tmp_path / 'some.json'}", "--labels"]
+    write = ["write", str(tmp_path / "images"), str(tmp_path / "made"), *words]
+    assert main([*write, str(tmp_path / "names.txt")]) == 3
+    assert "its category 'traffic light' is not known: " in capsys.readouterr().out
+    (tmp_path / "names.txt").write_text("dog\n")
+    assert main([*write, str(tmp_path / "names.txt"), "--overwrite"]) == 3
+    assert "warning" not in capsys.readouterr().err
 
 
 def test_tfds_reads_objects(tmp_path: Path) -> None:

@@ -178,6 +178,20 @@ def test_several_labels_have_their_share() -> None:
             assert abs(counts[split] - share * counts.total()) < 1.01, (label, counts)
 
 
+def test_rare_labels_come_first() -> None:
+    """Where images have many labels, the rarer half of these is off by less than one image."""
+    draw, names = random.Random(0), "abcdefghijkl"
+    some = [
+        [name for at, name in enumerate(names, 1) if draw.random() < at / 40] for _ in range(200)
+    ]
+    labels = {f"{at:03}": ";".join(found) or "none" for at, found in enumerate(some)}
+    counts = _counts(_splits(labels, THREE), labels)
+    for label in names[:6]:
+        for split, share in THREE.items():
+            off = counts[label][split] - share * counts[label].total()
+            assert abs(off) < 1, (label, counts[label])
+
+
 def test_objects_have_their_share() -> None:
     """Of annotated images each split has its share of the objects of each class, and of images."""
     draw, packed = random.Random(0), []

@@ -137,7 +137,7 @@ def _warn_of(report: "WriteReport") -> None:
         warn(f"in more than one split: {count}, such as {shown}; --dedupe leaves copies out")
     for name, split in report.splits.items():
         absent = [printable(label) for label, count in split.labels.items() if not count]
-        if len(split.labels) - len(absent) == 1:
+        if len(split.labels) - len(absent) == 1 and report.annotations is None:
             warn(f"split {name!r} has one class only; a classifier needs two")
         elif absent:
             warn(f"split {name!r} has no image of {some_of(absent, _SHOWN)}")

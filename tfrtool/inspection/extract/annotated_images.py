@@ -118,7 +118,8 @@ class AnnotatedImages(ABC):
         data: bytes,
     ) -> list[str]:
         """Write a record's image under a name like the one that is given, and its objects."""
-        from tfrtool.images.decoder import RefusedImageError  # Pillow's, of no use without objects
+        # Pillow's, of no use without objects
+        from tfrtool.images.decoder import RefusedImageError, quiet_pillow
         from tfrtool.images.frame import read_frame
         from tfrtool.images.masks import read_mask
 
@@ -126,7 +127,8 @@ class AnnotatedImages(ABC):
         width = height = 0
         orientation, unknown = 1, None
         try:
-            frame = read_frame(data)
+            with quiet_pillow():
+                frame = read_frame(data)
             width, height, orientation = frame.width, frame.height, frame.orientation
         except RefusedImageError as error:
             width, height = found.size or (0, 0)

@@ -9,7 +9,7 @@ from unicodedata import normalize
 from tfrtool.errors import SourceError, printable
 from tfrtool.examples.objects.annotation import Beside, ImageAnnotation, ObjectAnnotation
 from tfrtool.examples.objects.record_features import LabelKind, Masks, RecordFeatures
-from tfrtool.images.decoder import RefusedImageError
+from tfrtool.images.decoder import RefusedImageError, quiet_pillow
 from tfrtool.images.frame import read_frame
 from tfrtool.images.masks import outline_points
 from tfrtool.sources.annotations.annotation_folder import in_order
@@ -201,7 +201,8 @@ class _Together:
         """Return the width and height of an image of which the annotations say none."""
         try:
             data = self._reader.read(Item(key=key, label="", bytes=size, place=place))
-            frame = read_frame(data)
+            with quiet_pillow():
+                frame = read_frame(data)
         except (OSError, SourceError, RefusedImageError) as error:
             raise _RefusedError(f"its size can't be read: {error}") from error
         sides = frame.width, frame.height
@@ -258,14 +259,16 @@ class _Together:
             if key == last:
                 self._rejected.add(LeftOut(key=key, reason=f"{where}: told already, by {told}"))
                 for one in annotation.objects:
-                    what = f"annotation {one.id}" if one.id is not None else f"a {one.label}"
-                    self._lost.add(LeftOut(key=key, reason=f"{what}: its image is told twice"))
+                    self._lost.add(
+                        LeftOut(key=key, reason=f"{_what(one)}: its image is told twice")
+                    )
                 continue
             last, told = key, where
             objects = []
             for one in annotation.objects:
                 if (number := numbers.get(str(one.label))) is None:
-                    reason = f"its category {printable(str(one.label))!r} is not known"
+                    name = printable(str(one.label))
+                    reason = f"{_what(one)}: its category {name!r} is not known"
                     self._lost.add(LeftOut(key=key, reason=reason))
                 else:
                     objects.append(one._replace(label=number))
@@ -273,3 +276,7 @@ class _Together:
             self._splits.update([split] if split else ())
             made = beside._replace(annotation=annotation._replace(objects=tuple(objects)))
             yield Item(key=key, label="", bytes=size, place=place, split=split or None), made.pack()
+
+
+def _what(one: ObjectAnnotation) -> str:
+    return f"annotation {one.id}" if one.id is not None else f"a {one.label}"
