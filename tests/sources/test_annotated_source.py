@@ -9,6 +9,7 @@ from PIL import Image
 
 from tfrtool.errors import SourceError
 from tfrtool.examples.objects.annotation import Beside, ImageAnnotation, ObjectAnnotation
+from tfrtool.examples.objects.record_features import WrittenImage
 from tfrtool.sources.annotations.annotated_source import bring_together
 from tfrtool.sources.annotations.found import AnnotationReader, FoundImage, FoundObject
 from tfrtool.sources.folders.listing import list_directory
