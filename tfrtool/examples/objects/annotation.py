@@ -122,6 +122,10 @@ def _moved(
     )
 
 
+_NO_REFERENCES = 2
+"""The version of marshal whose bytes depend on values alone, and not on who else holds them."""
+
+
 class Beside(NamedTuple):
     """What is written of an image beside its bytes, its name and its label."""
 
@@ -132,7 +136,7 @@ class Beside(NamedTuple):
         """Return bytes of it, for a scratch file."""
         values = {name: tuple(some) for name, some in self.values.items()}
         annotation = self.annotation and _plain(self.annotation)
-        return marshal.dumps((values, annotation))
+        return marshal.dumps((values, annotation), _NO_REFERENCES)
 
     @classmethod
     def unpack(cls, packed: bytes) -> "Beside":
