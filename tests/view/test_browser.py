@@ -181,7 +181,7 @@ def test_one_record_is_shown_with_boxes_and_masks_to_switch(
     assert box["width"] == pytest.approx(0.4 * image["width"], abs=1)
     page.keyboard.press("Escape")
     page.wait_for_selector("#detail", state="hidden")
-    assert page.evaluate("document.activeElement.dataset.place") == "6"
+    _until(page, "document.activeElement.dataset.place === '6'")
 
 
 def test_marked_records_are_left_out_by_filter(
