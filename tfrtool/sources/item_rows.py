@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from tfrtool.errors import SourceError, printable
 from tfrtool.examples.objects.record_features import LabelKind, RecordFeatures
-from tfrtool.sources.folders.listing import SPLIT_ORDER, size_problem
+from tfrtool.sources.folders.listing import size_problem, splits_in_order
 from tfrtool.sources.grouping import alone_notice, group_number
 from tfrtool.sources.items import Item, ItemReader, LeftOut, Source, UnfitError, label_problem
 from tfrtool.sources.label_choice import SEVERAL, several_labels
@@ -156,12 +156,11 @@ class ItemRows:
             else None,
             *(columns.notices() if columns is not None else ()),
         ]
-        order = dict.fromkeys((*SPLIT_ORDER, *sorted(self._splits - {""})))
         return Source(
             items=items.close(),
             labels=labels,
             reader=reader,
-            splits=tuple(split for split in order if split in self._splits),
+            splits=splits_in_order(self._splits - {""}),
             rejected=tuple(rejected.kept),
             more_rejected=rejected.more,
             notices=tuple(filter(None, notices)),

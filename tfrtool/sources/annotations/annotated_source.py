@@ -12,10 +12,21 @@ from tfrtool.examples.objects.record_features import LabelKind, Masks, RecordFea
 from tfrtool.images.decoder import RefusedImageError, quiet_pillow
 from tfrtool.images.frame import read_frame
 from tfrtool.images.masks import outline_points
-from tfrtool.sources.annotations.annotation_folder import in_order
 from tfrtool.sources.annotations.found import AnnotationReader, FoundImage, FoundObject, is_number
-from tfrtool.sources.folders.listing import Listing, is_image_name, size_problem
-from tfrtool.sources.items import AnnotationAccount, Item, LeftOut, Source, label_problem
+from tfrtool.sources.folders.listing import (
+    Listing,
+    is_image_name,
+    size_problem,
+    splits_in_order,
+)
+from tfrtool.sources.items import (
+    AnnotationAccount,
+    Item,
+    LeftOut,
+    Source,
+    UnfitError,
+    label_problem,
+)
 from tfrtool.sources.label_choice import read_class_list
 from tfrtool.sources.manifest import ManifestWriter
 from tfrtool.sources.source_options import SourceOptions
@@ -40,10 +51,6 @@ _OPTIONAL = ("id", "area", "crowd", "difficult", "truncated", "pose", "segmentat
 
 _Row = tuple[str, int, str, int, int, str]
 """An image with its key, the number of its `Beside`, what tells of it, size, place and split."""
-
-
-class _RefusedError(Exception):
-    """An image or an object can't be used; says why."""
 
 
 def bring_together(
@@ -87,7 +94,7 @@ class _Together:
             try:
                 key = self._find(image)
                 rows.add(self._row(key, image))
-            except _RefusedError as error:
+            except UnfitError as error:
                 reason = image.problem or str(error)
                 self._mentioned.add(key)
                 self._rejected.add(LeftOut(key=key, reason=f"{image.where}: {reason}"))
@@ -120,7 +127,7 @@ class _Together:
             items=items.close(),
             labels=labels,
             reader=self._reader,
-            splits=in_order(self._splits),
+            splits=splits_in_order(self._splits),
             rejected=tuple(self._rejected.kept),
             ignored=tuple(self._ignored.kept),
             more_rejected=self._rejected.more,
@@ -149,20 +156,20 @@ class _Together:
     def _row(self, key: str, image: FoundImage) -> _Row:
         """Return an image with those of its objects that can be used, classes by their names."""
         if image.problem is not None:
-            raise _RefusedError(image.problem)
+            raise UnfitError(image.problem)
         size, place = self._files[key]
         width, height = image.width, image.height
         if width is None or height is None:
             width, height = self._measured(key, size, place, upright=image.upright)
         if min(width, height) < 1:
-            raise _RefusedError(f"an image can't have {width} x {height} pixels")
+            raise UnfitError(f"an image can't have {width} x {height} pixels")
         if sum(map(self._is_mask, image.objects)) * width * height > MAX_MASK_PIXELS:
-            raise _RefusedError(f"its masks would have more than {MAX_MASK_PIXELS:,} pixels")
+            raise UnfitError(f"its masks would have more than {MAX_MASK_PIXELS:,} pixels")
         objects = []
         for one in image.objects:
             try:
                 objects.append(self._checked(one, key, width, height))
-            except _RefusedError as error:
+            except UnfitError as error:
                 self._lost.add(LeftOut(key=key, reason=f"{one.what}: {error}"))
         told = ImageAnnotation(width, height, tuple(objects), image.source_id, image.upright)
         self._told.add(Beside(annotation=told).pack())
@@ -184,7 +191,7 @@ class _Together:
             if (found := self._called[called]) is not None:
                 return found
             problem = f"several images are called {printable(called)}"
-        raise _RefusedError(problem)
+        raise UnfitError(problem)
 
     @cached_property
     def _called(self) -> dict[str, str | None]:
@@ -204,26 +211,26 @@ class _Together:
             with quiet_pillow():
                 frame = read_frame(data)
         except (OSError, SourceError, RefusedImageError) as error:
-            raise _RefusedError(f"its size can't be read: {error}") from error
+            raise UnfitError(f"its size can't be read: {error}") from error
         sides = frame.width, frame.height
         return sides[::-1] if upright and frame.orientation >= 5 else sides
 
     def _checked(self, one: FoundObject, key: str, width: int, height: int) -> ObjectAnnotation:
         """Return an object in pixels, its class by name for the time being."""
         if one.problem is not None:
-            raise _RefusedError(one.problem)
+            raise UnfitError(one.problem)
         sides = one.box
         if len(sides) != 4 or not all(map(is_number, sides)):
-            raise _RefusedError("its box is not four numbers")
+            raise UnfitError("its box is not four numbers")
         scale = (width, height) * 2 if one.relative else (1, 1, 1, 1)
         x0, y0, x1, y1 = box = [float(v) * by for v, by in zip(sides, scale, strict=True)]  # type: ignore[arg-type]
         if x1 < x0 or y1 < y0:
-            raise _RefusedError("its box is inverted")
+            raise UnfitError("its box is inverted")
         if x1 == x0 or y1 == y0:
-            raise _RefusedError("its box is empty")
+            raise UnfitError("its box is empty")
         inside = max(x0, 0.0), max(y0, 0.0), min(x1, float(width)), min(y1, float(height))
         if inside[0] >= inside[2] or inside[1] >= inside[3]:
-            raise _RefusedError(f"its box lies outside of the image's {width} x {height} pixels")
+            raise UnfitError(f"its box lies outside of the image's {width} x {height} pixels")
         if max(abs(a - b) for a, b in zip(box, inside, strict=True)) > _SLACK:
             shown = ", ".join(f"{side:g}" for side in box)
             reason = f"{one.what}: its box {shown} is cut to {width} x {height} pixels"
@@ -237,7 +244,7 @@ class _Together:
             made = moved._replace(xmin=xmin, ymin=ymin, xmax=xmax, ymax=ymax)
             lines = json.loads(made.segmentation) if self._is_mask(one) else []
             if sum(map(outline_points, lines)) > MAX_OUTLINE_POINTS:
-                raise _RefusedError(f"its outline has more than {MAX_OUTLINE_POINTS:,} points")
+                raise UnfitError(f"its outline has more than {MAX_OUTLINE_POINTS:,} points")
         self._points = max(self._points, len(made.keypoints) // 3)
         return made._replace(label=one.category)  # type: ignore[arg-type]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 from tfrtool.errors import SourceError, UsageError, os_errors_as, os_reason
-from tfrtool.sources.folders.listing import SPLIT_ORDER, list_directory
+from tfrtool.sources.folders.listing import list_directory
 from tfrtool.sources.folders.store_listing import list_store
 from tfrtool.storage.limits import MAX_CLASSES, MAX_METADATA_BYTES
 from tfrtool.storage.opening import read_bounded
@@ -53,12 +53,6 @@ def number_classes(names: Iterable[str], where: Path) -> Mapping[str, int]:
     if len(numbers) > MAX_CLASSES:
         raise SourceError(f"more than {MAX_CLASSES:,} classes", path=where)
     return numbers
-
-
-def in_order(splits: Iterable[str]) -> tuple[str, ...]:
-    """Return splits, each once: train, validation, test, and any others by name."""
-    usual = {name: rank for rank, name in enumerate(SPLIT_ORDER)}
-    return tuple(sorted(set(splits), key=lambda name: (usual.get(name, len(usual)), name)))
 
 
 class AnnotationFolder:

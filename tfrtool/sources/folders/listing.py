@@ -60,6 +60,13 @@ Spread = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]
 """Yields the results of a function for tasks, in their order."""
 
 
+def splits_in_order(splits: Iterable[str]) -> tuple[str, ...]:
+    """Return splits, each once: the usual ones in their order, and any others by name."""
+    found = set(splits)
+    usual = [split for split in SPLIT_ORDER if split in found]
+    return (*usual, *sorted(found.difference(usual)))
+
+
 class Entry(NamedTuple):
     """A file of a tree, a link to one, or what should have been one."""
 
