@@ -20,6 +20,7 @@ from tests.sources.annotations.told import (
     truth,
 )
 from tfrtool.errors import SourceError, TfrtoolError
+from tfrtool.sources.annotations.annotation_folder import AnnotationFolder
 from tfrtool.sources.items import Source
 
 ALL = truth(SCENES, "images/train/")
@@ -363,3 +364,12 @@ def test_whatever_is_changed_is_an_error_of_ours(yolo: Path) -> None:
             with contextlib.suppress(TfrtoolError):
                 open_annotated(yolo, f"yolo:{yolo}")
         file.write_bytes(good)
+
+
+def test_labels_that_are_links_lead_nowhere_else(tmp_path: Path) -> None:
+    """Nothing of a file outside of the folder is read, and so nothing of it is shown."""
+    (tmp_path / "secret").write_text("hidden words\n")
+    (tmp_path / "set" / "labels").mkdir(parents=True)
+    (tmp_path / "set" / "labels" / "1.txt").symlink_to(tmp_path / "secret")
+    (found,) = AnnotationFolder(tmp_path / "set", None).read(["labels/1.txt"], 1000)
+    assert found == "a link that leads out of the folder"

@@ -75,8 +75,12 @@ class AnnotationFolder:
 
     def read(self, keys: Iterable[str], limit: int) -> Iterator[bytes | str]:
         """Yield what files hold; a text says why one can't be read, or has more bytes."""
+        local = not isinstance(self.place, RemotePath)
+        real = os.path.join(os.path.realpath(self.place), "") if local else ""  # noqa: PTH118
 
         def read_one(key: str) -> bytes | str:
+            if local and not os.path.realpath(self.place / key).startswith(real):
+                return "a link that leads out of the folder"
             try:
                 return read_bounded(self.place / key, limit)
             except OSError as error:
