@@ -17,7 +17,13 @@ from PIL import Image
 from tests.photos import image_bytes
 from tfrtool.images.audit import orientation_of
 from tfrtool.images.decoder import open_image, quiet_pillow
-from tfrtool.images.header import JpegHeader, is_jpeg, read_jpeg_header, read_jpeg_scans
+from tfrtool.images.header import (
+    JpegHeader,
+    is_jpeg,
+    limit_problem,
+    read_jpeg_header,
+    read_jpeg_scans,
+)
 
 _SOF0 = 0xC0
 
@@ -214,6 +220,25 @@ def test_scans_are_counted() -> None:
     large = many[: frame + 5] + b"\x24\xb8\x24\xb8" + many[frame + 9 :]
     problem = read_jpeg_scans(large, read_jpeg_header(large)).problem
     assert "33 scans or more of 9400 x 9400" in str(problem)
+
+
+@pytest.mark.tf
+def test_what_is_read_in_one_scan_is_not_searched_for_more() -> None:
+    """TensorFlow refuses a second scan of such an image, so that it need not be found before."""
+    import tensorflow as tf
+
+    data = saved(size=(64, 64))
+    scan = data[data.index(b"\xff\xda") : -2]
+    many = data[:-2] + scan * 600 + data[-2:]
+    assert read_jpeg_header(many).single
+    assert limit_problem(many) is None
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        tf.io.decode_jpeg(many)
+    count = data.index(b"\xff\xda") + 4
+    apart = many[:count] + b"\1" + many[count + 1 :]
+    for other in (apart, saved(progressive=True), data[:count]):
+        assert not read_jpeg_header(other).single
+    assert "501 scans" in str(limit_problem(apart))
 
 
 @pytest.mark.parametrize("segment", [b"\xff\xfe\0\2", b"\xff\x01", b"\xff\xe0\0\0"])

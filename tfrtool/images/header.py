@@ -50,6 +50,7 @@ class JpegHeader(NamedTuple):
     familiar: bool  # TensorFlow knows its coding process, arithmetic coding among them
     turned: bool  # its metadata may turn it; if not, it is upright for sure
     scan: int  # where the entropy-coded data starts, in bytes
+    single: bool  # libjpeg reads one scan of it, and refuses more: baseline, all components at once
     problem: str | None  # why no decoder reads it; None where one may
 
 
@@ -119,7 +120,12 @@ def read_jpeg_header(data: bytes) -> JpegHeader:
     huffman = frame in _PLAIN_FRAMES
     plain = plain and frames == 1 and huffman and components != 4
     familiar = huffman or frame in (0xC9, 0xCA)
-    return JpegHeader(width, height, components, plain, huffman, familiar, turned, scan, problem)
+    # jdinput.c, has_multiple_scans. Behind "start of scan" and its length stands how many it is of.
+    together = data[position + 4 : position + 5] == bytes([components & 0xFF])
+    single = frames == 1 and frame in (_SOF0, _SOF1) and together
+    return JpegHeader(
+        width, height, components, plain, huffman, familiar, turned, scan, single, problem
+    )
 
 
 class JpegScans(NamedTuple):
@@ -169,7 +175,8 @@ def limit_problem(data: bytes) -> str | None:
     if not is_jpeg(data):
         return structure_problem(data, held=True) or pixels_problem(*claimed_sides(data))
     header = read_jpeg_header(data)
-    return header.problem or read_jpeg_scans(data, header).problem
+    # To look for scans takes longer than all the rest.
+    return header.problem or (None if header.single else read_jpeg_scans(data, header).problem)
 
 
 def claimed_sides(data: bytes) -> tuple[int, int]:
@@ -203,7 +210,7 @@ def _size_problem(width: int, height: int) -> str | None:
 
 
 def _broken(problem: str) -> JpegHeader:
-    return JpegHeader(0, 0, 0, False, False, False, False, 0, problem)
+    return JpegHeader(0, 0, 0, False, False, False, False, 0, False, problem)
 
 
 def _may_turn(data: bytes, start: int) -> bool:

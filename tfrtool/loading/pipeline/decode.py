@@ -94,7 +94,6 @@ def decoder(
     fast: bool = False,
     floats: bool = False,
     first: Callable[[Tensor], Tensor] | None = None,
-    last: Callable[[Tensor], Tensor] | None = None,
     parsed: bool = False,
 ) -> Callable[[Tensor], Batch]:
     """Return a function from a serialized record, string [], to an image and its label.
@@ -107,8 +106,7 @@ def decoder(
     With ``large`` images are expected to have many more pixels than are asked for; with ``fast``
     large JPEGs are decoded smaller. With ``floats`` images are float32, 0 to 255, and not rounded.
     This is what published pipelines do, and costs four times the memory; what is to be done
-    ``first`` is done to the float32 pixels before they are resized. What is to be done ``last`` is
-    done to whole grey levels, float32, which become no uint8 then. With ``parsed`` the function
+    ``first`` is done to the float32 pixels before they are resized. With ``parsed`` the function
     takes what a `parser` gives.
     """
     parse = None if parsed else parser(dataset)
@@ -118,8 +116,7 @@ def decoder(
         # Of the kernels, that of float32 is faster by more than a float copy of a small image
         # takes; of a large one there is never such a copy. The result is the same, rounded to whole
         # grey levels.
-        pixels = tf.image.resize(tf.cast(image, tf.float32) if small else image, size)
-        return rounded(pixels) if last is None else tf.floor(pixels + 0.5)
+        return rounded(tf.image.resize(tf.cast(image, tf.float32) if small else image, size))
 
     sized = partial(fast_image, least=image_size, then=resized) if fast else full_image
 
@@ -140,6 +137,6 @@ def decoder(
         elif image.shape[-1] > _RGB:  # alpha is left out
             image = image[..., :_RGB]
         label = label_tensor(dataset.label_form, features[dataset.label_feature])
-        return image if last is None else last(image), label
+        return image, label
 
     return decode

@@ -146,16 +146,15 @@ class _Loader:
         on_records: Callable[[TfDataset], TfDataset] = lambda records: records,
         following: TfDataset | None = None,
         cycle: int = _CYCLE,
-        last: Callable[[Tensor], Tensor] | None = None,
         batch_size: int | None = None,
     ) -> TfDataset:
         """Build the part of the pipeline before the cache.
 
-        What it gives is one epoch: pairs of an image, uint8 [size, size, 3], or what ``last`` makes
-        of it as float32, and a label, int64 []; with ``batch_size``, batches of them; in an order
-        of its own wherever it comes from a cache. ``on_files`` changes the dataset of the shards'
-        numbers, and ``on_records`` that of records before they are decoded. The ``following``
-        numbers are those of the next epoch. Of shards, ``cycle`` are read at a time.
+        What it gives is one epoch: pairs of an image, uint8 [size, size, 3], and a label, int64 [];
+        with ``batch_size``, batches of them; in an order of its own wherever it comes from a cache.
+        ``on_files`` changes the dataset of the shards' numbers, and ``on_records`` that of records
+        before they are decoded. The ``following`` numbers are those of the next epoch. Of shards,
+        ``cycle`` are read at a time.
         """
         options, split = self.options, self.dataset.split(self.options.split)
         shards, copies = own_shards(split, options.holdout, self.share), self.copies
@@ -176,13 +175,15 @@ class _Loader:
             records = records.batch(options.batched_parse).map(parse).unbatch()
         fast, large = options.decode is Decoding.FAST, self._record_bytes() > _LARGE_RECORD
         size = options.image_size
-        decode = decoder(self.dataset, size, large=large, fast=fast, last=last, parsed=parsed)
+        decode = decoder(self.dataset, size, large=large, fast=fast, parsed=parsed)
         calls = options.parallel_calls or _CORES * _AHEAD
-        if batch_size is not None and deterministic and not parsed:
-            # Each call writes to its place in the batch; the order is kept.
-            in_batches: dict[str, Any] = {"batch_size": batch_size, "drop_remainder": False}
-            return changed(records, "MapAndBatch", decode, num_parallel_calls=calls, **in_batches)
-        decoded = records.map(plain(decode), num_parallel_calls=calls, deterministic=deterministic)
+        if parsed:  # of lists, `changed` knows nothing
+            decoded = records.map(plain(decode), calls, deterministic)
+        else:
+            # One thread for each image, which goes from one operation to the next, takes 3 % off
+            # the CPU time of small ones. Where operations choose between others, it waits for ever.
+            one: dict[str, Any] = {"use_inter_op_parallelism": fast}
+            decoded = changed(records, "Map", decode, calls, deterministic, **one)
         return decoded if batch_size is None else decoded.batch(batch_size)
 
     def stored(self, on_progress: OnProgress) -> TfDataset:
@@ -239,8 +240,6 @@ class _Loader:
         options, augment = self.options, epoch_augmenter(self.options, self.share.number)
         counter, split = epoch_counter(options), self.dataset.split(options.split)
         own, window = own_shards(split, options.holdout, self.share), self._window()
-        rescale = options.rescale if augment is None else None
-        last = None if rescale is None else rescaler(rescale)
 
         def one_epoch(epoch: Tensor) -> TfDataset:
             self._set_seed()
@@ -260,11 +259,11 @@ class _Loader:
                 numbers = changed(_numbers(own), "Filter", lambda _: epoch + 1 < end)
                 following = files(numbers, epoch + 1)
             size = self.order.batch_size
-            batches = self._decoded(files, images, following, last=last, batch_size=size)
+            batches = self._decoded(files, images, following, batch_size=size)
             if self.order.steps > -(-self.order.images // self.order.batch_size):
                 batches = batches.concatenate(empty_batch(batches))
             if augment is None:
-                return batches
+                return changed(batches, "Map", self._finish, _CORES, options.deterministic)
             return batches.enumerate(left_out).map(
                 plain(lambda number, batch: self._finish(*augment(epoch, number, *batch))),
                 num_parallel_calls=_CORES,

@@ -72,11 +72,10 @@ def changed(
 ) -> TfDataset:
     """Do what a method of a dataset does with a function of its elements, and sooner.
 
-    The ``kind`` is that of an operation of ``tf.raw_ops``: Filter, FlatMap, Interleave, Map or
-    MapAndBatch, the first two steps of a batch in one, which TensorFlow doesn't do by itself in a
-    FlatMap. The function has no ``if`` or ``for`` over tensors, and is kept on one device as a
-    whole. Graphs that may be spread are rewritten and placed in every iterator, each of which takes
-    as long as decoding a dozen images.
+    The ``kind`` is that of an operation of ``tf.raw_ops``, to which ``options`` are given: Filter,
+    FlatMap, Interleave or Map. The function has no ``if`` or ``for`` over tensors, and is kept on
+    one device as a whole. Graphs that may be spread are rewritten and placed in every iterator,
+    each of which takes as long as decoding a dozen images.
     """
     name = f"{kind}Dataset"
     if calls:
@@ -102,11 +101,9 @@ def changed(
         *(spec if isinstance(spec, tuple) else (spec,))
     )
     whole = given[-1]
-    if kind in ("Map", "MapAndBatch"):
-        batch = [None] if kind == "MapAndBatch" else []
-        whole = tf.nest.map_structure(
-            lambda one: tf.TensorSpec([*batch, *one.shape], one.dtype), traced.structured_outputs
-        )
+    if kind == "Map":
+        outputs = traced.structured_outputs
+        whole = tf.nest.map_structure(lambda one: tf.TensorSpec(one.shape, one.dtype), outputs)
     made = tf.data.experimental.from_variant(
         getattr(tf.raw_ops, name)(
             input_dataset=tf.data.experimental.to_variant(dataset),
