@@ -17,7 +17,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 from PIL import Image
 
 import tfrtool
@@ -31,7 +30,6 @@ __all__ = ["run"]
 _SHARDS = 8
 _SIZE = 224
 _EPOCHS = 2
-_MORE = 2000  # images, for what is under way
 _WAYS = {
     "published, uncached": (UNCACHED, Cache.NONE),
     "tfrtool, in memory": ("tfrtool", Cache.MEMORY),
@@ -85,7 +83,6 @@ def _in_turn(shards: Path, count: int, rounds: int) -> dict[str, list[StageRun]]
     for _ in range(rounds):
         for way, (stage, cache) in _WAYS.items():
             options = LoadOptions(image_size=_SIZE, cache=cache)
-            np.ones((count + _MORE, _SIZE, _SIZE, 3), np.uint8)
             runs[way].append(measure("measure_stage", dataset, options, stage, _EPOCHS))
     if len({(run.images, run.labels) for some in runs.values() for run in some}) > 1:
         raise RuntimeError("the pipelines don't give the same images")
