@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import stat
 import subprocess
@@ -11,7 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from tests.datasets import flip_bit, image_payload, write_foreign
 from tests.photos import image_bytes
@@ -50,8 +53,11 @@ def dataset(directory: Path) -> Dataset:
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    """Return a dataset of 20 JPEGs that take long to decode."""
-    payload = image_payload(1, data=image_bytes(size=(1200, 1200)))
+    """Return a dataset of 12 JPEGs of noise, which take long to decode."""
+    noise = np.random.default_rng(0).integers(0, 256, (1000, 1000, 3), np.uint8)
+    output = io.BytesIO()
+    Image.fromarray(noise).save(output, "JPEG")
+    payload = image_payload(1, data=output.getvalue())
     return open_dataset(write_foreign(tmp_path_factory.mktemp("large"), [[payload] * 12]))
 
 

@@ -20,7 +20,13 @@ from tfrtool.loading.bench.bench import OWN, OWN_UNCACHED, STAGES, UNCACHED, Num
 from tfrtool.loading.cache.cache_plan import own_memory
 from tfrtool.loading.dataset.dataset import Dataset, Split
 from tfrtool.loading.dataset.drop_corrupt import naming_damage
-from tfrtool.loading.pipeline.decode import decoder, fast_image, full_image, parser
+from tfrtool.loading.pipeline.decode import (
+    LARGE_RECORD,
+    decoder,
+    fast_image,
+    full_image,
+    parser,
+)
 from tfrtool.loading.pipeline.load_options import Cache, Decoding, LoadOptions
 from tfrtool.loading.pipeline.pipeline import count_images, load
 from tfrtool.loading.pipeline.published import load_published, load_uncached
@@ -102,7 +108,9 @@ def measure_parts(
     own = min(_PARTS_IMAGES, split.records)
     times = -(-_PARTS_IMAGES // own)
     fast = options.decode is Decoding.FAST
-    parse, decode = parser(dataset), decoder(dataset, options.image_size, fast=fast)
+    large = split.record_bytes(range(len(split.shards))) > LARGE_RECORD
+    parse = parser(dataset)
+    decode = decoder(dataset, options.image_size, large=large, fast=fast)
     sized = partial(fast_image, least=options.image_size) if fast else full_image
     records = split_records(dataset, split).take(own)
     steps = {

@@ -55,6 +55,11 @@ class Split:
         """How many records the shards have in all."""
         return sum(self.lengths)
 
+    def record_bytes(self, shards: Collection[int]) -> float:
+        """Return how long a record of some shards is, in the mean: framed, and as compressed."""
+        records = sum(self.lengths[number] for number in shards)
+        return sum(self.shards[number].stat().st_size for number in shards) / records
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dataset(Shown):

@@ -11,6 +11,10 @@ from tfrtool.loading.dataset.forms import ImageEncoding
 from tfrtool.loading.pipeline.parsed_values import feature_specs, label_tensor, pixels
 from tfrtool.loading.pipeline.tensors import Batch, Tensor
 
+LARGE_RECORD = 40 * 2**10
+"""Bytes, from which on resizing an image costs less than a float32 copy of it: at 224 pixels, the
+copy took 25 % off the time of photographs of 11 kB, and added 4 % to those of 52 kB."""
+
 _RGB = 3
 _JPEG = b"\xff\xd8\xff"
 _RATIOS = (2, 4, 8)

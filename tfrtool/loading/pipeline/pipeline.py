@@ -18,7 +18,7 @@ from tfrtool.loading.cache.disk_cache import (
 )
 from tfrtool.loading.cache.image_store import ImageStore
 from tfrtool.loading.dataset.dataset import Dataset
-from tfrtool.loading.pipeline.decode import decoder, parser
+from tfrtool.loading.pipeline.decode import LARGE_RECORD, decoder, parser
 from tfrtool.loading.pipeline.load_options import Cache, Decoding, LoadOptions, Recipe
 from tfrtool.loading.pipeline.normalize import rescaler
 from tfrtool.loading.pipeline.order import RowOrder
@@ -39,10 +39,6 @@ _SHUFFLED_BYTES = 32 * 2**20
 _FILLED_FROM = 16
 """Shards that are read at a time where all images will be kept: what the first epoch begins with
 is from all of them. As many of a store would have to be fetched before it begins."""
-
-_LARGE_RECORD = 40 * 2**10
-"""Bytes, from which on resizing an image costs less than a float32 copy of it: at 224 pixels, the
-copy took 25 % off the time of photographs of 11 kB, and added 4 % to those of 52 kB."""
 
 _AHEAD = 8
 """Images for each core that are begun before the first of them is done, so that no core has to wait
@@ -173,7 +169,8 @@ class _Loader:
         if parsed:
             parse = plain(parser(self.dataset, batched=True))
             records = records.batch(options.batched_parse).map(parse).unbatch()
-        fast, large = options.decode is Decoding.FAST, self._record_bytes() > _LARGE_RECORD
+        fast = options.decode is Decoding.FAST
+        large = split.record_bytes(shards) > LARGE_RECORD
         size = options.image_size
         decode = decoder(self.dataset, size, large=large, fast=fast, parsed=parsed)
         calls = options.parallel_calls or _CORES * _AHEAD
@@ -213,16 +210,11 @@ class _Loader:
         rescale = self.options.rescale
         return images if rescale is None else rescaler(rescale)(images), labels
 
-    def _record_bytes(self) -> float:
-        """Return how long a record is, in the mean, with its framing and as it is compressed."""
-        split = self.dataset.split(self.options.split)
-        own = own_shards(split, self.options.holdout, self.share)
-        records = sum(split.lengths[number] for number in own)
-        return sum(split.shards[number].stat().st_size for number in own) / records
-
     def _window(self) -> int:
         """Return the size of the shuffle buffer, in records."""
-        usual = max(1, min(_SHUFFLE, int(_SHUFFLED_BYTES / max(self._record_bytes(), 1))))
+        split = self.dataset.split(self.options.split)
+        each = split.record_bytes(own_shards(split, self.options.holdout, self.share))
+        usual = max(1, min(_SHUFFLE, int(_SHUFFLED_BYTES / max(each, 1))))
         return min(self.options.shuffle_buffer or usual, self.order.images)
 
     def _set_seed(self) -> None:
