@@ -11,6 +11,7 @@ from PIL import Image
 from tests.examples.strategies import string
 from tests.photos import image_bytes
 from tfrtool.examples.example import DType, Feature, encode_example
+from tfrtool.images.overlay import colour_of
 from tfrtool.inspection.pictures.objects import mask_of
 from tfrtool.inspection.pictures.pictures import ImageRoles
 
@@ -32,7 +33,10 @@ def _inside(record: bytes) -> Sequence[int] | None:
     found = mask_of(record, ROLES, 0, 40)
     assert found.image is not None, found.problem
     assert found.image.size == (40, 30)
-    return found.image.convert("L").getbbox()
+    colours = found.image.getcolors() or []
+    clear = Image.new("RGBA", (1, 1), colour_of(0)).getpixel((0, 0))
+    assert {pixel[:3] for _, pixel in colours} == {clear[:3]}  # type: ignore[index]
+    return found.image.getchannel("A").getbbox()
 
 
 def test_a_mask_that_is_an_image_is_shown() -> None:

@@ -49,7 +49,7 @@ def draw_confusion(confusion: Confusion, names: Sequence[str], title: str) -> by
     cell = max(min(_SIDE // count, _WIDEST_CELL), _NARROWEST_CELL)
     letters = max(min(cell - 2, 16), _LETTER)
     large = ImageFont.load_default(18)
-    labels = [fitted(_shown(name), letters) for name in names]
+    labels = [fitted(shortened_name(name), letters) for name in names]
     every = math.ceil((letters + 2) / cell)
     room = math.ceil(max(font.getlength(text) for text, font in labels)) + 2 * _GAP
     left, top = _MARGIN + letters + _GAP + room, _MARGIN + 40 + letters + _GAP + room
@@ -131,6 +131,7 @@ def _turned(
     canvas.paste(line, (left, bottom - width))
 
 
-def _shown(name: str) -> str:
-    text = printable(name)
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+def shortened_name(name: str, longest: int = _LONGEST) -> str:
+    """Return a class name of so many letters, without its middle: names often differ at the end."""
+    text, half = printable(name), longest // 2 - 1
+    return text if len(text) <= longest else f"{text[: half - 1]}...{text[-half:]}"

@@ -45,8 +45,9 @@ def draw_marks(image: Image.Image, marks: Iterable[DrawnObject], letters: int = 
     draw = ImageDraw.Draw(image)
     for sides, mark in ordered:
         left, top, right, bottom = sides
-        for inset, colour in ((0, "black"), (1, colour_of(mark.kind))):  # seen on any ground
-            if right - left > 2 * inset and bottom - top > 2 * inset:
+        for inset in range(3):  # black around the colour: seen on any ground
+            colour = colour_of(mark.kind) if inset else "black"
+            if min(right - left, bottom - top) > 2 * inset**2:
                 inside = (left + inset, top + inset, right - inset, bottom - inset)
                 draw.rectangle(inside, outline=colour)
     taken: list[tuple[int, ...]] = []
@@ -68,6 +69,13 @@ def draw_marks(image: Image.Image, marks: Iterable[DrawnObject], letters: int = 
 def colour_of(kind: int) -> str:
     """Return the colour of a kind of objects."""
     return _COLOURS[kind % len(_COLOURS)]
+
+
+def coloured(mask: Image.Image, colour: str) -> Image.Image:
+    """Return a mask as a picture to lay over another: 0 is transparent."""
+    made = Image.new("RGBA", mask.size, colour)
+    made.putalpha(mask.convert("L").point([0, *[255] * 255]))
+    return made
 
 
 def _draw_mask(image: Image.Image, mark: DrawnObject) -> None:

@@ -45,6 +45,7 @@ class Picture(NamedTuple):
     height: int = 0
     guessed: bool = False  # whether the size was guessed from the number of bytes
     problem: str | None = None  # why there is no image
+    orientation: int = 1  # by EXIF, if the image is shown as it is stored nevertheless
 
     @property
     def size(self) -> str:
@@ -52,8 +53,13 @@ class Picture(NamedTuple):
         return f"{self.width} x {self.height}{'?' * self.guessed}" if self.width else ""
 
 
-def decode_picture(data: bytes, box: int, sides: Sides | None = None) -> Picture:
+def decode_picture(
+    data: bytes, box: int, sides: Sides | None = None, *, as_said: bool = False
+) -> Picture:
     """Decode a bytes value as an image, at most ``box`` pixels wide and high.
+
+    It is turned upright as its EXIF says. With ``as_said`` only if that gives it its ``sides``:
+    boxes of objects are else for the pixels as stored, which TensorFlow doesn't turn.
 
     Tried in turn: an encoded image; base64 of pixels or of an encoded image; pixels of 8 bits
     whose number is what ``sides`` say; a serialized tensor; and last a square of grey or RGB
@@ -62,7 +68,7 @@ def decode_picture(data: bytes, box: int, sides: Sides | None = None) -> Picture
     if not data:
         return Picture(problem="no bytes")
     with quiet_pillow():
-        encoded = _encoded(data, box)
+        encoded = _encoded(data, box, sides, as_said=as_said)
         if encoded is not None and encoded.image is not None:
             return encoded
         # Base64 of RGB has the length of RGBA, so that text is tried as such first.
@@ -107,7 +113,9 @@ def _square(length: int) -> tuple[int, int, int] | None:
     return None
 
 
-def _encoded(data: bytes, box: int) -> Picture | None:
+def _encoded(
+    data: bytes, box: int, sides: Sides | None = None, *, as_said: bool = False
+) -> Picture | None:
     try:
         image = open_image(data)
     except RefusedImageError as error:
@@ -119,7 +127,10 @@ def _encoded(data: bytes, box: int) -> Picture | None:
             if image.format not in ("JPEG", "MPO"):  # they may be decoded at a smaller scale, later
                 # Before EXIF is asked for: that loads a PNG, and hides how it failed.
                 image.load()
-            orientation = orientation_of(image)
+            orientation, left = orientation_of(image), 1
+            turned = orientation >= SIDEWAYS and width != height and sides == (width, height)
+            if as_said and not turned:
+                orientation, left = 1, orientation
             small = _small(image, box)
             if orientation in UPRIGHTING:
                 small = small.transpose(UPRIGHTING[orientation])
@@ -128,7 +139,7 @@ def _encoded(data: bytes, box: int) -> Picture | None:
             return Picture(None, width, height, problem=problem)
     if orientation >= SIDEWAYS:
         width, height = height, width
-    return Picture(small, width, height)
+    return Picture(small, width, height, orientation=left)
 
 
 def _small(image: Image.Image, box: int) -> Image.Image:

@@ -135,7 +135,7 @@ def number(value: float) -> str:
         math.isfinite(value) and value == int(value) and abs(value) < 1e15
     ):
         return f"{int(value):,}"
-    return f"{value:,.4g}"
+    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:,.4g}"
 
 
 def _svg(

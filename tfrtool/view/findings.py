@@ -12,6 +12,7 @@ from typing import Any, cast
 from tfrtool.errors import ShardError, TfrtoolError, UsageError, os_errors_as, printable
 from tfrtool.examples.dataset_files import find_files
 from tfrtool.examples.feature_text import python_source
+from tfrtool.examples.objects.record_features import OBJECTS
 from tfrtool.examples.roles import LabelNames
 from tfrtool.inspection.dataset.dataset_summary import UNSPLIT, DatasetSummary, inspect_dataset
 from tfrtool.inspection.pictures.pictures import ImageRoles, image_roles
@@ -152,6 +153,12 @@ class Findings:
         column = self.label_column
         return cast(Labels, self._of_stage("labels", column, lambda: labels_of(self.table, column)))
 
+    def captions(self, rows: Sequence[int]) -> dict[int, str]:
+        """Return what stands below pictures of rows: their label, else the classes of objects."""
+        column = self.label_column or f"{OBJECTS}class/text"
+        held = self.table.take([column], rows) if self.table.has(column) else {}
+        return {row: _caption(one[column]) for row, one in held.items()}
+
     def selector(self) -> Selector:
         """Return what asks the rows, not the last ones as long as there come more."""
         label = self.label
@@ -169,6 +176,13 @@ class Findings:
         if self.schema is None:
             return None
         return python_source(self.schema.features, self.schema.records)
+
+
+def _caption(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(dict.fromkeys(map(_caption, value)))
+    text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
+    return "" if value is None else printable(str(text)[:200])
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from tfrtool.examples.example import Feature, PayloadKind, decode_example
 from tfrtool.examples.objects.read_objects import read_objects
 from tfrtool.examples.objects.record_features import SIDES
 from tfrtool.images.looks import encoded
-from tfrtool.inspection.pictures.objects import MAX_OBJECTS, mask_of, masks_of, thumbnail
+from tfrtool.inspection.pictures.objects import MAX_OBJECTS, hue_of, mask_of, masks_of, thumbnail
 from tfrtool.inspection.pictures.pictures import pictures_of
 from tfrtool.inspection.rows.payload_json import PayloadJson
 from tfrtool.inspection.table.selection import Selector
@@ -128,9 +128,9 @@ class Live:
         total, chosen = self._chosen(question, max(start, 0), max(count, 0))
         table = self.found.table
         known = [row for row in chosen if row < table.rows]
-        names = {"label": self.found.label_column, "width": "image.width", "height": "image.height"}
-        asked = {key: name for key, name in names.items() if name and table.has(name)}
+        asked = {side: f"image.{side}" for side in ("width", "height") if table.has("image.width")}
         values = table.take(list(asked.values()), known) if asked and known else {}
+        captions = self.found.captions(known)
         self._hold(chosen)
         return {
             "total": total,
@@ -140,7 +140,8 @@ class Live:
             "rows": [
                 {
                     **self._place(row),
-                    **{key: _shown(values.get(row, {}).get(name)) for key, name in asked.items()},
+                    "label": captions.get(row),
+                    **{key: values.get(row, {}).get(name) for key, name in asked.items()},
                     **self._summary(row),
                 }
                 for row in chosen
@@ -259,11 +260,13 @@ class Live:
                     "size": one.size,
                     "problem": one.problem and printable(one.problem),
                     "label": printable(label),
+                    "orientation": one.orientation,
                 }
                 for label, where, one in pictures
             ],
             "boxes": [
                 {**dict(zip(SIDES, one.box, strict=True)), "text": printable(one.title)}
+                | {"colour": hue_of(one)}
                 for one in objects.objects
                 if one.can_be_drawn
             ],
@@ -329,13 +332,6 @@ def _features(payload: bytes) -> dict[str, Feature]:
         return dict(decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE).features)
     except ValueError:
         return {}
-
-
-def _shown(value: Any) -> Any:
-    if value is None or isinstance(value, int):
-        return value
-    text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
-    return printable(text[:200])
 
 
 def _short(value: Any) -> Any:

@@ -10,9 +10,9 @@ from markupsafe import Markup
 
 from tfrtool.errors import UsageError, human_bytes, human_count, printable
 from tfrtool.images.looks import encoded
+from tfrtool.images.overlay import colour_of
 from tfrtool.inspection.pictures.objects import thumbnail
 from tfrtool.inspection.table import gallery
-from tfrtool.inspection.table.gallery import UNLABELLED
 from tfrtool.inspection.verify.verify import VerifyReport
 from tfrtool.view import drawings
 from tfrtool.view.findings import Findings
@@ -21,9 +21,10 @@ PIECES = {
     "about": "What it is",
     "health": "Health",
     "balance": "Balance",
+    "objects": "Objects",
     "shuffling": "Shuffling",
     "images": "Images",
-    "examples": "Examples of each class",
+    "examples": "Examples",
     "unusual": "Unusual images",
     "alike": "Images that look alike",
     "features": "Features",
@@ -162,17 +163,33 @@ def _balance(found: Findings, _: PictureOf) -> dict[str, Any] | None:
     if not labels.names:
         return None
     counts = gallery.label_counts(found.table, labels, found.split_of)
-    totals = {name: sum(one[name] for one in counts.values()) for name in labels.names}
-    shown = sorted(totals, key=lambda name: -totals[name])[:_CLASSES]
+    return {"what": "record"} | _bars(counts, labels.names)
+
+
+def _objects(found: Findings, _: PictureOf) -> dict[str, Any] | None:
+    known = {} if found.summary is None else found.summary.splits
+    splits = {name: one.objects for name, one in known.items() if one.objects is not None}
+    counts = {split: one.object_classes for split, one in splits.items()}
+    names = sorted({name for one in counts.values() for name in one})
+    held = list(found.roles(found.paths[0]).object_names.items())[:_CLASSES]
+    boxes = [(short(name), colour_of(number)) for number, name in held]
+    told = {"what": "object", "splits": splits, "boxes": boxes}
+    return told | _bars(counts, names) if splits else None
+
+
+def _bars(counts: Mapping[str, Mapping[str, int]], names: Sequence[str]) -> dict[str, Any]:
+    """Return bars of classes, in order, from how many each split has; the largest if many."""
+    totals = {name: sum(one.get(name, 0) for one in counts.values()) for name in names}
+    shown = set(sorted(totals, key=lambda name: -totals[name])[:_CLASSES])
     rows_of = {
-        short(name, _PROSE): {split: one[name] for split, one in counts.items()}
-        for name in labels.names
-        if name in set(shown)
+        short(name, _PROSE): {split: one.get(name, 0) for split, one in counts.items()}
+        for name in names
+        if name in shown
     }
     return {
         "drawing": drawings.bars(rows_of, list(counts)),
         "series": list(counts),
-        "classes": len(labels.names),
+        "classes": len(names),
         "shown": len(shown),
         "largest": max(totals.values()),
         "smallest": min(totals.values()),
@@ -216,7 +233,11 @@ def _images(found: Findings, _: PictureOf) -> dict[str, Any] | None:
         if (one := gallery.histogram(found.table, f"image.{name}")) is not None:
             counts, edges = one
             drawing = drawings.histogram(counts, edges)
-            drawn[name] = {"drawing": drawing, "low": edges[0], "high": edges[-1]}
+            drawn[name + " (bits)" * (name == "entropy")] = {
+                "drawing": drawing,
+                "low": edges[0],
+                "high": edges[-1],
+            }
     return {"held": held, "drawn": drawn}
 
 
@@ -292,16 +313,15 @@ def _feature_row(one: Mapping[str, Any], records: int) -> dict[str, Any]:
 def _value(value: Any) -> str:
     if isinstance(value, Mapping):
         value = value.get("text", f"{value['bytes']:,} bytes of {value['content']}")
-    return short(str(value))
+    return short(str(value)) or '""'
 
 
 def _tiles(
     found: Findings, rows: Sequence[int], picture_of: PictureOf, said: Sequence[str] = ()
 ) -> list[Mapping[str, Any]]:
     """Return small pictures with their labels, and what else is said of each."""
-    labels = found.labels()
-    codes = [labels.codes[row] if row < len(labels.codes) else UNLABELLED for row in rows]
-    names = ["" if code == UNLABELLED else short(labels.names[code]) for code in codes]
+    known = found.captions(rows)
+    names = [short(known.get(row, "")) for row in rows]
     return [
         {"row": row, "src": picture_of(row), "caption": ", ".join(filter(None, texts))}
         for row, *texts in zip(rows, names, said or [""] * len(rows), strict=True)
@@ -312,6 +332,7 @@ _CONTEXTS: Mapping[str, Callable[[Findings, PictureOf], dict[str, Any] | None]] 
     "about": _about,
     "health": _health,
     "balance": _balance,
+    "objects": _objects,
     "shuffling": _shuffling,
     "images": _images,
     "examples": _examples,

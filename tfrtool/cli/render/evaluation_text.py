@@ -26,8 +26,8 @@ def evaluation_page(report: EvaluationReport, out: str | None) -> Page:
             ("classes", f"{len(names):,}; their means: {mean}"),
         ),
     ]
-    # The worst first, where not all can be shown.
-    classes = sorted(report.classes, key=lambda one: -1.0 if one.f1 is None else one.f1)
+    # The worst first, where not all can be shown; those without images last.
+    classes = sorted(report.classes, key=lambda one: 2.0 if one.f1 is None else one.f1)
     classes = classes[:_CLASSES] if len(classes) > _CLASSES else [*report.classes]
     rows = [
         (

@@ -9,7 +9,7 @@ from typing import Any
 
 from tfrtool.examples.example import Feature, PayloadKind, decode_example
 from tfrtool.examples.objects.read_objects import ReadObject, RecordObjects, read_objects
-from tfrtool.images.overlay import DrawnObject, draw_marks, mask_of_mark
+from tfrtool.images.overlay import DrawnObject, colour_of, coloured, draw_marks, mask_of_mark
 from tfrtool.images.pixels import Picture, decode_picture
 from tfrtool.inspection.pictures.pictures import ImageRoles, pictures_of
 from tfrtool.storage.limits import MAX_MASKS_DRAWN
@@ -30,27 +30,29 @@ def thumbnail(payload: bytes, roles: ImageRoles, box: int, number: int = 0) -> P
     return picture._replace(image=draw_marks(picture.image, marks)) if marks else picture
 
 
-def masks_of(found: RecordObjects) -> Sequence[bytes | str]:
-    """Return the masks of a record: encoded images, or else COCO's outlines as JSON."""
-    texts = (one.more.get("segmentation") for one in found.objects)
-    return found.masks or [text for text in texts if text]
+def masks_of(found: RecordObjects) -> list[tuple[ReadObject, bytes | str]]:
+    """Return the objects with masks: encoded images, or else COCO's outlines as JSON."""
+    texts = [one.more.get("segmentation", "") for one in found.objects]
+    return [pair for pair in zip(found.objects, found.masks or texts, strict=False) if pair[1]]
 
 
 def mask_of(payload: bytes, roles: ImageRoles, number: int, box: int) -> Picture:
-    """Return one of a record's masks, at most ``box`` pixels wide and high; 0 is no object."""
+    """Return one of a record's masks in its class's colour, at most ``box`` wide and high."""
     features = decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE).features
     found = read_objects(features, most=MAX_OBJECTS)
     masks = masks_of(found)
     if not 0 <= number < len(masks):
         return Picture(problem="no such mask")
-    if isinstance(mask := masks[number], bytes):
-        return decode_picture(mask, box)
-    _, _, picture = next(pictures_of(payload, roles, box))
-    if picture.image is None:
-        return picture
-    width, height = found.size or (picture.width, picture.height)
-    mark = _with_outline(DrawnObject((0, 0, 0, 0)), mask, width, height)
-    return picture._replace(image=mask_of_mark(picture.image, mark))
+    one, mask = masks[number]
+    if isinstance(mask, bytes):
+        picture = decode_picture(mask, box)
+        made = picture.image
+    else:
+        _, _, picture = next(pictures_of(payload, roles, box))
+        width, height = found.size or (picture.width, picture.height)
+        mark = _with_outline(DrawnObject((0, 0, 0, 0)), mask, width, height)
+        made = picture.image and mask_of_mark(picture.image, mark)
+    return picture._replace(image=made and coloured(made, hue_of(one)))
 
 
 def marks_of(
@@ -100,6 +102,11 @@ def _shares(outline: Any, width: int, height: int) -> Sequence[float]:
         float(v) / side for v, side in zip(outline, (width, height) * len(outline), strict=False)
     ]
     return shares if all(map(math.isfinite, shares)) else ()
+
+
+def hue_of(one: ReadObject) -> str:
+    """Return the colour that an object has everywhere."""
+    return colour_of(_kind(one))
 
 
 def _kind(one: ReadObject) -> int:

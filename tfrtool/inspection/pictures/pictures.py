@@ -97,7 +97,8 @@ def pictures_of(payload: bytes, roles: ImageRoles, box: int) -> Iterator[tuple[s
     for held, place, value in string_values(example):
         if held == name:
             found = True
-            yield label, place, decode_picture(value, box, sides)
+            picture = decode_picture(value, box, sides, as_said=roles.has_boxes)
+            yield label, place, picture
     lists = {f"[{step}]": item for step, item in enumerate(example.feature_lists.get(name, ()))}
     if name in example.features:
         lists = {"": example.features[name]}

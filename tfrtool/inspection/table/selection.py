@@ -93,8 +93,15 @@ class Selector:
             parts.append(f"CAST({self._quoted(name)} AS VARCHAR) = {_literal(value)}")
         if text:
             asked = _literal(text.lower())
-            texts = [self._quoted(n) for n, column in self.columns.items() if self._is_text(column)]
-            each = [f"coalesce(contains(lower(try(decode({n}))), {asked}), false)" for n in texts]
+            has = f"coalesce(contains(lower(try(decode({{}}))), {asked}), false)"
+            kinds = {n: self._table.type_of(c) for n, c in self.columns.items() if c not in _OWN}
+            each = [
+                f"coalesce(list_bool_or([{has.format('x')} for x in {self._quoted(name)}]), false)"
+                if pa.types.is_list(kind)
+                else has.format(self._quoted(name))
+                for name, kind in kinds.items()
+                if kind in (pa.binary(), pa.list_(pa.binary()))
+            ]
             parts.append(f"({' OR '.join(each) or 'false'})")
         order = ""
         if sort is not None:
@@ -110,9 +117,6 @@ class Selector:
             expected = ", ".join(map(printable, nearest(name, self.columns)))
             raise UsageError(f"no column {name!r}", expected=f"one of {expected}")
         return quoted_names(self.columns)[[*self.columns].index(name)]
-
-    def _is_text(self, column: str) -> bool:
-        return column not in _OWN and pa.types.is_binary(self._table.type_of(column))
 
     def _schema(self) -> pa.Schema:
         return pa.schema(

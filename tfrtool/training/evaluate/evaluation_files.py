@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from tfrtool.errors import UsageError, WriteError, os_errors_as
-from tfrtool.images.confusion_chart import MOST_CHARTED, draw_confusion
+from tfrtool.images.confusion_chart import MOST_CHARTED, draw_confusion, shortened_name
 from tfrtool.images.pixels import Picture, draw_pixels
 from tfrtool.images.sheet import MIN_THUMB, SheetLayout, Tile, draw_sheet, save_sheet
 from tfrtool.loading.dataset.label_form import Task
@@ -60,8 +60,8 @@ class EvaluationFiles:
                 side = mistakes[0].pixels.shape[0]
                 thumb = max(_THUMB // side * side, MIN_THUMB) if side <= _THUMB else _THUMB
                 layout = SheetLayout(images=len(mistakes), thumb=thumb)
-                what = f"the {len(mistakes):,} most wrong of {report.images:,} images, and how"
-                what += " sure the model was"
+                what = f"the {len(mistakes):,} most wrong of {report.images:,} images: their label,"
+                what += " and below it what the model took them for, and how sure it was"
                 sheet = draw_sheet([_tile(one) for one in mistakes], layout, what)
                 with self._new(SHEET) as file:
                     save_sheet(sheet, file, ".png")
@@ -79,5 +79,4 @@ def _tile(mistake: Mistake) -> Tile:
     record = "" if result.record is None else f" #{result.record}"
     labels, predicted = (", ".join(one) or "none" for one in (result.labels, result.predicted))
     sure = max((result.probabilities[name] for name in result.predicted), default=0.0)
-    label = f"{labels}, taken for {predicted}"
-    return Tile(Picture(drawn.image), label, f"{sure:.1%}{record}")
+    return Tile(Picture(drawn.image), labels, f"{shortened_name(predicted, 12)} {sure:.1%}{record}")

@@ -294,7 +294,8 @@
     const [width, height] = picture.size.split(" x ");
     const image = make("img", { src: `/image/${told.row}?image=${number}`, alt: `image of record ${told.row}`, width, height, class: width < 160 ? "small" : null });
     const over = make("div", { class: "frame" }, image);
-    const caption = make("figcaption", {}, [picture.label, picture.place, picture.size].filter(Boolean).join(" "));
+    const caption = make("figcaption", {}, [picture.label, picture.place, picture.size,
+      picture.orientation > 1 ? `as stored, as its boxes are: EXIF orientation ${picture.orientation} is left out` : ""].filter(Boolean).join(" "));
     const layer = (name, element, what) => {
       const box = make("input", { type: "checkbox" });
       const turn = () => { element.hidden = !box.checked; off[box.checked ? "delete" : "add"](name); };
@@ -307,12 +308,12 @@
     if (number === 0 && told.masks) {
       const shown = Math.min(told.masks, 50);
       layer("masks", make("div", { class: "masks" }, ...Array.from({ length: shown }, (_, n) =>
-        Object.assign(make("img", { src: `/image/${told.row}/mask/${n}`, alt: `mask ${n + 1}` }),
-          { style: `filter: url(#alpha) hue-rotate(${(n * 137) % 360}deg)` }))), count(told.masks, "mask"));
+        make("img", { src: `/image/${told.row}/mask/${n}`, alt: `mask ${n + 1}` }))), count(told.masks, "mask"));
     }
     if (number === 0 && told.boxes.length) {
       const boxes = told.boxes.map((one, n) => {
-        const box = make("div", { class: `box b${n % 10}` }, make("span", {}, one.text || String(n + 1)));
+        const name = make("span", { class: one.ymin > 0.09 ? "above" : null }, one.text || String(n + 1)), box = make("div", { class: "box" }, name);
+        box.style.borderColor = name.style.background = one.colour;
         const sides = { left: one.xmin, top: one.ymin, width: one.xmax - one.xmin, height: one.ymax - one.ymin };
         for (const [side, share] of Object.entries(sides)) box.style[side] = `${100 * share}%`;
         return box;
