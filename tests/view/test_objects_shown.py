@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image, ImageColor, ImageDraw
@@ -60,7 +61,13 @@ def test_the_report_counts_objects(folder: Path, tmp_path: Path) -> None:
 
 def test_words_are_found_in_lists(live: Live) -> None:
     """A record is found by the name of one of its objects' classes, which it is shown with."""
-    asked = {"where": None, "text": "CAT", "equal": {}, "sort": None, "descending": False}
+    asked: dict[str, Any] = {
+        "where": None,
+        "text": "CAT",
+        "equal": {},
+        "sort": None,
+        "descending": False,
+    }
     found = live.rows(asked, 0, 9)
     assert [one["label"] for one in found["rows"]] == ["cat, dog"]
 
