@@ -9,12 +9,10 @@ from tfrtool.examples.long_values import hollowed
 from tfrtool.examples.objects.label_map import object_names
 from tfrtool.examples.objects.read_objects import ReadObject, has_boxes, read_objects
 from tfrtool.examples.whole_records import SHORT, shortened
-from tfrtool.inspection.verify.payload_check import unparseable
+from tfrtool.inspection.verify.payload_check import box_mark, unparseable
 from tfrtool.records.framing import Fault, Record
 from tfrtool.storage.limits import MAX_OBJECTS_CHECKED
 
-_TFOD_MARK, _TFDS_MARK = b"image/object/bbox/", b"objects/bbox"
-_PROBATION = 64  # records after which it is settled whether a shard holds objects
 _TOLD = 3
 _FREEBASE = "/m/"
 """What the texts of Open Images' classes start with, which are identifiers beside a label map's
@@ -22,46 +20,23 @@ names for people."""
 
 
 class ObjectCheck:
-    """A fold over the records of one shard; it finds those whose objects can't be.
-
-    The first records tell whether there are objects at all: nothing is asked of others.
-    """
+    """Finds those records of a shard whose objects can't be."""
 
     def __init__(self, directory: Path | None, *, images: bool) -> None:
         """Begin; with ``images``, their sizes are held against those that records say."""
         self._directory, self._images = directory, images
         self._names: Mapping[int, str] | None = None
-        self._looked = 0  # records that were asked
-        self._seen = False  # whether one has features of objects
-
-    @property
-    def wanted(self) -> bool:
-        """Whether records are looked at: those that are taken in later."""
-        return self._seen or self._looked < _PROBATION
 
     def faults(self, records: Iterable[Record]) -> Iterator[Fault]:
-        """Take in records that are Examples, and yield a fault for each with a problem."""
+        """Yield a fault for each of these records, which are Examples, that has a problem."""
         for record in records:
-            if not self.wanted:
-                return
-            self._looked += 1
             if _may_have_boxes(record.payload) and (problem := self._problem(record.payload)):
                 yield unparseable(record, problem)
-
-    def reads_alike(self, other: "ObjectCheck") -> bool:
-        """Return whether a fold over a part that follows has asked what this one would have."""
-        return not self._looked or (other.wanted if self._seen else not other._seen)
-
-    def join(self, other: "ObjectCheck") -> None:
-        """Take in a fold over a part that follows."""
-        self._seen |= other._seen
-        self._looked += other._looked
 
     def _problem(self, payload: bytes) -> str | None:
         example = decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE)
         if not has_boxes(example.features):
             return None
-        self._seen = True
         if self._names is None:
             self._names = {} if self._directory is None else object_names(self._directory)
         found = read_objects(example.features, most=MAX_OBJECTS_CHECKED)
@@ -89,7 +64,7 @@ def _may_have_boxes(payload: bytes) -> bool:
     """Return whether names of features of boxes may be in a record, at little cost."""
     if len(payload) > SHORT:
         payload = shortened(payload) or hollowed(payload)
-    return _TFOD_MARK in payload or _TFDS_MARK in payload
+    return box_mark(payload) is not None
 
 
 def _wrong_size(example: Example, size: tuple[int, int]) -> list[str]:

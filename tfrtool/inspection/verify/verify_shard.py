@@ -109,7 +109,7 @@ class VerifyFold:
 
     def read(self, items: Iterable[Record | Fault]) -> None:
         """Take in what is read, some records at a time."""
-        held, size, whole = list[Record](), 0, True  # objects may be in long values
+        held, size, whole = list[Record](), 0, self.images is not None
         try:
             for item in items:
                 if isinstance(item, Fault):
@@ -123,7 +123,6 @@ class VerifyFold:
                 if size > _BYTES_HELD or len(held) == _RECORDS_HELD:
                     self._take(held)
                     held, size = [], 0
-                    whole = self.images is not None or self.objects.wanted
         except ShardError as caught:
             self.error = caught.what
         self._take(held)
@@ -137,7 +136,7 @@ class VerifyFold:
             odd.add(record.index)
         if self.payloads.others:
             return
-        if self.objects.wanted:
+        if self.payloads.may_have_boxes:
             for fault in self.objects.faults(one for one in records if one.index not in odd):
                 self.misfits.add(fault)
         if self.images is not None:
@@ -155,11 +154,8 @@ class VerifyFold:
         """Take in a fold over a part, as `ShardFold` has it."""
         if other.error is not None:
             return False
-        if not self.objects.reads_alike(other.objects):
-            return False
         if self.images and other.images and not self.images.merge(other.images, index):
             return False
-        self.objects.join(other.objects)
         self.payloads.join(other.payloads)
         self.damage.merge(later(other.damage, index))
         self.misfits.merge(later(other.misfits, index))
