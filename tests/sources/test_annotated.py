@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.annotated_sets import Scene, scenes, write_coco, write_voc, write_yolo
+from tests.annotated_sets import Scene, scenes, write_box_csv, write_coco, write_voc, write_yolo
 from tests.sources.trees import WRITERS, open_tree, write_folder
 from tfrtool.errors import SourceError
 from tfrtool.sources.folders.class_layout import LabelFrom, arrange
@@ -186,14 +186,21 @@ def test_annotations_of_another_kind_are_named(said: str, tmp_path: Path) -> Non
     write_coco(tmp_path / "x.json")
     write_voc(tmp_path / "voc")
     write_yolo(tmp_path / "yolo")
-    for found in (f"coco:{tmp_path}/x.json", f"voc:{tmp_path}/voc", f"yolo:{tmp_path}/yolo"):
+    write_box_csv(tmp_path / "b.csv")
+    for place, looks in (
+        ("coco:{}/x.json", "COCO"),
+        ("voc:{}/voc", "Pascal VOC"),
+        ("yolo:{}/yolo", "YOLO"),
+        ("csv:{}/b.csv", "a table of boxes"),
+    ):
+        found = place.format(tmp_path)
         kind, _, path = found.partition(":")
         if kind == said:
             continue
         options = SourceOptions(annotations=f"{said}:{path}")
         with pytest.raises(SourceError) as caught:
             open_source(f"{tmp_path}/images", LabelFrom.FOLDER, tmp_path, options=options)
-        assert caught.value.hint == f"--annotations {found} reads what is there"
+        assert caught.value.hint == f"what is there looks like {looks}: --annotations {found}"
 
 
 def test_annotations_given_as_a_source_are_named(tmp_path: Path) -> None:

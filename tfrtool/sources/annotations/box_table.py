@@ -1,6 +1,7 @@
 """Tables of boxes, one in each row: CSV with names of columns, RetinaNet's and AutoML's without."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
@@ -75,7 +76,7 @@ class CsvBoxReader(AnnotationReader):
     def images(self) -> Iterator[FoundImage | LeftOut]:
         """Yield the images of all rows, by name; and rows that name none, or are too many."""
         with os_errors_as(SourceError, self._table), open_regular(self._table) as file:
-            delimiter, self._form = self._form_of(file)
+            delimiter, self._form = _form_of(file, self._table)
             every = enumerate(csv_rows(file, self._table, delimiter), start=1)
             told = ((number, cells) for number, cells in every if any(cells))
             for number, cells in islice(told, int(self._form.header), None):
@@ -99,21 +100,6 @@ class CsvBoxReader(AnnotationReader):
     def _in_shares(self) -> bool:
         """Whether boxes are: those of AutoML, and where most lie between 0 and 1."""
         return not self._form.cells or self._shares > self._pixels
-
-    def _form_of(self, file: BinaryIO) -> tuple[str, _Form]:
-        """Return the separator of a table, and the form of its rows; the first row tells both."""
-        widest: list[str] = []
-        for delimiter in DELIMITERS:
-            first = next(filter(any, csv_rows(file, self._table, delimiter)), [])
-            if form := _named(first) or _nameless(first):
-                return delimiter, form
-            widest = max(widest, first, key=len)
-        raise SourceError(
-            "no columns of images, classes and boxes",
-            path=self._table,
-            expected="such as filename, class, xmin, ymin, xmax, ymax",
-            found=quoted(widest),
-        )
 
     def _row(self, number: int, cells: list[str]) -> _Row:
         """Return what counts of a row; what it names is not looked for yet."""
@@ -179,6 +165,30 @@ class CsvBoxReader(AnnotationReader):
             more=dict(zip(self._form.flags, flags, strict=True)),
             problem=problem,
         )
+
+
+def is_box_table(path: Path) -> bool:
+    """Return whether a local file can be read, and is a table of boxes."""
+    with suppress(OSError, SourceError), open_regular(path) as file:
+        _form_of(file, path)
+        return True
+    return False
+
+
+def _form_of(file: BinaryIO, table: Path) -> tuple[str, _Form]:
+    """Return the separator of a table, and the form of its rows; the first row tells both."""
+    widest: list[str] = []
+    for delimiter in DELIMITERS:
+        first = next(filter(any, csv_rows(file, table, delimiter)), [])
+        if form := _named(first) or _nameless(first):
+            return delimiter, form
+        widest = max(widest, first, key=len)
+    raise SourceError(
+        "no columns of images, classes and boxes",
+        path=table,
+        expected="such as filename, class, xmin, ymin, xmax, ymax",
+        found=quoted(widest),
+    )
 
 
 def _corners(sides: Sequence[float], kind: BoxKind) -> tuple[float, ...]:

@@ -6,11 +6,14 @@ from pathlib import Path
 from tfrtool.errors import SourceError
 from tfrtool.examples.objects.record_features import Masks
 from tfrtool.sources.annotations.annotation_folder import AnnotationFolder
+from tfrtool.sources.annotations.box_table import CsvBoxReader, is_box_table
 from tfrtool.sources.annotations.found import AnnotationReader
 from tfrtool.sources.folders.annotated import annotations_at
 from tfrtool.sources.source_options import SourceOptions
 from tfrtool.storage.locations import as_path
 from tfrtool.storage.remote_path import RemotePath
+
+_LOOKS = {"coco": "COCO", "voc": "Pascal VOC", "yolo": "YOLO", "csv": "a table of boxes"}
 
 
 def open_annotations(
@@ -39,8 +42,7 @@ def open_annotations(
         named = path.suffix.lower() in (".yaml", ".yml")
         folder = AnnotationFolder(path.parent if named else path, images)
         return YoloReader(folder, path.name if named else None)
-    from tfrtool.sources.annotations.box_table import CsvBoxReader  # the options know no other
-
+    # The options know no other.
     return CsvBoxReader(path, scratch)
 
 
@@ -49,5 +51,8 @@ def hint_at_kind(error: SourceError, options: SourceOptions) -> None:
     kind, _, place = (options.annotations or "").partition(":")
     path = as_path(place)
     found = None if isinstance(path, RemotePath) else annotations_at(path)
+    if found is None and not isinstance(path, RemotePath) and is_box_table(path):
+        found = f"csv:{place}"
     if found is not None and not found.startswith(f"{kind}:"):
-        error.hint = f"--annotations {shlex.quote(found)} reads what is there"
+        looks = _LOOKS[found.partition(":")[0]]
+        error.hint = f"what is there looks like {looks}: --annotations {shlex.quote(found)}"
