@@ -172,3 +172,18 @@ def test_a_source_with_splits_takes_no_others(
         assert output.out == ""
         assert not (tmp_path / "d").exists()
     assert main(["write", str(table), str(tmp_path / "d"), *dry]) == 0
+
+
+@pytest.mark.parametrize("options", [["--stratify"], [], ["--group-by", "[a-z]+"]])
+def test_images_that_stay_together_are_told(
+    options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where no fraction and no seed can help, because images are alike, the error says that."""
+    (tmp_path / "photos" / "cat").mkdir(parents=True)
+    for number in range(9):
+        image = _distinct(number if "--group-by" in options else 0)
+        (tmp_path / "photos" / "cat" / f"{number}.jpg").write_bytes(image)
+    assert main(["write", str(tmp_path / "photos"), str(tmp_path / "d"), *TENTH, *options]) == 1
+    told = capsys.readouterr().err
+    assert "expected as many different images as splits, 2, found 8 of 9 images" in told
+    assert "another seed" not in told

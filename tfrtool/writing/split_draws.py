@@ -62,7 +62,7 @@ def draw_splits(
 ) -> tuple[Callable[[int, Item], str], tuple[object, ...]]:
     """Return what tells the split of an item, given with its position; and columns it looks up."""
     items, groups = audit.source.items, audit.source.groups
-    firsts = _firsts(audit) if groups else audit.leaders
+    firsts = firsts_of(audit)
 
     def name(position: int, item: Item) -> str:
         """Return what is drawn by: the group, or the key; of copies, that of the first."""
@@ -88,11 +88,13 @@ def draw_splits(
     )
 
 
-def _firsts(audit: Audit) -> memoryview:
+def firsts_of(audit: Audit) -> memoryview:
     """For each image one more than the position of the first that it goes with; 0 for that itself.
 
     Images of one group, and exact copies, go together, and so do those that go with the same.
     """
+    if not audit.source.groups:
+        return audit.leaders
     leaders, groups, codes = audit.leaders, audit.source.groups, audit.notable.codes
     good = ((groups[at], at) for at in forgetting(audit.good(), groups, codes))
     alike = ExternalSort(audit.scratch, (row for row in good if row[0]))

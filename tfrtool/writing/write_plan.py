@@ -22,7 +22,7 @@ from tfrtool.records.compression import Compression
 from tfrtool.records.shard_sets import ShardName
 from tfrtool.storage.scratch.external_sort import ExternalSort, column, forgetting, pieces, rising
 from tfrtool.writing.image_audit import Audit
-from tfrtool.writing.split_draws import draw_splits, hasher
+from tfrtool.writing.split_draws import draw_splits, firsts_of, hasher
 from tfrtool.writing.write_options import WriteOptions, check_shard_count
 
 _FORMAT = 1
@@ -114,9 +114,14 @@ def plan_shards(
         if not chosen and own:
             continue  # all of its images are bad
         if not chosen:
+            led, whole = sum(map(bool, firsts_of(audit))), len(members)
+            few = whole - led < len(splits)
+            stay = f"{led:,} of {whole:,} images that stay with another, as copies and groups do"
             raise WriteError(
                 f"split {split!r} would get none of the images",
-                hint="give it a larger fraction, or another seed",
+                expected=f"as many different images as splits, {len(splits)}" if few else None,
+                found=stay if led else None,
+                hint=None if few else "give it a larger fraction, or another seed",
             )
         if count > len(chosen):
             raise UsageError(
