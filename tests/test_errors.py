@@ -17,6 +17,7 @@ from tfrtool.errors import (
     WriteError,
     os_errors_as,
     printable,
+    reason_of,
 )
 
 
@@ -77,6 +78,12 @@ def test_errors_of_the_system_become_ours(tmp_path: Path) -> None:
     assert isinstance(raised.value.__cause__, FileNotFoundError)
     with pytest.raises(KeyError), os_errors_as(WriteError, path):
         raise KeyError
+
+
+def test_what_tensorflow_says_is_not_lost_behind_what_it_says_first() -> None:
+    """It names a node that nobody has named; what went wrong comes last."""
+    node = "{{function_node __wrapped__SaveV2_dtypes_47_device_/job:localhost/device:CPU:0}} "
+    assert reason_of(OSError(f"{node}a; No space\nleft")) == "a; No space left"
 
 
 def test_exit_codes() -> None:

@@ -159,7 +159,10 @@ def os_reason(error: OSError) -> str:
 
 def reason_of(error: object) -> str:
     """Return what an error of a library says, on one line of bounded length."""
+    import re  # for errors only
+
     said = str(getattr(error, "message", error))  # TensorFlow's names its operations otherwise
+    said = re.sub(r"\{\{function_node .*?\}\} *", "", said)  # and nodes that nobody has named
     return " ".join(said.split())[:200] or type(error).__name__
 
 

@@ -195,10 +195,17 @@ def test_human_count() -> None:
     ]
 
 
+def test_what_is_missing_is_told(capsys: Capture) -> None:
+    """Of several arguments, all are named: which of them is missing, nobody can know."""
+    assert main(["query", "a.tfrecord"]) == 2
+    assert "expected SHARDS and SQL; tfrtool query --help" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
         ["nonsense"],
+        ["inspct"],
         ["inspect", "nonsense"],
         ["inspect", "shard"],
         ["inspect", "shard", "x", "--limit", "-1"],

@@ -81,6 +81,10 @@ def test_csv_and_text(shard: Path, capsys: Capture, tmp_path: Path) -> None:
     other.write_bytes(shard_of([sequence]))
     out, _ = cat(capsys, other, "--format", "csv")
     assert out.splitlines()[0] == "shard,record,context.id,feature_lists.words"
+    lines = ["a\nb", "a\rb", 'a "b"\r\n']
+    other.write_bytes(shard_of([tfrtool.encode_example({"text": text}) for text in lines]))
+    out, _ = cat(capsys, other, "--format", "csv", "--select", "text")
+    assert [row[2:] for row in csv.reader(io.StringIO(out, newline=""))][1:] == [[t] for t in lines]
 
 
 def test_conditions_and_samples(shard: Path, capsys: Capture) -> None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
+import os
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -15,6 +19,7 @@ from tests.datasets import flip_bit
 from tests.examples.strategies import int64
 from tests.records.strategies import shard_of
 from tfrtool.cli import main
+from tfrtool.cli.render import rows_text
 
 Capture = pytest.CaptureFixture[str]
 COUNT = "SELECT label, count(*) AS n FROM records GROUP BY label ORDER BY n, label"
@@ -88,6 +93,20 @@ def test_files(shard: Path, capsys: Capture, tmp_path: Path) -> None:
     query(capsys, shard, sql, "--out", tmp_path / "no" / "b.csv", code=1)
     query(capsys, shard, sql, "--format", "parquet", code=2)
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_full_disk(
+    shard: Path, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is no fault of the query's: the file that can't be written is named, exit code 1."""
+
+    def full(_: Iterable[Any]) -> str:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(rows_text, "csv_line", full)
+    _, err = query(capsys, shard, COUNT, "--out", tmp_path / "a.csv", code=1)
+    assert err == f"tfrtool: error: {tmp_path}/a.csv: can't be written: no space left on device\n"
+    assert [*tmp_path.iterdir()] == [shard]
 
 
 def test_damage(shard: Path, capsys: Capture, tmp_path: Path) -> None:

@@ -255,6 +255,9 @@ def test_compressed_shards_beside_metadata_are_noted(dataset: Path) -> None:
     assert report.is_sound
     assert any("TFDS" in note and "4" in note for note in report.notes)
     assert any("compression_type='GZIP'" in note for note in report.notes)
+    for path in dataset.glob("*.tfrecord-*"):
+        path.write_bytes(gzip.compress(b"no records, but an archive"))
+    assert not any("compression_type" in note for note in verify([str(dataset)]).notes)
 
 
 BROKEN = [

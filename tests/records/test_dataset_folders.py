@@ -105,6 +105,9 @@ def test_folders_of_splits(make_shard: MakeShard, tmp_path: Path) -> None:
         "1.0.0/Split-eval/data_tfrecord-00000-of-00001.gz",
         "1.0.0/Split-train/data_tfrecord-00000-of-00001.gz",
     ]
+    assert find_folders(tmp_path / "1.0.0").notes == (
+        "the shards in its folders Split-eval, Split-train",
+    )
 
 
 def test_links_and_pipes_do_no_harm(make_shard: MakeShard, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from tests.photos import image_bytes, write_class_folders
 from tests.sources.trees import WRITERS, contents, labelled, open_tree, write_folder
 from tfrtool.errors import SourceError, UsageError
+from tfrtool.records.framing import frame
 from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.sources.open_source import open_source
 
@@ -72,8 +73,17 @@ def test_the_name_of_an_archive_proves_nothing(form: str, tmp_path: Path) -> Non
     assert labelled(open_tree(path)) == [("cat/1.jpg", "cat"), ("dog/1.jpg", "dog")]
 
 
-@pytest.mark.parametrize("data", [b"", bytes(2000), image_bytes(), b"\x1f\x8b\x08"])
-def test_other_files_are_an_error(data: bytes, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        (b"", "no bytes at all"),
+        (bytes(2000), "only zero bytes"),
+        (image_bytes(), "a JPEG image"),
+        (b"\x1f\x8b\x08", "gzip data"),
+        (frame(b"a"), "a TFRecord file, which reshard, edit and convert take"),
+    ],
+)
+def test_other_files_are_an_error(data: bytes, found: str, tmp_path: Path) -> None:
     """A file that is no source is an error that says what is possible, and what was found."""
     path = tmp_path / "file.zip"
     path.write_bytes(data)
@@ -81,7 +91,7 @@ def test_other_files_are_an_error(data: bytes, tmp_path: Path) -> None:
         open_tree(path)
     assert caught.value.path == str(path)
     assert ".tar" in str(caught.value.expected)
-    assert caught.value.found
+    assert caught.value.found == found
 
 
 def test_tables(tmp_path: Path) -> None:

@@ -99,7 +99,12 @@ def _report_error(error: BaseException, debug: bool) -> int:
             error.show()
             return int(Outcome.USAGE)
         message = " ".join(error.format_message().split()).rstrip(".")
-        message += f"; {context.command_path} --help shows the usage"
+        if isinstance(error, click.MissingParameter) and error.param and error.param.nargs < 0:
+            # Click names the first one, whichever is missing.
+            wanted = [param.human_readable_name for param in context.command.params]
+            message = f"Missing argument: expected {' and '.join(filter(str.isupper, wanted))}"
+        message += "" if message.endswith("?") else ";"
+        message += f" {context.command_path} --help shows the usage"
         debug, code = False, int(Outcome.USAGE)
     elif isinstance(error, click.Abort | KeyboardInterrupt):
         return report_interrupt(signal.SIGINT)

@@ -170,7 +170,7 @@ def describe_content(head: bytes) -> str:
     if text.startswith(b"<?xml"):
         return "an XML document"
     if not head.strip(b"\0"):
-        return "only zero bytes"
+        return "only zero bytes" if head else "no bytes at all"
     if is_text(head):
         return "JSON text" if text.startswith((b"{", b"[")) else "plain text"
     return "other binary data"

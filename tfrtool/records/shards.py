@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from tfrtool.errors import DatasetError, ShardError, UsageError, os_errors_as, printable
+from tfrtool.errors import DatasetError, ShardError, UsageError, os_errors_as, printable, some_of
 from tfrtool.records.compression import Compression, detect_compression, starts_record
 from tfrtool.records.shard_sets import COMPRESSED_NAME, VERSION, is_shard_name, natural_order
 from tfrtool.records.stream import STREAM, Location, Stream, as_source, open_shard, size_of
@@ -244,7 +244,10 @@ def _descend(directory: Path, finder: _ShardFinder) -> DatasetFolders:
         which = "the only one" if len(versions) == 1 else f"the newest of {names}"
         return _noted(_descend(versions[max(versions)], finder), f"version {last[-1]}, {which}")
     if shards := [shard for folder in below for shard in finder.shards(folder)]:
-        return DatasetFolders(directory, tuple(shards), ("a folder for each split",))
+        names = [printable(name) for name in dict.fromkeys(shard.parent.name for shard in shards)]
+        return DatasetFolders(
+            directory, tuple(shards), (f"the shards in its folders {some_of(names, _NAMED)}",)
+        )
     configs = [path for path in below if any(_version(one.name) for one in _folders(path))]
     names = ", ".join(printable(path.name) for path in configs)
     if len(configs) > 1:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tfrtool.errors import SourceError, UsageError, os_errors_as, os_reason
-from tfrtool.records.compression import describe_content, is_text
+from tfrtool.records.compression import describe_content, is_text, starts_record
 from tfrtool.sources.archives.tar_archive import is_tar, list_tar
 from tfrtool.sources.archives.zip_archive import list_zip
 from tfrtool.sources.folders.class_layout import LabelFrom, arrange
@@ -207,6 +207,6 @@ def _list_file(argument: str, path: str, scratch: Path) -> Listing | None:
     text = path.lower().endswith(_TABLES) or (head.strip() and is_text(head))
     if text or head.startswith(_PARQUET):
         return None
-    raise SourceError(
-        "not a source of images", path=argument, expected=_EXPECTED, found=describe_content(head)
-    )
+    shard = "a TFRecord file, which reshard, edit and convert take" if starts_record(head) else None
+    found = shard or describe_content(head)
+    raise SourceError("not a source of images", path=argument, expected=_EXPECTED, found=found)

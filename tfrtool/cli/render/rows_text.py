@@ -41,8 +41,9 @@ def csv_line(cells: Iterable[Any]) -> str:
     """Return a row of CSV: texts as they are, nothing for null, and else JSON."""
     text = io.StringIO()
     texts = (one or "" if one is None or isinstance(one, str) else json.dumps(one) for one in cells)
-    csv.writer(text, lineterminator="").writerow(texts)
-    return text.getvalue()
+    # Only what this has is put into quotes: a line feed and a carriage return must be.
+    csv.writer(text, lineterminator="\r\n").writerow(texts)
+    return text.getvalue()[:-2]
 
 
 def flattened(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -198,8 +198,9 @@ class Sandbox:
         failure = None
         if self._rows:  # which is in the traceback: DuckDB's objects in a cycle leak
             failure, self._rows.error = self._rows.error, None
-        if failure is not None or not isinstance(error, self._duckdb.Error | OSError):
-            return failure or error
+        of_query = isinstance(error, self._duckdb.Error | OSError)
+        if failure is not None or not of_query or getattr(error, "errno", None):
+            return failure or error  # with a number it is the system's, such as a full disk
         if isinstance(error, self._duckdb.OutOfMemoryException):
             return ShardError(f"the query needs more memory than {human_count(MEMORY, 'byte')}")
         near = re.search(r'Candidate bindings: "([^"]+)"', str(error))

@@ -223,7 +223,7 @@ def _image_notes(verdicts: Sequence[ShardVerdict]) -> Iterator[str]:
 
 
 def _compressed(verdicts: Sequence[ShardVerdict]) -> Iterator[str]:
-    counts = Counter(verdict.compression for verdict in verdicts)
+    counts = Counter(verdict.compression for verdict in verdicts if verdict.records)
     for kind in (Compression.GZIP, Compression.ZLIB):
         if counts[kind]:
             yield (
