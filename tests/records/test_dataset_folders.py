@@ -110,6 +110,19 @@ def test_folders_of_splits(make_shard: MakeShard, tmp_path: Path) -> None:
     )
 
 
+def test_images_are_named_where_shards_are_wanted(tmp_path: Path) -> None:
+    """Who begins may want to train from photographs: the error says what makes shards of them."""
+    for name, told in (
+        ("notes.txt", None),
+        ("1.JPG", "images, of which tfrtool write makes shards"),
+    ):
+        (tmp_path / "cat").mkdir(exist_ok=True)
+        (tmp_path / "cat" / name).touch()
+        with pytest.raises(DatasetError) as caught:
+            find_folders(tmp_path)
+        assert caught.value.found == told
+
+
 def test_links_and_pipes_do_no_harm(make_shard: MakeShard, tmp_path: Path) -> None:
     """A link in a circle ends, a FIFO is not opened, a hidden folder is not looked into."""
     make_shard([b"x"], ".tfrtool-incomplete/a.tfrecord")

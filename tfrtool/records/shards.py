@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -165,9 +166,17 @@ def find_folders(directory: str | os.PathLike[str]) -> DatasetFolders:
         raise DatasetError(
             "no shard files in this directory or in a folder in it",
             path=found.root,
+            found="images, of which tfrtool write makes shards" if _has_images(directory) else None,
             hint=f"for folders farther below it, quote a pattern: {pattern}",
         )
     return found
+
+
+def _has_images(folder: Path) -> bool:
+    if isinstance(folder, RemotePath):
+        return False
+    files = islice(chain(folder.glob("*"), folder.glob("*/*")), MAX_FILES_LOOKED_INTO)
+    return any(file.suffix.lower() in (".jpg", ".jpeg", ".png") for file in files)
 
 
 def shards_in(folder: Path) -> list[Path]:
@@ -244,10 +253,9 @@ def _descend(directory: Path, finder: _ShardFinder) -> DatasetFolders:
         which = "the only one" if len(versions) == 1 else f"the newest of {names}"
         return _noted(_descend(versions[max(versions)], finder), f"version {last[-1]}, {which}")
     if shards := [shard for folder in below for shard in finder.shards(folder)]:
-        names = [printable(name) for name in dict.fromkeys(shard.parent.name for shard in shards)]
-        return DatasetFolders(
-            directory, tuple(shards), (f"the shards in its folders {some_of(names, _NAMED)}",)
-        )
+        folders = [*dict.fromkeys(printable(shard.parent.name) for shard in shards)]
+        note = f"the shards in its folders {some_of(folders, _NAMED)}"
+        return DatasetFolders(directory, tuple(shards), (note,))
     configs = [path for path in below if any(_version(one.name) for one in _folders(path))]
     names = ", ".join(printable(path.name) for path in configs)
     if len(configs) > 1:

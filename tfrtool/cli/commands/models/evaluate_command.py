@@ -44,12 +44,14 @@ def evaluate_command(model: str, dataset: str, *, as_json: bool, **given: Any) -
     from tfrtool.cli.bars import Bars
     from tfrtool.cli.render.evaluation_text import evaluation_page
     from tfrtool.loading.dataset.open_dataset import open_dataset
+    from tfrtool.training.models.saved_model import load_model
 
+    saved = load_model(model)
     words = ("image_feature", "label_feature", "shard_cache", "shard_cache_size")
     opening = {word: given.pop(word) for word in words}
     opened = open_dataset(path, given["on_corrupt"], **opening)
     with Bars() as bars:
-        report = evaluate(model, opened, **given, on_progress=bars)
+        report = evaluate(saved, opened, **given, on_progress=bars)
     warn_of_damage(report.left_out)
     emit(report.to_json() if as_json else evaluation_page(report, given["out"]))
     if given["out"]:
