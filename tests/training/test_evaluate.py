@@ -217,6 +217,10 @@ def test_command(
     assert data.pop("seconds") >= 0
     assert on_disk.pop("seconds") >= 0
     assert data == on_disk
+    # A run in the place of the dataset has checkpoints, whose names are those of shards.
+    (tmp_path / "ckpt-1.data-00000-of-00001").touch()
+    assert main(["evaluate", str(noise), str(tmp_path)]) == 1
+    assert f"{noise}/model.keras: can't be read" in capfd.readouterr().err
 
 
 def test_damage(

@@ -41,7 +41,7 @@ def csv_line(cells: Iterable[Any]) -> str:
     """Return a row of CSV: texts as they are, nothing for null, and else JSON."""
     text = io.StringIO()
     texts = (one or "" if one is None or isinstance(one, str) else json.dumps(one) for one in cells)
-    # Only what this has is put into quotes: a line feed and a carriage return must be.
+    # A text that breaks lines is put into quotes only if its line ends are among these.
     csv.writer(text, lineterminator="\r\n").writerow(texts)
     return text.getvalue()[:-2]
 
