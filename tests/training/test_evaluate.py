@@ -162,7 +162,10 @@ def test_several_classes_an_image(tmp_path: Path) -> None:
     saved = _saved(tmp_path / "model.keras", Task.MULTI)
     scores = saved.whole(pixels.astype(np.float32), training=False).numpy()
     truths[:, 0] = False
-    report = tfrtool.evaluate(saved, tmp_path / "d", out=tmp_path / "out", batch_size=16)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "confusion.png").touch()  # that of another evaluation
+    words: dict[str, Any] = {"out": tmp_path / "out", "overwrite": True}
+    report = tfrtool.evaluate(saved, tmp_path / "d", **words, batch_size=16)
     found = scores >= 0.5
     assert 0.1 < found.mean() < 0.9
     assert report.accuracy == pytest.approx((found == truths).mean())

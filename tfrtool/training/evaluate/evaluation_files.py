@@ -53,6 +53,8 @@ class EvaluationFiles:
         """Draw the pictures, and write the report."""
         title = f"{report.split}: {report.images:,} images, accuracy {report.accuracy:.3f}"
         with os_errors_as(WriteError, self.folder, "can't be written"):
+            for name in (CONFUSION, SHEET):  # an earlier evaluation may have had them
+                (self.folder / name).unlink(missing_ok=True)
             if report.task is Task.SINGLE and len(report.names) <= MOST_CHARTED:
                 with self._new(CONFUSION) as file:
                     file.write(draw_confusion(report.confusion, report.names, title))
