@@ -84,7 +84,7 @@ def test_files(shard: Path, capsys: Capture, tmp_path: Path) -> None:
     assert found["label"][:3] == ["größer".encode(), b"\xff", b"a,b"]
     _, err = query(capsys, shard, sql, "--out", parquet, code=2)
     assert "--overwrite replaces it" in err
-    query(capsys, shard, sql + " LIMIT 1", "--out", parquet, "--overwrite")
+    query(capsys, shard, sql + " LIMIT 1", "--out", parquet, "--overwrite", "--json")
     assert pq.read_table(parquet).num_rows == 1
     query(capsys, shard, COUNT, "--out", table)
     assert table.read_text("utf-8").splitlines()[1] == '"a,b",6'

@@ -55,11 +55,12 @@ def query_command(
     as_json: bool,
     **words: Any,
 ) -> Outcome:
-    """Ask records by SQL: one SELECT statement of DuckDB's over the table records.
+    """Ask records by SQL.
 
-    It has a column a feature, and _shard, _record, _offset and _bytes. Only the columns that are
-    named are decoded, and the rows come out as they are found. SHARDS: files, quoted globs and
-    directories. Exit code 3 means that damaged records were left out.
+    SQL: one SELECT statement of DuckDB's over the table records, which has a column a feature, and
+    _shard, _record, _offset and _bytes. Only the columns that are named are decoded, and the rows
+    come out as they are found. SHARDS: files, quoted globs and directories. Exit code 3 means that
+    damaged records were left out.
     """
     from tfrtool.cli.bars import Bars
     from tfrtool.inspection.rows.query import query, write_parquet
@@ -90,7 +91,7 @@ def _chosen(form: str | None, out: str | None, overwrite: bool, as_json: bool) -
     if out is not None and not overwrite and as_path(out).exists():
         raise UsageError("is there already", path=out, hint="--overwrite replaces it")
     suffix = PurePath(out or "").suffix[1:].lower()
-    form = form or ("jsonl" if as_json else suffix if suffix in _FORMATS else "table")
+    form = form or (suffix if suffix in _FORMATS else "jsonl" if as_json else "table")
     if form == "parquet" and out is None:
         raise UsageError("--format parquet is for --out FILE")
     return form
