@@ -54,6 +54,8 @@ def test_help_shows_an_example(capsys: Capture, words: tuple[str, ...], option: 
     assert "Example" in captured.out
     assert " ".join(("tfrtool", *words)) in captured.out.partition("Example")[2]
     assert max(map(len, captured.out.splitlines())) <= 100
+    # What a group says of its commands is not cut short.
+    assert not any(line.endswith("...") for line in captured.out.splitlines()[1:])
 
 
 @pytest.mark.parametrize("words", ALL, ids=[" ".join(words) or "tfrtool" for words in ALL])

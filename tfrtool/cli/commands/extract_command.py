@@ -29,12 +29,12 @@ from tfrtool.cli.parameters import OUTPUT, SHARDS, command, shards_of
 def extract_command(
     shards: tuple[str, ...], directory: str, as_json: bool, **choices: Any
 ) -> Outcome:
-    """Take the images out of TFRecord files, back to class folders, byte for byte.
+    """Take the images back out of TFRecord files, byte for byte.
 
-    SHARDS: files, quoted globs and directories. DIR must be empty or not there yet. Names come
-    from the records, and stay inside DIR whatever those say. DIR.jsonl gets the other features, a
-    line for each record. Exit code 3 means that records were damaged or had nothing to take out, or
-    that objects could not be written as they are.
+    SHARDS: files, quoted globs and directories. DIR must be empty or not there yet; it gets class
+    folders. Names come from the records, and stay inside DIR whatever those say. DIR.jsonl gets the
+    other features, a line for each record. Exit code 3 means that records were damaged or had
+    nothing to take out, or that objects could not be written as they are.
     """
     from tfrtool.cli.bars import Bars
     from tfrtool.cli.render.extract_text import extract_page

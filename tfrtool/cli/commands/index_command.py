@@ -14,11 +14,11 @@ from tfrtool.cli.parameters import SHARDS, command, shards_of
 )
 @SHARDS
 def index_command(shards: tuple[str, ...], out: str | None, as_json: bool) -> None:
-    """Write an index beside each shard: SHARD.idx, a line "offset size" for each record.
+    """Write an index for DALI beside each shard.
 
-    DALI reads it. Offset and size are in bytes, the frame of 16 bytes included. An index that is
-    there is replaced. SHARDS: files, quoted globs and directories; compressed shards can't be
-    indexed. tfrtool.open needs none.
+    SHARD.idx has a line "offset size" for each record, in bytes, the frame of 16 bytes included. An
+    index that is there is replaced. SHARDS: files, quoted globs and directories; compressed shards
+    can't be indexed. tfrtool.open needs none.
     """
     from tfrtool.errors import printable
     from tfrtool.records.random_access import index_paths, write_index

@@ -43,7 +43,7 @@ _LISTED = 10
 def inspect_images_command(
     shards: tuple[str, ...], out: str, as_json: bool, **choices: Any
 ) -> Outcome:
-    """Draw the images of TFRecord files on a contact sheet, with labels and sizes.
+    """Draw the images of TFRecord files on a contact sheet.
 
     Images may be encoded, or raw pixels beside features that tell their height and width. An
     image that can't be shown is a red cross with the reason. SHARDS: files, quoted globs and

@@ -30,7 +30,7 @@ def inspect_stats_command(
     as_json: bool,
     **words: Any,
 ) -> Outcome:
-    """Show how the values of each feature are distributed, and how far that is from others.
+    """Show how the values of each feature are distributed.
 
     Presence, lengths, mean, standard deviation, quantiles, zeros, NaN and a histogram of numbers;
     the commonest strings and labels; sizes and formats of images. SHARDS: files, quoted globs and

@@ -10,7 +10,7 @@ from tfrtool.cli.parameters import OUTPUT_OR_URL, STREAMED, command, standard_in
 @click.argument("shard", type=STREAMED)
 @click.argument("out", type=OUTPUT_OR_URL)
 def repair_command(shard: str, out: str, as_json: bool) -> Outcome:
-    """Save all whole records of a damaged shard to a new one, and tell what is lost.
+    """Save all whole records of a damaged shard to a new one.
 
     A record is whole if both its CRCs hold; after damage the next one is searched for, byte by
     byte. SHARD is never touched, and may be -, standard input. OUT must not exist, and is read back

@@ -18,7 +18,7 @@ from tfrtool.errors import ShardError
 )
 @click.argument("shards", nargs=-1, required=True, type=STREAMED, metavar="SHARDS|DATASET")
 def verify_command(shards: tuple[str, ...], images: bool, as_json: bool, **words: Any) -> Outcome:
-    """Check every record of TFRecord files, and whether all files are there.
+    """Check every record, and whether all files are there.
 
     Of each shard: the CRCs of all lengths and payloads, truncation, trailing bytes, and that every
     record parses. Of a directory, or of several files: missing, extra and duplicate shards, and

@@ -28,7 +28,7 @@ from tfrtool.cli.process import starting_tensorflow
 @click.argument("dataset", type=INPUT)
 @click.argument("source", metavar="SRC", type=INPUT)
 def append_command(dataset: str, source: str, **words: Any) -> Outcome:
-    """Make a new version of DATASET with more images or records, in new shards.
+    """Make a new version of DATASET with more images or records.
 
     SRC: images as `write` takes them, or shards. The shards of DATASET get names in the new
     version, too (hard links), and are not written again; DATASET stays as it is. No record changes

@@ -24,11 +24,12 @@ from tfrtool.cli.parameters import INPUT, WORKERS, command
 @click.argument("a", type=INPUT)
 @click.argument("b", type=INPUT)
 def diff_command(a: str, b: str, as_json: bool, **words: Any) -> Outcome:
-    """Compare the records of A and B: files, quoted patterns or directories.
+    """Compare the records of two datasets.
 
-    Order, number of shards and compression make no difference; what is there twice counts twice.
-    Shows features and their types, and which records are only in A, only in B, changed, or in
-    another split. Exit code 3 means that they differ, or that damaged records couldn't be compared.
+    A and B: files, quoted globs or directories. Order, number of shards and compression make no
+    difference; what is there twice counts twice. Shows features and their types, and which records
+    are only in A, only in B, changed, or in another split. Exit code 3 means that they differ, or
+    that damaged records couldn't be compared.
     """
     from tfrtool.cli.render.diff_text import diff_page
     from tfrtool.convert.diff import diff

@@ -32,11 +32,12 @@ from tfrtool.errors import UsageError
 @click.argument("source", metavar="SRC", type=INPUT)
 @click.argument("target", metavar="DST", type=OUTPUT_OR_URL)
 def edit_command(source: str, target: str, **words: Any) -> Outcome:
-    """Change the features of all records of SRC, and write them to DST, shard by shard.
+    """Change the features of all records of SRC.
 
-    In this order: images are encoded anew, features are left out, cast, renamed, and added; names
-    are those of SRC. What isn't named stays as it is, and a record that nothing changes keeps its
-    bytes. No value is changed unsaid: what doesn't fit its type is an error that names the record.
+    DST gets a shard for each of SRC. In this order: images are encoded anew, features are left out,
+    cast, renamed, and added; names are those of SRC. What isn't named stays as it is, and a record
+    that nothing changes keeps its bytes. No value is changed unsaid: what doesn't fit its type is
+    an error that names the record. Exit code 3 means that records were left out.
     """
     from tfrtool.convert.edit.edit import edit
 

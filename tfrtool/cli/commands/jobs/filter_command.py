@@ -28,7 +28,7 @@ from tfrtool.cli.parameters import INPUT, OUTPUT_OR_URL, command
 @click.argument("source", metavar="SRC", type=INPUT)
 @click.argument("dataset", metavar="DST", type=OUTPUT_OR_URL)
 def filter_command(source: str, dataset: str, **words: Any) -> Outcome:
-    """Write some of the records of SRC to DST, in their order and their splits.
+    """Write some of the records of SRC to DST.
 
     Records are copied as they are, their CRCs checked, and metadata of TFDS goes along; what left
     out how many is told. A condition needs DuckDB: pip install "tfrtool[sql]". Exit code 3 means

@@ -36,7 +36,7 @@ _HEAD = ("1st images/s", "CPU ms", "later images/s", "CPU ms", "memory", "of the
 )
 @click.argument("dataset", type=INPUT)
 def bench_command(dataset: str, as_json: bool, **given: Any) -> Outcome:
-    """Measure the loader on the shards in DATASET, stage by stage, and name its bottleneck.
+    """Measure the loader on DATASET, and name its bottleneck.
 
     The stages are a naive pipeline, then one thing more at a time up to the published one, and
     ours: images a second and CPU time an image in the first and in later epochs, and memory. Each

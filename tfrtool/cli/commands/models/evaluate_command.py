@@ -30,7 +30,7 @@ from tfrtool.cli.process import starting_tensorflow
 @click.argument("model", type=LOCAL_INPUT)
 @click.argument("dataset", type=INPUT)
 def evaluate_command(model: str, dataset: str, *, as_json: bool, **given: Any) -> Outcome:
-    """Tell how good a saved model is on a dataset, and what it gets wrong.
+    """Tell how good a model is on a dataset, and what it gets wrong.
 
     MODEL: a model.keras, or the directory that train --out made. DATASET: a directory of shards
     whose classes the model knows. Exit code 3 means that damaged records were left out.

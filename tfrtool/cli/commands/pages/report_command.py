@@ -30,7 +30,7 @@ from tfrtool.errors import UsageError, human_bytes, human_count
 def report_command(
     dataset: tuple[str, ...], out: str, run: str | None, as_json: bool, **words: Any
 ) -> Outcome:
-    """Write one HTML file that shows a dataset, or a training run, and needs nothing else.
+    """Write one HTML file that shows a dataset or a training run.
 
     DATASET: a directory with shards; or files and quoted globs. The page has what it is, every
     fault, balance and shuffling, examples of each class, unusual images and those that look alike,

@@ -29,7 +29,7 @@ def view_command(
     as_json: bool,
     **words: bool,
 ) -> Outcome:
-    """Show records in the browser: images and tables, filters, damage, statistics.
+    """Show records in the browser.
 
     SHARDS: a dataset's directory, files, quoted globs. The page is served to this machine until
     Ctrl-C, and its address has a token that others don't know. Records can be marked there, and
