@@ -59,7 +59,7 @@ def _make_shards(root: Path) -> None:
     (root / "notes.tfrecord").write_bytes(shard_of([b"some text", b"more of it"]))
     (root / "pixels.tfrecord").write_bytes(shard_of([PIXELS] * 2))
     (root / "sheet.png").write_bytes(b"an earlier one")
-    (root / "texts.tfrecord").write_bytes(shard_of([TEXTS] * 2))
+    (root / "texts.tfrecord").write_bytes(shard_of([TEXTS, TEXTS.replace(b"one", b"100")]))
     for name, place in (("header", 1), ("damaged", 40)):
         (root / f"{name}.tfrecord").write_bytes(good)
         flip_bit(root / f"{name}.tfrecord", len(GOOD[0]) + 16 + place)

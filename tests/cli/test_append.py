@@ -23,6 +23,7 @@ def test_what_is_left_out_is_shown(tmp_path: Path, capsys: Capture) -> None:
     new.mkdir(parents=True)
     (new / "more.jpg").write_bytes(image_bytes(size=(64, 48)))
     assert main(["append", str(old), str(new.parent), "--dry-run"]) == 0
+    assert "6 records in, 7 out" in capsys.readouterr().out
     assert not (tmp_path / "pets" / "1.1.0").exists()
     (new / "bad\x1b[31m.jpg").write_bytes(b"no image")
     (new / "again.jpg").write_bytes((source / "dog" / "dog.1.jpg").read_bytes())

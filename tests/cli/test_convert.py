@@ -67,6 +67,8 @@ def test_it_says_what_it_did(shards: Path, tmp_path: Path, capsys: Capture) -> N
         8,
     )
     assert report["columns"] == {"n": "int64", "xs": "list<item: int64>"}
+    assert report["digest_in"] is not None
+    assert report["digest_out"] is None  # a table has no payloads
     written = json.loads((tmp_path / "other" / "write_report.json").read_text())
     assert written["splits"] == report["splits"]
 

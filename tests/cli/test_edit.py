@@ -10,6 +10,7 @@ import pytest
 import tfrtool
 from tests.cli.inspecting import Capture
 from tests.datasets import flip_bit, write_foreign
+from tests.records.strategies import shard_of
 from tfrtool.cli import main
 from tfrtool.examples.parsing import parse_example
 from tfrtool.records.framing import Record
@@ -100,6 +101,12 @@ def test_what_is_left_out_is_named_and_hostile_names_are_escaped(
     assert "record 1, offset" in line
     assert "secret" not in line
     assert line.isprintable()
+    assert main([*words, "--cast", f"{_HOSTILE}=int64", "--on-bad", "skip"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "no record could be used" in line
+    assert not (tmp_path / "out").exists()
+    with (source / "part-00000-of-00001.tfrecord").open("ab") as file:
+        file.write(shard_of([tfrtool.encode_example({"id": 3, _HOSTILE: b"5"})]))
     assert main([*words, "--cast", f"{_HOSTILE}=int64", "--on-bad", "skip"]) == 3
     shown = capsys.readouterr().out
     assert "payload-crc at offset 0 (record 0)" in shown
@@ -108,3 +115,12 @@ def test_what_is_left_out_is_named_and_hostile_names_are_escaped(
     assert "secret" not in shown
     assert main([*words[:2], str(tmp_path / "other"), "--drop", "id"]) == 3
     assert main([*words[:2], str(tmp_path / "third"), "--drop", "id", "--on-corrupt", "stop"]) == 1
+
+
+def test_a_file_that_is_no_shard(tmp_path: Path, capsys: Capture) -> None:
+    """Nothing can be read of it, whatever is to be done to its features."""
+    (tmp_path / "a.tfrecord").write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
+    for change in ("--drop", "--add"):
+        words = ["edit", str(tmp_path / "a.tfrecord"), str(tmp_path / "out"), change, "x=1"]
+        assert main(words) == 1
+        assert "a.tfrecord: no record could be read" in capsys.readouterr().err

@@ -87,7 +87,8 @@ def copy_records(
             for split, files in found.splits.items()
         }
         if not any(counts.values()):
-            raise DatasetError("no record could be read", path=found.paths[0])
+            why = next((one.fault.message for one in faults.kept), None)
+            raise DatasetError("no record could be read", path=found.paths[0], found=why)
         splits, codes, met = select(pool, counts, settings)
         faults.merge(met.faults)
         facts = (sorted(rules.items()), shuffle, [shard.identity for shard in pool.shards])

@@ -49,7 +49,7 @@ def write_page(report: "WriteReport") -> Page:
 def job_page(report: "JobReport") -> Page:
     """Return what commands that copy or change records show."""
     told = f"{human_count(report.records_in, 'record')} in, {report.records_out:,} out"
-    if not report.dry_run and int(report.digest_out or "0", 16):  # a table has no payloads
+    if report.records_out and None not in (report.digest_in, report.digest_out):
         told += f", digest {report.digest_in}"
         if report.digest_out != report.digest_in:
             told += f" in, {report.digest_out} out"

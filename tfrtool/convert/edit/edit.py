@@ -93,10 +93,11 @@ def edit(
         add=encode_example(add) if add else b"",
     )
     columns = infer_columns(found.paths, workers=settings.workers)
-    if not columns.parsed and columns.kind is not PayloadKind.EMPTY:
+    if not columns.parsed and (changes.names or columns.kind is not PayloadKind.EMPTY):
+        empty = columns.kind is PayloadKind.EMPTY
         raise DatasetError(
-            "its records have no features",
-            path=found.folders[0],
+            "no record could be read" if empty else "its records have no features",
+            path=found.paths[0],
             expected="tf.train.Example or SequenceExample",
             found=columns.kind.title,
         )

@@ -8,7 +8,7 @@ from functools import partial
 from hashlib import blake2b
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from tfrtool.convert.pipeline.carried import CarriedMetadata
 from tfrtool.convert.pipeline.job import FileTask, JobPlan
@@ -57,6 +57,7 @@ _THERE = "an exact copy of an image that is there already"
 class NewImagesTask(FileTask):
     """A shard of images."""
 
+    new: ClassVar[bool] = True
     shard: PlannedShard
     workers: int
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from tfrtool.convert.pipeline.job_report import Faults, JobReport, Written
 from tfrtool.convert.pipeline.job_settings import JobSettings
@@ -54,8 +54,10 @@ class FileTask(abc.ABC):
         split: the split that it belongs to.
         records: how many records it will have, where that is known.
         size: about how many bytes are to be read for it.
+        new: whether its records are made, and not read from a source.
     """
 
+    new: ClassVar[bool] = False
     name: str = ""
     split: str
     records: int = 0
@@ -159,10 +161,10 @@ def run_job(
     if settings.dry_run:
         with settings.running(), tempfile.TemporaryDirectory(prefix="tfrtool-") as scratch:
             planned = checked(Path(scratch))
-        tallies = [Tally(records=task.records) for task in planned.tasks]
         notes = [
-            _note(task, Written(tally=tally, read=tally), bytes=task.size, payload_digest=None)
-            for task, tally in zip(planned.tasks, tallies, strict=True)
+            _note(task, Written(tally=tally, read=Tally() if task.new else tally), bytes=task.size)
+            for task in planned.tasks
+            for tally in [Tally(records=task.records)]
         ]
         return _report(target, planned, notes, start, dry_run=True)
     with settings.running(), staging_folder(target) as staging:
@@ -178,8 +180,10 @@ def run_job(
         staging.settle(partial(_plan_digest, planned.tasks))
         notes, resumed = _written(staging, planned.tasks, settings, worth)
         report = _report(target, planned, notes, start, resumed=resumed)
-        if report.corrupt and not report.records_in:
-            raise DatasetError("no record could be read", path=report.faults[0].path)
+        if report.corrupt and not report.records_out:
+            what, first = "read" if not report.records_in else "used", report.faults[0]
+            found = first.fault.message
+            raise DatasetError(f"no record could be {what}", path=first.path, found=found)
         if not resumed and staging.left:
             what = "nothing of an interrupted run could be used: it had other options or records"
             report = replace(report, warnings=(*report.warnings, what))
@@ -195,7 +199,7 @@ def _note(task: FileTask, written: Written, **file: Any) -> dict[str, Any]:
     """Return what is noted of a file, as JSON values: it, and what was read for it."""
     file = {"sha256": None, "etag": None, **file}
     facts = {"path": task.name, "split": task.split, "crc32c": written.crc32c}
-    facts["payload_digest"] = digest_text(written.tally.digest)
+    facts["payload_digest"] = _digest(written.tally.records, written.tally.digest)
     faults = {"corrupt": written.faults.count, "faults": written.faults.kept}
     read = {"read": written.read.records, "read_digest": written.read.digest}
     return dict(plain(facts | asdict(written.tally) | faults | read | file))
@@ -276,7 +280,7 @@ def _report(
         records=sum(one["read"] for one in notes),
         digest=sum(one["read_digest"] or 0 for one in notes) % 2**64,
     )
-    unread = any(one["digest"] is None for one in notes)
+    unread, out = any(one["digest"] is None for one in notes), sum(o["records"] for o in notes)
     faults = [_fault(**fault) for one in notes for fault in one["faults"]]
     return JobReport(
         command=target.command,
@@ -284,9 +288,9 @@ def _report(
         name=target.name,
         splits={split: SplitReport.of_shards(own) for split, own in shards.items()},
         records_in=read.records,
-        records_out=sum(one["records"] for one in notes),
-        digest_in=None if unread else digest_text(read.digest),
-        digest_out=None if unread else digest_text(sum(o["digest"] for o in notes) % 2**64),
+        records_out=out,
+        digest_in=None if unread else _digest(read.records, read.digest),
+        digest_out=None if unread else _digest(out, sum(o["digest"] for o in notes) % 2**64),
         left_out=dict(planned.left_out),
         corrupt=planned.faults.count + sum(one["corrupt"] for one in notes),
         seconds=round(time.perf_counter() - start, 3),
@@ -297,6 +301,11 @@ def _report(
         warnings=tuple(planned.warnings),
         **more,
     )
+
+
+def _digest(records: int, digest: int) -> str | None:
+    """Return a digest as text; None where no payloads were counted: of a plan, or of tables."""
+    return digest_text(digest) if digest or not records else None
 
 
 def _fault(path: str, kind: str, **facts: Any) -> LocatedFault:
