@@ -114,8 +114,8 @@ def _expand(location: Location, keep: bool) -> FoundShards:
     argument = str(path) if isinstance(path, RemotePath) else os.fspath(cast(str, location))
     if argument == STREAM:
         raise UsageError(
-            "standard input is one shard: count, cat, verify, repair, and inspect shard, schema and "
-            "stats read it, without any others",
+            "standard input is one shard: count, cat, verify, repair, and inspect shard, schema "
+            "and stats read it, without any others",
             path=argument,
         )
     with os_errors_as(ShardError, argument):
