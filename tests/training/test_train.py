@@ -211,6 +211,7 @@ def test_label_beyond_the_classes_is_an_error(tmp_path: Path) -> None:
         {"image_size": 8},
         {"image_size": 0},
         {"learning_rate": 0.0},
+        {"learning_rate": 1000.0},
         {"seed": -1},
         {"validation": 1.5},
         {"recipe": "naive", "cache": "memory"},

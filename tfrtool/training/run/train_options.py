@@ -169,8 +169,9 @@ class TrainOptions:
         if self.early_stopping is not None and self.early_stopping < 1:
             raise UsageError("impossible patience", expected="1 or more", found=self.early_stopping)
         if self.learning_rate is not None and not 0 < self.learning_rate < 1e3:
+            expected = "a number above 0 and below 1000"
             raise UsageError(
-                "impossible learning rate", expected="a number above 0", found=self.learning_rate
+                "impossible learning rate", expected=expected, found=self.learning_rate
             )
         if isinstance(self.validation, float) and not 0 < self.validation < 1:
             raise UsageError(
