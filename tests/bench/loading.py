@@ -45,7 +45,7 @@ _PIPELINES = {
 def run(
     directory: Path, rounds: int = 3, records: Sequence[int] = (1000, 2000, 4000)
 ) -> Iterator[str]:
-    """Yield what the issue promises, line by line.
+    """Yield what each pipeline takes, and their ratios, line by line.
 
     Args:
         directory: a place for photographs and shards.
