@@ -255,6 +255,17 @@ def test_the_last_of_25000_images_is_reached(
     page.wait_for_selector("#detail-title >> text=Record #24999")
 
 
+def test_no_picture_is_asked_for_where_there_is_none(
+    start_viewer: Start, open_page: OpenPage, tmp_path: Path
+) -> None:
+    """Records without images are lines of their values from the start."""
+    rows = [encode_example({"n": int64(n)}) for n in range(9)]
+    page = open_page(start_viewer(write_foreign(tmp_path / "plain", [rows])).url)
+    page.wait_for_selector("[data-place='8'] >> text=n: 8")
+    assert page.locator("text=no picture").count() == 0
+    assert page.told == []
+
+
 def test_a_shard_that_grows_and_a_viewer_that_ends_are_told(
     start_viewer: Start, open_page: OpenPage, tmp_path: Path
 ) -> None:

@@ -213,3 +213,23 @@ def test_without_jinja(splits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(tfrtool.UsageError, match=re.escape('pip install "tfrtool[view]"')):
         tfrtool.report(splits, tmp_path / "r.html")
     environment.cache_clear()
+
+
+def test_what_all_records_share_is_one_number(make_shard: MakeShard, tmp_path: Path) -> None:
+    """It is no range; a page about one file is called as the file is."""
+    image = image_payload(1, data=image_bytes(size=(28, 12)))
+    tfrtool.report(make_shard([image] * 3, name="few.tfrecord"), tmp_path / "r.html")
+    page = Page(tmp_path / "r.html")
+    assert "<h1>few.tfrecord</h1>" in page.text
+    assert re.search(r"width\s*28\s*height\s*12\s*brightness", page.sections["images"])
+    assert re.search(r"label\s*int64\s*100.0 %\s*always 1\n", page.sections["features"])
+
+
+def test_payloads_that_are_not_known_are_not_said_to_parse(
+    make_shard: MakeShard, tmp_path: Path
+) -> None:
+    """That they have no statistics is said once."""
+    tfrtool.report(make_shard([b"\xff\x00" * 9] * 3), tmp_path / "r.html")
+    page = Page(tmp_path / "r.html")
+    assert "Every CRC holds." in page.sections["health"]
+    assert page.text.count("holds no tf.train.Example") == 1

@@ -1,5 +1,6 @@
 """What a source gives: items, how to read them, and an account of everything that is none."""
 
+import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -7,7 +8,9 @@ from typing import Protocol
 
 from tfrtool.errors import SourceError
 from tfrtool.examples.objects.record_features import RecordFeatures
+from tfrtool.storage.limits import MAX_CLASS_NAME
 
+_CONTROL = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f]")  # but for tabs
 _USUAL = RecordFeatures()
 Starting = Callable[[], AbstractContextManager[None]]
 """Gives a context in which TensorFlow is loaded: the command line holds its chatter back there."""
@@ -37,7 +40,11 @@ def label_problem(label: str) -> str | None:
         label.encode("utf-8")
     except UnicodeEncodeError:
         return "is no UTF-8"
-    return None if label.splitlines() == [label.strip()] else "can't stand on a line of its own"
+    if len(label) > MAX_CLASS_NAME:
+        return f"has more than {MAX_CLASS_NAME:,} characters"
+    if label.splitlines() != [label.strip()]:
+        return "can't stand on a line of its own"
+    return "has a control character" if _CONTROL.search(label) else None
 
 
 class UnfitError(Exception):

@@ -69,6 +69,9 @@ MAX_OBJECTS = 1_000_000
 MAX_CLASSES = 100_000
 """Classes of a dataset; ImageNet-21k, the largest set in common use, has 21,841."""
 
+MAX_CLASS_NAME = 1024
+"""Of a class's name, in characters; longer strings in records are taken for no labels, too."""
+
 MAX_CLASS_FILE_BYTES = 16 * 1024 * 1024
 """Of a file of class names, or of a label map: 160 bytes for each of that many classes."""
 

@@ -213,7 +213,7 @@ def _shuffling(found: Findings, _: PictureOf) -> dict[str, Any] | None:
         quality = {n: one.shuffle.shuffle for n, one in found.summary.splits.items() if one.shuffle}
     return {
         "strips": drawn,
-        "more": len(found.paths) - len(drawn),
+        "more": len(found.table.shard_rows()) - len(drawn),
         "quality": quality,
         "names": names[: drawings.COLOURS],
         "others": len(names) - drawings.COLOURS,
@@ -291,8 +291,9 @@ def _feature_row(one: Mapping[str, Any], records: int) -> dict[str, Any]:
     said, lengths = [], one["lengths"]
     values = one.get("values")
     if values and values["count"]:
-        said.append(f"{drawings.number(values['min'])} to {drawings.number(values['max'])}")
-        said.append(f"mean {drawings.number(values['mean'])}")
+        low, high, mean = (drawings.number(values[key]) for key in ("min", "max", "mean"))
+        is_one = values["min"] == values["max"]
+        said += [f"always {low}"] if is_one else [f"{low} to {high}", f"mean {mean}"]
         if values["nan"]:
             said.append(f"{values['nan']:,} NaN")
     else:

@@ -75,6 +75,7 @@ def histogram(table: RecordTable, column: str) -> tuple[list[int], list[float]] 
     if not len(kept):
         return None
     counts, edges = np.histogram(kept, bins=_BINS)
+    edges[[0, -1]] = kept.min(), kept.max()  # it puts a lone value amid a range of its own
     return counts.tolist(), edges.tolist()
 
 

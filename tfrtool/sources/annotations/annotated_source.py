@@ -19,14 +19,7 @@ from tfrtool.sources.folders.listing import (
     size_problem,
     splits_in_order,
 )
-from tfrtool.sources.items import (
-    AnnotationAccount,
-    Item,
-    LeftOut,
-    Source,
-    UnfitError,
-    label_problem,
-)
+from tfrtool.sources.items import AnnotationAccount, Item, LeftOut, Source, UnfitError
 from tfrtool.sources.label_choice import read_class_list
 from tfrtool.sources.manifest import ManifestWriter
 from tfrtool.sources.source_options import SourceOptions
@@ -103,9 +96,6 @@ class _Together:
                     self._lost.add(LeftOut(key=key, reason=said))
         named = self._options.labels
         classes = reader.classes() if named is None else read_class_list(as_path(named))
-        for name in classes:
-            if unfit := label_problem(name):
-                raise SourceError(f"a class's name {unfit}", path=self._where, found=repr(name))
         labels = tuple(classes)
         numbers = {name: number for number, name in enumerate(labels)}
         items, beside = ManifestWriter(self._scratch), PackedRows(self._scratch)
@@ -234,6 +224,8 @@ class _Together:
         if max(abs(a - b) for a, b in zip(box, inside, strict=True)) > _SLACK:
             shown = ", ".join(f"{side:g}" for side in box)
             reason = f"{one.what}: its box {shown} is cut to {width} x {height} pixels"
+            if str(one.more.get("segmentation", "")).startswith("["):
+                reason += ", its outline kept as it is"
             self._clipped.add(LeftOut(key=key, reason=reason))
         more = {name: value for name, value in one.more.items() if value}
         self._optional.update(name for name, value in one.more.items() if value is not None)

@@ -20,6 +20,8 @@ FLAGS = {
 }
 """What says, in lower case, whether an object is truncated and so on."""
 
+LEADS_OUT = "a link that leads out of the folder"
+
 
 def import_extra(module: str) -> ModuleType:
     """Import what reads annotations; a UsageError names the extra where it is not installed."""
@@ -61,7 +63,9 @@ class AnnotationFolder:
     def __init__(self, place: Path, images: Path | None) -> None:
         """Say where it is, and in which folder images are looked for."""
         self.place = place
-        self._images = None if isinstance(place, RemotePath) else images
+        local = not isinstance(place, RemotePath)
+        self._images = images if local else None
+        self._real = os.path.join(os.path.realpath(place), "") if local else None  # noqa: PTH118
 
     def keys(self) -> list[str]:
         """Return the keys of its files, sorted."""
@@ -73,14 +77,18 @@ class AnnotationFolder:
             found = list_directory(str(self.place))
         return sorted(entry.key for entry in found.entries if not entry.problem) if found else []
 
+    def leads_out(self, key: str) -> bool:
+        """Return whether a link leads from a key to somewhere outside."""
+        return self._real is not None and not os.path.realpath(self.place / key).startswith(
+            self._real
+        )
+
     def read(self, keys: Iterable[str], limit: int) -> Iterator[bytes | str]:
         """Yield what files hold; a text says why one can't be read, or has more bytes."""
-        local = not isinstance(self.place, RemotePath)
-        real = os.path.join(os.path.realpath(self.place), "") if local else ""  # noqa: PTH118
 
         def read_one(key: str) -> bytes | str:
-            if local and not os.path.realpath(self.place / key).startswith(real):
-                return "a link that leads out of the folder"
+            if self.leads_out(key):
+                return LEADS_OUT
             try:
                 return read_bounded(self.place / key, limit)
             except OSError as error:

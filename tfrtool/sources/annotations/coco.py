@@ -14,11 +14,16 @@ from typing import Any
 from tfrtool.errors import SourceError, human_count, os_errors_as, printable, some_of
 from tfrtool.examples.objects.record_features import Masks
 from tfrtool.images.masks import outline_points, run_lengths
-from tfrtool.sources.annotations.annotation_folder import AnnotationFolder, number_classes
+from tfrtool.sources.annotations.annotation_folder import (
+    LEADS_OUT,
+    AnnotationFolder,
+    number_classes,
+)
 from tfrtool.sources.annotations.found import AnnotationReader, FoundImage, FoundObject, is_number
 from tfrtool.sources.annotations.json_parts import JsonParts
 from tfrtool.sources.folders.listing import SPLIT_NAMES
-from tfrtool.sources.items import LeftOut
+from tfrtool.sources.items import LeftOut, label_problem
+from tfrtool.sources.tables.table_columns import TEXT_SHOWN
 from tfrtool.storage.limits import (
     MAX_IMAGE_OBJECTS,
     MAX_KEYPOINTS,
@@ -69,14 +74,16 @@ class CocoReader(AnnotationReader):
 
     def images(self) -> Iterator[FoundImage | LeftOut]:
         """Yield all images, those with problems, too; and each object whose image is not there."""
-        folder = self._path.is_dir()
-        keys = AnnotationFolder(self._path, None).keys() if folder else [""]
+        inside = AnnotationFolder(self._path, None) if (folder := self._path.is_dir()) else None
+        keys = inside.keys() if inside else [""]
         for file, key in enumerate(keys):
             name, _, last = key.rpartition("/")
             if folder and (not key.endswith(".json") or (name and last != _ROBOFLOW)):
                 continue
             words = re.findall("[a-z]+", (name or last).lower())
             split = next((SPLIT_NAMES[word] for word in words if word in SPLIT_NAMES), None)
+            if inside and inside.leads_out(key):
+                raise SourceError(LEADS_OUT, path=self._path / key)
             try:
                 self._read(file, self._path / key if key else self._path)
                 self._files[file] = name or last[:-5].partition("_")[2], split
@@ -281,8 +288,11 @@ def _image_row(at: int, value: Mapping[str, Any]) -> Any:
 
 def _add_category(told: dict[str, str], value: Mapping[str, Any], path: Path) -> None:
     key, name = _key(value.get("id")), value.get("name")
-    if key is None or not isinstance(name, str) or len(name) > MAX_PATH_LENGTH:
+    if key is None or not isinstance(name, str):
         raise SourceError("a category has no id or no name", path=path)
+    if unfit := label_problem(name):
+        shown = repr(name[:TEXT_SHOWN])
+        raise SourceError(f"a category's name {unfit}", path=path, found=shown)
     if told.setdefault(key, name) != name:
         found = f"{printable(told[key])!r} and {printable(name)!r}"
         raise SourceError(f"two categories have the id {printable(key)}", path=path, found=found)

@@ -19,7 +19,8 @@ from tfrtool.sources.annotations.annotation_folder import (
 from tfrtool.sources.annotations.found import AnnotationReader, FoundImage, FoundObject, is_number
 from tfrtool.sources.folders.annotated import YAML_NAMES
 from tfrtool.sources.folders.listing import SPLIT_NAMES, is_image_name
-from tfrtool.sources.items import LeftOut
+from tfrtool.sources.items import LeftOut, label_problem
+from tfrtool.sources.tables.table_columns import TEXT_SHOWN
 from tfrtool.storage.limits import (
     MAX_ANNOTATION_BYTES,
     MAX_CLASSES,
@@ -129,7 +130,10 @@ class YoloReader(AnnotationReader):
         for number, name in names.items():
             if not (isinstance(name, str) and _CLASS.fullmatch(str(number))):
                 raise SourceError("its names are no list of names", path=self._path)
-            self._names[int(number)] = name.strip()
+            name = self._names[int(number)] = name.strip()
+            if unfit := label_problem(name):
+                shown = repr(name[:TEXT_SHOWN])
+                raise SourceError(f"a class's name {unfit}", path=self._path, found=shown)
         if len(number_classes(self._names.values(), self._path)) < len(names):
             raise SourceError("two of its names are the same", path=self._path)
         if count is not None and count != str(len(names)):
