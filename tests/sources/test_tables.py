@@ -245,8 +245,10 @@ def test_order_of_labels(folder: Path) -> None:
     assert read(folder, "path,label\na.jpg,10\nb.jpg,9\nsub/c.jpg,x\n").labels == ("10", "9", "x")
     lines = '{"path":"a.jpg","label":10}\n{"path":"b.jpg","label":"9"}\n'
     assert read(folder, lines, "table.ndjson").labels == ("9", "10")
-    digits = "9" * 6000  # more than Python turns into an integer
+    digits = "9" * 1024
     assert read(folder, f'{{"path":"a.jpg","label":{digits}}}', "t.jsonl").labels == (digits,)
+    with pytest.raises(SourceError, match="its label has more than 1,024 characters"):
+        read(folder, f'{{"path":"a.jpg","label":{"9" * 6000}}}', "t.jsonl")
 
 
 def test_what_a_table_is(folder: Path) -> None:

@@ -190,6 +190,14 @@ def test_what_is_wrong_with_an_image_is_listed(
         (b'{"images": ["\xff"]}', "offset 13: no UTF-8"),
         (b'{"images": [], "categories": [{"id": 1}]}', "a category has no id or no name"),
         (
+            b'{"images": [], "categories": [{"id": 1, "name": "%s"}]}' % (b"a" * 2**20),
+            "a category's name has more than 1,024 characters: found 'aaaa",
+        ),
+        (
+            b'{"images": [], "categories": [{"id": 1, "name": "\\u0007"}]}',
+            "a category's name has a control character: found '\\x07'",
+        ),
+        (
             b'{"images": [], "categories": [{"id":1,"name":"a"},{"id":1,"name":"b"}]}',
             "two categories have the id 1: found 'a' and 'b'",
         ),
@@ -266,6 +274,35 @@ def test_a_folder_of_files_has_splits(opening: Opening, tmp_path: Path) -> None:
     assert any("captions" in entry.reason for entry in source.ignored)
     assert _reasons(source) == []
     assert len(_objects(source, "z.jpg")) == 1
+
+
+def test_links_in_a_folder_lead_nowhere_else(opening: Opening, tmp_path: Path) -> None:
+    """A file outside is not read, and so nothing of it is shown; a link to one inside is."""
+    several = tmp_path / "annotations"
+    write_coco(several / "instances_train.json", SCENES[:2])
+    (several / "again_train.json").symlink_to("instances_train.json")
+    assert opening(path=several).splits == ("train",)
+    (tmp_path / "secret").write_text('["hidden words"]')
+    (several / "instances_val.json").symlink_to(tmp_path / "secret")
+    with pytest.raises(SourceError, match=r"_val\.json: a link that leads out") as caught:
+        opening(path=several)
+    assert "hidden" not in str(caught.value)
+
+
+def test_an_outline_outside_is_told(opening: Opening) -> None:
+    """An outline stays as it is where the box is cut to the image, and that is said."""
+    line = [-8, 24, 80, 24, 80, 72]
+    source = opening(
+        {"annotations": [{**_A_CAT, "bbox": [-8, 24, 88, 48], "segmentation": [line]}]}
+    )
+    (one,) = _objects(source)
+    assert (one.xmin, json.loads(one.segmentation)) == (0, [line])
+    assert source.annotations is not None
+    (clipped,) = source.annotations.clipped
+    assert clipped.reason.endswith("is cut to 160 x 120 pixels, its outline kept as it is")
+    masked = opening({"annotations": [{**_A_CAT, "bbox": [-8, 24, 88, 48]}]}, masks="png")
+    assert masked.annotations is not None
+    assert masked.annotations.clipped[0].reason.endswith("is cut to 160 x 120 pixels")
 
 
 def test_images_of_one_name_are_told_apart_by_folders(tmp_path: Path) -> None:

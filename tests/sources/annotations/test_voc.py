@@ -148,6 +148,8 @@ def test_an_impossible_size_is_listed(tmp_path: Path, side: str) -> None:
     [
         ("<object/>", "it has no name"),
         ("<object><name>a\nb</name></object>", "name can't stand on a line"),
+        (f"<object><name>{'a' * 2**20}</name></object>", "name has more than 1,024 characters"),
+        ("<object><name>a&#x80;b</name></object>", "name has a control character"),
         ("<object><name>cat</name></object>", "it has no bndbox"),
         (OBJECT.format("", BOX.replace("3", "three")), "not four numbers"),
         (OBJECT.format("", BOX.replace("3", "1_0")), "not four numbers"),

@@ -224,7 +224,8 @@ class _Together:
         if max(abs(a - b) for a, b in zip(box, inside, strict=True)) > _SLACK:
             shown = ", ".join(f"{side:g}" for side in box)
             reason = f"{one.what}: its box {shown} is cut to {width} x {height} pixels"
-            if str(one.more.get("segmentation", "")).startswith("["):
+            outline = str(one.more.get("segmentation", ""))
+            if outline.startswith("[") and self._options.masks is Masks.POLYGONS:
                 reason += ", its outline kept as it is"
             self._clipped.add(LeftOut(key=key, reason=reason))
         more = {name: value for name, value in one.more.items() if value}
