@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -195,6 +196,7 @@ def test_unreadable_shard_does_not_hide_the_others(pets: Path, capsys: Capture) 
     captured = capsys.readouterr()
     assert "payload-crc" in captured.out
     assert "1 shard can't be read" in captured.out
+    assert re.search(r"read +3 shards", captured.out)
     (line,) = captured.err.splitlines()
     assert line.startswith(f"tfrtool: error: {bad}: can't be read")
 

@@ -143,6 +143,14 @@ def test_archives_of_such_trees_are_refused(
             ),
             "coco:{}/annotations/instances_train2017.json",
         ),
+        (
+            ("train/1.jpg", *(f"{one}/_annotations.coco.json" for one in ("train", "valid"))),
+            "coco:{}",
+        ),
+        (
+            ("train/1.jpg", *(f"labels/instances_{one}.json" for one in ("train", "val"))),
+            "coco:{}/labels",
+        ),
     ],
 )
 def test_the_command_that_reads_them_is_said(

@@ -88,7 +88,8 @@ def _duplicates(duplicates: Duplicates) -> list[str]:
 
 
 def _sums(report: VerifyReport) -> Iterator[tuple[str, str]]:
-    yield "read", f"{human_count(len(report.shards), 'shard')}, {human_bytes(report.bytes)}"
+    read = len(report.shards) - len(report.unreadable)
+    yield "read", f"{human_count(read, 'shard')}, {human_bytes(report.bytes)}"
     lost = any(shard.lost for shard in report.shards)
     text = human_count(report.records, "whole record" if lost else "record")
     yield "records", f"{text}; the CRCs of lengths and payloads hold" if report.records else text

@@ -29,6 +29,7 @@ _ROLE = re.compile(
 _VOC = frozenset({"jpegimages", "segmentationclass", "segmentationobject"})
 _MASK = re.compile(r"[ _-]mask(?:[ _-]?[0-9]+)?$", re.IGNORECASE)
 _COCO = "_annotations.coco.json"
+_COCO_FILE = re.compile(rf"(?s:.*/)?(?:instances[^/]*\.json|[^/]*{re.escape(_COCO)})")
 _COCO_START = re.compile(
     rb"(?:\xef\xbb\xbf)?\s*\{(?s:.*)\"(?:images|annotations|categories)\"\s*:\s*\["
 )
@@ -132,14 +133,16 @@ def annotations_at(place: Path) -> str | None:
             with open_regular(place) as file:
                 return _kind_of(place, file.read(_HEAD))
         keys += islice((entry.key for entry in list_directory(str(place)).entries), _COMPARED)
+    coco = [key for key in keys if _COCO_FILE.fullmatch(key)]
     for key in sorted(keys, key=lambda key: (key.count("/"), key)):
         folder, _, name = key.rpartition("/")
         if name in YAML_NAMES:
             return f"yolo:{place / folder}"
         if name.lower().endswith(".xml"):
             return f"voc:{place}"
-        if name.endswith(".json") and (name.startswith("instances") or name.endswith(_COCO)):
-            return f"coco:{place / key}"
+        if key in coco:  # of several, each for a split, the folder is told; Roboflow's has folders
+            of_folder = place / folder.rpartition("/")[0] if key.endswith(_COCO) else place / folder
+            return f"coco:{of_folder if len(coco) > 1 else place / key}"
     return None
 
 
