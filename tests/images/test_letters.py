@@ -17,7 +17,7 @@ from tests.photos import image_bytes
 from tfrtool.cli import main
 from tfrtool.examples.example import encode_example
 from tfrtool.images import letters
-from tfrtool.images.confusion_chart import draw_confusion
+from tfrtool.images.confusion_chart import draw_confusion, shortened_name
 from tfrtool.images.letters import fitted, undrawn, write
 
 CACHES = (letters._readable, letters._has, letters._font, letters._fonts)
@@ -146,3 +146,11 @@ def test_a_sheet_warns_of_letters_once(
     said = capsys.readouterr()
     assert json.loads(said.out)["undrawn"] == "犬猫"
     assert said.err.count("no font here has 犬, 猫: drawn as escapes; install a font") == 1
+
+
+def test_long_class_names_keep_their_ends() -> None:
+    """They differ there more often than in the middle, and stay apart in a chart."""
+    shown = [shortened_name(f"a rather long name of a class {n}", 24) for n in range(3)]
+    assert shown == [f"a rather l...of a class {n}" for n in range(3)]
+    assert max(map(len, shown)) <= 24
+    assert shortened_name("short", 24) == "short"

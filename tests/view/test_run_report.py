@@ -33,7 +33,9 @@ def finished(tmp_path: Path) -> Path:
     folder.mkdir()
     run = {"model": "cnn", "cache": "memory", "seconds": 7.5, "warnings": ["one <b>class</b>"]}
     (folder / "history.json").write_text(json.dumps({"epochs": EPOCHS, "run": run}))
-    classes = [{"label": "cat", "precision": 0.75, "recall": 1.0, "f1": 0.8571, "images": 3}]
+    never = {"label": "dog", "precision": None, "recall": 0.0, "f1": 0.0, "images": 2}
+    cat = {"label": "cat", "precision": 0.75, "recall": 1.0, "f1": 0.8571, "images": 3}
+    classes = [never, cat]
     (folder / "evaluation.json").write_text(json.dumps({"accuracy": 0.875, "classes": classes}))
     Image.new("RGB", (200, 200), "red").save(folder / "confusion.png")
     return folder
@@ -54,6 +56,8 @@ def test_a_run_is_shown(finished: Path, tmp_path: Path, run: Run) -> None:
     said = " ".join(" ".join(page.sections.values()).split())
     assert "accuracy 0.875" in said or "accuracy0.875" in said
     assert "one <b>class</b>" in said
+    assert "<td>dog</td><td></td><td>0</td><td>0</td><td>2</td>" in page.text
+    assert "<td>cat</td><td>0.75</td><td>1</td><td>0.8571</td><td>3</td>" in page.text
     assert "b" not in page.tags
     assert sum(map(len, page.pictures.values())) == 1
     assert page.asked == []

@@ -134,15 +134,10 @@ def _plain(data: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _classes(evaluation: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the rows of an evaluation's table of classes."""
-    return [
-        {
-            printable(str(key)): value
-            for key, value in one.items()
-            if isinstance(value, str | int | float)
-        }
-        for one in evaluation.get("classes", ())[:_LISTED]
-    ]
+    """Return the rows of an evaluation's table of classes, all with the same keys."""
+    rows = evaluation.get("classes", ())[:_LISTED]
+    keys = list(dict.fromkeys(key for one in rows for key in one))[:12]
+    return [{key: one.get(key) for key in keys} for one in rows]
 
 
 def _read(path: Path, writer: str) -> Any:

@@ -62,8 +62,8 @@ def _numbers(held: Feature) -> tuple[str, ...]:
 
 
 def _number(value: float) -> str:
-    if isinstance(value, int) and abs(value) < 10**9:
-        return f"{value:,}"
+    if abs(value) < 10**9 and (isinstance(value, int) or abs(value) >= 10**4):
+        return f"{value:,.0f}"
     return f"{value + 0.0:.4g}"  # no negative zero
 
 
