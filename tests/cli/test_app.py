@@ -211,6 +211,8 @@ def test_what_is_missing_is_told(capsys: Capture) -> None:
         ["inspect", "nonsense"],
         ["inspect", "shard"],
         ["inspect", "shard", "x", "--limit", "-1"],
+        ["inspect", "shard", "x", "--limit"],
+        ["count", "x", "--json=1"],
         ["write", "only-one"],
         ["train", "x", "--epochs", "many"],
     ],

@@ -92,10 +92,10 @@ def _report_error(error: BaseException, debug: bool) -> int:
     if isinstance(error, click.Abort) and isinstance(error.__cause__, EOFError):
         error = error.__cause__  # click takes it for the end of what a user types
     if isinstance(error, click.ClickException):
-        context = getattr(error, "ctx", None)
+        context: Any = getattr(error, "ctx", None)
         # Click has this class from 8.2 on; before, it shows the help of a group by itself.
         help_instead = getattr(click.exceptions, "NoArgsIsHelpError", ())
-        if context is None or isinstance(error, help_instead):
+        if isinstance(error, help_instead):
             error.show()
             return int(Outcome.USAGE)
         message = " ".join(error.format_message().split()).rstrip(".")
@@ -104,7 +104,8 @@ def _report_error(error: BaseException, debug: bool) -> int:
             wanted = [param.human_readable_name for param in context.command.params]
             message = f"Missing argument: expected {' and '.join(filter(str.isupper, wanted))}"
         message += "" if message.endswith("?") else ";"
-        message += f" {context.command_path} --help shows the usage"
+        # The error of an option without its value doesn't know its command.
+        message += f" {context.command_path if context else 'tfrtool'} --help shows the usage"
         debug, code = False, int(Outcome.USAGE)
     elif isinstance(error, click.Abort | KeyboardInterrupt):
         return report_interrupt(signal.SIGINT)
