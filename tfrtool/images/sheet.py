@@ -38,6 +38,7 @@ class Tile(NamedTuple):
     label: str = ""
     number: str = ""
     marks: Sequence[DrawnObject] = ()  # objects that are drawn on it
+    note: str = ""  # what stands beside its number instead of its size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +99,7 @@ def draw_sheet(tiles: Sequence[Tile], layout: SheetLayout, title: str = "") -> I
     letters, side, (room, _) = layout.letters, layout.thumb, layout.cell
     width = layout.width - 2 * _MARGIN
     write(draw, (_MARGIN, _MARGIN - 4), _shown(title), letters + 3, _INK, room=width)
-    for index, (picture, label, number, marks) in enumerate(tiles):
+    for index, (picture, label, number, marks, note) in enumerate(tiles):
         left, top = layout.corner(index)
         square = Image.new("RGB", (side, side), _MAT)
         if picture.image is None:
@@ -116,7 +117,8 @@ def draw_sheet(tiles: Sequence[Tile], layout: SheetLayout, title: str = "") -> I
         top += letters + 4
         end = (left + room, top)
         wide = write(draw, end, _shown(number), letters, _FAINT, room=room, anchor="ra")
-        write(draw, (left, top), picture.size, letters, _FAINT, room=room - wide - 4)
+        note = _shown(note) or picture.size
+        write(draw, (left, top), note, letters, _FAINT, room=room - wide - 4)
     return sheet
 
 

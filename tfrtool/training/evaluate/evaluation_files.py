@@ -62,8 +62,8 @@ class EvaluationFiles:
                 side = mistakes[0].pixels.shape[0]
                 thumb = max(_THUMB // side * side, MIN_THUMB) if side <= _THUMB else _THUMB
                 layout = SheetLayout(images=len(mistakes), thumb=thumb)
-                what = f"the {len(mistakes):,} most wrong of {report.images:,} images: their label,"
-                what += " and below it how sure the model was of what it took them for"
+                what = f"the {len(mistakes):,} most wrong of {report.images:,} images: the label,"
+                what += " and below it what the model took it for and how sure it was"
                 sheet = draw_sheet([_tile(one) for one in mistakes], layout, what)
                 with self._new(SHEET) as file:
                     save_sheet(sheet, file, ".png")
@@ -78,7 +78,8 @@ class EvaluationFiles:
 def _tile(mistake: Mistake) -> Tile:
     result = mistake.result
     drawn = draw_pixels(mistake.pixels.tobytes(), mistake.pixels.shape, _THUMB)
-    record = "" if result.record is None else f"#{result.record} "
+    record = "" if result.record is None else f" #{result.record}"
     labels, predicted = (", ".join(one) or "none" for one in (result.labels, result.predicted))
     sure = max((result.probabilities[name] for name in result.predicted), default=0.0)
-    return Tile(Picture(drawn.image), labels, f"{record}{sure:.1%} {shortened_name(predicted, 10)}")
+    label, note = shortened_name(labels, 18), shortened_name(predicted, 8)
+    return Tile(Picture(drawn.image), label, f"{sure:.0%}{record}", note=note)
