@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.examples.strategies import string
 from tests.inspection.extracting import JPEG, files_below, photo, write_shard
+from tests.objects_written import changed, object_record
 from tfrtool import extract
 from tfrtool.inspection.extract.extract_files import STAGING
 from tfrtool.storage.appearing import TEMPORARY
@@ -92,6 +94,31 @@ def test_a_killed_one_is_cleaned_up_after(large: Path, tmp_path: Path) -> None:
     assert again.communicate(timeout=60)[1] == ""
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "out.jsonl"]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == list("0123456")
+
+
+@pytest.mark.parametrize("form", ["voc", "yolo", "coco"])
+def test_annotations_of_a_killed_one_have_no_final_names(form: str, tmp_path: Path) -> None:
+    """Killed while it writes many objects, it leaves no file but in its own folder."""
+    things = [(at % 150, at % 100, at % 150 + 8, at % 100 + 9, at % 3) for at in range(2000)]
+    record = object_record(things)
+    names = (string(b"%d.png" % at) for at in range(12))
+    payloads = [changed(record, image__filename=name) for name in names]
+    shard = write_shard(tmp_path / "shards" / "a.tfrecord", payloads)
+    out, words = tmp_path / form / "out", ("--annotations", form)
+    process = start(shard, out, *words)
+    deadline = time.monotonic() + 60
+    while len([*out.glob(f"{TEMPORARY}*/new/**/*.png")]) < 6:
+        assert process.poll() is None, "it ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    process.kill()
+    process.communicate()
+    found = [*out.iterdir(), *(path for path in out.parent.iterdir() if path != out)]
+    assert found
+    assert all(path.name.startswith(TEMPORARY) for path in found)
+    assert start(shard, out, *words).communicate(timeout=60)[1] == ""
+    assert start(shard, tmp_path / "whole" / "out", *words).communicate(timeout=60)[1] == ""
+    assert files_below(out) == files_below(tmp_path / "whole" / "out")
 
 
 def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
