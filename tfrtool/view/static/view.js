@@ -393,6 +393,5 @@
   addEventListener("hashchange", arrive);
   addEventListener("focus", follow); // who comes back sees at once what has changed
 
-  follow();
-  arrive();
+  follow().then(arrive); // which tells whether there are pictures to ask for
 })();
