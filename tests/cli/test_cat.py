@@ -104,7 +104,7 @@ def test_conditions_and_samples(shard: Path, capsys: Capture) -> None:
         (["--records", "5:2"], 2, "ends before it starts"),
         (["--records", "20"], 1, "they count from 0"),
         (["--records", "1", "--sample", "1"], 2, "exclude"),
-        (["--select", "lable"], 2, "'lable': expected one of label"),
+        (["--select", "lable"], 2, "'lable'; it may be one of these: label"),
         (["--where", "lable = 1"], 2, "did you mean 'label'"),
         (["--where", "label = 1; DROP TABLE x"], 2, "not a condition"),
         (["--json", "--format", "csv"], 2, "exclude"),

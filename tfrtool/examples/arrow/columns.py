@@ -151,8 +151,9 @@ class Columns:
         chosen = []
         for name in dict.fromkeys(names):
             if name not in known:
-                expected = f"one of {', '.join(nearest(name, known))}" if known else None
-                raise UsageError(f"no column {name!r}", expected=expected)
+                near = ", ".join(nearest(name, known))
+                hint = f"it may be one of these: {near}" if known else None
+                raise UsageError(f"no column {name!r}", hint=hint)
             chosen.append(known[name])
         return Columns(self.kind, tuple(column for column in chosen if column is not None))
 

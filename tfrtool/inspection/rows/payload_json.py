@@ -68,8 +68,9 @@ class PayloadJson:
         """Check that there was each feature that was selected; `UsageError` says the nearest."""
         for name in self._select or ():
             if self.seen and name not in self.seen:
-                known = ", ".join(map(printable, nearest(name, sorted(self.seen))))
-                raise UsageError(f"no record has a feature {name!r}", expected=f"one of {known}")
+                near = ", ".join(map(printable, nearest(name, sorted(self.seen))))
+                hint = f"it may be one of these: {near}"
+                raise UsageError(f"no record has a feature {name!r}", hint=hint)
 
     def tell(self, payload: bytes) -> dict[str, Any]:
         """Return what ``tfrtool cat`` prints of a payload."""
