@@ -76,6 +76,7 @@ def test_notations(source: Path, tmp_path: Path, capsys: Capture) -> None:
         ["--drop", "idd"],
         ["--drop", "id", "--drop", ""],
         ["--resize", "8xx"],
+        ["--select", "id", "--drop", "id"],
         ["--resume", "--overwrite"],
     ],
 )

@@ -86,6 +86,8 @@ class Changes:
         if self.image is not None and not self.keeps(self.image):
             raise UsageError(f"feature {self.image!r} is left out, so it needs no images anew")
         after = [self.rename.get(name, name) for name in known if self.keeps(name)]
+        if known and not after and not self.added:
+            raise UsageError("no feature would be left", expected="one to keep, or one to add")
         twice = {name for name in (*after, *self.added) if [*after, *self.added].count(name) > 1}
         if twice:
             raise UsageError(
