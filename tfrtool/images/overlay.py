@@ -45,11 +45,11 @@ def draw_marks(image: Image.Image, marks: Iterable[DrawnObject], letters: int = 
     draw = ImageDraw.Draw(image)
     for sides, mark in ordered:
         left, top, right, bottom = sides
-        for inset in range(3):  # black around the colour: seen on any ground
-            colour = colour_of(mark.kind) if inset else "black"
+        colour = colour_of(mark.kind)
+        for inset, ink in enumerate(("black", colour, colour)):  # seen on any ground
             if min(right - left, bottom - top) > 2 * inset**2:
                 inside = (left + inset, top + inset, right - inset, bottom - inset)
-                draw.rectangle(inside, outline=colour)
+                draw.rectangle(inside, outline=ink)
     taken: list[tuple[int, ...]] = []
     for (left, top, right, bottom), mark in ordered if image.height >= 4 * letters else ():
         text, font = fitted(mark.name, letters, right - left - 2 * _PAD - 2)

@@ -128,8 +128,7 @@ def _encoded(
                 # Before EXIF is asked for: that loads a PNG, and hides how it failed.
                 image.load()
             orientation, left = orientation_of(image), 1
-            turned = orientation >= SIDEWAYS and width != height and sides == (width, height)
-            if as_said and not turned:
+            if as_said and (orientation < SIDEWAYS or width == height or sides != (width, height)):
                 orientation, left = 1, orientation
             small = _small(image, box)
             if orientation in UPRIGHTING:

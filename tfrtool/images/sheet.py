@@ -117,8 +117,7 @@ def draw_sheet(tiles: Sequence[Tile], layout: SheetLayout, title: str = "") -> I
         top += letters + 4
         end = (left + room, top)
         wide = write(draw, end, _shown(number), letters, _FAINT, room=room, anchor="ra")
-        note = _shown(note) or picture.size
-        write(draw, (left, top), note, letters, _FAINT, room=room - wide - 4)
+        write(draw, (left, top), note or picture.size, letters, _FAINT, room=room - wide - 4)
     return sheet
 
 

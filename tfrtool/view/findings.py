@@ -51,8 +51,8 @@ class Findings:
         given = as_paths(shards)
         self.dataset = found.folders[0] if len(given) == 1 and given[0].is_dir() else None
         self.size_of = {path: path.stat().st_size for path in self.paths}
-        alone = len(self.paths) == 1 and self.dataset is None
-        named = self.paths[0] if alone else self.paths[0].absolute().parent
+        first = self.paths[0].absolute()
+        named = first.parent if self.dataset or len(self.paths) > 1 else first
         self.title = printable(found.info.name if found.info else named.name)
         self.version = None if found.info is None else found.info.version
         self.notes = tuple(found.notes)

@@ -171,9 +171,9 @@ def _objects(found: Findings, _: PictureOf) -> dict[str, Any] | None:
     splits = {name: one.objects for name, one in known.items() if one.objects is not None}
     counts = {split: one.object_classes for split, one in splits.items()}
     names = sorted({name for one in counts.values() for name in one})
-    held = list(found.roles(found.paths[0]).object_names.items())[:_CLASSES]
-    boxes = [(short(name), colour_of(number)) for number, name in held]
-    told = {"what": "object", "splits": splits, "boxes": boxes}
+    named = found.roles(found.paths[0]).object_names
+    boxes = [(short(name), colour_of(number)) for number, name in named.items()]
+    told = {"what": "object", "splits": splits, "boxes": boxes[:_CLASSES]}
     return told | _bars(counts, names) if splits else None
 
 
@@ -208,9 +208,8 @@ def _shuffling(found: Findings, _: PictureOf) -> dict[str, Any] | None:
         }
         for path, cells in gallery.strips(found.table, labels, _CELLS, _SHARDS).items()
     ]
-    quality = {}
-    if found.summary is not None:
-        quality = {n: one.shuffle.shuffle for n, one in found.summary.splits.items() if one.shuffle}
+    known = {} if found.summary is None else found.summary.splits
+    quality = {name: one.shuffle.shuffle for name, one in known.items() if one.shuffle}
     return {
         "strips": drawn,
         "more": len(found.table.shard_rows()) - len(drawn),
@@ -292,8 +291,8 @@ def _feature_row(one: Mapping[str, Any], records: int) -> dict[str, Any]:
     values = one.get("values")
     if values and values["count"]:
         low, high, mean = (drawings.number(values[key]) for key in ("min", "max", "mean"))
-        is_one = values["min"] == values["max"]
-        said += [f"always {low}"] if is_one else [f"{low} to {high}", f"mean {mean}"]
+        a_range = f"{low} to {high}, mean {mean}"
+        said.append(a_range if values["min"] < values["max"] else f"always {low}")
         if values["nan"]:
             said.append(f"{values['nan']:,} NaN")
     else:

@@ -46,13 +46,12 @@ def mask_of(payload: bytes, roles: ImageRoles, number: int, box: int) -> Picture
     one, mask = masks[number]
     if isinstance(mask, bytes):
         picture = decode_picture(mask, box)
-        made = picture.image
     else:
         _, _, picture = next(pictures_of(payload, roles, box))
         width, height = found.size or (picture.width, picture.height)
         mark = _with_outline(DrawnObject((0, 0, 0, 0)), mask, width, height)
-        made = picture.image and mask_of_mark(picture.image, mark)
-    return picture._replace(image=made and coloured(made, hue_of(one)))
+        picture = picture._replace(image=picture.image and mask_of_mark(picture.image, mark))
+    return picture._replace(image=picture.image and coloured(picture.image, hue_of(one)))
 
 
 def marks_of(
