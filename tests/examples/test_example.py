@@ -221,6 +221,13 @@ def test_float_stays_float(features: dict[str, Feature]) -> None:
         assert all(type(value) is wanted[feature.dtype or DType.INT64] for value in feature.values)
 
 
+@pytest.mark.parametrize("value", [{"b": 1}, {"b", "c"}, None, [1, "x"], []])
+def test_what_is_no_feature(value: Any) -> None:
+    """Of a dictionary, the keys were taken for the values; a set has no order."""
+    with pytest.raises(UsageError, match="'a' is no feature"):
+        encode_example({"a": value})
+
+
 def test_key_twice() -> None:
     """Of a key that comes twice the last value counts."""
     payload = encode_example({"x": int64(1)}) + encode_example({"x": float32(2.0)})

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from tests.examples.strategies import UNSET, features, float32, int64, string, tf_example
 from tests.examples.strategies import tf_sequence as sequence_of
+from tfrtool.errors import SchemaError
 from tfrtool.examples.example import DType, Example, Feature, PayloadKind, decode_example
-from tfrtool.examples.parsing import fit_example
+from tfrtool.examples.parsing import fit_example, parse_example
 from tfrtool.examples.schema import FeatureSpec, Schema
 
 SPECS = {
@@ -153,6 +154,12 @@ def test_any_feature_agrees_with_tensorflow(tf: Any, feature: Feature, spec: Fea
     """The same for whatever feature there is."""
     payload = tf_example(tf, {"x": feature}).SerializeToString()
     assert parse_by_us(payload, Schema((spec,))) == parse_by_tf(tf, payload, Schema((spec,)))
+
+
+def test_what_is_no_example() -> None:
+    """Both that it might have been are named."""
+    with pytest.raises(SchemaError, match="3 bytes are neither an Example nor a SequenceExample"):
+        parse_example(b"abc")
 
 
 def test_default_is_told() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import multiprocessing
 import pickle
@@ -17,6 +18,7 @@ import tfrtool
 from tests.records.strategies import offsets_of, payload_lists, shard_of
 from tfrtool.errors import CorruptShardError, ShardError, UsageError
 from tfrtool.records.random_access import Records
+from tfrtool.storage.remote_path import RemotePath
 
 FIRST = [b"first", b"", b"x" * 1000]
 SECOND = [b"second", b"last"]
@@ -162,6 +164,17 @@ def test_what_can_not_be_opened(directory: Path, tmp_path: Path) -> None:
         with pytest.raises(ShardError) as caught:
             tfrtool.open([directory, path])
         assert caught.value.path == str(path)
+
+
+def test_a_store_that_can_not_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is an error of ours, as all else that stops a function of the package."""
+
+    def refuse(_: RemotePath) -> bool:
+        raise ConnectionRefusedError(errno.ECONNREFUSED, "the store can't be reached")
+
+    monkeypatch.setattr(RemotePath, "is_dir", refuse)
+    with pytest.raises(ShardError, match="can't be read: the store can't be reached"):
+        tfrtool.open("http://127.0.0.1:9/x")
 
 
 def test_an_empty_shard_has_no_records(tmp_path: Path) -> None:

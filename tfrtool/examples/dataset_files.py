@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tfrtool.errors import printable
+from tfrtool.errors import ShardError, os_errors_as, printable
 from tfrtool.examples.roles import info_beside
 from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.records.shard_sets import ShardSet, group_shards
@@ -97,7 +97,8 @@ def find_files(
         return found.splits.setdefault(named(name or ""), SplitFiles())
 
     for path in as_paths(sources):
-        files, whole = look(path), path.is_dir()
+        with os_errors_as(ShardError, path):
+            files, whole = look(path), path.is_dir()
         if files or not whole:
             sets = group_shards(files or locate_shards(path).paths)
             for one in sets:

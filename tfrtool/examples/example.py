@@ -2,7 +2,7 @@
 
 import enum
 import numbers
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -167,7 +167,8 @@ def encode_example(features: Mapping[str, Any]) -> bytes:
 def _as_feature(name: str, given: Any) -> Feature:
     if (exact := _EXACT.get(type(given))) is not None:  # most are, and need no search
         return Feature(dtype=exact, values=(given,))
-    single = isinstance(given, str | bytes) or not isinstance(given, Iterable)
+    # Of a dictionary, the keys alone would be taken; a set has no order.
+    single = isinstance(given, str | bytes | Mapping | Set) or not isinstance(given, Iterable)
     values = [v.encode() if isinstance(v, str) else v for v in ([given] if single else given)]
     for dtype, kind in _SORTS.items():
         if values and all(isinstance(value, kind) for value in values):

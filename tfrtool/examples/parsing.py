@@ -50,7 +50,8 @@ def parse_example(payload: bytes, schema: Schema | None = None) -> dict[str, Par
     try:
         example = decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE)
     except ValueError as error:
-        raise SchemaError(str(error)) from error
+        what = f"its {len(payload)} bytes are neither an Example nor a SequenceExample"
+        raise SchemaError(what) from error
     if schema is not None:
         parsed = fit_example(example, schema)
         if parsed.misfits:
