@@ -1,4 +1,4 @@
-"""The house plan, as far as a program can see it: names, sizes of rooms, homes, words."""
+"""House rules that a program can check: unique names, one home for renames, known words."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ DOCS = [
     path.relative_to(REPOSITORY).as_posix()
     for path in (REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md")))
 ]
-MAX_FILES = 15
 NOT_OUR_WORDS = (
     "what learns",
     "learner",
@@ -85,14 +84,6 @@ def test_modules_have_names_of_their_own() -> None:
 def test_classes_have_names_of_their_own() -> None:
     """No two classes of the house are called the same."""
     assert repeated_classes(SOURCES) == []
-
-
-def test_rooms_are_small() -> None:
-    """A folder holds no more files than one can keep in mind."""
-    sizes = Counter(
-        Path(path).parent.as_posix() for path in SOURCES if not path.endswith("__init__.py")
-    )
-    assert {room: size for room, size in sizes.items() if size > MAX_FILES} == {}
 
 
 def test_files_are_renamed_in_one_place() -> None:

@@ -11,7 +11,6 @@ import tfrtool
 
 PACKAGE = Path(tfrtool.__file__).parent
 REPOSITORY = PACKAGE.parent
-MAX_LINES = 400
 NAMELESS = {"inspect.py", "utils.py", "helpers.py", "common.py"}
 FILES = sorted(
     path.relative_to(REPOSITORY).as_posix()
@@ -58,12 +57,6 @@ def test_product_is_free_of() -> None:
 def test_checker_can_fail(source: str, name: str) -> None:
     """The check finds each of these."""
     assert unwelcome(source) == [name]
-
-
-def test_files_are_short() -> None:
-    """No file is longer than a reader can hold, generated code apart."""
-    lengths = {path: len((REPOSITORY / path).read_text("utf-8").splitlines()) for path in FILES}
-    assert {path: length for path, length in lengths.items() if length > MAX_LINES} == {}
 
 
 def test_modules_have_names_that_say_something() -> None:
