@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -168,3 +169,28 @@ def test_it_ends_when_its_parent_is_killed() -> None:
     except subprocess.TimeoutExpired:
         os.kill(pid, 9)
         pytest.fail("it outlived its parent")
+
+
+def _fill(size: int) -> int:
+    return len(b"\1" * size)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_AS is enforced on Linux alone")
+def test_memory_is_limited() -> None:
+    """An allocation beyond the limit fails in the child, which can go on with other work."""
+    with Child(memory=1024**3) as limited:
+        with pytest.raises(MemoryError):
+            limited.call(_fill, 2 * 1024**3)
+        assert limited.call(_fill, 1024**2) == 1024**2
+
+
+def _on_terminate(file: Path) -> None:
+    signal.signal(signal.SIGTERM, lambda *_: file.touch())
+
+
+def test_a_limited_child_is_killed_at_once(tmp_path: Path) -> None:
+    """A child with limited memory is killed, without a signal that it could handle first."""
+    with Child(memory=1024**3) as limited:
+        limited.call(_on_terminate, tmp_path / "terminated")
+        limited.send(time.sleep, 60)
+    assert not (tmp_path / "terminated").exists()

@@ -32,11 +32,11 @@ _AGAIN_SECONDS = 0.05
 _START = """
 import json, sys
 from importlib import import_module, machinery, util
-home, sys.path[:] = json.loads(sys.argv[1])
+home, sys.path[:], memory = json.loads(sys.argv[1])
 spec = machinery.PathFinder.find_spec("tfrtool", [home])
 sys.modules["tfrtool"] = package = util.module_from_spec(spec)
 spec.loader.exec_module(package)
-import_module("tfrtool.storage.child").serve()
+import_module("tfrtool.storage.child").serve(memory)
 """
 """The program of a child. It takes this very package, wherever it was found, and for the rest the
 parent's paths; but Python's isolated mode keeps the current directory and the environment out."""
@@ -63,12 +63,21 @@ class Child:
         environment: Mapping[str, str] | None = None,
         *,
         forked: bool = False,
+        memory: int | None = None,
     ) -> None:
-        """Start a process; None is the standard error and the environment of this one.
+        """Start a process.
 
-        A ``forked`` one is a copy of this process, which is there at once, and is killed at the
-        end: it is for work that only reads; see `may_fork`.
+        Args:
+            stderr: its standard error; None takes the one of this process.
+            environment: its environment variables; None takes those of this process.
+            forked: copy this process, which is fast, and kill the copy at the end. Only for work
+                that reads and writes no files; see `may_fork`.
+            memory: the most address space it may use, in bytes, code and libraries included
+                (``RLIMIT_AS``; not enforced on macOS and Windows). Beyond it, allocations fail
+                with `MemoryError`, or the process dies. Such a process is for work on untrusted
+                input that writes no files: it is killed at the end without a grace period.
         """
+        self._expendable = memory is not None
         if forked:
             self._fork()
             return
@@ -80,7 +89,7 @@ class Child:
         self._process: Popen[bytes] | _Forked = subprocess.Popen(
             [
                 *(sys.executable, *options, "-c", _START),
-                json.dumps([str(Path(__file__).parents[2]), paths]),
+                json.dumps([str(Path(__file__).parents[2]), paths, memory]),
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -119,7 +128,7 @@ class Child:
         """End the process, in the midst of its work if need be."""
         if isinstance(self._process, _Forked):
             self._process.end()
-        elif not self._ends(self._process):
+        elif self._expendable or not self._ends(self._process):
             self._process.kill()
             self._process.wait()
         for pipe in (self._tasks, self._answers):
@@ -214,8 +223,10 @@ def _send(answer: bytes) -> None:
         _parent[0].flush()
 
 
-def serve() -> None:
-    """Do what comes on standard input, and send what became of it to standard output."""
+def serve(memory: int | None = None) -> None:
+    """Run the tasks that arrive on standard input and send their results to standard output."""
+    if memory is not None:
+        _limit_memory(memory)
     _parent[:] = [os.fdopen(os.dup(1), "wb")]
     os.dup2(2, 1)  # what a library prints is no answer
     signal.signal(signal.SIGTERM, _exit)
@@ -223,6 +234,16 @@ def serve() -> None:
     threading.Thread(target=_listen, args=(tasks,), daemon=True).start()
     while True:
         _send(answer(*tasks.get()))
+
+
+def _limit_memory(memory: int) -> None:
+    """Bound the address space of this process, where the system can."""
+    with contextlib.suppress(ImportError, ValueError, OSError):
+        import resource  # not on Windows
+
+        hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+        most = memory if hard == resource.RLIM_INFINITY else min(memory, hard)
+        resource.setrlimit(resource.RLIMIT_AS, (most, hard))
 
 
 def _exit(number: int, _: object) -> None:
@@ -251,7 +272,9 @@ def answer(function: bytes, arguments: bytes) -> bytes:
         return pickle.dumps((pickle.loads(function)(*pickle.loads(arguments)), None, ""))
     except Exception as error:  # noqa: BLE001 - it is raised in the parent
         kind = type(error)
-        if kind.__module__.partition(".")[0] not in ("builtins", "tfrtool"):
+        if isinstance(error, MemoryError):
+            error = MemoryError(str(error))  # Arrow has a subclass of its own
+        elif kind.__module__.partition(".")[0] not in ("builtins", "tfrtool"):
             # The parent may not have the library, or not want to load it for this.
             error = ChildError(f"{kind.__name__}: {error}")
         return pickle.dumps((None, error, traceback.format_exc()))
