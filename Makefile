@@ -4,12 +4,13 @@
 # make test-fast   of the tests those that need no TensorFlow and are quick
 # make docs   the documentation, as a site in site/
 # make fuzz   ten minutes of coverage-guided fuzzing; FUZZ_SECONDS=60 is one
-# They set up .venv first, if it isn't there.
+# They set up .venv first, with what they need.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+READY_TO_TEST := $(VENV)/.ready-to-test
 READY_TO_FUZZ := $(VENV)/.ready-to-fuzz
 READY_FOR_DOCS := $(VENV)/.ready-for-docs
 
@@ -26,6 +27,10 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
 		{ echo "tfrtool needs Python 3.10 or later; try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
+$(READY_TO_TEST): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@# It reads traces of training; what it depends on is for looking at them, and much.
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps xprof || \
@@ -35,31 +40,31 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh fixtures/demo.sh
 
-test: $(READY)
+test: $(READY_TO_TEST)
 	@# Tests wait for servers and clusters now and then, which leaves room for the checks.
 	@$(MAKE) --no-print-directory --jobs 2 check run-tests
 
-run-tests: $(READY)
+run-tests: $(READY_TO_TEST)
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadscope --no-loadscope-reorder -m "not several and not more"
 
-test-several: $(READY)
+test-several: $(READY_TO_TEST)
 	@# Properties that the gate tries on few examples are tried on more.
 	HYPOTHESIS_PROFILE=more $(BIN)/python -m pytest --numprocesses 2 --dist loadscope \
 		--no-loadscope-reorder -m "several or more or hypothesis"
 
-test-fast: $(READY)
+test-fast: $(READY_TO_TEST)
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadscope --no-loadscope-reorder -m "not tf and not slow and not several and not more"
 
-check: $(READY)
+check: $(READY_TO_TEST)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-format: $(READY)
+format: $(READY_TO_TEST)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(READY)
+bench: $(READY_TO_TEST)
 	$(BIN)/python -m tests.bench
 
 $(READY_FOR_DOCS): $(READY)
@@ -71,17 +76,17 @@ docs: $(READY_FOR_DOCS)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "the documentation is in site/index.html"
 
-pictures: $(READY)
+pictures: $(READY_TO_TEST)
 	$(BIN)/python fixtures/pictures.py
 
-$(READY_TO_FUZZ): $(READY)
+$(READY_TO_FUZZ): $(READY_TO_TEST)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[fuzz]'
 	@touch $@
 
 fuzz: $(READY_TO_FUZZ)
 	$(BIN)/python -m tests.fuzz
 
-fixtures: $(READY)
+fixtures: $(READY_TO_TEST)
 	$(BIN)/python fixtures/make_fixtures.py
 
 clean:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -129,13 +128,6 @@ def test_what_has_no_features(make_shard: MakeShard, capsys: Capture) -> None:
         (line,) = capsys.readouterr().err.splitlines()
         assert found in line
         assert str(path) in line
-
-
-def test_without_the_extra(shard: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
-    """The error says what to install."""
-    monkeypatch.setitem(sys.modules, "datasketches", None)
-    assert run(shard) == 2
-    assert 'pip install "tfrtool[stats]"' in capsys.readouterr().err
 
 
 def test_it_loads_no_tensorflow(make_shard: MakeShard) -> None:

@@ -251,11 +251,11 @@ def test_an_object_that_is_replaced_while_it_is_read(
 
 
 def test_without_the_libraries(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the extra is not installed, the error names it."""
-    monkeypatch.setitem(sys.modules, "obstore", None)
-    monkeypatch.delitem(sys.modules, "tfrtool.storage.remote.obstore_stores", raising=False)
-    assert main(["count", "s3://nobody-has-been-here/a.tfrecord"]) == 2
-    assert 'pip install "tfrtool[cloud]"' in capsys.readouterr().err
+    """Where the extra `hf` is not installed, the error names it."""
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    monkeypatch.delitem(sys.modules, "tfrtool.storage.remote.fsspec_files", raising=False)
+    assert main(["count", "hf://datasets/nobody/has-been-here/a.tfrecord"]) == 2
+    assert 'pip install "tfrtool[hf]"' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections import Counter
 from pathlib import Path
 
 import tfrtool
+from tests.contracts.imports import imported_modules
 
 PACKAGE = Path(tfrtool.__file__).parent
 REPOSITORY = PACKAGE.parent
@@ -107,3 +109,23 @@ def test_checks_can_fail() -> None:
     assert renames("'a'.replace('b', 'c')\nreplace(options, a=1)\noptions.replace(a=1)") == []
     assert strange_words("class SalvageReport: 'the learner'") == ["learner", "salvage"]
     assert strange_words("feedback of a materialised view, salvageable") == []
+
+
+def test_pip_install_brings_what_the_package_imports() -> None:
+    """Of the libraries that the package imports, only Ray and fsspec are in extras."""
+    project = (REPOSITORY / "pyproject.toml").read_text("utf-8")
+    base = re.search(r"^dependencies = \[\n(.*?)^\]", project, re.DOTALL | re.MULTILINE)
+    assert base is not None
+    names = {re.split("[><=;]", line, maxsplit=1)[0] for line in re.findall('"(.*?)"', base[1])}
+    modules = {"pillow": "PIL", "protobuf": "google", "pyyaml": "yaml"}
+    brought = {modules.get(name, name.replace("-", "_")) for name in names}
+    imported = {
+        name.partition(".")[0]
+        for source in SOURCES.values()
+        for name in imported_modules(source)
+        if not name.startswith(".")
+    }
+    foreign = imported - set(sys.stdlib_module_names) - {"tfrtool", "_typeshed"}
+    brought |= {"keras", "array_record", "markupsafe"}  # which these require themselves
+    used_if_there = {"boto3", "botocore", "pandas", "polars"}
+    assert foreign - brought == {"ray", "fsspec"} | used_if_there

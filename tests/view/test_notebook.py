@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -52,13 +51,3 @@ def test_a_dataset_and_a_run(tmp_path: Path) -> None:
     page = shown(report)
     assert "loss: training from" in page
     assert page.count("<tr>") == 3  # a head and two epochs
-
-
-def test_without_jinja(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then a notebook shows the text that it always showed."""
-    from tfrtool.view.pieces import environment
-
-    environment.cache_clear()
-    monkeypatch.setitem(sys.modules, "jinja2", None)
-    assert tfrtool.Schema.from_notation("label:int64")._repr_html_() is None
-    environment.cache_clear()

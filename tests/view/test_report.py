@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-import sys
 from collections.abc import Callable
 from html.parser import HTMLParser
 from io import BytesIO
@@ -202,17 +201,6 @@ def test_a_dataset_or_a_run(splits: Path, tmp_path: Path, run: Run) -> None:
     out = tmp_path / "r.html"
     assert run("report", "--out", out)[0] == 2
     assert run("report", splits, "--run", tmp_path, "--out", out)[0] == 2
-
-
-def test_without_jinja(splits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where it is missing, the error names the extra that brings it."""
-    from tfrtool.view.pieces import environment
-
-    environment.cache_clear()
-    monkeypatch.setitem(sys.modules, "jinja2", None)
-    with pytest.raises(tfrtool.UsageError, match=re.escape('pip install "tfrtool[view]"')):
-        tfrtool.report(splits, tmp_path / "r.html")
-    environment.cache_clear()
 
 
 def test_what_all_records_share_is_one_number(make_shard: MakeShard, tmp_path: Path) -> None:

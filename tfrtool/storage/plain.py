@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import PurePath
 from typing import Any
 
-from tfrtool.errors import UsageError, printable
+from tfrtool.errors import printable
 
 
 def plain(value: object) -> Any:
@@ -51,9 +51,6 @@ class Shown(abc.ABC):
     def _page(self) -> tuple[str, dict[str, Any]]:
         """Return the template's name and its values: JSON, or what is named in the template."""
 
-    def _repr_html_(self) -> str | None:
-        """Return the page; None, so that the text is shown, where Jinja2 is missing."""
-        try:
-            return str(import_module(VIEW).cell(*self._page()))
-        except (ImportError, UsageError):
-            return None
+    def _repr_html_(self) -> str:
+        """Return the page."""
+        return str(import_module(VIEW).cell(*self._page()))

@@ -376,7 +376,7 @@ def _store(scheme: str, place: str, query: str, _process: int) -> Store:
         missing = (error.name or "").partition(".")[0]
         raise UsageError(
             f"{missing or 'a library'} is not installed, which reads {scheme}:// URLs",
-            hint='pip install "tfrtool[cloud]" installs what URLs need',
+            hint='pip install "tfrtool[hf]"',
         ) from None
     except TfrtoolError:
         raise

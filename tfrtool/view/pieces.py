@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from tfrtool.errors import UsageError, human_bytes, human_count, printable
+from tfrtool.errors import human_bytes, human_count, printable
 from tfrtool.images.looks import encoded
 from tfrtool.images.overlay import colour_of
 from tfrtool.inspection.pictures.objects import thumbnail
@@ -44,12 +44,9 @@ PictureOf = Callable[[int], str | None]
 
 @cache
 def environment() -> Any:
-    """Return Jinja2 with our templates, which escapes all; `UsageError` where it is missing."""
-    try:
-        import jinja2
-    except ImportError as error:
-        hint = 'pip install "tfrtool[view]"'
-        raise UsageError("pages need Jinja2, which is not installed", hint=hint) from error
+    """Return Jinja2 with our templates, which escapes all."""
+    import jinja2
+
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
         autoescape=True,

@@ -64,7 +64,7 @@ def report(
 
     Raises:
         ShardError: there are no shards, or they can't be read. Damage is no error: it is told.
-        UsageError: ``out`` can't be a report, or is there already, or Jinja2 is missing.
+        UsageError: ``out`` can't be a report, or is there already.
         WriteError: it can't be written.
     """
     out = as_path(out)

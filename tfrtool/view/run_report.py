@@ -55,7 +55,7 @@ def run_report(
 
     Raises:
         DatasetError: there is no ``history.json``, or it is not as ``train`` writes it.
-        UsageError: ``out`` can't be a report, or is there already, or Jinja2 is missing.
+        UsageError: ``out`` can't be a report, or is there already.
         WriteError: it can't be written.
     """
     run, out = as_path(run), as_path(out)

@@ -34,12 +34,10 @@ def serve(live: Live, *, host: str, port: int, token: str, on_ready: Callable[[s
         on_ready: called with the address to open.
 
     Raises:
-        UsageError: nobody can listen there, or Starlette or uvicorn are missing.
+        UsageError: nobody can listen there.
     """
-    try:
-        import uvicorn
-    except ImportError as error:
-        raise _missing(error) from error
+    import uvicorn
+
     host = host or "0.0.0.0"
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
@@ -82,21 +80,13 @@ def serve(live: Live, *, host: str, port: int, token: str, on_ready: Callable[[s
         listener.close()
 
 
-def _missing(error: ImportError) -> UsageError:
-    hint = 'pip install "tfrtool[view]"'
-    return UsageError(f"the viewer needs {error.name}, which is not installed", hint=hint)
-
-
 def application(live: Live) -> Any:
     """Return the pages and the API as an ASGI application; whoever asks must have been let in."""
-    try:
-        from starlette.applications import Starlette
-        from starlette.concurrency import run_in_threadpool
-        from starlette.requests import Request
-        from starlette.responses import Response
-        from starlette.routing import Route
-    except ImportError as error:
-        raise _missing(error) from error
+    from starlette.applications import Starlette
+    from starlette.concurrency import run_in_threadpool
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.routing import Route
 
     def answer(data: Any, status: int = 200) -> Any:
         text = json.dumps(data, allow_nan=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -132,10 +131,3 @@ def test_what_is_refused(path: Path, sql: str) -> None:
     with pytest.raises(UsageError, match=REFUSED[sql]) as caught:
         Condition(sql, infer_columns([path]))
     assert "\n" not in str(caught.value)
-
-
-def test_without_duckdb(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error names the extra."""
-    monkeypatch.setitem(sys.modules, "duckdb", None)
-    with pytest.raises(UsageError, match=r'pip install "tfrtool\[sql\]"'):
-        Condition("n = 1", infer_columns([path]))

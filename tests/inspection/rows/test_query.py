@@ -259,10 +259,3 @@ def test_memory_is_bounded(paths: list[Path]) -> None:
     with pytest.raises(ShardError, match="memory"):
         answer(paths, "SELECT list(i) FROM range(1000000000000) t(i)")
     assert answer(paths, "SELECT * FROM range(1000000000000) LIMIT 1") == [(0,)]
-
-
-def test_without_duckdb(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error names the extra, before anything is read."""
-    monkeypatch.setitem(sys.modules, "duckdb", None)
-    with pytest.raises(UsageError, match=r'pip install "tfrtool\[sql\]"'):
-        answer([Path("none")], "SELECT 1")

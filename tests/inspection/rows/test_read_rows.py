@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,18 @@ def test_batches_and_data_frames(path: Path, tmp_path: Path) -> None:
     assert rows.to_polars()["x"].dtype.is_float()
     assert tfrtool.read([tmp_path], columns="all").schema.names == ["n", "name", "x"]
     assert tfrtool.read(path, columns="name").to_arrow().num_columns == 1
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_without_the_library(path: Path, library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A data frame whose library is not installed is an error of one line."""
+    rows = tfrtool.read(path, columns=["n"])
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(tfrtool.UsageError) as caught:
+        getattr(rows, f"to_{library}")()
+    assert str(caught.value) == (
+        f"to_{library} needs {library}, which is not installed; pip install {library}"
+    )
 
 
 def test_what_can_not_be_read(path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import random
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ from tests.sources.annotations.told import (
     open_annotated,
     truth,
 )
-from tfrtool.errors import SourceError, TfrtoolError, UsageError
+from tfrtool.errors import SourceError, TfrtoolError
 from tfrtool.sources.items import Source
 
 OBJECT = "<object><name>cat</name>{}<bndbox>{}</bndbox></object>"
@@ -254,10 +253,3 @@ def test_the_same_place_in_two_years(tmp_path: Path) -> None:
         write_voc(tmp_path / year, [scene], {"train": ["1"]})
     source = open_annotated(tmp_path, f"voc:{tmp_path}")
     assert [found[0][1] for found in boxes(source).values()] == [8, 16]
-
-
-def test_without_the_extra_it_is_named(voc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What reads XML is in an extra, which the error names."""
-    monkeypatch.setitem(sys.modules, "defusedxml.ElementTree", None)
-    with pytest.raises(UsageError, match=r"tfrtool\[annotations\]"):
-        open_annotated(voc, f"voc:{voc}")

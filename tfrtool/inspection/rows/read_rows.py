@@ -4,6 +4,7 @@ import enum
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -67,13 +68,23 @@ class RowBatches:
 
     def to_pandas(self, **options: Any) -> "pd.DataFrame":
         """Return all rows as a DataFrame of pandas; ``options`` are those of Arrow's table."""
+        _check_installed("pandas")
         return self.to_arrow().to_pandas(**options)  # type: ignore[no-any-return]
 
     def to_polars(self) -> "pl.DataFrame":
         """Return all rows as a DataFrame of polars."""
+        _check_installed("polars")
         import polars as pl
 
         return pl.DataFrame(self.to_arrow())
+
+
+def _check_installed(library: str) -> None:
+    try:
+        import_module(library)
+    except ImportError as error:
+        what = f"to_{library} needs {library}, which is not installed"
+        raise UsageError(what, hint=f"pip install {library}") from error
 
 
 @overload

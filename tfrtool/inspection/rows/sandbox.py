@@ -39,19 +39,10 @@ UNION ALL SELECT 'SAMPLE' WHERE contains(json_serialize_sql($1), '"sample":{')
 """What of a SELECT says something else each time; query() may hide it in a text."""
 
 
-def load_duckdb() -> Any:
-    """Import DuckDB; `UsageError` where it is not installed."""
-    try:
-        import duckdb
-    except ImportError as error:
-        hint = 'pip install "tfrtool[sql]"'
-        raise UsageError("SQL needs DuckDB, which is not installed", hint=hint) from error
-    return duckdb
-
-
 def check_select(sql: str) -> None:
     """Check that a text is one SELECT statement; else it is a `UsageError`."""
-    duckdb = load_duckdb()
+    import duckdb
+
     try:
         statements = duckdb.extract_statements(sql)
     except duckdb.Error as error:
@@ -117,7 +108,9 @@ class Sandbox:
 
     def __init__(self, schema: pa.Schema, scan: Scan, *, view: str = "records") -> None:
         """Offer rows under the name ``view``, first the columns that are not called ``_*``."""
-        self._duckdb = load_duckdb()
+        import duckdb
+
+        self._duckdb = duckdb
         self._schema, self._scan, self._view = schema, scan, view
         self._names = {f"c{n}": name for n, name in enumerate(schema.names)}
         self._quoted = quoted_names(schema.names)

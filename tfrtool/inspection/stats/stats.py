@@ -19,7 +19,6 @@ from tfrtool.inspection.rows.batches import Batch, decode_records, in_batches
 from tfrtool.inspection.schema.shard_schema import ShardLoss, no_examples
 from tfrtool.inspection.stats.feature_fold import FeatureFold, FeatureKey, column_parts
 from tfrtool.inspection.stats.number_fold import EXACT_VALUES
-from tfrtool.inspection.stats.string_fold import load_datasketches
 from tfrtool.inspection.verify.payload_check import unparseable
 from tfrtool.records.framing import Fault, Record
 from tfrtool.records.parts import later
@@ -144,9 +143,7 @@ def stats(
 
     Raises:
         ShardError: a file can't be read, or none of them holds Examples or SequenceExamples.
-        UsageError: DataSketches is not installed.
     """
-    load_datasketches()  # an error now, and not when there are many strings
     with engine_of(engine, engine_address, workers) as pool:
         here = _fold_all(shards, pool, on_progress)
         there = None if against is None else _fold_all(against, pool, on_progress)

@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from tfrtool.errors import UsageError
+import datasketches
+
 from tfrtool.examples.content import describe_bytes
 from tfrtool.inspection.stats.number_fold import EXACT_VALUES
 from tfrtool.inspection.summary.summary_json import value_json
@@ -18,17 +19,6 @@ LONGEST = 256
 
 _HEAD = 48
 _LEAST, _DISTINCT = 8, 14  # base 2 logarithms of the sizes of sketches: 192 strings, 16 KiB
-
-
-def load_datasketches() -> Any:
-    """Import DataSketches; `UsageError` where it is not installed."""
-    try:
-        import datasketches
-    except ImportError as error:
-        hint = 'pip install "tfrtool[stats]"'
-        what = "statistics need DataSketches, which is not installed"
-        raise UsageError(what, hint=hint) from error
-    return datasketches
 
 
 class StringFold:
@@ -54,10 +44,9 @@ class StringFold:
         """Take that back."""
         self._held, self._frequent, self._distinct = state
         if self._frequent is not None:
-            sketches = load_datasketches()
-            self._frequent = sketches.frequent_strings_sketch.deserialize(state[1])
-            self._distinct = sketches.hll_union(_DISTINCT)
-            self._distinct.update(sketches.hll_sketch.deserialize(state[2]))
+            self._frequent = datasketches.frequent_strings_sketch.deserialize(state[1])
+            self._distinct = datasketches.hll_union(_DISTINCT)
+            self._distinct.update(datasketches.hll_sketch.deserialize(state[2]))
 
     def add(self, values: "pa.Array", room: int = EXACT_VALUES) -> None:
         """Take in a binary array without nulls."""
@@ -88,10 +77,10 @@ class StringFold:
     def _sketch(self, room: int) -> None:
         """Go over to sketches."""
         if self._frequent is None:
-            sketches, held = load_datasketches(), self._held
+            held = self._held
             size = max(_LEAST, (4 * room // 3).bit_length())  # three quarters of it are used
-            self._frequent = sketches.frequent_strings_sketch(size)
-            self._distinct = sketches.hll_union(_DISTINCT)
+            self._frequent = datasketches.frequent_strings_sketch(size)
+            self._distinct = datasketches.hll_union(_DISTINCT)
             self._held = Counter()
             self._take(held.items(), room)
 
@@ -100,7 +89,7 @@ class StringFold:
         """How often each string comes that is held, at least, by what `string_json` takes."""
         if self._frequent is None:
             return self._held
-        every = load_datasketches().frequent_items_error_type.NO_FALSE_NEGATIVES
+        every = datasketches.frequent_items_error_type.NO_FALSE_NEGATIVES
         found = self._frequent.get_frequent_items(every, 0)
         return {key.encode("latin-1"): low for key, _, low, _ in found}
 

@@ -1,13 +1,11 @@
 """A folder of annotation files, here or in a store: what is in it, and what its files hold."""
 
-import importlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from types import ModuleType
 
-from tfrtool.errors import SourceError, UsageError, os_errors_as, os_reason
+from tfrtool.errors import SourceError, os_errors_as, os_reason
 from tfrtool.sources.folders.listing import list_directory
 from tfrtool.sources.folders.store_listing import list_store
 from tfrtool.storage.limits import MAX_CLASSES, MAX_METADATA_BYTES
@@ -21,15 +19,6 @@ FLAGS = {
 """What says, in lower case, whether an object is truncated and so on."""
 
 LEADS_OUT = "a link that leads out of the folder"
-
-
-def import_extra(module: str) -> ModuleType:
-    """Import what reads annotations; a UsageError names the extra where it is not installed."""
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        what = f"{module.partition('.')[0]} is not installed, which reads annotations"
-        raise UsageError(what, hint='pip install "tfrtool[annotations]"') from None
 
 
 def number_of(text: str) -> float | str:

@@ -10,7 +10,6 @@ from tfrtool.errors import SourceError, printable, some_of
 from tfrtool.sources.annotations.annotation_folder import (
     FLAGS,
     AnnotationFolder,
-    import_extra,
     number_classes,
     number_of,
     pixels_of,
@@ -101,10 +100,11 @@ class VocReader(AnnotationReader):
         unusable = FoundImage(name=other, where=key)
         if isinstance(data, str):
             return replace(unusable, problem=data)
-        trees, bombs = import_extra("defusedxml.ElementTree"), import_extra("defusedxml.common")
+        from defusedxml import ElementTree, common
+
         try:
-            root = trees.fromstring(data)
-        except bombs.DefusedXmlException as error:
+            root = ElementTree.fromstring(data)
+        except common.DefusedXmlException as error:
             what = "declares entities, which may unpack to any size or name other files"
             raise SourceError(what, path=self._folder.place / key) from error
         except (SyntaxError, ValueError, LookupError) as error:

@@ -12,7 +12,6 @@ from typing import Any
 from tfrtool.errors import SourceError, human_count, printable
 from tfrtool.sources.annotations.annotation_folder import (
     AnnotationFolder,
-    import_extra,
     number_classes,
     number_of,
 )
@@ -111,7 +110,8 @@ class YoloReader(AnnotationReader):
             expected = "data.yaml, which names the classes and the folders of images"
             raise SourceError("has no data.yaml", path=self._folder.place, expected=expected)
         self._path = self._folder.place / self._yaml
-        yaml = import_extra("yaml")
+        import yaml
+
         text = self._folder.text(self._yaml, MAX_YAML_BYTES)
         try:
             # Texts alone, so that a class may be called `no`; and no copies of what has an alias.

@@ -31,8 +31,7 @@ def filter_command(source: str, dataset: str, **words: Any) -> Outcome:
     """Write some of the records of SRC to DST.
 
     Records are copied as they are, their CRCs checked, and metadata of TFDS goes along; what left
-    out how many is told. A condition needs DuckDB: pip install "tfrtool[sql]". Exit code 3 means
-    that damaged records were left out.
+    out how many is told. Exit code 3 means that damaged records were left out.
     """
     from tfrtool.convert.filter_records import filter_records
 
