@@ -220,12 +220,15 @@ def holds_features(message: pb.SequenceExample) -> bool:
 
 
 _EVENT_TAGS = frozenset({0x09, 0x10, *range(0x1A, 0x53, 8)})
+_EVENT_FIELDS = 64
+"""Fields at most; writers set five."""
 
 
 def _is_event(payload: bytes) -> bool:
     try:
         # Asked first, for protobuf would keep what it doesn't know, however long it is.
-        if any(tag not in _EVENT_TAGS for tag, _, _ in read_spans(payload)):
+        spans = read_spans(payload, most=_EVENT_FIELDS)
+        if any(tag not in _EVENT_TAGS for tag, _, _ in spans):
             return False
         event = pb.Event.FromString(payload)
     except (ValueError, DecodeError):

@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.records.wire import read_spans
-from tfrtool.storage.limits import MAX_FEATURES
+from tfrtool.storage.limits import MAX_FEATURES, MAX_FIELDS
 
 LARGE = 256 * 1024
 """Payloads up to this size, in bytes, are parsed as they are; that is as fast."""
@@ -43,6 +43,8 @@ _Numbers = type[pb.FloatList | pb.Int64List]
 _Fields = dict[int, Any]
 """The fields of a message that are gone into, by their tags: others, or the type of a list."""
 
+_Counts = tuple[Iterator[int], Iterator[int]]
+
 _FEATURE: _Fields = {0x0A: {0x0A: pb.BytesList}, 0x12: pb.FloatList, 0x1A: pb.Int64List}
 _MAPS: _Fields = {0x0A: {0x0A: {0x12: _FEATURE}}, 0x12: {0x0A: {0x12: {0x0A: _FEATURE}}}}
 
@@ -61,7 +63,7 @@ def hollowed(payload: bytes) -> bytes:
     if not is_large(payload):
         return payload
     try:
-        parts = list(_parts(payload, 0, len(payload), _MAPS, count()))
+        parts = list(_parts(payload, 0, len(payload), _MAPS, (count(), count())))
     except ValueError as error:
         raise DecodeError(str(error)) from error
     if sum(map(len, parts)) > _WORTH * len(payload):
@@ -128,17 +130,18 @@ class LongNumbers(Sequence[Any]):
 
 
 def _parts(
-    data: bytes, start: int, end: int, fields: _Fields, features: Iterator[int]
+    data: bytes, start: int, end: int, fields: _Fields, counts: _Counts
 ) -> Iterator[bytes | memoryview]:
-    """Yield a message in pieces, in which the long values are marks; count its map entries."""
+    """Yield a message in pieces, in which the long values are marks; count fields and features."""
+    n_fields, n_features = counts
     view = memoryview(data)
     copied = before = start
     is_map = fields in _MAPS.values()
     for tag, first, stop in read_spans(data, start, end):
-        if is_map and next(features) >= MAX_FEATURES:
-            raise ValueError("too many features")
+        if next(n_fields) >= MAX_FIELDS or (is_map and next(n_features) >= MAX_FEATURES):
+            raise ValueError("too many fields or features")
         if stop - first > _LONG and tag in fields:
-            inner = list(_replaced(data, first, stop, fields[tag], features))
+            inner = list(_replaced(data, first, stop, fields[tag], counts))
             yield view[copied:before]
             yield varint(tag) + varint(sum(map(len, inner)))
             yield from inner
@@ -148,11 +151,11 @@ def _parts(
 
 
 def _replaced(
-    data: bytes, first: int, stop: int, held: Any, features: Iterator[int]
+    data: bytes, first: int, stop: int, held: Any, counts: _Counts
 ) -> Iterator[bytes | memoryview]:
     """Yield what takes the place of a long field."""
     if isinstance(held, dict):
-        yield from _parts(data, first, stop, held, features)
+        yield from _parts(data, first, stop, held, counts)
     elif held is pb.BytesList:
         yield _MARK.pack(_SECRET, first, stop, 0)
     else:

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from itertools import islice
 
+from tfrtool.storage.limits import MAX_FIELDS
+
 _MAX_RANK = 254
 """Dimensions of a tensor in TensorFlow."""
 
@@ -15,20 +17,26 @@ Field = tuple[int, int | bytes]
 
 
 def read_spans(
-    data: bytes | memoryview, position: int = 0, end: int | None = None
+    data: bytes | memoryview, position: int = 0, end: int | None = None, most: int = MAX_FIELDS
 ) -> Iterator[tuple[int, int, int]]:
     """Yield the tag of each field of a message, and where its content starts and ends.
 
-    `ValueError` if it is no message, or has groups, or tags that are longer than they must be.
+    `ValueError` if it is not a message, or has groups, tags that are longer than necessary, or more
+    than ``most`` fields.
     """
     end = len(data) if end is None else end
     while position < end:
+        most -= 1
+        if most < 0:
+            raise ValueError("too many fields")
         tag = data[position]
         position += 1
         if tag > 0x7F:
             tag, position = read_varint(data, position - 1)
             if not data[position - 1]:
                 raise ValueError("a tag is longer than it must be")
+        if tag <= 7:  # so zeros are rejected at their first byte
+            raise ValueError("there is no field 0")
         match tag & 7:
             case 2:
                 length, position = read_varint(data, position)

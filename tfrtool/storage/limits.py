@@ -40,6 +40,10 @@ MAX_FEATURES = 131_072
 """Of a record of more than 256 KiB, which could name a million: each is an object of Python before
 it is known to be one too many. The widest tables that are known to us have some ten thousand."""
 
+MAX_FIELDS = 1_048_576
+"""Fields of one message that are read one by one: two bytes can be a field, and each takes some
+0.3 us. A record of a million strings has as many."""
+
 MAX_FILES_LOOKED_INTO = 1000
 """Of one directory, files whose names don't tell whether they are shards, and whose first 4 KiB do:
 some hundredths of a second."""

@@ -6,6 +6,7 @@ each map entry, no key twice, one kind in a feature, packed numbers. Whatever is
 `canonical`. A length is held against the end of what it is in before it is used.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import chain, islice
 from typing import Any, NamedTuple, TypeVar
@@ -21,7 +22,7 @@ from tfrtool.examples.example import DType, holds_features
 from tfrtool.examples.long_values import hollowed
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.records.wire import read_spans
-from tfrtool.storage.limits import MAX_FEATURES
+from tfrtool.storage.limits import MAX_FEATURES, MAX_FIELDS
 
 FIRST, SECOND = 0x0A, 0x12
 """The tags of fields 1 and 2 where they have a length."""
@@ -69,6 +70,7 @@ class WireScan:
         self.data = b"".join([*payloads, b"\0"])
         self._bytes = np.frombuffer(self.data, np.uint8)
         self.odd = np.zeros(len(payloads), np.bool_)
+        self._fields = Counter[int]()  # read one by one, by payload
         first, stop = self._map(FIRST, self._ends - lengths)
         self.context = first, stop
         self.sequence = stop < self._ends
@@ -136,13 +138,16 @@ class WireScan:
             on = last < stop
             live, at, stop = (live, last, stop) if on.all() else (live[on], last[on], stop[on])
         for one, begin, close in zip(live.tolist(), at.tolist(), stop.tolist(), strict=True):
+            of_payload = int(owner[one])
             spans = islice(read_spans(self.data, begin, close), most + 1)
             try:
                 held = np.fromiter(chain.from_iterable(spans), np.int64).reshape(-1, 3)
             except ValueError:
                 held = np.zeros((1, 3), np.int64)
-            if (held[:, 0] != FIRST).any() or counts[one] + len(held) > most:
-                self.odd[owner[one]] = True
+            self._fields[of_payload] += len(held)
+            too_many = counts[one] + len(held) > most or self._fields[of_payload] > MAX_FIELDS
+            if too_many or (held[:, 0] != FIRST).any():
+                self.odd[of_payload] = True
                 continue
             starts.append(held[:, 1])
             stops.append(held[:, 2])
