@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from tfrtool.examples.example import Feature
-from tfrtool.examples.objects.annotation import ImageAnnotation
+from tfrtool.examples.objects.annotation import ImageAnnotation, ObjectAnnotation
 from tfrtool.examples.objects.label_map import object_names
 from tfrtool.examples.objects.read_objects import RecordObjects, read_objects
 from tfrtool.inspection.extract.extract_files import NewFiles
@@ -27,6 +27,8 @@ _UNNAMED = "object"
 
 MAX_ID = 2**53
 """Numbers below it are the same in every program that reads JSON."""
+
+_MISSING = ObjectAnnotation._field_defaults
 
 _TITLES = {
     "id": "ids",
@@ -164,7 +166,7 @@ class AnnotatedImages(ABC):
                 self._problems.add(f"{what}: its outline is none")
                 made = made._replace(segmentation="")
             for field, title in _TITLES.items():
-                if field not in self.holds and getattr(made, field):
+                if field not in self.holds and getattr(made, field) != _MISSING[field]:
                     self.lost[title] += 1
             objects.append(made)
             classes.append(name)

@@ -27,27 +27,34 @@ _SHORT = {"": "train", "validation": "val", "valid": "val"}
 """How VOC and YOLO call splits."""
 
 _NUMBER = re.compile("0|[1-9][0-9]{0,15}")
+_PROVISIONAL = re.compile(rb'"(id|image_id)": (-[0-9]+)')
 _PAGE = 2**11
 _COPIED = 2**20
 
 
 class UniqueNumbers:
-    """Numbers of which each is given once; a bit of memory each where they run on."""
+    """Assigns each number once; new ones follow all that were wanted, wherever these come.
+
+    Memory is a bit per number where they are consecutive.
+    """
 
     def __init__(self) -> None:
         """Start without any."""
         self._pages: dict[int, bytearray] = {}
-        self._last = 0
-        self.refused = 0
+        self._last = self._new = self.refused = 0
 
     def take(self, wanted: int | None) -> int:
-        """Return a number that nobody has: the wanted one, or else one above all others."""
-        if wanted is None or not 0 <= wanted < MAX_ID or not self._mark(wanted):
-            self.refused += wanted is not None
-            wanted = self._last + 1
-            self._mark(wanted)
-        self._last = max(self._last, wanted)
-        return wanted
+        """Return the wanted number if it is free, or else one below 0 for `settle`."""
+        if wanted is not None and 0 <= wanted < MAX_ID and self._mark(wanted):
+            self._last = max(self._last, wanted)
+            return wanted
+        self.refused += wanted is not None
+        self._new += 1
+        return -self._new
+
+    def settle(self, number: int) -> int:
+        """Return the final number, once all were taken."""
+        return number if number >= 0 else self._last - number
 
     def _mark(self, number: int) -> bool:
         """Mark a number as taken, and return whether it was free."""
@@ -59,31 +66,42 @@ class UniqueNumbers:
 
 
 class _CocoJson:
-    """COCO's file of a split, of which images are written at once, and objects after them."""
+    """COCO's file of a split, written at the end, when all ids that records have are known."""
 
     def __init__(self, files: NewFiles, name: str) -> None:
-        self._files, self._objects = files, ScratchFile()
-        self._images = self._size = 0
+        self._files, self._images, self._objects = files, ScratchFile(), ScratchFile()
         self.image_ids, self.object_ids = UniqueNumbers(), UniqueNumbers()
-        self.file = files.add((name,), b'{"images": [')
+        self.file = files.add((name,), b"")
 
     def add_image(self, image: Mapping[str, Any]) -> None:
-        self._files.append(self.file, f"{',' * bool(self._images)}\n{json.dumps(image)}".encode())
-        self._images += 1
+        self._images.append(f"{json.dumps(image)}\n".encode())
 
-    def add_object(self, text: str) -> None:
-        data = f"{',' * bool(self._size)}\n{text}".encode()
-        self._objects.append(data)
-        self._size += len(data)
+    def add_object(self, entry: Mapping[str, Any]) -> None:
+        self._objects.append(f"{json.dumps(entry)}\n".encode())
 
     def end(self, categories: Sequence[Mapping[str, Any]]) -> str:
+        self._files.append(self.file, b'{"images": [')
+        self._copy(self._images, {"id": self.image_ids})
         self._files.append(self.file, b'],\n"annotations": [')
-        for at in range(0, self._size, _COPIED):
-            part = self._objects.read(at, min(_COPIED, self._size - at))
-            self._files.append(self.file, part)
+        self._copy(self._objects, {"id": self.object_ids, "image_id": self.image_ids})
         text = ",\n".join(map(json.dumps, categories))
         self._files.append(self.file, f'],\n"categories": [\n{text}]}}\n'.encode())
         return self.file
+
+    def _copy(self, entries: ScratchFile, numbers: Mapping[str, UniqueNumbers]) -> None:
+        """Append entries to the file, their provisional ids replaced by final ones."""
+
+        def settled(match: re.Match[bytes]) -> bytes:
+            number = numbers[match[1].decode()].settle(int(match[2]))
+            return b'"%s": %d' % (match[1], number)
+
+        separator, size, rest = b"\n", entries.append(b""), b""
+        for at in range(0, size, _COPIED):
+            lines, _, rest = (rest + entries.read(at, min(_COPIED, size - at))).rpartition(b"\n")
+            if lines:
+                text = _PROVISIONAL.sub(settled, lines).replace(b"\n", b",\n")
+                self._files.append(self.file, separator + text)
+                separator = b",\n"
 
 
 class CocoFiles(AnnotatedImages):
@@ -122,7 +140,7 @@ class CocoFiles(AnnotatedImages):
                 entry["num_keypoints"] = sum(v > 0 for v in one.keypoints[2::3])
             if outline is not None:
                 entry["segmentation"] = outline
-            whole.add_object(json.dumps(entry))
+            whole.add_object(entry)
         return [file]
 
     def end(self) -> list[str]:

@@ -228,8 +228,8 @@ class _Together:
             if outline.startswith("[") and self._options.masks is Masks.POLYGONS:
                 reason += ", its outline kept as it is"
             self._clipped.add(LeftOut(key=key, reason=reason))
-        more = {name: value for name, value in one.more.items() if value}
-        self._optional.update(name for name, value in one.more.items() if value is not None)
+        more = {name: value for name, value in one.more.items() if value is not None}
+        self._optional.update(more)
         made = ObjectAnnotation(*inside, label=0, **more)  # type: ignore[arg-type]
         if one.relative:
             (moved,) = ImageAnnotation(1, 1, (made,)).moved(1, width, height).objects
