@@ -64,7 +64,7 @@ def open_source(
     ``spread`` lists the folders of a tree elsewhere. What can't be used is a SourceError; a name
     that TFDS can't have, or a root without a table, a UsageError.
     """
-    if options.annotations is not None:
+    if options.annotations:
         source = _annotated(argument, scratch, options, spread)
     else:
         source = _open(argument, label_from, scratch, root, starting, spread, options)

@@ -1,5 +1,6 @@
 """What a user says of a source beyond where it is: which annotations, columns and labels."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tfrtool.errors import UsageError
@@ -11,7 +12,7 @@ from tfrtool.storage.words import take_words
 class SourceOptions:
     """How a source is understood; `tfrtool.write` says what each of these means."""
 
-    annotations: str | None = None  # "coco:FILE", "voc:DIR", "yolo:DIR" or "csv:FILE"
+    annotations: str | Sequence[str] | None = ()  # "coco:PATH", "voc:DIR", "yolo:DIR", "csv:PATH"
     masks: Masks | str = Masks.POLYGONS
     columns: tuple[str, ...] = ()  # "NAME" or "NAME:DTYPE"; ("all",) for all of them
     labels: str | None = None  # a file with class names, or "keep"
@@ -21,13 +22,17 @@ class SourceOptions:
 
     def __post_init__(self) -> None:
         take_words(self, masks=Masks, layout=Layout)
-        if self.annotations is not None:
-            kind, _, where = self.annotations.partition(":")
-            if kind not in ("coco", "voc", "yolo", "csv") or not where:
-                raise UsageError(
-                    f"{self.annotations!r} names no annotations",
-                    expected="coco:FILE, voc:DIR, yolo:DIR or csv:FILE",
-                )
+        several = self.annotations or ()
+        several = (several,) if isinstance(several, str) else tuple(several)
+        object.__setattr__(self, "annotations", several)
+        if several:
+            for one in several:
+                kind, _, where = str(one).partition(":")
+                if kind not in ("coco", "voc", "yolo", "csv") or not where:
+                    raise UsageError(
+                        f"{one!r} is not KIND:PATH",
+                        expected="coco:PATH, voc:DIR, yolo:DIR or csv:PATH",
+                    )
             said = (self.columns, self.labels, self.multi_label)
             if self.labels == "keep" or any(said[::2]):
                 raise UsageError(
@@ -44,5 +49,5 @@ class SourceOptions:
     @property
     def names(self) -> Layout:
         """How features are called."""
-        default = Layout.TFDS if self.annotations is None else Layout.TFOD
+        default = Layout.TFOD if self.annotations else Layout.TFDS
         return Layout(self.layout or default)

@@ -54,7 +54,7 @@ def write(
     version: str | None = None,
     label_from: str = "folder",
     root: str | os.PathLike[str] | None = None,
-    annotations: str | None = None,
+    annotations: str | Sequence[str] | None = None,
     masks: str = "polygons",
     columns: Sequence[str] = (),
     labels: str | os.PathLike[str] | None = None,
@@ -98,8 +98,9 @@ def write(
         version: its version, X.Y.Z; None takes it from the path, or 1.0.0.
         label_from: "folder" or "name": where labels come from, in a source of files.
         root: a folder besides a table's own that the table's paths may lead to.
-        annotations: where the objects in the images are told: ``coco:FILE``, ``voc:DIR``,
-            ``yolo:DIR`` or ``csv:FILE``. They become features of each image's record.
+        annotations: the objects in the images, which become features of each image's record:
+            ``coco:PATH``, ``voc:DIR``, ``yolo:DIR`` or ``csv:PATH``, or several of these, which are
+            merged.
         masks: what becomes of the objects' outlines: "polygons" keeps COCO's polygons and run
             lengths as JSON, "png" makes images of them, "none" leaves them out.
         columns: further columns of a table to write, ``NAME`` or ``NAME:DTYPE`` (int64, float32
@@ -178,7 +179,7 @@ def write(
         existing=as_member(Existing, existing, "existing"),
         stratify=stratify,
         meaning=SourceOptions(
-            annotations=annotations,
+            annotations=annotations or (),
             masks=masks,
             columns=tuple(columns),
             labels=None if labels is None else os.fspath(labels),

@@ -29,8 +29,9 @@ _SHOWN = 5
         "--label-from folder|name=folder": "Take labels from folders (cat/1.jpg) or from names "
         "(cat.1.jpg).",
         "--root DIR": "Let a table's paths lead below DIR, too, and not only below its own folder.",
-        "--annotations KIND:PATH": "Objects in the images: coco:FILE, voc:DIR, yolo:DIR or "
-        "csv:FILE. SOURCE is the folder of the images.",
+        "--annotations KIND:PATH ...": "Objects in the images: coco:PATH, voc:DIR, yolo:DIR or "
+        "csv:PATH, where PATH is a file, a folder or a quoted pattern; repeat to merge several. "
+        "SOURCE is the folder of the images.",
         "--masks polygons|png|none=polygons": "Outlines of objects: as COCO has them, as images, "
         "or not at all.",
         "--column NAME[:DTYPE] ...": "Write a further column of a table: int64, float32 or string; "

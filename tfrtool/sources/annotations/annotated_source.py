@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from unicodedata import normalize
@@ -34,6 +35,8 @@ from tfrtool.storage.locations import as_path
 from tfrtool.storage.scratch.external_sort import ExternalSort
 from tfrtool.storage.scratch.packed_rows import PackedRows
 
+_SHOWN = 5
+
 _SLACK = 0.01
 """Pixels that a box may reach over its image by rounding: YOLO's shares have six digits."""
 
@@ -65,6 +68,7 @@ class _Together:
         self._files: dict[str, tuple[int, int]] = {}
         self._rejected, self._ignored = FirstOf[LeftOut](MAX_LISTED), FirstOf[LeftOut](MAX_LISTED)
         self._lost, self._clipped = FirstOf[LeftOut](MAX_LISTED), FirstOf[LeftOut](MAX_LISTED)
+        self._stale = FirstOf[str](_SHOWN)
         self._read = self._points = 0
         self._optional, self._splits, self._mentioned = set[str](), set[str](), set[str]()
         for key, size, place, problem in listing.entries:
@@ -85,7 +89,10 @@ class _Together:
             self._read += len(image.objects)
             key = image.name
             try:
-                key = self._find(image)
+                key, name = self._find(image)
+                if image.stale and name == image.name:
+                    self._stale.add(f"{printable(image.where)} has {printable(image.stale)}")
+                    image = replace(image, source_id="")
                 rows.add(self._row(key, image))
             except UnfitError as error:
                 reason = image.problem or str(error)
@@ -122,7 +129,7 @@ class _Together:
             ignored=tuple(self._ignored.kept),
             more_rejected=self._rejected.more,
             more_ignored=self._ignored.more,
-            notices=tuple(reader.notices),
+            notices=(*reader.notices, *self._notices()),
             features=RecordFeatures(
                 layout=self._options.names,
                 label=LabelKind.NONE,
@@ -142,6 +149,14 @@ class _Together:
                 more_clipped=self._clipped.more,
             ),
         )
+
+    def _notices(self) -> Iterator[str]:
+        if self._stale.count:
+            shown = ", ".join(self._stale.kept)
+            if more := self._stale.more:
+                shown += f" and {more:,} more"
+            what = "<filename> differs from the XML file's own name, whose image is used"
+            yield f"{what}: {shown}"
 
     def _row(self, key: str, image: FoundImage) -> _Row:
         """Return an image with those of its objects that can be used, classes by their names."""
@@ -165,21 +180,24 @@ class _Together:
         self._told.add(Beside(annotation=told).pack())
         return key, len(self._told) - 1, image.where, size, place, image.split or ""
 
-    def _find(self, image: FoundImage) -> str:
-        """Return the key of the file that annotations name, by its path or the end of that."""
+    def _find(self, image: FoundImage) -> tuple[str, str]:
+        """Return the key of the file that annotations name, and the name by which it was found.
+
+        It is the file's path, or the end of it.
+        """
         problem = "no such image"
         for name in filter(None, (image.name, image.other)):
             if name in self._files:
-                return name
+                return name, name
             parts = name[-MAX_PATH_LENGTH:].replace("\\", "/").split("/")[-_DEEPEST:]
             ends = ["/".join(parts[at:]) for at in range(len(parts))]
             if found := next((end for end in ends if end in self._files), None):
-                return found
+                return found, name
             plain = [normalize("NFC", end) for end in ends]
             if (called := next((end for end in plain if end in self._called), None)) is None:
                 continue
             if (found := self._called[called]) is not None:
-                return found
+                return found, name
             problem = f"several images are called {printable(called)}"
         raise UnfitError(problem)
 

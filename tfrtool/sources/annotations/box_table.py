@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
@@ -11,11 +12,19 @@ from tfrtool.errors import SourceError, UsageError, os_errors_as, printable
 from tfrtool.records.shard_sets import check_split_name
 from tfrtool.sources.annotations.annotation_folder import (
     FLAGS,
+    LEADS_OUT,
+    AnnotationFolder,
     number_classes,
     number_of,
     pixels_of,
 )
-from tfrtool.sources.annotations.found import AnnotationReader, FoundImage, FoundObject
+from tfrtool.sources.annotations.found import (
+    AnnotationReader,
+    FoundImage,
+    FoundObject,
+    check_splits,
+    split_in_name,
+)
 from tfrtool.sources.folders.listing import SPLIT_NAMES, is_image_name
 from tfrtool.sources.items import LeftOut, label_problem
 from tfrtool.sources.tables.table_columns import (
@@ -43,9 +52,9 @@ _FLAGS = {
 _AUTOML = 8
 """Coordinates of AutoML: x and y of four corners, of which two may be empty."""
 
-_Row = tuple[str, int, str, tuple[str, ...], tuple[Any, ...] | None]
-"""A row: its image, number, split, the image's size, and the object if any: its class, box and
-flags, and what is wrong."""
+_Row = tuple[str, int, int, str, tuple[str, ...], tuple[Any, ...] | None]
+"""A row: its image, table, number, split, the image's size, and the object if any: its class, box
+and flags, and what is wrong."""
 
 
 class _Form(NamedTuple):
@@ -62,62 +71,126 @@ class _Form(NamedTuple):
     header: bool = False
 
 
-class CsvBoxReader(AnnotationReader):
-    """Reads a table of any length, sorted by images in a scratch folder; see `AnnotationReader`."""
+class _OtherTableError(SourceError):
+    """A table has no boxes."""
 
-    def __init__(self, table: Path, scratch: Path) -> None:
-        """Say where the table is."""
+
+@dataclass
+class _BoxTable:
+    """A table of boxes, and what is known of it once it is read."""
+
+    path: Path
+    split: str | None  # in its name
+    required: bool = True  # whether it must have boxes
+    form: _Form = field(default_factory=lambda: _Form(0, 0, ()))
+    has_splits: bool = False  # in its rows
+    shares: int = 0  # boxes that are plainly in shares
+    pixels: int = 0  # boxes that are plainly in pixels
+
+    @property
+    def in_shares(self) -> bool:
+        """Whether boxes are: those of AutoML, and where most lie between 0 and 1."""
+        return not self.form.cells or self.shares > self.pixels
+
+
+class CsvBoxReader(AnnotationReader):
+    """Reads tables of any length, sorted by images in a scratch folder; see `AnnotationReader`."""
+
+    def __init__(self, places: Sequence[Path], scratch: Path) -> None:
+        """Take the paths of tables, or of folders of tables."""
         super().__init__()
-        self._table, self._rows = table, ExternalSort[_Row](scratch)
+        self._places, self._rows = places, ExternalSort[_Row](scratch)
         self._classes, self._has_splits = set[str](), False
-        self._pixels = self._shares = 0  # boxes that are plainly in one of them
-        self._form = _Form(0, 0, ())
+        self._tables = list[_BoxTable]()
 
     def images(self) -> Iterator[FoundImage | LeftOut]:
         """Yield the images of all rows, by name; and rows that name none, or are too many."""
-        with os_errors_as(SourceError, self._table), open_regular(self._table) as file:
-            delimiter, self._form = _form_of(file, self._table)
-            every = enumerate(csv_rows(file, self._table, delimiter), start=1)
-            told = ((number, cells) for number, cells in every if any(cells))
-            for number, cells in islice(told, int(self._form.header), None):
-                self._rows.add(self._row(number, cells))
+        named = dict[Path, str | None]()
+        for table in self._listed():
+            try:
+                self._read(table, len(self._tables))
+            except _OtherTableError as error:
+                if table.required:
+                    raise
+                self.ignored.add(LeftOut(key=table.path.name, reason=error.what))
+                continue
+            self._tables.append(table)
+            if not table.has_splits:
+                named[table.path] = table.split
+        if not self._tables:
+            found = next((one.reason for one in self.ignored.kept), None)
+            path = self._places[0]
+            raise SourceError("holds no tables of boxes", path=path, expected="*.csv", found=found)
+        if self._has_splits:
+            named = {}  # images without a split are listed one by one
+        check_splits(named)
         for name, group in groupby(self._rows, key=itemgetter(0)):
             rows = iter(group)
             if name:
                 yield self._image(name, [*islice(rows, MAX_IMAGE_OBJECTS)])
             problem = f"its image has more than {MAX_IMAGE_OBJECTS:,} objects"
             for row in rows:
-                reason = f"row {row[1]}: {problem if name else 'it names no image'}"
-                yield LeftOut(key=name or f"row {row[1]}", reason=reason)
-        if self._in_shares and self._form.cells:
-            self.notices.append("boxes are taken for shares of the image's sides")
+                where = self._where(row)
+                reason = f"{where}: {problem if name else 'it names no image'}"
+                yield LeftOut(key=name or where, reason=reason)
+        for table in self._tables:
+            if table.in_shares and table.form.cells:
+                what = "boxes are taken for shares of the image's sides"
+                alone = len(self._tables) == 1
+                self.notices.append(what if alone else f"{printable(table.path.name)}: {what}")
+
+    def _listed(self) -> Iterator["_BoxTable"]:
+        """Yield the tables at all places; one table alone has no split in its name."""
+        for place in self._places:
+            if not place.is_dir():
+                alone = len(self._places) == 1
+                yield _BoxTable(place, None if alone else split_in_name(place.name))
+                continue
+            inside = AnnotationFolder(place, None)
+            keys = inside.keys()
+            for key in keys:
+                if not key.lower().endswith((".csv", ".tsv")):
+                    continue
+                if inside.leads_out(key):
+                    raise SourceError(LEADS_OUT, path=place / key)
+                yield _BoxTable(place / key, split_in_name(key), required=False)
+
+    def _read(self, table: "_BoxTable", at: int) -> None:
+        with os_errors_as(SourceError, table.path), open_regular(table.path) as file:
+            delimiter, table.form = _form_of(file, table.path)
+            every = enumerate(csv_rows(file, table.path, delimiter), start=1)
+            told = ((number, cells) for number, cells in every if any(cells))
+            for number, cells in islice(told, int(table.form.header), None):
+                self._rows.add(self._row(table, at, number, cells))
+
+    def _where(self, row: _Row) -> str:
+        """Return what messages call a row."""
+        name = f"{self._tables[row[1]].path.name}, " if len(self._tables) > 1 else ""
+        return f"{printable(name)}row {row[2]}"
 
     def classes(self) -> Mapping[str, int]:
         """Return the classes, sorted by name, or by value if all are integers."""
-        return number_classes(sort_labels(self._classes), self._table)
+        return number_classes(sort_labels(self._classes), self._places[0])
 
-    @property
-    def _in_shares(self) -> bool:
-        """Whether boxes are: those of AutoML, and where most lie between 0 and 1."""
-        return not self._form.cells or self._shares > self._pixels
-
-    def _row(self, number: int, cells: list[str]) -> _Row:
+    def _row(self, table: "_BoxTable", at: int, number: int, cells: list[str]) -> _Row:
         """Return what counts of a row; what it names is not looked for yet."""
-        form = self._form
+        form = table.form
 
         def cell(at: int | None) -> str:
             return cells[at].strip() if at is not None and at < len(cells) else ""
 
         name, label, split = cell(form.path), cell(form.label), cell(form.split).lower()
         split = _SPLITS.get(split, split)
+        table.has_splits |= bool(split)
+        split = split or table.split or ""
         self._has_splits |= bool(split)
         told = [number_of(side) for side in map(cell, form.box) if side]
         sides = [side for side in told if isinstance(side, float)]
         box = _corners(sides, form.kind) if len(sides) == len(told) else ()
         if box:
             inside = all(0 <= side <= 1 for side in sides)
-            self._shares += inside and any(0 < side < 1 for side in sides)
-            self._pixels += not inside  # and a box from 0 to 1 may be either
+            table.shares += inside and any(0 < side < 1 for side in sides)
+            table.pixels += not inside  # and a box from 0 to 1 may be either
         problem = label_problem(label)
         if problem is None:
             self._classes.add(label)
@@ -129,16 +202,16 @@ class CsvBoxReader(AnnotationReader):
         flags = tuple(FLAGS.get(cell(at).lower()) for at in form.flags.values())
         one = (label, box, flags, problem) if label or told or more else None
         name = name if len(name) <= MAX_PATH_LENGTH else ""
-        return name, number, split, tuple(map(cell, form.size)), one
+        return name, at, number, split, tuple(map(cell, form.size)), one
 
     def _image(self, name: str, rows: Sequence[_Row]) -> FoundImage:
         """Return the image of all rows that name it."""
-        sizes, splits = {row[3] for row in rows if any(row[3])}, {row[2] for row in rows}
+        sizes, splits = {row[4] for row in rows if any(row[4])}, {row[3] for row in rows}
         width, height, problem = pixels_of(*next(iter(sizes), ()))
         for what, told in (("size", sizes), ("split", splits)):
             if len(told) > 1:
                 problem = f"its rows differ in its {what}"
-        split = rows[0][2]
+        split = rows[0][3]
         if self._has_splits and not split:
             problem = problem or "no split, while others have one"
         try:
@@ -147,22 +220,23 @@ class CsvBoxReader(AnnotationReader):
             problem = problem or f"no split can be called {printable(split[:TEXT_SHOWN])!r}"
         return FoundImage(
             name=name,
-            where=f"row {rows[0][1]}",
+            where=self._where(rows[0]),
             width=width,
             height=height,
-            objects=[self._object(at, told) for _, at, _, _, told in rows if told],
+            objects=[self._object(row, row[5]) for row in rows if row[5]],
             split=split or None,
             problem=problem,
         )
 
-    def _object(self, number: int, told: tuple[Any, ...]) -> FoundObject:
+    def _object(self, row: _Row, told: tuple[Any, ...]) -> FoundObject:
         label, box, flags, problem = told
+        table = self._tables[row[1]]
         return FoundObject(
-            what=f"row {number}",
+            what=self._where(row),
             box=box,
             category=label,
-            relative=self._in_shares,
-            more=dict(zip(self._form.flags, flags, strict=True)),
+            relative=table.in_shares,
+            more=dict(zip(table.form.flags, flags, strict=True)),
             problem=problem,
         )
 
@@ -183,7 +257,7 @@ def _form_of(file: BinaryIO, table: Path) -> tuple[str, _Form]:
         if form := _named(first) or _nameless(first):
             return delimiter, form
         widest = max(widest, first, key=len)
-    raise SourceError(
+    raise _OtherTableError(
         "no columns of images, classes and boxes",
         path=table,
         expected="such as filename, class, xmin, ymin, xmax, ymax",

@@ -6,10 +6,11 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tfrtool.errors import SourceError, human_count, os_errors_as, printable, some_of
 from tfrtool.examples.objects.record_features import Masks
@@ -19,9 +20,15 @@ from tfrtool.sources.annotations.annotation_folder import (
     AnnotationFolder,
     number_classes,
 )
-from tfrtool.sources.annotations.found import AnnotationReader, FoundImage, FoundObject, is_number
+from tfrtool.sources.annotations.found import (
+    AnnotationReader,
+    FoundImage,
+    FoundObject,
+    check_splits,
+    is_number,
+    split_in_name,
+)
 from tfrtool.sources.annotations.json_parts import JsonParts
-from tfrtool.sources.folders.listing import SPLIT_NAMES
 from tfrtool.sources.items import LeftOut, label_problem
 from tfrtool.sources.tables.table_columns import TEXT_SHOWN
 from tfrtool.storage.limits import (
@@ -46,9 +53,19 @@ _NOT_READ = {"segments_info": "panoptic segments", "caption": "captions"}
 _ROBOFLOW = "_annotations.coco.json"
 _EXPECTED = "COCO's instances or key points"
 
-_Row = tuple[int, int, str, bool, int, tuple[Any, ...]]
-"""The number of a file, the length of an image's id, this id, whether it tells of an object and
-not of the image, a number, and what is told."""
+_Row = tuple[int, int, str, bool, int, int, tuple[Any, ...]]
+"""The number of a split, the length of an image's id, this id, whether the row is an object and not
+the image, the number of a file, the place in its list, and the content."""
+
+
+class _File(NamedTuple):
+    """A file of annotations."""
+
+    path: Path
+    key: str = ""  # its path in the folder of such files
+    folder: str = ""  # below "images/", where its images may be
+    split: str | None = None
+    required: bool = True  # whether it must hold instances or key points
 
 
 class _OtherKindError(Exception):
@@ -56,57 +73,77 @@ class _OtherKindError(Exception):
 
 
 class CocoReader(AnnotationReader):
-    """Reads a file of COCO's instances or key points, or a folder of such files.
+    """Reads files of COCO's instances or key points, and folders of such files.
 
-    What tells of objects, and of images, comes in any order, and is sorted in a scratch folder.
+    Objects and images come in any order, and are sorted in a scratch folder. Files of one split are
+    merged: by the ids of images and of objects, which must not contradict each other.
     """
 
-    def __init__(self, path: Path, scratch: Path, masks: Masks) -> None:
-        """Say where the file is, or the folder of files, and what becomes of outlines."""
+    def __init__(self, places: Sequence[Path], scratch: Path, masks: Masks) -> None:
+        """Take the paths of files or folders, and what becomes of outlines."""
         super().__init__()
-        self._path, self._masks = path, masks
+        self._places, self._masks = places, masks
         self._rows = ExternalSort[_Row](scratch)
         self._categories: dict[int, dict[str, str]] = {}  # of each file: names by ids
         self._repeated: dict[int, frozenset[int]] = {}  # by files: ids that several objects have
-        self._files: dict[int, tuple[str, str | None]] = {}  # where images may be, and splits
+        self._files: dict[int, _File] = {}  # those that are read
+        self._ids: dict[int, array[int]] = {}  # by files: of their objects
+        self._shared: dict[int, dict[int, int]] = {}  # by splits: ids, and how many files have each
+        self._merged = 0  # objects
         self._unwritten: dict[str, set[str]] = {}
         self._left = Counter[str]()  # what of objects is not written
 
     def images(self) -> Iterator[FoundImage | LeftOut]:
         """Yield all images, those with problems, too; and each object whose image is not there."""
-        inside = AnnotationFolder(self._path, None) if (folder := self._path.is_dir()) else None
-        keys = inside.keys() if inside else [""]
-        for file, key in enumerate(keys):
-            name, _, last = key.rpartition("/")
-            if folder and (not key.endswith(".json") or (name and last != _ROBOFLOW)):
-                continue
-            words = re.findall("[a-z]+", (name or last).lower())
-            split = next((SPLIT_NAMES[word] for word in words if word in SPLIT_NAMES), None)
-            if inside and inside.leads_out(key):
-                raise SourceError(LEADS_OUT, path=self._path / key)
+        splits = dict[str | None, int]()
+        for number, file in enumerate(self._listed()):
             try:
-                self._read(file, self._path / key if key else self._path)
-                self._files[file] = name or last[:-5].partition("_")[2], split
+                self._read(number, splits.setdefault(file.split, len(splits)), file.path)
+                self._files[number] = file
             except _OtherKindError as error:
-                if not folder:
-                    raise SourceError(str(error), path=self._path, expected=_EXPECTED) from error
-                self.ignored.add(LeftOut(key=key, reason=str(error)))
-        splits = {split for _, split in self._files.values()}
-        if not splits:
-            raise SourceError("has no files of annotations", path=self._path, expected=_EXPECTED)
-        if None in splits and len(splits) > 1:
-            what = "a file's name tells no split, and those of others do"
-            raise SourceError(what, path=self._path, expected="as instances_train2017.json does")
+                if file.required:
+                    raise SourceError(str(error), path=file.path, expected=_EXPECTED) from error
+                self.ignored.add(LeftOut(key=file.key, reason=str(error)))
+        if not self._files:
+            what = "has no files of annotations"
+            raise SourceError(what, path=self._places[0], expected=_EXPECTED)
+        check_splits({file.path: file.split for file in self._files.values()})
+        self._compare_categories()
+        for split, group in splits.items():
+            files = [number for number, file in self._files.items() if file.split == split]
+            self._shared[group] = _shared([self._ids[number] for number in files])
         for member, left in self._unwritten.items():
             if left:
                 self.notices.append(f"not written of {member}: {', '.join(sorted(left))}")
         for what, count in self._left.items():
             self.notices.append(f"not written: {what}, of {human_count(count, 'object')}")
-        for (file, _, key), rows in groupby(self._rows, itemgetter(0, 1, 2)):
-            if file in self._files:
-                yield from self._images(file, key, rows)
+        for (group, _, name), rows in groupby(self._rows, itemgetter(0, 1, 2)):
+            yield from self._images(name, rows, self._shared[group])
+        if self._merged:
+            merged = human_count(self._merged, "object")
+            self.notices.append(f"in several files, merged by their ids: {merged}")
 
-    def _read(self, file: int, path: Path) -> None:
+    def _listed(self) -> Iterator[_File]:
+        """Yield the files at all places; one file alone has no split."""
+        for place in self._places:
+            if not place.is_dir():
+                folder = place.parent.name if place.name == _ROBOFLOW else _folder(place.name)
+                split = split_in_name(folder if place.name == _ROBOFLOW else place.name)
+                alone = len(self._places) == 1
+                yield _File(place) if alone else _File(place, place.name, folder, split)
+                continue
+            inside = AnnotationFolder(place, None)
+            keys = inside.keys()
+            for key in keys:
+                name, _, last = key.rpartition("/")
+                if not key.endswith(".json") or (name and last != _ROBOFLOW):
+                    continue
+                if inside.leads_out(key):
+                    raise SourceError(LEADS_OUT, path=place / key)
+                split = split_in_name(name or last)
+                yield _File(place / key, key, name or _folder(last), split, required=False)
+
+    def _read(self, file: int, split: int, path: Path) -> None:
         told, members, ids = dict[str, str](), set[str](), array("q")
         with os_errors_as(SourceError, path), open_regular(path) as opened:
             for member, at, value, text in JsonParts(opened, str(path)):
@@ -120,18 +157,18 @@ class CocoReader(AnnotationReader):
                 else:
                     self._leave(member, value.keys() - _WRITTEN[member])
                     if member == "images":
-                        self._rows.add((file, *_image_row(at, value)))
+                        self._rows.add((split, *_image_row(file, at, value)))
                     elif member == "annotations":
-                        self._rows.add((file, *self._object_row(at, value, text)))
+                        self._rows.add((split, *self._object_row(file, at, value, text)))
                         if _is_id(value.get("id")):
                             ids.append(value["id"])
-                        else:
-                            self._left["ids that are no numbers"] += 1
+                        elif value.get("id") is not None:
+                            self._left["ids that are not numbers"] += 1
                     else:
                         _add_category(told, value, path)
         if "images" not in members:
             raise _OtherKindError("it lists no images")
-        self._categories[file] = told
+        self._categories[file], self._ids[file] = told, ids
         if twice := _twice(ids):
             self._repeated[file] = twice
             what = f"several objects of {printable(path.name)} have one id, which is not written"
@@ -142,7 +179,7 @@ class CocoReader(AnnotationReader):
         if len(known) < _SHOWN:
             known.update(printable(key[:40]) for key in islice(keys, _SHOWN))
 
-    def _object_row(self, at: int, value: dict[str, Any], text: str) -> Any:
+    def _object_row(self, file: int, at: int, value: dict[str, Any], text: str) -> Any:
         """Return what is told of an object, checked but for its category."""
         if "bbox" not in value and "segmentation" not in value:
             for name, what in _NOT_READ.items():
@@ -161,7 +198,7 @@ class CocoReader(AnnotationReader):
             problem = str(error)
         key = _key(value.get("image_id")) or ""
         told = (what, number, _key(value.get("category_id")), box, more, size, problem)
-        return len(key), key, True, at, told
+        return len(key), key, True, file, at, told
 
     def _outline(self, found: Any, text: str, more: dict[str, object]) -> Any:
         """Take an outline; return the size of a mask of run lengths, or else the polygons."""
@@ -193,23 +230,43 @@ class CocoReader(AnnotationReader):
             more["segmentation"] = own[0] if same else json.dumps(lines, separators=(",", ":"))
         return None, lines
 
-    def _images(self, file: int, key: str, rows: Iterable[_Row]) -> Iterator[FoundImage | LeftOut]:
+    def _images(
+        self, key: str, rows: Iterable[_Row], shared: Mapping[int, int]
+    ) -> Iterator[FoundImage | LeftOut]:
         """Yield the images that have an id, of which there should be one, with its objects."""
-        told, objects, (folder, split) = [], list[FoundObject](), self._files[file]
-        for *_, is_object, _, some in rows:
-            if not is_object:
-                told.append(some)
+        images, objects = list[tuple[int, Any]](), list[FoundObject]()
+        places = dict[int, tuple[int, list[int]]]()  # by shared ids: of the object, and its files
+        for *_, is_object, file, _, content in rows:  # images come first
+            if file not in self._files:
                 continue
-            one = self._object(file, told, some)
-            if not told or len(objects) == MAX_IMAGE_OBJECTS:
+            if not is_object:
+                self._add_image(key, images, file, content)
+                continue
+            told = [image for _, image in images]
+            one, number = self._object(file, told, content), content[1]
+            if number in places:
+                at, files = places[number]
+                files.append(file)
+                objects[at] = self._one_object(number, objects[at], one, files)
+            elif not told or len(objects) == MAX_IMAGE_OBJECTS:
                 many = f"its image has more than {MAX_IMAGE_OBJECTS:,} objects"
                 why = one.problem or (many if told else "no image has its image_id")
                 yield LeftOut(key=printable(f"image {key}"), reason=f"{one.what}: {why}")
             else:
+                if number in shared:
+                    places[number] = len(objects), [file]
                 objects.append(one)
-        for name, width, height, problem, where in told:
-            if len({some[0] for some in told}) > 1:
-                problem = "several images have its id"
+        for number, (_, files) in places.items():
+            if len(files) < shared[number]:
+                alike = [
+                    n for n, f in self._files.items() if f.split == self._files[files[0]].split
+                ]
+                other = next(n for n in alike if n not in files and number in self._ids[n])
+                raise self._contradiction(f"annotation {number}", "image_id", files[0], other)
+        for file, (name, width, height, problem, where) in images:
+            folder, split = self._files[file].folder, self._files[file].split
+            if len({image[0] for _, image in images}) > 1:
+                problem = problem or "several images have its id"
             yield FoundImage(
                 name=name,
                 where=where,
@@ -222,6 +279,63 @@ class CocoReader(AnnotationReader):
                 problem=problem,
             )
             objects = []
+
+    def _add_image(self, key: str, images: list[tuple[int, Any]], file: int, entry: Any) -> None:
+        """Add an entry to those of an id, unless another file says the same of the image."""
+        first, known = images[0] if images else (file, entry)
+        if file == first or entry[3] or known[3]:
+            images.append((file, entry))
+            return
+        if entry[0] != known[0]:
+            raise self._contradiction(f"image {key}", "file_name", file, first)
+        sides = [*zip(known[1:3], entry[1:3], strict=True)]
+        if any(None not in pair and pair[0] != pair[1] for pair in sides):
+            raise self._contradiction(f"image {key}", "size", file, first)
+        images[0] = first, (known[0], *(b if a is None else a for a, b in sides), *known[3:])
+
+    def _one_object(
+        self, number: int, entry: FoundObject, other: FoundObject, files: Sequence[int]
+    ) -> FoundObject:
+        """Return an object with all that two files say; a SourceError if they contradict."""
+        *_, first, file = files
+        pairs: dict[str, tuple[Any, Any]] = {
+            "category": (entry.category, other.category),
+            "content": (entry.problem, other.problem),
+            "bbox": ([*entry.box], [*other.box]),
+        }
+        for name in entry.more.keys() & other.more.keys():
+            pairs[name] = entry.more[name], other.more[name]
+        if outlines := pairs.get("segmentation"):
+            pairs["segmentation"] = json.loads(outlines[0]), json.loads(outlines[1])
+        differing = [name for name, (a, b) in pairs.items() if a != b]
+        if differing or file in files[:-1]:
+            member = next(iter(differing), "object")
+            raise self._contradiction(f"annotation {number}", member, file, first)
+        self._merged += 1
+        return replace(entry, more={**entry.more, **other.more})
+
+    def _contradiction(self, what: str, member: str, file: int, other: int) -> SourceError:
+        """Return the error for two files of a split that describe something differently."""
+        return SourceError(
+            f"{printable(what)}: its {member} differs from that in {self._files[other].path}",
+            path=self._files[file].path,
+            hint="give different ids to different images and annotations of one split, or write "
+            "the files one by one",
+        )
+
+    def _compare_categories(self) -> None:
+        """Raise a `SourceError` if files have different names for the id of a category."""
+        known = dict[str, tuple[int, str]]()
+        for file, names in self._categories.items():
+            for key, name in names.items() if file in self._files else ():
+                first, other = known.setdefault(key, (file, name))
+                if name != other:
+                    raise SourceError(
+                        f"category {printable(key)} is '{printable(name)}', and it is "
+                        f"'{printable(other)}' in {self._files[first].path}",
+                        path=self._files[file].path,
+                        hint="use one id for one category in all files",
+                    )
 
     def _object(self, file: int, told: list[Any], some: tuple[Any, ...]) -> FoundObject:
         what, number, category, box, more, size, problem = some
@@ -243,7 +357,7 @@ class CocoReader(AnnotationReader):
                 clashes += found.setdefault(name, key) != key
         if clashes:
             self.notices.append(f"categories that are one class with another: {clashes:,}")
-        numbers = number_classes(found, self._path)
+        numbers = number_classes(found, self._places[0])
         ids = [int(key) if key.isdecimal() else 0 for key in found.values()]
         if all(0 < one < 2**31 for one in ids) and len({*ids}) == len(ids):
             return dict(sorted(zip(found, ids, strict=True), key=itemgetter(1)))
@@ -271,7 +385,23 @@ def _twice(ids: "array[int]") -> frozenset[int]:
     return frozenset(found[1:][found[1:] == found[:-1]].tolist())
 
 
-def _image_row(at: int, value: Mapping[str, Any]) -> Any:
+def _shared(ids: Sequence["array[int]"]) -> dict[int, int]:
+    """Return the ids that several files have, and how many have each."""
+    import numpy
+
+    if len(ids) < 2:
+        return {}
+    each = numpy.concatenate([numpy.unique(numpy.frombuffer(one, "q")) for one in ids])
+    found, counts = numpy.unique(each, return_counts=True)
+    return dict(zip(found[counts > 1].tolist(), counts[counts > 1].tolist(), strict=True))
+
+
+def _folder(name: str) -> str:
+    """Return the folder of images that COCO's own files have theirs in."""
+    return name.removesuffix(".json").partition("_")[2]
+
+
+def _image_row(file: int, at: int, value: Mapping[str, Any]) -> Any:
     key, name = _key(value.get("id")), value.get("file_name", value.get("coco_url"))
     where = f"images[{at}]" if key is None else f"image {printable(key)}"
     problem = "its id is neither a number nor a short text" if key is None else None
@@ -283,13 +413,15 @@ def _image_row(at: int, value: Mapping[str, Any]) -> Any:
             problem = "its width and height are no whole numbers"
         sides.append(None if side is None or problem else int(side))
     told = (name, *sides, problem, where)
-    return (-1, str(at), False, at, told) if key is None else (len(key), key, False, at, told)
+    size, key = (-1, f"{file} {at}") if key is None else (len(key), key)
+    return size, key, False, file, at, told
 
 
 def _add_category(told: dict[str, str], value: Mapping[str, Any], path: Path) -> None:
     key, name = _key(value.get("id")), value.get("name")
     if key is None or not isinstance(name, str):
         raise SourceError("a category has no id or no name", path=path)
+    name = name.strip()
     if unfit := label_problem(name):
         shown = repr(name[:TEXT_SHOWN])
         raise SourceError(f"a category's name {unfit}", path=path, found=shown)

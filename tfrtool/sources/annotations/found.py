@@ -1,9 +1,13 @@
 """What annotation files say, before it is checked; none of it is trusted."""
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from tfrtool.errors import SourceError
+from tfrtool.sources.folders.listing import SPLIT_NAMES
 from tfrtool.sources.items import LeftOut
 from tfrtool.storage.limits import MAX_LISTED, FirstOf
 
@@ -36,6 +40,7 @@ class FoundImage:
     upright: bool = False  # whether annotations are for the image as EXIF turns it, if in doubt
     split: str | None = None
     problem: str | None = None  # why none of its objects can be used
+    stale: str = ""  # the name in its file that differs from ``name``, which is preferred
 
 
 class AnnotationReader(ABC):
@@ -61,6 +66,20 @@ class AnnotationReader(ABC):
     @abstractmethod
     def classes(self) -> Mapping[str, int]:
         """Return, after the images, the classes: for each name its number in a label map, > 0."""
+
+
+def split_in_name(name: str) -> str | None:
+    """Return the split in the name of a file or folder, such as ``instances_train2017.json``."""
+    words = re.findall("[a-z]+", name.lower())
+    return next((SPLIT_NAMES[word] for word in words if word in SPLIT_NAMES), None)
+
+
+def check_splits(splits: Mapping[Path, str | None]) -> None:
+    """Raise a `SourceError` if the names of some files, but not of all, have a split."""
+    without = next((path for path, split in splits.items() if split is None), None)
+    if without is not None and any(splits.values()):
+        what = "its name has no split, and the names of other annotation files have"
+        raise SourceError(what, path=without, expected="a name such as instances_train2017.json")
 
 
 def is_number(value: object) -> bool:

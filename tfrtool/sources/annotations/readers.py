@@ -1,14 +1,25 @@
 """Which reader takes what ``--annotations`` names."""
 
 import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from glob import glob
+from operator import itemgetter
 from pathlib import Path
 
-from tfrtool.errors import SourceError
+from tfrtool.errors import SourceError, os_errors_as
 from tfrtool.examples.objects.record_features import Masks
-from tfrtool.sources.annotations.annotation_folder import AnnotationFolder
+from tfrtool.sources.annotations.annotation_folder import AnnotationFolder, number_classes
 from tfrtool.sources.annotations.box_table import CsvBoxReader, is_box_table
-from tfrtool.sources.annotations.found import AnnotationReader
+from tfrtool.sources.annotations.found import (
+    AnnotationReader,
+    FoundImage,
+    check_splits,
+    split_in_name,
+)
 from tfrtool.sources.folders.annotated import annotations_at
+from tfrtool.sources.folders.listing import is_pattern
+from tfrtool.sources.items import LeftOut
 from tfrtool.sources.source_options import SourceOptions
 from tfrtool.storage.locations import as_path
 from tfrtool.storage.remote_path import RemotePath
@@ -22,34 +33,95 @@ def open_annotations(
     """Return what reads annotations; their files are opened when images are asked for.
 
     Args:
-        options: which say kind and place.
+        options: which have kinds and places.
         images: the folder of images, where it is one.
         scratch: a folder for what is too much for memory.
     """
-    kind, _, place = (options.annotations or "").partition(":")
-    path = as_path(place)
-    if kind == "coco":
+    places = dict[str, list[str]]()
+    for one in options.annotations or ():
+        kind, _, place = one.partition(":")
+        places.setdefault(kind, []).append(place)
+    readers = dict[Path, AnnotationReader]()
+    if coco := places.pop("coco", ()):
         from tfrtool.sources.annotations.coco import CocoReader
 
-        return CocoReader(path, scratch, Masks(options.masks))
+        paths = [path for place in coco for path in _matches(place)]
+        readers[paths[0]] = CocoReader(paths, scratch, Masks(options.masks))
+    if tables := places.pop("csv", ()):
+        paths = [path for place in tables for path in _matches(place)]
+        readers[paths[0]] = CsvBoxReader(paths, scratch)
+    for kind, some in places.items():
+        for place in some:
+            readers[as_path(place)] = _reader_of(kind, as_path(place), images)
+    return _SeveralReaders(readers) if len(readers) > 1 else next(iter(readers.values()))
+
+
+def _matches(place: str) -> list[Path]:
+    """Return what a place names: itself, or the files that a pattern matches."""
+    path = as_path(place)
+    if not is_pattern(place) or path.exists():
+        return [path]
+    if isinstance(path, RemotePath):
+        with os_errors_as(SourceError, path):
+            found: list[Path] = [*path.matching()]
+    else:
+        matches = map(Path, glob(place, recursive=True))  # noqa: PTH207 - of any folder
+        found = [one for one in matches if one.is_file()]
+    if not found:
+        raise SourceError("no annotation file matches this pattern", path=place)
+    return sorted(found)
+
+
+def _reader_of(kind: str, path: Path, images: Path | None) -> AnnotationReader:
     if kind == "voc":
         from tfrtool.sources.annotations.voc import VocReader
 
         return VocReader(AnnotationFolder(path, images))
-    if kind == "yolo":
-        from tfrtool.sources.annotations.yolo import YoloReader
+    from tfrtool.sources.annotations.yolo import YoloReader
 
-        named = path.suffix.lower() in (".yaml", ".yml")
-        folder = AnnotationFolder(path.parent if named else path, images)
-        return YoloReader(folder, path.name if named else None)
-    # The options know no other.
-    return CsvBoxReader(path, scratch)
+    named = path.suffix.lower() in (".yaml", ".yml")
+    folder = AnnotationFolder(path.parent if named else path, images)
+    return YoloReader(folder, path.name if named else None)
+
+
+class _SeveralReaders(AnnotationReader):
+    """Reads annotations from several places, one after the other."""
+
+    def __init__(self, readers: Mapping[Path, AnnotationReader]) -> None:
+        super().__init__()
+        self._readers = readers
+
+    def images(self) -> Iterator[FoundImage | LeftOut]:
+        """Yield all images; those of a place without splits have the split in its name."""
+        splits = dict[Path, str | None]()
+        for path, reader in self._readers.items():
+            for image in reader.images():
+                if isinstance(image, FoundImage) and image.problem is None:
+                    image = replace(image, split=image.split or split_in_name(path.name))
+                    splits[path] = splits.get(path, image.split) and image.split
+                yield image
+            self.notices += reader.notices
+            self.ignored.merge(reader.ignored)
+        check_splits(splits)
+
+    def classes(self) -> Mapping[str, int]:
+        """Return the classes of all places, numbered from 1 where their numbers differ."""
+        found = [reader.classes() for reader in self._readers.values()]
+        merged = {name: number for classes in found for name, number in classes.items()}
+        same = all(merged[name] == number for classes in found for name, number in classes.items())
+        if same and len({*merged.values()}) == len(merged):
+            return dict(sorted(merged.items(), key=itemgetter(1)))
+        self.notices.append("annotations number their classes differently: they get 1, 2, ...")
+        return number_classes(merged, next(iter(self._readers)))
 
 
 def hint_at_kind(error: SourceError, options: SourceOptions) -> None:
     """Let an error tell what to type where annotations are of another kind than was said."""
-    kind, _, place = (options.annotations or "").partition(":")
+    first, *others = options.annotations or ("",)
+    kind, _, place = first.partition(":")
     path = as_path(place)
+    if others or is_pattern(place):
+        return
     found = None if isinstance(path, RemotePath) else annotations_at(path)
     if found is None and not isinstance(path, RemotePath) and is_box_table(path):
         found = f"csv:{place}"

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+from unicodedata import normalize
 
 from tfrtool.errors import SourceError, printable, some_of
 from tfrtool.sources.annotations.annotation_folder import (
@@ -121,6 +122,11 @@ class VocReader(AnnotationReader):
         name = self._folder.name(folder + slash + last) if last else other
         width, height, problem = pixels_of(*(_text(root, f"size/{one}") for one in _SIZE))
         image = FoundImage(name=name, other=other, where=key, source_id=said, problem=problem)
+        stems = {normalize("NFC", stem) for stem in (last, last.rpartition(".")[0])}
+        if (
+            last and normalize("NFC", own) not in stems
+        ):  # files are renamed, and what is in them not
+            image = replace(image, name=other, other=name, stale=last)
         return replace(image, width=width, height=height, objects=objects)
 
     def _object(self, what: str, one: Any) -> FoundObject:
