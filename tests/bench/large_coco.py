@@ -120,7 +120,7 @@ def _window(path: Path, _: Path) -> int:
 
 
 def _reader(path: Path, _: Path) -> int:
-    images = CocoReader(path, path.parent, Masks.POLYGONS).images()
+    images = CocoReader([path], path.parent, Masks.POLYGONS).images()
     return sum(len(image.objects) for image in images if isinstance(image, FoundImage))
 
 
