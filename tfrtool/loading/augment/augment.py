@@ -1,8 +1,8 @@
 """Random changes of batches of images, as a function of a seed.
 
 Each does to one image what tf.image's function of its name does; here every image of a batch has a
-number of its own, and values run from 0 to 255. Beyond its edges an image goes on as its
-reflection, in which the pixel at the edge is repeated (numpy's "symmetric", Keras' "reflect").
+number of its own, and values run from 0 to 255. Beyond its edges an image continues as its
+reflection without the pixel at the edge, as `numpy.pad` does in mode "reflect".
 """
 
 import math
@@ -112,9 +112,10 @@ def _move(images: Tensor, seed: Tensor, augment: Augment) -> Tensor:
     """Flip, then shift, then rotate each image of a batch.
 
     Images are uint8 or float32 [n, h, w, 3], with h and w known. Without a rotation every pixel is
-    one of the image's own. With one, all of it is one bilinear interpolation, in float32.
+    one of the image's own. With one, the result is a bilinear interpolation of these, in float32.
     """
     count, crop = tf.shape(images)[0], augment.crop
+    _, height, width, _ = images.shape
     flip, flip_vertical = (
         _uniform(seed, name, count, 0.0, 1.0) < 0.5 if getattr(augment, name) else None
         for name in ("flip", "flip_vertical")
@@ -123,18 +124,40 @@ def _move(images: Tensor, seed: Tensor, augment: Augment) -> Tensor:
         _whole(seed, name, count, 2 * crop + 1) - crop if crop else None
         for name in ("crop row", "crop column")
     )
-    if augment.rotate:
-        most = math.radians(augment.rotate)
-        angle = _uniform(seed, "rotate", count, -most, most)
-        images = tf.cast(images, tf.float32)
-        return _project(images, angle, (flip, flip_vertical), (columns, rows))
-    if flip is not None or flip_vertical is not None or crop:
-        images = _pick_rows(images, flip, flip_vertical, rows)
-    return _shift_columns(images, columns, crop) if crop else images
+    most = math.radians(augment.rotate)
+    above, left = _reach(height, width, most), _reach(width, height, most)
+    if flip is not None or flip_vertical is not None or crop or above:
+        images = _pick_rows(images, flip, flip_vertical, rows, above)
+    if crop or left:
+        images = _pick_columns(images, columns, crop, left)
+    if not most:
+        return images
+    angle = _uniform(seed, "rotate", count, -most, most)
+    return _rotate(tf.cast(images, tf.float32), angle, height, width)
 
 
-def _pick_rows(images: Tensor, flip: Tensor, flip_vertical: Tensor, down: Tensor) -> Tensor:
-    """Flip both ways, and shift up or down, by choosing whole rows: one copy of memory each."""
+def _reach(side: int, other: int, most: float) -> int:
+    """Return how many pixels beyond an edge a rotation by up to ``most`` radians reads."""
+    if not most:
+        return 0
+    steepest = min(most, math.atan2(other - 1, side - 1))
+    farthest = (side - 1) * math.cos(steepest) + (other - 1) * math.sin(steepest)
+    return math.ceil((farthest - (side - 1)) / 2) + 1
+
+
+def _reflected(places: Tensor, size: int) -> Tensor:
+    """Return which of ``size`` pixels is at each place, as `numpy.pad` has it in mode "reflect"."""
+    last = size - 1
+    return last - tf.abs(last - tf.math.floormod(places, max(2 * last, 1)))
+
+
+def _pick_rows(
+    images: Tensor, flip: Tensor, flip_vertical: Tensor, down: Tensor, margin: int
+) -> Tensor:
+    """Flip both ways, shift up or down, and add ``margin`` rows at both edges.
+
+    All of it is a choice of whole rows: one copy of memory each.
+    """
     count = tf.shape(images)[0]
     _, height, width, channels = images.shape
     source = tf.range(count)
@@ -144,62 +167,62 @@ def _pick_rows(images: Tensor, flip: Tensor, flip_vertical: Tensor, down: Tensor
         mirrored = tf.reshape(tf.reverse(lines, [1]), [-1, height, width, channels])
         images = tf.concat([images, mirrored], 0)
         source = tf.where(flip, source + count, source)
-    rows = tf.range(height)[tf.newaxis]
+    rows = tf.range(-margin, height + margin)[tf.newaxis]
     if down is not None:
-        # One reflection is enough: a shift is less than the height.
         rows = rows + down[:, tf.newaxis]
-        rows = tf.where(rows < 0, -1 - rows, rows)
-        rows = tf.where(rows < height, rows, 2 * height - 1 - rows)
+    rows = _reflected(rows, height)
     if flip_vertical is not None:
         rows = tf.where(flip_vertical[:, tf.newaxis], height - 1 - rows, rows)
     lines = tf.reshape(images, [-1, width * channels])
     picked = tf.gather(lines, source[:, tf.newaxis] * height + rows)
-    return tf.reshape(picked, [-1, height, width, channels])
+    return tf.reshape(picked, [-1, height + 2 * margin, width, channels])
 
 
-def _shift_columns(images: Tensor, columns: Tensor, most: int) -> Tensor:
-    """Shift images to the left by ``columns`` pixels, int32 [n], from -most to most."""
+def _pick_columns(images: Tensor, columns: Tensor, most: int, margin: int) -> Tensor:
+    """Shift images to the left by ``columns`` pixels, int32 [n], from -most to most.
+
+    ``margin`` columns are added at both edges.
+    """
     _, height, width, channels = images.shape
-    # tf.pad takes twelve times as long for this.
-    left, right = images[:, :, :most], images[:, :, width - most :]
-    padded = tf.concat([tf.reverse(left, [2]), images, tf.reverse(right, [2])], 2)
+    beyond = most + margin
+    if beyond < width:  # one reflection is enough; tf.pad takes twelve times as long for this
+        left, right = images[:, :, 1 : beyond + 1], images[:, :, -beyond - 1 : -1]
+        padded = tf.concat([tf.reverse(left, [2]), images, tf.reverse(right, [2])], 2)
+    else:
+        padded = tf.gather(images, _reflected(tf.range(-beyond, width + beyond), width), axis=2)
+    if columns is None:
+        return padded
 
     # A gather of pixels takes three times as long as these slices.
     def cut(number_and_start: Tensor) -> Tensor:
         number, start = number_and_start
-        return tf.slice(padded, [number, 0, start, 0], [1, height, width, channels])[0]
+        return tf.slice(padded, [number, 0, start, 0], [1, height, cut_width, channels])[0]
 
+    cut_width = width + 2 * margin
     return tf.map_fn(
         cut,
         (tf.range(tf.shape(images)[0]), columns + most),
-        fn_output_signature=tf.TensorSpec([height, width, channels], images.dtype),
+        fn_output_signature=tf.TensorSpec([height, cut_width, channels], images.dtype),
     )
 
 
-def _project(
-    images: Tensor, angle: Tensor, flips: tuple[Tensor, Tensor], shift: tuple[Tensor, Tensor]
-) -> Tensor:
-    """Do all of the moves as one projective transform of float32 images."""
-    _, height, width, _ = images.shape
-    x, y = (width - 1) / 2, (height - 1) / 2
+def _rotate(images: Tensor, angle: Tensor, height: int, width: int) -> Tensor:
+    """Rotate float32 images about their centres, of which ``height`` x ``width`` pixels are kept."""
+    y, x = ((size - 1) / 2 for size in images.shape[1:3])
+    below, right = (height - 1) / 2, (width - 1) / 2
     cosine, sine = tf.cos(angle), tf.sin(angle)
     zero = tf.zeros_like(cosine)
-    across, down = (1.0 if flip is None else tf.where(flip, -1.0, 1.0) for flip in flips)
-    columns, rows = (zero if by is None else tf.cast(by, tf.float32) for by in shift)
-    # A pixel of the result, relative to the centre, is rotated, shifted and flipped to the place
-    # that it is read from.
-    a, b = across * cosine, -across * sine
-    c, d = down * sine, down * cosine
-    right = x - a * x - b * y + across * columns
-    below = y - c * x - d * y + down * rows
+    # A pixel of the result, relative to the centre, is rotated to the place that it is read from.
+    start_x = x - cosine * right + sine * below
+    start_y = y - sine * right - cosine * below
     # Its uint8 kernel cuts fractions off, which darkens images by half a step, and is no faster.
     return tf.raw_ops.ImageProjectiveTransformV3(
         images=images,
-        transforms=tf.stack([a, b, right, c, d, below, zero, zero], 1),
+        transforms=tf.stack([cosine, -sine, start_x, sine, cosine, start_y, zero, zero], 1),
         output_shape=[height, width],
         fill_value=0.0,
         interpolation="BILINEAR",
-        fill_mode="REFLECT",
+        fill_mode="NEAREST",
     )
 
 
