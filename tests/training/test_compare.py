@@ -83,7 +83,7 @@ def test_both_sides_have_it(few: Path, tmp_path: Path, monkeypatch: pytest.Monke
         return real(options, *others)
 
     monkeypatch.setattr(verb, "TrainingRun", spied)
-    changes = {"augment": "rotate=20", "early_stopping": 1, "epochs": 9, "learning_rate": 1.0}
+    changes = {"augment": "rotate=20", "early_stopping": 1, "epochs": 9, "learning_rate": 10.0}
     options = small_options(few, **changes, out=tmp_path / "run")
     plans: list[TrainPlan] = []
     ours = train(**options, compare=True, on_plan=plans.append)
