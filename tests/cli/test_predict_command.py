@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.datasets import write_pets
 from tests.emulators import Bucket
 from tests.photos import image_bytes, write_class_folders
 from tfrtool.cli import main
@@ -149,3 +150,27 @@ def test_help_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
     """--help shows how it is called."""
     assert main(["predict", "--help"]) == 0
     assert "  tfrtool predict run photo.jpg" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_model_that_is_not_finite(
+    value: float, photos: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Neither `predict` nor `evaluate` nor `train --weights` takes it; the error names a weight."""
+    core = build_classifier("cnn", SIZE, 2, "none").core
+    kernel = core.layers[-1].kernel
+    kernel.assign(kernel * value)
+    facts = ModelFacts(model="cnn", image_size=SIZE, class_names=("cat", "dog"))
+    model = tmp_path / "model.keras"
+    save_model(model, core, rescale_for("cnn"), facts)
+    pets = write_pets(tmp_path / "pets")
+    train = ["train", str(pets), "--model", "cnn", "--image-size", str(SIZE)]
+    for words in (
+        ["predict", str(model), str(photos)],
+        ["evaluate", str(model), str(pets)],
+        [*train, "--weights", str(model)],
+    ):
+        assert main(words) == 1
+        output = capfd.readouterr()
+        (line,) = output.err.splitlines()
+        assert f"{model}: the weight probabilities/kernel has values that are not finite" in line

@@ -18,7 +18,7 @@ from tfrtool.training.models.applications import (
 )
 from tfrtool.training.models.model_choice import CNN, IMAGENET, NO_WEIGHTS, is_own
 from tfrtool.training.models.own_model import build_own, find_function
-from tfrtool.training.models.saved_model import CORE, SavedModel, load_model
+from tfrtool.training.models.saved_model import CORE, SavedModel, check_finite, load_model
 
 _UNIT = Rescale(scale=1 / 255, offset=0.0)
 
@@ -254,3 +254,4 @@ def _load(model: Any, file: Path, source: Any) -> None:
             model.set_weights(source.get_weights())
     except (ValueError, OSError, KeyError, TypeError) as error:
         raise WeightsError(f"does not fit the model: {reason_of(error)}", path=file) from error
+    check_finite(model, file)

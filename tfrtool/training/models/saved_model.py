@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
-from tfrtool.errors import WeightsError, os_reason, reason_of
+from tfrtool.errors import WeightsError, os_reason, printable, reason_of
 from tfrtool.loading.dataset.label_form import Task
 from tfrtool.loading.pipeline.load_options import Rescale
 from tfrtool.storage.limits import MAX_METADATA_BYTES
@@ -127,7 +128,8 @@ def load_model(path: str | os.PathLike[str]) -> SavedModel:
         path: the file, or a directory with a ``model.keras`` in it.
 
     Raises:
-        WeightsError: it isn't there, can't be read, or is no model of tfrtool.
+        WeightsError: it isn't there, can't be read, is not a model of tfrtool, or has weights that
+            are not finite.
     """
     path = as_local_path(path)
     if path.is_dir():
@@ -142,7 +144,21 @@ def load_model(path: str | os.PathLike[str]) -> SavedModel:
     expected = (None, facts.image_size, facts.image_size, 3), (None, len(facts.class_names))
     if shapes != expected:
         raise WeightsError("the model is not the one that is described in it", path=path)
+    check_finite(whole, path)
     return SavedModel(path=path, whole=whole, facts=facts)
+
+
+def check_finite(model: Any, path: Path) -> None:
+    """Check that no weight of a model, which a file held, is NaN or infinite.
+
+    Raises:
+        WeightsError: one is; names it.
+    """
+    for weight in model.weights:
+        values = np.asarray(keras.ops.convert_to_numpy(weight))
+        if keras.backend.is_float_dtype(weight.dtype) and not np.isfinite(values).all():
+            name = printable(weight.path)[:100]
+            raise WeightsError(f"the weight {name} has values that are not finite", path=path)
 
 
 def _check_classes(config: Any) -> None:
