@@ -23,6 +23,60 @@ def pets(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(write_pets(tmp_path_factory.mktemp("data")))
 
 
+def test_a_run_records_its_options(
+    pets: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """`--resume` takes from the run's record what is not given, and refuses what contradicts it."""
+    monkeypatch.chdir(Path(pets).parent)
+    out = tmp_path / "run"
+    run = ["train", Path(pets).name, *FAST, "--seed", "3", "--augment", "flip", "--out", str(out)]
+    assert main([*run, "--validation", "0.25"]) == 0
+    record = json.loads((out / "run.json").read_text())
+    assert record["dataset"] == pets
+    assert record["versions"].keys() == {"tfrtool", "tensorflow", "keras", "python"}
+    options = record["options"]
+    assert (options["seed"], options["augment"], options["validation"]) == (3, "flip", 0.25)
+    monkeypatch.chdir(tmp_path)
+    capfd.readouterr()
+    resume = ["train", "--resume", "--out", "run"]
+    assert main([*resume, "--seed", "4"]) == 2
+    assert "other options: seed: expected seed 3, found seed 4" in capfd.readouterr().err
+    assert main([*resume, "--epochs", "3", "--json"]) == 0
+    last = json.loads(capfd.readouterr().out.splitlines()[-1])
+    assert (last["model"], last["epochs"], last["epochs_before"]) == ("cnn", 3, 2)
+    assert json.loads((out / "run.json").read_text())["options"] == {**options, "epochs": 3}
+    assert main(["train"]) == 2
+    assert "there is no dataset: expected DATASET" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "said"),
+    [
+        ({"model": "planted.py:model"}, 2, "is code of yours"),
+        ({"epochs": "many"}, 1, "epochs can't be what it is there"),
+        ({"export": [["tflite"]]}, 1, "export can't be what it is there"),
+        ({"resume": True}, 1, "resume can't be what it is there"),
+        ({"seed": None}, 1, "seed can't be what it is there"),
+        ({"optimizer": "none"}, 1, "no such optimizer"),
+    ],
+)
+def test_a_record_is_not_trusted(
+    changes: dict[str, object],
+    code: int,
+    said: str,
+    pets: str,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """A record by somebody else runs none of their code; nonsense in it is one line."""
+    (tmp_path / "planted.py").write_text("raise SystemExit('planted')")
+    record = {"dataset": pets, "options": {"epochs": 1, **changes}, "versions": {}}
+    (tmp_path / "run.json").write_text(json.dumps(record))
+    assert main(["train", "--resume", "--out", str(tmp_path)]) == code
+    (line,) = capfd.readouterr().err.splitlines()
+    assert said in line
+
+
 def test_a_run_is_resumed(pets: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The plan, a line an epoch, and where the model is; a run is resumed up to more epochs."""
     run = ["train", pets, *FAST, "--out", str(tmp_path / "run")]

@@ -20,9 +20,9 @@ from tfrtool.training.run.checkpoints import (
     CHECKPOINTS,
     Checkpoints,
     RunState,
-    check_same,
     read_run,
 )
+from tfrtool.training.run.train_options import check_same
 
 pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("quick_base")]
 
@@ -130,13 +130,13 @@ def test_failing_to_write_keeps_the_one_before(
 def test_other_requests_are_told_apart(tmp_path: Path) -> None:
     """What differs is named, with both values; more epochs are the same request."""
     before = _state()
-    check_same(tmp_path, before, {**before.request, "epochs": 9})
+    check_same(tmp_path, before.request, {**before.request, "epochs": 9})
     with pytest.raises(UsageError) as caught:
-        check_same(tmp_path, before, {"epochs": 3, "seed": 1, "augment": "flip"})
+        check_same(tmp_path, before.request, {"epochs": 3, "seed": 1, "augment": "flip"})
     error = caught.value
     assert (error.expected, error.found) == ("augment null, seed 0", 'augment "flip", seed 1')
     with pytest.raises(UsageError, match="other options: epochs"):
-        check_same(tmp_path, before, {**before.request, "epochs": 1})
+        check_same(tmp_path, before.request, {**before.request, "epochs": 1}, len(before.epochs))
 
 
 def _written(

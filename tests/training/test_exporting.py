@@ -43,11 +43,17 @@ def test_both_forms(few: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
     lite.invoke()
     found = lite.get_tensor(lite.get_output_details()[0]["index"])
     np.testing.assert_allclose(found, expected, atol=1e-5)
+    history = tmp_path / "run" / "history.json"
+    exported = json.loads(history.read_text())["run"]["exported"]
+    assert exported["tflite"]["path"] == str(tmp_path / "run" / "model.tflite")
+    assert exported.keys() == {"tflite", "saved_model"}
     capfd.readouterr()
-    assert main([*run, "--resume", "--export", "saved_model", "--json"]) == 0
+    resume = ["train", "--resume", "--out", str(tmp_path / "run")]
+    assert main([*resume, "--export", "saved_model", "--json"]) == 0
     output = capfd.readouterr()
     told = json.loads(output.out)["exported"]
     assert told.keys() == {"saved_model"}
+    assert json.loads(history.read_text())["run"]["exported"] == told
     assert told["saved_model"]["difference"] <= 1e-5
     assert not list((tmp_path / "run").glob(".tfrtool-*"))
 

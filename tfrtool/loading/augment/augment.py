@@ -207,7 +207,7 @@ def _pick_columns(images: Tensor, columns: Tensor, most: int, margin: int) -> Te
 
 
 def _rotate(images: Tensor, angle: Tensor, height: int, width: int) -> Tensor:
-    """Rotate float32 images about their centres, of which ``height`` x ``width`` pixels are kept."""
+    """Rotate float32 images about their centres, and keep ``height`` x ``width`` pixels."""
     y, x = ((size - 1) / 2 for size in images.shape[1:3])
     below, right = (height - 1) / 2, (width - 1) / 2
     cosine, sine = tf.cos(angle), tf.sin(angle)

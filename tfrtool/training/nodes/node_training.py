@@ -14,12 +14,11 @@ from tfrtool.engines.ray_processes import ProcessLostError, RayProcesses
 from tfrtool.errors import ClusterError, UsageError, WriteError, os_errors_as
 from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.storage.child import ChildDied
-from tfrtool.storage.locations import as_path
 from tfrtool.storage.progress import OnProgress, silent
 from tfrtool.storage.words import make_options
 from tfrtool.training.devices.worker_cluster import VARIABLE, StrategyKind, find_workers
 from tfrtool.training.nodes import node_worker
-from tfrtool.training.run.train_options import TrainOptions
+from tfrtool.training.run.train_options import TrainOptions, resumed
 from tfrtool.training.run.train_report import EpochReport, TrainPlan, TrainReport
 
 _RESTARTS = 3
@@ -36,7 +35,7 @@ _PAUSE = 3.0
 
 
 def train_on_nodes(
-    dataset: str | os.PathLike[str] | Dataset,
+    dataset: str | os.PathLike[str] | Dataset | None = None,
     *,
     engine_address: str | None = None,
     workers: int | None = None,
@@ -67,7 +66,10 @@ def train_on_nodes(
         ClusterError: workers were lost again and again; or there is no room for them.
     """
     location = dataset.directory if isinstance(dataset, Dataset) else dataset
-    chosen = make_options(TrainOptions, dataset=as_path(location), **options)
+    options = resumed({**options, "dataset": location})
+    chosen = make_options(TrainOptions, **options)
+    dataset = options.pop("dataset") if dataset is None else dataset
+    options.pop("dataset", None)
     _check(chosen, compare=compare or bool(callbacks))
     done: int | None = None  # the last epoch that was told of
 

@@ -15,21 +15,20 @@ import re
 import shutil
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from tfrtool.errors import DatasetError, UsageError, WriteError, os_errors_as, os_reason, reason_of
+from tfrtool.errors import DatasetError, WriteError, os_errors_as, os_reason, reason_of
 from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.pipeline.load_options import Cache, Rescale
 from tfrtool.records.crc import crc32c
 from tfrtool.storage.appearing import private_folder
 from tfrtool.storage.limits import MAX_METADATA_BYTES
 from tfrtool.storage.opening import read_bounded
-from tfrtool.training.models.optimizers import Schedule
 from tfrtool.training.run.train_options import TrainOptions
 from tfrtool.training.run.train_report import EpochReport
 
@@ -39,22 +38,6 @@ _NUMBERED = re.compile(r"ckpt-([1-9]\d{0,8})")
 _VALUE = ".ATTRIBUTES/VARIABLE_VALUE"
 _RUN = f"run/0/{_VALUE}"
 _FORMAT = 3
-
-_FREE = frozenset(
-    {
-        "dataset",
-        "cache_directory",
-        "parallel_calls",
-        "prefetch",
-        "recipe",
-        "out",
-        "resume",
-        "own",
-        "export",
-    }
-    | {"tensorboard", "profile", "shard_cache", "shard_cache_size", "strategy", "worker_timeout"}
-)
-"""What may differ where a run is resumed: it changes where files are, or how fast it goes."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -228,46 +211,11 @@ def unusable(path: Path, reason: str) -> DatasetError:
     )
 
 
-def request_of(options: TrainOptions, dataset: Dataset) -> Mapping[str, Any]:
+def request_of(options: TrainOptions, dataset: Dataset) -> dict[str, Any]:
     """Return all that a run's weights depend on, as JSON values by name."""
-    request = {
-        field.name.replace("_", " "): getattr(options, field.name)
-        for field in fields(options)
-        if field.name not in _FREE
-    }
     facts = {
         name: [split.records, *((path.name, path.stat().st_size) for path in split.shards)]
         for name, split in dataset.splits.items()
     }
     text = json.dumps([facts, dataset.class_names], sort_keys=True)
-    request["dataset"] = hashlib.sha256(text.encode("ascii")).hexdigest()[:16]
-    request["weights"], request["learning rate"] = options.initial_weights, options.rate
-    plain: dict[str, Any] = json.loads(
-        json.dumps(request, default=lambda value: getattr(value, "value", str(value)))
-    )
-    return plain
-
-
-def check_same(out: Path, before: RunState, request: Mapping[str, Any]) -> None:
-    """Check that a run that is resumed is the one that was begun; there may be more epochs.
-
-    Raises:
-        UsageError: something differs; names it.
-    """
-    done, old, new = len(before.epochs), before.request, request
-    if request.get("schedule") != Schedule.COSINE.value and request.get("fine tune") is None:
-        # More epochs may follow, and fewer than were done can't be asked for.
-        old = {**before.request, "epochs": max(done, request["epochs"])}
-    differ = [name for name in sorted(old.keys() | new.keys()) if old.get(name) != new.get(name)]
-    if differ:
-        expected, found = (
-            ", ".join(f"{name} {json.dumps(one.get(name))}" for name in differ)
-            for one in (old, new)
-        )
-        raise UsageError(
-            f"the run that is here has other options: {', '.join(differ)}",
-            path=out,
-            expected=expected,
-            found=found,
-            hint="choose another directory for another run",
-        )
+    return options.request() | {"dataset": hashlib.sha256(text.encode("ascii")).hexdigest()[:16]}

@@ -1,21 +1,57 @@
 """What a run leaves in its directory."""
 
 import json
+import platform
 from pathlib import Path
 from typing import Any
 
+import keras
+import tensorflow as tf
+
+from tfrtool import __version__
 from tfrtool.errors import WriteError, os_errors_as
 from tfrtool.images.chart import draw_charts
 from tfrtool.loading.dataset.label_form import Task
 from tfrtool.storage.appearing import new_file, new_file_by_name
 from tfrtool.training.models.saved_model import MODEL_FILE, ModelFacts, save_model
 from tfrtool.training.run.scores import MEAN_AVERAGE_PRECISION
+from tfrtool.training.run.train_options import RUN_FILE, TrainOptions
 from tfrtool.training.run.train_report import TrainReport
+
+
+def save_record(options: TrainOptions) -> None:
+    """Save the options of a run in its directory, with which `train` resumes it."""
+    if options.out is None:
+        return
+    recorded = options.record()
+    record = {
+        "dataset": recorded.pop("dataset"),
+        "options": recorded,
+        "versions": {
+            "tfrtool": __version__,
+            "tensorflow": tf.__version__,
+            "keras": keras.__version__,
+            "python": platform.python_version(),
+        },
+    }
+    _save_json(options.out / RUN_FILE, record)
+
+
+def save_history(out: Path, report: TrainReport) -> None:
+    """Save history.json."""
+    epochs = [epoch.to_json() for epoch in report.epochs]
+    _save_json(out / "history.json", {"epochs": epochs, "run": report.to_json()})
+
+
+def _save_json(path: Path, value: Any) -> None:
+    data = f"{json.dumps(value, indent=2, allow_nan=False)}\n".encode("ascii")
+    with os_errors_as(WriteError, path, "can't be written"), new_file(path) as file:
+        file.write(data)
 
 
 def save_run(out: Path, core: Any, report: TrainReport) -> None:
     """Save model.keras, history.json, history.png and labels.txt; the model comes last."""
-    plan, epochs = report.plan, [epoch.to_json() for epoch in report.epochs]
+    plan = report.plan
     drawn = ["loss", "accuracy", *([MEAN_AVERAGE_PRECISION] if plan.task is Task.MULTI else [])]
     charts = {
         name.replace("_", " "): {
@@ -24,9 +60,7 @@ def save_run(out: Path, core: Any, report: TrainReport) -> None:
         }
         for name in drawn
     }
-    history = {"epochs": epochs, "run": report.to_json()}
     files = {
-        "history.json": f"{json.dumps(history, indent=2, allow_nan=False)}\n".encode("ascii"),
         "history.png": draw_charts(charts),
         "labels.txt": "".join(f"{name}\n" for name in plan.class_names).encode(),
     }
@@ -36,6 +70,7 @@ def save_run(out: Path, core: Any, report: TrainReport) -> None:
         class_names=plan.class_names,
         task=plan.task,
     )
+    save_history(out, report)
     with os_errors_as(WriteError, out, "can't be written"):
         for name, data in files.items():
             with new_file(out / name) as file:

@@ -13,7 +13,6 @@ from tfrtool.engines.processes import engine_of
 from tfrtool.errors import UsageError, WriteError, os_errors_as
 from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.pipeline.load_options import Recipe
-from tfrtool.storage.locations import as_path
 from tfrtool.storage.lock import locked
 from tfrtool.storage.progress import OnProgress, silent
 from tfrtool.storage.words import make_options
@@ -24,14 +23,15 @@ from tfrtool.training.models.saved_model import MODEL_FILE
 from tfrtool.training.nodes.node_training import train_on_nodes
 from tfrtool.training.run.checkpoints import has_checkpoint, read_run
 from tfrtool.training.run.compare import compared
-from tfrtool.training.run.train_options import TrainOptions
+from tfrtool.training.run.run_files import save_record
+from tfrtool.training.run.train_options import TrainOptions, resumed
 from tfrtool.training.run.train_report import TrainPlan, TrainReport
 from tfrtool.training.run.train_run import OnEpoch, TrainingRun
 from tfrtool.training.run.training_data import find_training_data
 
 
 def train(
-    dataset: str | os.PathLike[str] | Dataset,
+    dataset: str | os.PathLike[str] | Dataset | None = None,
     *,
     engine: str = "local",
     engine_address: str | None = None,
@@ -46,7 +46,8 @@ def train(
     """Train a classifier on a dataset's images: ``tfrtool.train("shards", model="cnn")``.
 
     Args:
-        dataset: the directory of shards, or the opened dataset.
+        dataset: the directory of shards, or the opened dataset. A run that is resumed has recorded
+            it, and all options: what is not given is taken from its ``run.json``.
         engine: where: "local", or "ray" for workers on the nodes of a cluster. They write and read
             ``out``, which all of them see; when one dies, all are started again from the checkpoint
             there, up to three times, and each time ``on_plan`` is called.
@@ -95,8 +96,8 @@ def train(
             on_corrupt ("stop"): "skip" leaves out what is damaged.
             shard_cache, shard_cache_size: where shards of a store are fetched to, and how large
             that may become, as in `open_dataset`; not for a dataset that is open.
-            out, resume (False): a directory for the model, its history, its labels, and a
-            checkpoint of each epoch; whether to begin after that.
+            out, resume (False): a directory for the model, its history, its labels, its options,
+            and a checkpoint of each epoch; whether to begin after that.
             export: "saved_model", "tflite" or both: the model in these forms, too, run once and
             compared with it.
             strategy ("auto"): "one" device, "mirrored" on all GPUs of this machine, "multi-worker"
@@ -138,9 +139,10 @@ def train(
     if workers is not None:
         raise UsageError("only a cluster has workers", hint="--engine ray runs on one")
     given = dataset if isinstance(dataset, Dataset) else None
-    location = dataset.directory if isinstance(dataset, Dataset) else dataset
-    chosen = make_options(TrainOptions, dataset=as_path(location), **options)
+    options = resumed({**options, "dataset": dataset if given is None else given.directory})
+    chosen = make_options(TrainOptions, **options)
     if compare:
+        del options["dataset"]
         run = partial(train, dataset, **options)
         ours = partial(run, callbacks=callbacks, on_plan=on_plan, on_epoch=on_epoch)
         return compared(run, ours, chosen, given, on_progress)
@@ -162,6 +164,8 @@ def train(
         data = find_training_data(chosen, scratch, on_progress, given)
         begun = TrainingRun(chosen, data, devices, before, on_progress)
         on_plan(begun.plan)
+        if devices.number == 0:
+            save_record(chosen)
         begun.train(callbacks, on_epoch)
         return begun.finish(start)
 

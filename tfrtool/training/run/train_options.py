@@ -1,16 +1,20 @@
 """What to train, on what, and how long: the keywords of `train`, checked."""
 
 import enum
-from dataclasses import dataclass, replace
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
-from tfrtool.errors import UsageError
+from tfrtool.errors import DatasetError, UsageError, os_errors_as, printable, reason_of
 from tfrtool.loading.augment.augment_options import Augment, parse_augment
 from tfrtool.loading.dataset.dataset import OnCorrupt
 from tfrtool.loading.pipeline.load_options import Cache, Decoding, LoadOptions, Recipe
-from tfrtool.storage.locations import as_path, take_paths
-from tfrtool.storage.words import as_member, as_size, take_words
+from tfrtool.storage.locations import as_local_path, as_path, take_paths
+from tfrtool.storage.opening import read_bounded
+from tfrtool.storage.words import as_member, as_size, make_options, take_words
 from tfrtool.training.devices.worker_cluster import StrategyKind
 from tfrtool.training.models.model_choice import (
     CNN,
@@ -31,6 +35,20 @@ _LOADED = (
     *("decode", "deterministic", *KNOBS),
 )
 """What has the same name in `LoadOptions`."""
+
+RUN_FILE = "run.json"
+"""What the record of a run's options is called in its directory."""
+
+_OF_A_CALL = frozenset({"own", "out", "resume"})
+"""What is not recorded."""
+
+_FREE = _OF_A_CALL | {
+    *("dataset", "cache_directory", "parallel_calls", "prefetch", "recipe", "export"),
+    *("tensorboard", "profile", "shard_cache", "shard_cache_size", "strategy", "worker_timeout"),
+    "shares",
+}
+"""What may differ where a run is resumed: it changes where files are, or how fast it goes. Shares
+are those of the workers."""
 
 _AUTO = "auto"
 
@@ -273,6 +291,32 @@ class TrainOptions:
         shared = {name: getattr(self, name) for name in _LOADED}
         return LoadOptions(image_size=image_size, rescale=None, **shared)
 
+    def request(self) -> dict[str, Any]:
+        """Return the options that a run's weights depend on, as JSON values by name."""
+        values = {name: value for name, value in self._plain().items() if name not in _FREE}
+        weights = self.initial_weights
+        if weights not in (IMAGENET, NO_WEIGHTS):
+            weights = Path(weights).name  # which may have been moved
+        values |= {"weights": weights, "learning_rate": self.rate}
+        return {name.replace("_", " "): value for name, value in values.items()}
+
+    def record(self) -> dict[str, Any]:
+        """Return all options but the directory of the run, as JSON values; paths are absolute."""
+        values = {name: one for name, one in self._plain().items() if name not in _OF_A_CALL}
+        if self.weights not in (None, IMAGENET, NO_WEIGHTS):
+            values["weights"] = str(as_path(str(self.weights)).absolute())
+        return values
+
+    def _plain(self) -> dict[str, Any]:
+        def plain(value: Any) -> Any:
+            if isinstance(value, Path):
+                return str(value.absolute())
+            return getattr(value, "value", str(value))
+
+        values = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "own"}
+        made: dict[str, Any] = json.loads(json.dumps(values, default=plain))
+        return made
+
     @property
     def second_phase(self) -> "TrainOptions | None":
         """What the second phase is trained by, as if it were a run; None where there is none.
@@ -341,3 +385,87 @@ class TrainOptions:
         """Where the trace of some steps goes; None for nowhere."""
         folder = self.tensorboard or (self.out and self.out / "profile")
         return folder if self.profile else None
+
+
+def resumed(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keywords of `train`, ``dataset`` included, with those that a run recorded.
+
+    Of a run that is resumed, its record has what the caller did not give.
+
+    Raises:
+        UsageError: an option contradicts the record, or the model is code, which nothing but the
+            caller may name.
+        DatasetError: the record can't be used.
+    """
+    given = {name: value for name, value in options.items() if (name, value) != ("dataset", None)}
+    out = as_local_path(given["out"]) if given.get("out") is not None else None
+    if not given.get("resume") or out is None or not os.path.lexists(out / RUN_FILE):
+        if "dataset" not in given:
+            hint = "only `--resume` takes it from the run.json in `--out`"
+            raise UsageError("there is no dataset", expected="DATASET", hint=hint)
+        return given
+    path = out / RUN_FILE
+    try:
+        with os_errors_as(DatasetError, path):
+            values = json.loads(read_bounded(path, follow=False))
+        recorded = {"dataset": values["dataset"], **values["options"]}
+        _check_types(recorded)
+        before = make_options(TrainOptions, **recorded, out=out)
+    except (UsageError, ValueError, LookupError, TypeError, RecursionError) as error:
+        what = f"the record of the run can't be used: {reason_of(error)}"
+        raise DatasetError(what, path=path, hint="delete it, and give all options") from error
+    if is_own(before.model) and "model" not in given:
+        raise UsageError(
+            f"the run's model {printable(before.model)[:200]} is code of yours",
+            path=path,
+            hint="give it again with --model",
+        )
+    now = make_options(TrainOptions, **{**recorded, **given})
+    check_same(out, before.request(), now.request())
+    return {**recorded, **given}
+
+
+def _check_types(recorded: Mapping[str, Any]) -> None:
+    """Check that values have the types of their options, as JSON; a `TypeError` names one."""
+    hints = get_type_hints(TrainOptions)
+    for name, value in recorded.items():
+        kinds = get_args(hints.get(name)) or (hints.get(name),)
+        plain = {one if one in (bool, int, float, type(None)) else str for one in kinds}
+        if name == "export":
+            fits = isinstance(value, list) and all(isinstance(one, str) for one in value)
+        else:
+            fits = type(value) in plain or (type(value) is int and float in plain)
+        if name in _OF_A_CALL or not fits:
+            raise TypeError(f"{printable(name)[:100]} can't be what it is there")
+
+
+def check_same(
+    out: Path, old: Mapping[str, Any], new: Mapping[str, Any], epochs_done: int = 0
+) -> None:
+    """Check that a run that is resumed is the one that was begun; there may be more epochs.
+
+    Args:
+        out: the directory of the run.
+        old: what `TrainOptions.request` returned when it was begun, and of its dataset.
+        new: what it returns now.
+        epochs_done: how many epochs there may not be fewer of.
+
+    Raises:
+        UsageError: something differs; names it.
+    """
+    if new.get("schedule") != Schedule.COSINE.value and new.get("fine tune") is None:
+        # More epochs may follow, and fewer than were done can't be asked for.
+        old = {**old, "epochs": max(epochs_done, new["epochs"])}
+    differ = [name for name in sorted(old.keys() | new.keys()) if old.get(name) != new.get(name)]
+    if differ:
+        expected, found = (
+            ", ".join(f"{name} {json.dumps(one.get(name))}" for name in differ)
+            for one in (old, new)
+        )
+        raise UsageError(
+            f"the run that is here has other options: {', '.join(differ)}",
+            path=out,
+            expected=expected,
+            found=found,
+            hint="choose another directory for another run",
+        )

@@ -37,14 +37,13 @@ from tfrtool.training.run.checkpoints import (
     CHECKPOINTS,
     Checkpoints,
     RunState,
-    check_same,
     crc_of,
     request_of,
     unusable,
 )
 from tfrtool.training.run.part_facts import balanced_weights, is_cheap, look_at
-from tfrtool.training.run.run_files import save_run
-from tfrtool.training.run.train_options import Precision, RescaleTo, TrainOptions
+from tfrtool.training.run.run_files import save_history, save_run
+from tfrtool.training.run.train_options import Precision, RescaleTo, TrainOptions, check_same
 from tfrtool.training.run.train_report import EpochReport, TrainPlan, TrainReport
 from tfrtool.training.run.train_warnings import plan_warnings
 from tfrtool.training.run.trainer import EpochIterator, Trainer
@@ -87,7 +86,7 @@ class TrainingRun:
         shares = devices.shares if devices.shares > 1 else None
         request = {**request_of(options, data.original), "shares": shares}
         if before is not None and options.out is not None:
-            check_same(options.out, before, request)
+            check_same(options.out, before.request, request, len(before.epochs))
         done = 0 if before is None else len(before.epochs)
         devices.check_same(crc32c(json.dumps(request, sort_keys=True).encode("ascii")), done)
         if before is not None:
@@ -364,8 +363,6 @@ class TrainingRun:
 
     def _export(self, out: Path) -> Iterator[Exported]:
         """Export the saved model, and try each on an image to validate on, or else to train on."""
-        if not self._options.export:
-            return
         model, data = load_model(out / MODEL_FILE), self._whole.once(batch_size=1)
         with data.naming_damage():
             image, _ = next(iter(load(data.dataset, data.parts[-1])))
@@ -385,5 +382,7 @@ class TrainingRun:
         )
         if self._options.out is not None and self._devices.number == 0:
             save_run(self._options.out, self._classifier.core, report)
-            return replace(report, exported=tuple(self._export(self._options.out)))
+            if self._options.export:
+                report = replace(report, exported=tuple(self._export(self._options.out)))
+                save_history(self._options.out, report)
         return report

@@ -44,6 +44,8 @@ _KINDS = {
     "--shares": click.IntRange(1),
 }
 
+_DEFAULT = click.core.ParameterSource.DEFAULT
+
 _OPTIONS = {
     "--split NAME=train": "The split to train on.",
     "--validation NAME|FRACTION": "The split to validate on, or the fraction of the training "
@@ -101,10 +103,10 @@ _OPTIONS = {
     "--prefetch N|auto": "Batches to prefetch; auto is 2.",
     "--deterministic/--no-deterministic =true": "Images in the order that the seed decides, or "
     "as soon as they are ready.",
-    "--out DIR": "Save model.keras, history.json, history.png and labels.txt here, and a "
-    "checkpoint after each epoch.",
-    "--resume": "Resume the run in --out from its checkpoint, if there is one; --epochs may be "
-    "raised.",
+    "--out DIR": "Save model.keras, history.json, history.png, labels.txt and run.json (the "
+    "options) here, and a checkpoint after each epoch.",
+    "--resume": "Resume the run in --out from its checkpoint, if there is one. DATASET and all "
+    "options are taken from its run.json; --epochs may be raised.",
     "--export saved_model|tflite ...": "Also save the model in this form in --out, run once and "
     "compared with model.keras; both may be given.",
     "--tensorboard DIR": "Write TensorBoard logs here.",
@@ -124,34 +126,40 @@ _OPTIONS = {
 @command(
     "tfrtool train shards --validation validation --out run",
     "tfrtool train shards --model cnn --image-size 150 --validation 0.2 --augment flip",
-    "tfrtool train shards --out run --epochs 10 --resume",
+    "tfrtool train --resume --out run --epochs 10",
     options=_OPTIONS,
     kinds=_KINDS,
 )
-@click.argument("dataset", type=INPUT)
-def train_command(dataset: str, *, compare: bool, as_json: bool, **given: Any) -> Outcome:
+@click.argument("dataset", type=INPUT, required=False)
+def train_command(dataset: str | None, *, compare: bool, as_json: bool, **given: Any) -> Outcome:
     """Train a classifier of images on the shards in DATASET.
 
     DATASET is what tfrtool write makes, or TFDS, or a directory of shards with one image and one
-    label in each record. Exit code 3 means that damaged records were left out.
+    label in each record. With --resume, DATASET and all options are those of the run in --out.
+    Exit code 3 means that damaged records were left out.
     """
     from tfrtool.training.devices.worker_cluster import find_workers
-    from tfrtool.training.run.train_options import TrainOptions
+    from tfrtool.training.run.train_options import TrainOptions, resumed
 
-    rescale, normalize = given.pop("rescale"), given.pop("normalize")
+    source_of = click.get_current_context().get_parameter_source
+    where = {name: given.pop(name) for name in ("engine", "engine_address", "workers")}
+    given = {name: one for name, one in given.items() if source_of(name) != _DEFAULT}
+    rescale, normalize = given.pop("rescale", None), given.pop("normalize", None)
     if rescale is not None and normalize is not None:
         raise UsageError("--rescale and --normalize exclude each other")
-    with contextlib.suppress(TypeError, ValueError):
+    if normalize or rescale:
+        given["rescale"] = normalize or rescale
+    with contextlib.suppress(KeyError, ValueError):
         given["validation"] = float(given["validation"])
-    given["rescale"] = normalize or rescale or "model"
-    given["cache_directory"] = given.pop("cache_dir")
-    where = {name: given.pop(name) for name in ("engine", "engine_address", "workers")}
+    if "cache_dir" in given:
+        given["cache_directory"] = given.pop("cache_dir")
     # Before TensorFlow starts: what makes no sense is told at once.
-    TrainOptions(dataset=dataset, **given)  # type: ignore[arg-type]
-    if given["strategy"] in ("auto", "multi-worker") and find_workers() is not None:
+    given = resumed({**given, "dataset": dataset})
+    chosen = TrainOptions(**given)
+    if chosen.strategy.value in ("auto", "multi-worker") and find_workers() is not None:
         # TensorFlow's own words about a worker that is gone are many, and ours say who it is.
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    path = dataset_of(dataset)
+    path = dataset_of(str(given.pop("dataset")))
     if where["engine"] == "ray":  # TensorFlow is the nodes' alone
         from tfrtool.training.nodes.node_training import train_on_nodes
 
