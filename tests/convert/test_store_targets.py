@@ -110,10 +110,10 @@ def test_who_reads_the_old_one_learns_that_it_was_replaced(
     _reshard(sources[0], url)
     real = processes.map_shards
 
-    def late(*arguments: Any) -> Iterator[Any]:
+    def late(*arguments: Any, **words: Any) -> Iterator[Any]:
         monkeypatch.undo()
         _reshard(sources[1], url, existing="overwrite")
-        return real(*arguments)
+        return real(*arguments, **words)
 
     monkeypatch.setattr("tfrtool.inspection.dataset.dataset_summary.map_shards", late)
     with pytest.raises(DatasetError, match="replaced while it was read"):

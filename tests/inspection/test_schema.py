@@ -153,11 +153,12 @@ def test_options_check_themselves() -> None:
 
 
 def test_progress(make_shard: MakeShard) -> None:
-    """Each shard is told when it is done."""
+    """The bytes of each shard are reported, from none to all."""
     paths = [make_shard([CAT], f"{n}.tfrecord") for n in range(3)]
     seen: list[tuple[int, int | None]] = []
     infer_schema(paths, on_progress=lambda now: seen.append((now.done, now.total)))
-    assert seen == [(1, 3), (2, 3), (3, 3)]
+    size = paths[0].stat().st_size
+    assert seen == [(size * done, size * 3) for done in (0, 1, 2, 3, 3)]
 
 
 @functools.cache

@@ -63,10 +63,18 @@ def splits_of(notations: Iterable[str]) -> dict[str, float]:
         raise UsageError("not a fraction", expected=expected, found=str(error)) from None
 
 
-def run_job(verb: Callable[..., "JobReport"], *places: Any, as_json: bool, **words: Any) -> Outcome:
+def run_job(
+    verb: Callable[..., "JobReport"],
+    *places: Any,
+    as_json: bool,
+    loads_tensorflow: bool = False,
+    **words: Any,
+) -> Outcome:
     """Run a job by the words of its command, and show what it has done."""
     existing = existing_of(words)
     with Bars() as bars:
+        if loads_tensorflow:
+            words["starting"] = bars.loading_tensorflow
         report = verb(*places, existing=existing, on_progress=bars, **words)
     return show_job(report, as_json=as_json)
 

@@ -4,12 +4,16 @@ import enum
 import json
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import click
 
 from tfrtool.cli.render.page import Page, plain, styled
 from tfrtool.errors import some_of
+
+BARS = "tfrtool.bars"
+"""The key in click's context of the progress bars that a command draws."""
 
 _LETTERS = 10
 """Letters that a warning names."""
@@ -32,7 +36,7 @@ def emit(result: str | Mapping[str, Any] | Page) -> None:
         result = json.dumps(result, allow_nan=False)
     if not isinstance(result, str):
         result = (styled if sys.stdout.isatty() else plain)(result)
-    click.echo(result)
+    _echo(result)
 
 
 def emit_pieces(pieces: Iterable[str]) -> None:
@@ -44,7 +48,7 @@ def emit_pieces(pieces: Iterable[str]) -> None:
 
 def warn(message: str) -> None:
     """Print a warning."""
-    click.echo(f"tfrtool: warning: {message}", err=True)
+    _echo(f"tfrtool: warning: {message}", err=True)
 
 
 def warn_of_letters(undrawn: str) -> None:
@@ -57,4 +61,12 @@ def warn_of_letters(undrawn: str) -> None:
 
 def note(message: str) -> None:
     """Print what was decided on the way, and is no cause for concern."""
-    click.echo(f"tfrtool: {message}", err=True)
+    _echo(f"tfrtool: {message}", err=True)
+
+
+def _echo(text: str, *, err: bool = False) -> None:
+    """Print a text, not into a progress bar."""
+    context = click.get_current_context(silent=True)
+    bars = None if context is None else context.meta.get(BARS)
+    with nullcontext() if bars is None else bars.hidden():
+        click.echo(text, err=err)

@@ -26,10 +26,11 @@ from tfrtool.inspection.rows.batches import in_batches
 from tfrtool.records.count import as_error
 from tfrtool.records.framing import Fault, FaultKind, LocatedFault, Record
 from tfrtool.records.reader import read_shard
+from tfrtool.records.stream import total_bytes
 from tfrtool.records.tally import Tally, digest_text, payload_key
 from tfrtool.storage.locations import Paths, as_paths
 from tfrtool.storage.plain import plain
-from tfrtool.storage.progress import OnProgress, Progress, silent
+from tfrtool.storage.progress import BYTES, Meter, OnProgress, silent
 from tfrtool.storage.words import check_least
 
 _WORTH_A_PROCESS = 64 * 1024 * 1024
@@ -104,7 +105,9 @@ class _ComparedRecords:
         self.paths, self.shard_splits = [*files], [*files.values()]
         self.fold, self.faults, self.tally, self.without_key = ColumnsFold(), Faults(), Tally(), 0
         shards, digests, counts = [np.zeros(0, np.uint32)], [b""], Counter[str | None]()
-        looked = map_shards(partial(_look, key=key), self.paths, workers, _WORTH_A_PROCESS)
+        meter = Meter(on_progress, "reading", BYTES, total_bytes(self.paths))
+        look = partial(_look, key=key)
+        looked = map_shards(look, self.paths, workers, _WORTH_A_PROCESS, on_counts=meter.add)
         for done, (numbers, words, fold, faults, tally, without_key) in enumerate(looked, 1):
             shards.append(numbers)
             digests.append(words)
@@ -113,7 +116,7 @@ class _ComparedRecords:
             self.faults.merge(faults)
             self.tally.merge(tally)
             self.without_key += without_key
-            on_progress(Progress(what="reading", done=done, total=len(files), unit="shards"))
+        meter.finish()
         self.lengths = np.array([len(one) for one in shards[1:]], np.int64)
         self.ends, self.splits = np.cumsum(self.lengths), counts
         self.numbers, self.digests = np.concatenate(shards), b"".join(digests)
@@ -170,7 +173,7 @@ def diff(
             without one, a record that changed is one of A alone and one of B alone.
         limit: how many examples of each sort are named.
         workers: processes to read shards with; None takes the cores.
-        on_progress: called after each shard.
+        on_progress: called with the bytes that are read.
 
     Raises:
         ShardError: a file can't be read, or is no TFRecord file.

@@ -4,6 +4,8 @@ import abc
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
+from tfrtool.storage.progress import OnCounts
+
 Result = TypeVar("Result")
 Task = TypeVar("Task")
 
@@ -32,11 +34,13 @@ class Engine(abc.ABC):
         size: int | None,
         in_order: bool,
         reads: bool,
+        on_counts: OnCounts | None,
     ) -> Iterator[Result]:
         """Yield the results of tasks, in their order or as they are done; an error calls off all.
 
         A process has ``worth`` bytes to do, of ``size`` in all; else it is not worth its start.
-        ``reads`` says that tasks do nothing but read.
+        ``reads`` says that tasks do nothing but read. ``on_counts`` gets what tasks count with
+        `count_work`, in the thread that takes the results.
         """
 
 

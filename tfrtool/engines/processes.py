@@ -4,15 +4,18 @@ import os
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from contextlib import ExitStack, suppress
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, nullcontext, suppress
+from functools import partial
 from pathlib import Path
-from typing import TypeVar, cast
+from queue import Empty, SimpleQueue
+from typing import NamedTuple, TypeVar, cast
 
 from tfrtool.engines.engine import Engine, Workers
 from tfrtool.errors import ShardError, UsageError
 from tfrtool.records.stream import Stream
-from tfrtool.storage.child import Child, ChildDied, may_fork
+from tfrtool.storage.child import Child, ChildDied, may_fork, tell
+from tfrtool.storage.progress import Counts, OnCounts, counting
 
 Result = TypeVar("Result")
 Source = TypeVar("Source")
@@ -20,6 +23,15 @@ Source = TypeVar("Source")
 WORTH_A_PROCESS = 256 * 1024 * 1024
 """Bytes that are read and checked in the time that a process takes to start: images at 2 GB/s,
 records of some hundred bytes at a tenth of that."""
+
+_HEARTBEAT = 1.0
+"""Seconds after which workers that count nothing are reported as busy."""
+
+
+class _Counted(NamedTuple):
+    """What a task in a worker process has counted since its last message."""
+
+    counts: Counts
 
 
 def cores() -> int:
@@ -62,6 +74,7 @@ def map_shards(
     *,
     in_order: bool = True,
     reads: bool = False,
+    on_counts: OnCounts | None = None,
 ) -> Iterator[Result]:
     """Yield ``function(path)`` for each shard, in the order of ``paths`` or as they are done.
 
@@ -70,12 +83,21 @@ def map_shards(
     (``reads``), they are forked: a start takes as long as 200 MB of images. So ``function`` is in
     a module that can be imported, and it and its results can be pickled. Each process has
     ``worth`` bytes of shards to do, of ``size`` in all, which is asked of the files if they are
-    paths. ``workers`` of None takes the cores. `ShardError` if a process died.
+    paths. ``workers`` of None takes the cores. ``on_counts`` gets what tasks count with
+    `count_work` while they run. `ShardError` if a process died.
     """
     engine = workers if isinstance(workers, Engine) else Processes(workers)
     if isinstance(paths, Sequence) and any(isinstance(path, Stream) for path in paths[:1]):
         engine = Processes(1)  # it is open here
-    yield from engine.map(function, paths, worth=worth, size=size, in_order=in_order, reads=reads)
+    yield from engine.map(
+        function,
+        paths,
+        worth=worth,
+        size=size,
+        in_order=in_order,
+        reads=reads,
+        on_counts=on_counts,
+    )
 
 
 class Processes(Engine):
@@ -96,6 +118,7 @@ class Processes(Engine):
         size: int | None,
         in_order: bool,
         reads: bool,
+        on_counts: OnCounts | None,
     ) -> Iterator[Result]:
         """Yield the results of tasks; of paths, the size is asked of the files."""
         tasks = [*tasks]
@@ -104,10 +127,15 @@ class Processes(Engine):
         workers = min(self._workers, len(tasks), 1 + size // max(worth, 1))
         # A frozen program's executable is no Python that could be started.
         if workers <= 1 or getattr(sys, "frozen", False):
-            yield from map(function, tasks)
+            for task in tasks:
+                with nullcontext() if on_counts is None else counting(on_counts):
+                    result = function(task)
+                yield result
             return
         futures = {Future[Result](): task for task in tasks}
         left = deque(futures)
+        events = SimpleQueue[Future[Result] | Counts]()
+        run = function if on_counts is None else partial(_run_counted, function)
 
         def send(child: Child, sent: deque[Future[Result]]) -> None:
             # One more task waits there, so that it never does; towards the end none has to wait.
@@ -116,19 +144,41 @@ class Processes(Engine):
                     future = left.popleft()
                     sent.append(future)
                     try:
-                        child.send(function, futures[future])
+                        child.send(run, futures[future])
                     except Exception as error:  # noqa: BLE001 - it can't be pickled
                         sent.pop().set_exception(error)
+                        events.put(future)
 
         def serve(child: Child, sent: deque[Future[Result]]) -> None:
             send(child, sent)
             while sent:
                 future = sent.popleft()
                 try:
-                    future.set_result(cast(Result, child.receive()))
+                    while isinstance(answer := child.receive(), _Counted):
+                        events.put(answer.counts)
+                    future.set_result(cast(Result, answer))
                 except Exception as error:  # noqa: BLE001 - it is raised where it is waited for
                     future.set_exception(error)
+                events.put(future)
                 send(child, sent)
+
+        def completed() -> Iterator[Future[Result]]:
+            unfinished = len(futures)
+            while unfinished:
+                event: Future[Result] | Counts = {}
+                with suppress(Empty):
+                    event = events.get(timeout=_HEARTBEAT)
+                if isinstance(event, Future):
+                    unfinished -= 1
+                    yield event
+                elif on_counts is not None:
+                    on_counts(event)
+
+        def ordered() -> Iterator[Future[Result]]:
+            waiting = deque(futures)
+            for _ in completed():
+                while waiting and waiting[0].done():
+                    yield waiting.popleft()
 
         with ThreadPoolExecutor(workers) as threads, ExitStack() as children:
             # A copy holds what this process has open: locks of a write would outlive it.
@@ -143,7 +193,7 @@ class Processes(Engine):
             for each in begun:
                 threads.submit(serve, *each)
             children.callback(left.clear)
-            for future in futures if in_order else as_completed(futures):
+            for future in ordered() if in_order else completed():
                 try:
                     yield future.result()
                 except ChildDied as error:
@@ -152,3 +202,9 @@ class Processes(Engine):
                         path=str(futures[future]),
                         hint="was there enough memory?",
                     ) from error
+
+
+def _run_counted(function: Callable[[Source], Result], task: Source) -> Result:
+    """Call a function in a worker process, and send the parent what it counts meanwhile."""
+    with counting(lambda counts: tell(_Counted(counts))):
+        return function(task)

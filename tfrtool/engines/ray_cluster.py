@@ -11,13 +11,15 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from tfrtool.engines.engine import Engine
 from tfrtool.errors import ClusterError, ShardError, UsageError, os_reason, reason_of
 from tfrtool.storage.child import ChildError
+from tfrtool.storage.progress import Counts, OnCounts, counting
 from tfrtool.storage.scratch.external_sort import ScratchFile
 
 Result = TypeVar("Result")
@@ -103,28 +105,37 @@ class RayCluster(Engine):
         tasks: Iterable[Task],
         *,
         in_order: bool,
+        on_counts: OnCounts | None,
         **_: object,
     ) -> Iterator[Result]:
         """Yield the results of tasks; how large they are doesn't matter.
 
-        Those that are done before it is their turn wait in a file.
+        Those that are done before it is their turn wait in a file. What a task counts comes with
+        its result.
 
         Raises:
             ClusterError: the cluster can't be reached, or has another version of tfrtool.
             ShardError: a file is not there for a node; or a task lost its worker again and again.
         """
+
+        def received(host: str, said: str, data: bytes) -> Result:
+            result, counts = node_result(host, said, data)
+            if on_counts is not None:
+                on_counts(counts)
+            return cast(Result, result)
+
         with self:
             early: dict[int, tuple[str, str, int, int]] = {}
             file, given = ScratchFile(), 0
-            for index, (host, said, data) in self._run(function, tasks):
+            for index, (host, said, data) in self._run(partial(_run_counted, function), tasks):
                 if in_order and index != given:
                     early[index] = host, said, file.append(data), len(data)
                     continue
-                yield node_result(host, said, data)
+                yield received(host, said, data)
                 given += 1
                 while given in early:
                     host, said, *place = early.pop(given)
-                    yield node_result(host, said, file.read(*place))
+                    yield received(host, said, file.read(*place))
                     given += 1
 
     def _run(
@@ -171,6 +182,14 @@ class RayCluster(Engine):
             for call in left:
                 ray.cancel(call, force=True)
             _undone(ray, left, _SECONDS)  # nobody writes any more when this is over
+
+
+def _run_counted(function: Callable[[Task], Result], task: Task) -> tuple[Result, Counts]:
+    """Return what a function returns on a node, and what it has counted."""
+    total = Counter[str]()
+    with counting(total.update):
+        result = function(task)
+    return result, dict(total)
 
 
 def _undone(ray: Any, calls: list[Any], seconds: float) -> list[Any]:

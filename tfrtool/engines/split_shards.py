@@ -2,6 +2,7 @@
 
 import pickle
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -14,6 +15,7 @@ from tfrtool.records.framing import Fault, Record
 from tfrtool.records.parts import Part, parts_of
 from tfrtool.records.reader import RecordReader, read_records, read_shard
 from tfrtool.records.stream import Stream, open_shard
+from tfrtool.storage.progress import OnCounts, counting
 
 Result = TypeVar("Result")
 Found = TypeVar("Found", covariant=True)
@@ -50,14 +52,15 @@ def map_folds(
     *,
     whole: Callable[[Any], Result] | None = None,
     one_pass: Collection[Path | Stream] = (),
+    on_counts: OnCounts | None = None,
 ) -> Iterator[Result]:
     """Yield what the fold that ``begin(source)`` makes finds in each shard, in order.
 
     Large ones are read as parts, by folds that ``begin(path, part=True)`` makes. A part that
     doesn't start where the one before it ended, or may be read otherwise because of damage before
     it, is read once more, from there to the end of the shard. Those in ``one_pass`` are never
-    split. ``whole(source)`` gives the result, if it is there, of what is read as one. `map_shards`
-    says the rest.
+    split. ``whole(source)`` gives the result, if it is there, of what is read as one. ``on_counts``
+    gets the bytes of the files that are read. `map_shards` says the rest.
     """
     cut = [[] if source in one_pass else parts_of(source) for source in sources]
     tasks, size = list[Path | Stream | Part](), 0
@@ -67,7 +70,7 @@ def map_folds(
         if not parts and isinstance(source, Path) and source.is_file():
             size += source.stat().st_size
     run = partial(_run, whole=whole, begin=begin)
-    results = map_shards(run, tasks, workers, worth, size, reads=True)
+    results = map_shards(run, tasks, workers, worth, size, reads=True, on_counts=on_counts)
     for parts in cut:
         if not parts:
             yield next(results)
@@ -85,7 +88,8 @@ def map_folds(
             ):
                 at, index = found.end or part.end, index + found.records
             else:
-                fold.read(_rest(part, at, index))
+                with nullcontext() if on_counts is None else counting(on_counts):
+                    fold.read(_rest(part, at, index))
                 at = part.stamp[0]
         yield fold.found()
 

@@ -23,6 +23,7 @@ from tfrtool.records.reader import read_records
 from tfrtool.records.stream import Location, Stream, as_source, open_shard, path_of, size_of
 from tfrtool.storage.limits import FirstOf
 from tfrtool.storage.opening import read_bounded
+from tfrtool.storage.progress import BYTES, count_work
 from tfrtool.storage.remote_path import RemotePath
 
 _BLOCK = 64 * 1024
@@ -156,6 +157,7 @@ def hop(
             if append is not None:
                 append(offset + end)
         offset += position
+        count_work(position, BYTES)
     return records, offset
 
 

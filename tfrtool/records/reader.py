@@ -6,6 +6,7 @@ import stat
 import struct
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import BinaryIO
 
@@ -32,6 +33,7 @@ from tfrtool.records.framing import (
 from tfrtool.records.resync import Search
 from tfrtool.records.stream import Location, as_source, open_shard
 from tfrtool.records.window import BLOCK_SIZE, Window
+from tfrtool.storage.progress import BYTES, count_work
 from tfrtool.storage.words import as_member
 
 _FOOTER_AND_HEADER = struct.Struct("<IQI")
@@ -121,6 +123,7 @@ class RecordReader:
         plain = compression is Compression.NONE
         self._inflater = None if plain else Inflater(file, compression)
         self._index, offset = place
+        self._file, self._counted = file, offset
         self._size = _size(file, offset) if plain else None
         self._window = Window(self._inflater or file, offset)
         self._limit, self._stop = max_record_bytes, stop
@@ -142,6 +145,7 @@ class RecordReader:
         following: int | None = window.start
         while following is not None and following < self._stop:
             offset = following
+            self._count(offset)
             held = window.load(offset, HEADER_SIZE)
             if held < HEADER_SIZE:
                 yield from self._end(offset, held)
@@ -180,6 +184,16 @@ class RecordReader:
             del item
         if self._certain and self._search.is_unused:
             self.end = following
+        self._count(following or window.end)
+
+    def _count(self, offset: int) -> None:
+        """Count the bytes that are read of the file at this offset in its content."""
+        if self._inflater is not None:
+            with suppress(OSError, ValueError):  # a pipe has no position
+                offset = self._file.tell()
+        if offset > self._counted:
+            count_work(offset - self._counted, BYTES)
+            self._counted = offset
 
     @property
     def records(self) -> int:

@@ -6,7 +6,7 @@ import io
 import os
 import select
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -137,6 +137,17 @@ def open_shard(source: Path | Stream) -> Iterator[BinaryIO]:
             path=path_of(source),
             hint="a shard in a pipe is read from standard input, as -" if pipe else None,
         ) from error
+
+
+def total_bytes(sources: Iterable[Path | Stream]) -> int | None:
+    """Return how many bytes files have together; None if a stream is among them."""
+    total = 0
+    for source in sources:
+        if isinstance(source, Stream):
+            return None
+        with contextlib.suppress(OSError):  # it is reported where it is read
+            total += source.stat().st_size
+    return total
 
 
 def size_of(source: Path | Stream, file: BinaryIO) -> int:

@@ -1,7 +1,16 @@
-"""How far a verb is, told to whoever called it."""
+"""How far a verb is: reported to its caller, by the tasks in worker processes too."""
 
-from collections.abc import Callable
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
+
+BYTES, RECORDS = "B", "records"
+
+_INTERVAL = 0.25
+"""Seconds between two reports of a task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -11,13 +20,92 @@ class Progress:
     what: str  # the phase, in a word or two that a person can read: "checking", "writing"
     done: int
     total: int | None  # None where that can't be known beforehand
-    unit: str  # of both: "records", "images", "shards", "steps", "B"
+    unit: str  # of both: "records", "images", "steps", "B"; empty where nothing is counted
     note: str = ""  # what else can be told by now, such as "loss 0.31"
 
 
 OnProgress = Callable[[Progress], None]
 """What takes it: called from the thread that called the verb, some times a second."""
 
+Counts = Mapping[str, int]
+"""Work done since the last report of a task, by unit."""
+
+OnCounts = Callable[[Counts], None]
+"""Takes the counts of tasks; empty ones show that workers are busy."""
+
 
 def silent(_progress: Progress) -> None:
     """Tell nobody."""
+
+
+def activity(what: str) -> Progress:
+    """Return the progress of a phase that counts nothing."""
+    return Progress(what=what, done=0, total=None, unit="")
+
+
+class _TaskCounts:
+    """What a task has counted, passed on now and then."""
+
+    def __init__(self, on_counts: OnCounts) -> None:
+        self._on_counts, self._counts = on_counts, Counter[str]()
+        self._next = 0.0
+
+    def add(self, amount: int, unit: str) -> None:
+        self._counts[unit] += amount
+        if time.monotonic() >= self._next:
+            self.flush()
+            self._next = time.monotonic() + _INTERVAL
+
+    def flush(self) -> None:
+        counts, self._counts = self._counts, Counter()
+        if counts:
+            self._on_counts(dict(counts))
+
+
+_task: ContextVar[_TaskCounts | None] = ContextVar("task", default=None)
+
+
+def count_work(amount: int, unit: str) -> None:
+    """Count work done by the current task; does nothing outside `counting`."""
+    counts = _task.get()
+    if counts is not None:
+        counts.add(amount, unit)
+
+
+@contextmanager
+def counting(on_counts: OnCounts) -> Iterator[None]:
+    """Pass on what `count_work` counts in this thread: first at once, then now and then."""
+    counts = _TaskCounts(on_counts)
+    token = _task.set(counts)
+    try:
+        yield
+        counts.flush()
+    finally:
+        _task.reset(token)
+
+
+class Meter:
+    """Adds up one unit of the counts of tasks, and reports the sum as the progress of a phase."""
+
+    def __init__(
+        self, on_progress: OnProgress, what: str, unit: str, total: int | None, *, done: int = 0
+    ) -> None:
+        """Begin the phase."""
+        self._on_progress, self._what, self._unit = on_progress, what, unit
+        self._total, self._done = total, done
+        self._report()
+
+    def add(self, counts: Counts) -> None:
+        """Add what a task has counted."""
+        self._done += counts.get(self._unit, 0)
+        self._report()
+
+    def finish(self) -> None:
+        """End the phase: what its tasks skipped counts as done."""
+        self._done = self._done if self._total is None else self._total
+        self._report()
+
+    def _report(self) -> None:
+        done = self._done if self._total is None else min(self._done, self._total)
+        progress = Progress(what=self._what, done=done, total=self._total, unit=self._unit)
+        self._on_progress(progress)

@@ -89,8 +89,8 @@ class Findings:
 
         def take(step: str, found: Any) -> None:
             self.take(step, found)
-            if self.progress is not None:
-                on_progress(self.progress)
+            if isinstance(found, Progress):
+                on_progress(found)
 
         self.search(workers).run(take)
 
@@ -104,10 +104,6 @@ class Findings:
             self.index.add(*found)
         elif step == "table":
             self.table.add(found)
-            total = len(self.index) if self.index.complete else None
-            self.progress = Progress(
-                what="reading", done=self.table.rows, total=total, unit="records"
-            )
         else:
             setattr(self, step, found)
 
@@ -199,10 +195,11 @@ class FindingSteps:
 
     def run(self, tell: Callable[[str, Any], None]) -> None:
         """Do all steps; a step and what it finds is told, or a `Progress`, or why it failed."""
-        told: dict[str, Any] = {"workers": self.workers, "on_progress": partial(tell, "progress")}
+        on_progress = partial(tell, "progress")
+        told: dict[str, Any] = {"workers": self.workers, "on_progress": on_progress}
         steps: dict[str, Callable[[], Any]] = {
             "index": lambda: self._find_offsets(tell),
-            "table_done": lambda: self._write_rows(tell),
+            "table_done": lambda: self._write_rows(tell, on_progress),
             "summary": lambda: self.dataset and inspect_dataset(self.dataset, **told),
             "schema": lambda: infer_schema(self.paths, **told),
             "statistics": lambda: stats(self.paths, **told),
@@ -225,7 +222,8 @@ class FindingSteps:
                     file.write_bytes(offsets)
                 tell("index", (path, file))
 
-    def _write_rows(self, tell: Callable[[str, Any], None]) -> bool:
-        for found in write_rows(self.paths, self.folder, images=self.images, workers=self.workers):
+    def _write_rows(self, tell: Callable[[str, Any], None], on_progress: OnProgress) -> bool:
+        words: dict[str, Any] = {"workers": self.workers, "on_progress": on_progress}
+        for found in write_rows(self.paths, self.folder, images=self.images, **words):
             tell("table", found)
         return True

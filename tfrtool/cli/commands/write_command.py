@@ -8,7 +8,6 @@ from tfrtool.cli.bars import Bars
 from tfrtool.cli.job_options import existing_of, splits_of
 from tfrtool.cli.output import Outcome, emit, note, warn
 from tfrtool.cli.parameters import ENGINE, INPUT, OUTPUT_OR_URL, LocalPath, command, image_size
-from tfrtool.cli.process import starting_tensorflow
 from tfrtool.errors import human_count, printable, some_of
 
 if TYPE_CHECKING:
@@ -117,7 +116,7 @@ def write_command(
             resize=image_size(resize),
             existing=existing,
             on_progress=bars,
-            starting=starting_tensorflow,
+            starting=bars.loading_tensorflow,
             **words,
         )
     emit(report.to_json() if as_json else write_page(report))

@@ -25,6 +25,7 @@ from tfrtool.records.tally import Tally, payload_key
 from tfrtool.storage.appearing import linked
 from tfrtool.storage.limits import FirstOf
 from tfrtool.storage.opening import open_regular, stamp_of
+from tfrtool.storage.progress import RECORDS, count_work
 from tfrtool.storage.remote_path import RemotePath
 from tfrtool.writing.dataset_folder import listed_shards, read_object
 
@@ -76,6 +77,7 @@ class ShardTask(FileTask):
             self._link(path)
             for _ in records:
                 pass
+            count_work(read.records, RECORDS)
             written = read
         else:
             with open_regular(self.source) as file:
@@ -104,6 +106,8 @@ class ShardTask(FileTask):
                     tally.add_keys(keys)
                     keys.clear()
                 yield item
+                if self.changes is not None:  # else nothing takes long
+                    count_work(1, RECORDS)
             elif item.kind is not FaultKind.EMPTY:
                 faults.add(LocatedFault(path=self.source, fault=item))
         tally.add_keys(keys)

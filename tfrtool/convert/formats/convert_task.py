@@ -16,6 +16,7 @@ from tfrtool.errors import WriteError
 from tfrtool.examples.arrow.columns import EXACT
 from tfrtool.examples.arrow.encode_batch import encode_batch
 from tfrtool.records.tally import Tally
+from tfrtool.storage.progress import RECORDS, count_work
 
 _FORMAT = 3
 """To be counted up when the same task is to give other bytes than before."""
@@ -89,9 +90,13 @@ class ConvertTask(FileTask):
 
     def _batches(self, read: Tally, faults: Faults) -> Iterator[pa.RecordBatch]:
         """Yield the rows as they are to be written."""
+        passes, rows = (1 if self.prove is Prove.NONE else 2), 0
         for piece in self.pieces:
             for batch in read_rows(self.source, piece, self.before, read, faults):
                 yield renamed(batch, self.after)
+                # The proof reads them again: each time counts as a part of the work.
+                count_work((rows + batch.num_rows) // passes - rows // passes, RECORDS)
+                rows += batch.num_rows
 
 
 def renamed(batch: pa.RecordBatch, content: Content) -> pa.RecordBatch:

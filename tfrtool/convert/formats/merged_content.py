@@ -14,8 +14,9 @@ from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.example import DType, PayloadKind, feature_key, feature_name
 from tfrtool.examples.roles import is_image
 from tfrtool.examples.tfds_metadata import labels_file
+from tfrtool.records.stream import total_bytes
 from tfrtool.records.tally import Tally
-from tfrtool.storage.progress import OnProgress, Progress
+from tfrtool.storage.progress import BYTES, Meter, OnProgress
 
 _SAMPLED_FILES, _SAMPLED_ROWS = 8, 64
 """What tells whether a column has images."""
@@ -30,10 +31,9 @@ def scan_files(
     form: Format, paths: Sequence[Path], workers: Workers, on_progress: OnProgress
 ) -> list[Scan]:
     """Look through files, on several workers."""
-    scans: list[Scan] = []
-    for scan in form.scans(paths, workers, _WORTH_A_PROCESS):
-        scans.append(scan)
-        on_progress(Progress(what="scanning", done=len(scans), total=len(paths), unit="files"))
+    meter = Meter(on_progress, "scanning", BYTES, total_bytes(paths))
+    scans = [*form.scans(paths, workers, _WORTH_A_PROCESS, meter.add)]
+    meter.finish()
     return scans
 
 

@@ -49,6 +49,7 @@ from tfrtool.records.parts import later
 from tfrtool.records.reader import read_records
 from tfrtool.records.stream import open_shard
 from tfrtool.storage.limits import FirstOf
+from tfrtool.storage.progress import OnCounts
 
 _WRITING = "group_size:1"
 """Each record in a chunk of its own, as TFDS 4.9.10 writes them: one is read without others."""
@@ -236,9 +237,15 @@ class TfrecordFormat(PayloadFormat):
         """Return whether bytes start with a record, compressed or not."""
         return starts_record(head)
 
-    def scans(self, paths: Sequence[Path], workers: Workers, worth: int) -> Iterator[Scan]:
+    def scans(
+        self,
+        paths: Sequence[Path],
+        workers: Workers,
+        worth: int,
+        on_counts: OnCounts | None = None,
+    ) -> Iterator[Scan]:
         """Look through shards, on several workers, in parts of large ones."""
-        return map_folds(ShardScan, paths, workers, worth)
+        return map_folds(ShardScan, paths, workers, worth, on_counts=on_counts)
 
     def read(
         self, path: Path, mark: Mark, tell: Callable[[Fault], None] = lambda _: None

@@ -30,6 +30,7 @@ from tfrtool.records.shards import matching_files
 from tfrtool.records.tally import Tally, payload_key
 from tfrtool.storage.claims import current_folder
 from tfrtool.storage.opening import open_regular
+from tfrtool.storage.progress import OnCounts
 
 _MODULES = {
     "tfrecord": "payload_formats:TfrecordFormat",
@@ -159,9 +160,15 @@ class Format(abc.ABC):
     def scan(self, path: Path) -> Scan:
         """Look through a file; an error if it is none of this format."""
 
-    def scans(self, paths: Sequence[Path], workers: Workers, worth: int) -> Iterator[Scan]:
+    def scans(
+        self,
+        paths: Sequence[Path],
+        workers: Workers,
+        worth: int,
+        on_counts: OnCounts | None = None,
+    ) -> Iterator[Scan]:
         """Look through files, on several workers; a process has ``worth`` bytes to do."""
-        return map_shards(self.scan, paths, workers, worth)
+        return map_shards(self.scan, paths, workers, worth, on_counts=on_counts)
 
     @abc.abstractmethod
     def read(self, path: Path, mark: Mark) -> Iterator[Any]:

@@ -25,6 +25,7 @@ from tfrtool.sources.tables.table_rows import csv_rows, text_lines
 from tfrtool.storage.json_files import read_json, reading_metadata
 from tfrtool.storage.limits import MAX_TEXT_ROW_BYTES
 from tfrtool.storage.opening import open_regular
+from tfrtool.storage.progress import BYTES, count_work
 
 SCHEMA = "schema.json"
 _MARK_EVERY = 256
@@ -127,6 +128,7 @@ class JsonLinesFormat(Format):
                     counts[name] += bool(dtypes or listed)
                 rows += 1
                 if rows % _MARK_EVERY == 0:
+                    count_work(file.tell() - marks[-1].start, BYTES)
                     marks.append(Mark(rows, file.tell()))
             size = file.tell()
         notes = []

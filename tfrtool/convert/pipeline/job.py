@@ -24,7 +24,7 @@ from tfrtool.storage.claims import current_folder
 from tfrtool.storage.json_files import read_json
 from tfrtool.storage.opening import file_sha256
 from tfrtool.storage.plain import plain
-from tfrtool.storage.progress import Progress
+from tfrtool.storage.progress import RECORDS, Meter, count_work
 from tfrtool.writing.dataset_folder import (
     Staging,
     Target,
@@ -211,6 +211,7 @@ def _write_task(task: FileTask, staging: Staging) -> dict[str, Any]:
     if kept is not None and (etag := staging.copy(kept[0], task.name)):
         note = _note(task, Written(tally=Tally(), read=Tally()), **kept[1], etag=etag)
         staging.note(task, note)
+        count_work(task.records, RECORDS)
         return note
     with staging.room() as folder:
         path = folder / task.name
@@ -235,6 +236,7 @@ def _written(
     rest = [task for task in tasks if task.name not in notes]
     resumed = len(notes)
     done, total = sum(one["records"] for one in notes.values()), sum(t.records for t in tasks)
+    meter = Meter(settings.on_progress, "writing", RECORDS, max(total, done), done=done)
     for note in map_shards(
         partial(_write_task, staging=staging),
         rest,
@@ -242,11 +244,10 @@ def _written(
         worth if settings.workers is None else 1,
         size=sum(task.size for task in rest) + len(rest),
         in_order=False,
+        on_counts=meter.add,
     ):
         notes[note["path"]] = note
-        done += note["records"]
-        last = done if len(notes) == len(tasks) else max(total, done)
-        settings.on_progress(Progress(what="writing", done=done, total=last, unit="records"))
+    meter.finish()
     return [notes[task.name] for task in tasks], resumed
 
 

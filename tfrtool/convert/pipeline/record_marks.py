@@ -33,7 +33,7 @@ from tfrtool.records.framing import Fault, Record
 from tfrtool.records.reader import read_records, read_shard
 from tfrtool.records.stream import open_shard
 from tfrtool.records.tally import Tally, payload_key
-from tfrtool.storage.progress import Progress
+from tfrtool.storage.progress import BYTES, Meter
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,7 +83,8 @@ def image_feature(shards: Sequence[Path], folder: Path) -> str | None:
 
 def columns_of(pool: RecordPool, settings: JobSettings) -> Columns:
     """Return the columns that all records fit."""
-    return infer_columns([shard.place for shard in pool.shards], workers=settings.workers)
+    places = [shard.place for shard in pool.shards]
+    return infer_columns(places, workers=settings.workers, on_progress=settings.on_progress)
 
 
 def mark_records(
@@ -112,12 +113,12 @@ def mark_records(
     worth = _WORTH_A_PROCESS if settings.workers is None else 1
     size = sum(shard.size for shard in pool.shards)
     jobs = list(zip(firsts, range(len(pool.shards)), pool.shards, strict=False))
-    for read, met in map_shards(mark, jobs, settings.workers, worth, size):
+    meter = Meter(settings.on_progress, "evaluating", BYTES, size)
+    results = map_shards(mark, jobs, settings.workers, worth, size, on_counts=meter.add)
+    for read, met in results:
         tally.merge(read)
         faults.merge(met)
-        done = tally.records + faults.count
-        step = Progress(what="looking", done=done, total=firsts[-1], unit="records")
-        settings.on_progress(step)
+    meter.finish()
     return np.memmap(marks, dtype, "r"), JobPlan(read=tally, faults=faults)
 
 

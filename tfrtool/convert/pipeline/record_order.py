@@ -28,6 +28,7 @@ from tfrtool.records.framing import (
 )
 from tfrtool.records.tally import Words, payload_key, seed_word, splitmix64
 from tfrtool.storage.opening import open_regular
+from tfrtool.storage.progress import RECORDS, count_work
 from tfrtool.writing.write_options import check_shard_count
 
 _FORMAT = 2
@@ -153,6 +154,7 @@ class CopyTask(FileTask):
                     sink.write_frames(
                         *reader.read(numbers[part], shards[part], starts[part], sizes[part], faults)
                     )
+                    count_work(high - low, RECORDS)
         return sink.written(faults)
 
 

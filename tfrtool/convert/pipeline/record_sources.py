@@ -37,7 +37,7 @@ from tfrtool.records.stream import open_shard
 from tfrtool.records.tally import Words
 from tfrtool.storage.locations import Paths, as_paths
 from tfrtool.storage.opening import stamp_of
-from tfrtool.storage.progress import Progress
+from tfrtool.storage.progress import BYTES, Meter
 
 Numbers = NDArray[np.int64]
 
@@ -187,7 +187,8 @@ def scan_shards(
         jobs: list[tuple[int, Path | Part]] = []
         for number, (path, parts) in enumerate(zip(files.paths, cut, strict=True)):
             jobs += [(number, job) for job in (*parts,) or (path,)]
-        results = map_shards(scan, jobs, settings.workers, size=size)
+        meter = Meter(settings.on_progress, "scanning", BYTES, size)
+        results = map_shards(scan, jobs, settings.workers, size=size, on_counts=meter.add)
         for number, (path, parts) in enumerate(zip(files.paths, cut, strict=True)):
             held = [next(results) for _ in (*parts,) or (path,)]
             shard = _joined(number, parts, held, scratch) if parts else held[0]
@@ -198,9 +199,7 @@ def scan_shards(
                 shutil.copyfileobj(file, out)
             part.unlink()
             found.append(shard)
-            done, total = len(found), len(files.paths)
-            step = Progress(what="scanning", done=done, total=total, unit="shards")
-            settings.on_progress(step)
+        meter.finish()
     whole = {shard.path: shard.records for shard in found if not shard.faults.count}
     faults = faults_of(files, whole, stop=settings.stop)
     for shard in found:

@@ -72,7 +72,7 @@ def croissant(
         workers: processes to read shards with; None takes the cores.
         engine: where they run: "local", or "ray" for the nodes of a cluster.
         engine_address: of the cluster, HOST:PORT; None takes it from RAY_ADDRESS.
-        on_progress: called after each shard.
+        on_progress: called with the bytes that are read.
 
     Raises:
         DatasetError: there are no shards.

@@ -30,8 +30,9 @@ from tfrtool.inspection.verify.dataset_check import check_directory
 from tfrtool.inspection.verify.verify_shard import ShardVerdict
 from tfrtool.records.framing import Fault, FaultKind, LocatedFault
 from tfrtool.records.shards import Shard, find_folders
+from tfrtool.records.stream import total_bytes
 from tfrtool.storage.json_files import read_json
-from tfrtool.storage.progress import OnProgress, Progress, silent
+from tfrtool.storage.progress import BYTES, Meter, OnProgress, silent
 from tfrtool.storage.publishing import unchanged_while_read
 
 UNSPLIT = "all"
@@ -120,7 +121,7 @@ def inspect_dataset(
         workers: processes to read shards with; None takes the cores.
         engine: where they run: "local", or "ray" for the nodes of a cluster.
         engine_address: of the cluster, HOST:PORT; None takes it from RAY_ADDRESS.
-        on_progress: called after each shard.
+        on_progress: called with the bytes that are read.
 
     Raises:
         DatasetError: there are no shards, or they are being replaced.
@@ -155,7 +156,9 @@ def inspect_dataset(
         codes: dict[Label, int] = {}  # one numbering for the labels of all shards
         overflowed = False
         pool = stack.enter_context(engine_of(engine, engine_address, workers))
-        for path, one in zip(paths, map_shards(read_one, paths, pool), strict=True):
+        meter = Meter(on_progress, "reading", BYTES, total_bytes(paths))
+        results = map_shards(read_one, paths, pool, on_counts=meter.add)
+        for path, one in zip(paths, results, strict=True):
             order, more = array("H"), array("H")
             if not overflowed:
                 table = [codes.setdefault(value, len(codes)) for value in one.labels]
@@ -163,7 +166,7 @@ def inspect_dataset(
                 more = array("H", map(table.__getitem__, one.more))
             overflowed |= one.overflowed or len(codes) > MAX_LABELS
             read[path] = replace(one, codes=order, more=more, labels=())
-            on_progress(Progress(what="reading", done=len(read), total=len(paths), unit="shards"))
+        meter.finish()
     labelled = overflowed or bool(codes)
     if label is not None and not labelled:
         listed = ", ".join(first.candidates)

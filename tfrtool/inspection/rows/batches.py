@@ -17,8 +17,8 @@ from tfrtool.examples.example import PayloadKind
 from tfrtool.inspection.verify.payload_check import unparseable
 from tfrtool.records.framing import Fault, LocatedFault, Record
 from tfrtool.records.reader import read_records
-from tfrtool.records.stream import Stream, open_shard, path_of
-from tfrtool.storage.progress import OnProgress, Progress, silent
+from tfrtool.records.stream import Stream, open_shard, path_of, total_bytes
+from tfrtool.storage.progress import BYTES, Meter, OnProgress, silent
 
 BATCH_BYTES = 16 * 1024 * 1024
 """Of the payloads of a batch: many images, and little beside what Arrow and DuckDB hold."""
@@ -52,7 +52,7 @@ def infer_columns(
     Args:
         shards: the files.
         workers: how many processes at most; None takes the cores.
-        on_progress: called after each shard.
+        on_progress: called with the bytes that are read.
 
     Raises:
         ShardError: a file can't be read.
@@ -65,10 +65,10 @@ def fold_columns(
 ) -> ColumnsFold:
     """Do what `infer_columns` does; return what more records can be added to."""
     total = ColumnsFold()
-    folds = map_shards(_fold, shards, workers, _WORTH_A_PROCESS)
-    for done, fold in enumerate(folds, start=1):
+    meter = Meter(on_progress, "finding columns", BYTES, total_bytes(shards))
+    for fold in map_shards(_fold, shards, workers, _WORTH_A_PROCESS, on_counts=meter.add):
         total.merge(fold)
-        on_progress(Progress(what="looking", done=done, total=len(shards), unit="shards"))
+    meter.finish()
     return total
 
 

@@ -66,7 +66,7 @@ def query(
             the query asks of each record alone.
         engine_address: of the cluster, HOST:PORT; None takes it from RAY_ADDRESS.
         on_fault: called with the damage that is left out, once; what it raises ends the query.
-        on_progress: called after each shard, and then after each batch.
+        on_progress: called with the bytes that are read, and then after each batch.
 
     Raises:
         ShardError: a file can't be read, or the query needs too much memory.

@@ -19,10 +19,10 @@ from tfrtool.inspection.summary.summary_json import feature_json, values_json
 from tfrtool.records.framing import Fault, Record
 from tfrtool.records.parts import later
 from tfrtool.records.shards import Locations, locate_shards
-from tfrtool.records.stream import Stream, path_of
+from tfrtool.records.stream import Stream, path_of, total_bytes
 from tfrtool.storage.limits import FirstOf
 from tfrtool.storage.plain import plain
-from tfrtool.storage.progress import OnProgress, Progress, silent
+from tfrtool.storage.progress import BYTES, Meter, OnProgress, silent
 
 _FAULTS_KEPT = 10
 """Faults that are kept of a shard; their number tells of the others."""
@@ -98,7 +98,7 @@ def infer_schema(
         workers: how many processes at most; None takes the cores.
         engine: where they run: "local", or "ray" for the nodes of a cluster.
         engine_address: of the cluster, HOST:PORT; None takes it from RAY_ADDRESS.
-        on_progress: called after each shard.
+        on_progress: called with the bytes that are read.
 
     Raises:
         ShardError: a file can't be read, or none of them holds Examples or SequenceExamples.
@@ -111,6 +111,7 @@ def infer_schema(
     sampled = len(chosen) < len(paths)
     total = SchemaFold(values=True)
     losses: list[ShardLoss] = []
+    meter = Meter(on_progress, "reading", BYTES, total_bytes(chosen))
     with engine_of(engine, engine_address, workers) as pool:
         folds = map_folds(
             partial(ShardSchema, shares=shares),
@@ -118,12 +119,13 @@ def infer_schema(
             pool,
             _WORTH_A_PROCESS,
             one_pass=() if sample is None else chosen,
+            on_counts=meter.add,
         )
-        for done, (part, loss, cut) in enumerate(folds, start=1):
+        for part, loss, cut in folds:
             total.merge(part)
             losses += [] if loss is None else [loss]
             sampled |= cut
-            on_progress(Progress(what="reading", done=done, total=len(chosen), unit="shards"))
+    meter.finish()
     if not paths:
         raise ShardError("no shards")
     if not total.records:

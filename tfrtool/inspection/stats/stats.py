@@ -23,9 +23,9 @@ from tfrtool.inspection.verify.payload_check import unparseable
 from tfrtool.records.framing import Fault, Record
 from tfrtool.records.parts import later
 from tfrtool.records.shards import Locations, locate_shards
-from tfrtool.records.stream import Stream, path_of
+from tfrtool.records.stream import Stream, path_of, total_bytes
 from tfrtool.storage.limits import FirstOf
-from tfrtool.storage.progress import OnProgress, Progress, silent
+from tfrtool.storage.progress import BYTES, Meter, OnProgress, silent
 
 _FAULTS_KEPT = 10
 _HELD_VALUES = 2**23
@@ -139,7 +139,7 @@ def stats(
         workers: how many processes at most; None takes the cores.
         engine: where they run: "local", or "ray" for the nodes of a cluster.
         engine_address: of the cluster, HOST:PORT; None takes it from RAY_ADDRESS.
-        on_progress: called after each shard.
+        on_progress: called with the bytes that are read.
 
     Raises:
         ShardError: a file can't be read, or none of them holds Examples or SequenceExamples.
@@ -187,10 +187,10 @@ def _fold_all(shards: Locations, pool: Engine, on_progress: OnProgress) -> Stats
     if not sources:
         raise ShardError("no shards")
     total = StatsFold()
-    folds = map_folds(ShardStats, sources, pool, _WORTH_A_PROCESS)
-    for done, fold in enumerate(folds, start=1):
+    meter = Meter(on_progress, "reading", BYTES, total_bytes(sources))
+    for fold in map_folds(ShardStats, sources, pool, _WORTH_A_PROCESS, on_counts=meter.add):
         total.merge(pickle.loads(fold))
-        on_progress(Progress(what="reading", done=done, total=len(sources), unit="shards"))
+    meter.finish()
     if not total.records:
         raise no_examples(total.losses[0].path, total.losses[0].content)
     return total

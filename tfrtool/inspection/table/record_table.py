@@ -29,8 +29,9 @@ from tfrtool.inspection.pictures.pictures import ImageRoles, image_roles, pictur
 from tfrtool.records.framing import Fault, FaultKind, Record
 from tfrtool.records.parts import later
 from tfrtool.records.reader import read_shard
-from tfrtool.records.stream import Stream, path_of
+from tfrtool.records.stream import Stream, path_of, total_bytes
 from tfrtool.storage.limits import FirstOf
+from tfrtool.storage.progress import BYTES, Meter, OnProgress, counting, silent
 
 MAX_COLUMNS = 200
 """Features that have a column; a record may have a million."""
@@ -132,7 +133,12 @@ class TableFold:
 
 
 def write_rows(
-    shards: Sequence[Path], folder: Path, *, images: bool = True, workers: Workers = None
+    shards: Sequence[Path],
+    folder: Path,
+    *,
+    images: bool = True,
+    workers: Workers = None,
+    on_progress: OnProgress = silent,
 ) -> Iterator[TablePiece | TableFold]:
     """Read all records, and yield what a `RecordTable` takes in.
 
@@ -142,20 +148,30 @@ def write_rows(
         images: whether images are looked at, too.
         workers: how many processes at most; None takes the cores. With one, rows are yielded as
             they are written, and otherwise when a shard is done.
+        on_progress: called with the bytes that are read.
 
     Raises:
         ShardError: a file can't be read, or was changed while it was read, or the disk is full.
     """
     begin = partial(TableFold, folder=folder, images=images)
+    meter = Meter(on_progress, "reading records", BYTES, total_bytes(shards))
     if workers != 1:
-        for fold in map_folds(begin, shards, workers, _WORTH_A_PROCESS):
+        folds = map_folds(begin, shards, workers, _WORTH_A_PROCESS, on_counts=meter.add)
+        for fold in folds:
             yield from fold.pieces
             yield fold
-        return
-    for path in shards:
-        fold = begin(path)
-        yield from fold.written(read_shard(path))
-        yield fold
+    else:
+        for path in shards:
+            fold = begin(path)
+            pieces = fold.written(read_shard(path))
+            while True:
+                with counting(meter.add):
+                    piece = next(pieces, None)
+                if piece is None:
+                    break
+                yield piece
+            yield fold
+    meter.finish()
 
 
 class RecordTable:

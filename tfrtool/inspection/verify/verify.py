@@ -17,9 +17,10 @@ from tfrtool.inspection.verify.verify_shard import ShardVerdict, verify_shards
 from tfrtool.records.compression import Compression
 from tfrtool.records.shard_sets import ShardSet
 from tfrtool.records.shards import Locations, locate_shards
+from tfrtool.records.stream import total_bytes
 from tfrtool.storage.limits import MAX_FAULTS
 from tfrtool.storage.plain import Shown, plain
-from tfrtool.storage.progress import OnProgress, Progress, silent
+from tfrtool.storage.progress import BYTES, Meter, OnProgress, silent
 
 # Bytes of images that are decoded in the time that a process takes to start, roughly.
 _WORTH_WITH_IMAGES = 2 * 1024 * 1024
@@ -99,7 +100,7 @@ def verify(
         workers: how many processes at most; None takes the cores.
         engine: where they run: "local", or "ray" for the nodes of a cluster.
         engine_address: of the cluster, HOST:PORT; None takes it from RAY_ADDRESS.
-        on_progress: told after each shard how many are done.
+        on_progress: called with the bytes that are read.
 
     Raises:
         ShardError: an argument means no file at all, or a worker process died.
@@ -109,11 +110,12 @@ def verify(
     verdicts: list[ShardVerdict] = []
     hashed = _written(located.paths)
     worth = _WORTH_WITH_IMAGES if images else WORTH_A_PROCESS
+    meter = Meter(on_progress, "verifying", BYTES, total_bytes(sources))
     with engine_of(engine, engine_address, workers) as pool:
-        for verdict in verify_shards(sources, pool, worth, images=images, hashed=hashed):
-            verdicts.append(verdict)
-            done, total = len(verdicts), len(sources)
-            on_progress(Progress(what="verify", done=done, total=total, unit="shards"))
+        verdicts += verify_shards(
+            sources, pool, worth, images=images, hashed=hashed, on_counts=meter.add
+        )
+    meter.finish()
     encoded = {name for v in verdicts if v.images is not None for name in v.images.features}
     verdicts = [_resolved(verdict, encoded) for verdict in verdicts]
     by_folder: dict[Path, dict[Path, ShardVerdict]] = {}

@@ -34,6 +34,7 @@ from tfrtool.records.stream import (
 from tfrtool.storage.limits import MAX_FAULTS, FirstOf
 from tfrtool.storage.opening import file_sha256, hashed_while_read
 from tfrtool.storage.plain import plain
+from tfrtool.storage.progress import OnCounts
 
 _CRCS_HELD = 16 * 1024
 _RECORDS_HELD, _BYTES_HELD = 256, 64 * 1024
@@ -242,6 +243,7 @@ def verify_shards(
     *,
     images: bool,
     hashed: Collection[Path],
+    on_counts: OnCounts,
 ) -> Iterator[ShardVerdict]:
     """Yield the verdicts of shards; large ones are read in parts.
 
@@ -249,7 +251,9 @@ def verify_shards(
     """
     whole = partial(verify_shard, images=images, hashed=hashed)
     begin = partial(VerifyFold, images=images)
-    return map_folds(begin, sources, workers, worth, whole=whole, one_pass=hashed)
+    return map_folds(
+        begin, sources, workers, worth, whole=whole, one_pass=hashed, on_counts=on_counts
+    )
 
 
 def digest_of(path: Path) -> str | None:

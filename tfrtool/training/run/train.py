@@ -14,7 +14,7 @@ from tfrtool.errors import UsageError, WriteError, os_errors_as
 from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.pipeline.load_options import Recipe
 from tfrtool.storage.lock import locked
-from tfrtool.storage.progress import OnProgress, silent
+from tfrtool.storage.progress import OnProgress, activity, silent
 from tfrtool.storage.words import make_options
 from tfrtool.training.devices.devices import open_devices
 from tfrtool.training.devices.worker_cluster import StrategyKind
@@ -161,7 +161,9 @@ def train(
                 stack.enter_context(_run_directory(chosen.out, resume=chosen.resume))
             before = read_run(chosen.out)
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tfrtool-")))
+        on_progress(activity("opening the dataset"))
         data = find_training_data(chosen, scratch, on_progress, given)
+        on_progress(activity("building the model"))
         begun = TrainingRun(chosen, data, devices, before, on_progress)
         on_plan(begun.plan)
         if devices.number == 0:

@@ -18,7 +18,7 @@ from tfrtool.loading.dataset.label_form import Task
 from tfrtool.loading.pipeline.load_options import Cache, Recipe
 from tfrtool.loading.pipeline.pipeline import load
 from tfrtool.records.crc import crc32c
-from tfrtool.storage.progress import OnProgress, Progress
+from tfrtool.storage.progress import OnProgress, Progress, activity
 from tfrtool.training.devices.devices import Devices
 from tfrtool.training.devices.worker_cluster import StrategyKind
 from tfrtool.training.features.extraction import batches_of_features
@@ -325,6 +325,7 @@ class TrainingRun:
         return bool(model.stop_training)
 
     def _epoch(self, number: int, *given: Any) -> EpochReport:
+        self._on_progress(activity(f"epoch {number}"))
         try:
             return replace(self._trainer.run_epoch(number, *given), phase=self._phase)
         except TrainingError as error:
@@ -371,6 +372,7 @@ class TrainingRun:
 
     def finish(self, start: float) -> TrainReport:
         """Save what came of the run."""
+        self._on_progress(activity("saving the model"))
         self._take_best()
         before = self._epochs[: self.plan.epochs_before]
         report = TrainReport(

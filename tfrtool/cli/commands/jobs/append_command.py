@@ -7,7 +7,6 @@ import click
 from tfrtool.cli.job_options import RUN_OPTIONS, run_job
 from tfrtool.cli.output import Outcome
 from tfrtool.cli.parameters import INPUT, OUTPUT_OR_URL, command
-from tfrtool.cli.process import starting_tensorflow
 
 
 @command(
@@ -36,4 +35,4 @@ def append_command(dataset: str, source: str, **words: Any) -> Outcome:
     """
     from tfrtool.convert.edit.append import append
 
-    return run_job(append, dataset, source, starting=starting_tensorflow, **words)
+    return run_job(append, dataset, source, loads_tensorflow=True, **words)

@@ -4,10 +4,11 @@ from typing import Any
 
 import click
 
+from tfrtool.cli.bars import Bars
 from tfrtool.cli.damage import warn_of_damage
 from tfrtool.cli.output import Outcome, emit, warn_of_letters
 from tfrtool.cli.parameters import FEATURES, INPUT, LOCAL_INPUT, SHARD_CACHE, command, dataset_of
-from tfrtool.cli.process import starting_tensorflow
+from tfrtool.storage.progress import activity
 
 
 @command(
@@ -36,21 +37,22 @@ def evaluate_command(model: str, dataset: str, *, as_json: bool, **given: Any) -
     whose classes the model knows. Exit code 3 means that damaged records were left out.
     """
     path = dataset_of(dataset)
-    with starting_tensorflow():
-        from tfrtool.loading.pipeline.tensors import start_devices
-        from tfrtool.training.evaluate.evaluate import evaluate
-
-        start_devices()
-    from tfrtool.cli.bars import Bars
-    from tfrtool.cli.render.evaluation_text import evaluation_page
-    from tfrtool.loading.dataset.open_dataset import open_dataset
-    from tfrtool.training.models.saved_model import load_model
-
-    saved = load_model(model)
-    words = ("image_feature", "label_feature", "shard_cache", "shard_cache_size")
-    opening = {word: given.pop(word) for word in words}
-    opened = open_dataset(path, given["on_corrupt"], **opening)
     with Bars() as bars:
+        with bars.loading_tensorflow():
+            from tfrtool.loading.pipeline.tensors import start_devices
+            from tfrtool.training.evaluate.evaluate import evaluate
+
+            start_devices()
+        from tfrtool.cli.render.evaluation_text import evaluation_page
+        from tfrtool.loading.dataset.open_dataset import open_dataset
+        from tfrtool.training.models.saved_model import load_model
+
+        bars(activity("loading the model"))
+        saved = load_model(model)
+        words = ("image_feature", "label_feature", "shard_cache", "shard_cache_size")
+        opening = {word: given.pop(word) for word in words}
+        bars(activity("opening the dataset"))
+        opened = open_dataset(path, given["on_corrupt"], **opening)
         report = evaluate(saved, opened, **given, on_progress=bars)
     warn_of_damage(report.left_out)
     emit(report.to_json() if as_json else evaluation_page(report, given["out"]))

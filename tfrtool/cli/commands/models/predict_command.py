@@ -2,14 +2,16 @@
 
 import sys
 from collections.abc import Iterable
+from contextlib import nullcontext
 
 import click
 
+from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit, warn
 from tfrtool.cli.parameters import INPUT, LOCAL_INPUT, command
-from tfrtool.cli.process import nobody_reads, starting_tensorflow
+from tfrtool.cli.process import nobody_reads
 from tfrtool.errors import SourceError, printable
-from tfrtool.storage.progress import silent
+from tfrtool.storage.progress import activity, silent
 
 _WIDEST_PATH, _WIDEST_LABEL = 60, 30
 """Columns; what is longer moves the rest of its own line only."""
@@ -35,24 +37,24 @@ def predict_command(
     files, directories, quoted patterns and URLs of such. Prints each image with the label and its
     probability. Exit code 3 means that some images can't be read, 1 that none can.
     """
-    from tfrtool.cli.bars import Bars
     from tfrtool.training.predict.image_files import find_images
 
     files = find_images(images)
-    with starting_tensorflow():
-        from tfrtool.loading.pipeline.tensors import start_devices
-        from tfrtool.training.models.saved_model import load_model
-        from tfrtool.training.predict.predict import predict_files
+    with Bars() as bars:
+        with bars.loading_tensorflow():
+            from tfrtool.loading.pipeline.tensors import start_devices
+            from tfrtool.training.models.saved_model import load_model
+            from tfrtool.training.predict.predict import predict_files
 
-        start_devices()
-    saved = load_model(model)
+            start_devices()
+        bars(activity("loading the model"))
+        saved = load_model(model)
     # As wide as they need, which is known before the first prediction is.
     path = _width((file.path for file in files), _WIDEST_PATH)
     label = _width(saved.facts.class_names, _WIDEST_LABEL)
     unreadable = 0
-    with Bars() as bars:
-        # On a terminal, the lines themselves show how far it is.
-        progress = silent if sys.stdout.isatty() else bars
+    # On a terminal, the lines themselves show how far it is.
+    with nullcontext(silent) if sys.stdout.isatty() else Bars() as progress:
         for found in predict_files(saved, files, top, batch_size, progress):
             if found.problem is not None:
                 unreadable += 1

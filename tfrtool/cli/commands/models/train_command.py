@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tfrtool.cli.bars import Bars
 from tfrtool.cli.damage import warn_of_damage
 from tfrtool.cli.output import Outcome, emit, warn
 from tfrtool.cli.parameters import (
@@ -19,7 +20,6 @@ from tfrtool.cli.parameters import (
     command,
     dataset_of,
 )
-from tfrtool.cli.process import starting_tensorflow
 from tfrtool.errors import UsageError
 
 if TYPE_CHECKING:
@@ -166,19 +166,17 @@ def train_command(dataset: str | None, *, compare: bool, as_json: bool, **given:
         where.pop("engine")
         train: Callable[..., TrainReport] = partial(train_on_nodes, **where, on_restart=warn)
     else:
-        with starting_tensorflow():
+        with Bars() as bars, bars.loading_tensorflow():
             from tfrtool.loading.pipeline.tensors import start_devices
             from tfrtool.training.run import train as training
 
             start_devices()
         train = partial(training.train, **where)
-    from tfrtool.cli.bars import Bars
     from tfrtool.cli.render.train_text import render_end, render_epoch, render_plan
 
     with Bars() as bars:
 
         def show_plan(plan: "TrainPlan") -> None:
-            bars.close()
             warn_of_damage(plan.left_out)
             for line in plan.warnings:
                 warn(line)
@@ -186,7 +184,6 @@ def train_command(dataset: str | None, *, compare: bool, as_json: bool, **given:
                 emit(render_plan(plan))
 
         def show_epoch(epoch: "EpochReport") -> None:
-            bars.close()
             emit(epoch.to_json() if as_json else render_epoch(epoch))
 
         report = train(
