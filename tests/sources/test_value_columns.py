@@ -68,6 +68,9 @@ def _values(source: Source, name: str = "x") -> list[tuple[Any, ...]]:
         (("1", str(2**63), "2"), DType.STRING, [b"1", str(2**63).encode(), b"2"]),
         (("1", "1e39", "2"), DType.STRING, [b"1", b"1e39", b"2"]),
         (("1", "1_000", "2"), DType.STRING, [b"1", b"1_000", b"2"]),
+        (("1234567891.0", "2", "3"), DType.INT64, [1234567891, 2, 3]),
+        (("16777217", "0.5", "2"), DType.STRING, [b"16777217", b"0.5", b"2"]),
+        (("007.5", "1", "2"), DType.STRING, [b"007.5", b"1", b"2"]),
     ],
 )
 def test_the_type_of_a_csv_column_is_told_from_all_cells(
@@ -78,6 +81,25 @@ def test_the_type_of_a_csv_column_is_told_from_all_cells(
     assert source.features.columns == (ColumnKind("x", dtype, is_list=False),)
     assert source.features.label is LabelKind.NONE
     assert repr(_values(source)) == repr([(value,) for value in values])
+
+
+@pytest.mark.parametrize(
+    ("cells", "notice"),
+    [
+        (("1", "0.1"), "numbers become float32; the largest relative change is 1.49e-08"),
+        (("1", "NA"), "is written as text, because of 'NA' among its numbers"),
+        (("16777217", "0.5"), "is written as text, because of '16777217' among its numbers"),
+    ],
+)
+def test_what_becomes_of_numbers_is_reported(
+    folder: Path, cells: tuple[str, ...], notice: str
+) -> None:
+    """A notice names each column whose numbers are rounded, or written as text."""
+    assert any(
+        "column 'x'" in said and notice in said for said in _open(_csv(folder, *cells), "x").notices
+    )
+    exact = _open(_csv(folder, "0.5", "nan"), "x").notices
+    assert not any("'x'" in said for said in exact)
 
 
 @pytest.mark.parametrize(
@@ -144,11 +166,11 @@ def test_parquet_of_any_type(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("column", "cell", "why"),
     [
-        ("x:int64", 1.5, "holds 1.5, which is no int64"),
-        ("x:int64", 2**63, f"holds {2**63}, which is no int64"),
+        ("x:int64", 1.5, "holds 1.5, which is not a valid int64"),
+        ("x:int64", 2**63, f"holds {2**63}, which is not a valid int64"),
         ("x:int64", "a" * 99, "holds 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"),
-        ("x:float32", 1e39, "holds 1e+39, which is no float32"),
-        ("x:float32", "one", "holds 'one', which is no float32"),
+        ("x:float32", 1e39, "holds 1e+39, which is not a valid float32"),
+        ("x:float32", "one", "holds 'one', which is not a valid float32"),
         ("x:float32", [1, [2]], "holds a list in a list"),
         ("x", [1, None], "holds a list with empty places"),
         ("x", {"a": 1}, "holds an object"),

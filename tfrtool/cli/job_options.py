@@ -42,13 +42,13 @@ def existing_of(words: dict[str, Any]) -> str:
     return "resume" if resume else "overwrite" if overwrite else "refuse"
 
 
-def pairs_of(notations: Iterable[str], expected: str) -> dict[str, str]:
+def pairs_of(notations: Iterable[str], expected: str, sign: str = "=") -> dict[str, str]:
     """Read ``NAME=VALUE`` again and again; the error says what was ``expected``."""
     found: dict[str, str] = {}
     for notation in notations:
-        name, _, value = notation.rpartition("=")
+        name, _, value = notation.rpartition(sign)
         if not name or not value or name in found:
-            what = "is given twice" if name in found else "is not NAME=VALUE"
+            what = "is given twice" if name in found else f"is not NAME{sign}VALUE"
             raise UsageError(f"{notation!r} {what}", expected=expected)
         found[name] = value
     return found

@@ -23,6 +23,8 @@ _FORMATS = "tfrecord|parquet|hf|jsonl|csv|arrayrecord|webdataset"
         "tfrecord for tables.",
         "--select A,B": "Keep these columns only.",
         "--rename OLD=NEW ...": "Give a column another name; repeat for each.",
+        "--cast NAME:TYPE ...": "Make a column of a table int64, float32 or string; repeat for "
+        "each.",
         "--exact": "Keep the payloads' own bytes, too, in a column _payload: the way back is byte "
         "for byte.",
         "--prove none|values|bytes=values": "Read TARGET back, and compare all values with SOURCE; "
@@ -42,6 +44,7 @@ def convert_command(
     target: str,
     select: str | None,
     rename: tuple[str, ...],
+    cast: tuple[str, ...],
     as_json: bool,
     **words: Any,
 ) -> Outcome:
@@ -54,6 +57,7 @@ def convert_command(
     from tfrtool.cli.bars import Bars
     from tfrtool.convert.formats.conversion import convert
 
+    casts = pairs_of(cast, "NAME:TYPE", ":")
     existing, renamed = existing_of(words), pairs_of(rename, "OLD=NEW")
     with Bars() as bars:
         report = convert(
@@ -62,6 +66,7 @@ def convert_command(
             from_format=words.pop("from"),
             select=(select or "").split(",") if select else (),
             rename=renamed,
+            cast=casts,
             existing=existing,
             on_progress=bars,
             on_note=(lambda _: None) if words["dry_run"] else note,

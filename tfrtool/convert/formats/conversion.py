@@ -34,7 +34,7 @@ from tfrtool.convert.pipeline.job_settings import JobSettings, SizeSettings
 from tfrtool.convert.pipeline.record_sources import faults_of, find_sources
 from tfrtool.errors import UsageError, WriteError, os_errors_as
 from tfrtool.examples.arrow.columns import Columns
-from tfrtool.examples.example import PayloadKind
+from tfrtool.examples.example import DType, PayloadKind
 from tfrtool.examples.tfds_metadata import DatasetInfo, SplitInfo
 from tfrtool.records.framing import LocatedFault
 from tfrtool.storage.appearing import TEMPORARY, move, temporary_name
@@ -79,6 +79,7 @@ def convert(
     from_format: str | None = None,
     select: Sequence[str] = (),
     rename: Mapping[str, str] | None = None,
+    cast: Mapping[str, str] | None = None,
     exact: bool = False,
     prove: str | Prove = Prove.VALUES,
     on_note: Callable[[str], None] = lambda _: None,
@@ -96,6 +97,9 @@ def convert(
         from_format: the format to read; None tells it from names and first bytes.
         select: the columns to keep; none means all.
         rename: new names of columns, by their old ones.
+        cast: "int64", "float32" or "string" by the name of a column of a table: the type that its
+            values become. Without it, a column of doubles becomes int64 if all are whole, else
+            float32, and whole numbers that float32 can't hold are an error.
         exact: whether the payloads' own bytes are kept, too, in a column ``_payload``.
         prove: what is read back and compared with the source: "none", "values" or "bytes".
         on_note: called with each loss and each note before anything is written.
@@ -112,6 +116,7 @@ def convert(
     folder = as_path(target)
     check_goal(folder)
     proof = as_member(Prove, prove, "proof")
+    casts = {name: as_member(DType, word, "dtype") for name, word in (cast or {}).items()}
     found = find_sources(source, folder, partial(look_for, name=from_format))
     form = format_of_files(found.paths) if from_format is None else format_of(from_format)
     goal, single = _goal(folder, to, form)
@@ -124,7 +129,9 @@ def convert(
         for scan in scans:
             for fault in scan.faults:
                 faults.add(LocatedFault(path=scan.path, fault=fault))
-        before = content_of(form, scans, found.folders, tuple(select), exact=exact)
+        before, said = content_of(
+            form, scans, found.folders, tuple(select), exact=exact, cast=casts
+        )
         after = replace(renamed_content(before, rename or {}), declared=True)
         payloads = form.payloads and goal.payloads
         if proof is Prove.BYTES and not (after.exact or payloads):
@@ -136,7 +143,7 @@ def convert(
             losses += table_losses(scans, after)
         if single:
             pattern = folder.name.replace("{", "{{").replace("}", "}}")
-        notes = dict.fromkeys((*found.notes, *(one for scan in scans for one in scan.notes)))
+        notes = dict.fromkeys((*found.notes, *(one for scan in scans for one in scan.notes), *said))
         for text in (*losses, *notes):
             on_note(text)
         of_path = {scan.path: scan for scan in scans}
@@ -177,6 +184,7 @@ def convert(
             "to": goal.name,
             "select": list(select),
             "rename": dict(rename or {}),
+            "cast": {name: one.value for name, one in casts.items()},
             "exact": exact,
         }
         plan = JobPlan(tasks=tasks, faults=faults)

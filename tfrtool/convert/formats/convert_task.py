@@ -74,7 +74,7 @@ class ConvertTask(FileTask):
                 put(payloads if form.payloads else batch)
         if self.prove is not Prove.NONE:
             piece = Piece(path=path, rows=tally.records, mark=Mark())
-            expected = self._batches(Tally(), Faults())
+            expected = self._batches(Tally(), Faults(), prove=True)
             found = read_rows(form, piece, self.after, Tally(), Faults())
             if self.prove is Prove.BYTES and self.after.exact:
                 expected, found = (
@@ -88,11 +88,13 @@ class ConvertTask(FileTask):
             read = tally
         return Written(tally=tally, read=read, faults=faults)
 
-    def _batches(self, read: Tally, faults: Faults) -> Iterator[pa.RecordBatch]:
+    def _batches(
+        self, read: Tally, faults: Faults, *, prove: bool = False
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the rows as they are to be written."""
         passes, rows = (1 if self.prove is Prove.NONE else 2), 0
         for piece in self.pieces:
-            for batch in read_rows(self.source, piece, self.before, read, faults):
+            for batch in read_rows(self.source, piece, self.before, read, faults, prove=prove):
                 yield renamed(batch, self.after)
                 # The proof reads them again: each time counts as a part of the work.
                 count_work((rows + batch.num_rows) // passes - rows // passes, RECORDS)

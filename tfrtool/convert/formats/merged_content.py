@@ -8,10 +8,11 @@ from tfrtool.convert.formats.registry import Content, Format, Scan, read_rows
 from tfrtool.convert.pipeline.carried import CarriedMetadata
 from tfrtool.convert.pipeline.job_report import Faults
 from tfrtool.engines.engine import Workers
-from tfrtool.errors import SchemaError, UsageError
+from tfrtool.errors import SchemaError, SourceError, UsageError
 from tfrtool.examples.arrow.columns import Column, Columns, Form
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.example import DType, PayloadKind, feature_key, feature_name
+from tfrtool.examples.number_columns import FLOAT32_END, NumberRange
 from tfrtool.examples.roles import is_image
 from tfrtool.examples.tfds_metadata import labels_file
 from tfrtool.records.stream import total_bytes
@@ -44,14 +45,16 @@ def content_of(
     select: Sequence[str],
     *,
     exact: bool,
-) -> Content:
-    """Return what files hold together; of the columns those that are selected, or all.
+    cast: Mapping[str, DType],
+) -> tuple[Content, list[str]]:
+    """Return what files hold together, and notes on types; of the columns the selected, or all.
 
     TFDS' files in the ``folders`` describe payloads.
 
     Raises:
         SchemaError: the files don't agree on a type.
-        UsageError: a column is selected that isn't there.
+        SourceError: float32 would change whole numbers, and no ``cast`` asks for it.
+        UsageError: a column is selected or cast that isn't there.
     """
     known = [scan.content for scan in scans]
     kept = not form.payloads and all(one.exact for one in known)
@@ -62,7 +65,12 @@ def content_of(
         raise UsageError(_WHOLE)
     if any(one.declared != known[0].declared for one in known):
         raise SchemaError("some of the files have a schema beside them, and others none")
-    columns = _merged(form, [scan for scan in scans if scan.rows] or scans[:1], select)
+    if cast and (form.payloads or kept or (form.widening and known[0].declared)):
+        what = "--cast is for tables of other software: these records have their types"
+        raise UsageError(what, hint="`tfrtool edit --cast` changes them")
+    some = [scan for scan in scans if scan.rows] or scans[:1]
+    columns, changes, notes = _merged(form, some, select, cast)
+    columns.select(cast)
     content = Content(
         columns=columns.select(select) if select else columns,
         exact=(exact or kept) and not select,
@@ -70,12 +78,13 @@ def content_of(
         class_files=known[0].class_files,
         tfds=None if select else known[0].tfds,
         declared=known[0].declared,
+        changes=changes,
     )
     if columns.kind is not PayloadKind.EXAMPLE:
-        return content
+        return content, notes
     if form.payloads:
         content = _described(content, folders, whole=not select)
-    return replace(content, images=_images(form, scans, content))
+    return replace(content, images=_images(form, scans, content)), notes
 
 
 def renamed_content(content: Content, names: Mapping[str, str]) -> Content:
@@ -99,37 +108,93 @@ def renamed_content(content: Content, names: Mapping[str, str]) -> Content:
         columns=made,
         class_names={new[name]: some for name, some in content.class_names.items() if name in new},
         images=tuple(new[name] for name in content.images),
+        changes={},
         tfds=None,
     )
 
 
-def _merged(form: Format, scans: Sequence[Scan], select: Sequence[str]) -> Columns:
+def _merged(
+    form: Format, scans: Sequence[Scan], select: Sequence[str], cast: Mapping[str, DType]
+) -> tuple[Columns, dict[str, float], list[str]]:
+    """Return the columns of files, the relative changes of numbers, and notes."""
     kinds = {scan.content.columns.kind: scan.path for scan in reversed(scans)}
-    seen: dict[tuple[bool, bytes], list[tuple[Column, Path]]] = {}
+    seen: dict[tuple[bool, bytes], list[tuple[Column, Scan]]] = {}
     for scan in scans:
         for one in scan.content.columns.columns:
-            seen.setdefault((one.is_list, one.key), []).append((one, scan.path))
-    merged = []
+            seen.setdefault((one.is_list, one.key), []).append((one, scan))
+    merged, changes, notes = [], dict[str, float](), list[str]()
     for (is_list, key), held in seen.items():
-        dtypes = {one.dtype: path for one, path in reversed(held) if one.dtype is not None}
-        try:
-            dtype = form.widest(dtypes)
-        except ValueError as error:
-            if select and feature_name(key) not in select:
-                continue
-            places = " and ".join(map(str, reversed(dtypes.values())))
-            what = f"the types of {feature_name(key)!r} are in conflict in {places}"
-            raise SchemaError(what, found=error, hint="--select leaves a feature out") from error
+        name = feature_name(key)
+        if select and name not in select:
+            merged.append(held[0][0])  # of which no more is asked than that it is there
+            continue
         forms = {one.form for one, _ in held} | ({Form.LIST} if len(held) < len(scans) else set())
         shape = max(forms, key=[Form.SCALAR, Form.LIST, Form.FEATURE].index)
-        dtype = None if shape is Form.FEATURE else dtype
+        dtype, change, said = _dtype(form, name, held, cast.get(name))
+        if shape is Form.FEATURE:
+            dtype = None
+        else:
+            notes += said
+            changes |= {name: change} if change else {}
         merged.append(Column(key=key, form=shape, dtype=dtype, is_list=is_list))
     if form.payloads:
-        return _total(scans).columns()
+        return _total(scans).columns(), {}, []
     if len(kinds) > 1:
         found = " and ".join(f"{kind.title} ({path.name})" for kind, path in kinds.items())
         raise SchemaError("the files hold several kinds of records", found=found)
-    return Columns(next(iter(kinds)), tuple(merged))
+    return Columns(next(iter(kinds)), tuple(merged)), changes, notes
+
+
+def _dtype(
+    form: Format, name: str, held: Sequence[tuple[Column, Scan]], cast: DType | None
+) -> tuple[DType | None, float, list[str]]:
+    """Return the type of a column, the largest relative change of its numbers, and notes.
+
+    Doubles become int64 where all of them, in all files, are whole.
+    """
+    total, singles = NumberRange(), False
+    for one, scan in held:
+        if name in scan.numbers:
+            total.merge(scan.numbers[name])
+        elif one.dtype is DType.FLOAT32:
+            singles = True
+    whole = total.seen and total.whole and not singles
+    dtypes = {
+        DType.INT64 if whole and one.dtype is DType.FLOAT32 else one.dtype: scan.path
+        for one, scan in reversed(held)
+        if one.dtype is not None
+    }
+    dtype = cast
+    if cast is None:
+        try:
+            dtype = form.widest(dtypes)
+        except ValueError as error:
+            places = " and ".join(map(str, reversed(dtypes.values())))
+            what = f"the types of {name!r} are in conflict in {places}"
+            hint = "--select leaves a feature out"
+            hint = hint if form.payloads else f"--cast {name}:TYPE chooses one, {hint}"
+            raise SchemaError(what, found=error, hint=hint) from error
+    if dtype is DType.STRING and len(dtypes) > 1 and cast is None:
+        places = " and ".join(f"{one.value} in {path}" for one, path in dtypes.items())
+        return dtype, 0.0, [f"column {name!r} becomes text: it is {places}"]
+    if dtype is DType.INT64 and total.doubles and total.whole:
+        return dtype, 0.0, [f"column {name!r}: whole doubles become int64"]
+    if dtype is not DType.FLOAT32 or not total.seen:
+        return dtype, 0.0, []
+    for _, scan in held:
+        wide = scan.numbers[name].wide if name in scan.numbers else None
+        if wide is not None and cast is None:
+            row, value = wide
+            rounds = f"--cast {name}:float32 rounds it, " if abs(value) < FLOAT32_END else ""
+            raise SourceError(
+                f"column {name!r} would become float32, which can't hold {value!r}",
+                path=scan.path,
+                record=row,
+                hint=f"{rounds}--cast {name}:string keeps its digits",
+            )
+    said = f"the largest relative change is {total.change:.3g}"
+    said = said if total.change else "no value changes"
+    return dtype, total.change, [f"column {name!r}: numbers become float32; {said}"]
 
 
 def _total(scans: Sequence[Scan]) -> ColumnsFold:

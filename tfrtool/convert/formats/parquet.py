@@ -8,16 +8,32 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
-from tfrtool.convert.formats.registry import Content, Format, Mark, Put, Scan
+from tfrtool.convert.formats.registry import (
+    Content,
+    Format,
+    Mark,
+    Put,
+    Scan,
+    check_column_count,
+)
 from tfrtool.errors import SourceError
 from tfrtool.examples.arrow.columns import EXACT, Columns, Form
 from tfrtool.examples.arrow.decode_batch import decode_batch
 from tfrtool.examples.arrow.encode_batch import encode_batch
-from tfrtool.examples.arrow.foreign import conform, foreign_columns
+from tfrtool.examples.arrow.foreign import (
+    conform,
+    double_columns,
+    flat_values,
+    foreign_columns,
+)
+from tfrtool.examples.example import DType, PayloadKind, feature_name
+from tfrtool.examples.number_columns import NumberRange
 from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.inspection.rows.batches import BATCH_BYTES, BATCH_RECORDS
 from tfrtool.storage.opening import open_regular
@@ -53,15 +69,32 @@ class ParquetFormat(Format):
 
     def scan(self, path: Path) -> Scan:
         """Read the schema and where the row groups are."""
+        numbers: dict[str, NumberRange] = {}
         with _opened(path) as parquet:
+            check_column_count(max(len(parquet.schema_arrow), parquet.metadata.num_columns), path)
             content, notes = _content(parquet)
             marks, rows, size = list[Mark](), 0, 0
             for number in range(parquet.num_row_groups):
                 group = parquet.metadata.row_group(number)
                 marks.append(Mark(rows, number))
                 rows, size = rows + group.num_rows, size + group.total_byte_size
-        marks = marks or [Mark()]
-        return Scan(path=path, rows=rows, bytes=size, marks=marks, content=content, notes=notes)
+            if doubles := double_columns(parquet.schema_arrow):
+                numbers = {feature_name(key): NumberRange(doubles=True) for key in doubles.values()}
+                first, most = 0, _batch_rows(parquet.metadata, range(parquet.num_row_groups))
+                for batch in parquet.iter_batches(most, columns=[*doubles], use_threads=False):
+                    for name, key in doubles.items():
+                        values, places = flat_values(batch.column(name))
+                        numbers[feature_name(key)].add_doubles(values, places + first)
+                    first += batch.num_rows
+        return Scan(
+            path=path,
+            rows=rows,
+            bytes=size,
+            marks=marks or [Mark()],
+            content=content,
+            numbers=numbers,
+            notes=notes,
+        )
 
     def read(self, path: Path, mark: Mark) -> Iterator[pa.RecordBatch]:
         """Yield rows as the file has them."""
@@ -80,10 +113,31 @@ class ParquetFormat(Format):
                 if place not in rows.schema.names:
                     paths = pc.struct_field(rows.column(name), "path")
                     rows = rows.append_column(place, paths)
+            if own.kind is PayloadKind.EXAMPLE:
+                dtypes = {one.key: one.dtype for one in content.columns.columns}
+                held = [
+                    replace(one, dtype=dtypes.get(one.key) or one.dtype) if one.dtype else one
+                    for one in own.columns
+                ]
+                own = replace(own, columns=tuple(held))
             batch = conform(rows, own, first)
         if own != content.columns:
             batch = decode_batch(encode_batch(batch, own), content.columns, exact=content.exact)
         yield batch
+
+    def doubles(
+        self, rows: pa.RecordBatch, content: Content
+    ) -> dict[str, tuple[NDArray[np.float64], NDArray[np.int64]]]:
+        """Return the doubles of rows as the file has them."""
+        own = double_columns(rows.schema)
+        names = {
+            one.key: name
+            for name, one in zip(content.columns.names, content.columns.columns, strict=False)
+            if one.dtype in (DType.INT64, DType.FLOAT32)
+        }
+        return {
+            names[key]: flat_values(rows.column(name)) for name, key in own.items() if key in names
+        }
 
     @contextlib.contextmanager
     def write(self, path: Path, content: Content) -> Iterator[Put]:

@@ -13,16 +13,21 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from tfrtool.convert.pipeline.job_report import Faults
 from tfrtool.engines.engine import Workers
 from tfrtool.engines.processes import map_shards
-from tfrtool.errors import SourceError, UsageError, os_errors_as
+from tfrtool.errors import SourceError, UsageError, WriteError, os_errors_as
 from tfrtool.examples.arrow.columns import METADATA, Columns
 from tfrtool.examples.arrow.decode_batch import decode_batch
+from tfrtool.examples.arrow.foreign import flat_values
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.example import DType
+from tfrtool.examples.inference import MAX_NAMES
+from tfrtool.examples.number_columns import NumberRange
 from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.records.framing import Fault, LocatedFault
 from tfrtool.records.shard_sets import natural_order
@@ -63,6 +68,7 @@ class Content:
         images: names of the columns that hold one encoded image in each record.
         tfds: the contents of features.json, where there is one.
         declared: whether whoever wrote the records says their types; else these were inferred.
+        changes: by column the largest relative change of a number that becomes float32.
     """
 
     columns: Columns
@@ -72,6 +78,7 @@ class Content:
     images: tuple[str, ...] = ()
     tfds: Mapping[str, Any] | None = None
     declared: bool = True
+    changes: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def schema(self) -> pa.Schema:
@@ -80,7 +87,7 @@ class Content:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON."""
-        facts = {one.name: getattr(self, one.name) for one in fields(self)}
+        facts = {k: getattr(self, k) for one in fields(self) if (k := one.name) != "changes"}
         return facts | {"columns": json.loads(self.schema.metadata[METADATA])}
 
     @classmethod
@@ -123,6 +130,7 @@ class Scan:
     marks: Sequence[Mark] = (Mark(),)  # ascending
     content: Content
     fold: ColumnsFold = field(default_factory=ColumnsFold)  # of payloads
+    numbers: Mapping[str, NumberRange] = field(default_factory=dict)  # by column
     faults: tuple[Fault, ...] = ()
     notes: tuple[str, ...] = ()  # what becomes of types that no feature has, a clause each
 
@@ -187,6 +195,17 @@ class Format(abc.ABC):
         `SchemaError`, which names it and the column; ``first`` is the first row's number.
         """
 
+    def doubles(
+        self,
+        rows: Any,  # noqa: ARG002
+        content: Content,  # noqa: ARG002
+    ) -> dict[str, tuple[NDArray[np.float64], NDArray[np.int64]]]:
+        """Return the doubles of rows that were read, as they are in the file, with their rows.
+
+        By the names of the content's columns of numbers; without nulls. Rows are counted from 0.
+        """
+        return {}
+
     @abc.abstractmethod
     def write(self, path: Path, content: Content) -> AbstractContextManager[Put]:
         """Give a file to write; it is whole when the context ends without an exception."""
@@ -197,11 +216,18 @@ class Format(abc.ABC):
 
 
 def read_rows(
-    form: Format, piece: Piece, content: Content, read: Tally, faults: Faults
+    form: Format,
+    piece: Piece,
+    content: Content,
+    read: Tally,
+    faults: Faults,
+    *,
+    prove: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """Yield rows of a file as record batches of the content's schema.
 
     All rows count as ``read``; payloads that are no such rows are left out, and are ``faults``.
+    To ``prove`` them, numbers are compared with those of the file.
     """
     mark, row, end = piece.mark, piece.mark.row, piece.first + piece.rows
     parts = form.read(piece.path, mark)
@@ -224,7 +250,42 @@ def read_rows(
                 fault = replace(one, offset=offset, record=record)
                 faults.add(LocatedFault(path=piece.path, fault=fault))
             else:
+                for name, (values, places) in form.doubles(rows, content).items() if prove else ():
+                    where = _first_change(
+                        values, places, one.column(name), content.changes.get(name)
+                    )
+                    if where is not None:
+                        what = f"column {name!r} is not what the source holds"
+                        raise WriteError(what, path=piece.path, record=first + where)
                 yield one
+
+
+def _first_change(
+    values: NDArray[np.float64],
+    rows: NDArray[np.int64],
+    column: pa.Array,
+    change: float | None,
+) -> int | None:
+    """Return the first row where a column differs from doubles by more than a relative change."""
+    found, places = flat_values(column)
+    if len(found) != len(values) or (places != rows).any():
+        return int(next((a for a, b in zip(rows, places, strict=False) if a != b), 0))
+    with np.errstate(all="ignore"):
+        if found.dtype == np.int64:
+            same = (values == np.trunc(values)) & (values.astype(np.int64) == found)
+        else:
+            most = (change or 0.0) * (1 + 1e-9) * np.abs(values)
+            same = (values == found) | (np.isnan(values) & np.isnan(found))
+            same |= np.abs(found.astype(np.float64) - values) <= most
+    wrong = np.flatnonzero(~same)
+    return int(rows[wrong[0]]) if len(wrong) else None
+
+
+def check_column_count(count: int, path: Path) -> None:
+    """Raise a `SourceError` for a table with more columns than are converted."""
+    if count > MAX_NAMES:
+        most = f"at most {MAX_NAMES:,}"
+        raise SourceError("has too many columns", path=path, expected=most, found=f"{count:,}")
 
 
 def format_of(name: str) -> Format:

@@ -6,21 +6,38 @@ import csv
 import json
 import math
 import re
+from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from tfrtool.convert.formats.registry import Content, Format, Mark, Put, Scan
-from tfrtool.errors import SchemaError, SourceError, os_errors_as
+from tfrtool.convert.formats.registry import (
+    Content,
+    Format,
+    Mark,
+    Put,
+    Scan,
+    check_column_count,
+)
+from tfrtool.errors import SchemaError, SourceError, os_errors_as, printable
 from tfrtool.examples.arrow.columns import TYPES, Column, Columns, Form
 from tfrtool.examples.example import DType, PayloadKind, feature_key
+from tfrtool.examples.number_columns import (
+    FLOAT32_END,
+    LEADING_ZERO,
+    NUMBER,
+    NumberRange,
+    as_dtype,
+    exact_number,
+)
 from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.inspection.rows.batches import BATCH_BYTES, BATCH_RECORDS, rows_of
 from tfrtool.inspection.summary.summary_json import as_json
-from tfrtool.sources.tables.table_columns import FLOAT32_END, NUMBER
 from tfrtool.sources.tables.table_rows import csv_rows, text_lines
 from tfrtool.storage.json_files import read_json, reading_metadata
 from tfrtool.storage.limits import MAX_TEXT_ROW_BYTES
@@ -31,7 +48,12 @@ SCHEMA = "schema.json"
 _MARK_EVERY = 256
 _BASE64 = '{"base64":'
 _WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,30}")
+_LONG_NUMBER = re.compile(r"[0-9]{16}\.|[0-9]{15}[eE]")
+"""What a number has that may be whole, and beyond what a double holds."""
+
+_SHOWN, _SHORT = 40, 18
+_DTYPES = {kind: dtype for dtype, kind in TYPES.items()}
 
 
 def from_json(value: Any, kind: pa.DataType) -> Any:
@@ -55,12 +77,16 @@ def from_json(value: Any, kind: pa.DataType) -> Any:
         if isinstance(value, str):
             return value.encode()
         if isinstance(value, dict) and list(value) == ["base64"]:
+            if not isinstance(value["base64"], str):
+                raise ValueError("the value of base64 is not a string")
             return base64.b64decode(value["base64"], validate=True)
     elif pa.types.is_floating(kind) and isinstance(value, str) and value in _WORDS:
         return _WORDS[value]
     elif pa.types.is_floating(kind) and isinstance(value, int | float):
         if not abs(value) >= FLOAT32_END or math.isinf(value):
             return float(value)
+    elif isinstance(value, float) and value.is_integer() and pa.types.is_integer(kind):
+        return from_json(int(value), kind)
     elif isinstance(value, int) and -(2**63) <= value < 2**63:
         return bool(value) if pa.types.is_boolean(kind) else int(value)
     raise ValueError(f"{type(value).__name__} is no {kind}, or too large")
@@ -81,7 +107,8 @@ class JsonLinesFormat(Format):
             if line.isspace():
                 continue
             try:
-                row = json.loads(line)
+                long = _LONG_NUMBER.search(line)
+                row = json.loads(line, parse_float=exact_number) if long else json.loads(line)
             except (ValueError, RecursionError):
                 row = None
             if not isinstance(row, dict):
@@ -102,8 +129,35 @@ class JsonLinesFormat(Format):
         types = {int: DType.INT64, bool: DType.INT64, float: DType.FLOAT32}
         return set() if value is None else {types.get(type(value), DType.STRING)}, False
 
-    def _value(self, value: Any, kind: pa.DataType, typed: bool) -> Any:  # noqa: ARG002
+    def _number(self, value: Any) -> int | float:
+        """Return a value of a number's type as a number."""
+        return value  # type: ignore[no-any-return]
+
+    def _named(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return a row without a schema, each of its columns under the name that it gets."""
+        return row
+
+    def _notes(
+        self,
+        kinds: Mapping[str, set[DType]],  # noqa: ARG002
+        texts: Mapping[str, tuple[int, str]],  # noqa: ARG002
+    ) -> list[str]:
+        """Return what becomes of columns, given the first text of those that have some."""
+        return []
+
+    def _value(self, value: Any, kind: pa.DataType, typed: bool) -> Any:
         """Return a value as Arrow takes it; ``typed`` says whether a schema is beside the rows."""
+        if typed:
+            return from_json(value, kind)
+        if pa.types.is_list(kind):
+            some = value if isinstance(value, list) else [value]
+            return (
+                None
+                if value is None
+                else [self._value(one, kind.value_type, False) for one in some]
+            )
+        if isinstance(value, int | float):
+            return as_dtype(value, _DTYPES[kind])
         return from_json(value, kind)
 
     def scan(self, path: Path) -> Scan:
@@ -111,9 +165,11 @@ class JsonLinesFormat(Format):
         content, marks, rows = _schema_beside(path), [Mark()], 0
         kinds, lists = dict[str, set[DType]](), set[str]()  # of columns
         counts: Counter[str] = Counter()  # of their values
+        numbers, texts = dict[str, NumberRange](), dict[str, tuple[int, str]]()
         with os_errors_as(SourceError, path), open_regular(path) as file:
             for row in self._rows(file, path, 0):
-                for name, value in row.items() if content is None else ():
+                check_column_count(max(len(row), len(kinds)), path)
+                for name, value in self._named(row).items() if content is None else ():
                     try:
                         dtypes, listed = self._kind(value)
                         known = kinds.setdefault(name, set())
@@ -125,27 +181,41 @@ class JsonLinesFormat(Format):
                         raise SchemaError(what, path=path, record=rows) from error
                     if listed:
                         lists.add(name)
+                    if DType.STRING in dtypes:
+                        texts.setdefault(name, (rows, value))
+                    elif dtypes:
+                        fold = numbers.setdefault(name, NumberRange())
+                        for one in value if listed else (value,):
+                            fold.add(self._number(one), rows)
                     counts[name] += bool(dtypes or listed)
                 rows += 1
                 if rows % _MARK_EVERY == 0:
                     count_work(file.tell() - marks[-1].start, BYTES)
                     marks.append(Mark(rows, file.tell()))
             size = file.tell()
-        notes = []
+        notes = list[str]()
         if content is None:
             made = []
             for name, dtypes in kinds.items():
                 form = Form.LIST if name in lists or counts[name] < rows else Form.SCALAR
                 dtype = self.widest(dtypes)
                 made += [Column(key=feature_key(name), form=form, dtype=dtype)] if dtype else []
-                if dtype is DType.FLOAT32:
-                    notes.append(f"the numbers of {name!r} become float32")
+            notes = self._notes(kinds, texts)
+            for fold in numbers.values():
+                fold.flush()
             content = Content(columns=Columns(PayloadKind.EXAMPLE, tuple(made)), declared=False)
             for name, column in zip(content.columns.names, made, strict=True):
                 if feature_key(name) != column.key:
                     raise SchemaError(f"no column can be called {column.key!r}", path=path)
-        told = tuple(notes)
-        return Scan(path=path, rows=rows, bytes=size, marks=marks, content=content, notes=told)
+        return Scan(
+            path=path,
+            rows=rows,
+            bytes=size,
+            marks=marks,
+            content=content,
+            numbers=numbers,
+            notes=tuple(notes),
+        )
 
     def read(self, path: Path, mark: Mark) -> Iterator[list[Mapping[str, Any]]]:
         """Yield rows as objects."""
@@ -163,6 +233,7 @@ class JsonLinesFormat(Format):
     ) -> Iterator[pa.RecordBatch]:
         """Yield rows as one batch."""
         arrays = []
+        rows = rows if content.declared else [*map(self._named, rows)]
         for one in content.schema:
             values: list[Any] = []
             try:
@@ -176,6 +247,24 @@ class JsonLinesFormat(Format):
                 raise SchemaError(what, path=path, record=first + len(values)) from error
             arrays.append(pa.array(values, one.type))
         yield pa.RecordBatch.from_arrays(arrays, schema=content.schema)
+
+    def doubles(
+        self, rows: Sequence[Mapping[str, Any]], content: Content
+    ) -> dict[str, tuple[NDArray[np.float64], NDArray[np.int64]]]:
+        """Return the numbers of rows as the file has them, where they become float32."""
+        found = {}
+        for name, one in zip(content.columns.names, content.columns.columns, strict=False):
+            if one.dtype is not DType.FLOAT32 or content.declared:
+                continue
+            values, places = array("d"), array("q")
+            for place, row in enumerate(map(self._named, rows)):
+                value = row.get(name)
+                for number in value if isinstance(value, list) else (value,):
+                    if number is not None and number != "":
+                        values.append(float(number))
+                        places.append(place)
+            found[name] = np.array(values, np.float64), np.array(places, np.int64)
+        return found
 
     @contextlib.contextmanager
     def write(self, path: Path, content: Content) -> Iterator[Put]:  # noqa: ARG002
@@ -221,16 +310,46 @@ class CsvFormat(JsonLinesFormat):
                 yield dict(zip(names, cells, strict=True))
 
     def _kind(self, value: Any) -> tuple[set[DType], bool]:
-        number = DType.FLOAT32 if NUMBER.fullmatch(value) else DType.STRING
-        return {DType.INT64 if _INTEGER.fullmatch(value) else number} if value else set(), False
+        if not value:
+            return set(), False
+        if _is_short(value):  # most are, and take a third of the time
+            return {DType.INT64}, False
+        if _INTEGER.fullmatch(value):
+            held = -(2**63) <= int(value) < 2**63 and not LEADING_ZERO.match(value)
+            return {DType.INT64 if held else DType.STRING}, False
+        number = NUMBER.fullmatch(value) and not LEADING_ZERO.match(value)
+        return {DType.FLOAT32 if number else DType.STRING}, False
+
+    def _number(self, value: Any) -> int | float:
+        whole = _is_short(value) or _INTEGER.fullmatch(value)
+        return int(value) if whole else exact_number(value)
+
+    def _notes(
+        self, kinds: Mapping[str, set[DType]], texts: Mapping[str, tuple[int, str]]
+    ) -> list[str]:
+        notes = []
+        for name, (row, text) in texts.items():
+            shown = printable(repr(text[:_SHOWN]))
+            if LEADING_ZERO.match(text) and NUMBER.fullmatch(text):
+                notes.append(f"column {name!r} stays text: {shown} in row {row} starts with a zero")
+            elif _INTEGER.fullmatch(text):
+                notes.append(f"column {name!r} stays text: {shown} in row {row} is not an int64")
+            elif len(kinds[name]) > 1:
+                notes.append(f"column {name!r} becomes text: row {row} has {shown}")
+        return notes
 
     def _value(self, value: Any, kind: pa.DataType, typed: bool) -> Any:
         nested = pa.types.is_nested(kind)
-        leaf = kind.value_type if nested and not typed else kind
+        leaf = kind.value_type if nested and not typed else kind  # of lists, JSON is in a cell
         if not value and (nested or not pa.types.is_binary(leaf)):
             return None
+        if not typed:
+            dtype = _DTYPES[leaf]
+            plain = dtype is DType.INT64 and _is_short(value)
+            value = int(value) if plain else as_dtype(value, dtype)
+            return [value] if nested else value
         if pa.types.is_binary(leaf):
-            value = json.loads(value) if typed and value.startswith(_BASE64) else value
+            value = json.loads(value) if value.startswith(_BASE64) else value
         elif pa.types.is_nested(leaf):
             value = json.loads(value)
         else:
@@ -246,6 +365,12 @@ class CsvFormat(JsonLinesFormat):
             writer = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC)
             writer.writerow(content.schema.names)
             yield lambda batch: writer.writerows(map(_cell, row.values()) for row in rows_of(batch))
+
+
+def _is_short(text: str) -> bool:
+    """Return whether a text is an integer without a sign, of few digits."""
+    digits = text.isdecimal() and text.isascii() and len(text) <= _SHORT
+    return digits and (text[0] != "0" or len(text) == 1)
 
 
 def _cell(value: Any) -> str | int | float:

@@ -1,5 +1,7 @@
 """Tables of any Arrow types as columns of features."""
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -9,6 +11,7 @@ from tfrtool.errors import SchemaError
 from tfrtool.examples.arrow.arrays import list_array
 from tfrtool.examples.arrow.columns import EXACT, FEATURE, PLACES, TYPES, Column, Columns, Form
 from tfrtool.examples.example import DType, PayloadKind, feature_key
+from tfrtool.examples.number_columns import as_dtype
 
 _MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1, "day": 86_400_000_000}
 """Of each unit of time; nanoseconds are divided by a thousand."""
@@ -73,8 +76,7 @@ def _mapping(kind: pa.DataType) -> tuple[DType | None, str]:
     if types.is_integer(kind) or types.is_boolean(kind):
         return DType.INT64, ""
     if types.is_floating(kind):
-        wide = types.is_float64(kind)
-        return DType.FLOAT32, "double becomes float32, which has 7 digits" if wide else ""
+        return DType.FLOAT32, ""
     if types.is_decimal(kind):
         return DType.STRING, "decimals become text with all their digits"
     if types.is_temporal(kind) and not types.is_interval(kind):
@@ -107,11 +109,31 @@ def _plain(array: pa.Array) -> pa.Array:
     return _plain(pc.run_end_decode(array)) if pa.types.is_run_end_encoded(kind) else array
 
 
+def double_columns(schema: pa.Schema) -> dict[str, bytes]:
+    """Return the names of the columns of doubles, or of lists of them, with the features' keys."""
+    found = {}
+    for key, field in _keys(schema).items():
+        kind = _plain_type(field.type)
+        if pa.types.is_float64(_plain_type(kind.value_type) if _is_list(kind) else kind):
+            found[field.name] = key
+    return found
+
+
+def flat_values(array: pa.Array) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return the numbers of a column, without nulls, and the row of each from 0."""
+    array, rows = _plain(array), np.arange(len(array))
+    if _is_list(array.type):
+        rows = np.repeat(rows, np.asarray(pc.fill_null(pc.list_value_length(array), 0)))
+        array = _plain(array.flatten())
+    return np.asarray(array.drop_null()), rows[np.asarray(array.is_valid())]
+
+
 def conform(batch: pa.RecordBatch, columns: Columns, first_row: int) -> pa.RecordBatch:
     """Return a batch of any Arrow types as one of these columns.
 
     ``columns`` are those of its schema: of `Columns.from_arrow` or `foreign_columns`, or some of
-    them. Rows are counted from ``first_row``, which is that of the batch's first.
+    them, perhaps with other types of value. Rows are counted from ``first_row``, which is that of
+    the batch's first.
 
     Raises:
         SchemaError: a value that no feature holds; the error names the column and the row.
@@ -171,7 +193,8 @@ class _Cells:
     def _values(self, array: pa.Array, dtype: DType, rows: NDArray[np.int64]) -> pa.Array:
         kind, held = array.type, TYPES[dtype]
         types = pa.types
-        if _mapping(kind)[0] is not dtype:
+        natural = _mapping(kind)[0]
+        if natural is None:
             raise SchemaError(f"column {self._name!r} has another type here", found=kind)
         if types.is_struct(kind):
             data, path = (pc.struct_field(array, name) for name in ("bytes", "path"))
@@ -180,17 +203,34 @@ class _Cells:
             return self._values(data, dtype, rows)
         if types.is_decimal(kind):
             texts = [None if one is None else format(one, "f") for one in array.to_pylist()]
-            return pa.array(texts, pa.string()).cast(held)
+            array = pa.array(texts, pa.string())
         if types.is_temporal(kind):
             array = self._microseconds(array, rows)
-        if types.is_uint64(kind):
+        if types.is_uint64(kind) and dtype is DType.INT64:
             beyond = pc.greater(array, pa.scalar(2**63 - 1, kind))
             self._refuse(rows, beyond, "a uint64 that is larger than any int64")
-        cast = array.cast(held)
-        if types.is_float64(kind):
+        if types.is_float64(kind) and dtype is DType.FLOAT32:
+            cast = array.cast(held)
             infinite = pc.and_(pc.is_inf(cast), pc.invert(pc.is_inf(array)))
             self._refuse(rows, infinite, "a double that is larger than any float32")
-        return cast
+            return cast
+        if types.is_float64(kind) and dtype is DType.INT64:
+            inside = pc.and_(pc.greater_equal(array, -(2.0**63)), pc.less(array, 2.0**63))
+            whole = pc.and_(inside, pc.equal(array, pc.trunc(array)))
+            self._refuse(rows, pc.invert(whole), "a double that is not an int64")
+            return array.cast(held)
+        return array.cast(held) if natural is dtype else self._converted(array, dtype, rows)
+
+    def _converted(self, array: pa.Array, dtype: DType, rows: NDArray[np.int64]) -> pa.Array:
+        """Return values of one type as another, which was asked for."""
+        values: list[Any] = []
+        for value in array.to_pylist():
+            try:
+                values.append(None if value is None else as_dtype(value, dtype))
+            except ValueError as error:
+                row = self._first + rows[len(values)]
+                raise SchemaError(f"column {self._name!r}, row {row}: {error}") from None
+        return pa.array(values, TYPES[dtype])
 
     def _microseconds(self, array: pa.Array, rows: NDArray[np.int64]) -> pa.Array:
         kind = array.type

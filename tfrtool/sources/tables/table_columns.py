@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tfrtool.errors import SourceError, printable, some_of
+from tfrtool.examples.number_columns import NUMBER
 from tfrtool.sources.folders.annotated import annotations_at, write_command
 from tfrtool.storage.remote_path import RemotePath
 
@@ -49,13 +50,6 @@ _OTHERS = (
 
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _DIGITS = re.compile(r"[+-]?[0-9]+")
-NUMBER = re.compile(
-    r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]+)?|nan|[+-]?inf(?:inity)?", re.IGNORECASE
-)
-
-FLOAT32_END = 2.0**128 - 2.0**103
-"""From this number on, rounding makes infinity of it."""
-
 _SHOWN = 10
 TEXT_SHOWN = 40
 """Characters of a cell that an error shows."""

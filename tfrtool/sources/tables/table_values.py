@@ -12,6 +12,14 @@ from typing import Any
 
 from tfrtool.errors import SourceError, UsageError, nearest, printable, some_of
 from tfrtool.examples.example import DType, Value
+from tfrtool.examples.number_columns import (
+    FLOAT32_END,
+    LEADING_ZERO,
+    NUMBER,
+    NumberRange,
+    as_dtype,
+    exact_number,
+)
 from tfrtool.examples.objects.annotation import Beside
 from tfrtool.examples.objects.record_features import (
     OWN_NAMES,
@@ -22,8 +30,6 @@ from tfrtool.examples.objects.record_features import (
 )
 from tfrtool.sources.items import UnfitError
 from tfrtool.sources.tables.table_columns import (
-    FLOAT32_END,
-    NUMBER,
     TEXT_SHOWN,
     TableColumns,
     quoted,
@@ -35,7 +41,6 @@ _MOST_COLUMNS = 10_000
 _SHOWN = 10
 _DTYPES = {dtype.value: dtype for dtype in DType}
 _INT64 = range(-(2**63), 2**63)
-_EXACT = 2.0**53
 _WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
 _ORDER = (DType.INT64, DType.FLOAT32, DType.STRING)
 """What each value of the first can also be written as."""
@@ -46,7 +51,8 @@ class ValueColumns:
 
     Of a column whose type isn't given, all values decide: int64 where all are integers, float32
     where all are numbers, string for everything else, which are numbers that neither can hold,
-    too, and in a CSV numbers that start with zeros. A truth value is 0 or 1.
+    too, and in a CSV numbers that start with zeros. Doubles of which float32 would change a whole
+    number become int64 where all are whole, else string. A truth value is 0 or 1.
     """
 
     def __init__(
@@ -64,6 +70,8 @@ class ValueColumns:
         self._ranks: dict[str, int] = {}  # of the columns in rows, what all values so far can be
         self._lists: set[str] = set()
         self._present: dict[str, int] = {}
+        self._numbers: dict[str, NumberRange] = {}
+        self._texts: dict[str, str] = {}  # the first of each column
         self.unfit: dict[str, str] = {}  # why columns of all are not written
         self._names: Sequence[str] = ()
 
@@ -117,7 +125,14 @@ class ValueColumns:
                 if given := self._given.get(name):
                     values = [_converted(value, given) for value in values]
                 else:
-                    told[name] = max((_rank(one, typed) for one in values), default=0)
+                    ranks = [_rank(one, typed) for one in values]
+                    told[name] = max((rank for rank, _ in ranks), default=0)
+                    fold = self._numbers.setdefault(name, NumberRange())
+                    for one, (_, number) in zip(values, ranks, strict=True):
+                        if number is None:
+                            self._texts.setdefault(name, str(one))
+                        else:
+                            fold.add(number, len(self._rows))
             except UnfitError as error:
                 if not self.all:
                     raise UnfitError(f"its column '{printable(name)}' holds {error}") from None
@@ -133,7 +148,16 @@ class ValueColumns:
         return len(self._rows) - 1
 
     def notices(self) -> Iterator[str]:
-        """Yield why columns of all are not written."""
+        """Yield why columns of all are not written, and what becomes of numbers."""
+        for name, fold in self._numbers.items():
+            shown = f"column '{printable(name[:TEXT_SHOWN])}'"
+            if self._dtype(name) is DType.FLOAT32 and fold.change:
+                change = f"the largest relative change is {fold.change:.3g}"
+                yield f"{shown}: numbers become float32; {change}"
+            elif self._dtype(name) is DType.STRING and fold.seen:
+                text = self._texts.get(name) or str(fold.wide[1] if fold.wide else "")
+                what = f"{printable(repr(text[:TEXT_SHOWN]))} among its numbers"
+                yield f"{shown} is written as text, because of {what}"
         if self.unfit:
             reasons = [f"'{printable(k[:TEXT_SHOWN])}' {why}" for k, why in self.unfit.items()]
             yield f"columns that are not written: {some_of(reasons, _SHOWN)}"
@@ -155,13 +179,21 @@ class ValueColumns:
         kinds = tuple(
             ColumnKind(
                 name,
-                self._given.get(name) or _ORDER[self._ranks.get(name, 2)],
+                self._dtype(name),
                 name in self._lists or self._present.get(name, 0) < len(self._rows),
             )
             for name in names
         )
         label = features.label if labelled else LabelKind.NONE
         return replace(features, label=label, columns=kinds)
+
+    def _dtype(self, name: str) -> DType:
+        """Return the type of a column: the given one, or what holds all of its values."""
+        dtype, fold = _ORDER[self._ranks.get(name, 2)], self._numbers.get(name, NumberRange())
+        fold.flush()
+        if dtype is DType.FLOAT32 and fold.wide is not None:
+            dtype = DType.INT64 if fold.whole else DType.STRING
+        return self._given.get(name) or dtype
 
     def packed(self, number: int, kinds: Sequence[ColumnKind]) -> bytes:
         """Return what is written of a row, as a packed `Beside`."""
@@ -176,7 +208,7 @@ class ValueColumns:
 def _scalar(value: object) -> object:
     """Return a value as something that can be kept."""
     if isinstance(value, decimal.Decimal):
-        return float(value)
+        return exact_number(str(value))
     if isinstance(value, datetime.date | datetime.time | datetime.timedelta):
         return str(value)
     if isinstance(value, str):
@@ -192,43 +224,26 @@ def _scalar(value: object) -> object:
     raise UnfitError(kinds.get(type(value), f"a {type(value).__name__}"))
 
 
-def _rank(value: object, typed: bool) -> int:
-    """Return what a value can be: its place in `_ORDER`."""
+def _rank(value: object, typed: bool) -> tuple[int, int | float | None]:
+    """Return what a value can be, as its place in `_ORDER`; and the number that it is."""
     if isinstance(value, str) and not typed:
         text = value.strip()
-        if _WHOLE.fullmatch(text):
-            plain = text.lstrip("+-")
-            return 2 if (plain[0] == "0" and plain != "0") or int(text) not in _INT64 else 0
-        return 1 if NUMBER.fullmatch(text) and _is_float32(float(text), text) else 2
+        if LEADING_ZERO.match(text) or not (_WHOLE.fullmatch(text) or NUMBER.fullmatch(text)):
+            return 2, None
+        number = int(text) if _WHOLE.fullmatch(text) else exact_number(text)
+        if number in (math.inf, -math.inf) and "inf" not in text.lower():
+            return 2, None
+        value = number
     if isinstance(value, int):
-        return 0 if value in _INT64 else 2
-    return 1 if isinstance(value, float) and _is_float32(value) else 2
-
-
-def _is_float32(value: float, text: str = "inf") -> bool:
-    if isinstance(value, float) and math.isinf(value):
-        return "inf" in text.lower()
-    return not abs(value) >= FLOAT32_END  # a NaN is one
+        return (0, value) if value in _INT64 else (2, None)
+    if isinstance(value, float) and (not abs(value) >= FLOAT32_END or math.isinf(value)):
+        return 1, value
+    return 2, None
 
 
 def _converted(value: Any, dtype: DType) -> Value:
     """Return a value as a feature of some type has it; `UnfitError` if that can't be."""
-    if dtype is DType.STRING:
-        if isinstance(value, bytes):
-            return value
-        return (str(value).lower() if isinstance(value, bool) else str(value)).encode()
-    text = value.strip() if isinstance(value, str) else ""
-    if dtype is DType.INT64:
-        if _WHOLE.fullmatch(text):
-            value = int(text)
-        elif isinstance(value, float) and value.is_integer() and abs(value) < _EXACT:
-            value = int(value)
-        if isinstance(value, int) and value in _INT64:
-            return int(value)
-    else:
-        if NUMBER.fullmatch(text):
-            value = float(text)
-        if isinstance(value, int | float) and _is_float32(value, text or "inf"):
-            return float(value)
-    shown = printable(repr(value[:TEXT_SHOWN] if isinstance(value, str | bytes) else value))
-    raise UnfitError(f"{shown[:TEXT_SHOWN]}, which is no {dtype.value}")
+    try:
+        return as_dtype(value, dtype)
+    except ValueError as error:
+        raise UnfitError(str(error)) from None

@@ -1,0 +1,159 @@
+"""Numbers of a table as values of features: which type holds a whole column, and what it changes.
+
+Features have int64 and float32. Tables have doubles: those of a column that are all whole become
+int64, others float32.
+"""
+
+import math
+import re
+from array import array
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tfrtool.errors import printable
+from tfrtool.examples.example import DType, Value
+
+NUMBER = re.compile(
+    r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]+)?|nan|[+-]?inf(?:inity)?", re.IGNORECASE
+)
+
+LEADING_ZERO = re.compile(r"[+-]?0[0-9]")
+"""What digits that are a code start with, and not a number."""
+
+FLOAT32_END = 2.0**128 - 2.0**103
+"""From this number on, rounding makes infinity of it."""
+
+_INT64 = range(-(2**63), 2**63)
+_EXACT32, _EXACT64 = 2**24, 2**53
+"""Up to here, float32 and doubles hold every whole number."""
+
+_LONGEST_NUMBER = 400
+_SHOWN = 40
+_AT_ONCE = 4096
+
+
+def exact_number(text: str) -> int | float:
+    """Return the number that a `NUMBER` says: a double, or a whole number that no double holds.
+
+    Digits that are how a double is written stand for that double.
+    """
+    value = float(text)
+    if _EXACT64 <= abs(value) <= 2.0**63 and len(text) <= _LONGEST_NUMBER:
+        exact = Decimal(text)
+        doubles = Decimal(value), Decimal(repr(value))
+        if exact not in doubles and exact == exact.to_integral_value():
+            return int(exact)
+    return value
+
+
+def as_dtype(value: Any, dtype: DType) -> Value:
+    """Return a value of a table as a feature of some type has it; `ValueError` if that can't be.
+
+    Only fractions are rounded, and whole numbers that become float32.
+    """
+    if dtype is DType.STRING:
+        if isinstance(value, bytes):
+            return value
+        return (str(value).lower() if isinstance(value, bool) else str(value)).encode()
+    number = value
+    if dtype is DType.FLOAT32 and isinstance(value, str) and NUMBER.fullmatch(value):
+        number = float(value)  # the way of most
+        if abs(number) < FLOAT32_END:
+            return number
+    if isinstance(value, str | bytes):
+        text = value.strip() if isinstance(value, str) else value.decode("utf-8", "replace").strip()
+        number = exact_number(text) if NUMBER.fullmatch(text) else None
+        digits = text.lstrip("+-")
+        if digits.isascii() and digits.isdecimal() and len(digits) <= _LONGEST_NUMBER:
+            number = int(text)
+    if isinstance(number, int | float):
+        if dtype is DType.INT64:
+            if isinstance(number, float) and number.is_integer():
+                number = int(number)
+            if isinstance(number, int) and number in _INT64:
+                return int(number)
+        elif abs(number) < FLOAT32_END or number != number:
+            return float(number)
+        elif number in (math.inf, -math.inf) and (number is value or "inf" in text.lower()):
+            return number
+    shown = printable(repr(value[:_SHOWN] if isinstance(value, str | bytes) else value))
+    raise ValueError(f"{shown[: _SHOWN + 4]}, which is not a valid {dtype.value}")
+
+
+def relative_changes(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return by how much float32 changes each double, relative to it; 0 where nothing changes."""
+    with np.errstate(all="ignore"):
+        changes = np.abs(values.astype(np.float32).astype(np.float64) - values) / np.abs(values)
+    changes[(values == 0) | ~np.isfinite(values)] = 0
+    return changes
+
+
+@dataclass(slots=True)
+class NumberRange:
+    """What the numbers of a column are, as a fold; folds over parts can be merged.
+
+    Attributes:
+        doubles: whether some are floating-point numbers.
+        whole: whether int64 holds all of them as they are: no fraction, NaN, or negative zero.
+        change: the largest relative change of a number that becomes float32.
+        wide: the first whole number that float32 can't hold, with its row.
+    """
+
+    seen: bool = False
+    doubles: bool = False
+    whole: bool = True
+    change: float = 0.0
+    wide: tuple[int, int | float] | None = None
+    _values: "array[float]" = field(default_factory=lambda: array("d"))
+    _rows: "array[int]" = field(default_factory=lambda: array("q"))
+
+    def add(self, value: int | float, row: int) -> None:
+        """Take in a number; rows ascend."""
+        self.seen = True
+        if isinstance(value, float):
+            self._values.append(value)
+            self._rows.append(row)
+            if len(self._values) >= _AT_ONCE:
+                self.flush()
+        elif not -_EXACT32 <= value <= _EXACT32:
+            self.whole &= value in _INT64
+            single = float(np.float32(value)) if abs(value) < FLOAT32_END else math.inf
+            if single != value:
+                self.flush()  # of rows before
+                self.wide = self.wide or (row, value)
+                change = math.inf if math.isinf(single) else abs(int(single) - value) / abs(value)
+                self.change = max(self.change, change)
+
+    def flush(self) -> None:
+        """Take in what was added one by one."""
+        if self._values:
+            values, rows = np.array(self._values), np.array(self._rows)
+            self._values, self._rows = array("d"), array("q")
+            self.add_doubles(values, rows)
+
+    def add_doubles(self, values: NDArray[np.float64], rows: NDArray[np.int64]) -> None:
+        """Take in doubles with their rows."""
+        self.doubles = True
+        if not len(values):
+            return
+        self.seen = True
+        integral = np.isfinite(values) & (values == np.trunc(values))
+        held = integral & (values >= -(2.0**63)) & (values < 2.0**63)
+        held &= (values != 0) | ~np.signbit(values)
+        self.whole &= bool(held.all())
+        changes = relative_changes(values)
+        self.change = max(self.change, float(changes.max()))
+        wide = np.flatnonzero(integral & (changes > 0))
+        if self.wide is None and len(wide):
+            self.wide = int(rows[wide[0]]), float(values[wide[0]])
+
+    def merge(self, other: "NumberRange") -> None:
+        """Take in what the fold over another file has seen, but for its ``wide``."""
+        self.seen |= other.seen
+        self.doubles |= other.doubles
+        self.whole &= other.whole
+        self.change = max(self.change, other.change)
