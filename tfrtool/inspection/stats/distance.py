@@ -11,6 +11,10 @@ from numpy.typing import NDArray
 
 from tfrtool.inspection.stats.number_fold import NumberFold
 
+_PER_BIN, _FEWEST_BINS, _MOST_BINS = 100, 10, 1000
+"""Numbers for each bin, of the side with fewer, and how many bins there are. From 1,000 numbers on,
+samples of one distribution come out at most 0.004 apart."""
+
 
 def l_infinity(
     some: Mapping[Any, int], others: Mapping[Any, int], totals: Sequence[int] = ()
@@ -29,38 +33,31 @@ def l_infinity(
 def jensen_shannon(some: NumberFold, others: NumberFold) -> float | None:
     """Return the Jensen-Shannon divergence in bits, 0 to 1; None where a side has no values.
 
-    Both histograms are brought to the union of their edges, with the numbers of a bucket spread
-    evenly over it. Equal numbers alone are a bucket without width, which only its like matches.
-    NaN and infinities are one more bucket each; TFDV holds those of one side for others than those
-    of the other side, so that data with NaN is far from itself.
+    Both sides are counted in the same bins, which are quantiles of both together, or each value in
+    its own where they are few. TFDV gives each side ten bins between its own minimum and maximum,
+    so one outlier moves all of them, and equal distributions come out far from each other. NaN and
+    infinities are one more bin each; TFDV counts them as different values on each side.
     """
-    first, second = some.histogram(), others.histogram()
-    edges = np.unique([edge for one in (first, second) if one for edge in one["edges"]])
-    parts = []
-    for fold, histogram in ((some, first), (others, second)):
-        odd = [fold.nan, fold.infinite]
-        total = fold.count + sum(odd)
+    values = np.unique(np.append(some.values, others.values))
+    shares = []
+    for fold in (some, others):
+        counts = np.zeros(len(values) + 2)
+        counts[np.searchsorted(values, fold.values)] = fold.counts
+        counts[-2:] = fold.nan, fold.infinite
+        total = fold.count + fold.nan + fold.infinite
         if not total:
             return None
-        parts.append(np.append(_spread(histogram, edges), odd) / total)
-    p, q = parts
+        shares.append(counts / total)
+    held = min(len(one.values) if one.error else one.count for one in (some, others))
+    most = min(max(held // _PER_BIN, _FEWEST_BINS), _MOST_BINS)
+    if len(values) > most:
+        both = (shares[0] + shares[1])[:-2]
+        ranks = (np.cumsum(both) - both / 2) / both.sum()
+        bins = np.minimum(ranks * most, most - 1).astype(np.int64)
+        shares = [np.append(np.bincount(bins, one[:-2]), one[-2:]) for one in shares]
+    p, q = shares
     middle = (p + q) / 2
     return float(min(max((_divergence(p, middle) + _divergence(q, middle)) / 2, 0.0), 1.0))
-
-
-def _spread(
-    histogram: Mapping[str, list[Any]] | None, edges: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return how many numbers are between edges, and then how many are a point at each."""
-    points = np.zeros(len(edges))
-    between = np.zeros(max(len(edges) - 1, 0))
-    if histogram is not None:
-        held, counts = histogram["edges"], histogram["counts"]
-        if held[0] == held[-1]:
-            points[np.searchsorted(edges, held[0])] = counts[0]
-        else:
-            between = np.diff(np.interp(edges, held, np.append(0, np.cumsum(counts))))
-    return np.append(between, points)
 
 
 def _divergence(p: NDArray[np.float64], q: NDArray[np.float64]) -> float:
