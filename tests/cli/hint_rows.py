@@ -350,7 +350,7 @@ ELSEWHERE = {
     "prepare it with TFDS' file_format": "TFDS' own option",
     "prepare the dataset anew": "what TFDS does",
     "such an archive is damaged or a bomb": "no advice",
-    "ends it with --resume": "tests/process/test_publish_death.py runs it after a kill",
+    "again with --resume to finish it": "tests/process/test_publish_death.py runs it after a kill",
     "ends what was begun": "likewise",
     "--resume makes what is missing": "tests/convert/test_store_faults.py runs it",
     "let it end; --overwrite would replace it": "test_store_faults.py has two writers",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -152,6 +153,19 @@ def test_exit_codes(make_shard: MakeShard, capsys: pytest.CaptureFixture[str]) -
     assert f"{b} 0\n" in text
     assert "1 more" in text
     assert main(["diff", str(a), str(b), "--key", "nope", "--json"]) == 2
+
+
+def test_damage_is_not_called_the_same(
+    make_shard: MakeShard, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where intact records agree and some are damaged, heading and JSON say so."""
+    a = make_shard([tfrtool.encode_example({"id": f"{n:04d}"}) for n in range(5)], "a.tfrecord")
+    flip_bit(a, a.read_bytes().index(b"0001"))
+    assert main(["diff", str(a), str(a)]) == 3
+    heading = capsys.readouterr().out.splitlines()[0]
+    assert heading == "A and B hold the same intact records, but 2 faults could not be compared"
+    assert main(["diff", str(a), str(a), "--json"]) == 3
+    assert json.loads(capsys.readouterr().out)["same"] is False
 
 
 def test_digests_are_those_of_other_commands(tmp_path: Path) -> None:

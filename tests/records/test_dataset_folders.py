@@ -83,7 +83,9 @@ def test_newest_version_is_taken_and_told(make_shard: MakeShard, tmp_path: Path)
         make_shard([b"x"], f"pets/{name}/pets-train.tfrecord-00000-of-00001")
     folders = find_folders(tmp_path / "pets")
     assert folders.root == tmp_path / "pets" / "1.10.0"
-    assert folders.notes == ("version 1.10.0, the newest of 1.2.0, 1.9.0, 1.10.0",)
+    version, others = folders.notes
+    assert version == "version 1.10.0, the newest of 1.2.0, 1.9.0, 1.10.0"
+    assert others.startswith("3 shards in 3 folders below it are not included (1.2.0, 1.9.0, not.a")
     assert found(tmp_path / "pets") == ["1.10.0/pets-train.tfrecord-00000-of-00001"]
 
 
@@ -125,7 +127,7 @@ def test_images_are_named_where_shards_are_wanted(tmp_path: Path) -> None:
 
 def test_links_and_pipes_do_no_harm(make_shard: MakeShard, tmp_path: Path) -> None:
     """A link in a circle ends, a FIFO is not opened, a hidden folder is not looked into."""
-    make_shard([b"x"], ".tfrtool-incomplete/a.tfrecord")
+    make_shard([b"x"], ".hidden/a.tfrecord")
     (tmp_path / "circle").symlink_to(tmp_path)
     os.mkfifo(tmp_path / "data")
     os.mkfifo(tmp_path / "b.tfrecord")

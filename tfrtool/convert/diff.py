@@ -64,6 +64,7 @@ class DiffReport:
         examples: the first of each of the four sorts: where they are, by side.
         corrupt: how many faults were found; damaged records are not compared.
         faults: the first of them.
+        notes: how the shards were found, a sentence each.
     """
 
     records: tuple[int, int]
@@ -79,11 +80,17 @@ class DiffReport:
     examples: Mapping[str, Sequence[Mapping[str, Place]]]
     corrupt: int
     faults: Sequence[LocatedFault]
+    notes: Sequence[str]
+
+    @property
+    def differs(self) -> bool:
+        """Whether intact records or their features differ."""
+        return bool(self.only_a or self.only_b or self.changed or self.moved or self.schema)
 
     @property
     def same(self) -> bool:
-        """Whether nothing differs."""
-        return not (self.only_a or self.only_b or self.changed or self.moved or self.schema)
+        """Whether nothing differs, and nothing is damaged."""
+        return not self.differs and not self.corrupt
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``--json`` prints."""
@@ -97,8 +104,10 @@ class _ComparedRecords:
         self, location: Paths, key: str | None, workers: int | None, on_progress: OnProgress
     ) -> None:
         files: dict[Path, str | None] = {}
+        self.notes: list[str] = []
         for place in as_paths(location):
             found = find_files(place)
+            self.notes += found.notes
             for one in found.sets:
                 root = found.folders[0] if place.is_dir() else one.directory
                 files |= dict.fromkeys(one.paths, one.split_below(root))
@@ -229,6 +238,7 @@ def diff(
         },
         corrupt=sum(side.faults.count for side in sides),
         faults=[fault for side in sides for fault in side.faults.kept],
+        notes=[*dict.fromkeys(one.notes + other.notes)],
     )
 
 

@@ -4,25 +4,36 @@ import glob
 import os
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from tfrtool.errors import DatasetError, ShardError, UsageError, os_errors_as, printable, some_of
+from tfrtool.errors import (
+    DatasetError,
+    ShardError,
+    UsageError,
+    human_count,
+    os_errors_as,
+    printable,
+    some_of,
+)
 from tfrtool.records.compression import Compression, detect_compression, starts_record
 from tfrtool.records.shard_sets import COMPRESSED_NAME, VERSION, is_shard_name, natural_order
 from tfrtool.records.stream import STREAM, Location, Stream, as_source, open_shard, size_of
-from tfrtool.storage.claims import current_folder
-from tfrtool.storage.limits import MAX_FILES_LOOKED_INTO, MAX_FILES_OF_A_KIND
+from tfrtool.storage.claims import VERSION_FOLDER, current_folder
+from tfrtool.storage.limits import MAX_FILES_LOOKED_INTO, MAX_FILES_OF_A_KIND, MAX_FOLDERS_BELOW
 from tfrtool.storage.locations import Paths, as_path
 from tfrtool.storage.opening import open_regular
-from tfrtool.storage.publishing import check_settled
+from tfrtool.storage.publishing import check_begun, check_settled
 from tfrtool.storage.remote_path import RemotePath, is_url, remote_path
 
 _HEAD = 4096
 _NAMED = 8
+_MOST_REMOTE_FOLDERS = 16
+"""Folders of a store that are searched for further shards: each takes a request."""
 
 Locations = Location | Iterable[Location]
 
@@ -134,6 +145,7 @@ def _expand(location: Location, keep: bool) -> FoundShards:
     unknown = (file for file in files if is_shard_name(file.name) is None)
     shards = tuple(_ShardFinder().choose(files) or unknown)
     if not shards:
+        check_begun(Path(*takewhile(lambda part: not glob.has_magic(part), Path(argument).parts)))
         other = f"{printable(files[0].name)}, which is none by its name" if files else None
         raise ShardError("no shard matches", path=argument, found=other)
     return FoundShards(shards)
@@ -159,8 +171,12 @@ def find_folders(directory: str | os.PathLike[str]) -> DatasetFolders:
     if not directory.is_dir():
         what = "not a directory" if directory.exists() else "no such directory"
         raise DatasetError(what, path=directory, expected="a directory with shards")
+    finder = _ShardFinder()
     with os_errors_as(DatasetError, directory):
-        found = _descend(directory, _ShardFinder())
+        found = _descend(directory, finder)
+        if not found.shards:
+            for folder in dict.fromkeys((found.root, directory, *finder.folders(found.root))):
+                check_begun(folder)
     if not found.shards:
         pattern = shlex.quote(f"{glob.escape(str(found.root))}/**")
         raise DatasetError(
@@ -169,7 +185,44 @@ def find_folders(directory: str | os.PathLike[str]) -> DatasetFolders:
             found="images, of which tfrtool write makes shards" if _has_images(directory) else None,
             hint=f"for folders farther below it, quote a pattern: {pattern}",
         )
-    return found
+    left_out = _note_of_others(directory, found.shards, finder)
+    return found._replace(notes=(*found.notes, *left_out))
+
+
+def _note_of_others(
+    directory: Path, taken: Iterable[Path], finder: "_ShardFinder"
+) -> Iterator[str]:
+    """Say how many shards farther below a directory are not included, and what includes them."""
+    folders, seen, known = [directory], set[object](), {*taken}
+    others, is_cut = dict[Path, int](), False
+    most = _MOST_REMOTE_FOLDERS if isinstance(directory, RemotePath) else MAX_FOLDERS_BELOW
+    for folder in folders:  # which grows
+        with suppress(OSError):
+            status = None if isinstance(folder, RemotePath) else folder.stat()
+            place = status and (status.st_dev, status.st_ino)
+            if place in seen or VERSION_FOLDER.fullmatch(folder.name):
+                continue
+            seen |= {place} - {None}
+            within, room = finder.folders(folder), most + 1 - len(folders)
+            folders += within[:room]
+            is_cut |= len(within) > room
+            if folder is directory:
+                continue  # what is not taken of it has been replaced
+            if n_shards := sum(shard not in known for shard in finder.all_shards(folder)):
+                others[folder] = n_shards
+    if others:
+        count = human_count(sum(others.values()), "shard")
+        where = human_count(len(others), "folder")
+        below = [one.relative_to(directory) for one in others]
+        names = some_of([printable(str(one)) for one in below], _NAMED)
+        hint = "name a folder to read it"
+        if not any(_version(part) for one in below for part in one.parts):  # never several of them
+            pattern = shlex.quote(f"{glob.escape(str(directory))}/**")
+            hint += f", or quote a pattern to read all files: {pattern}"
+        verb = "is" if count == "1 shard" else "are"
+        yield f"{count} in {where} below it {verb} not included ({names}): {hint}"
+    if is_cut:
+        yield f"only {most:,} of the folders below it were searched for further shards"
 
 
 def _has_images(folder: Path) -> bool:
@@ -193,15 +246,36 @@ class _ShardFinder:
     def __init__(self) -> None:
         self._left = MAX_FILES_LOOKED_INTO
         self._found = False
+        self._listed: dict[RemotePath, tuple[list[RemotePath], list[RemotePath]]] = {}
 
     def shards(self, folder: Path) -> list[Path]:
         check_settled(folder)
+        return self.all_shards(folder)
+
+    def all_shards(self, folder: Path) -> list[Path]:
+        """Return the shards in a folder, whether a write has ended there or not."""
         if isinstance(folder, RemotePath):
-            files = [one for one in folder.entries()[0] if is_shard_name(one.name) is not False]
+            listed = self._entries(folder)[0]
+            files = [one for one in listed if is_shard_name(one.name) is not False]
             return self.choose(sorted(files, key=lambda one: natural_order(one.name)))
         with os.scandir(folder) as entries:
             names = [e.name for e in entries if is_shard_name(e.name) is not False and e.is_file()]
         return self.choose([folder / name for name in sorted(names, key=natural_order)])
+
+    def folders(self, folder: Path) -> list[Path]:
+        """Return the folders in a folder, without hidden ones."""
+        if isinstance(folder, RemotePath):
+            below = [one for one in self._entries(folder)[1] if not one.name.startswith(".")]
+            return sorted(below, key=lambda one: one.name)
+        with os.scandir(folder) as entries:
+            names = sorted(e.name for e in entries if not e.name.startswith(".") and e.is_dir())
+        return [folder / name for name in names]
+
+    def _entries(self, folder: RemotePath) -> tuple[list[RemotePath], list[RemotePath]]:
+        """List a folder in a store, once."""
+        if folder not in self._listed:
+            self._listed[folder] = folder.entries()
+        return self._listed[folder]
 
     def choose(self, paths: Iterable[Path]) -> list[Path]:
         """Return the shards among files, by their names, or else by their first bytes.
@@ -245,7 +319,7 @@ def _descend(directory: Path, finder: _ShardFinder) -> DatasetFolders:
     directory = current_folder(directory)
     if shards := finder.shards(directory):
         return DatasetFolders(directory, tuple(shards))
-    below = _folders(directory)
+    below = finder.folders(directory)
     versions = {n: path for path in below if (n := _version(path.name)) is not None}
     if versions:
         last = [versions[number].name for number in sorted(versions)[-_NAMED:]]
@@ -256,7 +330,7 @@ def _descend(directory: Path, finder: _ShardFinder) -> DatasetFolders:
         folders = [*dict.fromkeys(printable(shard.parent.name) for shard in shards)]
         note = f"the shards in its folders {some_of(folders, _NAMED)}"
         return DatasetFolders(directory, tuple(shards), (note,))
-    configs = [path for path in below if any(_version(one.name) for one in _folders(path))]
+    configs = [path for path in below if any(_version(one.name) for one in finder.folders(path))]
     names = ", ".join(printable(path.name) for path in configs)
     if len(configs) > 1:
         what = "holds several datasets; name one of them"
@@ -268,15 +342,6 @@ def _descend(directory: Path, finder: _ShardFinder) -> DatasetFolders:
 
 def _noted(found: DatasetFolders, note: str) -> DatasetFolders:
     return found._replace(notes=(note, *found.notes))
-
-
-def _folders(directory: Path) -> list[Path]:
-    if isinstance(directory, RemotePath):
-        found = [one for one in directory.entries()[1] if not one.name.startswith(".")]
-        return sorted(found, key=lambda one: one.name)
-    with os.scandir(directory) as entries:
-        names = sorted(e.name for e in entries if not e.name.startswith(".") and e.is_dir())
-    return [directory / name for name in names]
 
 
 def _version(name: str) -> tuple[int, ...] | None:

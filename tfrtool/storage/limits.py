@@ -52,6 +52,10 @@ MAX_FILES_OF_A_KIND = 100
 """Of those with one ending, or alike but for numbers, of which the first shard stands for all.
 Where a hundred photographs are none, so are the others."""
 
+MAX_FOLDERS_BELOW = 1000
+"""Folders below a directory that are searched for shards which are not included: a tenth of a
+second, or a second on a slow disk."""
+
 MAX_FONTS = 2000
 """Of the system, looked into for letters: one takes a millisecond or less."""
 

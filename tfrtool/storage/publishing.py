@@ -27,7 +27,7 @@ from pathlib import Path
 
 from tfrtool.errors import DatasetError, TfrtoolError
 from tfrtool.storage.appearing import TEMPORARY, move, new_file, private_folder, sync_folder
-from tfrtool.storage.claims import is_claimed
+from tfrtool.storage.claims import STAGING, is_claimed
 from tfrtool.storage.opening import read_bounded
 from tfrtool.storage.remote_path import RemotePath
 from tfrtool.storage.signals import signals_wait
@@ -127,11 +127,22 @@ def check_settled(folder: Path) -> None:
     """Raise a `DatasetError` if files in a folder are being replaced, or that was interrupted."""
     held = is_claimed(folder)
     if held or (not isinstance(folder, RemotePath) and os.path.lexists(folder / PUBLISHING)):
-        raise DatasetError(
-            "a write was interrupted here, or is about to end",
-            path=folder,
-            hint="the command that was interrupted ends it with --resume",
-        )
+        raise _interrupted(folder)
+
+
+def check_begun(folder: Path) -> None:
+    """Raise a `DatasetError` if a folder without shards is that of a write which has not ended."""
+    if not isinstance(folder, RemotePath) and os.path.lexists(folder / STAGING):
+        raise _interrupted(folder)
+
+
+def _interrupted(folder: Path) -> DatasetError:
+    return DatasetError(
+        "a write was interrupted here, or is still running",
+        path=folder,
+        hint="run the interrupted command again with --resume to finish it, or with --overwrite to "
+        "start over",
+    )
 
 
 @contextlib.contextmanager

@@ -33,6 +33,7 @@ class ReportFile:
         faults: how many faults were found; None where it could not be verified.
         pictures: how many are in it.
         errors: what could not be found out, by the step, and why.
+        notes: how the shards were found, a sentence each.
     """
 
     out: Path
@@ -41,6 +42,7 @@ class ReportFile:
     faults: int | None
     pictures: int
     errors: Mapping[str, str]
+    notes: tuple[str, ...]
 
 
 def report(
@@ -103,6 +105,7 @@ def report(
             faults=None if found.verdict is None else found.verdict.n_faults,
             pictures=len(pictures),
             errors=dict(found.errors),
+            notes=found.notes,
         )
 
 

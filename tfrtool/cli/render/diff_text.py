@@ -18,6 +18,12 @@ def diff_page(report: DiffReport) -> Page:
     counts = {sort: getattr(report, sort) for sort in _SORTS}
     found = [f"{counts[sort]:,} {name}" for sort, name in _SORTS.items() if counts[sort]]
     found += [human_count(len(report.schema), "feature") + " of other types"] * bool(report.schema)
+    title = "A and B hold the same records"
+    if report.differs:
+        title = f"A and B differ: {', '.join(found)}"
+    elif report.corrupt:
+        count = human_count(report.corrupt, "fault")
+        title = f"A and B hold the same intact records, but {count} could not be compared"
     rows = [
         ("records", *(f"{count:,}" for count in report.records)),
         *((f"of {printable(one)}", *(f"{n:,}" for n in of)) for one, of in report.splits.items()),
@@ -26,7 +32,7 @@ def diff_page(report: DiffReport) -> Page:
     if any(report.without_key):
         rows.append(("without the key", *(f"{count:,}" for count in report.without_key)))
     page: list[str | Table] = [
-        Heading("A and B " + (f"differ: {', '.join(found)}" if found else "hold the same records")),
+        Heading(title),
         Table(head=("", "A", "B"), rows=rows, right=(1, 2)),
     ]
     if report.schema:

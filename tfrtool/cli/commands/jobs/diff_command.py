@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from tfrtool.cli.bars import Bars
-from tfrtool.cli.output import Outcome, emit
+from tfrtool.cli.output import Outcome, emit, note
 from tfrtool.cli.parameters import INPUT, WORKERS, command
 
 
@@ -36,5 +36,7 @@ def diff_command(a: str, b: str, as_json: bool, **words: Any) -> Outcome:
 
     with Bars() as bars:
         report = diff(a, b, on_progress=bars, **words)
+    for text in report.notes:
+        note(text)
     emit(report.to_json() if as_json else diff_page(report))
-    return Outcome.FINE if report.same and not report.corrupt else Outcome.DAMAGE
+    return Outcome.FINE if report.same else Outcome.DAMAGE

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from tfrtool.cli.bars import Bars
-from tfrtool.cli.output import Outcome, emit, warn
+from tfrtool.cli.output import Outcome, emit, note, warn
 from tfrtool.cli.parameters import INPUT, OUTPUT_OR_URL, WORKERS, command
 from tfrtool.cli.render.page import Heading, Table, facts
 from tfrtool.errors import UsageError, human_bytes, human_count
@@ -52,6 +52,8 @@ def report_command(
 
     with Bars() as bars:
         written = report(dataset, out, on_progress=bars, **words)
+    for text in written.notes:
+        note(text)
     for step, why in written.errors.items():
         warn(f"not known ({step}): {why}")
     _say(as_json, plain(written), human_count(written.records, "record"))

@@ -49,6 +49,8 @@ def view_command(
     if host not in _HERE:
         warn(f"{host} can be reached by others: who knows the address with its token sees all")
     live = Live(shards[0] if len(shards) == 1 else shards_of(shards), workers=workers)
+    for text in live.found.notes:
+        note(text)
     try:
         serve(live, host=host, port=port, token=secrets.token_urlsafe(24), on_ready=ready)
     finally:
