@@ -192,3 +192,56 @@ def test_a_table_leads_elsewhere_with_root_only(
     assert main([*arguments, "--root", str(photos)]) == 0
     assert main(["write", str(photos), str(tmp_path / "pets"), "--root", str(photos)]) == 2
     assert main([*arguments, "--root", str(tmp_path / "missing")]) == 2
+
+
+def test_nested_class_folders_are_refused_where_they_are_classes(
+    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A class folder with folders named like classes is no class; a depth chooses the classes."""
+    write_class_folders(photos / "cleaned", count=2)
+    words = ["write", str(photos), str(tmp_path / "out"), "--dry-run", "--json"]
+    assert main(words) == 1
+    error = capsys.readouterr().err
+    assert "cleaned/cat/, cleaned/dog/" in error
+    assert "--label-depth 1" in error
+    assert main([*words, "--label-depth", "1"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["splits"]["train"]["labels"] == {"cat": 10, "cleaned": 4, "dog": 10}
+    assert main([*words, "--label-depth", "2"]) == 3
+    report = json.loads(capsys.readouterr().out)
+    assert report["splits"]["train"]["labels"] == {"cat": 2, "dog": 2}
+    assert len(report["rejected"]) == 20
+    assert {one["reason"] for one in report["rejected"]} == {"not in a folder at depth 2"}
+
+
+def test_the_depth_of_labels_is_printed(
+    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Folders inside class folders belong to these, and the depth is printed; also in splits."""
+    write_class_folders(photos / "cat", count=1)
+    (photos / "cat" / "dog").rename(photos / "cat" / "siamese")
+    (photos / "cat" / "cat").rename(photos / "cat" / "persian")
+    (tmp_path / "all").mkdir()
+    for split in ("train", "test"):
+        (tmp_path / "all" / split).symlink_to(photos, target_is_directory=True)
+    for source, depth in ((photos, 1), (tmp_path / "all", 2)):
+        words = ["write", str(source), str(tmp_path / "out"), "--dry-run"]
+        assert main(words) == 0
+        error = capsys.readouterr().err
+        assert f"labels are the folders at depth {depth}, such as 'cat'" in error
+        assert f"--label-depth {depth + 1}" in error
+        assert main([*words, "--label-depth", str(depth)]) == 0
+        assert "depth" not in capsys.readouterr().err
+    words = ["write", str(tmp_path / "all"), str(tmp_path / "out"), "--label-depth", "1"]
+    assert main(words) == 2
+    assert "--label-depth must be at least 2, got 1" in capsys.readouterr().err
+
+
+def test_label_depth_needs_class_folders(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A table has no folders of classes."""
+    (tmp_path / "t.csv").write_text("path,label\na.jpg,cat\n")
+    words = ["write", str(tmp_path / "t.csv"), str(tmp_path / "out"), "--label-depth", "1"]
+    assert main(words) == 2
+    assert "--label-depth needs class folders" in capsys.readouterr().err

@@ -6,10 +6,10 @@ One function for all trees, so that an archive means what the folder means that 
 import enum
 import os.path
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tfrtool.errors import SourceError, printable
+from tfrtool.errors import SourceError, UsageError, printable, some_of
 from tfrtool.sources.folders.annotated import (
     annotations_at,
     annotations_hint,
@@ -33,6 +33,7 @@ from tfrtool.storage.limits import MAX_LISTED, FirstOf
 from tfrtool.storage.scratch.external_sort import ExternalSort
 
 _NUMBERED = re.compile(r"[ ._-]\(?[0-9]")
+_SHOWN = 4
 _SEPARATED = re.compile(r"[._-]")
 
 
@@ -48,12 +49,18 @@ class LabelFrom(enum.Enum):
 
 
 def arrange(
-    listing: Listing, label_from: LabelFrom, where: str, scratch: Path | None = None
+    listing: Listing,
+    label_from: LabelFrom,
+    where: str,
+    scratch: Path | None = None,
+    depth: int | None = None,
 ) -> Source:
     """Give each image of a tree, which lies at ``where``, its label and its split.
 
     Folders around everything are looked through: a tree with ``PetImages/Cat/1.jpg`` and
-    ``PetImages/Dog/1.jpg`` has the classes Cat and Dog. A folder inside a class belongs to it.
+    ``PetImages/Dog/1.jpg`` has the classes Cat and Dog. A folder inside a class belongs to it,
+    which a notice reports; it is a SourceError if it is named like a class. A ``depth``, counted
+    from 1, chooses the folders that are classes.
     Where all of several folders have the names of splits, such as ``train`` and ``validation``,
     they are splits, and the classes are looked for in them; of a single one it isn't
     said which part of the whole it is, and so it is looked through. The listing is used up; many
@@ -62,6 +69,10 @@ def arrange(
     """
     tree = _Tree(listing.entries, scratch)
     prefix, splits = _layout(tree, label_from)
+    usual = prefix.count("/") + bool(splits) + 1
+    if depth is not None and splits and depth < usual:
+        what = f"--label-depth must be at least {usual}, got {depth}"
+        raise UsageError(what, path=where, expected=f"folders inside {', '.join(sorted(splits))}")
     labels: dict[str, str] = {}
     classes: dict[str | None, set[str]] = {}
     items = ManifestWriter(scratch)
@@ -70,7 +81,7 @@ def arrange(
         if problem is None and not image:
             ignored.add(LeftOut(key=key, reason="no image by its name"))
             continue
-        label, split, reason = _meaning(key, prefix, splits, label_from)
+        label, split, reason = _meaning(key, prefix, splits, label_from, depth)
         problem = problem or size_problem(size)
         if label is None or problem:
             rejected.add(LeftOut(key=key, reason=problem or reason))
@@ -93,15 +104,50 @@ def arrange(
         rejected.add(LeftOut(key=odd, reason="not in a class folder"))
     if not found:
         raise _nothing(tree, rejected, label_from, where)
+    notices: tuple[str, ...] = ()
+    if label_from is LabelFrom.FOLDER and depth is None:
+        nested = [one for one in sorted(tree.folders) if one.count("/") >= usual]
+        notices = _nested(nested, usual, labels, where)
     return Source(
         items=found,
         labels=tuple(sorted(labels)),
         reader=listing.reader,
+        notices=notices,
         splits=tuple(name for name in SPLIT_ORDER if name in classes),
         rejected=tuple(rejected.kept),
         ignored=tuple(ignored.kept),
         more_rejected=rejected.more,
         more_ignored=ignored.more,
+    )
+
+
+def _nested(
+    folders: Sequence[str], depth: int, labels: Collection[str], where: str
+) -> tuple[str, ...]:
+    """Return a notice of folders in class folders; a SourceError if some are named like classes."""
+    classes = {label.casefold() for label in labels}
+    below = {folder: folder.split("/")[depth - 1 :] for folder in folders}
+    below = {folder: parts for folder, parts in below.items() if parts[0] in labels}
+    alike = [
+        folder
+        for folder, (_, *inner) in below.items()
+        if classes & {name.casefold() for name in inner}
+    ]
+    if alike:
+        raise SourceError(
+            "class folders hold folders that are named like classes",
+            path=where,
+            found=some_of([f"{printable(folder)}/" for folder in alike], _SHOWN),
+            hint="move them out of SOURCE, or choose the depth of the class folders: "
+            f"--label-depth {depth} takes them as part of the class around them, --label-depth "
+            f"{depth + 1} as the classes",
+        )
+    if not below:
+        return ()
+    example, (label, *_) = next(iter(below.items()))
+    return (
+        f"labels are the folders at depth {depth}, such as '{printable(label)}' for "
+        f"{printable(example)}/; use --label-depth {depth + 1} for those inside",
     )
 
 
@@ -178,7 +224,7 @@ def _as_splits(folders: Iterable[str]) -> dict[str, str]:
 
 
 def _meaning(
-    key: str, prefix: str, splits: Mapping[str, str], label_from: LabelFrom
+    key: str, prefix: str, splits: Mapping[str, str], label_from: LabelFrom, depth: int | None
 ) -> tuple[str | None, str | None, str]:
     """Return an image's label and split, or why it has none."""
     below = key[len(prefix) :] if key.startswith(prefix) else ""
@@ -193,6 +239,11 @@ def _meaning(
         match = _NUMBERED.search(stem) or _SEPARATED.search(stem)
         label = stem[: match.start()].rstrip(" ._-").strip() if match else ""
         return label or None, split, "its name has no label before a dot, hyphen or underscore"
+    if depth is not None:
+        folders = key.split("/")[:-1]
+        if len(folders) < depth:
+            return None, split, f"not in a folder at depth {depth}"
+        return folders[depth - 1], split, ""
     label, slash, _ = below.partition("/")
     return label if slash else None, split, "not in a class folder"
 
