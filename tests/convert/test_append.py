@@ -321,3 +321,19 @@ def test_a_report_that_was_edited_is_refused(root: Path, options: str) -> None:
     with pytest.raises(tfrtool.TfrtoolError):
         tfrtool.append(old, new)
     assert [path.name for path in (root / "pets").iterdir()] == ["1.0.0"]
+
+
+def test_labels_come_from_where_write_took_them(tmp_path: Path) -> None:
+    """Images are appended with the depth, or the column, that the dataset was written with."""
+    _new_photos(tmp_path / "photos" / "all", "cat", "dog")
+    shutil.copytree(tmp_path / "photos" / "all", tmp_path / "photos" / "some")
+    tfrtool.write(tmp_path / "photos", tmp_path / "pets" / "1.0.0", label_depth=2)
+    done = tfrtool.append(tmp_path / "pets" / "1.0.0", tmp_path / "photos", out=tmp_path / "more")
+    assert done.rejected == ()
+    table = tmp_path / "table.csv"
+    files = sorted((tmp_path / "photos").rglob("*.jpg"))
+    rows = [f"{path.relative_to(tmp_path)},x,{path.parent.name}\n" for path in files]
+    table.write_text("path,label,kind\n" + "".join(rows))
+    tfrtool.write(table, tmp_path / "kinds" / "1.0.0", label_column="kind")
+    done = tfrtool.append(tmp_path / "kinds" / "1.0.0", table, out=tmp_path / "most")
+    assert done.rejected == ()

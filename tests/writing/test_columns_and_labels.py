@@ -12,6 +12,7 @@ import pytest
 import tfrtool
 from tests.photos import write_class_folders
 from tests.writing.test_plan import make_options
+from tfrtool.errors import SourceError, UsageError
 from tfrtool.examples.objects.annotation import Beside
 from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.sources.open_source import open_source
@@ -203,3 +204,59 @@ def test_parts_hold_what_is_beside_their_images(photos: Path, tmp_path: Path) ->
     made = [{path.name: path.read_bytes() for path in one.iterdir()} for one in (here, there)]
     assert made[0] == made[1]
     assert b"gr\xc3\xb6\xc3\x9fer" in b"".join(made[0].values())
+
+
+def test_labels_are_never_silently_empty(photos: Path, tmp_path: Path) -> None:
+    """Several labels an image need a column of labels; the error lists the columns there are."""
+    rows = [{"price": at, "tags": "cat;dog"} for at in range(4)]
+    several: dict[str, Any] = {"multi_label": ";", "columns": ["price"]}
+    with pytest.raises(SourceError, match="found 'path', 'price', 'tags'") as caught:
+        _write(photos, tmp_path, rows, **several)
+    assert "--label-column NAME" in str(caught.value)
+    with pytest.raises(UsageError, match=r"no column 'tag' for --label-column.*'tags'"):
+        _write(photos, tmp_path, rows, label_column="tag", **several)
+    report = _write(photos, tmp_path, rows, label_column="tags", **several)
+    assert report.splits["train"].labels == {"cat": 4, "dog": 4}
+    assert not any("without a label" in notice for notice in report.notices)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+def test_a_column_of_labels_can_be_chosen(photos: Path, tmp_path: Path, suffix: str) -> None:
+    """It is the label even where another column has a usual name, in any kind of table."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = [{"label": "x", "breed": breed} for breed in ("corgi", "husky", "husky", "corgi")]
+    _table(photos, tmp_path, rows)
+    told = [json.loads(line) for line in (tmp_path / "t.jsonl").read_text().splitlines()]
+    lines = ["path,label,breed", *(",".join(row.values()) for row in told)]
+    (tmp_path / "t.csv").write_text("\n".join(lines))
+    pq.write_table(pa.Table.from_pylist(told), tmp_path / "t.parquet")
+    report = tfrtool.write(
+        tmp_path / f"t.{suffix}", tmp_path / "d", root=photos.parent, label_column="breed"
+    )
+    assert report.splits["train"].labels == {"corgi": 2, "husky": 2}
+
+
+def test_images_in_parquet_have_a_chosen_label(photos: Path, tmp_path: Path) -> None:
+    """Parquet with the images in it takes a column of labels, too, and needs one for lists."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    files = sorted(photos.rglob("*.jpg"))
+    told = [{"image": path.read_bytes(), "tags": "a;b", "n": 1} for path in files]
+    pq.write_table(pa.Table.from_pylist(told), tmp_path / "t.parquet")
+    several: dict[str, Any] = {"multi_label": ";", "columns": ["n"]}
+    with pytest.raises(SourceError, match=r"no column of labels.*found 'tags', 'n'"):
+        tfrtool.write(tmp_path / "t.parquet", tmp_path / "d", **several)
+    report = tfrtool.write(tmp_path / "t.parquet", tmp_path / "d", label_column="tags", **several)
+    assert report.splits["train"].labels == {"a": 4, "b": 4}
+
+
+def test_empty_lists_of_labels_are_counted(photos: Path, tmp_path: Path) -> None:
+    """Images without a label are written and counted; none with a label is an error."""
+    rows = [{"label": text} for text in ("cat;dog", "", " ; ", "dog")]
+    report = _write(photos, tmp_path, rows, multi_label=";")
+    assert "without a label: 2 of 4 images" in report.notices
+    with pytest.raises(SourceError, match="none of its 4 images has a label"):
+        _write(photos, tmp_path, [{"label": ""}] * 4, multi_label=";", existing="overwrite")

@@ -7,7 +7,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
-from tfrtool.errors import SourceError, printable
+from tfrtool.errors import SourceError, human_count, printable
 from tfrtool.examples.objects.record_features import LabelKind, RecordFeatures
 from tfrtool.sources.folders.listing import size_problem, splits_in_order
 from tfrtool.sources.grouping import alone_notice, group_number
@@ -124,9 +124,10 @@ class ItemRows:
             shown = f"'{printable(label[:TEXT_SHOWN])}' in row {self._firsts[label]}"
             raise SourceError(what, path=self._where, found=shown, hint=hint)
         items, beside, groups = ManifestWriter(self._scratch), PackedRows(self._scratch), array("Q")
-        used = set[str]()
+        used, empty = set[str](), 0
         for item, group, at in self._without_repeated(features):
             items.add(item)
+            empty += not item.label
             used.add(item.label)
             if self._grouped:
                 groups.append(group)
@@ -138,6 +139,13 @@ class ItemRows:
                 what = "no row can be used"
                 expected = "rows with the path of an image and its label"
             raise SourceError(what, path=self._where, expected=expected, found=self._why)
+        if features.label is LabelKind.CLASSES and empty == items.count:
+            raise SourceError(
+                f"none of its {items.count:,} images has a label",
+                path=self._where,
+                expected=f"labels with {options.multi_label!r} between them",
+                hint="--label-column NAME takes them from another column",
+            )
         rejected = FirstOf[LeftOut](MAX_LISTED)
         for key, _, reason in self._refused:
             rejected.add(LeftOut(key=key, reason=reason))
@@ -150,6 +158,9 @@ class ItemRows:
         notices = [
             number_notice(labels) if names is None and options.labels is None else None,
             f"columns that are not written: {quoted(unused)}" if unused else None,
+            f"without a label: {empty:,} of {human_count(items.count, 'image')}"
+            if empty and features.label is LabelKind.CLASSES
+            else None,
             alone_notice(groups.count(0), len(groups), options.group_by or ""),
             f"boxes are read by --annotations, and not from a column '{_OBJECTS}'"
             if _OBJECTS in (*unused, *unfit)

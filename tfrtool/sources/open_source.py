@@ -86,33 +86,37 @@ def _open(
     spread: Spread | None,
     options: SourceOptions,
 ) -> Source:
-    tfds = argument.startswith(_TFDS)
+    tfds, depth = argument.startswith(_TFDS), options.label_depth
     tables = {} if tfds or is_url(argument) else metadata_tables(Path(argument))
     if is_url(argument):
         argument = str(remote_path(argument))  # without what is secret in it
-    if not tfds and root is None and label_from is LabelFrom.FOLDER:
+    if not tfds and root is None and label_from is LabelFrom.FOLDER and depth is None:
         from tfrtool.sources.samples.sample_kinds import read_samples
 
         if (samples := read_samples(argument, scratch, options)) is not None:
             return samples
     listing = None if tfds else _list(argument, scratch, spread)
+    if depth is not None and (listing is None or label_from is not LabelFrom.FOLDER):
+        raise UsageError("--label-depth needs class folders", path=argument)
     if listing is None and label_from is not LabelFrom.FOLDER:
         raise UsageError("says labels itself, and they can't be taken from names", path=argument)
     if listing is None and not tfds:
         from tfrtool.sources.tables.tables import read_table
 
         return read_table(as_path(argument), root, scratch, options)
-    if tables and label_from is LabelFrom.FOLDER and listing is not None:
+    if tables and label_from is LabelFrom.FOLDER and listing is not None and depth is None:
         return _told(listing, tables, argument, scratch, options)
     if options.columns:
         raise UsageError("is no table, and only a table has columns", path=argument)
+    if options.label_column is not None:
+        raise UsageError("is not a table, and --label-column needs one", path=argument)
     if root is not None:
         raise UsageError("is no table, and only a table's paths can need a root", path=argument)
     if listing is None:
         from tfrtool.sources.tfds.tfds import read_tfds
 
         return read_tfds(argument.removeprefix(_TFDS), starting, scratch)
-    return arrange(listing, label_from, argument, scratch)
+    return arrange(listing, label_from, argument, scratch, depth)
 
 
 def metadata_tables(folder: Path) -> dict[str, Path]:
@@ -143,7 +147,7 @@ def _told(
     from tfrtool.sources.tables.tables import read_table
 
     classes = None
-    if not options.columns:
+    if not options.columns and options.label_column is None:
         with suppress(SourceError):
             classes = arrange(listing, LabelFrom.FOLDER, argument, scratch)
     if classes is not None and len(classes.labels) > 1:

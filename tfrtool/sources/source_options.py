@@ -17,6 +17,8 @@ class SourceOptions:
     columns: tuple[str, ...] = ()  # "NAME" or "NAME:DTYPE"; ("all",) for all of them
     labels: str | None = None  # a file with class names, or "keep"
     multi_label: str | None = None  # what stands between several labels of one image
+    label_column: str | None = None  # of a table
+    label_depth: int | None = None  # of the folders that are classes, from 1
     group_by: str | None = None  # a column, or a regular expression for keys
     layout: Layout | str | None = None  # None is tfod for annotations, else tfds
 
@@ -33,18 +35,34 @@ class SourceOptions:
                         f"{one!r} is not KIND:PATH",
                         expected="coco:PATH, voc:DIR, yolo:DIR or csv:PATH",
                     )
-            said = (self.columns, self.labels, self.multi_label)
-            if self.labels == "keep" or any(said[::2]):
+            others = (self.columns, self.multi_label, self.label_column, self.label_depth)
+            if self.labels == "keep" or any(others):
                 raise UsageError(
                     "annotations say their labels themselves, and have no columns",
-                    expected="--annotations, or --column, --multi-label and --labels keep",
+                    expected="--annotations, or --column, --multi-label, --label-column, "
+                    "--label-depth and --labels keep",
                 )
         elif self.masks is not Masks.POLYGONS:
             raise UsageError("masks are those of annotations", expected="--annotations KIND:PATH")
         if self.multi_label is not None and self.labels == "keep":
             raise UsageError("one integer an image can be kept, and not several")
+        if self.label_column is not None and self.label_column in {
+            *self.columns,
+            *(column.rpartition(":")[0] for column in self.columns),
+        }:
+            raise UsageError(
+                f"column {self.label_column!r} can't be a label and a further column",
+                expected="--label-column or --column",
+            )
+        if self.label_depth is not None and self.label_depth < 1:
+            raise UsageError("--label-depth must be at least 1", found=self.label_depth)
         if self.multi_label == "":
             raise UsageError("nothing separates labels", expected="--multi-label ';'")
+
+    @property
+    def about_labels(self) -> bool:
+        """Whether some of these make no sense without labels."""
+        return any(one is not None for one in (self.labels, self.multi_label, self.label_column))
 
     @property
     def names(self) -> Layout:

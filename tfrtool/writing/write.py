@@ -59,6 +59,8 @@ def write(
     columns: Sequence[str] = (),
     labels: str | os.PathLike[str] | None = None,
     multi_label: str | None = None,
+    label_column: str | None = None,
+    label_depth: int | None = None,
     layout: str | None = None,
     splits: Mapping[str, float] | None = None,
     stratify: bool = False,
@@ -108,6 +110,9 @@ def write(
         labels: a file of class names in their order, or a ``label_map.pbtxt``; or "keep", which
             writes integers as they are.
         multi_label: what separates the labels of an image that may have several.
+        label_column: the column of a table that holds the labels; None finds it by its name.
+        label_depth: the depth of the folders that are classes, counted from 1 below ``source``;
+            None takes the uppermost folders that differ.
         layout: the names of features: "tfds", or "tfod" for those of the TF Object Detection API.
             None takes "tfod" where there are annotations.
         splits: the splits, and about their share of each class: ``{"train": 0.8, "test": 0.2}``.
@@ -184,6 +189,8 @@ def write(
             columns=tuple(columns),
             labels=None if labels is None else os.fspath(labels),
             multi_label=multi_label,
+            label_column=label_column,
+            label_depth=label_depth,
             group_by=group_by,
             layout=layout,
         ),

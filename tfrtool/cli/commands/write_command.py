@@ -38,6 +38,9 @@ _SHOWN = 5
         "--columns all": "Write all columns of a table.",
         "--labels FILE|keep": "Names of the classes in their order, or a label_map.pbtxt; or keep "
         "integers as they are.",
+        "--label-column NAME": "Column of a table that holds the labels; by default the one called "
+        "label, class, category or the like.",
+        "--label-depth N": "Depth of the folders that are classes, counted from 1 below SOURCE.",
         "--multi-label SEPARATOR": "Several labels an image, with this between them.",
         "--layout tfds|tfod": "Names of the features: image and label; or those of the TF Object "
         "Detection API, the default with --annotations.",
@@ -76,6 +79,7 @@ _SHOWN = 5
         "DIR": LocalPath(exists=True, file_okay=False),
         "Q": click.IntRange(1, 100),
         "--workers": click.IntRange(1, 1024),
+        "--label-depth": click.IntRange(1, 64),
     },
 )
 @click.argument("source", type=INPUT)

@@ -34,6 +34,7 @@ from tfrtool.sources.items import LeftOut, Starting
 from tfrtool.sources.label_choice import KEEP
 from tfrtool.sources.manifest import ManifestWriter
 from tfrtool.sources.open_source import open_source
+from tfrtool.sources.source_options import SourceOptions
 from tfrtool.storage.json_files import reading_metadata, whole_number
 from tfrtool.storage.limits import MAX_LISTED, FirstOf
 from tfrtool.storage.locations import as_text
@@ -138,7 +139,8 @@ def plan_new_images(
         dedupe=dedupe,
         workers=settings.workers if isinstance(settings.workers, int) else cores(),
     )
-    opened = open_source(options.source, options.label_from, scratch, options.root, starting)
+    arguments = options.source, options.label_from, scratch, options.root, starting
+    opened = open_source(*arguments, options=options.meaning)
     new = [label for label in opened.labels if label not in classes]
     labels = (*classes, *new)
     if new and not new_classes:
@@ -202,6 +204,7 @@ def _options_of_write(said: Mapping[str, Any], **given: Any) -> WriteOptions:
             **{key: said[key] for key in ("check", "encode", "quality", "orient") if key in said},
         )
         pairs = [str(split).rpartition("=") for split in said.get("splits", ())]
+        folders = Path(given["source"]).is_dir()
         total = sum(float(share) for *_, share in pairs) or 1.0  # six digits of each are told
         return WriteOptions(
             splits={name: float(share) / total for name, _, share in pairs},
@@ -212,6 +215,10 @@ def _options_of_write(said: Mapping[str, Any], **given: Any) -> WriteOptions:
             recipe=recipe,
             label_from=LabelFrom(said.get("label_from", "folder")),
             root=None,
+            meaning=SourceOptions(
+                label_depth=said.get("label_depth") if folders else None,
+                label_column=None if folders else said.get("label_column"),
+            ),
             skip_bad=True,
             existing=Existing.REFUSE,
             **given,

@@ -14,7 +14,7 @@ from tfrtool.writing.write_report import json_text
 _WRITTEN = (
     "check", "encode", "resize", "quality", "orient", "label_from", "splits", "seed", "shuffle",
     "shard_bytes", "image", "stratify", "group_by",
-    "annotations", "columns", "labels", "multi_label", "layout",
+    "annotations", "columns", "labels", "multi_label", "layout", "label_column", "label_depth",
 )  # fmt: skip
 """Options of `write` that those need who add images; ``image`` is one that `edit` encoded anew."""
 

@@ -56,7 +56,7 @@ def read_arrays(
             raise SourceError(
                 "holds no pairs of arrays", path=path, expected=_EXPECTED, found=shown
             )
-    if options.columns:
+    if options.columns or options.label_column is not None:
         raise SourceError("has no columns beside its labels", path=where)
     with Spool(scratch, where) as spool:
         samples = (

@@ -17,7 +17,12 @@ from tfrtool.sources.label_choice import KEEP
 from tfrtool.sources.samples.sample_source import Spool, source_of
 from tfrtool.sources.source_options import SourceOptions
 from tfrtool.sources.tables.parquet_rows import parquet_errors, rows_of_parquet
-from tfrtool.sources.tables.table_columns import TableColumns, find_columns, quoted
+from tfrtool.sources.tables.table_columns import (
+    TableColumns,
+    check_label_column,
+    find_columns,
+    quoted,
+)
 from tfrtool.storage.limits import MAX_CLASSES
 from tfrtool.storage.opening import open_regular, size_of_file
 
@@ -37,8 +42,11 @@ class _ImageColumns(NamedTuple):
     wanted: Sequence[str] = ()  # those of the others whose cells count
 
 
-def image_columns(file: Any) -> _ImageColumns | None:
-    """Return the columns of a table of images; None if none has bytes, or it is no Parquet."""
+def image_columns(file: Any, wanted: str | None = None) -> _ImageColumns | None:
+    """Return the columns of a table of images; None if none has bytes, or it is no Parquet.
+
+    The column of labels is the ``wanted`` one, if any.
+    """
     import pyarrow
     import pyarrow.parquet
 
@@ -66,8 +74,8 @@ def image_columns(file: Any) -> _ImageColumns | None:
         return None
     image = next((name for name in images if _type(features, name) == "Image"), "")
     classes = [name for name in schema.names if _type(features, name) == "ClassLabel"]
-    label = find_columns(schema.names).label
-    label = label if label in classes or not classes else classes[0]
+    label = find_columns(schema.names, wanted).label
+    label = label if wanted or label in classes or not classes else classes[0]
     names = features[label or ""].get("names") if label in classes else None
     if not isinstance(names, list) or not 0 < len({*map(str, names)}) == len(names) <= MAX_CLASSES:
         names = None
@@ -93,18 +101,23 @@ def read_parquet_images(
 ) -> Source | None:
     """List the images in files of Parquet; None if they hold none themselves."""
     with open_regular(files[0]) as file:
-        columns = image_columns(file)
+        columns = image_columns(file, options.label_column)
     if columns is None:
         return None
+    if columns.label is None:
+        check_label_column(options.label_column, columns.others, where)
     rows = ItemRows(where, options, scratch)
     wanted = [name for name in columns.others if name == options.group_by]
+    if columns.label is None and (rows.columns is None or options.about_labels):
+        what, expected = "no column of labels beside its images", "a column such as 'label'"
+        hint = "--label-column NAME takes the labels from another column"
+        raise SourceError(
+            what, path=where, expected=expected, found=quoted(columns.others), hint=hint
+        )
     if rows.columns is not None:
         roles, mine = rows.columns.of(columns.others, TableColumns(None, columns.label, None))
         wanted = [*dict.fromkeys((*mine, *wanted))]
         columns = columns._replace(label=roles.label)
-    elif columns.label is None:
-        what, expected = "no column of labels beside its images", "a column such as 'label'"
-        raise SourceError(what, path=where, expected=expected, found=quoted(columns.others))
     if options.labels == KEEP:
         columns = columns._replace(names=None)
     with Spool(scratch, where) as spool:

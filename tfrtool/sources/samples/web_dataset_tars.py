@@ -67,7 +67,7 @@ def read_web_dataset(
         samples = (
             (path, sample)
             for number, path in enumerate(files)
-            for sample in _samples(path, number, several=len(files) > 1)
+            for sample in _samples(path, number, options.label_column, several=len(files) > 1)
         )
         rows, reader = ItemRows(where, options, scratch), TarsReader((*files,), (*stamps,))
         return source_of(rows, files, samples, reader)
@@ -112,7 +112,9 @@ def _sampled(file: BinaryIO, most: int | None = None) -> Iterator[_Members]:
         yield members
 
 
-def _samples(path: str, number: int, *, several: bool) -> Iterator[FoundItem]:
+def _samples(
+    path: str, number: int, label_column: str | None, *, several: bool
+) -> Iterator[FoundItem]:
     """Yield the images of a tar; their keys start with its name where there are several."""
     start, last = f"{Path(path).stem}/" if several else "", ""
     with open_regular(path) as file, open_regular(path) as texts:
@@ -128,17 +130,20 @@ def _samples(path: str, number: int, *, several: bool) -> Iterator[FoundItem]:
                 if ".." in image.split("/"):
                     problem = "its name leads out of the archive"
                 place |= number << _OFFSET_BITS
-                label, cells = _told(members, texts)
+                label, cells = _told(members, texts, label_column)
                 yield FoundItem(start + image, label, size, place, problem, cells)
         except ValueError as error:
             what = f"the tar archive is cut or damaged in or after {last!r} ({error})"
             raise SourceError(what, path=path, hint="fetch it again") from error
 
 
-def _told(members: _Members, file: BinaryIO) -> tuple[str, dict[str, object]]:
+def _told(
+    members: _Members, file: BinaryIO, label_column: str | None
+) -> tuple[str, dict[str, object]]:
     """Return the label of a sample, and what may be columns.
 
-    It is ``.cls``, or what is called so in ``.json``; the rest of that, and ``.txt`` as ``text``.
+    It is the chosen member of ``.json``; or else ``.cls``, or what is called so in ``.json``. The
+    rest of that may be columns, and ``.txt`` as ``text``.
     """
     texts, cells, label = dict[str, str](), dict[str, object](), ""
     for end in ("cls", "json", "txt"):
@@ -150,9 +155,12 @@ def _told(members: _Members, file: BinaryIO) -> tuple[str, dict[str, object]]:
     with suppress(ValueError, RecursionError):
         told = json.loads(texts.get("json", "{}"))
         cells = told if isinstance(told, dict) else {}
-        name = find_columns([*cells]).label
-        if name is not None and type(cells[name]) in (str, int):
-            label = str(cells.pop(name)).strip()
+        name = find_columns([*cells], label_column).label
+        if name is not None and type(cells[name]) in (str, int, list):
+            found = cells.pop(name)
+            label = json.dumps(found) if isinstance(found, list) else str(found).strip()
     if "txt" in texts:
         cells["text"] = texts["txt"]
-    return texts.get("cls", label).strip(), cells
+    if label_column is None:
+        label = texts.get("cls", label).strip()
+    return label, cells

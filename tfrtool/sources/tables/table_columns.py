@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tfrtool.errors import SourceError, printable, some_of
+from tfrtool.errors import SourceError, UsageError, nearest, printable, some_of
 from tfrtool.examples.number_columns import NUMBER
 from tfrtool.sources.folders.annotated import annotations_at, write_command
 from tfrtool.storage.remote_path import RemotePath
@@ -63,27 +63,47 @@ class TableColumns(NamedTuple):
     split: str | None
 
 
-def find_columns(names: Sequence[str]) -> TableColumns:
-    """Find columns by their names, whatever the case."""
+def find_columns(names: Sequence[str], label: str | None = None) -> TableColumns:
+    """Find columns by their names, whatever the case; that of labels may be chosen."""
     known = {name.strip().lower(): name for name in reversed(names)}
     usual = (_PATHS, _LABELS, _SPLITS)
-    return TableColumns(
+    found = TableColumns(
         *(next((known[one] for one in names if one in known), None) for names in usual)
     )
+    return found if label is None else found._replace(label=label if label in names else None)
+
+
+def check_label_column(label: str | None, names: Sequence[str], where: str | Path) -> None:
+    """Raise a `UsageError` if a column of labels was chosen that is not there."""
+    if label is not None and label not in names:
+        shown = printable(label[:TEXT_SHOWN])
+        expected = f"one of {quoted(nearest(label, names))}"
+        raise UsageError(f"no column '{shown}' for --label-column", path=where, expected=expected)
 
 
 def check_columns(
-    names: Sequence[str], table: Path, *, labels: bool = True, wanted: Collection[str] = ()
+    names: Sequence[str],
+    table: Path,
+    *,
+    labels: bool = True,
+    wanted: Collection[str] = (),
+    label: str | None = None,
 ) -> TableColumns:
     """Find columns; a SourceError if paths or labels lack, are there twice, or are of boxes.
 
-    Some tables need no ``labels``, and boxes that are ``wanted`` as they are don't count.
+    Some tables need no ``labels``, and boxes that are ``wanted`` as they are don't count. The
+    column of labels may be chosen by its name, ``label``.
     """
-    columns = find_columns(names)
+    columns = find_columns(names, label)
+    if columns.path is not None:
+        check_label_column(label, names, table)
     if columns.path is None or (labels and columns.label is None):
-        hint = f"paths: {', '.join(_PATHS)}; labels: {', '.join(_LABELS)}"
+        usual = ", ".join(_LABELS)
+        hint = f"paths: {', '.join(_PATHS)}; labels: {usual}"
         if columns.path is not None:
-            hint += "; --column NAME writes a caption or a number, and then none is needed"
+            hint = f"--label-column NAME takes the labels from another column than {usual}"
+            if not wanted:
+                hint += "; --column NAME writes a caption or a number, and then none is needed"
         if not isinstance(table, RemotePath) and (told := annotations_at(table)) is not None:
             hint = f"{write_command('IMAGES', told)} writes the boxes"
         raise SourceError(

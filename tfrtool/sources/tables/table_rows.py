@@ -8,13 +8,13 @@ bad line.
 import csv
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from tfrtool.errors import SourceError, os_errors_as, printable
 from tfrtool.sources.folders.listing import is_image_name
 from tfrtool.sources.item_rows import FoundItem
+from tfrtool.sources.source_options import SourceOptions
 from tfrtool.sources.tables.parquet_rows import parquet_errors, rows_of_parquet
 from tfrtool.sources.tables.table_columns import TableColumns, check_columns, find_columns
 from tfrtool.sources.tables.table_values import ValueColumns
@@ -39,41 +39,45 @@ _FREE_ROWS = 100_000
 _TEXT = (str, type(None))
 """A tuple, for a union would be made anew for each row."""
 
+_USUAL = SourceOptions()
+
 _Cells = Mapping[str, object] | str
 """The cells of a row by the names of their columns; or why it is no row."""
 
 
 def read_rows(
-    table: Path, group_by: str | None = None, columns: ValueColumns | None = None
+    table: Path, options: SourceOptions = _USUAL, columns: ValueColumns | None = None
 ) -> Iterator[FoundItem]:
     """Read a table, row by row: keys are paths as they are written, and places numbers of rows.
 
     Rows are counted from 1, with the header and empty lines. A group is the cell of a further
     column, if there is one of that name. Labels are without blanks around them, and splits in lower
-    case. With columns that become features, it needs no labels.
+    case. With columns that become features, it needs no labels unless ``options`` are about them.
 
     Parquet is told by its first bytes. The rest is text, whose name tells: JSON Lines for .jsonl,
     .ndjson and .json, CSV for .csv and .tsv; of another name, whether its first line starts with a
     brace. Memory is bounded by a row, in Parquet by a group of them.
     """
+    group_by, label_column = options.group_by, options.label_column
+    form = _Needs(columns, options)
     with os_errors_as(SourceError, table), open_regular(table) as file:
         head, suffix = file.read(_HEAD), table.suffix.lower()
         file.seek(0)
         braced = head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
         read: Callable[..., Iterator[tuple[int, _Cells]]] = _read_csv
         if head.startswith(PARQUET):
-            read = partial(_read_parquet, group_by=group_by)
+            read = _read_parquet
         elif suffix in _JSON_SUFFIXES or (braced and suffix not in _CSV_SUFFIXES):
             read = _read_json_lines
         typed, names = read is not _read_csv, list[str]()
         mine: Sequence[str] = ()
-        for number, cells in read(file, table, columns):
+        for number, cells in read(file, table, form):
             if isinstance(cells, str):
                 yield FoundItem("", place=number, problem=cells)
                 continue
             if names != list(cells):
                 names = list(cells)
-                roles = find_columns(names)
+                roles = find_columns(names, label_column)
                 if columns is not None:
                     roles, mine = columns.of(names, roles)
                 others = [name for name in names if name not in (*roles, *mine, group_by)]
@@ -119,19 +123,31 @@ def text_lines(
         yield text
 
 
-def _check(names: Sequence[str], table: Path, columns: ValueColumns | None) -> TableColumns:
-    wanted = () if columns is None else columns.asked
-    for name in names if columns is not None and columns.all else wanted:
-        if name.strip() and names.count(name) > 1:
-            raise SourceError(f"its column '{printable(name)}' is there twice", path=table)
-    return check_columns(names, table, labels=columns is None, wanted=wanted)
+class _Needs(NamedTuple):
+    """Which columns a table must have."""
+
+    columns: ValueColumns | None
+    options: SourceOptions
+
+    @property
+    def labelled(self) -> bool:
+        """Whether it must have labels."""
+        return self.columns is None or self.options.about_labels
+
+    def check(self, names: Sequence[str], table: Path) -> TableColumns:
+        """Return the columns that count; a SourceError if one lacks or is there twice."""
+        columns = self.columns
+        wanted = () if columns is None else columns.asked
+        for name in names if columns is not None and columns.all else wanted:
+            if name.strip() and names.count(name) > 1:
+                raise SourceError(f"its column '{printable(name)}' is there twice", path=table)
+        label = self.options.label_column
+        return check_columns(names, table, labels=self.labelled, wanted=wanted, label=label)
 
 
-def _read_csv(
-    file: BinaryIO, table: Path, columns: ValueColumns | None
-) -> Iterator[tuple[int, _Cells]]:
+def _read_csv(file: BinaryIO, table: Path, form: _Needs) -> Iterator[tuple[int, _Cells]]:
     """Yield the rows of a table, separated by commas, semicolons or tabs."""
-    delimiter, names, header = _layout(file, table, columns)
+    delimiter, names, header = _layout(file, table, form)
     for number, cells in enumerate(csv_rows(file, table, delimiter), start=1):
         if not any(cells):
             continue
@@ -175,9 +191,7 @@ def csv_rows(
         ) from error
 
 
-def _layout(
-    file: BinaryIO, table: Path, wanted: ValueColumns | None
-) -> tuple[str, Sequence[str], bool]:
+def _layout(file: BinaryIO, table: Path, form: _Needs) -> tuple[str, Sequence[str], bool]:
     """Return a table's separator, the names of its columns, and whether its first row has them.
 
     The separator is the one that makes known columns of the first row, so that commas in the name
@@ -193,9 +207,9 @@ def _layout(
             continue
         if first is None:
             raise SourceError("is empty", path=table, expected="a table of paths and labels")
-        columns = find_columns(first)
-        if columns.path is not None and (columns.label is not None or wanted is not None):
-            _check(first, table, wanted)
+        columns = find_columns(first, form.options.label_column)
+        if columns.path is not None and (columns.label is not None or not form.labelled):
+            form.check(first, table)
             return delimiter, first, True
         # Two or three columns need no names if the first row names an image; AutoML has the split
         # in front.
@@ -207,19 +221,17 @@ def _layout(
     if failure is not None and not firsts:
         raise failure
     widest = max(firsts, key=len)
-    _check(widest, table, wanted)
+    form.check(widest, table)
     return DELIMITERS[0], widest, True
 
 
-def _read_json_lines(
-    file: BinaryIO, table: Path, columns: ValueColumns | None
-) -> Iterator[tuple[int, _Cells]]:
+def _read_json_lines(file: BinaryIO, table: Path, form: _Needs) -> Iterator[tuple[int, _Cells]]:
     """Yield the rows of a table, an object on each line; one that isn't costs no other.
 
     The first must be one, for else the file is something other than JSON Lines.
     """
     expected = "JSON Lines, an object on each line"
-    first, integer = True, str if columns is None else _integer
+    first, integer = True, str if form.columns is None else _integer
     for number, line in enumerate(text_lines(file, table), start=1):
         if not line.strip():
             continue
@@ -234,7 +246,7 @@ def _read_json_lines(
         if first:
             if isinstance(cells, str):
                 raise SourceError(f"line {number}: {cells}", path=table, expected=expected)
-            _check(tuple(cells), table, columns)
+            form.check(tuple(cells), table)
             first = False
         yield number, cells
     if first:
@@ -245,9 +257,7 @@ def _integer(text: str) -> int | str:
     return int(text) if len(text) <= 20 else text  # no 64 bits have more
 
 
-def _read_parquet(
-    file: BinaryIO, table: Path, columns: ValueColumns | None, group_by: str | None = None
-) -> Iterator[tuple[int, _Cells]]:
+def _read_parquet(file: BinaryIO, table: Path, form: _Needs) -> Iterator[tuple[int, _Cells]]:
     """Yield the rows of a table, of which only the columns that count are read."""
     import pyarrow.parquet
     import pyarrow.types as types
@@ -255,10 +265,10 @@ def _read_parquet(
     with parquet_errors(table):
         metadata = pyarrow.parquet.read_metadata(file)
         schema = metadata.schema.to_arrow_schema()
-        roles = _check(schema.names, table, columns)
+        roles, group_by = form.check(schema.names, table), form.options.group_by
         mine: Sequence[str] = ()
-        if columns is not None:
-            roles, mine = columns.of(schema.names, roles)
+        if form.columns is not None:
+            roles, mine = form.columns.of(schema.names, roles)
         wanted = [*dict.fromkeys((*roles, *(one for one in schema.names if one == group_by)))]
         wanted = [name for name in wanted if name is not None]
         texts = []

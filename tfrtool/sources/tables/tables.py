@@ -64,7 +64,7 @@ def read_table(
     given by the folders' names, which are those of splits.
     """
     rows = ItemRows(table, options, scratch, tabular=True)
-    read = partial(_read, tables or {"": table}, options.group_by, rows.columns)
+    read = partial(_read, tables or {"": table}, options, rows.columns)
     if isinstance(table, RemotePath):
         if root is not None:
             raise UsageError("the files of a table in a store lie below its folder", path=table)
@@ -148,11 +148,11 @@ def _real_folder(folder: str) -> str:
 
 
 def _read(
-    tables: Mapping[str, Path], group_by: str | None, columns: ValueColumns | None
+    tables: Mapping[str, Path], options: SourceOptions, columns: ValueColumns | None
 ) -> Iterator[FoundItem]:
     """Read the rows of tables; paths are below the folders that these are in."""
     for folder, table in tables.items():
-        rows = read_rows(table, group_by, columns)
+        rows = read_rows(table, options, columns)
         if not folder:
             yield from rows
         for row in rows:
