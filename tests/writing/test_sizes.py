@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -90,7 +90,9 @@ def _check_sizes(dataset: Path, size: int) -> None:
     whole, record = sum(map(sum, shards)), max(map(max, shards))
     assert len(shards) > 3
     assert len(shards) <= -(-whole // (0.9 * size))
+    mean = whole / len(shards)
     for shard in shards:
+        assert abs(sum(shard) - mean) <= max(record, mean / 10)
         assert sum(shard) <= size + max(record, size / 10)
         assert sum(shard) >= 0.9 * size * (1 - 1 / len(shards)) - max(record, size / 10)
 
@@ -146,9 +148,45 @@ def test_cut_by_size(records: list[int], size: int) -> None:
     fewest = -(-sum(records) // size)
     assert len(shards) <= fewest
     assert all(0 < shard <= size + max(records) for shard in shards)
-    assert all(shard >= sum(records) / fewest - max(records) for shard in shards)
+    assert all(abs(shard - sum(records) / fewest) <= max(records) for shard in shards)
     if max(records) < 0.05 * sum(records) / fewest:
         assert fits([("train", shard) for shard in shards], size)
+
+
+@given(
+    st.lists(st.tuples(st.integers(17, 5000), st.integers(17, 5000)), min_size=1, max_size=200),
+    st.integers(20, 50_000),
+)
+@example([(100, 110)] * 40 + [(100, 80)] * 40, 4_000)
+def test_estimated_sizes_keep_the_promise(records: list[tuple[int, int]], size: int) -> None:
+    """However wrong the estimates are: even shards, larger by a tenth or one record at most."""
+    real = [one for _, one in records]
+    bounds = cut_by_size([estimate for estimate, _ in records], size)
+    shards = [sum(real[start:end]) for start, end in pairwise(bounds)]
+    if not fits([("train", shard) for shard in shards], size):
+        shards = [sum(real[start:end]) for start, end in pairwise(cut_by_size(real, size))]
+    mean = sum(real) / len(shards)
+    assert all(shard <= size + max(size / 10, *real) for shard in shards)
+    assert all(abs(shard - mean) <= max(mean / 10, *real) + 1e-6 for shard in shards)
+
+
+@pytest.mark.parametrize("command", ["write", "reshard", "convert"])
+def test_a_number_without_a_unit(
+    command: str, jpegs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`--shard-size 10` is refused before anything is written; `10B` is what it says."""
+    dataset, out = tmp_path / "pets", tmp_path / "out"
+    source = jpegs
+    if command != "write":
+        tfrtool.write(source=jpegs, dataset=dataset)
+        source = dataset
+    words = [command, str(source), str(out), "--shard-size"]
+    words = [*words[:-1], *(["--to", "parquet"] if command == "convert" else []), words[-1]]
+    assert main([*words, "10"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "--shard-size 10 has no unit and means 10 bytes; add the unit, such as 10MiB" in line
+    assert not out.exists()
+    assert main([*words, "10B"]) == 0
 
 
 class Counted:

@@ -25,8 +25,9 @@ TARGET_OPTIONS = {
 }
 JOB_OPTIONS = {
     "--shards N": "Number of shards of each split.",
-    "--shard-size SIZE": "Size of a shard before compression, at most, to one record; not beside "
-    "--shards. The default is 128MiB.",
+    "--shard-size SIZE": "Largest size of a shard before compression. No shard is larger by more "
+    "than one record, and the shards of a split are even. Not with --shards. The default is "
+    "128MiB.",
     "--compression none|gzip|zlib=none": "Compression of the shards. TFDS reads uncompressed ones "
     "only.",
     **TARGET_OPTIONS,

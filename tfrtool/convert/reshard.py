@@ -43,7 +43,8 @@ def reshard(
         **options: any of these, with what they are without being given.
 
             shards: how many shards each split gets; else it goes by shard_size.
-            shard_size ("128MiB"): of a shard before compression, at most, to one record.
+            shard_size ("128MiB"): the largest size of a shard before compression. No shard is
+                larger by more than one record, and the shards of a split are even.
             compression ("none"): of the shards, "gzip" or "zlib". TFDS reads none only.
             name: the dataset's name, as TFDS takes it; else made from the directory's path.
             version: its version, X.Y.Z; else taken from the path, or 1.0.0.

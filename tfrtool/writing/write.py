@@ -23,7 +23,7 @@ from tfrtool.sources.open_source import open_source
 from tfrtool.sources.source_options import SourceOptions
 from tfrtool.storage.locations import as_path, as_text
 from tfrtool.storage.progress import OnProgress, silent
-from tfrtool.storage.words import as_member, as_size
+from tfrtool.storage.words import as_member, as_shard_size
 from tfrtool.writing.dataset_folder import (
     Staging,
     Target,
@@ -121,9 +121,10 @@ def write(
         group_by: a column of the table, or a regular expression for the images' names: images for
             which it gives the same go into the same split.
         shards: how many shards each split gets; None goes by ``shard_size``.
-        shard_size: of a shard before compression, in bytes or as in "100MB"; it is kept to within
-            a tenth, or one record. None is 128 MiB, large enough to read in one stream, and small
-            enough for many readers: TensorFlow's guide and TFX advise 100 to 200 MB.
+        shard_size: the largest size of a shard before compression, in bytes or as in "100MB". No
+            shard is larger by more than a tenth or one record, and the shards of a split are even.
+            None is 128 MiB, large enough to read in one stream, and small enough for many readers:
+            TensorFlow's guide and TFX advise 100 to 200 MB.
         seed: decides the splits and the order of records.
         shuffle: whether records are shuffled; else they are in the order of their keys.
         compression: of the shards: "none", "gzip" or "zlib". TFDS reads none only.
@@ -167,7 +168,7 @@ def write(
         root=None if root is None else as_path(root),
         splits=dict(splits or {}),
         shards=shards,
-        shard_bytes=_SHARD_BYTES if shard_size is None else as_size(shard_size),
+        shard_bytes=_SHARD_BYTES if shard_size is None else as_shard_size(shard_size),
         seed=seed,
         shuffle=shuffle,
         compression=as_member(Compression, compression, "compression"),

@@ -1,11 +1,11 @@
 """Planning: which record goes into which shard of which split, fixed by keys and a seed.
 
 By number, the shards of a split have as many records each. By size, they are cut where their bytes
-are even. If these bytes were estimated and a shard that was written is off by more than a tenth,
-all are cut and written once more by the sizes that the records turned out to have. That can't miss:
-each cut is within half a record of its place. The first cut depends on images and options alone,
-and the second one on that; so the shards are the same on any number of workers and after
-interruptions.
+are even. If these bytes were estimated and a shard is more than a tenth too large, or a tenth off
+the mean of its split, all are cut and written once more by the sizes that the records turned out to
+have. That can't miss: each cut is within half a record of its place. The first cut depends on
+images and options alone, and the second one on that; so the shards are the same on any number of
+workers and after interruptions.
 """
 
 import hashlib
@@ -203,16 +203,17 @@ def cut_by_size(sizes: Sequence[int], shard_bytes: int) -> list[int]:
 
 
 def fits(shards: Iterable[tuple[str, int]], shard_bytes: int) -> bool:
-    """Tell whether the shards of each split, given with their bytes, have the size asked for.
+    """Return whether shards, given by their split and bytes, keep to the size, and are even.
 
-    None is larger than that by more than a tenth; and none is smaller than an even share of the
-    fewest shards that are a tenth below it.
+    None is larger than the size by more than a tenth, or a tenth off the mean of its split; and
+    none is a tenth smaller than an even share of the fewest shards that are a tenth below the size.
     """
     splits: dict[str, list[int]] = {}
     for split, size in shards:
         splits.setdefault(split, []).append(size)
     for sizes in splits.values():
+        mean = sum(sizes) / len(sizes)
         share = sum(sizes) / math.ceil(sum(sizes) / (0.9 * shard_bytes))
-        if not all(0.9 * share <= size <= 1.1 * shard_bytes for size in sizes):
+        if min(sizes) < 0.9 * max(mean, share) or max(sizes) > 1.1 * min(mean, shard_bytes):
             return False
     return True

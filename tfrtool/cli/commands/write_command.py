@@ -51,8 +51,9 @@ _SHOWN = 5
         "--group-by COLUMN|REGEX": "Images for which a column of the table, or a regular "
         "expression on their names, gives the same go into one split.",
         "--shards N": "Number of shards of each split.",
-        "--shard-size SIZE": "Size of a shard before compression, to within 10 % or one record; "
-        "not with --shards. The default is 128MiB.",
+        "--shard-size SIZE": "Largest size of a shard before compression. No shard is larger by "
+        "more than a tenth or one record, and the shards of a split are even. Not with --shards. "
+        "The default is 128MiB.",
         "--seed N=0": "Seed of the splits and of the order of records.",
         "--no-shuffle": "Keep the order of the file names.",
         "--compression none|gzip|zlib=none": "Compression of the shards. TFDS reads uncompressed "

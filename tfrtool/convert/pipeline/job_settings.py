@@ -10,7 +10,7 @@ from tfrtool.errors import UsageError
 from tfrtool.loading.dataset.dataset import OnCorrupt
 from tfrtool.records.shard_sets import check_dataset_name, check_version
 from tfrtool.storage.progress import OnProgress, silent
-from tfrtool.storage.words import as_size, take_words
+from tfrtool.storage.words import as_shard_size, take_words
 from tfrtool.writing.write_options import Existing, check_goal, check_numbers, dataset_identity
 
 _SHARD_SIZE = "128MiB"
@@ -66,8 +66,9 @@ class SizeSettings(JobSettings):
         check_numbers(self.shards, None)
         if self.shards is not None and self.shard_size is not None:
             raise UsageError("shards and shard_size exclude each other")
+        as_shard_size(self.shard_size or _SHARD_SIZE)
 
     @property
     def shard_bytes(self) -> int:
         """How large a file is at most before compression, to within one record."""
-        return as_size(self.shard_size or _SHARD_SIZE)
+        return as_shard_size(self.shard_size or _SHARD_SIZE)
