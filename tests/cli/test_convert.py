@@ -177,7 +177,7 @@ def test_a_missing_shard_is_told(shards: Path, tmp_path: Path, capsys: Capture) 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"PAR1 and no more", "no Parquet, cut or damaged"),
+        (b"PAR1 and no more", "not a Parquet file, or cut or damaged"),
         (b'{"a": {"b": 1}}\n', "record 0: column 'a': a nested object"),
         (b'{"a": 1}\n[2]\n', "line 2 is no JSON object"),
         (b'{"a": 1}\n{"a": "x"}\n', "record 1: column 'a': it is int64 and string"),

@@ -26,6 +26,10 @@ MAX_LZMA_MEMORY = 256 * 1024 * 1024
 MAX_LIBRARY_MEMORY = 8 * 1024**3
 """Of a process in which a library of C++ reads a file, in bytes: four of the longest records."""
 
+MAX_PARQUET_MEMORY = 4 * 1024**3
+"""Of the address space of a process that reads Parquet, in bytes: libraries take 0.4 GiB of it, and
+a batch of rows up to 16 MiB, or the longest value four times."""
+
 MAX_PATH_LENGTH = 4096
 """Of a path in a table, or that a link in an archive leads to: PATH_MAX of Linux."""
 

@@ -75,7 +75,7 @@ class ConvertTask(FileTask):
         if self.prove is not Prove.NONE:
             piece = Piece(path=path, rows=tally.records, mark=Mark())
             expected = self._batches(Tally(), Faults(), prove=True)
-            found = read_rows(form, piece, self.after, Tally(), Faults())
+            found = read_rows(form, piece, self.after, Tally(), Faults(), own=True)
             if self.prove is Prove.BYTES and self.after.exact:
                 expected, found = (
                     (batch.select([EXACT]) for batch in some) for some in (expected, found)

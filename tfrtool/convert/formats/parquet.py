@@ -32,25 +32,23 @@ from tfrtool.examples.arrow.foreign import (
     flat_values,
     foreign_columns,
 )
+from tfrtool.examples.arrow.parquet_reader import (
+    ParquetFacts,
+    read_batches,
+    read_facts,
+    read_own_batches,
+)
 from tfrtool.examples.example import DType, PayloadKind, feature_name
 from tfrtool.examples.number_columns import NumberRange
 from tfrtool.examples.tfds_metadata import DatasetInfo
-from tfrtool.inspection.rows.batches import BATCH_BYTES, BATCH_RECORDS
-from tfrtool.storage.opening import open_regular
 
 _GROUP_BYTES = 64 * 1024 * 1024
 """Of a row group in memory: what is held to write one, and what other readers take at once."""
-
-_PAGE_BYTES = 1024 * 1024
-"""That are read at a time of each column, and not all of a row group."""
 
 _HUGGING_FACE, _TFDS, _CLASS_FILES = b"huggingface", b"tfds", b"class_files"
 _IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 _NOTHING = pa.field("_record", pa.int64())
 """The column of records without any feature, whose number must be kept."""
-
-_UNFOLDED_BYTES = 512 * 1024 * 1024
-"""Of a batch, if all its rows had the longest value of a dictionary."""
 
 _NAMES_SHOWN = 20
 """Of classes, in the dataset card."""
@@ -69,23 +67,23 @@ class ParquetFormat(Format):
 
     def scan(self, path: Path) -> Scan:
         """Read the schema and where the row groups are."""
+        facts = read_facts(path)
+        check_column_count(max(len(facts.schema), facts.leaves), path)
+        facts.check_unpacked(path)
+        content, notes = _content(facts)
+        marks, rows, size = list[Mark](), 0, 0
+        for number, (group_rows, group_bytes) in enumerate(facts.groups):
+            marks.append(Mark(rows, number))
+            rows, size = rows + group_rows, size + group_bytes
         numbers: dict[str, NumberRange] = {}
-        with _opened(path) as parquet:
-            check_column_count(max(len(parquet.schema_arrow), parquet.metadata.num_columns), path)
-            content, notes = _content(parquet)
-            marks, rows, size = list[Mark](), 0, 0
-            for number in range(parquet.num_row_groups):
-                group = parquet.metadata.row_group(number)
-                marks.append(Mark(rows, number))
-                rows, size = rows + group.num_rows, size + group.total_byte_size
-            if doubles := double_columns(parquet.schema_arrow):
-                numbers = {feature_name(key): NumberRange(doubles=True) for key in doubles.values()}
-                first, most = 0, _batch_rows(parquet.metadata, range(parquet.num_row_groups))
-                for batch in parquet.iter_batches(most, columns=[*doubles], use_threads=False):
-                    for name, key in doubles.items():
-                        values, places = flat_values(batch.column(name))
-                        numbers[feature_name(key)].add_doubles(values, places + first)
-                    first += batch.num_rows
+        if doubles := double_columns(facts.schema):
+            numbers = {feature_name(key): NumberRange(doubles=True) for key in doubles.values()}
+            first = 0
+            for batch in read_batches(path, columns=[*doubles]):
+                for name, key in doubles.items():
+                    values, places = flat_values(batch.column(name))
+                    numbers[feature_name(key)].add_doubles(values, places + first)
+                first += batch.num_rows
         return Scan(
             path=path,
             rows=rows,
@@ -98,10 +96,12 @@ class ParquetFormat(Format):
 
     def read(self, path: Path, mark: Mark) -> Iterator[pa.RecordBatch]:
         """Yield rows as the file has them."""
-        with _opened(path) as parquet:
-            groups = range(mark.start, parquet.num_row_groups)
-            rows = _batch_rows(parquet.metadata, groups)
-            yield from parquet.iter_batches(rows, row_groups=groups, use_threads=False)
+        return read_batches(path, group=mark.start)
+
+    def read_back(self, path: Path) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a file that was just written."""
+        with _arrow_errors(path):
+            yield from read_own_batches(path)
 
     def decode(
         self, rows: pa.RecordBatch, content: Content, path: Path, first: int
@@ -237,34 +237,14 @@ def _with_structs(rows: pa.RecordBatch, images: Sequence[str]) -> list[pa.Array]
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[pq.ParquetFile]:
-    """Give a file that is read; what is wrong with it is a `SourceError`."""
-    with (
-        _arrow_errors(path),
-        open_regular(path) as file,
-        pq.ParquetFile(file, buffer_size=_PAGE_BYTES, pre_buffer=False) as parquet,
-    ):
-        yield parquet
-
-
-@contextlib.contextmanager
 def _arrow_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, ValueError, LookupError, OSError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
-        raise SourceError("no Parquet, cut or damaged", path=path, found=reason) from error
-
-
-def _batch_rows(metadata: pq.FileMetaData, groups: range) -> int:
-    """Return how many rows make a batch of bounded size, whatever they say that they hold."""
-    rows = BATCH_RECORDS
-    for group in map(metadata.row_group, groups):
-        rows = min(rows, BATCH_BYTES * group.num_rows // max(group.total_byte_size, 1))
-        for one in map(group.column, range(group.num_columns)):
-            if one.has_dictionary_page:  # all rows may have its longest value
-                rows = min(rows, _UNFOLDED_BYTES // max(one.total_uncompressed_size, 1))
-    return max(rows, 1)
+        raise SourceError(
+            "not a Parquet file, or cut or damaged", path=path, found=reason
+        ) from error
 
 
 def _columns(schema: pa.Schema) -> tuple[Columns, list[str], tuple[str, ...] | None]:
@@ -287,14 +267,14 @@ def _columns(schema: pa.Schema) -> tuple[Columns, list[str], tuple[str, ...] | N
     return columns, images, notes
 
 
-def _content(parquet: pq.ParquetFile) -> tuple[Content, tuple[str, ...]]:
+def _content(facts: ParquetFacts) -> tuple[Content, tuple[str, ...]]:
     """Return what a file holds, and notes on other types.
 
     A column of somebody else of single values with nulls becomes one of lists.
     """
-    schema = parquet.schema_arrow
+    schema = facts.schema
     columns, images, notes = _columns(schema)
-    nulls = set() if notes is None else _names_with_nulls(parquet, images)
+    nulls = set() if notes is None else _names_with_nulls(facts, images)
     some = [
         replace(one, form=Form.LIST) if one.form is Form.SCALAR and name in nulls else one
         for name, one in zip(columns.names, columns.columns, strict=False)
@@ -316,14 +296,11 @@ def _content(parquet: pq.ParquetFile) -> tuple[Content, tuple[str, ...]]:
     return content, notes or ()
 
 
-def _names_with_nulls(parquet: pq.ParquetFile, images: Sequence[str]) -> set[str]:
+def _names_with_nulls(facts: ParquetFacts, images: Sequence[str]) -> set[str]:
     """Return the names of columns of single values that have a null, or may have one."""
     places = {f"{name}.bytes": name for name in images}
     places |= {f"{name}.path": _PATHS[0].format(name) for name in images}
-    groups = map(parquet.metadata.row_group, range(parquet.num_row_groups))
-    chunks = [group.column(number) for group in groups for number in range(group.num_columns)]
-    some = [one.path_in_schema for one in chunks if not one.statistics or one.statistics.null_count]
-    return {places.get(path, path) for path in some}
+    return {places.get(path, path) for path in facts.nullable}
 
 
 def _json(schema: pa.Schema, key: bytes) -> Any:

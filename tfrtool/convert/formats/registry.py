@@ -185,6 +185,10 @@ class Format(abc.ABC):
         Those of payloads are lists of records, whose places are counted from the mark on.
         """
 
+    def read_back(self, path: Path) -> Iterator[Any]:
+        """Yield the rows of a file that was just written, as `read` does."""
+        return self.read(path, Mark())
+
     @abc.abstractmethod
     def decode(
         self, rows: Any, content: Content, path: Path, first: int
@@ -223,14 +227,16 @@ def read_rows(
     faults: Faults,
     *,
     prove: bool = False,
+    own: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """Yield rows of a file as record batches of the content's schema.
 
     All rows count as ``read``; payloads that are no such rows are left out, and are ``faults``.
-    To ``prove`` them, numbers are compared with those of the file.
+    To ``prove`` them, numbers are compared with those of the file. A file of our ``own`` was just
+    written, and can be trusted.
     """
     mark, row, end = piece.mark, piece.mark.row, piece.first + piece.rows
-    parts = form.read(piece.path, mark)
+    parts = form.read_back(piece.path) if own else form.read(piece.path, mark)
     while row < end:
         if (part := next(parts, None)) is None:
             raise SourceError("was changed while it was read", path=piece.path)

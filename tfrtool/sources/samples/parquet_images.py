@@ -16,21 +16,17 @@ from tfrtool.sources.items import Source
 from tfrtool.sources.label_choice import KEEP
 from tfrtool.sources.samples.sample_source import Spool, source_of
 from tfrtool.sources.source_options import SourceOptions
-from tfrtool.sources.tables.parquet_rows import parquet_errors, rows_of_parquet
 from tfrtool.sources.tables.table_columns import (
     TableColumns,
     check_label_column,
     find_columns,
     quoted,
 )
+from tfrtool.sources.tables.table_rows import rows_of_parquet
 from tfrtool.storage.limits import MAX_CLASSES
 from tfrtool.storage.opening import open_regular, size_of_file
 
 _IMAGES = ("image", "img", "jpg", "png", "image_bytes", "bytes", "content")
-_BATCH_BYTES = 16 * 1024 * 1024
-_BUFFER_BYTES = 1024 * 1024
-"""Of a column that are read at a time, and not all of a row group."""
-
 _LONGEST_NAME = 200
 
 
@@ -42,17 +38,16 @@ class _ImageColumns(NamedTuple):
     wanted: Sequence[str] = ()  # those of the others whose cells count
 
 
-def image_columns(file: Any, wanted: str | None = None) -> _ImageColumns | None:
+def image_columns(path: str, wanted: str | None = None) -> _ImageColumns | None:
     """Return the columns of a table of images; None if none has bytes, or it is no Parquet.
 
     The column of labels is the ``wanted`` one, if any.
     """
-    import pyarrow
-    import pyarrow.parquet
+    from tfrtool.examples.arrow.parquet_reader import read_facts
 
     try:
-        schema = pyarrow.parquet.read_schema(file)
-    except (pyarrow.ArrowException, ValueError):
+        schema = read_facts(path).schema
+    except SourceError:  # the table's reader says why, if it is one
         return None
     features: dict[str, Any] = {}
     with suppress(
@@ -60,13 +55,13 @@ def image_columns(file: Any, wanted: str | None = None) -> _ImageColumns | None:
     ):  # what makes no sense
         told = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
         features = dict(told.items())
-    path = find_columns(schema.names).path
+    paths = find_columns(schema.names).path
     images = [
         name
         for name in schema.names
         if _holds_bytes(schema.field(name).type)
         # Beside paths, other bytes are another feature.
-        and (path in (None, name) or name.lower() in _IMAGES)
+        and (paths in (None, name) or name.lower() in _IMAGES)
     ]
     rank = {name: at for at, name in enumerate(reversed(_IMAGES), 1)}
     images.sort(key=lambda name: -rank.get(name.lower(), 0))
@@ -100,8 +95,7 @@ def read_parquet_images(
     files: Sequence[str], where: str, scratch: Path, options: SourceOptions
 ) -> Source | None:
     """List the images in files of Parquet; None if they hold none themselves."""
-    with open_regular(files[0]) as file:
-        columns = image_columns(file, options.label_column)
+    columns = image_columns(files[0], options.label_column)
     if columns is None:
         return None
     if columns.label is None:
@@ -127,20 +121,13 @@ def read_parquet_images(
 
 
 def _samples(path: str, columns: _ImageColumns, spool: Spool) -> Iterator[FoundItem]:
-    import pyarrow.parquet
-
-    with parquet_errors(path), open_regular(path) as file:
+    with open_regular(path) as file:
         spool.packed += size_of_file(file)
-        parquet = pyarrow.parquet.ParquetFile(file, buffer_size=_BUFFER_BYTES, pre_buffer=False)
-        groups = map(parquet.metadata.row_group, range(parquet.num_row_groups))
-        largest = max((one.total_byte_size // max(1, one.num_rows) for one in groups), default=0)
-        most = max(1, min(1000, _BATCH_BYTES // max(1, largest)))
-        wanted = [columns.image, *columns.wanted, *filter(None, (columns.label,))]
-        rows = rows_of_parquet(parquet, wanted, most)
-        for number, (image, *cells) in enumerate(rows, start=1):
-            label = cells.pop() if columns.label else None
-            sample = _sample(path, number, image, label, columns.names, spool)
-            yield sample._replace(cells=dict(zip(columns.wanted, cells, strict=True)))
+    wanted = [columns.image, *columns.wanted, *filter(None, (columns.label,))]
+    for number, (image, *cells) in enumerate(rows_of_parquet(path, wanted), start=1):
+        label = cells.pop() if columns.label else None
+        sample = _sample(path, number, image, label, columns.names, spool)
+        yield sample._replace(cells=dict(zip(columns.wanted, cells, strict=True)))
 
 
 def _sample(

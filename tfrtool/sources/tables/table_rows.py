@@ -15,7 +15,6 @@ from tfrtool.errors import SourceError, os_errors_as, printable
 from tfrtool.sources.folders.listing import is_image_name
 from tfrtool.sources.item_rows import FoundItem
 from tfrtool.sources.source_options import SourceOptions
-from tfrtool.sources.tables.parquet_rows import parquet_errors, rows_of_parquet
 from tfrtool.sources.tables.table_columns import TableColumns, check_columns, find_columns
 from tfrtool.sources.tables.table_values import ValueColumns
 from tfrtool.storage.limits import MAX_ROW_BYTES
@@ -29,9 +28,6 @@ _HEAD = 4096
 
 DELIMITERS = ",;\t"
 _QUOTES = "perhaps a quotation mark lacks the one that ends it"
-
-_BATCH = 1024
-"""Rows of Parquet that are held at a time."""
 
 _FREE_ROWS = 100_000
 """Rows that a table may have however small it is; more need a byte of it each, for paths differ."""
@@ -259,39 +255,43 @@ def _integer(text: str) -> int | str:
 
 def _read_parquet(file: BinaryIO, table: Path, form: _Needs) -> Iterator[tuple[int, _Cells]]:
     """Yield the rows of a table, of which only the columns that count are read."""
-    import pyarrow.parquet
     import pyarrow.types as types
 
-    with parquet_errors(table):
-        metadata = pyarrow.parquet.read_metadata(file)
-        schema = metadata.schema.to_arrow_schema()
-        roles, group_by = form.check(schema.names, table), form.options.group_by
-        mine: Sequence[str] = ()
-        if form.columns is not None:
-            roles, mine = form.columns.of(schema.names, roles)
-        wanted = [*dict.fromkeys((*roles, *(one for one in schema.names if one == group_by)))]
-        wanted = [name for name in wanted if name is not None]
-        texts = []
-        for name in wanted:  # others may hold images
-            kind = schema.field(name).type
-            if not types.is_list(kind):
-                texts.append(name)
-            if types.is_dictionary(kind) or (types.is_list(kind) and name == roles.label):
-                kind = kind.value_type  # several labels an image
-            if not (types.is_string(kind) or types.is_large_string(kind) or types.is_integer(kind)):
-                what = f"its column '{name}' can't be used"
-                expected = "strings, or integers as labels"
-                raise SourceError(what, path=table, expected=expected, found=kind)
-        size = size_of_file(file)
-        if metadata.num_rows > max(_FREE_ROWS, size):
-            raise SourceError(f"{metadata.num_rows:,} rows in {size:,} bytes", path=table)
-        # As dictionaries, texts that come again and again are in memory once.
-        parquet = pyarrow.parquet.ParquetFile(file, metadata=metadata, read_dictionary=texts)
-        others = dict[str, object].fromkeys(schema.names)
-        wanted = [*dict.fromkeys((*wanted, *mine))]
-        for number, cells in enumerate(rows_of_parquet(parquet, wanted, _BATCH), start=1):
-            if any(isinstance(c, (str, bytes)) and len(c) > MAX_ROW_BYTES for c in cells):
-                yield number, f"longer than {MAX_ROW_BYTES:,} bytes"
-            else:
-                yield number, {**others, **dict(zip(wanted, cells, strict=True))}
-                others = {}  # to be named once
+    from tfrtool.examples.arrow.parquet_reader import read_facts
+
+    facts = read_facts(table)
+    schema = facts.schema
+    roles, group_by = form.check(schema.names, table), form.options.group_by
+    mine: Sequence[str] = ()
+    if form.columns is not None:
+        roles, mine = form.columns.of(schema.names, roles)
+    wanted = [*dict.fromkeys((*roles, *(one for one in schema.names if one == group_by)))]
+    wanted = [name for name in wanted if name is not None]
+    for name in wanted:  # others may hold images
+        kind = schema.field(name).type
+        if types.is_list(kind) and name == roles.label:
+            kind = kind.value_type  # several labels an image
+        if not (types.is_string(kind) or types.is_large_string(kind) or types.is_integer(kind)):
+            what = f"its column '{name}' can't be used"
+            expected = "strings, or integers as labels"
+            raise SourceError(what, path=table, expected=expected, found=kind)
+    rows, size = sum(rows for rows, _ in facts.groups), size_of_file(file)
+    if rows > max(_FREE_ROWS, size):
+        raise SourceError(f"{rows:,} rows in {size:,} bytes", path=table)
+    others = dict[str, object].fromkeys(schema.names)
+    wanted = [*dict.fromkeys((*wanted, *mine))]
+    for number, cells in enumerate(rows_of_parquet(table, wanted), start=1):
+        if any(isinstance(c, (str, bytes)) and len(c) > MAX_ROW_BYTES for c in cells):
+            yield number, f"longer than {MAX_ROW_BYTES:,} bytes"
+        else:
+            yield number, {**others, **dict(zip(wanted, cells, strict=True))}
+            others = {}  # to be named once
+
+
+def rows_of_parquet(path: str | Path, columns: Sequence[str]) -> Iterator[list[object]]:
+    """Yield the cells of each row of a Parquet file in these columns."""
+    from tfrtool.examples.arrow.parquet_reader import read_batches
+
+    for batch in read_batches(path, columns=columns):
+        for values in zip(*map(batch.column, columns), strict=True):
+            yield [value.as_py() for value in values]
