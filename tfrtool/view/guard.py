@@ -33,6 +33,9 @@ HEADERS = {
 MAX_BODY = 4 * 1024 * 1024
 """Bytes of what is sent: a list of marked records."""
 
+ACCEPT = "accept"
+"""The key in a request's state of what is called when its connection has shown the token."""
+
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::[0-9]{1,5})?", re.IGNORECASE)
 _ONCE = ("host", "origin", "sec-fetch-site", "content-length")
 
@@ -67,12 +70,14 @@ class Guard:
         given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
         if scope["path"] == "/" and self._is_token(given):
             # Out of the address, where histories and copied links would keep it.
+            _accept(scope)
             cookie = f"{self.cookie}={self._token}; Path=/; HttpOnly; SameSite=Strict"
             more = [(b"location", b"/"), (b"set-cookie", cookie.encode())]
             await _answer(send, 303, "", more)
         elif not any(map(self._is_token, self._cookies_of(headers.get("cookie", [])))):
             await _answer(send, 403, "open the address that tfrtool view printed")
         else:
+            _accept(scope)
             await self._app(scope, receive, send)
 
     def _refusal(self, scope: Scope, headers: dict[str, list[str]]) -> tuple[int, str] | None:
@@ -106,6 +111,10 @@ class Guard:
 
     def _is_token(self, given: str) -> bool:
         return secrets.compare_digest(given.encode(), self._token.encode())
+
+
+def _accept(scope: Scope) -> None:
+    scope.get("state", {}).get(ACCEPT, lambda: None)()
 
 
 def _is_address(name: str) -> bool:

@@ -1,5 +1,6 @@
 """The local viewer: pages and an API over what is found, served to one browser on this machine."""
 
+import asyncio
 import json
 import socket
 import threading
@@ -10,7 +11,7 @@ from types import FrameType
 from typing import Any
 
 from tfrtool.errors import TfrtoolError, UsageError, printable, reason_of
-from tfrtool.view.guard import HEADERS, Guard
+from tfrtool.view.guard import ACCEPT, HEADERS, Guard
 from tfrtool.view.live import Live
 from tfrtool.view.pieces import PIECES, environment
 
@@ -18,6 +19,13 @@ _FILES = {"view.js": "text/javascript", "style.css": "text/css", "icon.svg": "im
 
 MAX_ASKED = 200
 """Rows that one request may ask for."""
+
+_STRANGERS, _STRANGER_SECONDS = 128, 10.0
+"""Connections that have not shown the token yet, and how long each may take: nobody else can use
+up what the owner needs."""
+
+_CONNECTIONS = 64
+"""Connections that have."""
 
 _AT_ONCE = 2
 """Pictures that are decoded at once, records that are told, and questions: each may take a GB."""
@@ -57,14 +65,14 @@ def serve(live: Live, *, host: str, port: int, token: str, on_ready: Callable[[s
             log_level="critical",
             access_log=False,
             lifespan="off",
-            limit_concurrency=64,
+            limit_concurrency=_STRANGERS + _CONNECTIONS,
             timeout_keep_alive=30,
             timeout_graceful_shutdown=1,
             ws="none",
             server_header=False,
             headers=list(HEADERS.items()),
             proxy_headers=False,
-            http="h11",  # others take what is no HTTP
+            http=_guarded_protocol(),
         )
         shown = f"[{own}]" if ":" in own else own
         on_ready(f"http://{shown}:{port}/?token={token}")
@@ -78,6 +86,37 @@ def serve(live: Live, *, host: str, port: int, token: str, on_ready: Callable[[s
         Server(config).run(sockets=[listener])
     finally:
         listener.close()
+
+
+def _guarded_protocol() -> Any:
+    """Return uvicorn's protocol, which closes connections that don't show the token in time.
+
+    If there are too many of them, the oldest is closed. It is h11, for others take what is not
+    HTTP.
+    """
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    strangers: dict[Any, asyncio.TimerHandle] = {}
+
+    class GuardedProtocol(H11Protocol):
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self.app_state = {**self.app_state, ACCEPT: self.accept}
+            if len(strangers) >= _STRANGERS:
+                oldest = next(iter(strangers))
+                oldest.accept()
+                oldest.transport.abort()
+            strangers[self] = self.loop.call_later(_STRANGER_SECONDS, transport.abort)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self.accept()
+            super().connection_lost(exc)
+
+        def accept(self) -> None:
+            if (timer := strangers.pop(self, None)) is not None:
+                timer.cancel()
+
+    return GuardedProtocol
 
 
 def application(live: Live) -> Any:
