@@ -138,6 +138,43 @@ def test_index_of_gzip(tmp_path: Path, capsys: Capture) -> None:
     assert "uncompress it first" in capsys.readouterr().err
 
 
+def test_index_goes_on_after_a_shard_without_one(shard: Path, capsys: Capture) -> None:
+    """A compressed or damaged shard is named with its reason, the others are indexed: code 3."""
+    packed, cut = shard.with_name("a.tfrecord.gz"), shard.with_name("b.tfrecord")
+    packed.write_bytes(gzip.compress(shard.read_bytes()))
+    cut.write_bytes(shard.read_bytes()[:-1])
+    last = shard.with_name("z.tfrecord")
+    last.write_bytes(shard.read_bytes())
+    assert main(["index", *map(str, (packed, cut, shard, last)), "--json"]) == 3
+    captured = capsys.readouterr()
+    indexed = [json.loads(line)["path"] for line in captured.out.splitlines()]
+    assert indexed == [str(shard), str(last)]
+    first, second = captured.err.splitlines()
+    assert f"warning: not indexed: {packed}: compressed with gzip" in first
+    assert f"warning: not indexed: {cut}, record 3" in second
+    assert not packed.with_name("a.tfrecord.gz.idx").exists()
+
+
+@pytest.mark.parametrize("command", [["count"], ["inspect", "shard"]])
+def test_an_unreadable_shard_does_not_hide_the_others(
+    command: list[str], shard: Path, capsys: Capture
+) -> None:
+    """It is named, the others are shown, and the exit code is 1."""
+    if not Path("/proc/self/mem").exists():
+        pytest.skip("needs Linux")
+    folder = shard.with_name("folder")
+    folder.mkdir()
+    shard, bad = shard.rename(folder / "b.tfrecord"), folder / "a.tfrecord"
+    bad.symlink_to("/proc/self/mem")  # opens, and fails to be read at 0
+    assert main([*command, str(folder), "--json"]) == 1
+    captured = capsys.readouterr()
+    (shown,) = map(json.loads, captured.out.splitlines())
+    assert (shown["path"], shown["records"]) == (str(shard), 4)
+    warning, error = captured.err.splitlines()
+    assert warning.startswith(f"tfrtool: warning: {bad}: can't be read")
+    assert error == "tfrtool: error: 1 of 2 shards can't be read"
+
+
 @pytest.mark.several
 def test_damage_everywhere(tmp_path: Path, capsys: Capture) -> None:
     """Of a shard that is damaged again and again, some faults are listed and all are counted."""

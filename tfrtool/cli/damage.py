@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from tfrtool.cli.output import Outcome, warn
 from tfrtool.cli.render.page import shortened
-from tfrtool.errors import human_count
+from tfrtool.errors import ShardError, human_count, printable
 from tfrtool.records.framing import LocatedFault
 
 _NAMED = 10
@@ -40,3 +40,24 @@ class Damage:
         if more > 0:
             warn(f"{human_count(more, 'fault')} more; tfrtool verify lists them all")
         return Outcome.DAMAGE if self._count else Outcome.FINE
+
+
+class UnreadableShards:
+    """Names shards that can't be read while the others are, and ends with an error."""
+
+    def __init__(self, total: int) -> None:
+        """Begin a command on so many shards."""
+        self._total, self._count = total, 0
+
+    def add(self, error: ShardError) -> None:
+        """Name a shard that can't be read; if there are no others, raise the error."""
+        if self._total == 1:
+            raise error
+        self._count += 1
+        warn(printable(str(error)))
+
+    def check(self) -> None:
+        """Raise an error if there were any."""
+        if self._count:
+            shards = human_count(self._total, "shard")
+            raise ShardError(f"{self._count:,} of {shards} can't be read")

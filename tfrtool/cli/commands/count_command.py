@@ -1,5 +1,6 @@
 """``tfrtool count``."""
 
+from tfrtool.cli.damage import UnreadableShards
 from tfrtool.cli.output import Outcome, emit, note, warn
 from tfrtool.cli.parameters import SHARDS, command, sources_of
 from tfrtool.cli.process import nobody_reads
@@ -20,19 +21,28 @@ def count_command(shards: tuple[str, ...], as_json: bool) -> Outcome:
     reached.
     """
     from tfrtool.engines.threads import run_in_order
-    from tfrtool.errors import human_bytes, printable
-    from tfrtool.records.count import count_shard, expected_transfer
-    from tfrtool.records.stream import path_of
+    from tfrtool.errors import ShardError, human_bytes, printable
+    from tfrtool.records.count import ShardCount, count_shard, expected_transfer
+    from tfrtool.records.stream import Location, path_of
     from tfrtool.storage.remote_path import RemotePath
 
-    outcome, total = Outcome.FINE, 0
+    def counted(source: Location) -> ShardCount | ShardError:
+        try:
+            return count_shard(source)
+        except ShardError as error:
+            return error
+
     sources = sources_of(shards)
+    outcome, total, unreadable = Outcome.FINE, 0, UnreadableShards(len(sources))
     if (size := expected_transfer(sources)) > _MUCH:
         told = "SHARD.idx, as tfrtool index makes it, beside each would tell as much"
         note(f"about {human_bytes(size)} will be transferred; {told}")
     at_once = _AT_ONCE if any(isinstance(one, RemotePath) for one in sources) else 1
-    counts = run_in_order(count_shard, sources, at_once, computes=False)
+    counts = run_in_order(counted, sources, at_once, computes=False)
     for source, count in zip(sources, counts, strict=True):
+        if isinstance(count, ShardError):
+            unreadable.add(count)
+            continue
         total += count.records
         name = printable(str(path_of(source)))
         for fault in count.faults[:1]:
@@ -45,4 +55,5 @@ def count_command(shards: tuple[str, ...], as_json: bool) -> Outcome:
             return outcome
     if len(sources) > 1 and not as_json:
         emit(f"{total:>12,}  in all")
+    unreadable.check()
     return outcome

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tfrtool.cli.damage import UnreadableShards
 from tfrtool.cli.output import Outcome, emit, emit_pieces
 from tfrtool.cli.parameters import SHARDS, command, sources_of
 from tfrtool.cli.process import nobody_reads
@@ -55,16 +56,21 @@ def inspect_shard_command(
     from tfrtool.inspection.summary.shard_summary import inspect_shard
 
     schema = _schema(feature, description)
-    outcome, shown = Outcome.FINE, False
-    for number, source in enumerate(sources_of(shards)):
-        summary = inspect_shard(
-            source,
-            limit=limit,
-            record=record,
-            schema=schema,
-            verify_payload=not no_payload_crc,
-            whole=all,
-        )
+    sources = sources_of(shards)
+    outcome, shown, unreadable = Outcome.FINE, False, UnreadableShards(len(sources))
+    for number, source in enumerate(sources):
+        try:
+            summary = inspect_shard(
+                source,
+                limit=limit,
+                record=record,
+                schema=schema,
+                verify_payload=not no_payload_crc,
+                whole=all,
+            )
+        except ShardError as error:
+            unreadable.add(error)
+            continue
         if as_json:
             emit(summary.to_json(raw=raw))
         else:
@@ -81,6 +87,7 @@ def inspect_shard_command(
         outcome = Outcome.DAMAGE if summary.faults else outcome
         if nobody_reads():
             return outcome
+    unreadable.check()
     if not shown:
         raise ShardError(f"no record {record} in any of these shards", hint="they count from 0")
     return outcome
