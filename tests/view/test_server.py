@@ -125,7 +125,7 @@ def test_a_connection_without_the_token_is_closed_in_the_end(tmp_path: Path) -> 
     folder = write_foreign(tmp_path, [[image_payload(1)]])
     code = (
         "import sys; from tfrtool.cli import main; from tfrtool.view import server\n"
-        "server._STRANGER_SECONDS = 0.1; sys.exit(main(sys.argv[1:]))"
+        "server._TOKEN_SECONDS = 0.1; sys.exit(main(sys.argv[1:]))"
     )
     command = [sys.executable, "-c", code, "view", str(folder), "--json", "--no-open"]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process, ExitStack() as stack:

@@ -20,7 +20,7 @@ _FILES = {"view.js": "text/javascript", "style.css": "text/css", "icon.svg": "im
 MAX_ASKED = 200
 """Rows that one request may ask for."""
 
-_STRANGERS, _STRANGER_SECONDS = 128, 10.0
+_UNPROVEN, _TOKEN_SECONDS = 128, 10.0
 """Connections that have not shown the token yet, and how long each may take: nobody else can use
 up what the owner needs."""
 
@@ -65,7 +65,7 @@ def serve(live: Live, *, host: str, port: int, token: str, on_ready: Callable[[s
             log_level="critical",
             access_log=False,
             lifespan="off",
-            limit_concurrency=_STRANGERS + _CONNECTIONS,
+            limit_concurrency=_UNPROVEN + _CONNECTIONS,
             timeout_keep_alive=30,
             timeout_graceful_shutdown=1,
             ws="none",
@@ -96,24 +96,24 @@ def _guarded_protocol() -> Any:
     """
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
-    strangers: dict[Any, asyncio.TimerHandle] = {}
+    unproven: dict[Any, asyncio.TimerHandle] = {}
 
     class GuardedProtocol(H11Protocol):
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
             self.app_state = {**self.app_state, ACCEPT: self.accept}
-            if len(strangers) >= _STRANGERS:
-                oldest = next(iter(strangers))
+            if len(unproven) >= _UNPROVEN:
+                oldest = next(iter(unproven))
                 oldest.accept()
                 oldest.transport.abort()
-            strangers[self] = self.loop.call_later(_STRANGER_SECONDS, transport.abort)
+            unproven[self] = self.loop.call_later(_TOKEN_SECONDS, transport.abort)
 
         def connection_lost(self, exc: Exception | None) -> None:
             self.accept()
             super().connection_lost(exc)
 
         def accept(self) -> None:
-            if (timer := strangers.pop(self, None)) is not None:
+            if (timer := unproven.pop(self, None)) is not None:
                 timer.cancel()
 
     return GuardedProtocol
