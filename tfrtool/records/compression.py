@@ -3,8 +3,10 @@
 import enum
 import io
 import zlib
+from pathlib import PurePath
 from typing import BinaryIO
 
+from tfrtool.errors import UsageError
 from tfrtool.records.framing import HEADER_SIZE, holds_header
 
 _HEAD = 4096
@@ -20,6 +22,11 @@ class Compression(enum.Enum):
     ZLIB = "zlib"
 
 
+SUFFIXES = {".gz": Compression.GZIP, ".gzip": Compression.GZIP, ".zlib": Compression.ZLIB}
+"""What the names of compressed files end in."""
+
+_NEVER_WRITTEN = (".bz2", ".xz", ".zst", ".lz4", ".br", ".snappy")
+
 WBITS = {Compression.GZIP: 31, Compression.ZLIB: 15}
 """What zlib calls the formats."""
 
@@ -30,6 +37,18 @@ TF_TYPES = {Compression.NONE: "", Compression.GZIP: "GZIP", Compression.ZLIB: "Z
 def starts_record(head: bytes) -> bool:
     """Return whether the first bytes of a file, or what they uncompress to, start a record."""
     return holds_header(head) or holds_header(_inflated(head, _by_magic(head)) or b"")
+
+
+def named_compression(path: PurePath) -> Compression | None:
+    """Return the compression that the name of a file to write ends in, if it does.
+
+    A `UsageError` if nothing here writes it.
+    """
+    suffix = path.suffix.lower()
+    if suffix in _NEVER_WRITTEN:
+        what = f"files ending in {suffix} can't be written"
+        raise UsageError(what, path=path, hint="leave off the ending, or use .gz")
+    return SUFFIXES.get(suffix)
 
 
 def detect_compression(file: BinaryIO) -> Compression:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfrtool.errors import CorruptShardError, ShardError, UsageError, WriteError, os_errors_as
-from tfrtool.records.compression import WBITS, Compression, detect_compression
+from tfrtool.records.compression import WBITS, Compression, detect_compression, named_compression
 from tfrtool.records.crc import extend_crc32c
 from tfrtool.records.framing import CRC, FRAME_SIZE, Fault, Record, header
 from tfrtool.records.reader import RecordReader, read_records
@@ -35,7 +35,7 @@ class RepairReport:
     Attributes:
         shard: the damaged file, which is as it was.
         out: the new one.
-        compression: of both.
+        compression: of the new shard.
         records: how many whole records there were, all of them in the new one.
         lost: what is not in the new one, in the order of the stream: the first stretches.
         lost_count: how many there are in all.
@@ -69,7 +69,8 @@ def repair_shard(
     """Copy all records whose CRCs hold to a new shard, byte for byte and in order.
 
     After damage the next record is found by the CRC of its length and that of its payload, as
-    `read` has it. The new shard is compressed as the old one is. It is read back and held
+    `read` has it. The new shard is compressed as the ending of its name says (``.gz``),
+    or else as the old one is. It is read back and held
     against what was saved before it appears under its name; the old one is never touched.
 
     Args:
@@ -92,10 +93,12 @@ def repair_shard(
     writing = os_errors_as(WriteError, out, "can't be written")
     with open_shard(source) as file, writing, new_file(out, replace=False) as new:
         compression = detect_compression(file)
+        written = named_compression(out) or compression
         reader = RecordReader(file, compression)
         plain = compression is Compression.NONE
         total = size_of(source, file) if plain and source is path else 0
-        pack = None if plain else zlib.compressobj(wbits=WBITS[compression])
+        packed = written is not Compression.NONE
+        pack = zlib.compressobj(wbits=WBITS[written]) if packed else None
         for item in _items(reader, path):
             if isinstance(item, Fault):
                 faults.add(item)
@@ -124,7 +127,7 @@ def repair_shard(
     return RepairReport(
         shard=path,
         out=out,
-        compression=compression,
+        compression=written,
         records=count,
         lost=tuple(lost.kept),
         lost_count=lost.count,

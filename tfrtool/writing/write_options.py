@@ -13,7 +13,7 @@ from typing import Any
 
 from tfrtool.errors import UsageError
 from tfrtool.images.recipe import ImageRecipe
-from tfrtool.records.compression import Compression
+from tfrtool.records.compression import Compression, named_compression
 from tfrtool.records.shard_sets import VERSION, check_dataset_name, check_split_name, check_version
 from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.sources.source_options import SourceOptions
@@ -73,6 +73,7 @@ class WriteOptions:
 
     def __post_init__(self) -> None:
         check_goal(self.dataset)
+        check_folder_name(self.dataset)
         check_dataset_name(self.name)
         check_version(self.version)
         check_splits(self.splits, "images", self.stratify or self.meaning.group_by)
@@ -95,6 +96,14 @@ def check_goal(folder: Path) -> None:
     if isinstance(folder, RemotePath) and not folder.store.writes:
         expected = "a local folder, or s3://, gs:// or az://"
         raise UsageError(ONLY_READ, path=folder, expected=expected)
+
+
+def check_folder_name(folder: Path) -> None:
+    """Raise a `UsageError` if a folder to write would have the name of a compressed file."""
+    if named_compression(folder) and not folder.is_dir():
+        what = "has the name of a compressed file, and a folder of shards is written"
+        hint = "name a folder; --compression of reshard and filter compresses shards"
+        raise UsageError(what, path=folder, hint=hint)
 
 
 def check_splits(splits: Mapping[str, float], items: str, rule: object = None) -> None:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from tfrtool.convert.formats.array_reader import library, read_parts
 from tfrtool.convert.formats.registry import Content, Format, Mark, Put, Scan
+from tfrtool.convert.pipeline.shard_sink import ShardSink
 from tfrtool.engines.engine import Workers
 from tfrtool.engines.split_shards import map_folds
 from tfrtool.errors import SourceError, WriteError
@@ -41,10 +42,15 @@ from tfrtool.inspection.rows.batches import (
     decode_records,
     in_batches,
 )
-from tfrtool.records.compression import Compression, detect_compression, starts_record
+from tfrtool.records.compression import (
+    Compression,
+    detect_compression,
+    named_compression,
+    starts_record,
+)
 from tfrtool.records.count import as_error
 from tfrtool.records.crc import masked_crc32c
-from tfrtool.records.framing import Fault, FaultKind, Record, frame
+from tfrtool.records.framing import Fault, FaultKind, Record
 from tfrtool.records.parts import later
 from tfrtool.records.reader import read_records
 from tfrtool.records.stream import open_shard
@@ -257,9 +263,9 @@ class TfrecordFormat(PayloadFormat):
 
     @contextlib.contextmanager
     def write(self, path: Path, content: Content) -> Iterator[Put]:  # noqa: ARG002
-        """Give a shard to write."""
-        with path.open("xb", buffering=1 << 20) as file:
-            yield lambda payloads: file.writelines(map(frame, payloads))
+        """Give a shard to write, compressed as the ending of its name says."""
+        with ShardSink(path, named_compression(path) or Compression.NONE) as sink:
+            yield sink.write
 
 
 class ArrayRecordFormat(PayloadFormat):

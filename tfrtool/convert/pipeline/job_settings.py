@@ -11,7 +11,13 @@ from tfrtool.loading.dataset.dataset import OnCorrupt
 from tfrtool.records.shard_sets import check_dataset_name, check_version
 from tfrtool.storage.progress import OnProgress, silent
 from tfrtool.storage.words import as_shard_size, take_words
-from tfrtool.writing.write_options import Existing, check_goal, check_numbers, dataset_identity
+from tfrtool.writing.write_options import (
+    Existing,
+    check_folder_name,
+    check_goal,
+    check_numbers,
+    dataset_identity,
+)
 
 _SHARD_SIZE = "128MiB"
 """See `tfrtool.write`."""
@@ -32,6 +38,7 @@ class JobSettings:
 
     def __post_init__(self) -> None:
         check_goal(self.folder)
+        check_folder_name(self.folder)
         take_words(self, on_corrupt=OnCorrupt, existing=Existing)
         check_numbers(None, self.workers if isinstance(self.workers, int) else None)
         identity = dataset_identity(self.folder, self.name or None, self.version or None)

@@ -23,6 +23,7 @@ from tfrtool.cli.parameters import (
 from tfrtool.cli.process import nobody_reads
 from tfrtool.cli.render.page import Page, plain
 from tfrtool.errors import UsageError, WriteError, os_errors_as
+from tfrtool.records.compression import named_compression
 from tfrtool.storage.locations import as_path
 
 _FORMATS = ("table", "jsonl", "csv", "parquet")
@@ -90,6 +91,8 @@ def _chosen(form: str | None, out: str | None, overwrite: bool, as_json: bool) -
         raise UsageError(f"--json and --format {form} exclude each other")
     if out is not None and not overwrite and as_path(out).exists():
         raise UsageError("is there already", path=out, hint="--overwrite replaces it")
+    if out is not None and named_compression(PurePath(out)):
+        raise UsageError("the rows are written uncompressed", path=out, hint="leave off the ending")
     suffix = PurePath(out or "").suffix[1:].lower()
     form = form or (suffix if suffix in _FORMATS else "jsonl" if as_json else "table")
     if form == "parquet" and out is None:
