@@ -25,6 +25,8 @@ _FORMATS = "tfrecord|parquet|hf|jsonl|csv|arrayrecord|webdataset"
         "--rename OLD=NEW ...": "Give a column another name; repeat for each.",
         "--cast NAME:TYPE ...": "Make a column of a table int64, float32 or string; repeat for "
         "each.",
+        "--delimiter CHAR": "The character between the columns of CSV, or tab. The default is "
+        "found in each file, among comma, semicolon, tab and |.",
         "--exact": "Keep the payloads' own bytes, too, in a column _payload: the way back is byte "
         "for byte.",
         "--prove none|values|bytes=values": "Read TARGET back, and compare all values with SOURCE; "

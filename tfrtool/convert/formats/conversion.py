@@ -27,7 +27,7 @@ from tfrtool.convert.formats.registry import (
     format_of_files,
     look_for,
 )
-from tfrtool.convert.formats.text_rows import SCHEMA
+from tfrtool.convert.formats.text_rows import SCHEMA, CsvFormat
 from tfrtool.convert.pipeline.job import JobPlan, MetadataOf, run_job
 from tfrtool.convert.pipeline.job_report import JobReport
 from tfrtool.convert.pipeline.job_settings import JobSettings, SizeSettings
@@ -36,6 +36,7 @@ from tfrtool.errors import UsageError, WriteError, os_errors_as
 from tfrtool.examples.arrow.columns import Columns
 from tfrtool.examples.example import DType, PayloadKind
 from tfrtool.examples.tfds_metadata import DatasetInfo, SplitInfo
+from tfrtool.records.compression import named_compression
 from tfrtool.records.framing import LocatedFault
 from tfrtool.storage.appearing import TEMPORARY, move, temporary_name
 from tfrtool.storage.locations import Paths, as_path
@@ -80,6 +81,7 @@ def convert(
     select: Sequence[str] = (),
     rename: Mapping[str, str] | None = None,
     cast: Mapping[str, str] | None = None,
+    delimiter: str | None = None,
     exact: bool = False,
     prove: str | Prove = Prove.VALUES,
     on_note: Callable[[str], None] = lambda _: None,
@@ -100,6 +102,8 @@ def convert(
         cast: "int64", "float32" or "string" by the name of a column of a table: the type that its
             values become. Without it, a column of doubles becomes int64 if all are whole, else
             float32, and whole numbers that float32 can't hold are an error.
+        delimiter: the character between the columns of CSV, or "tab"; None finds it among comma,
+            semicolon, tab and ``|``.
         exact: whether the payloads' own bytes are kept, too, in a column ``_payload``.
         prove: what is read back and compared with the source: "none", "values" or "bytes".
         on_note: called with each loss and each note before anything is written.
@@ -119,8 +123,13 @@ def convert(
     casts = {name: as_member(DType, word, "dtype") for name, word in (cast or {}).items()}
     found = find_sources(source, folder, partial(look_for, name=from_format))
     form = format_of_files(found.paths) if from_format is None else format_of(from_format)
+    if delimiter is not None:
+        if form.name != "csv":
+            raise UsageError("--delimiter is for CSV", found=form.name)
+        form = CsvFormat(delimiter)
     goal, single = _goal(folder, to, form)
     own = folder.with_suffix("") if single else folder
+    own = own.with_suffix("") if named_compression(own) else own
     settings = make_options(SizeSettings, folder=own, **options)
     with settings.running():
         scans = scan_files(form, found.paths, settings.workers, settings.on_progress)
@@ -188,7 +197,7 @@ def convert(
             "exact": exact,
         }
         plan = JobPlan(tasks=tasks, faults=faults)
-        job = _run(replace(settings, folder=folder), chosen, plan, metadata, single=single)
+        job = _run(settings, folder, chosen, plan, metadata, single=single)
     return ConvertReport(
         job=job,
         source=form.name,
@@ -201,7 +210,11 @@ def convert(
 
 def _goal(target: Path, to: str | None, source: Format) -> tuple[Format, bool]:
     """Return the format to write, and whether the target is one file."""
-    named = next((one for one in map(format_of, NAMES) if one.own_names.search(target.name)), None)
+    forms = [*map(format_of, NAMES)]
+    named = next((one for one in forms if one.own_names.search(target.name)), None)
+    if named_compression(target) and named is None and not target.is_dir():
+        what = "only TFRecord files can be written compressed"
+        raise UsageError(what, path=target, hint=f"leave off {target.suffix}")
     if named is not None and not target.is_dir() and to in (None, named.name):
         return named, True
     if to is None and source.name == "tfrecord":
@@ -238,6 +251,7 @@ def _files(
 
 def _run(
     settings: JobSettings,
+    path: Path,
     facts: Mapping[str, Any],
     plan: JobPlan,
     metadata: MetadataOf,
@@ -247,13 +261,12 @@ def _run(
     """Run the job; a single file appears in a folder of its own, and is moved out of it."""
     if not single:
         return run_job(settings, "convert", facts, lambda _: plan, metadata)
-    path = settings.folder
     if settings.existing is Existing.RESUME:
         raise UsageError("one file is not resumed", path=path, hint="--overwrite replaces it")
     if settings.existing is Existing.REFUSE and (path.exists() or path.is_symlink()):
         raise UsageError("is there already", path=path, hint="--overwrite replaces it")
     remote = isinstance(path, RemotePath)
-    folder = Path(mkdtemp(prefix=TEMPORARY), "one") if remote else temporary_name(path)
+    folder = Path(mkdtemp(prefix=TEMPORARY), "one") if remote else temporary_name(settings.folder)
     try:
         inside = replace(settings, folder=folder)
         job = run_job(inside, "convert", facts, lambda _: plan, metadata)

@@ -18,7 +18,7 @@ from tfrtool.examples.arrow.encode_batch import encode_batch
 from tfrtool.records.tally import Tally
 from tfrtool.storage.progress import RECORDS, count_work
 
-_FORMAT = 3
+_FORMAT = 4
 """To be counted up when the same task is to give other bytes than before."""
 
 
@@ -57,7 +57,7 @@ class ConvertTask(FileTask):
         """A digest of the sources and the options."""
         stats = [one.path.stat() for one in self.pieces]
         stamps = [(one.st_size, one.st_mtime_ns) for one in stats]
-        formats = self.source.name, self.target.name
+        formats = self.source.name, vars(self.source), self.target.name
         facts = (_FORMAT, *formats, self.pieces, stamps, self.before, self.after)
         return blake2b(repr(facts).encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 

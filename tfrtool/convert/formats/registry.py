@@ -51,6 +51,15 @@ _MODULES = {
 NAMES = tuple(_MODULES)
 _HEAD = 4096
 
+_PACKED = "a compressed file, but not of TFRecord", "unpack it first"
+_ARROW = "an Arrow file, which is not read", "save it as Parquet first"
+_UNREADABLE = {
+    **dict.fromkeys((".gz", ".bz2", ".xz", ".zst", ".zip"), _PACKED),
+    **dict.fromkeys((".arrow", ".feather", ".ipc"), _ARROW),
+    ".json": ("one JSON document, not JSON Lines", "write one object on each line"),
+}
+"""Why files with such names are not read, and what to do."""
+
 Put = Callable[[Any], None]
 """Writes a record batch of the content's schema to a file; in a format of payloads a list of them.
 """
@@ -310,6 +319,7 @@ def look_for(path: Path, name: str | None) -> Sequence[Path]:
     """
     if not path.is_dir():
         return [path] if path.exists() else matching_files(str(path)) or [path]
+    check_not_saved_to_disk(path)
     inside: list[Path] = []
     for one in current_folder(path).iterdir():
         with contextlib.suppress(OSError):
@@ -319,7 +329,8 @@ def look_for(path: Path, name: str | None) -> Sequence[Path]:
         if own:
             own.sort(key=lambda one: natural_order(str(one)))
             return own if form.name != "tfrecord" else ()
-    return ()
+    odd = [one for one in inside if one.name.lower().endswith((*_UNREADABLE,))]
+    return odd[:1]
 
 
 def format_of_files(paths: Sequence[Path]) -> Format:
@@ -340,7 +351,25 @@ def _format_of_file(path: Path) -> str:
     forms = [format_of(name) for name in NAMES]
     told = [one.name for one in forms if one.own_names.search(path.name)]
     told += [one.name for one in forms if one.starts(head)]
+    lines = head.split(b"\n") if path.suffix.lower() == ".json" else []
+    with contextlib.suppress(ValueError, RecursionError):
+        told += ["jsonl"] if lines and isinstance(json.loads(lines[0]), dict) else []
     if told:
         return told[0]
-    known = f"--from says it: {', '.join(NAMES)}"
-    raise SourceError("no format that is known", path=path, hint=known)
+    what, hint = next(
+        (why for suffix, why in _UNREADABLE.items() if path.name.lower().endswith(suffix)),
+        ("unknown format", "--from NAME chooses one"),
+    )
+    raise SourceError(what, path=path, expected=f"one of {', '.join(NAMES)}", hint=hint)
+
+
+def check_not_saved_to_disk(path: Path) -> None:
+    """Raise a `SourceError` for a folder of Hugging Face's ``save_to_disk``."""
+    parts = path / "state.json", path / "dataset_info.json"
+    if (path / "dataset_dict.json").is_file() or all(part.is_file() for part in parts):
+        raise SourceError(
+            "a folder of Hugging Face's save_to_disk, whose Arrow files are not read",
+            path=path,
+            hint="save it as Parquet: `datasets.load_from_disk(DIR)`, then `to_parquet(FILE)` for "
+            "each split",
+        )

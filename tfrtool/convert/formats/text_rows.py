@@ -8,7 +8,9 @@ import math
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar
 
@@ -24,7 +26,7 @@ from tfrtool.convert.formats.registry import (
     Scan,
     check_column_count,
 )
-from tfrtool.errors import SchemaError, SourceError, os_errors_as, printable
+from tfrtool.errors import SchemaError, SourceError, UsageError, os_errors_as, printable
 from tfrtool.examples.arrow.columns import TYPES, Column, Columns, Form
 from tfrtool.examples.example import DType, PayloadKind, feature_key
 from tfrtool.examples.number_columns import (
@@ -53,6 +55,8 @@ _LONG_NUMBER = re.compile(r"[0-9]{16}\.|[0-9]{15}[eE]")
 """What a number has that may be whole, and beyond what a double holds."""
 
 _SHOWN, _SHORT = 40, 18
+_HEAD, _ROWS_LOOKED_AT = 65_536, 100
+DELIMITERS = ",;\t|"
 _DTYPES = {kind: dtype for dtype, kind in TYPES.items()}
 
 
@@ -285,9 +289,33 @@ class CsvFormat(JsonLinesFormat):
     """Scalars as cells, all else as JSON in a cell; an empty cell is absent."""
 
     name = "csv"
-    own_names = re.compile(r"\.csv$", re.IGNORECASE)
+    own_names = re.compile(r"\.(csv|tsv)$", re.IGNORECASE)
     file_name = "{dataset}-{split}-{index:05d}-of-{count:05d}.csv"
     widening = (DType.INT64, DType.FLOAT32, DType.STRING)
+
+    def __init__(self, delimiter: str | None = None) -> None:
+        """Take the character between columns, or "tab"; None finds it in each file."""
+        self._delimiter = "\t" if delimiter in ("tab", r"\t") else delimiter
+        if self._delimiter is not None and not re.fullmatch(r'[^"\r\n\0]', self._delimiter):
+            expected = "one character, or tab"
+            raise UsageError("invalid delimiter", expected=expected, found=repr(delimiter))
+
+    def scan(self, path: Path) -> Scan:
+        """Read a file through, and note how its header was read."""
+        scan = super().scan(path)
+        if scan.content.declared:
+            return scan
+        notes = []
+        with os_errors_as(SourceError, path), open_regular(path) as file:
+            delimiter = self._delimiter or _delimiter_of(file, path)
+            names = next(csv_rows(file, path, delimiter, limit=MAX_TEXT_ROW_BYTES), [])
+        if delimiter != DELIMITERS[0] and self._delimiter is None:
+            shown = "tab" if delimiter == "\t" else repr(delimiter)
+            notes.append(f"columns are separated by {shown}; --delimiter chooses another")
+        if "" in names:
+            shown = f"column {names.index('') + 1} has no name"
+            notes.append(f"{shown}, and is called {_name_of_unnamed(names)!r}")
+        return replace(scan, notes=(*notes, *scan.notes))
 
     def losses(self, content: Content) -> list[str]:
         """Say what only the schema beside the table tells."""
@@ -298,16 +326,24 @@ class CsvFormat(JsonLinesFormat):
 
     def _rows(self, file: BinaryIO, path: Path, start: int) -> Iterator[Mapping[str, Any]]:
         csv.field_size_limit(MAX_TEXT_ROW_BYTES)
-        names = next(csv_rows(file, path, ",", limit=MAX_TEXT_ROW_BYTES), [])
+        delimiter = self._delimiter or _delimiter_of(file, path)
+        names = next(csv_rows(file, path, delimiter, limit=MAX_TEXT_ROW_BYTES), [])
+        check_column_count(len(names), path)
         if len(set(names)) < len(names):
             raise SourceError("two columns have the same name", path=path)
         start = start or file.tell()
-        for cells in csv_rows(file, path, ",", start=start, limit=MAX_TEXT_ROW_BYTES):
+        for cells in csv_rows(file, path, delimiter, start=start, limit=MAX_TEXT_ROW_BYTES):
             if cells and len(cells) != len(names):
                 what = f"a row of {len(cells)} cells, and the table has {len(names)} columns"
                 raise SourceError(what, path=path, offset=start)
             if cells:
                 yield dict(zip(names, cells, strict=True))
+
+    def _named(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
+        if "" not in row:
+            return row
+        new = _name_of_unnamed(row)
+        return {name or new: value for name, value in row.items()}
 
     def _kind(self, value: Any) -> tuple[set[DType], bool]:
         if not value:
@@ -362,9 +398,39 @@ class CsvFormat(JsonLinesFormat):
         """Give a table to write."""
         with path.open("x", encoding="utf-8", newline="") as file:
             # Quoted, texts keep the blanks that they start with.
-            writer = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC)
+            delimiter = self._delimiter or ("\t" if _is_tsv(path) else ",")
+            writer = csv.writer(file, delimiter=delimiter, quoting=csv.QUOTE_NONNUMERIC)
             writer.writerow(content.schema.names)
             yield lambda batch: writer.writerows(map(_cell, row.values()) for row in rows_of(batch))
+
+
+def _is_tsv(path: Path) -> bool:
+    return path.suffix.lower() == ".tsv"
+
+
+def _delimiter_of(file: BinaryIO, path: Path) -> str:
+    """Return the character that makes most columns, as many in each of the first rows."""
+    file.seek(0)
+    head = file.read(_HEAD).decode("utf-8-sig", "replace")
+    lines = head.splitlines(keepends=True)
+    lines = lines[:-1] if len(lines) > 1 and len(head) >= _HEAD else lines
+    widths = {}
+    for delimiter in "\t" if _is_tsv(path) else DELIMITERS:
+        counts = set[int]()
+        reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
+        try:
+            counts.update(len(cells) for cells in islice(reader, _ROWS_LOOKED_AT) if cells)
+        except csv.Error as error:
+            if "unexpected end" not in str(error):  # a row that goes on behind the head
+                continue
+        widths[delimiter] = counts.pop() if len(counts) == 1 else 1
+    return max(widths, key=lambda one: widths[one], default=DELIMITERS[0])
+
+
+def _name_of_unnamed(names: Collection[str]) -> str:
+    """Return the name that a column without one gets, which pandas' index is."""
+    place = [*names].index("")
+    return "index" if not place and "index" not in names else f"Unnamed: {place}"
 
 
 def _is_short(text: str) -> bool:
