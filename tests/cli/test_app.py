@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ import click
 import pytest
 
 from tests.conftest import MakeShard
-from tfrtool import __version__
+from tfrtool import __version__, encode_example
 from tfrtool.cli import main
 from tfrtool.cli.app import cli
 from tfrtool.cli.output import Outcome
@@ -86,6 +87,46 @@ def test_unknown_command(capsys: Capture, words: list[str]) -> None:
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "bogus" in captured.err
+
+
+def test_inspect_of_a_file_is_inspect_shard(capsys: Capture, make_shard: MakeShard) -> None:
+    """The name of the command may be left out, with options before or after the file."""
+    shard = str(make_shard([b"a", b"b"]))
+    assert main(["inspect", "shard", shard, "--limit", "1"]) == 0
+    shown = capsys.readouterr()
+    assert main(["inspect", shard, "--limit", "1"]) == 0
+    assert capsys.readouterr() == shown
+    assert main(["inspect", "--limit", "1", shard]) == 0
+    assert capsys.readouterr() == shown
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["info", "SHARD"], ["inspect", "shard", "SHARD"]),
+        (["head", "SHARD"], ["cat", "SHARD", "--limit", "5"]),
+        (["schema", "SHARD", "--json"], ["inspect", "schema", "SHARD", "--json"]),
+        (["stats", "SHARD"], ["inspect", "stats", "SHARD"]),
+        (["SHARD"], ["inspect", "shard", "SHARD"]),
+        (["verfy", "SHARD"], ["verify", "SHARD"]),
+        (["inspect", "count", "SHARD"], ["count", "SHARD"]),
+        (["inspect", "head", "SHARD"], ["cat", "SHARD", "--limit", "5"]),
+        (["inspect", "schem", "SHARD"], ["inspect", "schema", "SHARD"]),
+    ],
+)
+def test_an_unknown_command_names_the_right_one(
+    words: list[str], meant: list[str], capsys: Capture, make_shard: MakeShard
+) -> None:
+    """The suggestion is the whole command, with the arguments as they were typed, and works."""
+    shard = str(make_shard([encode_example({"label": 1})], "two words.tfrecord"))
+    assert main([word.replace("SHARD", shard) for word in words]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    (line,) = captured.err.splitlines()
+    assert line.startswith("tfrtool: error: no such command ")
+    suggested = shlex.split(line.partition("did you mean tfrtool ")[2])
+    assert suggested == [word.replace("SHARD", shard) for word in meant]
+    assert main(suggested) == 0
 
 
 def test_version(capsys: Capture) -> None:

@@ -1,10 +1,12 @@
 """The ``tfrtool`` command, and the one place where outcomes become exit codes."""
 
 import os
+import shlex
 import signal
 import traceback
 from collections import UserDict
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -12,9 +14,9 @@ import click
 
 from tfrtool import __version__
 from tfrtool.cli.output import Outcome
-from tfrtool.cli.parameters import DEBUG, debug_option
+from tfrtool.cli.parameters import DEBUG, debug_option, is_path_like
 from tfrtool.cli.process import Signals, report_interrupt
-from tfrtool.errors import TfrtoolError, os_reason, printable
+from tfrtool.errors import TfrtoolError, UsageError, os_reason, printable
 
 
 class _Commands(UserDict[str, Any]):
@@ -35,7 +37,61 @@ class _Commands(UserDict[str, Any]):
         return command
 
 
+_MEANT = {
+    **dict.fromkeys(("info", "show", "shard", "summary", "describe"), "inspect shard"),
+    **{name: f"inspect {name}" for name in ("dataset", "images", "schema", "stats")},
+    **dict.fromkeys(("dump", "print", "less", "more"), "cat"),
+    **dict.fromkeys(("check", "validate"), "verify"),
+    **dict.fromkeys(("fix", "recover"), "repair"),
+    **dict.fromkeys(("concat", "merge", "shuffle", "split"), "reshard"),
+    **dict.fromkeys(("select", "sql"), "query"),
+    "head": "cat --limit 5",
+    "compare": "diff",
+    "create": "write",
+    "export": "convert",
+    "grep": "filter",
+    "len": "count",
+}
+"""Commands by the names that other tools have for them."""
+
+
+class _SuggestingGroup(click.Group):
+    """A group that knows which command an unknown name stands for."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or raise an error that suggests the right one as it is typed."""
+        name, *rest = args
+        if name in self.commands or name.startswith("-") or ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
+        known = {one: one for one in cli.commands if one != "inspect"} | _MEANT
+        if is_path_like(name):
+            meant, rest = "inspect shard", args
+        else:
+            near = [name] if name in known else get_close_matches(name, known, 1)
+            if not near:
+                return super().resolve_command(ctx, args)
+            meant = known[near[0]]
+        command, _, option = meant.partition(" --")
+        words = ["tfrtool", *command.split(), *rest, *(f"--{option}".split() if option else [])]
+        raise UsageError(f"no such command {name!r}", hint=f"did you mean {shlex.join(words)}")
+
+
+class _InspectGroup(_SuggestingGroup):
+    """``inspect FILE`` is ``inspect shard FILE``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments of the group, or those of ``shard`` if they name a file."""
+        first = args[0] if args else ""
+        option = first.startswith("-") and first not in ctx.help_option_names
+        if first not in self.commands and any(map(is_path_like, args if option else args[:1])):
+            args = ["shard", *args]
+        return super().parse_args(ctx, args)
+
+
 @click.group(
+    cls=_SuggestingGroup,
     name="tfrtool",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="\b\nExample:\n  tfrtool inspect shard train.tfrecord",
@@ -54,6 +110,7 @@ def cli() -> None:
 
 
 @cli.group(
+    cls=_InspectGroup,
     name="inspect",
     epilog="\b\nExample:\n  tfrtool inspect shard 'data/*.tfrecord*' --limit 1",
     commands=_Commands(
@@ -63,7 +120,10 @@ def cli() -> None:
     ),
 )
 def inspect_group() -> None:
-    """Look into TFRecord files. TensorFlow is not needed, and not loaded."""
+    """Look into TFRecord files. TensorFlow is not needed, and not loaded.
+
+    tfrtool inspect FILE is tfrtool inspect shard FILE.
+    """
 
 
 def run(argv: Sequence[str], signals: Signals | None = None) -> int:

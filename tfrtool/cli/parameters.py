@@ -57,6 +57,13 @@ class LocalPath(click.Path):
 INPUT, OUTPUT = LocalPath(urls=True), LocalPath(written=True)
 LOCAL_INPUT, OUTPUT_OR_URL = LocalPath(), LocalPath(written=True, urls=True)
 
+
+def is_path_like(text: str) -> bool:
+    """Return whether an argument is a path, a pattern or a URL rather than a command."""
+    named = os.path.lexists(text) or any(sign in text for sign in "./*?[")
+    return text == "-" or (named and not text.startswith("-"))
+
+
 DEBUG = "--debug"
 """It may stand before or after the command's name; `tfrtool.cli.app.run` looks for it."""
 
