@@ -67,14 +67,16 @@ def _made_up(
     cold: float | None = 0.1,
     rate: float = 1667.0,
     cpu: float = 1.1,
+    others: float = 0.0,
+    pixels: float = 60_000.0,
     change: Callable[[str, StageRun], StageRun] = lambda _stage, run: run,
 ) -> Callable[..., Any]:
     """Return a stand-in for measurements, where only what becomes of them is tested."""
 
     def measured(work: str, dataset: Dataset, *task: Any) -> Any:
         if work == "measure_parts":
-            return parts, cold
-        epoch = {"images_per_second": rate, "cpu_ms_per_image": cpu}
+            return parts, cold, pixels
+        epoch = {"images_per_second": rate, "cpu_ms_per_image": cpu, "other_cores": others}
         images = dataset.split("train").records
         run = StageRun(images=images, labels=8, epochs=(epoch,) * task[2], memory=1000)
         return change(task[1], run)
@@ -124,7 +126,8 @@ def test_parts_tell_decoding_from_the_rest(large: Dataset, monkeypatch: pytest.M
     """Of large JPEGs decoding costs most."""
     monkeypatch.setattr("tfrtool.loading.bench.bench_measure._PARTS_IMAGES", 24)
     for last in (False, False, True):  # other processes may come in between
-        parts, cold = measure_parts(large, _load(), 1)
+        parts, cold, pixels = measure_parts(large, _load(), 1)
+        assert pixels == 1e6
         assert list(parts) == list(PARTS)
         assert cold is None or cold > 0
         reading, parsing, decoding, resizing = parts.values()
@@ -220,11 +223,13 @@ def test_pipelines_must_agree(
         ("decoding", {}, ["50%", "parsing 8%", "waiting 8%", "--encode raw", "--resize 32 "]),
         ("resizing", {"parts": PARTS | {"decoding": 0.2, "resizing": 0.7}}, ["58%"]),
         ("parsing", {"parts": PARTS | {"parsing": 0.9}}, ["batched_parse"]),
-        ("reading", {"parts": PARTS | {"reading": 0.9}}, ["--resize 32 ", "--compression none"]),
+        ("reading", {"parts": PARTS | {"reading": 0.9}}, ["--resize 32 "]),
         ("copying", {"cpu": 3, "rate": 667}, ["68%", "--image-size"]),
         ("waiting", {"rate": 250}, ["0.3 of 2 cores", "--parallel-calls", "there are 3"]),
         ("disk", {"cold": 5}, ["200 images", "1,667", "--resize 32"]),
         ("starting", {"rate": 90}, ["0.20 s", "18 images"]),
+        ("starting", {"rate": 90, "cold": 50}, ["0.20 s"]),
+        ("decoding", {"rate": 250, "others": 1.725}, ["55%", "1.7 of 2 cores busy"]),
     ],
 )
 def test_the_largest_share_is_the_bottleneck(
@@ -245,6 +250,24 @@ def test_the_largest_share_is_the_bottleneck(
         assert words in report.sentence
     known = {opt for command in cli.commands.values() for one in command.params for opt in one.opts}
     assert set(re.findall(r"--[a-z-]+", report.sentence)) <= known
+
+
+@pytest.mark.parametrize(
+    "measured",
+    [
+        {"parts": PARTS | {name: 0.9}, "cold": cold}
+        for name, cold in (("reading", 0.1), ("decoding", 0.1), ("resizing", 0.1), ("reading", 5.0))
+    ],
+)
+def test_small_images_are_not_advised_to_be_resized(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, measured: dict[str, Any]
+) -> None:
+    """Images of 28 pixels that are enlarged to 32, uncompressed: no advice would help."""
+    monkeypatch.setattr(f"{MODULE}._TOO_SHORT", 0)
+    monkeypatch.setattr(f"{MODULE}.measure", _made_up(pixels=28 * 28, **measured))
+    sentence = _bench(directory).sentence
+    assert "--resize" not in sentence
+    assert "--compression" not in sentence
 
 
 @pytest.mark.several

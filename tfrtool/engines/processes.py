@@ -41,6 +41,22 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
+def busy_seconds() -> float | None:
+    """Return for how long the cores of `cores` have been busy, for whichever program; Linux only.
+
+    The difference of two calls is in seconds of one core, and good to about 0.02 of them.
+    """
+    try:
+        text = Path("/proc/stat").read_text("ascii")
+        own = {f"cpu{number}" for number in os.sched_getaffinity(0)}
+    except (OSError, AttributeError):
+        return None
+    lines = [line.split() for line in text.splitlines()]
+    # proc(5): user, nice, system, idle, iowait, irq, softirq and steal.
+    counts = [list(map(int, line[1:9])) for line in lines if line and line[0] in own]
+    return sum(sum(one) - one[3] - one[4] for one in counts) / os.sysconf("SC_CLK_TCK")
+
+
 def engine_of(engine: str, address: str | None, workers: int | None) -> Engine:
     """Return the engine of a name, at an address, with so many workers.
 

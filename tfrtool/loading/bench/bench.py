@@ -17,6 +17,7 @@ from tfrtool.loading.cache.cache_plan import CacheRequest, available_memory, pla
 from tfrtool.loading.dataset.dataset import Dataset, Split
 from tfrtool.loading.dataset.open_dataset import open_dataset
 from tfrtool.loading.pipeline.load_options import Cache, LoadOptions
+from tfrtool.records.compression import Compression
 from tfrtool.storage.child import Child, ChildDied, ChildError
 from tfrtool.storage.plain import plain
 from tfrtool.storage.progress import OnProgress, Progress, silent
@@ -38,24 +39,26 @@ and other programs need some, too, and a process that takes all ends others."""
 _TOO_SHORT = 0.5
 """Seconds of an epoch, in which starting a pipeline counts for more than what it does."""
 
-_SMALLER = "--resize {size} of tfrtool write leaves fewer pixels, and --encode raw none to decode"
+_LARGER = 1.5
+"""How many times the pixels that are needed images must have for a resize to be worth it."""
+
+_BUSY = 0.1
+"""The part of the cores that other programs may take before it is said."""
+
 _HELP = {
-    "reading": "--resize {size} of tfrtool write makes records smaller, and --compression none "
-    "leaves nothing to inflate",
     "parsing": "records are small, and in Python, load(batched_parse=N) parses N of them at a time",
-    "decoding": _SMALLER,
-    "resizing": _SMALLER,
     "copying": "images are copied into batches of float32, and only a smaller --image-size needs "
     "less of it",
     "storing": "the first epoch fills the cache, and only a smaller --image-size needs less of it",
     "waiting": "the loader kept {busy:.1f} of {cores} cores busy, and --parallel-calls and "
     "--cycle-length of tfrtool train let more be done at a time, as do more shards (--shards of "
-    "tfrtool write; there are {shards}) and fewer other programs",
+    "tfrtool write; there are {shards})",
 }
-"""What each share of the cores' time is called, and what would make it smaller."""
+"""What would make a share of the cores' time smaller, whatever the images are."""
 
 Numbers = dict[str, float]
-"""Of an epoch, its images_per_second and cpu_ms_per_image."""
+"""Of an epoch, its images_per_second and cpu_ms_per_image, and where it is known other_cores: how
+many cores other programs kept busy meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +92,8 @@ class BenchReport:
     sentence: str = ""  # the same for people, and which option would help
     parts_cpu_ms_per_image: Numbers  # reading (and inflating), parsing, decoding, resizing
     shares_ms_per_image: Numbers  # of a first epoch of ours: those, copying, storing, waiting
+    pixels_per_image: float  # of the images in the shards, the mean
+    compression: str  # of the shards
     cold_read_ms_per_image: float | None  # from the disk, on the wall; None where that is unknown
     store_ms_per_image: float | None = None  # likewise from a store, of what was not cached
     images: int  # in an epoch
@@ -206,7 +211,7 @@ def _measure_all(
 
     total, done = 1 + rounds * len(stages), 0
     on_progress(Progress(what="pieces", done=done, total=total, unit="runs"))
-    parts, cold = measure("measure_parts", dataset, load, rounds)
+    parts, cold, pixels = measure("measure_parts", dataset, load, rounds)
     runs: dict[str, list[StageRun]] = {stage: [] for stage in stages}
     for _ in range(rounds):
         for stage, some in runs.items():
@@ -220,6 +225,8 @@ def _measure_all(
         parts_cpu_ms_per_image=parts,
         shares_ms_per_image={},
         cold_read_ms_per_image=cold,
+        pixels_per_image=pixels,
+        compression=shards.compression.value,
         images=shards.records,
         shards=len(shards.shards),
         image_size=image_size,
@@ -282,41 +289,68 @@ def _shares(report: BenchReport) -> Numbers:
     shares = dict(report.parts_cpu_ms_per_image)
     storing = 0.0 if report.cache == Cache.NONE.value else max(whole - uncached, 0.0)
     shares |= {"copying": max(whole - storing - sum(shares.values()), 0.0), "storing": storing}
-    waiting = report.cores * 1e3 / first[OWN]["images_per_second"] - whole
+    free = report.cores - first[OWN].get("other_cores", 0.0)
+    waiting = free * 1e3 / first[OWN]["images_per_second"] - whole
     return shares | {"waiting": max(waiting, 0.0)}
 
 
 def _judge(report: BenchReport) -> tuple[str, str]:
-    """Tell what limits the first epoch of our pipeline, in a word and in a sentence."""
+    """Return what limits the first epoch of our pipeline, in a word and in a sentence or two."""
     first, cold = report.stages[-1].first_epoch or {}, report.cold_read_ms_per_image
     rate, cpu = first["images_per_second"], first["cpu_ms_per_image"]
-    store = report.store_ms_per_image
+    store, others = report.store_ms_per_image, first.get("other_cores", 0.0)
+    busy = ""
+    if others > _BUSY * report.cores:
+        busy = (
+            f" Other programs kept {others:.1f} of {report.cores} cores busy: CPU ms can be relied "
+            "on, images/s can't."
+        )
+    size = report.image_size
+    larger = report.pixels_per_image > _LARGER * size**2
+    smaller = f"smaller records help (tfrtool write --encode jpeg --resize {size})"
     if store is not None and store > max(1e3 / rate, cold or 0.0):
         return "store", (
             f"The store is the bottleneck of a first epoch: it gives {1e3 / store:,.0f} images a "
             f"second, and the loader could take {rate:,.0f}; later epochs read what the shard "
-            "cache keeps, and smaller records help (tfrtool write --encode jpeg --resize "
-            f"{report.image_size})."
-        )
-    if cold is not None and cold > 1e3 / rate:
-        return "disk", (
-            f"The disk is the bottleneck of a first epoch: it gives {1e3 / cold:,.0f} images a "
-            f"second, and the loader could take {rate:,.0f}; smaller records help (tfrtool write "
-            f"--encode jpeg --resize {report.image_size}), or a faster disk."
+            f"cache keeps{f', and {smaller}' if larger else ''}.{busy}"
         )
     if report.images / rate < _TOO_SHORT:
         return "starting", (
             f"Starting is the bottleneck: a first epoch of {report.images:,} images takes "
-            f"{report.images / rate:.2f} s, too short for any option to matter."
+            f"{report.images / rate:.2f} s, too short for any option to matter.{busy}"
+        )
+    if cold is not None and cold > 1e3 / rate:
+        return "disk", (
+            f"The disk is the bottleneck of a first epoch: it gives {1e3 / cold:,.0f} images a "
+            f"second, and the loader could take {rate:,.0f}; "
+            f"{f'{smaller}, or' if larger else 'what helps is'} a faster disk.{busy}"
         )
     costs = report.shares_ms_per_image
     bottleneck = max(costs, key=costs.__getitem__)
     shares = {name: f"{cost / sum(costs.values()):.0%}" for name, cost in costs.items()}
-    helps = _HELP[bottleneck].format(
-        size=report.image_size, busy=cpu * rate / 1e3, cores=report.cores, shards=report.shards
-    )
     told = ", ".join(f"{name} {share}" for name, share in shares.items())
-    return bottleneck, (
-        f"{bottleneck.capitalize()} is the bottleneck, {shares[bottleneck]} of the cores' time in "
-        f"a first epoch ({told}): {helps}."
+    helps = _help(bottleneck, report, larger).format(
+        busy=cpu * rate / 1e3, cores=report.cores, shards=report.shards
     )
+    return bottleneck, (
+        f"{bottleneck.capitalize()} is the bottleneck, {shares[bottleneck]} of the time that the "
+        f"cores had for a first epoch ({told}){helps and f': {helps}'}.{busy}"
+    )
+
+
+def _help(bottleneck: str, report: BenchReport, larger: bool) -> str:
+    """Return what would make a share of the cores' time smaller; nothing where nothing would."""
+    size = report.image_size
+    if bottleneck == "reading":
+        helps = [f"--resize {size} of tfrtool write makes records smaller"] if larger else []
+        if report.compression != Compression.NONE.value:
+            helps.append("--compression none of tfrtool write leaves nothing to inflate")
+        return ", and ".join(helps)
+    if bottleneck in ("decoding", "resizing"):
+        if larger:
+            fewer = f"--resize {size} of tfrtool write leaves fewer pixels"
+            return f"{fewer}, and --encode raw none to decode"
+        if bottleneck == "decoding":
+            return "--encode raw of tfrtool write leaves nothing to decode"
+        return "" if report.pixels_per_image >= size**2 else "a smaller --image-size enlarges less"
+    return _HELP[bottleneck]

@@ -16,6 +16,7 @@ from itertools import islice, pairwise
 
 import tensorflow as tf
 
+from tfrtool.engines.processes import busy_seconds
 from tfrtool.loading.bench.bench import OWN, OWN_UNCACHED, STAGES, UNCACHED, Numbers, StageRun
 from tfrtool.loading.cache.cache_plan import own_memory
 from tfrtool.loading.dataset.dataset import Dataset, Split
@@ -60,7 +61,7 @@ def measure_stage(dataset: Dataset, options: LoadOptions, stage: str, epochs: in
         before = own_memory("VmHWM")
         at_once = stage in (OWN, OWN_UNCACHED)
         runs: list[Numbers] = []
-        wall, cpu = time.perf_counter(), time.process_time()
+        start = _now()
         batches = _build(dataset, replace(options, epochs=epochs) if at_once else options, stage)
         whole = iter(batches) if at_once else None
         steps = int(batches.cardinality()) // epochs
@@ -68,13 +69,26 @@ def measure_stage(dataset: Dataset, options: LoadOptions, stage: str, epochs: in
             iterator = iter(batches) if whole is None else islice(whole, steps)
             images, labels = _go_through(iterator)
             del iterator  # here the published pipeline waits for its tuner's sleep
-            took = time.perf_counter() - wall, time.process_time() - cpu
-            runs.append(
-                {"images_per_second": images / took[0], "cpu_ms_per_image": took[1] / images * 1e3}
-            )
-            wall, cpu = time.perf_counter(), time.process_time()
+            end = _now()
+            runs.append(_numbers(images, start, end))
+            start = _now()
     memory = own_memory("VmHWM") - before
     return StageRun(images=images, labels=labels, epochs=tuple(runs), memory=memory)
+
+
+def _now() -> tuple[float, float, float | None]:
+    return time.perf_counter(), time.process_time(), busy_seconds()
+
+
+def _numbers(
+    images: int, start: tuple[float, float, float | None], end: tuple[float, float, float | None]
+) -> Numbers:
+    """Return the numbers of an epoch between two times of `_now`."""
+    wall, cpu = end[0] - start[0], end[1] - start[1]
+    numbers = {"images_per_second": images / wall, "cpu_ms_per_image": cpu / images * 1e3}
+    if start[2] is not None and end[2] is not None:
+        numbers["other_cores"] = max(end[2] - start[2] - cpu, 0.0) / wall
+    return numbers
 
 
 def _build(dataset: Dataset, options: LoadOptions, stage: str) -> TfDataset:
@@ -98,11 +112,12 @@ def _go_through(batches: Iterable[Batch]) -> tuple[int, int]:
 
 def measure_parts(
     dataset: Dataset, options: LoadOptions, rounds: int
-) -> tuple[Numbers, float | None]:
+) -> tuple[Numbers, float | None, float]:
     """Return the CPU milliseconds of an image of each piece of work, with one thread.
 
     Each is what it adds to those before it. And return the milliseconds on the wall of reading
-    an image from the disk itself; None where that can't be told.
+    an image from the disk itself, None where that can't be told, and the pixels of an image, the
+    mean.
     """
     split = dataset.split(options.split)
     own = min(_PARTS_IMAGES, split.records)
@@ -128,6 +143,10 @@ def measure_parts(
     seconds: list[list[float]] = [[] for _ in steps]
     with naming_damage(dataset, split.name):
         cold = _cold(split)
+        shapes = records.map(lambda record: tf.shape(full_image(dataset, parse(record)))[:2])
+        pixels = statistics.fmean(
+            float(height * width) for height, width in shapes.as_numpy_iterator()
+        )
         for number in range(rounds + 1):
             for which, consume in enumerate(consumers):
                 start = time.process_time()
@@ -136,7 +155,7 @@ def measure_parts(
                     seconds[which].append(time.process_time() - start)
     upto = [0.0, *(statistics.median(some) / own / times * 1e3 for some in seconds)]
     added = (max(after - before, 0.0) for before, after in pairwise(upto))
-    return dict(zip(steps, added, strict=True)), cold
+    return dict(zip(steps, added, strict=True)), cold, pixels
 
 
 def _consumer(elements: TfDataset) -> Callable[[], int]:

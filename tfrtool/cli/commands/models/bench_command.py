@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tfrtool.loading.bench.bench import BenchReport
 
 _ADDED = ("interleave", "parallel map", "cache", "prefetch")
-_HEAD = ("1st images/s", "CPU ms", "later images/s", "CPU ms", "memory", "of the cache")
+_HEAD = ("1st CPU ms", "images/s", "later CPU ms", "images/s", "memory", "of the cache")
 
 
 @command(
@@ -39,7 +39,7 @@ def bench_command(dataset: str, as_json: bool, **given: Any) -> Outcome:
     """Measure the loader on DATASET, and name its bottleneck.
 
     The stages are a naive pipeline, then one thing more at a time up to the published one, and
-    ours: images a second and CPU time an image in the first and in later epochs, and memory. Each
+    ours: CPU time per image and images per second in first and in later epochs, and memory. Each
     is measured in a process of its own, so that none profits from another. Nothing is trained. The
     shards are first dropped from the system's page cache, to see how fast the disk is. Exit code 3
     means that a stage was left out, for want of memory.
@@ -71,7 +71,7 @@ def _page(report: "BenchReport") -> Page:
             left_out.append(f"{name} was left out: {stage.left_out}")
         elif stage.first_epoch and stage.later_epochs:
             speeds = [
-                (f"{epoch['images_per_second']:,.0f}", f"{epoch['cpu_ms_per_image']:.3f}")
+                (f"{epoch['cpu_ms_per_image']:.3f}", f"{epoch['images_per_second']:,.0f}")
                 for epoch in (stage.first_epoch, stage.later_epochs)
             ]
             cache = "-" if stage.cache_bytes is None else human_bytes(stage.cache_bytes)
