@@ -132,9 +132,10 @@ def test_the_version_is_told_before_anything_else(
     """Training and the benchmark say which version they take; here it has no such split."""
     directory = _versions(tmp_path / "pets")
     assert main([command, str(directory), "--split", "nosuch"]) == 2
-    first, second = capsys.readouterr().err.splitlines()
+    first, second, third = capsys.readouterr().err.splitlines()
     assert "2.0.0, the newest of 1.0.0, 2.0.0" in first
-    assert str(directory / "2.0.0") in second
+    assert "1 folder below it are not included (1.0.0)" in second
+    assert str(directory / "2.0.0") in third
 
 
 def test_index_again_by_the_pattern_that_made_it(tmp_path: Path, capsys: Capture) -> None:
