@@ -134,7 +134,7 @@ def test_the_version_is_told_before_anything_else(
     assert main([command, str(directory), "--split", "nosuch"]) == 2
     first, second, third = capsys.readouterr().err.splitlines()
     assert "2.0.0, the newest of 1.0.0, 2.0.0" in first
-    assert "1 folder below it are not included (1.0.0)" in second
+    assert "is not included (1.0.0)" in second
     assert str(directory / "2.0.0") in third
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 import json
 import re
+import shlex
 from collections.abc import Callable
 from html.parser import HTMLParser
 from io import BytesIO
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -18,7 +20,9 @@ from tests.conftest import MakeShard
 from tests.datasets import flip_bit, image_payload, write_foreign
 from tests.examples.strategies import float32, int64, string
 from tests.photos import image_bytes
+from tfrtool.cli import main
 from tfrtool.examples.example import encode_example
+from tfrtool.records.framing import frame
 from tfrtool.view.live import Live
 from tfrtool.view.report import MAX_BYTES
 
@@ -154,6 +158,69 @@ def test_damage_is_shown_with_its_place(splits: Path, tmp_path: Path, run: Run) 
     health = Page(out).sections["health"]
     assert "1 fault in 2 shards" in health
     assert re.search(rf"{shard.name}\s*payload-crc\s*3\s*{offset:,}", health)
+
+
+def test_the_same_image_in_two_splits_is_listed(
+    splits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The one fault is named with its records, on stderr too; the command on the page lists it."""
+    train = splits / "two-train.tfrecord-00000-of-00001"
+    test = splits / "two-test.tfrecord-00000-of-00001"
+    with test.open("ab") as file:
+        file.write(frame(next(iter(tfrtool.Records(train))).payload))
+    assert main(["report", str(splits), "--out", str(tmp_path / "r.html")]) == 3
+    health = Page(tmp_path / "r.html").sections["health"]
+    said = "1 fault in 2 shards, 1 of them the same image in several splits"
+    assert said in health
+    assert " more fault" not in health
+    assert re.search(rf"{test.name} #12.*{train.name} #0", health, re.DOTALL)
+    command = f"tfrtool verify --images --json {splits}"
+    assert command in health
+    assert f"1 fault in the dataset: see Health in the page; {command}" in capsys.readouterr().err
+    assert main(shlex.split(command)[1:]) == 3
+    last = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert last["fault_count"] == 1
+    places = {(Path(one["path"]), one["record"]) for one in last["duplicates"][0]["copies"]}
+    assert places == {(train, 0), (test, 12)}
+
+
+def test_more_faults_than_are_listed(
+    splits: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond those that are shown the others are counted; an unreadable shard is a fault."""
+    shard = splits / "two-train.tfrecord-00000-of-00001"
+    for record in [*tfrtool.Records(shard)][:3]:
+        flip_bit(shard, record.offset + 40)
+    monkeypatch.setattr("tfrtool.view.pieces._FAULTS", 2)
+    assert run("report", splits, "--out", tmp_path / "r.html")[0] == 3
+    health = Page(tmp_path / "r.html").sections["health"]
+    assert "3 faults in 2 shards" in health
+    assert "And 1 more fault." in health
+
+
+def test_groups_of_look_alikes_that_are_not_shown(
+    tmp_path: Path, make_shard: MakeShard, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where fewer groups are shown than there are, the page says so."""
+    monkeypatch.setattr("tfrtool.view.pieces._GROUPS", 1)
+    payloads = []
+    for seed in (0, 1):
+        pixels = np.random.default_rng(seed).integers(0, 256, (8, 9), np.uint8)
+        drawing = Image.fromarray(pixels).resize((90, 80))
+        for quality in (90, 70):
+            file = BytesIO()
+            drawing.save(file, "JPEG", quality=quality)
+            payloads.append(image_payload(0, data=file.getvalue()))
+    run("report", make_shard(payloads), "--out", tmp_path / "r.html")
+    said = " ".join(Page(tmp_path / "r.html").sections["alike"].split())
+    assert "2 groups of images" in said
+    assert "Shown are 1 of them, the largest first." in said
+
+
+def test_empty_records_are_not_nothing(tmp_path: Path, make_shard: MakeShard, run: Run) -> None:
+    """Empty payloads beside Examples don't have a kind of their own."""
+    run("report", make_shard([encode_example({"a": 1}), b""]), "--out", tmp_path / "r.html")
+    assert "Records are tf.train.Example." in Page(tmp_path / "r.html").sections["about"]
 
 
 def test_hostile_names_are_text(tmp_path: Path, make_shard: MakeShard) -> None:

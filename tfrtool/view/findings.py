@@ -35,6 +35,7 @@ class Findings:
 
     Attributes:
         title: what it is called.
+        arguments: the files, patterns and directories that were named.
         paths: the shards, in order.
         split_of: the split of each.
         errors: what went wrong, by the step: one that fails doesn't keep others from being done.
@@ -48,8 +49,9 @@ class Findings:
         self.paths = tuple(self.split_of)
         if not self.paths:
             raise ShardError("no shards")
-        given = as_paths(shards)
-        self.dataset = found.folders[0] if len(given) == 1 and given[0].is_dir() else None
+        self.arguments = as_paths(shards)
+        is_folder = len(self.arguments) == 1 and self.arguments[0].is_dir()
+        self.dataset = found.folders[0] if is_folder else None
         self.size_of = {path: path.stat().st_size for path in self.paths}
         first = self.paths[0].absolute()
         named = first.parent if self.dataset or len(self.paths) > 1 else first

@@ -110,7 +110,7 @@ class Live:
             "columns": list(found.selector().columns) if table.rows else [],
             "splits": list(dict.fromkeys(found.split_of.values())),
             "classes": list(map(printable, found.labels().names[:500])) if table.rows else [],
-            "faults": None if found.verdict is None else found.verdict.n_faults,
+            "faults": None if found.verdict is None else found.verdict.n_problems,
             "damaged": sum(one.count for one in table.faults.values()),
             "errors": {step: printable(why) for step, why in found.errors.items()},
             "changed": [printable(path.name) for path in found.index.changed()],

@@ -9,13 +9,17 @@ from typing import Any
 from markupsafe import Markup
 
 from tfrtool.errors import human_bytes, human_count, printable
+from tfrtool.examples.example import PayloadKind
 from tfrtool.images.looks import encoded
 from tfrtool.images.overlay import colour_of
 from tfrtool.inspection.pictures.objects import thumbnail
 from tfrtool.inspection.table import gallery
+from tfrtool.inspection.verify.duplicates import GROUPS_KEPT, Duplicates
 from tfrtool.inspection.verify.verify import VerifyReport
+from tfrtool.storage.limits import MAX_FAULTS
 from tfrtool.view import drawings
 from tfrtool.view.findings import Findings
+from tfrtool.view.terminal import verify_command
 
 PIECES = {
     "about": "What it is",
@@ -116,7 +120,7 @@ def _about(found: Findings, _: PictureOf) -> dict[str, Any]:
         one["shards"] += 1
         one["records"] += rows.get(path, 0)
         one["bytes"] += found.size_of[path]
-    kinds = sorted(kind.title for kind in found.table.kinds)
+    kinds = sorted(kind.title for kind in found.table.kinds if kind is not PayloadKind.EMPTY)
     source = found.schema_source or ""
     if len(source) > _SOURCE:
         source = f"{source[:_SOURCE]}\n# ... tfrtool inspect schema prints the rest"
@@ -124,11 +128,11 @@ def _about(found: Findings, _: PictureOf) -> dict[str, Any]:
 
 
 def _health(found: Findings, _: PictureOf) -> dict[str, Any] | None:
-    return None if found.verdict is None else health_of(found.verdict)
+    return None if found.verdict is None else health_of(found.verdict, verify_command(found))
 
 
-def health_of(verdict: VerifyReport) -> dict[str, Any]:
-    """Return what is shown of a verdict."""
+def health_of(verdict: VerifyReport, command: str | None = None) -> dict[str, Any]:
+    """Return what is shown of a verdict; the command lists what is not shown."""
     faults = [
         {"path": one.path, "record": f.record, "offset": f.offset, "kind": f.kind.value,
          "message": f.message, "cause": f.cause}
@@ -145,13 +149,21 @@ def health_of(verdict: VerifyReport) -> dict[str, Any]:
          "message": one.error, "cause": None}
         for one in verdict.unreadable
     ]  # fmt: skip
-    copies = [] if verdict.duplicates is None else [*verdict.duplicates.groups]
+    copies = verdict.duplicates or Duplicates()
+    if command is None:
+        images = "" if verdict.duplicates is None else "--images "
+        command = f"tfrtool verify {images}--json SHARDS"
     return {
         "verdict": verdict,
         "faults": faults[:_FAULTS],
-        "more": verdict.n_faults - len(faults[:_FAULTS]),
-        "copies": copies[:_GROUPS],
-        "more_copies": len(copies) - _GROUPS,
+        "more": verdict.n_problems - copies.spoiled - len(faults[:_FAULTS]),
+        "copies": copies.groups[:_GROUPS],
+        "spoiled": copies.spoiled,
+        "more_copies": copies.spoiled + copies.within - _GROUPS,
+        "command": command,
+        "is_cut": any(one.n_faults > len(one.faults) for one in verdict.shards)
+        or copies.spoiled > GROUPS_KEPT,
+        "limits": (MAX_FAULTS, GROUPS_KEPT),
     }
 
 
@@ -269,6 +281,7 @@ def _alike(found: Findings, picture_of: PictureOf) -> dict[str, Any] | None:
         ],
         "count": len(groups),
         "more": more,
+        "most_shown": _MOST if len(groups[0]) > _MOST else 0,
     }
 
 

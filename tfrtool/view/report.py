@@ -14,6 +14,7 @@ from tfrtool.storage.locations import Paths, as_path
 from tfrtool.storage.progress import OnProgress, silent
 from tfrtool.view.findings import Findings
 from tfrtool.view.pieces import PIECES, environment, inline_pictures, piece, style, too_long
+from tfrtool.view.terminal import verify_command
 
 MAX_BYTES = 5_000_000
 """The largest report."""
@@ -30,7 +31,9 @@ class ReportFile:
         out: the file.
         bytes: its size.
         records: how many records the dataset has.
-        faults: how many faults were found; None where it could not be verified.
+        faults: how many faults were found, unreadable shards included; None if it could not be
+            verified.
+        faults_command: the command that lists them.
         pictures: how many are in it.
         errors: what could not be found out, by the step, and why.
         notes: how the shards were found, a sentence each.
@@ -40,6 +43,7 @@ class ReportFile:
     bytes: int
     records: int
     faults: int | None
+    faults_command: str
     pictures: int
     errors: Mapping[str, str]
     notes: tuple[str, ...]
@@ -102,7 +106,8 @@ def report(
             out=out,
             bytes=written,
             records=found.table.rows,
-            faults=None if found.verdict is None else found.verdict.n_faults,
+            faults=None if found.verdict is None else found.verdict.n_problems,
+            faults_command=verify_command(found),
             pictures=len(pictures),
             errors=dict(found.errors),
             notes=found.notes,

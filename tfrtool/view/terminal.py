@@ -11,6 +11,9 @@ from tfrtool.examples.roles import LabelNames
 from tfrtool.inspection.table.selection import ROW
 from tfrtool.view.findings import Findings
 
+_MOST_ARGUMENTS = 4
+_VERIFY_OPTIONS = {True: ("--images", "--json"), False: ("--json",)}
+
 
 def command_for(found: Findings, question: Mapping[str, Any]) -> str | None:
     """Return the command that prints the rows of a question; None where it can't say it."""
@@ -34,13 +37,20 @@ def command_for(found: Findings, question: Mapping[str, Any]) -> str | None:
     paths = [path for path in found.paths if split in (None, found.split_of[path])]
     if split is None and found.dataset:
         paths = [found.dataset]
-    elif len(paths) > 4:
+    elif len(paths) > _MOST_ARGUMENTS:
         named = re.sub(r"\d+-of-", "*-of-", paths[0].name)
         if set(paths[0].parent.glob(named)) != set(paths):
             return None
         paths = [paths[0].parent / named]
     words = [*(("--where", where) if where else ()), *map(as_argument, paths)]
     return " ".join(["tfrtool cat", *map(in_shell, words)])
+
+
+def verify_command(found: Findings) -> str:
+    """Return the command that lists every fault that is found, with its place."""
+    few = found.arguments if len(found.arguments) <= _MOST_ARGUMENTS else ()
+    words = [in_shell(as_argument(path)) for path in few] or ["SHARDS"]
+    return " ".join(["tfrtool verify", *_VERIFY_OPTIONS[found.has_images], *words])
 
 
 def as_argument(path: Path) -> str:

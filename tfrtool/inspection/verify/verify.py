@@ -59,9 +59,14 @@ class VerifyReport(Shown):
         return sum(shard.n_faults for shard in self.shards) + len(self.faults) + spoiled
 
     @property
+    def n_problems(self) -> int:
+        """How many faults there are, with shards that could not be read."""
+        return self.n_faults + len(self.unreadable)
+
+    @property
     def is_sound(self) -> bool:
         """Whether all was read, and nothing is wrong."""
-        return not self.n_faults and not self.unreadable
+        return not self.n_problems
 
     def _page(self) -> tuple[str, dict[str, Any]]:
         return "health", {"verdict": self}
