@@ -80,6 +80,8 @@ def count_shard(shard: Location) -> ShardCount:
 def count_records(shard: Location) -> int:
     """Count the records of a shard that is whole; an empty file has none.
 
+    Only the framing is checked: damage within a payload is not found.
+
     Args:
         shard: a file, or a binary stream.
 

@@ -15,10 +15,10 @@ _AT_ONCE = 4
 def count_command(shards: tuple[str, ...], as_json: bool) -> Outcome:
     """Count the records of each shard, and of all.
 
-    Uncompressed shards are counted by hopping from header to header, without reading what is
-    between them. SHARDS: files, quoted globs and directories; or -, a shard on standard input. Exit
-    code 3 means that a shard's framing is damaged; its count is of the records that could be
-    reached.
+    Only the framing is checked: uncompressed shards are counted by hopping from header to header,
+    without reading the payloads, so damage within a payload is not found. tfrtool verify finds it.
+    SHARDS: files, quoted globs and directories; or -, a shard on standard input. Exit code 3 means
+    that a shard's framing is damaged; its count is of the records that could be reached.
     """
     from tfrtool.engines.threads import run_in_order
     from tfrtool.errors import ShardError, human_bytes, printable

@@ -17,8 +17,9 @@ def index_command(shards: tuple[str, ...], out: str | None, as_json: bool) -> Ou
     """Write an index for DALI beside each shard.
 
     SHARD.idx has a line "offset size" for each record, in bytes, the frame of 16 bytes included.
-    Existing indices are replaced. SHARDS: files, quoted globs and directories. Compressed and
-    damaged shards can't be indexed: the others are, with exit code 3. tfrtool.open needs no index.
+    Existing indices are replaced. Only the framing is checked: tfrtool verify finds damage within
+    payloads. SHARDS: files, quoted globs and directories. Compressed shards and those with damaged
+    framing can't be indexed: the others are, with exit code 3. tfrtool.open needs no index.
     """
     from tfrtool.errors import ShardError, printable
     from tfrtool.records.random_access import index_paths, write_index
