@@ -302,3 +302,44 @@ def test_usage(words: list[str], capsys: Capture) -> None:
     """A call that makes no sense ends with 2."""
     assert run(*words) == 2
     assert capsys.readouterr().out == ""
+
+
+def test_no_damaged_shard_is_said_to_hold(make_shard: MakeShard, capsys: Capture) -> None:
+    """The sum says that CRCs hold where they all do, also beside a record that is no Example."""
+    whole = make_shard([image_payload(n) for n in range(3)], "whole.tfrecord")
+    odd = make_shard([*(image_payload(n) for n in range(3)), b"\xff"], "odd.tfrecord")
+    for shard, code in ((whole, 0), (odd, 3)):
+        assert run(shard) == code
+        assert "the CRCs of lengths and payloads hold" in capsys.readouterr().out
+    flip_bit(whole, 40)
+    assert run(whole) == 3
+    out = capsys.readouterr().out
+    assert "2 intact records, 1 damaged" in out
+    assert "hold\n" not in out
+    odd.write_bytes(odd.read_bytes()[:-3])
+    assert run(odd) == 3
+    assert "CRCs of lengths" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["count", "index"])
+def test_what_checks_the_framing_alone_says_so(
+    command: str, make_shard: MakeShard, capsys: Capture
+) -> None:
+    """A flipped bit within a payload is for verify to find: the help sends there."""
+    shard = make_shard([image_payload(n) for n in range(3)])
+    flip_bit(shard, 40)
+    assert main([command, str(shard)]) == 0
+    assert main(["verify", str(shard)]) == 3
+    capsys.readouterr()
+    assert main([command, "--help"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Only the framing is checked" in said
+    assert "tfrtool verify finds" in said
+
+
+def test_the_viewer_says_what_it_writes(capsys: Capture) -> None:
+    """A list of marks and what is found are written, and nothing beside the shards."""
+    assert main(["view", "--help"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Nothing is written" not in said
+    assert "Shards and their folders are never changed" in said

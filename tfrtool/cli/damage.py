@@ -12,7 +12,7 @@ _NAMED = 10
 
 def warn_of_damage(lines: Sequence[str]) -> None:
     """Name the first lines about records that are left out."""
-    for line in shortened(lines, _NAMED, hint="tfrtool verify lists all damage"):
+    for line in shortened(lines, _NAMED, hint="tfrtool verify --json lists all damage"):
         warn(f"left out: {line}")
 
 
@@ -38,7 +38,7 @@ class Damage:
         """Say how many were not named, and return how the command ended."""
         more = self._count - _NAMED
         if more > 0:
-            warn(f"{human_count(more, 'fault')} more; tfrtool verify lists them all")
+            warn(f"{human_count(more, 'fault')} more; tfrtool verify --json lists them all")
         return Outcome.DAMAGE if self._count else Outcome.FINE
 
 

@@ -90,9 +90,14 @@ def _duplicates(duplicates: Duplicates) -> list[str]:
 def _sums(report: VerifyReport) -> Iterator[tuple[str, str]]:
     read = len(report.shards) - len(report.unreadable)
     yield "read", f"{human_count(read, 'shard')}, {human_bytes(report.bytes)}"
-    lost = any(shard.lost for shard in report.shards)
-    text = human_count(report.records, "whole record" if lost else "record")
-    yield "records", f"{text}; the CRCs of lengths and payloads hold" if report.records else text
+    text = human_count(report.records, "record")
+    if any(map(_is_damaged, report.shards)):
+        text = human_count(report.records, "intact record")
+        if lost := sum(shard.lost for shard in report.shards):
+            text += f", {lost:,} damaged"
+    elif report.records:
+        text += "; the CRCs of lengths and payloads hold"
+    yield "records", text
     kinds = Counter[PayloadKind]()
     for shard in report.shards:
         kinds[shard.payload] += shard.records
@@ -108,6 +113,13 @@ def _sums(report: VerifyReport) -> Iterator[tuple[str, str]]:
     if report.duplicates is not None:
         images = [shard.images for shard in report.shards if shard.images is not None]
         yield "images", _image_sum(images, any_duplicates=bool(report.duplicates.groups))
+
+
+def _is_damaged(shard: ShardVerdict) -> bool:
+    """Return whether anything is wrong with a shard but what intact records hold."""
+    of_payloads = (FaultKind.PARSE, FaultKind.EMPTY)
+    listed = any(fault.kind not in of_payloads for fault in shard.faults)
+    return listed or bool(shard.error or shard.lost) or shard.n_faults > len(shard.faults)
 
 
 def _image_sum(found: Sequence[ImageFindings], *, any_duplicates: bool) -> str:

@@ -33,7 +33,8 @@ def view_command(
 
     SHARDS: a dataset's directory, files, quoted globs. The page is served to this machine until
     Ctrl-C, and its address has a token that others don't know. Records can be marked there, and
-    the list saved for tfrtool filter. Nothing is written.
+    the browser saves the list for tfrtool filter. Shards and their folders are never changed; what
+    is found is kept in a temporary folder until the end.
     """
     import secrets
     import webbrowser
