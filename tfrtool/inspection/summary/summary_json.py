@@ -96,8 +96,11 @@ def as_json(value: Any, *, short: bool = False, nulls: bool = False) -> Any:
         case dict():
             told = {key: one for key, one in value.items() if nulls or one is not None}
             return {key: as_json(one, short=short, nulls=nulls) for key, one in told.items()}
-        case Decimal():  # sums of int64 have no fraction
-            return int(value) if value == value.to_integral_value() else float(value)
+        case Decimal():  # sums of int64 have no fraction; some fractions no double holds
+            if value == value.to_integral_value():
+                return int(value)
+            number = float(value)
+            return number if Decimal(repr(number)) == value else format(value, "f")
     return str(value)
 
 
