@@ -78,7 +78,8 @@ def test_files(shard: Path, capsys: Capture, tmp_path: Path) -> None:
     """A file has the format of its suffix, appears whole, and is replaced only if asked for."""
     parquet, table = tmp_path / "a.parquet", tmp_path / "a.csv"
     sql = "SELECT label, _record, n FROM records"
-    assert query(capsys, shard, sql, "--out", parquet) == ("", "")
+    wrote = f"tfrtool: wrote 20 rows to {parquet}\n"
+    assert query(capsys, shard, sql, "--out", parquet) == ("", wrote)
     found = pq.read_table(parquet).to_pydict()
     assert found["_record"] == list(range(20))
     assert found["label"][:3] == ["größer".encode(), b"\xff", b"a,b"]
@@ -89,7 +90,7 @@ def test_files(shard: Path, capsys: Capture, tmp_path: Path) -> None:
     query(capsys, shard, COUNT, "--out", table)
     assert table.read_text("utf-8").splitlines()[1] == '"a,b",6'
     before = sorted(tmp_path.iterdir())
-    query(capsys, shard, "SELECT error('x') FROM records", "--out", tmp_path / "b.csv", code=2)
+    query(capsys, shard, "SELECT error('x') FROM records", "--out", tmp_path / "b.csv", code=1)
     query(capsys, shard, sql, "--out", tmp_path / "no" / "b.csv", code=1)
     query(capsys, shard, sql, "--format", "parquet", code=2)
     assert sorted(tmp_path.iterdir()) == before
@@ -120,6 +121,68 @@ def test_damage(shard: Path, capsys: Capture, tmp_path: Path) -> None:
     _, err = query(capsys, shard, "SELECT x FROM records", *words, code=1)
     assert "record 0, offset 0" in err
     assert not Path(out).exists()
+
+
+EXACT = {
+    "170141183460469231731687303715884105727::HUGEINT": 2**127 - 1,
+    "340282366920938463463374607431768211455::UHUGEINT": str(2**128 - 1),
+    "repeat('9', 50)::BIGNUM": "9" * 50,
+    "TIME '24:00:00'": "24:00:00",
+    "TIMETZ '10:00:00+05'": "10:00:00+05",
+    "DATE 'infinity'": "infinity",
+    "DATE '-infinity'": "-infinity",
+    "DATE '10000-01-01'": "10000-01-01",
+    "TIMESTAMP 'infinity'": "infinity",
+    "TIMESTAMP_MS '2024-01-01 00:00:00.5'": "2024-01-01 00:00:00.5",
+    "TIMESTAMP_NS '2024-01-01 00:00:00.123456789'": "2024-01-01 00:00:00.123456789",
+    "TIMESTAMPTZ '2024-01-01 00:00:00+02'": "2023-12-31 22:00:00+00",
+    "INTERVAL '1 year 2 days 3 seconds'": "1 year 2 days 00:00:03",
+    "12345678901234567890123456789.123456789::DECIMAL(38,9)":
+        "12345678901234567890123456789.123456789",
+    "1.5::DECIMAL(38,2)": 1.5,
+    "'0101'::BIT": "0101",
+    "'00000000-0000-0000-0000-000000000001'::UUID": "00000000-0000-0000-0000-000000000001",
+    "'a'::ENUM('a', 'b')": "a",
+    "MAP {'a': 0.1::FLOAT}": [["a", 0.1]],
+    "MAP {1: [DATE 'infinity']}": [[1, ["infinity"]]],
+    "union_value(n := 1)": 1,
+    "union_value(d := DATE 'infinity')": "infinity",
+    "{'a': TIME '24:00:00', 'b': {'c': 0.1::FLOAT, 'd': 1::UHUGEINT}}":
+        {"a": "24:00:00", "b": {"c": 0.1, "d": "1"}},
+    "[NULL, TIME '24:00:00']": [None, "24:00:00"],
+    "18446744073709551615::UBIGINT": 2**64 - 1,
+}  # fmt: skip
+
+
+def test_values_of_every_type(shard: Path, capsys: Capture, tmp_path: Path) -> None:
+    """Lines, CSV and tables have the very value, as DuckDB's own cast to text says it."""
+    sql = "SELECT " + ", ".join(f"{one} AS v{n}" for n, one in enumerate(EXACT))
+    out, _ = query(capsys, shard, sql, "--json")
+    assert dict(zip(EXACT, json.loads(out).values(), strict=True)) == EXACT
+    texts = [one if isinstance(one, str) else json.dumps(one) for one in EXACT.values()]
+    out, _ = query(capsys, shard, f"{sql} -- the end;", "--format", "csv")
+    assert [*csv.reader(io.StringIO(out))][1] == texts
+    simple = {one: str(value) for one, value in EXACT.items() if isinstance(value, str | int)}
+    casts = ", ".join(f"CAST({one} AS VARCHAR) AS v{n}" for n, one in enumerate(simple))
+    out, _ = query(capsys, shard, f"SELECT {casts};", "--json")
+    assert dict(zip(simple, json.loads(out).values(), strict=True)) == simple
+    path = tmp_path / "a.parquet"
+    query(capsys, shard, sql, "--out", path)
+    held = pq.read_table(path, columns=["v1", "v4"]).to_pydict()
+    assert held == {"v1": [str(2**128 - 1)], "v4": ["10:00:00+05"]}
+
+
+def test_order_is_kept_where_values_become_text(shard: Path, capsys: Capture) -> None:
+    """Rows come in the order that a query asks for, whatever their types."""
+    sql = "SELECT _record, DATE '2024-01-01' + _record::INT AS d FROM records ORDER BY d DESC;"
+    out, _ = query(capsys, shard, sql, "--json")
+    assert [json.loads(line)["_record"] for line in out.splitlines()] == [*range(20)][::-1]
+
+
+def test_swapped_arguments(shard: Path, capsys: Capture) -> None:
+    """SQL in the place of the shards is seen, and the right order is shown."""
+    _, err = query(capsys, COUNT, shard, code=2)
+    assert f"swap the arguments: tfrtool query {shard} '{COUNT}'" in err
 
 
 @pytest.mark.parametrize(

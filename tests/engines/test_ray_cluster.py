@@ -24,7 +24,6 @@ from tfrtool.engines import ray_cluster
 from tfrtool.engines.processes import map_shards
 from tfrtool.engines.ray_cluster import RayCluster
 from tfrtool.examples.example import encode_example
-from tfrtool.inspection.rows.query import query
 from tfrtool.records.framing import frame
 from tfrtool.storage.plain import plain
 from tfrtool.storage.progress import Progress
@@ -63,15 +62,6 @@ def files_of(folder: Path) -> dict[str, bytes]:
     return files | {"report": json.dumps(kept).replace(str(folder.parent), "").encode()}
 
 
-def rows(dataset: Path, **words: Any) -> list[dict[str, Any]]:
-    """Ask for what is in a dataset."""
-    sql = "SELECT label, sum(_bytes) AS bytes FROM records GROUP BY label ORDER BY label"
-    shards = sorted(dataset.iterdir())
-    with query(shards, sql, on_fault=lambda _: None, **words) as reader:
-        found: list[dict[str, Any]] = reader.read_all().to_pylist()
-        return found
-
-
 LOOKS: dict[str, Callable[..., Any]] = {
     "verify": lambda at, **words: plain(tfrtool.verify(at, **words)),
     "infer_schema": lambda at, **words: tfrtool.infer_schema(at, **words).to_json(),
@@ -79,7 +69,6 @@ LOOKS: dict[str, Callable[..., Any]] = {
     "inspect_dataset": lambda at, **words: plain(tfrtool.inspect_dataset(at, **words)),
     "croissant": lambda at, **words: plain(tfrtool.croissant(at, **words)),
     "stats": lambda at, **words: plain(tfrtool.stats(at, against=at, **words)),
-    "query": rows,
 }
 
 

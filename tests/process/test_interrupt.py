@@ -15,8 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.examples.strategies import int64
 from tests.photos import write_class_folders
 from tests.process.forking import Forking
+from tests.records.strategies import shard_of
+from tfrtool.examples.example import encode_example
 from tfrtool.storage.claims import STAGING
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
@@ -75,6 +78,36 @@ def test_no_permission_to_write(tmp_path: Path) -> None:
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 1
     assert "permission denied" in errors
+
+
+def _cpu_seconds_of_children(process: int) -> float:
+    listed = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    stats = [Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split() for one in listed]
+    return sum(int(one[11]) + int(one[12]) for one in stats) / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs Linux")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("command", ["query", "cat"])
+def test_a_query_that_never_ends_is_ended(
+    number: signal.Signals, command: str, tmp_path: Path
+) -> None:
+    """DuckDB, which heeds no signal, stops with the command that asked it."""
+    shard = tmp_path / "a.tfrecord"
+    shard.write_bytes(shard_of([encode_example({"n": int64(1)})]))
+    never = "(SELECT count(*) FROM range(10000000000000)) > n"
+    words = {"query": [f"SELECT {never} FROM records"], "cat": ["--where", never]}[command]
+    process = _start([command, str(shard), *words])
+    deadline = time.monotonic() + 60
+    while _cpu_seconds_of_children(process.pid) < 3:  # to start takes one
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(number)
+    out, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert out == ""
+    assert errors.strip() in ("tfrtool: interrupted", "tfrtool: ended by SIGTERM")
 
 
 def test_python_m_is_the_command() -> None:

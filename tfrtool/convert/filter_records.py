@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
@@ -27,7 +28,7 @@ from tfrtool.convert.pipeline.record_order import permuted
 from tfrtool.convert.pipeline.record_sources import RecordPool, SourceShard
 from tfrtool.errors import UsageError, WriteError, human_count, os_errors_as
 from tfrtool.examples.arrow.columns import Columns
-from tfrtool.inspection.rows.batches import Batch
+from tfrtool.inspection.rows.batches import Batch, RowColumns
 from tfrtool.inspection.rows.conditions import Condition
 from tfrtool.storage.locations import Paths, as_path
 from tfrtool.storage.opening import file_sha256, open_regular
@@ -94,7 +95,9 @@ def filter_records(
     if not rules:
         what = "one of where, keep, drop, dedupe and sample"
         raise UsageError("nothing says which records to keep", expected=what)
-    select = partial(_select, where=where, lists=lists, dedupe=dedupe, sample=sample, seed=seed)
+    select = partial(
+        _select, source=source, where=where, lists=lists, dedupe=dedupe, sample=sample, seed=seed
+    )
     return copy_records("filter", source, dataset, rules, select, **options)
 
 
@@ -105,7 +108,7 @@ def _look(
     rows = np.zeros(len(batch.records), _ROW[: 3 if digests else 1])
     rows["mark"] = KEPT
     if condition is not None:
-        rows["mark"][~condition.keep(batch.table)] = _RULES["where"]
+        rows["mark"][~condition.keep(batch)] = _RULES["where"]
     if digests:
         contents = [record.payload for record in batch.records]
         if image is not None:
@@ -122,6 +125,7 @@ def _select(
     pool: RecordPool,
     splits: Mapping[str, int],
     settings: JobSettings,
+    source: Paths,
     where: str | None,
     lists: Mapping[str, Path],
     dedupe: bool,
@@ -132,18 +136,21 @@ def _select(
     shards = pool.shards
     listed = {rule: _listed(path, shards) for rule, path in lists.items()}
     columns, condition, image = UNPARSED, None, None
-    if where is not None or dedupe:
-        found = columns_of(pool, settings)
-        condition = None if where is None else Condition(where, found)
-        places = [shard.place for shard in shards]
-        image = image_feature(places, shards[0].path.parent) if dedupe else None
-        image = image if image in found.names else None
-        names = () if condition is None else condition.columns.names
-        if condition is not None or image is not None:
-            columns = found.select([*names, *([] if image is None else [image])])
-    look = partial(_look, columns=columns, condition=condition, digests=dedupe, image=image)
-    dtype = _ROW[: 3 if dedupe else 1]
-    marks, met = mark_records(pool, look, dtype, columns, settings)
+    with ExitStack() as stack:
+        if where is not None or dedupe:
+            found = columns_of(pool, settings)
+            if where is not None:
+                own = RowColumns.of([shard.path for shard in shards], found, source, where)
+                condition = stack.enter_context(Condition(where, found, own))
+            places = [shard.place for shard in shards]
+            image = image_feature(places, shards[0].path.parent) if dedupe else None
+            image = image if image in found.names else None
+            names = () if condition is None else condition.columns.names
+            if condition is not None or image is not None:
+                columns = found.select([*names, *([] if image is None else [image])])
+        look = partial(_look, columns=columns, condition=condition, digests=dedupe, image=image)
+        dtype = _ROW[: 3 if dedupe else 1]
+        marks, met = mark_records(pool, look, dtype, columns, settings)
     codes = np.array(marks["mark"])
     for rule, those in listed.items():
         codes[(codes != 0) & (those == (rule == "drop"))] = _RULES[rule]

@@ -135,6 +135,10 @@ class Child:
             with contextlib.suppress(OSError):  # of what it didn't read any more
                 pipe.close()
 
+    def kill(self) -> None:
+        """End the process at once: who waits for its answer gets `ChildDied`."""
+        self._process.kill()
+
     @staticmethod
     def _ends(process: "Popen[bytes]") -> bool:
         """Tell a process to end; return whether it does so in time."""
@@ -192,9 +196,13 @@ class _Forked:
                 return found.si_status if exited else -found.si_status
         return -signal.SIGKILL
 
+    def kill(self) -> None:
+        """Kill it."""
+        os.kill(self._pid, signal.SIGKILL)
+
     def end(self) -> None:
         """Kill it, and take it away."""
-        os.kill(self._pid, signal.SIGKILL)
+        self.kill()
         os.waitpid(self._pid, 0)
 
 

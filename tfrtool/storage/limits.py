@@ -30,6 +30,13 @@ MAX_PARQUET_MEMORY = 4 * 1024**3
 """Of the address space of a process that reads Parquet, in bytes: libraries take 0.4 GiB of it, and
 a batch of rows up to 16 MiB, or the longest value four times."""
 
+MAX_SQL_MEMORY = 2 * 1024**3
+"""Address space of a process that runs SQL, in bytes. Python, Arrow and DuckDB take half a GiB of
+it; a record of which a query reads one column may have 300 MiB."""
+
+MAX_DUCKDB_MEMORY = 10**9
+"""What DuckDB may hold of that by its own count, in bytes; nothing goes to a disk instead."""
+
 MAX_PATH_LENGTH = 4096
 """Of a path in a table, or that a link in an archive leads to: PATH_MAX of Linux."""
 

@@ -148,6 +148,18 @@ class Findings:
         """The column of the table with the labels as people call them."""
         return "image.label" if self.label and self.table.has("image.label") else self.label
 
+    @property
+    def example_condition(self) -> str:
+        """A condition to begin with, which these records can be asked for."""
+        names = LabelNames.beside(self.paths[0].parent, self.label).names
+        known = next((name for name in names if name), None)
+        parts = [
+            "_record < 100"
+            if known is None
+            else f"label_name = '{known.replace(chr(39), chr(39) * 2)}'"
+        ]
+        return " AND ".join([*parts, *(["width < 200"] if self.has_images else [])])
+
     def labels(self) -> Labels:
         """Return the label of each row, not of the last ones as long as there come more."""
         column = self.label_column
@@ -165,8 +177,9 @@ class Findings:
 
         def make() -> Selector:
             names = LabelNames.beside(self.paths[0].parent, label).names
-            table, split_of = self.table.as_it_is(), self.split_of.get
-            return Selector(table, split_of=split_of, label=label, class_names=bool(names))
+            split_of = {path: name for path, name in self.split_of.items() if name != UNSPLIT}
+            table = self.table.as_it_is()
+            return Selector(table, split_of=split_of, label=label, class_names=names)
 
         return cast(Selector, self._of_stage("selector", label, make))
 

@@ -4,19 +4,23 @@ import os
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
+from concurrent.futures import Future
+from functools import partial
 from itertools import islice
 from typing import Any, cast
 
 from markupsafe import Markup
 
-from tfrtool.errors import UsageError, printable
+from tfrtool.errors import ShardError, UsageError, printable
 from tfrtool.examples.example import Feature, PayloadKind, decode_example
 from tfrtool.examples.objects.read_objects import read_objects
 from tfrtool.examples.objects.record_features import SIDES
 from tfrtool.images.looks import encoded
+from tfrtool.inspection.dataset.dataset_summary import UNSPLIT
 from tfrtool.inspection.pictures.objects import MAX_OBJECTS, hue_of, mask_of, masks_of, thumbnail
 from tfrtool.inspection.pictures.pictures import pictures_of
 from tfrtool.inspection.rows.payload_json import PayloadJson
+from tfrtool.inspection.rows.sandbox import SqlChild
 from tfrtool.inspection.table.selection import Selector
 from tfrtool.records.framing import Record
 from tfrtool.storage.child import Child, ChildDied, tell
@@ -36,6 +40,15 @@ _GIVING_BACK = {
 }
 """Has a process give memory back at once, where its C library is glibc: 70 MB less in statistics
 of photographs."""
+
+MAX_SECONDS = 30.0
+"""Time for a question; who asked may be gone."""
+
+_QUESTIONS = 4
+"""Questions that are answered at once, each by a process of its own."""
+
+_READING = 2
+"""Answers whose records are read at once: each may take 32 MiB."""
 
 _HEX = 4096
 _LONGEST_VALUES = 1000
@@ -61,7 +74,11 @@ class Live:
         self._held_bytes = 0
         self._asking, self._ended = threading.Lock(), False
         self._selector: Selector | None = None
-        self._selections: OrderedDict[str, Any] = OrderedDict()
+        self._selections: OrderedDict[str, Future[Any]] = OrderedDict()
+        self._turns = threading.Semaphore(_QUESTIONS)
+        self._reading = threading.Semaphore(_READING)
+        self._children: set[SqlChild] = set()
+        self._idle: list[SqlChild] = []
         self._pieces: dict[tuple[str, str], Markup] = {}
 
     def start(self) -> None:
@@ -83,14 +100,17 @@ class Live:
 
     def interrupt(self) -> None:
         """Answer no more questions, not even those that are being answered: they may take long."""
-        self._ended = True
-        if self._selector is not None:
-            self._selector.interrupt()
+        with self._asking:
+            self._ended = True
+            for child in self._children:
+                child.kill()
 
     def close(self) -> None:
         """Stop reading, and delete what was put aside."""
-        if self._child is not None:
-            self._child.__exit__()
+        self.interrupt()
+        for child in (self._child, *self._idle):
+            if child is not None:
+                child.__exit__()
         self.found.close()
 
     def state(self) -> dict[str, Any]:
@@ -126,6 +146,12 @@ class Live:
         """Return some of the rows that fulfil a question, and how many there are."""
         done = self.found.table_done if _asks(question) else self.found.index.complete
         total, chosen = self._chosen(question, max(start, 0), max(count, 0))
+        with self._reading:
+            return self._described(question, start, total, chosen, done)
+
+    def _described(
+        self, question: Question, start: int, total: int, chosen: list[int], done: bool
+    ) -> dict[str, Any]:
         table = self.found.table
         known = [row for row in chosen if row < table.rows]
         asked = {side: f"image.{side}" for side in ("width", "height") if table.has("image.width")}
@@ -156,15 +182,65 @@ class Live:
             selector, asked = self.found.selector(), repr(sorted(question.items(), key=str))
             if self._selector is not selector:
                 self._selector, self._selections = selector, OrderedDict()
-            if self._ended:
-                raise UsageError("the viewer has ended")
-            if asked not in self._selections:
-                self._selections[asked] = selector.select(**question)
-            self._selections.move_to_end(asked)
-            found = self._selections[asked]
-            if len(self._selections) > _SELECTIONS:
-                self._selections.popitem(last=False)
+            selections = self._selections
+            is_new = asked not in selections
+            answer = selections.setdefault(asked, Future())
+            selections.move_to_end(asked)
+            if len(selections) > _SELECTIONS:
+                selections.popitem(last=False)
+        if is_new:
+            try:
+                answer.set_result(self._select(selector, question))
+            except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
+                with self._asking:
+                    selections.pop(asked, None)
+                answer.set_exception(error)
+        found = answer.result()
         return len(found), [int(row) for row in found[start : start + count]]
+
+    def _select(self, selector: Selector, question: Question) -> Any:
+        """Return the rows that match a question, found by a process with limited memory."""
+        equal = {
+            k: None if (k, v) == ("split", UNSPLIT) else v for k, v in question["equal"].items()
+        }
+        late = threading.Event()
+        with self._turns:
+            with self._asking:
+                if self._ended:
+                    raise UsageError("the viewer has ended")
+                child = self._idle.pop() if self._idle else SqlChild()
+                self._children.add(child)
+
+            def end() -> None:
+                late.set()
+                child.kill()
+
+            timer = threading.Timer(MAX_SECONDS, end)
+            timer.start()
+            is_sound = False
+            try:
+                rows = child.call(partial(selector.select, **{**question, "equal": equal}))
+                is_sound = True
+                return rows
+            except UsageError:
+                is_sound = True
+                raise
+            except ShardError as error:
+                if self._ended:
+                    raise UsageError("the viewer has ended") from error
+                if late.is_set():
+                    raise UsageError(f"it takes more than {MAX_SECONDS:.0f} seconds") from error
+                raise
+            finally:
+                timer.cancel()
+                timer.join()
+                with self._asking:
+                    self._children.discard(child)
+                    is_kept = is_sound and not (late.is_set() or self._ended or self._idle)
+                    if is_kept:
+                        self._idle.append(child)
+                if not is_kept:
+                    child.__exit__()
 
     def _place(self, row: int) -> dict[str, Any]:
         place = self.found.index.place(row)

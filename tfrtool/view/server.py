@@ -28,7 +28,7 @@ _CONNECTIONS = 64
 """Connections that have."""
 
 _AT_ONCE = 2
-"""Pictures that are decoded at once, records that are told, and questions: each may take a GB."""
+"""Pictures that are decoded at once, and records that are told: each may take a GB."""
 
 
 def serve(live: Live, *, host: str, port: int, token: str, on_ready: Callable[[str], None]) -> None:
@@ -208,13 +208,13 @@ def application(live: Live) -> Any:
         start = int(request.query_params.get("hex", 0))
         return live.record(int(request.path_params["row"]), start)
 
-    pictures, records, questions = (threading.Semaphore(_AT_ONCE) for _ in range(3))
+    pictures, records = (threading.Semaphore(_AT_ONCE) for _ in range(2))
     return Starlette(
         routes=[
             Route("/", page),
             Route("/static/{name}", asked(static)),
             Route("/api/state", asked(lambda _: live.state())),
-            Route("/api/rows", asked(rows, questions)),
+            Route("/api/rows", asked(rows)),
             Route("/api/record/{row}", asked(record, records)),
             Route("/api/json/{command}", asked(printed)),
             Route("/api/marks", marks, methods=["POST"]),
@@ -228,7 +228,7 @@ def application(live: Live) -> Any:
 
 def _question(given: Mapping[str, str]) -> dict[str, Any]:
     """Return what a page asks for, as `Selector.select` takes it."""
-    equal = {name: given[name] for name in ("split", "label") if given.get(name)}
+    equal: dict[str, str | None] = {n: given[n] for n in ("split", "label") if given.get(n)}
     return {
         "where": given.get("where") or None,
         "text": given.get("text") or None,

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from tfrtool.examples.roles import LabelNames
-from tfrtool.inspection.table.selection import ROW
 from tfrtool.view.findings import Findings
 
 _MOST_ARGUMENTS = 4
@@ -20,19 +19,17 @@ def command_for(found: Findings, question: Mapping[str, Any]) -> str | None:
     equal, where = question["equal"], (question["where"] or "").strip()
     if question["text"] or question["sort"] or not (equal or where):
         return None
-    columns = found.selector().columns
-    own = {ROW, "split"} - set(found.table.features)
-    own |= {name for name, column in columns.items() if name != column}
+    own = {name for name, column in found.selector().columns.items() if name != column}
     if own.intersection(re.findall(r"\w+", where)):
         return None
     if "label" in equal:
         names = LabelNames.beside(found.paths[0].parent, found.label).names
         if names and equal["label"] not in names:
             return None
-        value = str(names.index(equal["label"])) if names else equal["label"].replace("'", "''")
+        value = equal["label"].replace("'", "''")
         label = (found.label or "label").replace('"', '""')
         where = f"({where}) AND " if where else ""
-        where += f"CAST(\"{label}\" AS VARCHAR) = '{value}'"
+        where += f"label_name = '{value}'" if names else f"CAST(\"{label}\" AS VARCHAR) = '{value}'"
     split = equal.get("split")
     paths = [path for path in found.paths if split in (None, found.split_of[path])]
     if split is None and found.dataset:

@@ -15,11 +15,11 @@ from tests.records.strategies import shard_of
 from tfrtool.examples.arrow.columns import PLACES
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.inspection.rows.batches import (
+    RowColumns,
     decode_records,
     in_batches,
     infer_columns,
     read_batches,
-    table_schema,
 )
 from tfrtool.records.framing import Fault, FaultKind, LocatedFault, Record
 
@@ -80,20 +80,22 @@ def test_shards_and_their_places(tmp_path: Path) -> None:
     assert columns.names == ("n", "name")
     faults: list[LocatedFault] = []
     batches = list(
-        read_batches(
-            paths, columns, exact=True, places=True, batch_records=20, on_fault=faults.append
-        )
+        read_batches(paths, columns, exact=True, batch_records=20, on_fault=faults.append)
     )
+    own = RowColumns(sources=paths).with_splits()
+    tables = [own.add_to(batch, PLACES) for batch in batches]
     wanted = {*PLACES, *columns.names, "_payload"}
-    assert all(set(batch.table.schema.names) == wanted for batch in batches)
-    assert batches[0].table.schema.remove(6).equals(table_schema(columns))
-    rows = [row for batch in batches for row in batch.table.to_pylist()]
+    assert all(set(table.schema.names) == wanted for table in tables)
+    schema = own.schema(columns)
+    assert tables[0].select(schema.names).schema.equals(schema)
+    rows = [row for table in tables for row in table.to_pylist()]
     expected = [
         {
             "_shard": str(path),
             "_record": one.index,
             "_offset": one.offset,
             "_bytes": len(one.payload),
+            "_split": None,
             "n": one.index,
             "name": b"x" * one.index,
             "_payload": one.payload,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ from hypothesis import strategies as st
 
 import tfrtool
 from tests.records.strategies import shard_of
-from tfrtool.errors import UsageError
-from tfrtool.inspection.rows.batches import infer_columns, read_batches
+from tfrtool.errors import ShardError, UsageError
+from tfrtool.inspection.rows.batches import RowColumns, infer_columns, read_batches
 from tfrtool.inspection.rows.conditions import Condition
+from tfrtool.inspection.rows.sandbox import SqlChild
 
 NAMES = [b"cat", b"dog", "käse".encode(), b"\xff\xd8", b""]
 ROWS: list[dict[str, Any]] = [
@@ -32,19 +34,33 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def kept(path: Path, sql: str, batch_records: int = 7) -> tuple[tuple[str, ...], list[int]]:
+@pytest.fixture(scope="module")
+def child() -> Iterator[SqlChild]:
+    """Return a process that evaluates conditions."""
+    with SqlChild() as child:
+        yield child
+
+
+def kept(
+    path: Path, sql: str, child: SqlChild, batch_records: int = 7
+) -> tuple[tuple[str, ...], list[int]]:
     """Return the columns that a condition names, and the records for which it holds."""
-    condition: Condition = pickle.loads(pickle.dumps(Condition(sql, infer_columns([path]))))
+    return matches(path, Condition(sql, infer_columns([path]), RowColumns(), child), batch_records)
+
+
+def matches(
+    path: Path, condition: Condition, batch_records: int = 7
+) -> tuple[tuple[str, ...], list[int]]:
+    """Return the columns that a condition names, and the records for which it holds."""
     found: list[int] = []
     batches = read_batches(
         [path],
         condition.columns,
-        places=True,
         batch_records=batch_records,
         on_fault=lambda fault: pytest.fail(str(fault)),
     )
     for batch in batches:
-        holds = condition.keep(batch.table)
+        holds = condition.keep(batch)
         assert holds.dtype == bool
         found += [one.index for one, hold in zip(batch.records, holds, strict=True) if hold]
     return condition.columns.names, found
@@ -76,17 +92,48 @@ HOLDS = [
 
 
 @pytest.mark.parametrize(("sql", "columns", "test"), HOLDS, ids=[sql for sql, *_ in HOLDS])
-def test_what_holds(path: Path, sql: str, columns: tuple[str, ...], test: Any) -> None:
+def test_what_holds(
+    path: Path, child: SqlChild, sql: str, columns: tuple[str, ...], test: Any
+) -> None:
     """A condition names its columns alone, and holds where Python says so, in any batches."""
-    assert kept(path, sql) == (columns, where(test))
+    assert kept(path, sql, child) == (columns, where(test))
+
+
+def test_a_condition_goes_to_other_processes(path: Path) -> None:
+    """A pickled condition says the same as the one that it was made of, and both are ended."""
+    with (
+        Condition("n = 5", infer_columns([path]), RowColumns()) as condition,
+        pickle.loads(pickle.dumps(condition)) as other,
+    ):
+        assert matches(path, other) == matches(path, condition) == (("n",), [5])
+
+
+def test_memory_is_bounded(path: Path) -> None:
+    """A condition that needs more memory than there may be ends the work with an error."""
+    with (
+        pytest.raises(ShardError, match=r"needs more memory than 2\.0 GiB"),
+        Condition("len(range(800000000 + n)) > 0", infer_columns([path]), RowColumns()) as it,
+    ):
+        matches(path, it)
+
+
+def test_a_value_that_fails(path: Path, child: SqlChild) -> None:
+    """An error at a value of a record is not one of the command line."""
+    with pytest.raises(ShardError, match=r"(?i)could not convert") as caught:
+        kept(path, "CAST(decode(name) AS INT) = 1", child)
+    assert caught.value.exit_code == 1
 
 
 @settings(max_examples=15)
 @given(st.integers(1, 40), st.integers(-1, 31), st.sampled_from(["<", ">=", "=", "<>"]))
-def test_batches_make_no_difference(path: Path, size: int, bound: int, sign: str) -> None:
+def test_batches_make_no_difference(
+    path: Path, child: SqlChild, size: int, bound: int, sign: str
+) -> None:
     """Each row is asked alone, in its order."""
     test = {"<": int.__lt__, ">=": int.__ge__, "=": int.__eq__, "<>": int.__ne__}[sign]
-    assert kept(path, f"n {sign} {bound}", size)[1] == where(lambda row: test(row["n"], bound))
+    assert kept(path, f"n {sign} {bound}", child, size)[1] == where(
+        lambda row: test(row["n"], bound)
+    )
 
 
 REFUSED = {
@@ -126,8 +173,8 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("sql", REFUSED)
-def test_what_is_refused(path: Path, sql: str) -> None:
+def test_what_is_refused(path: Path, child: SqlChild, sql: str) -> None:
     """What is no condition on one record, or reaches out of it, is a usage error in one line."""
     with pytest.raises(UsageError, match=REFUSED[sql]) as caught:
-        Condition(sql, infer_columns([path]))
+        Condition(sql, infer_columns([path]), RowColumns(), child)
     assert "\n" not in str(caught.value)

@@ -13,10 +13,13 @@ import tfrtool
 from tests.examples.strategies import int64, raw_example, string
 from tests.records.strategies import shard_of
 from tfrtool.errors import CorruptShardError, ShardError, UsageError
-from tfrtool.examples.example import feature_key
+from tfrtool.examples.arrow.columns import Columns
+from tfrtool.examples.example import PayloadKind, feature_key
 from tfrtool.inspection.rows import query as query_module
+from tfrtool.inspection.rows.batches import RowColumns, infer_columns
 from tfrtool.inspection.rows.batches import read_batches as read
 from tfrtool.inspection.rows.query import query
+from tfrtool.inspection.rows.sandbox import check_select, unpack_batch
 from tfrtool.records.framing import LocatedFault
 
 NOISE = np.random.default_rng(0)
@@ -38,15 +41,20 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 def answer(
     paths: list[Path], sql: str, faults: list[LocatedFault] | None = None
 ) -> list[tuple[Any, ...]]:
-    """Return the rows of an answer."""
-    found: list[LocatedFault] = []
-    with query(paths, sql, on_fault=found.append) as reader:
-        rows = [tuple(row.values()) for batch in reader for row in batch.to_pylist()]
+    """Return the rows of an answer, without the process that a query has of its own."""
+    check_select(sql)
+    sent: list[Any] = []
+    columns = infer_columns(paths) if paths else Columns(PayloadKind.EXAMPLE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(query_module, "tell", sent.append)
+        query_module._answer(paths, sql, columns, RowColumns(sources=paths), False)
+    found = [one for one in sent if isinstance(one, LocatedFault)]
     if faults is None:
         assert found == []
     else:
         faults += found
-    return rows
+    batches = [unpack_batch(one) for one in sent if isinstance(one, bytes)]
+    return [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
 
 
 def test_answers_are_those_of_numpy(paths: list[Path]) -> None:
@@ -68,9 +76,9 @@ def test_answers_are_those_of_numpy(paths: list[Path]) -> None:
 
 def test_rows_are_where_they_are(paths: list[Path]) -> None:
     """The columns of places say which record of which shard a row is; rows keep their order."""
-    found = answer(paths, "SELECT n, _shard, _record, _offset, _bytes FROM records")
+    found = answer(paths, "SELECT n, _shard, _record, _offset, _bytes, _split FROM records")
     records = [
-        (str(path), one.index, one.offset, len(one.payload))
+        (str(path), one.index, one.offset, len(one.payload), None)
         for path in paths
         for one in tfrtool.read(path)
         if isinstance(one, tfrtool.Record)
@@ -140,7 +148,8 @@ def test_names_of_any_sort(tmp_path: Path) -> None:
     path.write_bytes(shard_of([payload]))
     sql = 'SELECT "a""b", "X", "x_", records.records, "c0" FROM records'
     assert answer([path], sql) == [(0, 2, 3, 5, 6)]
-    ((*values,),) = answer([path], "SELECT * EXCLUDE (_record, _offset, _bytes) FROM records")
+    sql = "SELECT * EXCLUDE (_record, _offset, _bytes) FROM records"
+    ((*values,),) = answer([path], sql)
     assert {one for one in values if isinstance(one, int)} == set(range(8))
     assert feature_key("a") == b"a"
 
@@ -153,7 +162,8 @@ def test_damage_is_left_out(tmp_path: Path) -> None:
     path.write_bytes(data)
     faults: list[LocatedFault] = []
     sql = "SELECT count(*) FROM records a, records b WHERE a.n = b.n"
-    assert answer([path], sql, faults) == [(8,)]
+    with query([path], sql, on_fault=faults.append) as rows:
+        assert rows.read_all().to_pydict() == {"count_star()": [8]}
     assert [(one.fault.kind.value, one.fault.record) for one in faults] == [
         ("payload-crc", 0),
         ("parse", 9),
@@ -224,8 +234,9 @@ ATTACKS = {
     "SELECT * FROM arrow_scan_dumb(1::POINTER, 2::POINTER, 3::POINTER)": "POINTER",
     "FROM enable_logging(storage := 'stdout')": "locked",
     "FROM query('FROM enable_' || 'profiling()')": "locked",
-    "WITH a AS (INSERT INTO records VALUES (1)) SELECT 1": "records|a SELECT",
-    "WITH a AS (COPY (SELECT 1) TO '/tmp/out.csv') SELECT * FROM a": "disabled|a SELECT",
+    "WITH a AS (INSERT INTO records VALUES (1)) SELECT 1": "not a query.*INSERT|a SELECT",
+    "WITH a AS (COPY (SELECT 1) TO '/tmp/out.csv') SELECT * FROM a": "not a query.*COPY|a SELECT",
+    "SELECT (WITH a AS (DELETE FROM records) SELECT 1)": "not a query.*DELETE|a SELECT",
     "EXPLAIN ANALYZE SELECT 1": "EXPLAIN",
     "ANALYZE SELECT 1": "syntax error",
     "SELECT * FROM sys": "sys",
@@ -254,8 +265,57 @@ def test_settings_are_locked(paths: list[Path]) -> None:
     assert answer(paths, f"SELECT {settings}") == [(False, True, False, False, False, "")]
 
 
-def test_memory_is_bounded(paths: list[Path]) -> None:
-    """A query that needs more memory than there may be ends, and nothing goes to a disk."""
-    with pytest.raises(ShardError, match="memory"):
-        answer(paths, "SELECT list(i) FROM range(1000000000000) t(i)")
-    assert answer(paths, "SELECT * FROM range(1000000000000) LIMIT 1") == [(0,)]
+def test_no_setting_shows_where_the_user_lives(paths: list[Path]) -> None:
+    """None of DuckDB's settings names a folder of this machine."""
+    found = dict(answer(paths, "SELECT name, value FROM duckdb_settings()"))
+    folders = [str(Path.home()), str(Path.cwd())]
+    assert [name for name, value in found.items() if any(map(str(value).count, folders))] == []
+    assert found["allowed_paths"] == found["allowed_directories"] == "[]"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT len(range(800000000))",
+        "SELECT repeat('abcdefgh', 500000000)",
+        "SELECT list(i) FROM range(1000000000000) t(i)",
+    ],
+)
+def test_memory_is_bounded(paths: list[Path], sql: str) -> None:
+    """A query that needs more memory than there may be ends, however the memory would be used."""
+    with (
+        pytest.raises(ShardError, match=r"the query needs more memory than 2\.0 GiB"),
+        query(paths, sql, on_fault=print) as rows,
+    ):
+        rows.read_all()
+
+
+def test_a_value_that_fails_is_not_a_wrong_query(paths: list[Path]) -> None:
+    """What fails at a value of the records is an error of these; a wrong query is one of usage."""
+    for sql in ("SELECT CAST(decode(label) AS INT) FROM records", "SELECT n * n FROM records"):
+        with pytest.raises(ShardError) as caught:
+            answer(paths, sql)
+        assert caught.value.exit_code == 1
+    with pytest.raises(UsageError, match="no column 'lable'; did you mean 'label'"):
+        answer(paths, "SELECT lable FROM records")
+
+
+def test_splits_and_class_names(tmp_path: Path) -> None:
+    """A row knows its split, and the name of its class where such names are known."""
+    for split, labels in (("train", [0, 1, 5]), ("test", [1])):
+        payloads = [tfrtool.encode_example({"label": label}) for label in labels]
+        path = tmp_path / f"pets-{split}.tfrecord-00000-of-00001"
+        path.write_bytes(shard_of(payloads))
+    sql = "SELECT _split, label, label_name FROM records ORDER BY ALL"
+    shards = tfrtool.find_shards(tmp_path)
+    with (
+        pytest.raises(UsageError, match="no column 'label_name'"),
+        query(shards, sql, on_fault=print) as rows,
+    ):
+        rows.read_all()
+    tmp_path.joinpath("label.labels.txt").write_text("cat\ndog\n")
+    with query(shards, sql, sources=tmp_path, on_fault=print) as rows:
+        found = [tuple(row.values()) for row in rows.read_all().to_pylist()]
+    assert found == [
+        ("test", 1, "dog"), ("train", 0, "cat"), ("train", 1, "dog"), ("train", 5, None)
+    ]  # fmt: skip

@@ -110,11 +110,11 @@ def test_context_of_sequence_examples(tmp_path: Path) -> None:
 
 def test_odd_names(tmp_path: Path) -> None:
     """Names that are empty, quotes, SQL, or differ in case alone are columns like others."""
-    names = ["a", "A", '"', "'", "", "x; DROP TABLE records", "_row", "split", "é"]
+    names = ["a", "A", '"', "'", "", "x; DROP TABLE records", "_row", "split", "é", "_split"]
     rows = [{name: int64(10 * n + k) for k, name in enumerate(names)} for n in range(3)]
     path = write_rows_of(tmp_path / "a.tfrecord", rows)
     selector = make_selector(make_table([path], tmp_path / "t"))
-    for name in set(names) - {"_row"}:
+    for name in set(names) - {"_split"}:
         assert selector.select(sort=name, descending=True).tolist() == [2, 1, 0]
     for word in ("1 = 1; SELECT 1", "n = (SELECT max(n) FROM records)", "nothing = 1", "("):
         with pytest.raises(UsageError):
@@ -150,23 +150,33 @@ def test_many_features_and_long_values(tmp_path: Path) -> None:
 
 
 def test_labels_have_their_names(tmp_path: Path) -> None:
-    """The label column is compared and sorted by the class name where there is one."""
+    """The label is what is stored, and ``label_name`` the class name, as ``tfrtool cat`` has it."""
     folder = write_foreign(tmp_path / "two", [[image_payload(n) for n in (1, 0, 2)]])
     folder.joinpath("label.labels.txt").write_text("dog\nant\ncat\n")
     (path,) = folder.glob("*.tfrecord")
     with path.open("ab") as file:
         file.write(frame(b"no Example"))
     table = make_table([path], tmp_path / "t", images=True)
-    selector = make_selector(table, label="label")
-    assert selector.select(equal={"label": "0"}).tolist() == [1]
+    selector = make_selector(table, label="label", names="dog ant cat")
+    assert selector.select(equal={"label": "dog"}).tolist() == [1]
+    assert selector.select(equal={"split": None, "label": "cat"}).tolist() == [2]
     assert selector.select(where="label = 2 AND width > 0").tolist() == [2]
+    assert selector.select(where="label_name = 'ant'").tolist() == [0]
+    assert selector.select(where="label_name IS NULL").tolist() == [3]
+    assert selector.select(sort="label_name").tolist() == [0, 2, 1, 3]
+    assert selector.select(sort="label").tolist() == [1, 0, 2, 3]
     assert selector.select(sort="width").tolist() == [0, 1, 2, 3]
 
 
-def test_what_takes_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A condition that would never be done is ended, and said to be."""
-    monkeypatch.setattr("tfrtool.inspection.table.selection.MAX_SECONDS", 0.2)
-    path = write_rows_of(tmp_path / "a.tfrecord", [{"n": int64(n)} for n in range(20)])
-    selector = make_selector(make_table([path], tmp_path / "t"))
-    with pytest.raises(UsageError, match="takes more than 0 seconds"):
-        selector.select(where="(SELECT count(*) FROM range(1000000000000)) > n")
+@pytest.mark.parametrize(
+    "where", ['label_name IS NULL OR "image/class/label" = 1', "COLUMNS(*) IS NOT NULL"]
+)
+def test_names_that_share_a_column(tmp_path: Path, where: str) -> None:
+    """A column that two names are made of is read once."""
+    rows = [{"image/class/label": int64(n)} for n in range(3)]
+    table = make_table([write_rows_of(tmp_path / "a.tfrecord", rows)], tmp_path / "t")
+    selector = make_selector(table, label="image/class/label", names="a b")
+    found = [1, 2] if where.startswith("label") else []
+    assert selector.select(where=where, sort="image/class/label").tolist() == found
+    equal = {"label": "2"}
+    assert selector.select(equal=equal, sort="image/class/label").tolist() == [2]

@@ -27,7 +27,6 @@ from tfrtool.inspection.rows.batches import (
     in_batches,
     infer_columns,
     telling,
-    with_places,
 )
 from tfrtool.records.framing import Fault, Record
 from tfrtool.records.reader import read_records, read_shard
@@ -93,8 +92,7 @@ def mark_records(
     """Read all records; return a row for each; and what was read, and the damage.
 
     The rows are in a file beside the index, and in memory only as far as they are used. Damaged
-    records have zeros. What looks at batches of some columns can be pickled; they have `PLACES`,
-    too.
+    records have zeros. What looks at batches of some columns can be pickled.
     """
     tally, faults, marks = Tally(), Faults(), pool.index.with_name("marks")
     dtype = np.dtype(dtype)
@@ -160,7 +158,7 @@ def _mark_shard(
             own = (places - places[0]).tolist()
             rows = dict(zip((one.index for one in records), own, strict=True))
             for batch in decode_records(shard.path, records, columns, tell):
-                made[[rows[one.index] for one in batch.records]] = look(with_places(batch))
+                made[[rows[one.index] for one in batch.records]] = look(batch)
             out.seek(int(first + places[0]) * dtype.itemsize)
             made.tofile(out)
         shard.check_stamp(file)

@@ -20,7 +20,7 @@ PAYLOAD = "payload"
 EXACT = "_payload"
 """The column that holds the payloads' own bytes beside the others."""
 
-PLACES = ("_shard", "_record", "_offset", "_bytes")
+PLACES = ("_shard", "_record", "_offset", "_bytes", "_split")
 """The columns that say where a record came from."""
 
 CONTEXT, LISTS = "context", "feature_lists"

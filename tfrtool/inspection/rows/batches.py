@@ -1,23 +1,28 @@
 """The records of shards as Arrow record batches of bounded size, each with where it came from."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from tfrtool.engines.engine import Workers
 from tfrtool.engines.processes import map_shards
-from tfrtool.examples.arrow.arrays import numbers_array
-from tfrtool.examples.arrow.columns import PLACES, Columns
+from tfrtool.examples.arrow.arrays import numbers_array, strings_array
+from tfrtool.examples.arrow.columns import PLACES, Columns, Form
 from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch
 from tfrtool.examples.arrow.infer import ColumnsFold
-from tfrtool.examples.example import PayloadKind
+from tfrtool.examples.dataset_files import find_files
+from tfrtool.examples.example import DType, Feature, PayloadKind
+from tfrtool.examples.roles import LabelNames, find_roles, info_beside
 from tfrtool.inspection.verify.payload_check import unparseable
 from tfrtool.records.framing import Fault, LocatedFault, Record
 from tfrtool.records.reader import read_records
 from tfrtool.records.stream import Stream, open_shard, path_of, total_bytes
+from tfrtool.storage.locations import Paths
 from tfrtool.storage.progress import BYTES, Meter, OnProgress, silent
 
 BATCH_BYTES = 16 * 1024 * 1024
@@ -36,12 +41,120 @@ _WORTH_A_PROCESS = 192 * 1024 * 1024
 some hundred bytes take ten times as long."""
 
 
+LABEL_NAME = "label_name"
+"""The column with the class name of each record's label, where class names are known."""
+
+
 class Batch(NamedTuple):
     """A part of a shard: a table with a row a record, and the records."""
 
     table: pa.RecordBatch
     path: Path
     records: list[Record]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowColumns:
+    """The columns that a row has besides its features: `PLACES`, and `LABEL_NAME` perhaps.
+
+    Attributes:
+        sources: what names the shards: files, patterns or directories.
+        splits: the split of each shard, once `with_splits` has found them.
+        label: the feature whose class names are known.
+        class_names: these names, by class number.
+    """
+
+    sources: Paths = ()
+    splits: Mapping[Path, str] | None = None
+    label: str | None = None
+    class_names: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        shards: Sequence[Path],
+        columns: Columns,
+        sources: Paths = (),
+        condition: str | None = None,
+    ) -> "RowColumns":
+        """Return the columns for records of shards, whose features have ``columns``.
+
+        For a ``condition``, class names are looked up only if it names them.
+        """
+        if condition is not None and LABEL_NAME not in condition.casefold():
+            return cls(sources=sources)
+        folder = shards[0].parent if shards else None
+        names = zip(columns.names, columns.columns, strict=False)
+        found = cls(sources=sources)
+        numbers = {n: c for n, c in names if c.dtype is DType.INT64 and not c.is_list}
+        scalars = {name: one for name, one in numbers.items() if one.form is Form.SCALAR}
+        for candidates in (scalars, numbers):  # a feature with one value in each record comes first
+            features = dict.fromkeys(candidates, Feature(dtype=DType.INT64, values=(0,)))
+            label = find_roles(features, info_beside(folder)).label
+            if label is not None:
+                class_names = LabelNames.beside(folder, label).names
+                return replace(found, label=label, class_names=class_names)
+        return found
+
+    def with_splits(self) -> "RowColumns":
+        """Return the same, knowing the split of each shard."""
+        if self.splits is not None:
+            return self
+        found = find_files(self.sources).splits.items() if self.sources else ()
+        return replace(self, splits={p: name for name, one in found if name for p in one.shards})
+
+    def schema(self, columns: Columns) -> pa.Schema:
+        """Return the schema of batches with these columns and those of features."""
+        text = pa.dictionary(pa.int32(), pa.string())
+        types = (text, pa.int64(), pa.int64(), pa.int64(), text)
+        fields = [*map(pa.field, PLACES, types), *columns.to_arrow()]
+        if self.class_names and LABEL_NAME not in columns.names:
+            fields.append(pa.field(LABEL_NAME, text))
+        return pa.schema(fields)
+
+    def narrowed(self, columns: Columns, fields: Collection[str]) -> Columns:
+        """Return those of the columns that these fields of the schema are made of."""
+        if LABEL_NAME in fields and self.class_names:
+            fields = {*fields, self.label or "", "context"}
+        return narrowed(columns, fields)
+
+    def add_to(self, batch: Batch, names: Collection[str]) -> pa.RecordBatch:
+        """Return the table of a batch with those of these columns that are named, too."""
+        table, path, records = batch
+        numbers = [[record.index, record.offset, len(record.payload)] for record in records]
+        columns = np.array(numbers, np.int64).reshape(-1, 3).T.copy()
+        held = dict(zip(PLACES[1:4], map(numbers_array, columns), strict=True))
+        if PLACES[0] in names:
+            held[PLACES[0]] = text_array(np.zeros(len(records), np.int32), [str(path)])
+        if PLACES[4] in names:
+            split = (self.splits or {}).get(path)
+            which = np.full(len(records), -1 if split is None else 0, np.int32)
+            held[PLACES[4]] = text_array(which, [split or ""])
+        held |= zip(table.schema.names, table.columns, strict=True)
+        if LABEL_NAME in names and LABEL_NAME not in held:
+            labels = table.column("context").field(self.label) if "context" in held else None
+            labels = table.column(self.label) if labels is None else labels
+            held[LABEL_NAME] = class_names_of(labels, self.class_names)
+        return pa.RecordBatch.from_arrays([*held.values()], names=[*held])
+
+
+def class_names_of(labels: pa.Array, names: Sequence[str]) -> pa.Array:
+    """Return the class names of a column of class numbers; null for other than one known one."""
+    which = np.full(len(labels), -1, np.int32)
+    for row, label in enumerate(labels.to_pylist()):
+        label = label[0] if isinstance(label, list) and len(label) == 1 else label
+        if isinstance(label, int) and 0 <= label < len(names) and names[label]:
+            which[row] = label
+    return text_array(which, names)
+
+
+def text_array(which: NDArray[np.int32], texts: Sequence[str]) -> pa.DictionaryArray:
+    """Return a column of texts, by their numbers; -1 is null."""
+    known = strings_array([text.encode("utf-8", "backslashreplace") for text in texts])
+    valid = pa.py_buffer(np.packbits(which >= 0, bitorder="little"))
+    buffers = [valid, pa.py_buffer(np.maximum(which, 0))]
+    numbers = pa.Array.from_buffers(pa.int32(), len(which), buffers)
+    return pa.DictionaryArray.from_arrays(numbers, known.cast(pa.string()))
 
 
 def infer_columns(
@@ -85,7 +198,6 @@ def read_batches(
     columns: Columns,
     *,
     exact: bool = False,
-    places: bool = False,
     batch_bytes: int = BATCH_BYTES,
     batch_records: int = BATCH_RECORDS,
     on_fault: OnFault,
@@ -96,7 +208,6 @@ def read_batches(
         shards: the files, or a stream.
         columns: what is decoded.
         exact: whether there is a column `_payload`, too, with the payload's own bytes.
-        places: whether there are the columns of `PLACES`, too.
         batch_bytes: how many bytes of payloads a batch has at most; one record it has in any case.
         batch_records: how many records it has at most.
         on_fault: called with all damage, and with each record that the columns can't hold.
@@ -110,8 +221,7 @@ def read_batches(
         with open_shard(source) as file:
             count = min(batch_records, columns.batch_records)
             for records in in_batches(read_records(file), tell, batch_bytes, count):
-                for batch in decode_records(path, records, columns, tell, exact=exact):
-                    yield with_places(batch) if places else batch
+                yield from decode_records(path, records, columns, tell, exact=exact)
 
 
 def telling(path: Path, on_fault: OnFault) -> Callable[[Fault], None]:
@@ -163,29 +273,6 @@ def decode_records(
         yield from decode_records(path, records[half:], columns, tell, exact=exact)
     else:
         yield Batch(table, path, records)
-
-
-def with_places(batch: Batch) -> Batch:
-    """Return a batch with the columns of `PLACES`, too."""
-    table, path, records = batch
-    name = str(path).encode("utf-8", "backslashreplace")
-    ends = [None, pa.py_buffer(np.array([0, len(name)], np.int32)), pa.py_buffer(name)]
-    which = numbers_array(np.zeros(len(records), np.int32))
-    parts = [[record.index, record.offset, len(record.payload)] for record in records]
-    numbers = np.array(parts, np.int64).reshape(-1, 3).T.copy()
-    places = [
-        pa.DictionaryArray.from_arrays(which, pa.Array.from_buffers(pa.string(), 1, ends)),
-        *map(numbers_array, numbers),
-    ]
-    names = [*PLACES, *table.schema.names]
-    return batch._replace(table=pa.RecordBatch.from_arrays([*places, *table.columns], names=names))
-
-
-def table_schema(columns: Columns) -> pa.Schema:
-    """Return the schema of batches with their places, which stand first."""
-    types = (pa.dictionary(pa.int32(), pa.string()), pa.int64(), pa.int64(), pa.int64())
-    places = [pa.field(name, kind) for name, kind in zip(PLACES, types, strict=True)]
-    return pa.schema([*places, *columns.to_arrow()])
 
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:

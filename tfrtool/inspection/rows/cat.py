@@ -22,6 +22,7 @@ from tfrtool.records.framing import (
 )
 from tfrtool.records.reader import read_records
 from tfrtool.records.stream import Stream, open_shard, path_of, size_of
+from tfrtool.storage.locations import Paths
 
 OnFault = Callable[[LocatedFault], None]
 Range = tuple[int, int]
@@ -71,6 +72,7 @@ def cat(
     seed: int = 0,
     where: str | None = None,
     limit: int | None = None,
+    sources: Paths | None = None,
     on_fault: OnFault,
 ) -> Iterator[tuple[Path, Record]]:
     """Yield records in the order of the shards, with the files that they are in.
@@ -85,6 +87,8 @@ def cat(
         seed: of that sample; the same one draws the same records.
         where: an SQL condition; of those records the ones for which it holds.
         limit: how many records at most.
+        sources: what names the shards, such as their directory, which says their splits; None
+            takes the files themselves.
         on_fault: called with the damage that is met on the way, which is left out.
 
     Raises:
@@ -100,10 +104,8 @@ def cat(
         ranges = _drawn(shards, sample, seed)
     found = _wanted(ranges, on_fault)
     if where is not None:
-        from tfrtool.inspection.rows.conditions import check_condition
-
-        check_condition(where)
-        found = _where(found, where, shards, on_fault)
+        files = [shard for shard in shards if isinstance(shard, Path)]
+        found = _where(found, where, files, files if sources is None else sources, on_fault)
     return islice(found, limit)
 
 
@@ -182,40 +184,46 @@ def _holds(file: BinaryIO, start: int, stop: int) -> bool:
 def _where(
     found: Iterator[tuple[Path, Record]],
     where: str,
-    shards: Sequence[Path | Stream],
+    files: Sequence[Path],
+    sources: Paths,
     on_fault: OnFault,
 ) -> Iterator[tuple[Path, Record]]:
-    """Yield the records for which a condition holds.
+    """Yield the records for which a condition holds; without ``files``, of a stream.
 
     The columns are those of the records so far, so that the others need not be read; only where
     the condition makes no sense with these, all records are asked for theirs.
     """
     from tfrtool.examples.arrow.infer import ColumnsFold
     from tfrtool.inspection.rows.batches import (
+        RowColumns,
         decode_records,
         in_batches,
         infer_columns,
         telling,
-        with_places,
     )
-    from tfrtool.inspection.rows.conditions import Condition
+    from tfrtool.inspection.rows.conditions import Condition, check_condition
+    from tfrtool.inspection.rows.sandbox import SqlChild
 
     known, growing = ColumnsFold(), True
     columns = condition = None
-    for path, group in groupby(found, key=itemgetter(0)):
-        tell = telling(path, on_fault)
-        for records in in_batches((record for _, record in group), tell, batch_records=_BATCH):
-            if growing:
-                known.add([record.payload for record in records])
-            if condition is None or (growing and known.columns() != columns):
-                columns = known.columns()
-                try:
-                    condition = Condition(where, columns)
-                except UsageError:
-                    files = [shard for shard in shards if isinstance(shard, Path)]
-                    if len(files) < len(shards):
-                        raise
-                    growing, condition = False, Condition(where, infer_columns(files))
-            for batch in decode_records(path, records, condition.columns, tell):
-                kept = condition.keep(with_places(batch).table)
-                yield from ((path, one) for one in compress(batch.records, kept))
+    with SqlChild() as child:
+        child.call(check_condition, where)  # before any record is read
+        for path, group in groupby(found, key=itemgetter(0)):
+            tell = telling(path, on_fault)
+            for records in in_batches((record for _, record in group), tell, batch_records=_BATCH):
+                if growing:
+                    known.add([record.payload for record in records])
+                if condition is None or (growing and known.columns() != columns):
+                    columns = known.columns()
+                    own = RowColumns.of(files, columns, sources, where)
+                    try:
+                        condition = Condition(where, columns, own, child)
+                    except UsageError:
+                        if not files:
+                            raise
+                        growing, columns = False, infer_columns(files)
+                        own = RowColumns.of(files, columns, sources, where)
+                        condition = Condition(where, columns, own, child)
+                for batch in decode_records(path, records, condition.columns, tell):
+                    kept = condition.keep(batch)
+                    yield from ((path, one) for one in compress(batch.records, kept))

@@ -1,7 +1,9 @@
-"""SQL that is asked of each batch of rows by itself: queries, and conditions on a record."""
+"""SQL conditions on records, asked of each batch of rows by itself."""
 
+import pickle
 import secrets
 from collections.abc import Collection
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -9,89 +11,120 @@ import pyarrow as pa
 
 from tfrtool.errors import UsageError
 from tfrtool.examples.arrow.columns import PLACES, Columns
-from tfrtool.inspection.rows.batches import narrowed, table_schema
-from tfrtool.inspection.rows.sandbox import Sandbox, check_select
+from tfrtool.inspection.rows.batches import Batch, RowColumns
+from tfrtool.inspection.rows.sandbox import (
+    Sandbox,
+    SqlChild,
+    check_select,
+    pack_batch,
+    unpack_batch,
+)
 
 
-class BatchQuery:
-    """A SELECT over the rows of one batch, each batch by itself. It can be pickled.
+class Condition:
+    """An SQL condition on a record: ``label = 1 AND height > 64``.
+
+    It names columns of features and those of `RowColumns`, and is evaluated for each row alone: it
+    has no aggregates, sees no other rows, and gives the same result each time. A process of its
+    own evaluates it, which ends with this context manager. It can be pickled: another process
+    that unpickles it starts its own, once.
 
     Attributes:
         columns: those of the features that it needs, and no others.
     """
 
     def __init__(
-        self,
-        sql: str,
-        columns: Columns,
-        *,
-        view: str = "records",
-        condition: bool = False,
-        text: Collection[str] | None = None,
+        self, sql: str, columns: Columns, own: RowColumns, child: SqlChild | None = None
     ) -> None:
-        """Check a query, or one that is a condition and so says the same each time."""
-        self._made_of: tuple[Any, ...] = sql, columns, frozenset(text or ())
-        held: list[pa.RecordBatch] = []  # and not self, for DuckDB's objects in a cycle leak
-        self._held, self._query = held, sql
-        self._sandbox = Sandbox(table_schema(columns), lambda _: iter(held), view=view)
-        if condition and (drawn := self._sandbox.drawn(sql)) is not None:
-            raise UsageError(f"a condition has no {drawn}", hint="--sample draws records")
-        self.columns = narrowed(columns, self._sandbox.check(sql, run=condition, text=text))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _batch_query, self._made_of
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The schema of what it gives."""
-        return self._sandbox.read(self._query).schema
-
-    def ask(self, table: pa.RecordBatch) -> pa.Table:
-        """Return what it gives for a batch, which has the columns that it needs, at least."""
-        self._held[:] = [table]
-        try:
-            return self._sandbox.read(self._query).read_all().combine_chunks()
-        except Exception as error:
-            raise self._sandbox.as_error(error) from error
-        finally:
-            self._held.clear()
-
-
-def _batch_query(sql: str, columns: Columns, text: frozenset[str]) -> BatchQuery:
-    return BatchQuery(sql, columns, text=text)
-
-
-class Condition(BatchQuery):
-    """An SQL condition on a record: ``label = 1 AND height > 64``.
-
-    It names features and `PLACES`, and is asked of each row alone: it has no aggregates, sees no
-    other rows, and says the same each time.
-    """
-
-    def __init__(self, sql: str, columns: Columns) -> None:
-        """Check a condition on payloads with these columns.
+        """Check a condition on payloads with these columns; a ``child`` stays its caller's.
 
         Raises:
-            UsageError: it is not one condition, or names what isn't there, or DuckDB is missing.
+            UsageError: it is not one condition, or names what isn't there.
         """
-        check_condition(sql)
-        view = f"v{secrets.token_hex(8)}"
-        # WHERE takes no aggregates and no windows. The line break ends a comment.
-        query = f'SELECT {PLACES[1]} FROM "{view}" AS records WHERE (\n{sql}\n)'
-        super().__init__(query, columns, view=view, condition=True)
-        self._made_of = sql, columns
+        self._child = child
+        self._question = pickle.dumps((sql, own.schema(columns)))
+        try:
+            self._fields = self._call(_check, self._question)
+        except BaseException:
+            if child is None:
+                self.__exit__()
+            raise
+        self._own = own.with_splits() if PLACES[4] in self._fields else own
+        self.columns = own.narrowed(columns, self._fields)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Condition, self._made_of
+        state = {**self.__dict__, "_child": None}
+        return _unpickled, (pickle.dumps(state),)
 
-    def keep(self, table: pa.RecordBatch) -> Any:
-        """Return for each record of a shard whether the condition holds: an array of bool.
+    def __enter__(self) -> "Condition":
+        return self
 
-        The table has the columns that are named, at least; see `read_batches`.
+    def __exit__(self, *error: object) -> None:
+        """End the process."""
+        if self._child is not None:
+            self._child.__exit__()
+            self._child = None
+
+    def _call(self, function: Any, *arguments: Any) -> Any:
+        if self._child is None:
+            self._child = SqlChild()
+        return self._child.call(function, *arguments)
+
+    def keep(self, batch: Batch) -> Any:
+        """Return for each record of a batch whether the condition holds: an array of bool.
+
+        The batch has the columns that are named, at least.
         """
-        found = self.ask(table).column(0).combine_chunks()
-        # Arrow's own way to arrays waits for pandas.
-        return np.isin(np.from_dlpack(table.column(PLACES[1])), np.from_dlpack(found))
+        table = self._own.add_to(batch, self._fields).select([*self._fields])
+        held = self._call(_matches, self._question, pack_batch(table))
+        return np.unpackbits(np.frombuffer(held, np.uint8), count=len(batch.records)).astype(bool)
+
+
+@lru_cache(maxsize=1)
+def _unpickled(state: bytes) -> Condition:
+    """Return the one condition of this process, so that its own process is started once."""
+    condition = Condition.__new__(Condition)
+    condition.__dict__.update(pickle.loads(state))
+    return condition
+
+
+class _Matcher:
+    """A condition in the process that evaluates it."""
+
+    def __init__(self, sql: str, schema: pa.Schema) -> None:
+        held: list[pa.RecordBatch] = []  # and not self, for DuckDB's objects in a cycle leak
+        view = f"v{secrets.token_hex(8)}"
+        # WHERE takes no aggregates and no windows. The line break ends a comment.
+        self._query = f'SELECT {PLACES[1]} FROM "{view}" AS records WHERE (\n{sql}\n)'
+        self._held, self._sandbox = held, Sandbox(schema, lambda _: iter(held), view=view)
+        if (drawn := self._sandbox.drawn(self._query)) is not None:
+            raise UsageError(f"a condition has no {drawn}", hint="--sample draws records")
+        self.fields = self._sandbox.check(self._query, run=True) | {PLACES[1]}
+
+    def match(self, table: pa.RecordBatch) -> bytes:
+        """Return a bit for each row."""
+        self._held[:] = [table]
+        try:
+            found = self._sandbox.read(self._query).read_all().combine_chunks().column(0)
+        except Exception as error:
+            raise self._sandbox.as_error(error) from error
+        records = np.from_dlpack(table.column(PLACES[1]))
+        return np.packbits(np.isin(records, np.from_dlpack(found.combine_chunks()))).tobytes()
+
+
+@lru_cache(maxsize=1)
+def _matcher(question: bytes) -> _Matcher:
+    return _Matcher(*pickle.loads(question))
+
+
+def _check(question: bytes) -> Collection[str]:
+    sql, _ = pickle.loads(question)
+    check_condition(sql)
+    return _matcher(question).fields
+
+
+def _matches(question: bytes, table: bytes) -> bytes:
+    return _matcher(question).match(unpack_batch(table))
 
 
 def check_condition(sql: str) -> None:
@@ -101,8 +134,6 @@ def check_condition(sql: str) -> None:
         try:
             check_select(form.format(sql))
         except UsageError as error:
-            if error.hint is not None:  # DuckDB is missing
-                raise
             what = "one SQL expression, such as: label = 1 AND height > 64"
             raise UsageError(
                 f"not a condition: {error}", expected=what, found=repr(sql)[:100]

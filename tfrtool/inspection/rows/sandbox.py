@@ -1,28 +1,47 @@
-"""DuckDB over one table of records: in memory, without files, network, extensions or settings."""
+"""DuckDB over one table of records: in memory, without files, network, extensions or settings.
+
+It runs in a process of its own, whose memory is limited: see `SqlChild`.
+"""
 
 import contextlib
+import os
 import re
 import secrets
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from tfrtool.engines.processes import cores
-from tfrtool.errors import ShardError, UsageError, human_count
+from tfrtool.errors import ShardError, UsageError, human_bytes
 from tfrtool.examples.arrow.columns import PLACES
+from tfrtool.storage.child import Child, ChildDied
+from tfrtool.storage.limits import MAX_DUCKDB_MEMORY, MAX_SQL_MEMORY
 
-MEMORY = 10**9
-"""Bytes that DuckDB may hold; nothing is written to a disk instead."""
+_THREADS = 8
+"""Each takes 8 MiB of address space, and one thread alone reads records."""
+
+_ENVIRONMENT = {
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "MALLOC_ARENA_MAX": "2",
+    "OPENBLAS_NUM_THREADS": "1",
+}
+"""Keeps libraries from reserving address space that they don't use, some GiB of it."""
+
+_MESSAGE = 300
+"""Characters of DuckDB's message, which may quote a value of any length."""
 
 _CONFIG = {
-    "enable_external_access": "false",
     "autoload_known_extensions": "false",
     "autoinstall_known_extensions": "false",
     "allow_community_extensions": "false",
     "python_enable_replacements": "false",
     "temp_directory": "",
-    "memory_limit": f"{MEMORY}B",
+    "allow_persistent_secrets": "false",
+    "secret_directory": "none",  # "" would be one in the home directory, which a query could show
+    "memory_limit": f"{MAX_DUCKDB_MEMORY}B",
     # The plan is made over one row of NULLs, of which it shall not be concluded that all are.
     "disabled_optimizers": "statistics_propagation",
 }
@@ -39,22 +58,132 @@ UNION ALL SELECT 'SAMPLE' WHERE contains(json_serialize_sql($1), '"sample":{')
 """What of a SELECT says something else each time; query() may hide it in a text."""
 
 
+_TEXT_IN_ARROW = frozenset(
+    {"uhugeint", "bignum", "time with time zone", "interval", "bit", "variant", "geometry", "type"}
+)
+"""Types that Arrow, or Parquet behind it, can't hold."""
+
+_TEXT_IN_PYTHON = frozenset({"date", "time", "time_ns"})
+"""Types of which Python can't hold all values; so are all whose names start with "timestamp"."""
+
+
+class SqlChild(Child):
+    """A process with limited memory to run SQL in; it can be killed at any time.
+
+    A `Sandbox` can't bound all that a query takes by itself: not what one value grows to, and not
+    how long it takes.
+    """
+
+    def __init__(self) -> None:
+        """Start the process."""
+        with Path(os.devnull).open("wb") as nowhere:  # what the C++ runtime says as it dies
+            environment = os.environ | _ENVIRONMENT
+            super().__init__(nowhere, environment, memory=MAX_SQL_MEMORY)
+
+    def __enter__(self) -> "SqlChild":
+        return self
+
+    def receive(self) -> object:
+        """Do what `Child.receive` does; `ShardError` where the memory was not enough."""
+        try:
+            return super().receive()
+        except (ChildDied, MemoryError) as error:
+            raise _too_much_memory() from error
+
+
+def _too_much_memory() -> ShardError:
+    return ShardError(f"the query needs more memory than {human_bytes(MAX_SQL_MEMORY)}")
+
+
+def pack_batch(batch: pa.RecordBatch) -> bytes:
+    """Return a batch as bytes for another process; a slice takes no more than its rows."""
+    with pa.BufferOutputStream() as out:
+        with pa.ipc.new_stream(out, batch.schema) as writer:
+            writer.write_batch(batch)
+        return out.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+def unpack_batch(data: bytes) -> pa.RecordBatch:
+    """Return the batch that `pack_batch` packed."""
+    with pa.ipc.open_stream(data) as reader:
+        return reader.read_next_batch()
+
+
+def _connect() -> Any:
+    import duckdb
+
+    config = {**_CONFIG, "threads": str(min(cores(), _THREADS))}
+    connection = duckdb.connect(":memory:", config=config)
+    # As part of the configuration, it would allow files in the working directory.
+    connection.execute("SET enable_external_access = false")
+    return connection
+
+
 def check_select(sql: str) -> None:
     """Check that a text is one SELECT statement; else it is a `UsageError`."""
     import duckdb
 
     try:
         statements = duckdb.extract_statements(sql)
+        kinds = [str(one.type).rpartition(".")[2] for one in statements]
+        if kinds == ["SELECT"]:
+            with contextlib.closing(_connect()) as connection:
+                (tree,) = connection.execute("SELECT json_serialize_sql($1)", (sql,)).fetchone()
+            kinds += _WRITES.findall(tree)
     except duckdb.Error as error:
-        raise UsageError(_first_line(error)) from error
-    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+        raise UsageError(_message(error)) from error
+    if kinds != ["SELECT"]:
         what = "one SELECT statement, and nothing else"
-        names = ", ".join(str(one.type).rpartition(".")[2] for one in statements) or "nothing"
-        raise UsageError("not a query", expected=what, found=names)
+        raise UsageError("not a query", expected=what, found=", ".join(kinds) or "nothing")
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]
+_WRONG_QUERY = ("Parser", "Syntax", "Binder", "Catalog", "Permission", "NotImplemented")
+"""DuckDB's errors that are not about a value in a record."""
+
+_WRITES = re.compile(r'"type":"(?!SELECT_)([A-Z]+)_QUERY_NODE"')
+"""What a query's syntax tree has where something in it, such as a WITH, is another statement."""
+
+
+def _message(error: Exception) -> str:
+    text = str(error).strip().partition("\n")[0]
+    unknown = re.search(r'Referenced column "([^"]+)" (was )?not found', text)
+    if unknown:
+        return f"no column {unknown[1]!r}"
+    return text if len(text) <= _MESSAGE else f"{text[:_MESSAGE]}..."
+
+
+def _cast_type(kind: Any, as_text: bool) -> str | None:
+    """Return the type to cast to, so that values stay what they are; None where that is no other.
+
+    Args:
+        kind: a type of DuckDB's.
+        as_text: whether rows go to Python, and on as text or JSON; else they stay in Arrow.
+    """
+    name = kind.id
+    if name in _TEXT_IN_ARROW:
+        return "VARCHAR"
+    if as_text and (name in _TEXT_IN_PYTHON or name.startswith("timestamp")):
+        return "VARCHAR"
+    if name not in ("list", "array", "struct", "tuple", "map", "union"):
+        return None
+    parts = [(part, one) for part, one in kind.children if hasattr(one, "id")]
+    casts = [_cast_type(one, as_text) for _, one in parts]
+    if name == "union":  # Python can't say which member it is
+        plain = all(
+            re.fullmatch("u?(big|small|tiny)?int(eger)?|varchar|null", one.id) for _, one in parts
+        )
+        return None if as_text and plain else "VARCHAR"
+    if not any(casts):
+        return None
+    types = [cast or str(one) for cast, (_, one) in zip(casts, parts, strict=True)]
+    if name == "map":
+        return f"MAP({', '.join(types)})"
+    if name == "tuple":
+        return f"TUPLE({', '.join(types)})"
+    if name == "struct":
+        names = ['"' + part.replace('"', '""') + '"' for part, _ in parts]
+        return f"STRUCT({', '.join(map(' '.join, zip(names, types, strict=True)))})"
+    return f"{types[0]}[]"
 
 
 class _Rows:
@@ -115,10 +244,8 @@ class Sandbox:
         self._names = {f"c{n}": name for n, name in enumerate(schema.names)}
         self._quoted = quoted_names(schema.names)
         self._rows: _Rows | None = None
-        self.text: set[str] = set()
         self._base, self._nulls = (f"t{secrets.token_hex(8)}" for _ in range(2))
-        config = {**_CONFIG, "threads": str(cores())}
-        self._connection = self._duckdb.connect(":memory:", config=config)
+        self._connection = _connect()
         row = [pa.nulls(1, kind) for kind in schema.types]
         nulls = _Rows(self._names, schema, lambda _: iter([pa.record_batch(row, schema=schema)]))
         self._connection.register(self._base, nulls)
@@ -136,31 +263,19 @@ class Sandbox:
         """Return what a statement of ours gives."""
         return self._connection.execute(sql, parameters).fetchall()  # type: ignore[no-any-return]
 
-    def types(self, sql: str) -> list[tuple[str, str]]:
-        """Return the names and types that a SELECT gives, over what was checked last."""
-        try:
-            found = self._connection.sql(sql)
-        except self._duckdb.Error as error:
-            raise self.as_error(error) from error
-        return [*zip(found.columns, map(str, found.types), strict=True)]
-
-    def check(
-        self, sql: str, *, run: bool = False, text: Collection[str] | None = None
-    ) -> set[str]:
+    def check(self, sql: str, *, run: bool = False) -> set[str]:
         """Check that a SELECT makes sense, and prepare to read it; or `UsageError`.
 
         `check_select` has seen it. It may also be ``run`` over one row of NULLs: that a text is no
-        number is found out only then. ``text`` is what another sandbox has found to be text.
+        number is found out only then.
 
         Returns:
             The names of the columns that are read for it.
         """
-        given, text, used = text is not None, set(text or ()), set[str]()
+        text, used = set[str](), set[str]()
         try:
             used = self._plan(sql, text, run)
         except self._duckdb.Error as error:
-            if given:
-                raise self.as_error(error) from error
             said = sql.replace('""', '"').casefold()
             blobs = [column for column, kind in self._types.items() if kind == "BLOB"]
             text = {column for column in blobs if self._names[column].casefold() in said}
@@ -170,7 +285,7 @@ class Sandbox:
                     used = self._plan(sql, text - {column}, run)
                     text, failed = text - {column}, False
             if failed:
-                raise self.as_error(error) from error
+                raise self._wrong_query(error) from error
         # A table has some column, even where the rows are only counted; and DuckDB can't read
         # its own word for the type of a struct in which a name is empty.
         used |= {c for c, n in self._names.items() if n == PLACES[1] or '""' in self._types[c]}
@@ -179,15 +294,42 @@ class Sandbox:
         self._rows = _Rows(names, self._schema, self._scan)
         self._connection.register(self._base, self._rows)
         self._define(self._base, text, names)
-        self.text = text
         return set(names.values())
 
     def read(self, sql: str) -> pa.RecordBatchReader:
         """Run the query that was checked last, and return its rows as they come."""
         return self._connection.sql(sql).to_arrow_reader(2048)
 
+    def read_exactly(self, sql: str, *, as_text: bool) -> pa.RecordBatchReader:
+        """Do what `read` does; values that Arrow can't hold are text, or those that Python can't.
+
+        `UsageError` if two columns have one name.
+        """
+        found = self._connection.sql(sql)
+        names, types = found.columns, found.types
+        for name, count in Counter(names).items():
+            if count > 1:
+                hint = "AS gives one of them another name"
+                raise UsageError(f"{count} columns are called {name!r}", hint=hint)
+        casts = [_cast_type(kind, as_text) for kind in types]
+        if any(casts):
+            if ";" in sql:  # which can't stand in brackets
+                ((text,),) = self.rows("SELECT json_deserialize_sql(json_serialize_sql($1))", sql)
+                sql = text or sql
+            items = [f"c{n}" if to is None else f"CAST(c{n} AS {to})" for n, to in enumerate(casts)]
+            quoted = ('"' + name.replace('"', '""') + '"' for name in names)
+            chosen = ", ".join(map(" AS ".join, zip(items, quoted, strict=True)))
+            columns = ", ".join(f"c{n}" for n in range(len(names)))
+            sql = f"SELECT {chosen} FROM (\n{sql}\n) AS t({columns})"
+        return self.read(sql)
+
+    def _wrong_query(self, error: Exception) -> Exception:
+        """Return what is wrong with a query, before any record is read."""
+        found = self.as_error(error)
+        return UsageError(found.what, hint=found.hint) if type(found) is ShardError else found
+
     def as_error(self, error: Exception) -> Exception:
-        """Return what ended a query: an error of the scan, or else what DuckDB says."""
+        """Return what ended a query: an error of the scan, or else what DuckDB says of a value."""
         failure = None
         if self._rows:  # which is in the traceback: DuckDB's objects in a cycle leak
             failure, self._rows.error = self._rows.error, None
@@ -195,13 +337,11 @@ class Sandbox:
         if failure is not None or not of_query or getattr(error, "errno", None):
             return failure or error  # with a number it is the system's, such as a full disk
         if isinstance(error, self._duckdb.OutOfMemoryException):
-            return ShardError(f"the query needs more memory than {human_count(MEMORY, 'byte')}")
+            return _too_much_memory()
         near = re.search(r'Candidate bindings: "([^"]+)"', str(error))
-        return UsageError(_first_line(error), hint=near and f"did you mean {near[1]!r}?")
-
-    def interrupt(self) -> None:
-        """End a query that another thread waits for."""
-        self._connection.interrupt()
+        wrong = tuple(getattr(self._duckdb, f"{name}Exception") for name in _WRONG_QUERY)
+        kind = UsageError if isinstance(error, wrong) else ShardError
+        return kind(_message(error), hint=near and f"did you mean {near[1]!r}?")
 
     def close(self) -> None:
         """Give back what DuckDB holds."""

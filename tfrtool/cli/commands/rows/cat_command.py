@@ -61,7 +61,8 @@ def cat_command(
         if form == "csv" and table.head:
             emit(table.head)
     shown = 0
-    for path, record in cat(sources_of(shards), records=records, on_fault=damage, **choices):
+    choices |= {"records": records, "sources": shards}
+    for path, record in cat(sources_of(shards), on_fault=damage, **choices):
         emit(line({"shard": str(path), "record": record.index} | payloads.tell(record.payload)))
         shown += 1
         if nobody_reads():

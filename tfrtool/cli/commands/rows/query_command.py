@@ -1,7 +1,9 @@
 """``tfrtool query``."""
 
 import json
-from collections.abc import Iterable
+import re
+import shlex
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import chain, islice
 from pathlib import PurePath
@@ -12,7 +14,6 @@ import click
 from tfrtool.cli.damage import Damage
 from tfrtool.cli.output import Outcome, emit, note
 from tfrtool.cli.parameters import (
-    ENGINE,
     ON_CORRUPT,
     OUTPUT_OR_URL,
     SHARDS,
@@ -22,13 +23,16 @@ from tfrtool.cli.parameters import (
 )
 from tfrtool.cli.process import nobody_reads
 from tfrtool.cli.render.page import Page, plain
-from tfrtool.errors import UsageError, WriteError, os_errors_as
+from tfrtool.errors import UsageError, WriteError, human_count, os_errors_as, printable
 from tfrtool.records.compression import named_compression
 from tfrtool.storage.locations import as_path
 
 _FORMATS = ("table", "jsonl", "csv", "parquet")
 _SHOWN = 1000
 """Rows of a table, which is in memory as a whole."""
+
+_SQL = re.compile(r"\s*\(?\s*(select|with|from|describe|summarize|values)\s", re.IGNORECASE)
+"""What a query starts with, and hardly a path."""
 
 
 @command(
@@ -41,7 +45,6 @@ _SHOWN = 1000
         "--overwrite": "Replace an existing FILE.",
         **ON_CORRUPT,
         **WORKERS,
-        **ENGINE,
     },
     kinds={"FILE": OUTPUT_OR_URL},
 )
@@ -56,18 +59,22 @@ def query_command(
     as_json: bool,
     **words: Any,
 ) -> Outcome:
-    """Ask records by SQL.
+    """Query records with SQL.
 
-    SQL: one SELECT statement of DuckDB's over the table records, which has a column a feature, and
-    _shard, _record, _offset and _bytes. Only the columns that are named are decoded, and the rows
-    come out as they are found. SHARDS: files, quoted globs and directories. Exit code 3 means that
-    damaged records were left out.
+    SQL: one SELECT statement of DuckDB over the table records, which has a column for each
+    feature, and _shard, _split, _record, _offset and _bytes; label_name where class names are
+    known. Only the columns that are named are decoded, and rows are printed as they are found.
+    SHARDS: files, quoted globs and directories. Exit code 3 means that damaged records were left
+    out.
     """
     from tfrtool.cli.bars import Bars
     from tfrtool.inspection.rows.query import query, write_parquet
     from tfrtool.storage.appearing import new_file
 
     damage = Damage(on_corrupt)
+    if _SQL.match(shards[0]) and not _SQL.match(sql):
+        hint = f"tfrtool query {shlex.quote(sql)} {shlex.quote(shards[0])}"
+        raise UsageError("SHARDS come before SQL", hint=f"swap the arguments: {hint}")
     form = _chosen(words.pop("format"), out, overwrite, as_json)
     # A file appears when it is whole.
     target: AbstractContextManager[BinaryIO | None] = (
@@ -77,12 +84,22 @@ def query_command(
         Bars() as bars,
         os_errors_as(WriteError, out or "-", "can't be written"),
         target as file,
-        query(shards_of(shards), sql, on_fault=damage, on_progress=bars, **words) as reader,
+        query(
+            shards_of(shards),
+            sql,
+            sources=shards,
+            as_text=form != "parquet",
+            on_fault=damage,
+            on_progress=bars,
+            **words,
+        ) as reader,
     ):
         if form == "parquet" and file is not None:
-            write_parquet(reader, file)
+            rows = write_parquet(reader, file)
         else:
-            _print(reader, form, file)
+            rows = _print(reader, form, file)
+    if out is not None:
+        note(f"wrote {human_count(rows, 'row')} to {printable(out)}")
     return damage.outcome()
 
 
@@ -100,10 +117,19 @@ def _chosen(form: str | None, out: str | None, overwrite: bool, as_json: bool) -
     return form
 
 
-def _print(reader: Any, form: str, file: BinaryIO | None) -> None:
+def _print(reader: Any, form: str, file: BinaryIO | None) -> int:
+    """Print rows, or write them to a file as text; return how many."""
     from tfrtool.cli.render.rows_text import csv_line, rows_json, rows_table
 
-    rows, names = rows_json(reader), reader.schema.names
+    names, count = reader.schema.names, 0
+
+    def counted() -> Iterator[dict[str, Any]]:
+        nonlocal count
+        for row in rows_json(reader):
+            count += 1
+            yield row
+
+    rows = counted()
     lines: Iterable[str | Page]
     if form == "table":
         page = rows_table(islice(rows, _SHOWN), names)
@@ -118,7 +144,9 @@ def _print(reader: Any, form: str, file: BinaryIO | None) -> None:
         else:
             emit(line)
             if nobody_reads():
-                return
+                return count
+    shown = count
     with suppress(StopIteration):
         next(rows)
         note(f"there are more than these {_SHOWN} rows; --format jsonl prints all")
+    return shown
