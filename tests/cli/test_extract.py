@@ -59,6 +59,7 @@ def test_json_has_the_promised_keys(shard: Path, tmp_path: Path, capsys: Capture
         "renamed_count": 1,
         "faults": [],
         "fault_count": 0,
+        "label_guess": None,
     }
 
 

@@ -220,6 +220,9 @@ def test_real_datasets(capsys: Capture, shared_data: Path) -> None:
     assert found["splits"]["test"]["labels"]["1"] == 1135
     assert found["splits"]["test"]["shuffle"] == "well shuffled"
     code, found = run_json(capsys, shared_data / "tfrecord" / "tfx_penguin")
+    assert (code, found["label"], found["label_candidates"]) == (0, None, ["species"])
+    words = (shared_data / "tfrecord" / "tfx_penguin", "--label", "species")
+    code, found = run_json(capsys, *words)
     assert (code, found["label"]) == (0, "species")
     assert {name: split["order"] for name, split in found["splits"].items()} == {
         "train": "sorted",

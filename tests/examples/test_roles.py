@@ -28,8 +28,9 @@ def _features(**values: Value) -> dict[str, Feature]:
             {"image": JPEG, "image__filename": b"a.jpg", "label": 1},
             ("image", "label", "image/filename"),
         ),
-        ({"x": JPEG, "n": 3}, ("x", "n", None)),
-        ({"x": JPEG, "image_id": 3, "n": 4}, ("x", "n", None)),
+        ({"x": JPEG, "n": 3}, ("x", None, None, "n")),
+        ({"x": JPEG, "image_id": 3, "n": 4}, ("x", None, None, "n")),
+        ({"class": b"cat", "n": 4}, (None, "class", None)),
         ({"x": JPEG, "id": 3, "image/width": 4}, ("x", None, None)),
         (
             {"image_raw": b"\0\1\2", "height": 1, "width": 1, "depth": 3, "label": 0},
@@ -48,7 +49,7 @@ def test_roles_are_told_from_a_record(
 ) -> None:
     """Content and common names decide, and what is in doubt stays open."""
     found = find_roles(_features(**features))
-    assert found == Roles(image=expected[0], label=expected[1], name=expected[2])
+    assert found == Roles(*expected)
 
 
 def test_metadata_comes_first() -> None:

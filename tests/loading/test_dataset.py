@@ -35,9 +35,12 @@ def test_our_dataset(tmp_path: Path) -> None:
 
 
 def test_shards_without_metadata(tmp_path: Path) -> None:
-    """All shards are one split, classes are numbered, features are told from the records."""
+    """All shards are one split, classes are numbered; a label without a usual name is named."""
     payloads = [image_payload(label, image="pic", target="kind") for label in (0, 3, 1)]
-    dataset = open_dataset(write_foreign(tmp_path / "d", [payloads, payloads[:1]]))
+    folder = write_foreign(tmp_path / "d", [payloads, payloads[:1]])
+    with pytest.raises(DatasetError, match=r"kind: int64, 1 value; could be it.*--label-feature"):
+        open_dataset(folder)
+    dataset = open_dataset(folder, label_feature="kind")
     assert dataset.split("train").records == 4
     assert dataset.class_names == ("0", "1", "3")
     assert dataset.notes == ("labels 0, 1, 3 are classes 0 to 2",)

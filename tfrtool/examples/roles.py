@@ -48,13 +48,15 @@ class Roles(NamedTuple):
     image: str | None  # a string feature that holds an encoded image or its pixels
     label: str | None  # an int64 or string feature that says the class
     name: str | None  # a string feature that says which file the image came from
+    guess: str | None = None  # the only int64 feature, where no label is known: no more than that
 
 
 def find_roles(features: Mapping[str, Feature], info: DatasetInfo | None = None) -> Roles:
     """Tell the parts that features play, from one record and what its dataset says.
 
-    What the metadata beside the shards (``info``) says comes first, then the names in common use,
-    then a feature that is the only one of its sort. Where that leaves a doubt, the role is None.
+    What the metadata beside the shards (``info``) says comes first, then the names in common use.
+    An image may be the only feature of its sort, a label may not: that one is a guess. Where there
+    is a doubt, the role is None.
     """
     single = {
         name: item.values[0]
@@ -70,11 +72,12 @@ def find_roles(features: Mapping[str, Feature], info: DatasetInfo | None = None)
         name for name in single if features[name].dtype is DType.INT64 and not measures(name)
     ]
     texts = [name for name in strings if name != image and _is_text(single[name])]
-    label = _choose(info.label_feature if info else None, LABELS, numbers)
-    if label is None:
-        label = next((name for name in LABELS if name in texts), None)
+    known = (info.label_feature if info else None, *LABELS)
+    found = (name for some in (numbers, texts) for name in known if name in some)
+    label = next(found, None)
+    guess = numbers[0] if label is None and len(numbers) == 1 else None
     name = next((name for name in _NAMES if name in texts), None)
-    return Roles(image=image, label=label, name=name)
+    return Roles(image=image, label=label, name=name, guess=guess)
 
 
 def of_objects(name: str) -> bool:

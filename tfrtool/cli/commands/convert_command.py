@@ -25,6 +25,8 @@ _FORMATS = "tfrecord|parquet|hf|jsonl|csv|arrayrecord|webdataset"
         "--rename OLD=NEW ...": "Give a column another name; repeat for each.",
         "--cast NAME:TYPE ...": "Make a column of a table int64, float32 or string; repeat for "
         "each.",
+        "--label-feature NAME": "The column that is the label, for WebDataset's .cls members and "
+        "for dataset_info.json.",
         "--delimiter CHAR": "The character between the columns of CSV, or tab. The default is "
         "found in each file, among comma, semicolon, tab and |.",
         "--exact": "Keep the payloads' own bytes, too, in a column _payload: the way back is byte "

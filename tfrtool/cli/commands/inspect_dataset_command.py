@@ -18,7 +18,7 @@ from tfrtool.errors import UsageError
     "tfrtool inspect dataset shards/pets --emit croissant > croissant.json",
     options={
         "--label NAME": "The feature that is the label, int64 or string; by default the one that "
-        "the metadata says, or that has a name in common use, or the only one of its sort.",
+        "the metadata says, or that has a name in common use.",
         "--emit page|croissant=page": "A page for people; or MLCommons' description of a dataset, "
         "Croissant, as JSON-LD.",
         **WORKERS,

@@ -15,6 +15,8 @@ def extract_page(report: ExtractReport) -> Page:
     by, names = f"by feature {report.by!r}", f"from feature {report.name!r}"
     if report.by is None:
         by = "none" if set(report.classes) == {"."} else "as in the names"
+    if report.label_guess is not None:
+        by = f"none: {report.label_guess!r} may be the label; --by {report.label_guess} uses it"
     if report.name is None:
         names = "from the shards' names and the records' numbers"
     about = [

@@ -81,6 +81,7 @@ def convert(
     select: Sequence[str] = (),
     rename: Mapping[str, str] | None = None,
     cast: Mapping[str, str] | None = None,
+    label_feature: str | None = None,
     delimiter: str | None = None,
     exact: bool = False,
     prove: str | Prove = Prove.VALUES,
@@ -102,6 +103,9 @@ def convert(
         cast: "int64", "float32" or "string" by the name of a column of a table: the type that its
             values become. Without it, a column of doubles becomes int64 if all are whole, else
             float32, and whole numbers that float32 can't hold are an error.
+        label_feature: the column that is the label, as ``.cls`` of WebDataset and in
+            dataset_info.json have it; None takes the one that the metadata says, or that has a
+            usual name.
         delimiter: the character between the columns of CSV, or "tab"; None finds it among comma,
             semicolon, tab and ``|``.
         exact: whether the payloads' own bytes are kept, too, in a column ``_payload``.
@@ -131,6 +135,9 @@ def convert(
     own = folder.with_suffix("") if single else folder
     own = own.with_suffix("") if named_compression(own) else own
     settings = make_options(SizeSettings, folder=own, **options)
+    if label_feature and not (goal.payloads or goal.name == "webdataset"):
+        what = "--label-feature is for TFRecord, ArrayRecord and WebDataset"
+        raise UsageError(what, found=goal.name)
     with settings.running():
         scans = scan_files(form, found.paths, settings.workers, settings.on_progress)
         whole = {scan.path: scan.rows for scan in scans if not scan.faults}
@@ -141,7 +148,11 @@ def convert(
         before, said = content_of(
             form, scans, found.folders, tuple(select), exact=exact, cast=casts
         )
+        before.columns.select([label_feature] if label_feature else [])
+        label = label_feature or (found.info.label_feature if found.info else None)
+        label = (rename or {}).get(label, label) if label else None
         after = replace(renamed_content(before, rename or {}), declared=True)
+        after = replace(after, label=label if label in after.columns.names else None)
         payloads = form.payloads and goal.payloads
         if proof is Prove.BYTES and not (after.exact or payloads):
             raise UsageError("only payloads can be proved byte for byte", hint="--exact keeps them")
@@ -185,7 +196,7 @@ def convert(
                 version=settings.version,
                 splits=tuple(splits),
                 image_feature=next(iter(after.images), None),
-                label_feature=next(iter(after.class_names), None),
+                label_feature=after.label or next(iter(after.class_names), None),
             )
             return goal.beside(after, info)
 
@@ -195,6 +206,7 @@ def convert(
             "rename": dict(rename or {}),
             "cast": {name: one.value for name, one in casts.items()},
             "exact": exact,
+            "label_feature": label_feature,
         }
         plan = JobPlan(tasks=tasks, faults=faults)
         job = _run(settings, folder, chosen, plan, metadata, single=single)

@@ -78,6 +78,7 @@ class Content:
         tfds: the contents of features.json, where there is one.
         declared: whether whoever wrote the records says their types; else these were inferred.
         changes: by column the largest relative change of a number that becomes float32.
+        label: the column that is the label, by the metadata or the user.
     """
 
     columns: Columns
@@ -88,6 +89,7 @@ class Content:
     tfds: Mapping[str, Any] | None = None
     declared: bool = True
     changes: Mapping[str, float] = field(default_factory=dict)
+    label: str | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -96,7 +98,8 @@ class Content:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON."""
-        facts = {k: getattr(self, k) for one in fields(self) if (k := one.name) != "changes"}
+        facts = {one.name: getattr(self, one.name) for one in fields(self)}
+        del facts["changes"], facts["label"]
         return facts | {"columns": json.loads(self.schema.metadata[METADATA])}
 
     @classmethod

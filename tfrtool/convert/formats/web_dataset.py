@@ -16,7 +16,7 @@ from tfrtool.errors import SchemaError, SourceError, printable
 from tfrtool.examples.arrow.columns import EXACT, PAYLOAD, Form
 from tfrtool.examples.content import describe_bytes, is_text
 from tfrtool.examples.example import DType, Feature, PayloadKind, Value
-from tfrtool.examples.roles import find_roles
+from tfrtool.examples.roles import Roles, find_roles
 from tfrtool.inspection.extract.safe_names import safe_path
 from tfrtool.inspection.rows.batches import rows_of
 from tfrtool.inspection.summary.summary_json import as_json
@@ -53,10 +53,13 @@ class WebDatasetFormat(JsonLinesFormat):
         return starts_tar(head[: tarfile.BLOCKSIZE])
 
     def losses(self, content: Content) -> list[str]:
-        """Refuse a name that is taken."""
+        """Refuse a name that is taken, and say which feature may be a label."""
         if _FEATURES in content.schema.names:
             raise SchemaError(f"no feature can be called {_FEATURES!r}: rename it")
-        return []
+        guess = None if content.label else _roles(content).guess
+        if guess is None:
+            return []
+        return [f"no .cls member: --label-feature {guess} makes one, if that is the label"]
 
     def _rows(self, file: BinaryIO, path: Path, start: int) -> Iterator[Mapping[str, Any]]:
         file.seek(start)
@@ -138,19 +141,31 @@ def _plain(value: Any) -> Any:
     return json.dumps(value)
 
 
+def _features_like(content: Content) -> dict[str, Feature]:
+    """Return a record that has the single values of some content."""
+    columns, like = content.columns, dict[str, Feature]()
+    for feature, one in zip(columns.names, columns.columns, strict=False):
+        if columns.kind is PayloadKind.EXAMPLE and one.form is Form.SCALAR and one.dtype:
+            value: Value = _IMAGE if feature in content.images else _LIKE[one.dtype]
+            like[feature] = Feature(dtype=one.dtype, values=(value,))
+    return like
+
+
+def _roles(content: Content) -> Roles:
+    """Return the parts that features play: a label has class names, or a usual name."""
+    roles = find_roles(_features_like(content))
+    label = next(iter(content.class_names), roles.label)
+    return roles._replace(label=label, guess=None if label else roles.guess)
+
+
 class _SampleWriter:
     """Writes rows as samples, always in the same bytes."""
 
     def __init__(self, file: BinaryIO, name: str, content: Content) -> None:
         self._file, self._name, self._rows = file, name, 0
         self._keys: set[str] = set()
-        columns, like = content.columns, dict[str, Feature]()
-        for feature, one in zip(columns.names, columns.columns, strict=False):
-            if columns.kind is PayloadKind.EXAMPLE and one.form is Form.SCALAR and one.dtype:
-                value: Value = _IMAGE if feature in content.images else _LIKE[one.dtype]
-                like[feature] = Feature(dtype=one.dtype, values=(value,))
-        _, label, self._named = find_roles(like)
-        label = next(iter(content.class_names), label)
+        columns, like, roles = content.columns, _features_like(content), _roles(content)
+        self._named, label = roles.name, content.label or roles.label
         texts = [one for one in like if like[one].values == (b"a",) and one != self._named]
         usual = [one for one in _TEXTS if one in texts] or (texts if len(texts) == 1 else [])
         self._homes = {EXACT if columns.parsed else PAYLOAD: "pb"}  # members by names of columns

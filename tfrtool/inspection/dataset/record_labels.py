@@ -13,7 +13,7 @@ from tfrtool.examples.example import PayloadKind, Value, classify_payload, decod
 from tfrtool.examples.long_values import hollowed, whole_string
 from tfrtool.examples.objects.read_objects import has_boxes
 from tfrtool.examples.proto import example_pb2 as pb
-from tfrtool.examples.roles import find_roles
+from tfrtool.examples.roles import find_roles, is_image
 from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.inspection.dataset.object_counts import ObjectCounts
 from tfrtool.inspection.verify.payload_check import unparseable
@@ -76,7 +76,8 @@ def look_for_label(paths: Iterable[Path], info: DatasetInfo | None) -> FirstReco
             if label is not None:
                 return FirstRecords(kind, label, has_boxes=boxes)
             for name, feature in features.items():
-                if len(feature.values) == 1 and _as_label(feature.values[0]) is not None:
+                value = _as_label(feature.values[0]) if len(feature.values) == 1 else None
+                if value is not None and not is_image(value):
                     candidates[name] = None
         if first.payload is PayloadKind.EMPTY:
             first = FirstRecords(kind, candidates=tuple(candidates)[:_CANDIDATES])

@@ -83,6 +83,7 @@ class ExtractReport:
     faults: tuple[LocatedFault, ...]
     fault_count: int
     annotations: ExtractedObjects | None = None  # where annotation files were asked for
+    label_guess: str | None = None  # the feature that may be the label, where none is known
 
     @property
     def complete(self) -> bool:
@@ -126,7 +127,8 @@ def extract(
         shards: files, patterns and directories, one or several.
         directory: where the files go; unless ``overwrite``, it is empty, or not there yet.
         feature: the string feature whose values become files; None takes the image.
-        by: the feature that decides the class folder; None takes the label, if there is one.
+        by: the feature that decides the class folder; None takes the label, if the metadata says
+            one or it has a usual name.
         name: the feature that names the files; None takes what is in common use.
         flat: no folders at all: each file lies in the directory under its base name.
         limit: how many whole records to take at most; None for all.
@@ -153,7 +155,7 @@ def extract(
     with new_files(directory, overwrite=overwrite) as files:
         plan = plan_extract(shards, feature, by, name)
         objects = None if kind is None else FORMATS[kind](files, shards)
-        plan = replace(plan, by=None) if flat or objects else plan
+        plan = replace(plan, by=None, guess=None) if flat or objects else plan
         extraction = _Extraction(plan, flat, files, objects)
         total = sum(path.stat().st_size for path in shards if path.exists())
         for path, item, read in _items(shards):
@@ -288,6 +290,7 @@ class _Extraction:
             metadata=metadata_beside(directory),
             feature=self._plan.feature,
             by=self._plan.by,
+            label_guess=self._plan.guess,
             name=self._plan.name,
             files=self._classes.total(),
             bytes=self._bytes,

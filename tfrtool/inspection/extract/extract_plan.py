@@ -32,6 +32,7 @@ class ExtractPlan:
     feature: str
     by: str | None
     name: str | None
+    guess: str | None = None  # of the class folders, where no label is known
 
 
 def find_feature(example: Example, name: str) -> Feature | None:
@@ -56,7 +57,7 @@ def plan_extract(
     wanted = {feature, by, name} - {None}
     seen: dict[str, Feature] = {}  # of each feature the first value, in short
     lists: set[str] = set()
-    label = named = None
+    label = named = guess = None
     infos = {directory: info_beside(directory) for directory in {path.parent for path in shards}}
     for number, (path, example) in enumerate(_examples(shards)):
         if number >= _SEARCH or (number >= _SAMPLE and wanted <= seen.keys()):
@@ -73,6 +74,7 @@ def plan_extract(
         if number < _SAMPLE:
             roles = find_roles(example.features, infos[path.parent])
             label, named = label or roles.label, named or roles.name
+            guess = guess or roles.guess
         del example, item  # a large record is not held while the next one is read
     for missing in sorted(map(str, wanted - seen.keys())):
         raise UsageError(
@@ -115,6 +117,7 @@ def plan_extract(
         feature=feature,
         by=by if by != feature else None,
         name=name if name != feature else None,
+        guess=guess if by is None and guess != feature else None,
     )
 
 

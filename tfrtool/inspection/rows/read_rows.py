@@ -212,11 +212,17 @@ def open_rows(shards: Paths, *, split: str | None = None) -> Records[Record]: ..
 
 
 @overload
-def open_rows(shards: Paths, *, split: str | None = None, decode: str) -> Records[Any]: ...
+def open_rows(
+    shards: Paths, *, split: str | None = None, decode: str, label_feature: str | None = None
+) -> Records[Any]: ...
 
 
 def open_rows(
-    shards: Paths, *, split: str | None = None, decode: str | None = None
+    shards: Paths,
+    *,
+    split: str | None = None,
+    decode: str | None = None,
+    label_feature: str | None = None,
 ) -> Records[Any]:
     """Open one or more uncompressed shards for random access.
 
@@ -227,6 +233,8 @@ def open_rows(
             arrays of numpy, of no dimension where there is one, and bytes as they are. "image" for
             the pixels of its image, uint8 in rows of RGB, and its label as an int, as PyTorch's
             default collate takes them where all images have one size.
+        label_feature: the feature that is the label, for "image"; None takes the one that the
+            metadata says, or that has a usual name.
 
     Raises:
         ShardError: there is no such file, or it can't be read, or is compressed; or no image and
@@ -262,9 +270,11 @@ def open_rows(
     if how is None or not len(records):
         return records
     features, shard = records.decoded_by(_example)[0].features, records.shards[0]
-    image, label, _ = find_roles(features, info_beside(shard.parent))
+    roles = find_roles(features, info_beside(shard.parent))
+    image, label = roles.image, label_feature or roles.label
     if image is None or label is None:
         found = ", ".join(map(repr, list(features)[:10]))
         what = "no feature is the one encoded image, or the one label"
-        raise ShardError(what, path=shard, record=0, found=found)
+        hint = None if image is None else "label_feature=NAME says which feature is the label"
+        raise ShardError(what, path=shard, record=0, found=found, hint=hint)
     return records.decoded_by(partial(_image_and_label, image=image, label=label))

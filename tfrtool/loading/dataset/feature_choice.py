@@ -70,8 +70,9 @@ def choose_features(
 ) -> ChosenFeatures:
     """Tell which features are the image and the label, from the first records that have both.
 
-    Names that were given come first, then the metadata (``info``), then the names in common use,
-    then the only feature that can be it. With ``skip``, a record that can't be parsed is no error.
+    Names that were given come first, then the metadata (``info``), then the names in common use.
+    The only feature that can be an image is it; a label is never guessed. With ``skip``, a record
+    that can't be parsed is no error.
 
     Raises:
         UsageError: no record has a feature of a name that was given.
