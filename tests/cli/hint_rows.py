@@ -92,6 +92,9 @@ cat a.tfrecord --where 'random() < 0.5' | 2
 query a.tfrecord 'SELECT label, label FROM records' | 2
   ? AS gives one of them another name
   > tfrtool query a.tfrecord 'SELECT label, label AS twice FROM records'
+query 'SELECT 1' a.tfrecord | 2
+  ? swap the arguments: tfrtool query a.tfrecord 'SELECT 1'
+  > tfrtool query a.tfrecord 'SELECT 1'
 index header.tfrecord | 1
   ? tfrtool verify header.tfrecord lists all damage, and tfrtool repair header.tfrecord OUT
   ? saves what is whole

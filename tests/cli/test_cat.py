@@ -155,3 +155,21 @@ def test_a_pipe_in_and_out(shard: Path) -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 0
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv", "text"])
+def test_an_unknown_feature_is_found_before_anything_is_printed(
+    shard: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    """Also where more is read than waits to be printed; one that comes late is not unknown."""
+    for most in (10**6, 10):
+        monkeypatch.setattr("tfrtool.cli.commands.rows.cat_command._HELD_BYTES", most)
+        out, err = cat(capsys, shard, "--select", "label,agee", "--format", form, code=2)
+        assert out == ""
+        assert "no record has a feature 'agee'" in err
+        late = shard.with_name("late.tfrecord")
+        payload = tfrtool.encode_example({"label": 1, "agee": 7})
+        late.write_bytes(shard.read_bytes() + shard_of([payload]))
+        out, _ = cat(capsys, late, "--select", "label,agee", "--format", form)
+        assert "7" in out.splitlines()[-1]
+        assert out.count("late.tfrecord") == 21

@@ -192,8 +192,12 @@ def _listed(path: Path, shards: Sequence[SourceShard]) -> NDArray[np.bool_]:
             continue
         name, _, index = (part.strip() for part in line.rpartition(" "))
         if not (name and index.isdecimal() and index.isascii()) or len(index) > 18:
-            what = "a shard and the index of a record: pets-train.tfrecord-00000-of-00008 5"
-            raise UsageError(f"line {number} is none", path=path, expected=what)
+            raise UsageError(
+                f"line {number} does not name a record",
+                path=path,
+                expected="SHARD RECORD, such as pets-train.tfrecord-00000-of-00008 5",
+                found=repr(line[:100]),
+            )
         known = names.get(name, [])
         if len(known) != 1:
             what = "names no shard of the source" if not known else "names several shards"

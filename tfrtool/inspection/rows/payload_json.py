@@ -64,13 +64,16 @@ class PayloadJson:
         self._select, self._base64, self._most = select, as_base64, most
         self.seen: set[str] = set()
 
+    def unseen(self) -> list[str]:
+        """Return the selected features that no record had; none before there was any feature."""
+        return [one for one in self._select or () if self.seen and one not in self.seen]
+
     def check_selection(self) -> None:
         """Check that there was each feature that was selected; `UsageError` says the nearest."""
-        for name in self._select or ():
-            if self.seen and name not in self.seen:
-                near = ", ".join(map(printable, nearest(name, sorted(self.seen))))
-                hint = f"it may be one of these: {near}"
-                raise UsageError(f"no record has a feature {name!r}", hint=hint)
+        for name in self.unseen():
+            near = ", ".join(map(printable, nearest(name, sorted(self.seen))))
+            hint = f"it may be one of these: {near}"
+            raise UsageError(f"no record has a feature {name!r}", hint=hint)
 
     def tell(self, payload: bytes) -> dict[str, Any]:
         """Return what ``tfrtool cat`` prints of a payload."""

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from tfrtool.cli.damage import Damage
@@ -9,6 +10,9 @@ from tfrtool.cli.output import Outcome, emit, warn
 from tfrtool.cli.parameters import ON_CORRUPT, SHARDS, command, sources_of
 from tfrtool.cli.process import nobody_reads
 from tfrtool.errors import ShardError, UsageError
+
+_HELD_BYTES = 16 * 1024 * 1024
+"""Payloads whose lines wait until a record has each selected feature; then all are looked at."""
 
 
 @command(
@@ -58,16 +62,33 @@ def cat_command(
 
         table = RecordCsv(names)
         line, left_out = (table.line, table.left_out) if form == "csv" else (record_text, left_out)
-        if form == "csv" and table.head:
-            emit(table.head)
-    shown = 0
+    held = [table.head] if form == "csv" and table.head else []
+    held_bytes, is_checked = 0, names is None
+    shown, sources = 0, sources_of(shards)
     choices |= {"records": records, "sources": shards}
-    for path, record in cat(sources_of(shards), on_fault=damage, **choices):
-        emit(line({"shard": str(path), "record": record.index} | payloads.tell(record.payload)))
+    for path, record in cat(sources, on_fault=damage, **choices):
+        told = payloads.tell(record.payload)
+        held.append(line({"shard": str(path), "record": record.index} | told))
         shown += 1
-        if nobody_reads():
-            return damage.outcome()
+        held_bytes += len(record.payload)
+        is_checked = is_checked or not payloads.unseen()
+        if not is_checked and held_bytes > _HELD_BYTES:
+            if all(isinstance(source, Path) for source in sources):
+                for _, other in cat(sources, on_fault=lambda _: None, **choices):
+                    payloads.tell(other.payload)
+                    if not payloads.unseen():
+                        break
+                payloads.check_selection()
+            is_checked = True  # a stream is read once
+        if is_checked:
+            for text in held:
+                emit(text)
+                if nobody_reads():
+                    return damage.outcome()
+            held.clear()
     payloads.check_selection()
+    for text in held:
+        emit(text)
     outcome = damage.outcome()
     if records is not None and not shown and outcome is Outcome.FINE and not choices["where"]:
         raise ShardError(f"no record {records} in any of these shards", hint="they count from 0")
