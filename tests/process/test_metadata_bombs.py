@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.datasets import write_pets
+from tests.photos import image_bytes
 from tfrtool.cli import main
 
 pytestmark = pytest.mark.tf
@@ -183,3 +184,25 @@ def test_billions_of_classes(dataset: Path) -> None:
     with pytest.raises(tfrtool.DatasetError) as caught:
         tfrtool.dataset(dataset)
     assert "2,000,000,000 classes, and at most 100,000 are read" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("item {" + "a:1 " * 80_000 + "}", "item 1 has no id"),
+        ("item {" + "a:1 " * 1_000_000, "more than 2,000,000 words"),
+        ("item {" + " " * 15_000_000, 'Expected "}"'),
+        (" " * 15_000_000 + "item {", 'Expected "}"'),
+        ("item { name: '" + "\\'" * 7_000_000, "missing ending quote"),
+        ("item { id: " + "." * 15_000_000, "a word has more than 65,536 characters"),
+    ],
+    ids=["one long line", "many words", "spaces", "spaces before", "a long text", "a long word"],
+)
+def test_label_maps_that_are_bombs(tmp_path: Path, text: str, reason: str) -> None:
+    """One long line of a label map costs neither memory nor time."""
+    (tmp_path / "a.csv").write_text("path,label\na.jpg,cat\n")
+    (tmp_path / "a.jpg").write_bytes(image_bytes())
+    (tmp_path / "map.pbtxt").write_text(text)
+    done = run("write", tmp_path / "a.csv", tmp_path / "out", "--labels", tmp_path / "map.pbtxt")
+    assert done.returncode == 1, done.stderr
+    assert reason in done.stderr

@@ -204,3 +204,29 @@ def test_options_that_exclude_each_other(folder: Path, options: dict[str, Any]) 
     with pytest.raises(TfrtoolError) as caught:
         _table(folder, "1", **options)
     assert isinstance(caught.value, UsageError)
+
+
+_MAP = """
+item { id: 1 name: '/m/01yrx' display_name: ' Cat ' }
+item { id: 2 name: '/m/0bt9lr' display_name: 'Dog' }
+item { id: 3 name: 'Cow' }
+item { id: 4 name: 'none' display_name: 'Hen' }
+item { id: 5 name: 'none' display_name: 'Pig' }
+"""
+
+
+def test_both_names_of_a_label_map_are_known(folder: Path) -> None:
+    """A class has the name that is displayed; its other name means it, unless several have that."""
+    source = _table(folder, "/m/0bt9lr", "Cat", "none", labels=_file(folder, _MAP))
+    assert found(source) == [("a.jpg", "Dog", None), ("b.jpg", "Cat", None)]
+    assert source.labels == ("Cat", "Dog", "Cow", "Hen", "Pig")
+    assert "its label 'none' is not in" in reasons(source)[0]
+    source = _table(folder, "/m/0bt9lr;Dog", "Cow", labels=_file(folder, _MAP), multi_label=";")
+    assert [item.label for item in source.items] == ["Dog", "Cow"]
+
+
+def test_a_name_of_two_classes_is_refused(folder: Path) -> None:
+    """What one class is called by its name, and another one as displayed, means neither."""
+    text = "item { id: 1 name: 'b' display_name: 'a' } item { id: 2 name: 'x' display_name: 'b' }"
+    with pytest.raises(SourceError, match="the name 'b' is there twice"):
+        read_class_list(Path(_file(folder, text)))

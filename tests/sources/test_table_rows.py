@@ -138,7 +138,7 @@ def test_json_that_is_no_json_lines(folder: Path, text: str) -> None:
     ("line", "message"),
     [
         (b"x" * 2_000_000, "line 3 is longer than 1,048,576 bytes"),
-        (b"caf\xe9", "line 3 is no text in UTF-8"),
+        (b"caf\xe9", "line 3 is not UTF-8 text"),
     ],
 )
 def test_what_is_no_text_is_no_json_lines(folder: Path, line: bytes, message: str) -> None:
@@ -152,9 +152,9 @@ def test_what_is_no_text_is_no_json_lines(folder: Path, line: bytes, message: st
     [
         (b"", "is empty"),
         (b"\n\n", "is empty"),
-        (b"path,label\na.jpg,x\0\n", "line 2 is no text"),
-        (b"path,label\nb.jpg,x\na.jpg,caf\xe9\n", "line 3 is no text in UTF-8"),
-        ("path,label\na.jpg,x\n".encode("utf-16"), "line 1 is no text in UTF-8"),
+        (b"path,label\na.jpg,x\0\n", "line 2 has a NUL character"),
+        (b"path,label\nb.jpg,x\na.jpg,caf\xe9\n", "line 3 is not UTF-8 text"),
+        ("path,label\na.jpg,x\n".encode("utf-16"), "line 1 is not UTF-8 text"),
         (b'path,label\na.jpg,"x\nb.jpg,y\n', "quotation mark"),
         (b'path,label\na.jpg,"x"y\n', "line 2: no CSV"),
         (b"path,label\na.jpg," + b"x" * 2_000_000, "line 2 is longer than 1,048,576 bytes"),
@@ -165,7 +165,7 @@ def test_what_is_no_text_is_no_json_lines(folder: Path, line: bytes, message: st
         ),
         (b"x" * 2_000_000, "line 1 is longer than 1,048,576 bytes"),
         (b"path,label\ra.jpg,x\r", "line 1: no CSV"),
-        (b"\xff\xd8\xff\xe0" + bytes(1000), "no text"),
+        (b"\xff\xd8\xff\xe0" + bytes(1000), "not UTF-8 text"),
     ],
     ids=range(13),
 )

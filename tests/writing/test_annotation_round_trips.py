@@ -210,3 +210,28 @@ def test_a_stale_filename_of_voc_moves_no_boxes(tmp_path: Path) -> None:
         text = (out / "Annotations" / f"{number}.xml").read_text()
         assert f"<filename>{number}.jpg</filename>" in text
         assert f"<xmin>{10 + number}</xmin>" in text
+
+
+def test_label_maps_name_classes_of_objects_in_two_ways(tmp_path: Path) -> None:
+    """Objects are of a class by its name or its displayed name in the label map."""
+    label_map = tmp_path / "map.pbtxt"
+    label_map.write_text(
+        "item { id: 7 name: 'cat' display_name: 'Katze' }\n"
+        "item { id: 8 name: 'x' display_name: 'dog' }"
+    )
+    objects = [_object(1, 0), _object(2, 0, category_id=2)]
+    coco = _coco(tmp_path / "a.json", [_image(0)], objects)
+    report = _write(tmp_path, coco, labels=label_map)
+    assert report.splits["train"].labels == {"Katze": 1, "dog": 1}
+
+
+def test_outer_spaces_of_class_names_are_removed_in_each_format(tmp_path: Path) -> None:
+    """COCO's categories are read as VOC's names are."""
+    categories = [{"id": 1, "name": " cat "}, {"id": 2, "name": "dog\n"}]
+    coco = _coco(tmp_path / "a.json", [_image(0)], [_object(1, 0)], categories=categories)
+    assert _write(tmp_path, coco).splits["train"].labels == {"cat": 1, "dog": 0}
+    _xml(tmp_path / "voc" / "0.xml", "0.jpg", 1)
+    text = (tmp_path / "voc" / "0.xml").read_text()
+    (tmp_path / "voc" / "0.xml").write_text(text.replace("cat", " cat\n"))
+    report = _write(tmp_path, f"voc:{tmp_path / 'voc'}")
+    assert report.splits["train"].labels == {"cat": 1}

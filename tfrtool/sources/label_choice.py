@@ -3,13 +3,14 @@
 import json
 import re
 from array import array
+from collections import Counter
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tfrtool.errors import SourceError, UsageError, os_errors_as, printable
-from tfrtool.examples.objects.label_map import is_label_map, parse_label_map
+from tfrtool.examples.objects.label_map import is_label_map, parse_label_items
 from tfrtool.examples.objects.record_features import LabelKind, Layout
 from tfrtool.sources.items import LeftOut, Source, UnfitError, label_problem
 from tfrtool.sources.manifest import ManifestWriter
@@ -40,8 +41,23 @@ def several_labels(text: str, separator: str) -> str:
     return SEVERAL.join(dict.fromkeys(part.strip() for part in parts if part.strip()))
 
 
-def read_class_list(path: Path) -> dict[str, int]:
-    """Read the names of classes, one a line, or a label map: their numbers, from 1 on, by name.
+class ClassList(NamedTuple):
+    """The classes that a user chose.
+
+    Attributes:
+        numbers: those of the classes, above 0, by their names.
+        others: the names of classes by what a label map calls them besides.
+    """
+
+    numbers: dict[str, int]
+    others: dict[str, str]
+
+
+def read_class_list(path: Path) -> ClassList:
+    """Read the names of classes, one per line, or a label map.
+
+    A class of a label map has the name that is displayed, and is known by its ``name``, too, unless
+    several classes have that.
 
     Raises:
         SourceError: the file can't be read, or can't be understood; the message has the line.
@@ -49,33 +65,39 @@ def read_class_list(path: Path) -> dict[str, int]:
     with os_errors_as(SourceError, path):
         data = read_bounded(path, MAX_CLASS_FILE_BYTES)
     try:
-        text = data.decode("utf-8-sig")
+        text, items = data.decode("utf-8-sig"), dict[int, tuple[str, str]]()
         if is_label_map(text) or path.suffix == ".pbtxt":
-            names = parse_label_map(text)
-            if names.get(0) == _BACKGROUND:
-                del names[0]
-            if 0 in names:
+            items = parse_label_items(text)
+            if _BACKGROUND in items.get(0, ()):
+                del items[0]
+            if 0 in items:
                 raise ValueError(f"the number 0 is for {_BACKGROUND!r}")
-            pairs = [("", number, name) for number, name in sorted(names.items())]
+            pairs = [("", number, names[0].strip()) for number, names in sorted(items.items())]
         else:
             lines = text.rstrip().split("\n") if text.strip() else []
             pairs = [(f"line {n}: ", n, line.strip()) for n, line in enumerate(lines, 1)]
         if not 0 < len(pairs) <= MAX_CLASSES:
             raise ValueError(f"it has {len(pairs):,} names, and 1 to {MAX_CLASSES:,} are read")
-        found: dict[str, int] = {}
+        found, others = dict[str, int](), dict[str, str]()
         for where, number, name in pairs:
             problem = label_problem(name) if name else "is empty"
             problem = "is there twice" if name in found else problem
             if problem:
                 raise ValueError(f"{where}the name {_shown(name)!r} {problem}")
             found[name] = number
+        repeated = Counter(name.strip() for _, name in items.values())
+        for name, other in ((one.strip(), two.strip()) for one, two in items.values()):
+            if other in found and other != name:
+                raise ValueError(f"the name {_shown(other)!r} is there twice")
+            if other and repeated[other] == 1:
+                others[other] = name
     except ValueError as error:
         raise SourceError(
             f"no list of class names: {error}",
             path=path,
             expected="a name a line, or a label_map.pbtxt",
         ) from error
-    return found
+    return ClassList(found, others)
 
 
 def with_labels(source: Source, options: SourceOptions, where: str, scratch: Path) -> Source:
@@ -89,14 +111,14 @@ def with_labels(source: Source, options: SourceOptions, where: str, scratch: Pat
         if options.labels is not None:
             raise UsageError("has no labels that --labels could be for", path=where)
         return replace(source, features=features)
-    multi, known = options.multi_label, dict[str, int]()
+    multi, known, others = options.multi_label, dict[str, int](), dict[str, str]()
     split = multi is not None and features.label is LabelKind.CLASS
     if split:
         features = replace(features, label=LabelKind.CLASSES, separator=SEVERAL)
     if options.labels == KEEP:
         features = replace(features, label=LabelKind.NUMBER)
     elif options.labels is not None:
-        known = read_class_list(as_path(options.labels))
+        known, others = read_class_list(as_path(options.labels))
         ids = tuple(known.values())
         if features.layout is Layout.TFOD and ids != (*range(1, len(ids) + 1),):
             features = replace(features, class_ids=ids)
@@ -107,6 +129,10 @@ def with_labels(source: Source, options: SourceOptions, where: str, scratch: Pat
     def fit(label: str) -> str:
         if split:
             label = several_labels(label, multi or "")
+        if others:
+            label = SEVERAL.join(
+                dict.fromkeys(others.get(one, one) for one in label.split(SEVERAL))
+            )
         for name in features.names(label):
             if known and name not in known:
                 raise UnfitError(f"its label '{_shown(name)}' is not in {options.labels}")

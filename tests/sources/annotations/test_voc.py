@@ -133,7 +133,9 @@ def test_a_missing_size_is_the_images(tmp_path: Path, size: str) -> None:
     assert (told.width, told.height) == (160, 120)
 
 
-@pytest.mark.parametrize("side", ["NaN", "1e400", "-5", "wide", "9" * 5000])
+@pytest.mark.parametrize(
+    "side", ["NaN", "1e400", "-5", "wide", "9" * 5000, "\u0661\u0666\u0660", "160.5"]
+)
 def test_an_impossible_size_is_listed(tmp_path: Path, side: str) -> None:
     """Its image is left out, and what it tells with it."""
     size = f"<size><width>{side}</width><height>120</height></size>"

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import re
+from array import array
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -15,7 +16,14 @@ from tfrtool.storage.json_files import reading_metadata
 from tfrtool.storage.limits import MAX_CLASS_FILE_BYTES, MAX_CLASSES
 from tfrtool.storage.opening import read_bounded
 
-_ITEM = re.compile(r"(?:\s|#.*\n)*item\s{0,9}:?\s{0,9}[{<[]")
+_SPACES = re.compile(r"\s*")
+_ITEM = re.compile(r"item\s{0,9}:?\s{0,9}[{<[]")
+_TEXTS = "|".join(rf"{quote}(?:[^{quote}\\\n]|\\.){{0,65536}}{quote}" for quote in "\"'")
+_WORD = re.compile(rf"\s+|#[^\n]*|[{{}}\[\]<>:;,]|{_TEXTS}|[^\s#{{}}\[\]<>:;,\"']+|.")
+_LONGEST = 2**16
+_MAX_WORDS = 20 * MAX_CLASSES
+"""Words, signs and texts in a label map: an item with a number and two names has eleven."""
+
 _SHOWN = 100
 """Characters of what protobuf says of an error: its end, for it may start with a whole line."""
 
@@ -30,7 +38,13 @@ def label_map_text(names: Mapping[int, str]) -> str:
 
 def is_label_map(text: str) -> bool:
     """Return whether a text begins as a label map does."""
-    return _ITEM.match(text) is not None
+    at = 0
+    while True:
+        match = _SPACES.match(text, at)
+        at = match.end() if match else at
+        if not text.startswith("#", at):
+            return _ITEM.match(text, at) is not None
+        at = text.find("\n", at) + 1 or len(text)
 
 
 def read_label_map(path: str | os.PathLike[str]) -> dict[int, str]:
@@ -60,16 +74,23 @@ def object_names(directory: Path) -> dict[int, str]:
 
 def parse_label_map(text: str) -> dict[int, str]:
     """Return the names in the text of a label map; `ValueError` with the place if it is none."""
+    return {number: names[0] for number, names in parse_label_items(text).items()}
+
+
+def parse_label_items(text: str) -> dict[int, tuple[str, str]]:
+    """Like `parse_label_map`, with the name that is displayed and ``name`` for each number."""
     from google.protobuf import text_format
 
+    words, lines = _words(text)
     try:
-        found = text_format.Parse(text, _label_map()(), allow_unknown_field=True)
+        found = text_format.Parse("\n".join(words), _label_map()(), allow_unknown_field=True)
     except text_format.ParseError as error:
         said = printable(str(error).partition(" : ")[2][-_SHOWN:]).rstrip(".")
-        raise ValueError(f"line {error.GetLine()}: {said}") from None
+        place = min(error.GetLine() or 1, len(lines)) - 1
+        raise ValueError(f"line {lines[place] if lines else 1}: {said}") from None
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    names: dict[int, str] = {}
+    names: dict[int, tuple[str, str]] = {}
     for place, item in enumerate(found.item, start=1):
         name = item.display_name or item.name
         if not item.HasField("id") or item.id < 0:
@@ -78,10 +99,35 @@ def parse_label_map(text: str) -> dict[int, str]:
             raise ValueError(f"item {place} has no name")
         if item.id in names:
             raise ValueError(f"item {place}: the id {item.id} is there twice")
-        names[item.id] = name
+        names[item.id] = name, item.name
         if place > MAX_CLASSES:
             raise ValueError(f"more than {MAX_CLASSES:,} items")
     return names
+
+
+def _words(text: str) -> tuple[list[str], "array[int]"]:
+    """Return what a text is made of, without spaces and comments, and the line of each word.
+
+    The parser takes a time that grows with the square of a line's length, and memory for spaces.
+    """
+    words, lines, line = list[str](), array("I"), 1
+    for match in _WORD.finditer(text):
+        word = match[0]
+        if word.isspace():
+            line += word.count("\n")
+        elif word[0] != "#":
+            if word in ('"', "'"):
+                raise ValueError(
+                    f"line {line}: a text with a missing ending quote, or with more than "
+                    f"{_LONGEST:,} characters"
+                )
+            if len(word) > _LONGEST + 2:
+                raise ValueError(f"line {line}: a word has more than {_LONGEST:,} characters")
+            words.append(word)
+            lines.append(line)
+            if len(words) > _MAX_WORDS:
+                raise ValueError(f"line {line}: more than {_MAX_WORDS:,} words")
+    return words, lines
 
 
 @cache

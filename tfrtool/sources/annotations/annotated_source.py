@@ -102,9 +102,12 @@ class _Together:
                     said = f"{one.what}: its image: {reason}"
                     self._lost.add(LeftOut(key=key, reason=said))
         named = self._options.labels
-        classes = reader.classes() if named is None else read_class_list(as_path(named))
+        classes, others = reader.classes(), dict[str, str]()
+        if named is not None:
+            classes, others = read_class_list(as_path(named))
         labels = tuple(classes)
         numbers = {name: number for number, name in enumerate(labels)}
+        numbers |= {other: numbers[name] for other, name in others.items()}
         items, beside = ManifestWriter(self._scratch), PackedRows(self._scratch)
         for item, packed in self._merged(rows, numbers):
             items.add(item)

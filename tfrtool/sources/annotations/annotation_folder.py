@@ -24,7 +24,7 @@ LEADS_OUT = "a link that leads out of the folder"
 def number_of(text: str) -> float | str:
     """Return the number that a text is, and the text itself where it is none."""
     try:
-        return float(text) if "_" not in text else text
+        return float(text) if text.isascii() and "_" not in text else text
     except ValueError:
         return text
 
@@ -32,10 +32,11 @@ def number_of(text: str) -> float | str:
 def pixels_of(width: str = "", height: str = "") -> tuple[int | None, int | None, str | None]:
     """Return the sides of an image, None where they are 0 or not told, and what is wrong."""
     sides = [number_of(side or "0") for side in (width, height)]
-    if 0 in sides:
-        return None, None, None
-    x, y = (int(s) if isinstance(s, float) and 0 < s < 2**31 else None for s in sides)
-    return x, y, None if x and y else "its size is not two numbers of pixels"
+    whole = (isinstance(s, float) and s.is_integer() and 0 <= s < 2**31 for s in sides)
+    x, y = (int(s) if fits else None for s, fits in zip(sides, whole, strict=True))
+    if x is None or y is None:
+        return None, None, "its size is not two numbers of pixels"
+    return (x, y, None) if x and y else (None, None, None)
 
 
 def number_classes(names: Iterable[str], where: Path) -> Mapping[str, int]:
@@ -93,7 +94,7 @@ class AnnotationFolder:
             if isinstance(found, bytes):
                 return found.decode("utf-8-sig")
         except UnicodeDecodeError:
-            found = "no text in UTF-8"
+            found = "not UTF-8 text"
         raise SourceError(found, path=self.place / key)
 
     def lines(self, key: str) -> Iterator[tuple[str, str]]:

@@ -358,7 +358,7 @@ class CocoReader(AnnotationReader):
         if clashes:
             self.notices.append(f"categories that are one class with another: {clashes:,}")
         numbers = number_classes(found, self._places[0])
-        ids = [int(key) if key.isdecimal() else 0 for key in found.values()]
+        ids = [int(key) if key.isascii() and key.isdecimal() else 0 for key in found.values()]
         if all(0 < one < 2**31 for one in ids) and len({*ids}) == len(ids):
             return dict(sorted(zip(found, ids, strict=True), key=itemgetter(1)))
         self.notices.append("ids of categories that no label map has: they are numbered 1, 2, ...")

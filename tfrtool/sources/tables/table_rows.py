@@ -110,12 +110,12 @@ def text_lines(
             raise SourceError(f"line {number} is longer than {limit:,} bytes", path=table)
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError:
-            text = "\0"
+        except UnicodeDecodeError as error:
+            what = f"line {number} is not UTF-8 text"
+            raise SourceError(what, path=table, hint="save the table as UTF-8") from error
         if "\0" in text:
-            raise SourceError(
-                f"line {number} is no text in UTF-8", path=table, hint="save the table as UTF-8"
-            )
+            what = f"line {number} has a NUL character"
+            raise SourceError(what, path=table, hint="save the table as UTF-8 text")
         yield text
 
 
