@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import json
 import os
 import shutil
 import signal
@@ -17,6 +18,7 @@ import pytest
 import tfrtool
 from tests.datasets import flip_bit, write_foreign
 from tests.photos import image_bytes, write_class_folders
+from tfrtool.cli import main
 from tfrtool.examples.parsing import parse_example
 from tfrtool.records.framing import Record
 
@@ -294,6 +296,35 @@ def test_a_killed_append_leaves_the_old_version_and_is_resumed(root: Path) -> No
     for name, state in _state(whole.dataset).items():
         if name not in ("write_report.json", "dataset_info.json"):
             assert _state(root / "pets" / "1.1.0")[name][0] == state[0]
+
+
+_KILLED_OVERWRITE = """
+import os, signal, sys
+from tfrtool.cli import main
+from tfrtool.writing.dataset_folder import Staging
+
+Staging.note = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
+def test_a_killed_overwrite_with_another_version_is_resumed(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same shards under another version are another dataset, whether or not it was killed."""
+    old, new, source = root / "pets" / "1.0.0", root / "new", root / "copy"
+    shutil.copytree(old, source)
+    words = ["append", str(old), str(source), "--out", str(new), "--workers", "1"]
+    assert main(words) == 0
+    assert main([*words, "--version", "2.0.0", "--resume"]) == 2
+    assert 'written with version "1.1.0", not "2.0.0"' in capsys.readouterr().err
+    program = [sys.executable, "-c", _KILLED_OVERWRITE]
+    done = subprocess.run([*program, *words, "--version", "2.0.0", "--overwrite"], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert main([*words, "--version", "2.0.0", "--resume"]) == 0
+    assert "complete already" not in capsys.readouterr().out
+    assert json.loads((new / "dataset_info.json").read_text())["version"] == "2.0.0"
 
 
 @pytest.mark.parametrize(

@@ -173,11 +173,11 @@ def run_job(
             scratch_folder.mkdir(exist_ok=True)
         planned = checked(scratch_folder)
         if target.existing is Existing.RESUME:
-            digest = _plan_digest(planned.tasks)
+            digest = _plan_digest(planned.tasks, settings.version)
             done = complete_shards(digest, target, interrupted=staging.resumed)
             if done is not None:
                 return _complete(target, planned, done, start)
-        staging.settle(partial(_plan_digest, planned.tasks))
+        staging.settle(partial(_plan_digest, planned.tasks, settings.version))
         notes, resumed = _written(staging, planned.tasks, settings, worth)
         report = _report(target, planned, notes, start, resumed=resumed)
         if report.corrupt and not report.records_out:
@@ -295,7 +295,7 @@ def _report(
         left_out=dict(planned.left_out),
         corrupt=planned.faults.count + sum(one["corrupt"] for one in notes),
         seconds=round(time.perf_counter() - start, 3),
-        plan=_plan_digest(planned.tasks),
+        plan=_plan_digest(planned.tasks, target.options["version"]),
         options=target.options,
         faults=(*planned.faults.kept, *faults),
         rejected=tuple(planned.rejected),
@@ -313,6 +313,6 @@ def _fault(path: str, kind: str, **facts: Any) -> LocatedFault:
     return LocatedFault(path=Path(path), fault=Fault(kind=FaultKind(kind), **facts))
 
 
-def _plan_digest(tasks: Sequence[FileTask]) -> str:
-    facts = sorted((task.name, task.fingerprint) for task in tasks)
+def _plan_digest(tasks: Sequence[FileTask], version: str) -> str:
+    facts = (version, sorted((task.name, task.fingerprint) for task in tasks))
     return blake2b(repr(facts).encode(), digest_size=16).hexdigest()
