@@ -2,7 +2,6 @@
 
 import contextlib
 import math
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -23,6 +22,7 @@ from tfrtool.inspection.table.record_index import RecordIndex, find_offsets
 from tfrtool.inspection.table.record_table import RecordTable, write_rows
 from tfrtool.inspection.table.selection import Selector
 from tfrtool.inspection.verify.verify import VerifyReport, verify
+from tfrtool.storage.appearing import ScratchFolder
 from tfrtool.storage.locations import Paths, as_paths
 from tfrtool.storage.progress import OnProgress, Progress, silent
 
@@ -58,7 +58,7 @@ class Findings:
         self.title = printable(found.info.name if found.info else named.name)
         self.version = None if found.info is None else found.info.version
         self.notes = tuple(found.notes)
-        self._scratch = tempfile.TemporaryDirectory(prefix="tfrtool-view-")
+        self._scratch = ScratchFolder()
         self.table = RecordTable()
         self.index = RecordIndex(self.paths, self.table)
         self.summary: DatasetSummary | None = None

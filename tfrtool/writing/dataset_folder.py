@@ -102,6 +102,9 @@ class Staging:
     def settle(self, plan: Callable[[], str]) -> None:
         """Say what is going to be written, before the first shard is."""
 
+    def check_room(self, needed: Callable[[], int]) -> None:
+        """Raise a `WriteError` if a folder of another disk can't take so many bytes of shards."""
+
     def noted(self, shards: Iterable[StagedTask]) -> dict[object, Mapping[str, Any]]:
         """Return what was noted of the shards that are whole already, by their names."""
         return {s.name: note for s in shards if (note := self._noted(s)) is not None}

@@ -36,6 +36,9 @@ from tfrtool.writing.write_report import ShardReport
 _UNFINISHED = 2
 """Shards that are on their way to the disk at a time."""
 
+SHARDS_AT_ONCE = _UNFINISHED + 2
+"""Shards on the disk of this machine at a time: one grows, and others are being finished."""
+
 _COUNTED = 4096
 """Records that are counted at a time."""
 

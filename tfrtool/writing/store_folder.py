@@ -16,15 +16,15 @@ clock is compared. Nothing relies on a listing where asking for an object can te
 import contextlib
 import json
 import secrets
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-from tfrtool.errors import UsageError, WriteError, os_errors_as
+from tfrtool.errors import UsageError, WriteError, human_bytes, os_errors_as
 from tfrtool.examples.tfds_metadata import DATASET_INFO, REPORT
-from tfrtool.storage.appearing import TEMPORARY
+from tfrtool.storage.appearing import ScratchFolder
 from tfrtool.storage.claims import (
     CLAIM,
     COMMITS,
@@ -153,6 +153,18 @@ class StoreStaging(Staging):
         with self._errors():
             self._put_claim(plan=digest, folder=self._folder)
 
+    def check_room(self, needed: Callable[[], int]) -> None:
+        """Raise a `WriteError` if the folder for temporary files can't take so many bytes."""
+        free, size = shutil.disk_usage(self.folder).free, needed()
+        if free < size:
+            raise WriteError(
+                "the folder for temporary files has too little room for the shards being made",
+                path=self.folder.parent,
+                expected=human_bytes(size),
+                found=human_bytes(free),
+                hint="set TMPDIR to a folder on a larger disk",
+            )
+
     def noted(self, shards: Iterable[StagedTask]) -> dict[object, Mapping[str, Any]]:
         """Do what `Staging.noted` does; each shard is asked of the store."""
         some = list(shards) if self._usable else []
@@ -173,7 +185,7 @@ class StoreStaging(Staging):
     @contextlib.contextmanager
     def room(self) -> Iterator[Path]:
         """Give a folder of this machine, whichever that is."""
-        with TemporaryDirectory(prefix=TEMPORARY) as folder:
+        with ScratchFolder() as folder:
             yield Path(folder)
 
     def copy(self, source: Path, name: str) -> str | None:
@@ -326,7 +338,7 @@ class StoreStaging(Staging):
 @contextlib.contextmanager
 def store_folder(target: Target, root: RemotePath) -> Iterator[StoreStaging]:
     """Do what `staging_folder` does, for a dataset in a store."""
-    with TemporaryDirectory(prefix=TEMPORARY) as folder:
+    with ScratchFolder() as folder:
         staging = StoreStaging(root, target.name, Path(folder))
         with os_errors_as(WriteError, root, "can't be written to"):
             staging.begin(target)

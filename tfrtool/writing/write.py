@@ -1,7 +1,6 @@
 """The verb: a source of images becomes a dataset of shards. Scan, plan, write, publish."""
 
 import os
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, nullcontext
@@ -18,9 +17,10 @@ from tfrtool.images.recipe import Check, Encode, ImageRecipe, Resize
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import FRAME_SIZE
 from tfrtool.sources.folders.class_layout import LabelFrom
-from tfrtool.sources.items import Starting
+from tfrtool.sources.items import Source, Starting
 from tfrtool.sources.open_source import open_source
 from tfrtool.sources.source_options import SourceOptions
+from tfrtool.storage.appearing import ScratchFolder
 from tfrtool.storage.locations import as_path, as_text
 from tfrtool.storage.progress import OnProgress, silent
 from tfrtool.storage.words import as_member, as_shard_size
@@ -32,7 +32,7 @@ from tfrtool.writing.dataset_folder import (
 )
 from tfrtool.writing.image_audit import Audit, BadImage
 from tfrtool.writing.record_sizes import RecordSizes, measure, record_sizes
-from tfrtool.writing.shard_writer import write_shards
+from tfrtool.writing.shard_writer import SHARDS_AT_ONCE, write_shards
 from tfrtool.writing.spread_write import look_at_parts
 from tfrtool.writing.write_options import Existing, OnBad, WriteOptions, dataset_identity
 from tfrtool.writing.write_plan import PlannedShard, fits, plan_digest, plan_shards
@@ -204,7 +204,7 @@ def write(
         if cluster is not None:
             stack.enter_context(cluster)
         if dry_run:
-            scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tfrtool-")))
+            scratch = Path(stack.enter_context(ScratchFolder()))
         else:
             staging = stack.enter_context(staging_folder(target := Target.of_write(options)))
             scratch = staging.folder
@@ -229,6 +229,9 @@ def write(
             )
         if found.pixels and options.recipe.encode is Encode.KEEP:
             options = replace(options, recipe=replace(options.recipe, encode=Encode.PNG))
+        kept = options.recipe.encode is Encode.KEEP and options.recipe.resize is None
+        if kept and cluster is None and not dry_run:
+            staging.check_room(partial(_room_needed, found, options))
         audit = Audit(found, options.recipe, scratch)
         if dry_run:
             return _planned(audit, options, cluster, on_progress, start)
@@ -242,6 +245,13 @@ def write(
             starting=starting,
             start=start,
         )
+
+
+def _room_needed(source: Source, options: WriteOptions) -> int:
+    """Return how many bytes of shards there are at once before they are uploaded, about."""
+    total = sum(item.bytes for item in source.items)
+    shard = options.shard_bytes if options.shards is None else -(-total // options.shards)
+    return min(total, SHARDS_AT_ONCE * shard)
 
 
 def _planned(

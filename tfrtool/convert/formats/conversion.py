@@ -7,7 +7,6 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from shutil import rmtree
-from tempfile import mkdtemp
 from typing import Any
 
 from tfrtool.convert.formats.convert_task import ConvertTask, Prove
@@ -38,7 +37,7 @@ from tfrtool.examples.example import DType, PayloadKind
 from tfrtool.examples.tfds_metadata import DatasetInfo, SplitInfo
 from tfrtool.records.compression import named_compression
 from tfrtool.records.framing import LocatedFault
-from tfrtool.storage.appearing import TEMPORARY, move, temporary_name
+from tfrtool.storage.appearing import ScratchFolder, move, temporary_name
 from tfrtool.storage.locations import Paths, as_path
 from tfrtool.storage.plain import plain
 from tfrtool.storage.remote_path import RemotePath
@@ -277,8 +276,8 @@ def _run(
         raise UsageError("one file is not resumed", path=path, hint="--overwrite replaces it")
     if settings.existing is Existing.REFUSE and (path.exists() or path.is_symlink()):
         raise UsageError("is there already", path=path, hint="--overwrite replaces it")
-    remote = isinstance(path, RemotePath)
-    folder = Path(mkdtemp(prefix=TEMPORARY), "one") if remote else temporary_name(settings.folder)
+    scratch = ScratchFolder() if isinstance(path, RemotePath) else None
+    folder = Path(scratch.name, "one") if scratch else temporary_name(settings.folder)
     try:
         inside = replace(settings, folder=folder)
         job = run_job(inside, "convert", facts, lambda _: plan, metadata)
@@ -288,7 +287,9 @@ def _run(
                     _appear(folder / SCHEMA, path.with_name(f"{path.stem}.{SCHEMA}"))
                 _appear(folder / path.name, path)
     finally:
-        rmtree(folder.parent if remote else folder, ignore_errors=True)
+        rmtree(folder, ignore_errors=True)
+        if scratch is not None:
+            scratch.cleanup()
     return replace(job, dataset=path)
 
 

@@ -1,7 +1,6 @@
 """Jobs: tasks that write a file each, whose files appear together; resumable after a kill."""
 
 import abc
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -19,7 +18,7 @@ from tfrtool.records.framing import Fault, FaultKind, LocatedFault
 from tfrtool.records.shard_sets import ShardName
 from tfrtool.records.tally import Tally, digest_text
 from tfrtool.sources.items import LeftOut
-from tfrtool.storage.appearing import new_file_by_name
+from tfrtool.storage.appearing import ScratchFolder, new_file_by_name
 from tfrtool.storage.claims import current_folder
 from tfrtool.storage.json_files import read_json
 from tfrtool.storage.opening import file_sha256
@@ -159,7 +158,7 @@ def run_job(
         return planned
 
     if settings.dry_run:
-        with settings.running(), tempfile.TemporaryDirectory(prefix="tfrtool-") as scratch:
+        with settings.running(), ScratchFolder() as scratch:
             planned = checked(Path(scratch))
         notes = [
             _note(task, Written(tally=tally, read=Tally() if task.new else tally), bytes=task.size)

@@ -8,8 +8,8 @@ import shutil
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
+from tfrtool.storage.appearing import ScratchFolder
 from tfrtool.storage.remote_path import RemotePath, remote_path
 from tfrtool.storage.stores import ChangedError, Status
 
@@ -22,8 +22,8 @@ _AHEAD = 2
 
 
 @lru_cache(maxsize=1)
-def _copied(url: str, _etag: str | None, _process: int) -> TemporaryDirectory[str]:
-    folder = TemporaryDirectory(prefix=".tfrtool-")
+def _copied(url: str, _etag: str | None, _process: int) -> ScratchFolder:
+    folder = ScratchFolder()
     path = remote_path(url)
     if path.known().size > shutil.disk_usage(folder.name).free // 2:
         raise OSError(errno.ENOSPC, "there is no room for a local copy of it", url)

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from tfrtool.loading.dataset.dataset import Dataset, OnCorrupt, Split
 from tfrtool.loading.dataset.drop_corrupt import naming_damage
 from tfrtool.loading.dataset.label_form import Task
 from tfrtool.loading.dataset.open_dataset import open_dataset
+from tfrtool.storage.appearing import ScratchFolder
 from tfrtool.storage.locations import as_local_path
 from tfrtool.storage.progress import OnProgress, Progress, silent
 from tfrtool.storage.words import as_member, check_least
@@ -86,7 +86,7 @@ def evaluate(
     with contextlib.ExitStack() as stack:
         clean, dropped = original, None
         if skip:
-            scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="tfrtool-"))
+            scratch = stack.enter_context(ScratchFolder())
             clean, dropped = original.drop_corrupt(scratch, splits=[name], on_progress=on_progress)
         if files is not None:
             stack.enter_context(os_errors_as(WriteError, files.folder, "can't be written"))

@@ -3,7 +3,6 @@
 import importlib
 import importlib.util
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ import keras
 import numpy as np
 
 from tfrtool.errors import UsageError, reason_of
+from tfrtool.storage.appearing import ScratchFolder
 from tfrtool.training.models.saved_model import CORE
 
 _TAKES = "a function of image size and number of classes that returns a keras.Model"
@@ -138,7 +138,7 @@ def _try_out(core: Any, name: str, image_size: int) -> None:
             expected="numbers from 0 to 1: a last layer with softmax (or sigmoid, for multi-label)",
             found=f"{outputs.min():.3g} to {outputs.max():.3g}",
         )
-    with tempfile.TemporaryDirectory(prefix="tfrtool-") as folder:
+    with ScratchFolder() as folder:
         path = Path(folder, "model.keras")
         try:
             core.save(path)

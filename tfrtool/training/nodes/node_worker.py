@@ -2,7 +2,6 @@
 
 import os
 import socket
-import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import UsageError
+from tfrtool.storage.appearing import ScratchFolder
 from tfrtool.storage.child import Child, tell
 from tfrtool.storage.lock import locked
 from tfrtool.training.devices.worker_cluster import VARIABLE
@@ -40,7 +40,7 @@ def start_run(config: str | None, dataset: Any, options: Mapping[str, Any]) -> N
     """Start to train in a child, with this TF_CONFIG."""
     environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
     # Its temporary files go with it, even if it is ended in the middle.
-    _here["folder"] = tempfile.TemporaryDirectory(prefix="tfrtool-")
+    _here["folder"] = ScratchFolder()
     environment["TMPDIR"] = _here["folder"].name
     environment |= {"TF_CPP_MIN_LOG_LEVEL": "3", **({VARIABLE: config} if config else {})}
     _here.pop("port").close()

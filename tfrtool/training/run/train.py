@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -13,6 +12,7 @@ from tfrtool.engines.processes import engine_of
 from tfrtool.errors import UsageError, WriteError, os_errors_as
 from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.pipeline.load_options import Recipe
+from tfrtool.storage.appearing import ScratchFolder
 from tfrtool.storage.lock import locked
 from tfrtool.storage.progress import OnProgress, activity, silent
 from tfrtool.storage.words import make_options
@@ -160,7 +160,7 @@ def train(
             if devices.number == 0:
                 stack.enter_context(_run_directory(chosen.out, resume=chosen.resume))
             before = read_run(chosen.out)
-        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tfrtool-")))
+        scratch = Path(stack.enter_context(ScratchFolder()))
         on_progress(activity("opening the dataset"))
         data = find_training_data(chosen, scratch, on_progress, given)
         on_progress(activity("building the model"))

@@ -1,0 +1,89 @@
+"""Folders for temporary files: private, and deleted at the end, or by the next process."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from tests.emulators import Bucket
+from tests.photos import write_class_folders
+from tfrtool.cli import main
+from tfrtool.storage import appearing
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
+
+_PROGRAM = """
+import os, signal, sys
+import tfrtool
+
+def stop(_):
+    if sys.argv[2] == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
+    print("here", flush=True)
+    sys.stdin.read()
+
+tfrtool.write(sys.argv[1], "none", dry_run=True, on_progress=stop)
+"""
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the only folder for temporary files, of this process and of its children."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    appearing._delete_abandoned.cache_clear()
+    return folder
+
+
+def test_only_what_dead_processes_left_is_deleted(temporary: Path, tmp_path: Path) -> None:
+    """The next command deletes a killed one's folder, and neither a live one's nor a link."""
+    photos = str(write_class_folders(tmp_path / "photos", count=3))
+    words = [sys.executable, "-c", _PROGRAM, photos]
+    assert subprocess.run([*words, "die"], check=False).returncode == -signal.SIGKILL
+    (dead,) = temporary.iterdir()
+    (dead / "shard").write_bytes(bytes(1000))
+    other, link = tmp_path / "other", temporary / ".tfrtool-scratch-link"
+    other.mkdir()
+    (other / "file").touch()
+    link.symlink_to(other)
+    with subprocess.Popen(
+        [*words, "wait"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as waiting:
+        assert waiting.stdout is not None
+        assert waiting.stdout.readline() == b"here\n"
+        assert not dead.exists()
+        (live,) = set(temporary.iterdir()) - {link}
+        assert main(["write", photos, str(tmp_path / "new"), "--dry-run"]) == 0
+        assert live.exists()
+        waiting.communicate(b"")
+    assert [*temporary.iterdir()] == [link]
+    assert (other / "file").exists()
+
+
+@pytest.mark.tf
+def test_too_little_room_is_found_before_images_are_looked_at(
+    bucket: Bucket,
+    temporary: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A write to a store names TMPDIR, how much room it needs, and how much there is."""
+    photos = write_class_folders(tmp_path / "photos", count=3)
+    (photos / "cat" / "bad.jpg").write_bytes(b"no image" * 1000)  # which is not looked at
+    usage = SimpleNamespace(total=20, used=3, free=17)
+    monkeypatch.setattr("tfrtool.writing.store_folder.shutil.disk_usage", lambda _: usage)
+    assert main(["write", str(photos), f"{bucket.url}/new"]) == 1
+    line = capsys.readouterr().err.strip().splitlines()[-1]
+    assert f"{temporary}: the folder for temporary files has too little room" in line
+    assert "found 17 B; set TMPDIR to a folder on a larger disk" in line
+    assert bucket.names() == []
+    assert [*temporary.iterdir()] == []
