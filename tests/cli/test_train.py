@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -195,17 +196,37 @@ def test_every_option_at_once(pets: str, tmp_path: Path, capfd: pytest.CaptureFi
 def test_compare(
     pets: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """--compare adds a table of three runs to the text, and the ratios."""
+    """--compare adds a table of three recipes, and ratios of CPU time with their spread first."""
     monkeypatch.setattr(compare, "in_own_process", lambda _, function, *given: function(*given))
-    assert main(["train", pets, *FAST, "--epochs", "1", "--compare"]) == 0
+    assert main(["train", pets, *FAST, "--epochs", "1", "--compare", "--compare-rounds", "2"]) == 0
     output = capfd.readouterr()
-    *_, head, naive, notebook, ours, ratio = output.out.splitlines()
-    assert head.split()[:5] == ["recipe", "seconds", "CPU", "s", "memory"]
+    lines = [line for line in output.out.splitlines() if "other programs" not in line]
+    *_, head, naive, notebook, ours, rounds, cpu, wall = lines
+    assert head.split()[:5] == ["recipe", "CPU", "s", "seconds", "memory"]
     assert [row.split()[0] for row in (naive, notebook, ours)] == ["naive", "notebook", "tfrtool"]
     assert "MiB" in naive
-    assert "times as fast as the naive recipe" in ratio
-    assert "published one" in ratio
+    assert "medians of 2 rounds" in rounds
+    number = r"\d+\.\d"
+    each = rf"{number} times \({number} to {number}\)"
+    for line, what in ((cpu, "CPU time"), (wall, "wall-clock time")):
+        assert re.fullmatch(rf"  {what}: naive {each}, notebook {each} that of tfrtool", line)
     assert output.err == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--compare-rounds", "2"], "--compare-rounds needs --compare"),
+        (["--compare", "--compare-rounds", "0"], "--compare-rounds"),
+    ],
+)
+def test_rounds_of_a_comparison(
+    pets: str, words: list[str], said: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """They need a comparison, and there is at least one."""
+    assert main(["train", pets, *FAST, *words]) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert said in line
 
 
 def test_damage_is_left_out(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

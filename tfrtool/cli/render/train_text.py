@@ -3,6 +3,7 @@
 import math
 from typing import TYPE_CHECKING
 
+from tfrtool.engines.processes import cores
 from tfrtool.errors import human_count, printable, some_of
 from tfrtool.loading.dataset.label_form import Task
 from tfrtool.training.models.optimizers import Schedule
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from tfrtool.loading.pipeline.load_options import Rescale
 
 _CLASSES_SHOWN = 10
+_BUSY = 0.1
+"""The part of the cores that other programs may take before it is said."""
+
 _MULTI = ", any number of them an image: sigmoid and binary cross-entropy"
 
 
@@ -118,23 +122,42 @@ def render_end(report: TrainReport) -> str:
     if report.naive is not None:
         lines += [
             "",
-            "  recipe     seconds  CPU s     memory  images/s  input wait     loss  accuracy",
+            "  recipe     CPU s   seconds     memory  images/s  input wait     loss  accuracy",
         ]
         lines += map(_compared_run, report.runs)
-        lines.append(f"  {report.speedup:.2f} times as fast as the naive recipe")
-        if report.notebook is not None:
-            ratio = report.notebook.seconds / report.seconds
-            lines[-1] += f", {ratio:.2f} times as fast as the published one (notebook)"
         if report.notebook_left_out:
-            lines.insert(-1, f"  notebook was left out: {printable(report.notebook_left_out)}")
+            lines.append(f"  notebook was left out: {printable(report.notebook_left_out)}")
+        lines += _ratios(report)
     return "\n".join(lines)
 
 
+def _ratios(report: TrainReport) -> list[str]:
+    """Return how the recipes compare with ours, round by round, and what disturbed them."""
+    rounds, ours = len(report.again) + 1, report.plan.options.recipe.value
+    lines = [
+        f"  medians of {rounds} rounds; smallest and largest ratio of a round in brackets:"
+        if rounds > 1
+        else "  one round only, so the spread is unknown; --compare-rounds 3 measures it:"
+    ]
+    for name, what in (("cpu_seconds", "CPU time"), ("seconds", "wall-clock time")):
+        told = []
+        for other in report.runs[:-1]:
+            least, median, most = (f"{one:.1f}" for one in report.ratios(other, name))
+            spread = f" ({least} to {most})" * (rounds > 1)
+            told.append(f"{other.plan.options.recipe.value} {median} times{spread}")
+        lines.append(f"  {what}: {', '.join(told)} that of {ours}")
+    others = max(run.median_of("other_cores") or 0.0 for run in report.runs)
+    if others > _BUSY * cores():
+        busy = f"other programs kept {others:.1f} of {cores()} cores busy"
+        lines.append(f"  {busy}: compare CPU time, not wall-clock time")
+    return lines
+
+
 def _compared_run(run: TrainReport) -> str:
-    last = run.epochs[-1]
+    last, costs = run.epochs[-1], run.costs()
     memory = "-" if run.memory_bytes is None else f"{run.memory_bytes / 2**20:,.0f} MiB"
     return (
-        f"  {run.plan.options.recipe.value:8}  {run.seconds:8.1f}  {run.cpu_seconds or 0:5.1f}  "
-        f"{memory:>9}  {run.images_per_second:8.1f}  {run.input_wait_fraction:10.1%}  "
+        f"  {costs['recipe']:8}  {costs['cpu_seconds']:6.1f}  {costs['seconds']:8.1f}  "
+        f"{memory:>9}  {costs['images_per_second']:8.1f}  {run.input_wait_fraction:10.1%}  "
         f"{last.loss:7.4f}  {last.accuracy:8.4f}"
     )

@@ -302,8 +302,8 @@ def _judge(report: BenchReport) -> tuple[str, str]:
     busy = ""
     if others > _BUSY * report.cores:
         busy = (
-            f" Other programs kept {others:.1f} of {report.cores} cores busy: CPU ms can be relied "
-            "on, images/s can't."
+            f" Other programs kept {others:.1f} of {report.cores} cores busy: compare CPU ms, "
+            "not images/s."
         )
     size = report.image_size
     larger = report.pixels_per_image > _LARGER * size**2

@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import pickle
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,13 +11,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tfrtool.engines.processes import busy_seconds
 from tfrtool.errors import DatasetError, UsageError
 from tfrtool.loading.bench.bench import in_own_process
 from tfrtool.loading.cache.cache_plan import own_memory
 from tfrtool.loading.dataset.dataset import Dataset
-from tfrtool.loading.pipeline.load_options import Recipe
+from tfrtool.loading.pipeline.load_options import Cache, Recipe
 from tfrtool.storage.opening import file_sha256
 from tfrtool.storage.progress import OnProgress, Progress, silent
+from tfrtool.storage.words import check_least
 from tfrtool.training.devices.worker_cluster import StrategyKind, find_workers
 from tfrtool.training.run.train_options import KNOBS, Precision, TrainOptions
 from tfrtool.training.run.train_report import TrainReport
@@ -25,19 +28,33 @@ from tfrtool.training.run.training_data import open_original
 Train = Callable[..., TrainReport]
 """`train` with its dataset and options, which takes others in their place."""
 
+_SAVES_NOTHING: dict[str, Any] = {
+    **dict.fromkeys(("out", "tensorboard")),
+    **{"export": (), "profile": False},
+}
+
 _AS_PUBLISHED: dict[str, Any] = {
     "decode": "exact",
-    **dict.fromkeys((*KNOBS, "cache", "cache_directory", "out", "tensorboard", "shares")),
-    "export": (),
-    **{"deterministic": True, "precision": Precision.FLOAT32, "profile": False},
+    **_SAVES_NOTHING,
+    **dict.fromkeys((*KNOBS, "cache", "cache_directory", "shares")),
+    **{"deterministic": True, "precision": Precision.FLOAT32},
     "strategy": StrategyKind.ONE,
 }
 
 
 def compared(
-    run: Train, ours: Train, options: TrainOptions, given: Dataset | None, on_progress: OnProgress
+    run: Train,
+    ours: Train,
+    options: TrainOptions,
+    given: Dataset | None,
+    on_progress: OnProgress,
+    rounds: int,
 ) -> TrainReport:
-    """Train by ``ours`` in this process, and by the published recipes in processes of their own."""
+    """Train by ``ours`` in this process, and by the published recipes in processes of their own.
+
+    All take turns, ``rounds`` times. From the second time on, ours has a process of its own, too.
+    """
+    check_least({"compare_rounds": rounds}, {"compare_rounds": 1})
     several = options.strategy is StrategyKind.MULTI_WORKER
     if options.strategy is StrategyKind.AUTO and (cluster := find_workers()) is not None:
         several = len(cluster.names) > 1
@@ -63,16 +80,36 @@ def compared(
                 file_sha256(path)
     report = measured(tasks[0], ours, on_progress)
     gc.collect()  # what it held
-    for number, (recipe, task) in enumerate(zip(recipes, tasks, strict=True)):
-        on_progress(Progress(what=recipe.value, done=number, total=len(tasks), unit="runs"))
-        try:
-            other = in_own_process(dataset.directory, measured, tasks[0], task)
-            report = replace(report, **{recipe.value: other})
-        except (DatasetError, UsageError) as error:  # it has a large cache, and doesn't augment
-            if recipe is Recipe.NAIVE:
-                raise
-            report = replace(report, notebook_left_out=str(error))
-    return report
+    on_disk = report.plan.cache.cache is Cache.DISK
+    runs: dict[Recipe, list[TrainReport]] = {one: [] for one in (options.recipe, *recipes)}
+    done, total = 0, rounds * len(runs) - 1
+    for number in range(rounds):
+        for recipe in list(runs):
+            if recipe is options.recipe and number == 0:
+                runs[recipe].append(report)
+                continue
+            on_progress(Progress(what=recipe.value, done=done, total=total, unit="runs"))
+            done += 1
+            with tempfile.TemporaryDirectory(prefix="tfrtool-") as empty:
+                own = partial(run, **_SAVES_NOTHING)
+                if on_disk:  # the first run has filled its own
+                    own = partial(own, cache=Cache.DISK, cache_directory=Path(empty, "images"))
+                task = tasks[recipes.index(recipe)] if recipe in recipes else pickle.dumps(own)
+                try:
+                    made = in_own_process(dataset.directory, measured, tasks[0], task)
+                except (DatasetError, UsageError) as error:
+                    if recipe is not Recipe.NOTEBOOK or recipe is options.recipe:
+                        raise
+                    # It has a large cache, and doesn't augment.
+                    report = replace(report, notebook_left_out=str(error))
+                    del runs[recipe]
+                else:
+                    runs[recipe].append(made)
+    again = tuple(runs.pop(options.recipe)[1:])
+    for recipe, (first, *more) in runs.items():
+        others: dict[str, Any] = {recipe.value: replace(first, again=tuple(more))}
+        report = replace(report, **others)
+    return replace(report, again=again)
 
 
 def measured(naive: bytes, run: Train | bytes, on_progress: OnProgress = silent) -> TrainReport:
@@ -88,15 +125,23 @@ def measured(naive: bytes, run: Train | bytes, on_progress: OnProgress = silent)
     with contextlib.suppress(OSError):  # proc(5): the peak so far is forgotten
         Path("/proc/self/clear_refs").write_text("5", "ascii")
     train = pickle.loads(run) if isinstance(run, bytes) else run
-    cpu = time.process_time()
+    start, cpu, busy = time.perf_counter(), time.process_time(), busy_seconds()
     report = train(on_progress=on_progress)
-    cpu, peak = time.process_time() - cpu, own_memory("VmHWM")
-    return replace(report, cpu_seconds=cpu, memory_bytes=max(peak - memory, 0) if peak else None)
+    cpu, peak, others = time.process_time() - cpu, own_memory("VmHWM"), None
+    if busy is not None and (now := busy_seconds()) is not None:
+        others = max(now - busy - cpu, 0.0) / (time.perf_counter() - start)
+    return replace(
+        report,
+        cpu_seconds=cpu,
+        memory_bytes=max(peak - memory, 0) if peak else None,
+        other_cores=others,
+    )
 
 
 class _BegunError(Exception):
     """What ends a run that is only begun."""
 
 
-def _end(_progress: Progress) -> None:
-    raise _BegunError
+def _end(progress: Progress) -> None:
+    if progress.unit == "steps":
+        raise _BegunError

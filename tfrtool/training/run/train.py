@@ -37,6 +37,7 @@ def train(
     engine_address: str | None = None,
     workers: int | None = None,
     compare: bool = False,
+    compare_rounds: int = 3,
     callbacks: Sequence[Any] = (),
     on_plan: Callable[[TrainPlan], None] = lambda _: None,
     on_epoch: OnEpoch = lambda _: None,
@@ -55,6 +56,7 @@ def train(
         workers: how many the cluster has; one for each node by default.
         compare: whether the naive and the published recipe are run, too, each in a process of its
             own, for ``naive``, ``notebook`` and ``speedup`` of the report.
+        compare_rounds: how often each recipe is run for that, in turn with the others.
         callbacks: of Keras', called as ``fit`` would call them; ``model.stop_training`` ends the
             run. What they remember is in no checkpoint.
         on_plan: called once, before the first step.
@@ -145,7 +147,7 @@ def train(
         del options["dataset"]
         run = partial(train, dataset, **options)
         ours = partial(run, callbacks=callbacks, on_plan=on_plan, on_epoch=on_epoch)
-        return compared(run, ours, chosen, given, on_progress)
+        return compared(run, ours, chosen, given, on_progress, compare_rounds)
     start = time.perf_counter()
     check_precision(chosen.precision)
     ours_only = chosen.recipe is Recipe.TFRTOOL

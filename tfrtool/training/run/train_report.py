@@ -1,6 +1,7 @@
 """What was decided before a training run, and what came of it."""
 
 import math
+import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
@@ -115,7 +116,10 @@ class TrainReport(Shown):
         naive: the same with the naive recipe, in float32; None where nothing was compared.
         notebook: the same with the published one.
         notebook_left_out: why that could not be run.
+        again: the same once more, by the other rounds of a comparison.
         cpu_seconds: of all cores, where it was compared.
+        other_cores: how many cores other programs kept busy meanwhile, where it was compared; None
+            where that is not known.
         memory_bytes: by how much the process grew at its largest, without TensorFlow's libraries,
             where it was compared; None where that is not known.
     """
@@ -129,23 +133,47 @@ class TrainReport(Shown):
     exported: "tuple[Exported, ...]" = ()
     notebook: "TrainReport | None" = None
     notebook_left_out: str = ""
+    again: "tuple[TrainReport, ...]" = ()
     cpu_seconds: float | None = None
     memory_bytes: int | None = None
+    other_cores: float | None = None
 
     @property
     def speedup(self) -> float:
-        """How many times faster than the naive run, from the dataset's opening to the model."""
-        return self.naive.seconds / self.seconds if self.naive else math.nan
+        """How many times faster than the naive run, from the dataset's opening to the model.
+
+        The median of all rounds.
+        """
+        return self.ratios(self.naive, "seconds")[1] if self.naive else math.nan
+
+    def ratios(self, other: "TrainReport", name: str) -> tuple[float, float, float]:
+        """Return how many times as many seconds another recipe took, round by round.
+
+        Args:
+            other: its report.
+            name: "seconds" or "cpu_seconds".
+
+        Returns:
+            The least, the median and the largest ratio.
+        """
+        pairs = zip((other, *other.again), (self, *self.again), strict=True)
+        found = [(getattr(one, name) or math.nan) / getattr(ours, name) for one, ours in pairs]
+        return min(found), statistics.median(found), max(found)
+
+    def _each(self, name: str) -> list[float]:
+        """Return a number of each round, where it is known."""
+        numbers = [getattr(one, name) for one in (self, *self.again)]
+        return [number for number in numbers if number is not None]
+
+    def median_of(self, name: str) -> float | None:
+        """Return the median of a number of all rounds: seconds, cpu_seconds or other_cores."""
+        numbers = self._each(name)
+        return statistics.median(numbers) if numbers else None
 
     @property
     def runs(self) -> "tuple[TrainReport, ...]":
         """All runs that were compared, ours last."""
         return tuple(run for run in (self.naive, self.notebook, self) if run is not None)
-
-    @property
-    def images_per_second(self) -> float:
-        """Images of all epochs by the wall time of all."""
-        return self.plan.train_images * len(self.epochs) / self.seconds
 
     @property
     def input_wait_fraction(self) -> float:
@@ -156,15 +184,19 @@ class TrainReport(Shown):
 
     def costs(self) -> Mapping[str, Any]:
         """Return what is compared of a run, for JSON."""
-        last, cpu = self.epochs[-1].to_json(), self.cpu_seconds
+        last, cpu = self.epochs[-1].to_json(), self.median_of("cpu_seconds")
+        seconds, others = self.median_of("seconds") or self.seconds, self.median_of("other_cores")
         return {
             "recipe": self.plan.options.recipe.value,
             "cache": self.plan.cache.cache.value,
             "precision": self.plan.options.precision.value,
-            "seconds": round(self.seconds, 3),
+            "seconds": round(seconds, 3),
             "cpu_seconds": None if cpu is None else round(cpu, 3),
+            "seconds_each": [round(one, 3) for one in self._each("seconds")],
+            "cpu_seconds_each": [round(one, 3) for one in self._each("cpu_seconds")],
+            "other_cores": None if others is None else round(others, 2),
             "memory_bytes": self.memory_bytes,
-            "images_per_second": round(self.images_per_second, 1),
+            "images_per_second": round(self.plan.train_images * len(self.epochs) / seconds, 1),
             "input_wait_fraction": round(self.input_wait_fraction, 4),
             "epochs": len(self.epochs),
             **{name: last[name] for name in ("loss", "accuracy", "val_loss", "val_accuracy")},
@@ -211,11 +243,24 @@ class TrainReport(Shown):
                 for one in self.exported
             }
         if self.naive is not None:
-            data["naive_seconds"] = round(self.naive.seconds, 3)
+            data["naive_seconds"] = round(self.naive.median_of("seconds") or math.nan, 3)
             data["speedup"] = round(self.speedup, 3)
+            data["ratios"] = {
+                other.plan.options.recipe.value: {
+                    name: dict(
+                        zip(
+                            ("least", "median", "most"),
+                            (round(one, 3) for one in self.ratios(other, name)),
+                            strict=True,
+                        )
+                    )
+                    for name in ("cpu_seconds", "seconds")
+                }
+                for other in self.runs[:-1]
+            }
             data["runs"] = [run.costs() for run in self.runs]
         if self.notebook is not None:
-            data["notebook_seconds"] = round(self.notebook.seconds, 3)
+            data["notebook_seconds"] = round(self.notebook.median_of("seconds") or math.nan, 3)
         if self.notebook_left_out:
             data["notebook_left_out"] = self.notebook_left_out
         return data

@@ -119,7 +119,8 @@ _OPTIONS = {
     **ENGINE,
     "--workers N": "With --engine ray: how many workers.  [default: one for each node]",
     "--compare": "Also train by the recipes naive and notebook, each in a process of its own, "
-    "and print what the runs took: time, CPU, memory, input wait.",
+    "and print what the runs took: CPU, time, memory, input wait.",
+    "--compare-rounds N=3": "How often each recipe is run for that, in turn with the others.",
 }
 
 
@@ -142,6 +143,9 @@ def train_command(dataset: str | None, *, compare: bool, as_json: bool, **given:
     from tfrtool.training.run.train_options import TrainOptions, resumed
 
     source_of = click.get_current_context().get_parameter_source
+    compared = {"compare": compare, "compare_rounds": given.pop("compare_rounds")}
+    if not compare and source_of("compare_rounds") != _DEFAULT:
+        raise UsageError("--compare-rounds needs --compare")
     where = {name: given.pop(name) for name in ("engine", "engine_address", "workers")}
     given = {name: one for name, one in given.items() if source_of(name) != _DEFAULT}
     rescale, normalize = given.pop("rescale", None), given.pop("normalize", None)
@@ -164,6 +168,7 @@ def train_command(dataset: str | None, *, compare: bool, as_json: bool, **given:
         from tfrtool.training.nodes.node_training import train_on_nodes
 
         where.pop("engine")
+        compared.pop("compare_rounds")
         train: Callable[..., TrainReport] = partial(train_on_nodes, **where, on_restart=warn)
     else:
         with Bars() as bars, bars.loading_tensorflow():
@@ -188,7 +193,7 @@ def train_command(dataset: str | None, *, compare: bool, as_json: bool, **given:
 
         report = train(
             path,
-            compare=compare,
+            **compared,
             on_plan=show_plan,
             on_epoch=show_epoch,
             on_progress=bars,
