@@ -94,7 +94,7 @@ def test_damaged_records_are_left_out(tmp_path: Path) -> None:
         convert(path, tmp_path / "none", to="tfrecord", on_corrupt="stop")
 
 
-@pytest.mark.parametrize("size", [0, 1, 70_000, 131_071])
+@pytest.mark.parametrize("size", [0, 1, 65_536, 70_000, 131_071])
 def test_cut_files_are_errors(tmp_path: Path, size: int) -> None:
     """The library says that a cut file has no records; here it is an error that names the file."""
     path = write_file(tmp_path / "a.array_record", [os.urandom(200) for _ in range(100)])
@@ -105,6 +105,7 @@ def test_cut_files_are_errors(tmp_path: Path, size: int) -> None:
     with pytest.raises(SourceError, match="cut or damaged") as error:
         FORM.scan(path)
     assert error.value.path == str(path)
+    assert error.value.found
 
 
 def test_what_is_something_else_is_an_error(tmp_path: Path) -> None:

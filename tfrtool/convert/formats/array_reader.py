@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tfrtool.errors import SourceError, UsageError, os_errors_as
+from tfrtool.errors import SourceError, UsageError, human_bytes, os_errors_as
 from tfrtool.records.framing import MAX_RECORD_BYTES
 from tfrtool.storage.child import Child, ChildDied
 from tfrtool.storage.limits import MAX_LIBRARY_MEMORY
@@ -44,8 +44,12 @@ def read_parts(path: Path, start: int) -> Iterator[tuple[list[bytes], str]]:
                 start += len(part[0]) + bool(part[1])
                 part = child.call(_read, local, start)
     except RuntimeError as error:
+        # Of a file without its last block, the library says nothing at all.
+        found = (
+            str(error)[:300] or f"{human_bytes(path.stat().st_size)} without an index at the end"
+        )
         what = "no ArrayRecord file, cut or damaged"
-        raise SourceError(what, path=path, found=str(error)[:300]) from error
+        raise SourceError(what, path=path, found=found) from error
     except (ChildDied, MemoryError) as error:
         what = "damaged, or too large for the process that reads it"
         raise SourceError(what, path=path, found=repr(error)) from error
