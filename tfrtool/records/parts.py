@@ -1,7 +1,8 @@
 """Parts of a large uncompressed shard, which can be read at once: each from a record on."""
 
+from contextlib import closing
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import BinaryIO
 
@@ -10,6 +11,7 @@ from tfrtool.records.compression import Compression, detect_compression
 from tfrtool.records.framing import FRAME_SIZE, HEADER_SIZE, LENGTH, Fault
 from tfrtool.records.resync import headers
 from tfrtool.records.stream import Stream, open_shard
+from tfrtool.records.window import find_holes
 from tfrtool.storage.limits import FirstOf
 from tfrtool.storage.remote_path import RemotePath
 
@@ -26,6 +28,9 @@ _LOOKED_AT = 64 * 1024
 
 _FEWEST = 4
 """Parts that are worth it: a smaller shard is read in the time in which a few processes start."""
+
+_HOLES = 1000
+"""Holes of a file that are looked at."""
 
 _RECORD = 4096
 """Bytes that are read and checked in the time that a record takes beyond its bytes."""
@@ -83,7 +88,7 @@ def parts_of(source: Path | Stream) -> list[Part]:
         return []
     try:
         with open_shard(source) as file:
-            if detect_compression(file) is not Compression.NONE:
+            if detect_compression(file) is not Compression.NONE or _has_hole(file):
                 return []
             file.seek(0)
             frame = int.from_bytes(file.read(LENGTH.size), "little") + FRAME_SIZE
@@ -106,6 +111,15 @@ def later(faults: FirstOf[Fault], index: int) -> FirstOf[Fault]:
         for fault in faults.kept
     ]
     return faults
+
+
+def _has_hole(file: BinaryIO) -> bool:
+    """Return whether a part may lie in a hole of a sparse file, which is skipped in one pass."""
+    try:
+        with closing(find_holes(file.fileno(), 0)) as holes:
+            return any(end - begin >= PART_BYTES for begin, end in islice(holes, _HOLES))
+    except OSError:  # an object of a store
+        return False
 
 
 def _stamp(path: Path) -> Stamp:

@@ -267,6 +267,7 @@ class RecordReader:
         if start is None:
             start = fault.offset + HEADER_SIZE
         landing = self._search.find_next(fault.offset, start)
+        fault = replace(fault, message=fault.message + self._hole_text(fault.offset))
         if landing is None:
             return self._go_on(fault, None)
         self._certain &= landing.proven
@@ -322,18 +323,29 @@ class RecordReader:
         )
         if following is None and fault.kind is FaultKind.LENGTH_CRC:
             if offset == 0:
-                return self._not_tfrecord(head), None
+                return self._not_tfrecord(head, self._hole_text(offset)), None
             if not head.strip(b"\0"):
                 message = "zero bytes after the last record: expected a header or the end"
+                message += self._hole_text(offset)
                 fault = self._fault(FaultKind.TRAILING_BYTES, offset, message, known=False)
         return fault, following
 
-    def _not_tfrecord(self, head: bytes) -> Fault:
+    def _hole_text(self, offset: int) -> str:
+        """Return what is said of a hole in a sparse file that a search has skipped."""
+        start, size = self._search.hole_start, self._search.hole_bytes
+        if start is None:
+            return ""
+        where = "from here on" if start <= offset else f"from offset {start} on"
+        return f"; {size} bytes {where} are a hole of a sparse file, which reads as zeros"
+
+    def _not_tfrecord(self, head: bytes, more: str = "") -> Fault:
         content = describe_content(head)
         message = "not a TFRecord file: expected a length and its CRC"
         if self._inflater is not None:
             content = f"{self._inflater.name} data that holds {content}"
-        return self._fault(FaultKind.NOT_TFRECORD, 0, f"{message}, found {content}", known=False)
+        return self._fault(
+            FaultKind.NOT_TFRECORD, 0, f"{message}, found {content}{more}", known=False
+        )
 
 
 def _size(file: BinaryIO, offset: int) -> int | None:

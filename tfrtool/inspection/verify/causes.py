@@ -15,6 +15,8 @@ from tfrtool.records.stream import Stream, folder_of, open_shard
 _LOOKS = 20
 _HEAD = 4096
 _BLOCK = _FLIP_REACH = 1 << 20
+_LOOKED_AT = 256 << 20
+"""Bytes from a file's start that tell whether it was taken for text."""
 _REPLACED = b"\xef\xbf\xbd"  # U+FFFD, what decoders put for bytes that are no text
 _GZIP = b"\x1f\x8b\x08"
 
@@ -71,6 +73,8 @@ class Causes:
         if self._is_plain:
             if self._read(fault.offset, len(_GZIP)) == _GZIP:
                 return "a gzip shard was appended to an uncompressed one (cat): take them apart"
+            if self._read(fault.offset, HEADER_SIZE) == bytes(HEADER_SIZE):
+                return f"a write or a copy left a gap of zeros: {again}"
             if self._text_mode is not None:
                 return self._text_mode
             self._looks -= 1
@@ -103,7 +107,7 @@ class Causes:
         newlines = pairs = returns = size = replaced = 0
         before = b""
         with open_shard(self._source) as file:
-            while block := file.read(_BLOCK):
+            while size < _LOOKED_AT and (block := file.read(_BLOCK)):
                 size += len(block)
                 newlines += block.count(b"\n")
                 returns += block.count(b"\r")
