@@ -9,6 +9,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -269,3 +270,38 @@ def test_the_digest_is_as_documented(pets: Path, tmp_path: Path) -> None:
     total = sum(splitmix64(masked_crc32c(one) << 32 | len(one)) for one in records)
     report = tfrtool.reshard(pets, tmp_path / "new")
     assert report.digest_out == f"{total % 2**64:016x}"
+
+
+def test_sources_with_other_features(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A feature of two types, or in one source alone, is refused by name unless it is wanted."""
+    held: dict[str, dict[str, Any]] = {
+        "a": {"id": 1, "x": b"text"},
+        "b": {"id": 2, "x": 3},
+        "c": {"id": 3, "x": b"text", "more": 1.5},
+    }
+    for name, features in held.items():
+        write_shards(tmp_path / name, {"train": [[encode_example(features)]]})
+    sources = [str(tmp_path / name) for name in held]
+    for other, feature in ((1, "x"), (2, "more")):
+        words = ["reshard", sources[0], sources[other], str(tmp_path / "out")]
+        assert main(words) != 0
+        error = capsys.readouterr().err
+        assert f"{sources[other]}: has other features than {sources[0]}" in error
+        assert f"they differ in {feature}; --allow-mixed" in error
+        assert not (tmp_path / "out").exists()
+    assert main([*words, "--dry-run"]) != 0
+    assert main(["reshard", *sources, str(tmp_path / "out"), "--allow-mixed"]) == 0
+    assert len(payloads_of(tmp_path / "out", "train")) == 3
+
+
+def test_shards_of_one_pattern_with_other_types(tmp_path: Path) -> None:
+    """A pattern may mean several datasets; optional features of one dataset are no conflict."""
+    for name, value in (("a", b"text"), ("b", 3)):
+        (tmp_path / f"{name}.tfrecord").write_bytes(shard_of([encode_example({"x": value})]))
+    with pytest.raises(tfrtool.SchemaError, match="they differ in x"):
+        tfrtool.reshard(str(tmp_path / "*.tfrecord"), tmp_path / "out")
+    train, test = [encode_example({"x": 1, "y": 2})], [encode_example({"x": 1})]
+    write_shards(tmp_path / "whole", {"train": [train], "test": [test]})
+    assert tfrtool.reshard(tmp_path / "whole", tmp_path / "out").records_out == 2
+    write_shards(tmp_path / "raw", {"train": [[b"\xff raw"]], "test": [[b"\xff more"]]})
+    assert tfrtool.reshard(tmp_path / "raw", tmp_path / "rawer").records_out == 2

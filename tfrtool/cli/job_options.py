@@ -30,6 +30,7 @@ JOB_OPTIONS = {
     "128MiB.",
     "--compression none|gzip|zlib=none": "Compression of the shards. TFDS reads uncompressed ones "
     "only.",
+    "--allow-mixed": "Merge sources though their records have other features.",
     **TARGET_OPTIONS,
     **ENGINE,
 }

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,27 @@ from tfrtool.convert.pipeline.record_sources import (
     find_sources,
     scan_shards,
 )
-from tfrtool.errors import DatasetError, UsageError, WriteError, os_errors_as
+from tfrtool.engines.engine import Workers
+from tfrtool.errors import (
+    DatasetError,
+    SchemaError,
+    UsageError,
+    WriteError,
+    os_errors_as,
+    printable,
+    some_of,
+)
+from tfrtool.examples.dataset_files import DatasetFiles, find_files
+from tfrtool.examples.example import PayloadKind, feature_name
 from tfrtool.records.compression import Compression
-from tfrtool.storage.locations import Paths, as_path
+from tfrtool.records.framing import Record
+from tfrtool.records.reader import read_shard
+from tfrtool.storage.locations import Paths, as_path, as_paths
 from tfrtool.storage.words import make_options, take_words
 from tfrtool.writing.write_options import check_numbers
 
 _CHUNK = 1_000_000
+_FIRST, _SHOWN = 64, 10
 _WORTH = {True: 1024**3, False: 64 * 1024**2}
 """Bytes that are copied, or else compressed, in the time that a process takes to start."""
 
@@ -45,6 +60,7 @@ class CopySettings(SizeSettings):
     """What those are given that copy records into new shards."""
 
     compression: Compression = Compression.NONE
+    allow_mixed: bool = False
 
     def __post_init__(self) -> None:
         SizeSettings.__post_init__(self)
@@ -80,6 +96,8 @@ def copy_records(
         written |= {key: rules[key] for key in ("splits", "seed")}
 
     def plan(scratch: Path) -> JobPlan:
+        if not settings.allow_mixed:
+            _check_alike(as_paths(sources), found, settings.workers)
         pool, faults = scan_shards(found, scratch, settings)
         records = {shard.path: shard.records for shard in pool.shards}
         counts = {
@@ -141,6 +159,48 @@ def copy_records(
         lambda splits, _: carried.texts(settings.name, settings.version, splits),
         _WORTH[settings.compression is Compression.NONE],
     )
+
+
+def _check_alike(places: Sequence[Path], found: DatasetFiles, workers: Workers) -> None:
+    """Raise a `SchemaError` if records of several sources have other features.
+
+    All records of several sources are looked at, and of each set of shards in a single one the
+    first: there, only the types of features must agree.
+    """
+    if len(places) == 1 and len(found.sets) == 1:
+        return
+    from tfrtool.examples.arrow.infer import ColumnsFold  # Arrow takes 35 MB
+    from tfrtool.inspection.rows.batches import fold_columns
+
+    folds: dict[str, ColumnsFold] = {}
+    if len(places) > 1:
+        for place in places:
+            paths = [path for one in find_files(place).sets for path in one.paths]
+            folds[str(place)] = fold_columns(paths, workers=workers)
+    else:
+        for one in found.sets:
+            fold = folds[str(one.paths[0])] = ColumnsFold()
+            items = islice(read_shard(one.paths[0]), _FIRST)
+            fold.add([item.payload for item in items if isinstance(item, Record)])
+    columns = {place: fold.columns() for place, fold in folds.items()}
+    held = [(k, one) for k, one in columns.items() if one.kind is not PayloadKind.EMPTY]
+    for (first, some), (other, more) in product(held[:1], held[1:]):
+        before, after = ({(c.key, c.is_list): c.dtype for c in one.columns} for one in (some, more))
+        differ = {
+            key
+            for key in before.keys() & after.keys()
+            if before[key] and after[key] and before[key] is not after[key]
+        }
+        differ |= before.keys() ^ after.keys() if len(places) > 1 else set()
+        if differ or some.kind != more.kind:
+            names = [printable(feature_name(key)) for key, _ in sorted(differ)]
+            why = f"they differ in {some_of(names, _SHOWN)}" if differ else more.kind.title
+            raise SchemaError(
+                f"has other features than {printable(first)}",
+                path=other,
+                found=why,
+                hint="--allow-mixed merges them nevertheless",
+            )
 
 
 def _write_chosen(path: Path, codes: NDArray[np.uint16], code: int) -> int:

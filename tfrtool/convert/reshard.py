@@ -46,6 +46,8 @@ def reshard(
             shard_size ("128MiB"): the largest size of a shard before compression. No shard is
                 larger by more than one record, and the shards of a split are even.
             compression ("none"): of the shards, "gzip" or "zlib". TFDS reads none only.
+            allow_mixed (False): whether sources are merged though their records have other
+                features, or features of other types.
             name: the dataset's name, as TFDS takes it; else made from the directory's path.
             version: its version, X.Y.Z; else taken from the path, or 1.0.0.
             on_corrupt ("skip"): leave damaged records out and list them; "stop" ends the work.
@@ -60,6 +62,7 @@ def reshard(
     Raises:
         UsageError: an option makes no sense, or the directory may not be written to.
         DatasetError: a source has no records; or class names of several sources differ.
+        SchemaError: records of several sources have other features.
         ShardError: a source can't be read.
         CorruptShardError: a record is damaged, and damage is to stop the work.
         WriteError: something can't be written.
