@@ -14,7 +14,7 @@ from pathlib import Path
 
 __all__ = ["TARGETS", "Scramble", "Target", "fixture_files", "load_target", "scratch"]
 
-TARGETS = ("framing", "damage", "compression", "examples", "arrow", "images", "names")
+TARGETS = (*("framing", "damage", "compression", "examples", "arrow", "images", "names", "viewer"),)
 """The targets by name; each is the module of this name beside this one."""
 
 Scramble = Callable[[bytes], bytes]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.examples.strategies import entry, int64, raw_example
-from tests.fuzz import examples, framing, images
+from tests.fuzz import examples, framing, images, viewer
 from tests.fuzz.__main__ import explanation, main, row
 from tests.fuzz.run import Outcome
 from tests.fuzz.shard_bytes import join, mutate_shard, split_records
@@ -96,6 +96,18 @@ def test_a_wrong_verdict_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(images, "audit_image", lenient)
     with pytest.raises((SourceError, AssertionError)):
         images.check(b"\xff\xd8\xff not an image")
+
+
+def test_an_accident_of_the_viewer_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Should the viewer answer a question with an error of its own, its target says so."""
+
+    def two_of_a_name(*_: object) -> dict[str, Any]:
+        raise KeyError("label")
+
+    viewer.check(b"where=label+%3D+1")
+    monkeypatch.setattr("tfrtool.view.live.Live._described", two_of_a_name)
+    with pytest.raises(KeyError):
+        viewer.check(b"where=label+%3D+1")
 
 
 def test_shards_come_apart_at_their_records() -> None:

@@ -126,7 +126,7 @@ def check_select(sql: str) -> None:
     try:
         statements = duckdb.extract_statements(sql)
         kinds = [str(one.type).rpartition(".")[2] for one in statements]
-        if kinds == ["SELECT"]:
+        if kinds == ["SELECT"] and "with" in sql.casefold():
             with contextlib.closing(_connect()) as connection:
                 (tree,) = connection.execute("SELECT json_serialize_sql($1)", (sql,)).fetchone()
             kinds += _WRITES.findall(tree)

@@ -1,0 +1,122 @@
+"""Fuzzing the viewer's questions: conditions, text, equal values and orders in an address."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import random
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+from tests.datasets import image_payload
+from tests.fuzz.target import Scramble, Target, scratch
+from tests.records.strategies import shard_of
+from tests.view.asking import ask
+from tfrtool.view import live as viewer
+from tfrtool.view.server import application
+
+__all__ = ["TARGET"]
+
+_KEYS = ("where", "text", "split", "label", "sort", "descending", "start", "count")
+_RECORDS = 12
+
+_WHERE = (
+    "label = 0", "label_name = 'cat' AND width < 200", "_split = 'train'", "_record % 2 = 1",
+    'label IS NULL OR "label" = 1', "COLUMNS(*) IS NOT NULL", "label_name IS NULL OR label = 1",
+    "image LIKE '%x%'", "CAST(_shard AS INT) = 1", "len(range(label * 3)) > 2", "[label][2] = 1",
+    "label = 1) OR (1 = 1", "label = 1 -- x", "label = 1 /*", "; DROP TABLE records", "'", '"',
+    "label IN (SELECT range FROM range(5))", "random() < 0.5", "count(*) > 1", "NULL", "",
+    "EXISTS (FROM read_text('/etc/passwd'))", "getenv('HOME') = 'x'", "repeat('a', 9999) = 'b'",
+    "(WITH a AS (COPY (SELECT 1) TO '/tmp/x') SELECT 1) = 1", "len(range(800000000)) > label",
+    "sleep_ms(100000) IS NULL", "{'a': label}.a = 1", "label::HUGEINT ** 99 > 0", "$1 = label",
+    "x -> x + 1", "(SELECT count(*) FROM range(100000000000)) > label", "label = 1e999",
+    "struct_pack(label_name := 1) IS NULL", "DATE 'infinity' > label", "(" * 200 + ")" * 200,
+)  # fmt: skip
+_OTHER = (
+    ("sort", "label"), ("sort", "label_name"), ("sort", "_row"), ("sort", "nothing"),
+    ("sort", "label DESC; SELECT 1"), ("split", "train"), ("split", "all"), ("split", "'"),
+    ("label", "cat"), ("label", "it's"), ("label", "\0"), ("text", "CAT"), ("text", "%_'\\"),
+    ("descending", "1"), ("start", "-1"), ("start", "9" * 30), ("count", "0"), ("count", "x"),
+)  # fmt: skip
+
+
+@cache
+def _application() -> tuple[viewer.Live, Any]:
+    """Return a viewer of two splits with class names, which has read all of them."""
+    folder = scratch() / "viewed"
+    folder.mkdir()
+    for split in ("train", "test"):
+        payloads = [image_payload(n % 2) for n in range(_RECORDS // 2)]
+        path = folder / f"pets-{split}.tfrecord-00000-of-00001"
+        path.write_bytes(shard_of([*payloads[1:], b"not an Example"]))
+    folder.joinpath("label.labels.txt").write_text("cat\nit's\n")
+    live = viewer.Live(folder, workers=1)
+    atexit.register(live.close)
+    live.found.fill(workers=1)
+    return live, application(live)
+
+
+def seeds() -> Iterator[bytes]:
+    """Yield addresses that ask for something, or try to reach out of the records."""
+    for where in _WHERE:
+        yield urlencode({"where": where}).encode()
+    for name, value in _OTHER:
+        yield urlencode({"where": "label = 1", name: value}).encode()
+    yield b"where=%ff%fe&text=%00&sort=%&label=%u1234&where=a&where=b&=&&"
+
+
+def check(data: bytes) -> None:
+    """Each question is answered, or refused with one line that says why; none is an accident."""
+    live, app = _application()
+    viewer.MAX_SECONDS = 2.0  # an input that takes ten is a finding
+    answer = ask(app, "/api/rows", data.decode("latin-1"))
+    found = json.loads(answer.body)
+    if answer.status == 200:
+        assert 0 <= found["total"] <= _RECORDS
+        assert len(found["rows"]) <= found["total"]
+        assert {row["row"] for row in found["rows"]} <= set(range(_RECORDS))
+        return
+    assert answer.status == 400, answer
+    assert found["error"]
+    assert found["error"].isprintable()
+    assert len(live.rows(_NOTHING, 0, 50)["rows"]) == _RECORDS
+
+
+_NOTHING: dict[str, Any] = {
+    "where": None,
+    "text": None,
+    "equal": {},
+    "sort": None,
+    "descending": False,
+}
+
+
+def mutate(data: bytes, rng: random.Random, scramble: Scramble) -> bytes:
+    """Change a value, or put in another one, or a part of another."""
+    if rng.randrange(8) == 0:
+        return scramble(data)
+    asked = parse_qsl(data.decode("latin-1"), keep_blank_values=True, encoding="latin-1")
+    asked = asked or [("where", "label = 1")]
+    at = rng.randrange(len(asked))
+    name, value = asked[at]
+    match rng.randrange(5):
+        case 0:
+            value = scramble(value.encode("latin-1", "replace")).decode("latin-1")
+        case 1:
+            value = f"({value}) {rng.choice(('AND', 'OR', '=', '||'))} ({rng.choice(_WHERE[:20])})"
+        case 2:
+            words = value.split(" ")
+            words[rng.randrange(len(words))] = rng.choice(rng.choice(_WHERE).split(" "))
+            value = " ".join(words)
+        case 3:
+            name = rng.choice(_KEYS)
+        case 4:
+            asked.append(rng.choice(_OTHER))
+    asked[at] = name, value
+    return urlencode(asked, encoding="latin-1", errors="replace").encode()
+
+
+# Python, Arrow and the server; DuckDB has a process of its own.
+TARGET = Target(check=check, seeds=seeds, mutate=mutate, max_length=2048, memory=1024)
