@@ -11,6 +11,8 @@ import pytest
 
 import tfrtool
 from tests.datasets import flip_bit, write_foreign, write_pets
+from tests.records.strategies import shard_of
+from tfrtool.cli import main
 from tfrtool.examples.parsing import parse_example
 from tfrtool.records.framing import Record
 
@@ -191,3 +193,12 @@ def test_metadata_is_made_anew_where_names_are_parts(pets: Path, tmp_path: Path)
     made = json.loads((tmp_path / "out" / "features.json").read_text())["featuresDict"]["features"]
     assert sorted(made) == ["image", "label", "name"]
     assert made["label"]["classLabel"] == {"numClasses": "2"}
+
+
+def test_an_edit_needs_a_change(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without one nothing is copied."""
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(shard_of([tfrtool.encode_example({"n": 1})]))
+    assert main(["edit", str(path), str(tmp_path / "out")]) == 2
+    assert "nothing to change: expected one of --select, --drop" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

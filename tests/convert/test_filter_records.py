@@ -18,6 +18,7 @@ from tests.convert.test_reshard import (
 )
 from tests.datasets import flip_bit, image_payload
 from tests.photos import image_bytes
+from tests.records.strategies import shard_of
 from tfrtool.cli import main
 from tfrtool.examples.example import encode_example
 
@@ -145,3 +146,27 @@ def test_nothing_to_keep_is_an_error(pets: Path, tmp_path: Path) -> None:
     with pytest.raises(tfrtool.WriteError, match="none of the 700 records is left"):
         tfrtool.filter(pets, tmp_path / "new", where="label > 99")
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("sample", "count"), [("5%", 2), ("0.05", 2), (".5", 20), ("100%", 40), ("3", 3), ("0.1%", 1)]
+)
+def test_a_sample_is_a_number_or_a_share(tmp_path: Path, sample: str, count: int) -> None:
+    """A share is of the records that the other options leave."""
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(shard_of([tfrtool.encode_example({"n": n}) for n in range(80)]))
+    words = ["filter", str(path), str(tmp_path / "out"), "--where", "n < 40", "--sample", sample]
+    assert main(words) == 0
+    (shard,) = (tmp_path / "out").glob("*.tfrecord-*")
+    assert tfrtool.count(shard) == count
+
+
+@pytest.mark.parametrize("sample", ["0", "0%", "101%", "1.0", "1.5", "x", "-1", "0.0", "5 %", ""])
+def test_samples_that_are_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], sample: str
+) -> None:
+    """The error says what a sample may be."""
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(shard_of([tfrtool.encode_example({"n": 1})]))
+    assert main(["filter", str(path), str(tmp_path / "out"), f"--sample={sample}"]) == 2
+    assert "a share of them, such as 5% or 0.05" in capsys.readouterr().err

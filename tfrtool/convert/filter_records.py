@@ -1,6 +1,7 @@
 """The verb: some of the records of a dataset; they are copied unparsed."""
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -39,6 +40,7 @@ _RULES = {"keep": 2, "drop": 3, "where": 4, "dedupe": 5, "sample": 6}
 
 _ROW = [("mark", "u1"), ("high", "u8"), ("low", "u8")]
 _LONGEST_LINE = 8192
+_NUMBER = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?|\.[0-9]{1,18})(%?)")
 
 
 def filter_records(
@@ -49,7 +51,7 @@ def filter_records(
     keep: str | os.PathLike[str] | None = None,
     drop: str | os.PathLike[str] | None = None,
     dedupe: bool = False,
-    sample: int | None = None,
+    sample: int | float | str | None = None,
     seed: int = 0,
     **options: Any,
 ) -> JobReport:
@@ -67,7 +69,8 @@ def filter_records(
         drop: a file like that with the records to leave out.
         dedupe: whether exact copies are left out, all but the first: of the image where records
             have one, else of the record.
-        sample: how many records to keep at most, drawn at random from what the other rules leave.
+        sample: how many records to keep at most, drawn at random from what the other rules leave;
+            or their share, ``0.05`` or ``"5%"``.
         seed: decides the sample.
         **options: those of `tfrtool.reshard`.
 
@@ -89,8 +92,7 @@ def filter_records(
     if dedupe:
         rules["dedupe"] = True
     if sample is not None:
-        if sample < 1:
-            raise UsageError("impossible number of records", expected="at least 1", found=sample)
+        sample = _sample_size(sample)
         rules |= {"sample": sample, "seed": seed}
     if not rules:
         what = "one of where, keep, drop, dedupe and sample"
@@ -99,6 +101,23 @@ def filter_records(
         _select, source=source, where=where, lists=lists, dedupe=dedupe, sample=sample, seed=seed
     )
     return copy_records("filter", source, dataset, rules, select, **options)
+
+
+def _sample_size(sample: int | float | str) -> int | float:
+    """Return a number of records, or a share of them above 0 and up to 1, which is a float."""
+    text = str(sample).strip()
+    number = _NUMBER.fullmatch(text)
+    if number is not None and number[2]:
+        share = float(number[1]) / 100
+        if 0 < share <= 1:
+            return share
+    elif text.isascii() and text.isdecimal() and int(text[:18]) > 0 and len(text) <= 18:
+        return int(text)
+    elif number is not None and 0 < float(text) < 1:
+        return float(text)
+    what = "invalid --sample"
+    expected = "a number of records, such as 1000, or a share of them, such as 5% or 0.05"
+    raise UsageError(what, expected=expected, found=repr(sample))
 
 
 def _look(
@@ -129,7 +148,7 @@ def _select(
     where: str | None,
     lists: Mapping[str, Path],
     dedupe: bool,
-    sample: int | None,
+    sample: int | float | None,
     seed: int,
 ) -> Selection:
     """Keep the records that pass all rules."""
@@ -158,8 +177,9 @@ def _select(
         codes[_copies(marks, np.flatnonzero(codes == KEPT))] = _RULES["dedupe"]
     if sample is not None:
         kept = np.flatnonzero(codes == KEPT)
-        if len(kept) > sample:
-            drawn = permuted(np.arange(sample, dtype=np.uint64), len(kept), seed)
+        count = sample if isinstance(sample, int) else max(1, round(sample * len(kept)))
+        if len(kept) > count:
+            drawn = permuted(np.arange(count, dtype=np.uint64), len(kept), seed)
             codes[np.delete(kept, drawn.astype(np.int64))] = _RULES["sample"]
     counts = np.bincount(codes, minlength=max(_RULES.values()) + 1)
     if not counts[KEPT]:

@@ -79,6 +79,9 @@ def edit(
         WriteError: something can't be written.
     """
     settings = make_options(JobSettings, folder=as_path(target), **options)
+    if select is None and not (drop or rename or cast or add or encode or resize):
+        what = "one of --select, --drop, --rename, --cast, --add, --encode and --resize"
+        raise UsageError("nothing to change", expected=what)
     found = find_sources(source, settings.folder)
     carried = CarriedMetadata(found.folders)
     recipe = _recipe(encode, resize)

@@ -20,7 +20,8 @@ from tfrtool.cli.parameters import INPUT, OUTPUT_OR_URL, command
         "--drop FILE": "Leave out the records of a list.",
         "--dedupe": "Leave out exact copies, all but the first: of the image where there is one, "
         "else of the record.",
-        "--sample N": "Keep so many records at random, of those that the other options keep.",
+        "--sample SIZE": "Keep so many records at random, of those that the other options keep: a "
+        "number, or a share such as 5% or 0.05.",
         "--seed N=0": "Seed of the sample.",
         **JOB_OPTIONS,
     },
