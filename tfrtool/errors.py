@@ -4,10 +4,11 @@ An error carries its facts as attributes, and ``str()`` composes them into one l
 the same order: where, what, what was expected and found, what to do.
 """
 
+import errno
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class TfrtoolError(Exception):
@@ -76,7 +77,12 @@ class SourceError(TfrtoolError):
 
 
 class WriteError(TfrtoolError):
-    """A shard or its metadata can't be written."""
+    """A file can't be written. Its path is the one that it was to have in the end."""
+
+    def __init__(
+        self, what: str, *, path: str | os.PathLike[str] | None = None, **facts: Any
+    ) -> None:
+        super().__init__(what, path=None if path is None else _final_path(os.fspath(path)), **facts)
 
 
 class ShardError(TfrtoolError):
@@ -151,10 +157,27 @@ def nearest(name: str, known: Iterable[str], first: int = 10) -> list[str]:
     return difflib.get_close_matches(name, names, 6, 0.5) or names[:first]
 
 
+def _final_path(path: str) -> str:
+    """Return the path that a file in one of our temporary folders was to have in the end."""
+    import re  # for errors only
+
+    path = re.sub(r"(^|[/\\])\.tfrtool-incomplete[/\\]scratch([/\\].*)?$", r"\1", path)
+    path = re.sub(r"(?:^|(?<=[/\\]))\.tfrtool-[^/\\]*(?:[/\\]|$)", "", path)
+    return (path.rstrip("/\\") or path) or "."
+
+
 def os_reason(error: OSError) -> str:
     """Return what the operating system said, without the errno and the path."""
     text = error.strerror or str(error)
-    return text[:1].lower() + text[1:]
+    return _disk_reason(text) or text[:1].lower() + text[1:]
+
+
+def _disk_reason(text: str) -> str | None:
+    """Return what the operating system said of a disk, if a library's message quotes it."""
+    codes = (getattr(errno, name, 0) for name in ("ENOSPC", "EDQUOT", "EFBIG", "EROFS", "EIO"))
+    reasons = [os.strerror(code) for code in codes if code]
+    found = next((one for one in reasons if one.lower() in text.lower()), None)
+    return None if found is None else found[:1].lower() + found[1:]
 
 
 def reason_of(error: object) -> str:
@@ -162,6 +185,8 @@ def reason_of(error: object) -> str:
     import re  # for errors only
 
     said = str(getattr(error, "message", error))  # TensorFlow's names its operations otherwise
+    if (reason := _disk_reason(said)) is not None:
+        return reason
     said = re.sub(r"\{\{function_node .*?\}\} *", "", said)  # and nodes that nobody has named
     return " ".join(said.split())[:200] or type(error).__name__
 

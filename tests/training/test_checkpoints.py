@@ -122,7 +122,7 @@ def test_failing_to_write_keeps_the_one_before(
         raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
 
     monkeypatch.setattr(checkpoints._manager, "save", full)
-    with pytest.raises(WriteError, match="No space left"):
+    with pytest.raises(WriteError, match="no space left"):
         checkpoints.save(_state())
     _restore(tf, out)
 

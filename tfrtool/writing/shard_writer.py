@@ -260,7 +260,4 @@ class _GrowingShard:
         try:
             yield
         except self._errors as error:
-            reason = getattr(error, "message", None) or str(error)
-            raise WriteError(
-                f"can't be written: {reason.rpartition('; ')[2]}", path=self._path
-            ) from error
+            raise WriteError(f"can't be written: {reason_of(error)}", path=self._path) from error

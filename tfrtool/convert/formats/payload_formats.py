@@ -22,7 +22,7 @@ from tfrtool.convert.formats.registry import Content, Format, Mark, Put, Scan
 from tfrtool.convert.pipeline.shard_sink import ShardSink
 from tfrtool.engines.engine import Workers
 from tfrtool.engines.split_shards import map_folds
-from tfrtool.errors import SourceError, WriteError
+from tfrtool.errors import SourceError, WriteError, reason_of
 from tfrtool.examples.arrow.columns import Column, Form
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.example import PayloadKind
@@ -311,4 +311,4 @@ class ArrayRecordFormat(PayloadFormat):
             finally:
                 writer.close()
         except RuntimeError as error:
-            raise WriteError("can't be written", path=path, found=str(error)[:300]) from error
+            raise WriteError(f"can't be written: {reason_of(error)}", path=path) from error

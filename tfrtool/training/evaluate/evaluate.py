@@ -11,7 +11,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from tfrtool.errors import DatasetError, UsageError, WeightsError, WriteError, os_errors_as, some_of
+from tfrtool.errors import DatasetError, UsageError, WeightsError, some_of
 from tfrtool.loading.dataset.dataset import Dataset, OnCorrupt, Split
 from tfrtool.loading.dataset.drop_corrupt import naming_damage
 from tfrtool.loading.dataset.label_form import Task
@@ -88,8 +88,6 @@ def evaluate(
         if skip:
             scratch = stack.enter_context(ScratchFolder())
             clean, dropped = original.drop_corrupt(scratch, splits=[name], on_progress=on_progress)
-        if files is not None:
-            stack.enter_context(os_errors_as(WriteError, files.folder, "can't be written"))
         lines = None if files is None else stack.enter_context(files.predictions())
         with naming_damage(clean, name):
             run.look(clean, name, lines, on_progress)

@@ -1,8 +1,8 @@
 """The files of an evaluation: predictions, confusion matrix, the worst mistakes, the report."""
 
 import json
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -47,7 +47,7 @@ class EvaluationFiles:
 
     def predictions(self) -> AbstractContextManager[IO[bytes]]:
         """Give the file for lines of predictions."""
-        return new_file(self.folder / PREDICTIONS, replace=self._overwrite)
+        return self._new(PREDICTIONS)
 
     def save(self, report: EvaluationReport, mistakes: Sequence[Mistake]) -> None:
         """Draw the pictures, and write the report."""
@@ -71,8 +71,14 @@ class EvaluationFiles:
                 text = json.dumps(report.to_json(), indent=2, allow_nan=False)
                 file.write(f"{text}\n".encode("ascii"))
 
-    def _new(self, name: str) -> AbstractContextManager[IO[bytes]]:
-        return new_file(self.folder / name, replace=self._overwrite)
+    @contextmanager
+    def _new(self, name: str) -> Iterator[IO[bytes]]:
+        path = self.folder / name
+        with (
+            os_errors_as(WriteError, path, "can't be written"),
+            new_file(path, replace=self._overwrite) as file,
+        ):
+            yield file
 
 
 def _tile(mistake: Mistake) -> Tile:

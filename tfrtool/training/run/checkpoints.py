@@ -98,7 +98,7 @@ class Checkpoints:
         self._run = tf.Variable(np.zeros(0, np.uint8), shape=[None])
         if not saves:
             return
-        with os_errors_as(WriteError, self._folder, "the checkpoint can't be written"):
+        with os_errors_as(WriteError, self._folder, "can't be written"):
             private_folder(self._folder)
         checkpoint = tf.train.Checkpoint(**self._variables, run=[self._run])
         self._manager = tf.train.CheckpointManager(checkpoint, str(self._folder), max_to_keep=1)
@@ -109,9 +109,7 @@ class Checkpoints:
         try:
             self._manager.save(checkpoint_number=len(run.epochs))
         except (OSError, tf.errors.OpError) as error:
-            raise WriteError(
-                f"the checkpoint can't be written: {_words(error)}", path=self._folder
-            ) from error
+            raise WriteError(f"can't be written: {_words(error)}", path=self._folder) from error
 
     def restore(self, epoch: int) -> None:
         """Make all variables what they were after an epoch, if they are this model's."""

@@ -71,9 +71,10 @@ def save_run(out: Path, core: Any, report: TrainReport) -> None:
         task=plan.task,
     )
     save_history(out, report)
-    with os_errors_as(WriteError, out, "can't be written"):
-        for name, data in files.items():
-            with new_file(out / name) as file:
-                file.write(data)
-        with new_file_by_name(out / MODEL_FILE) as path:
-            save_model(path, core, plan.rescale, facts)
+    for name, data in files.items():
+        path = out / name
+        with os_errors_as(WriteError, path, "can't be written"), new_file(path) as file:
+            file.write(data)
+    path = out / MODEL_FILE
+    with os_errors_as(WriteError, path, "can't be written"), new_file_by_name(path) as temporary:
+        save_model(temporary, core, plan.rescale, facts)
