@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 import tfrtool
 from tests.annotated_sets import Scene, scenes
@@ -235,3 +236,59 @@ def test_outer_spaces_of_class_names_are_removed_in_each_format(tmp_path: Path) 
     (tmp_path / "voc" / "0.xml").write_text(text.replace("cat", " cat\n"))
     report = _write(tmp_path, f"voc:{tmp_path / 'voc'}")
     assert report.splits["train"].labels == {"cat": 1}
+
+
+_POSE = {"keypoints": ["nose", "tail"], "skeleton": [[1, 2]]}
+
+
+@pytest.mark.parametrize("layout", ["tfod", "tfds"])
+def test_key_points_keep_names_and_skeleton(tmp_path: Path, layout: str) -> None:
+    """They come back with their category, also after another command copied the records."""
+    categories = [_CATEGORIES[0] | _POSE, _CATEGORIES[1]]
+    objects = [_object(1, 0, keypoints=[8, 16, 2, 9, 17, 1])]
+    coco = _coco(tmp_path / "a.json", [_image(0)], objects, categories=categories)
+    report = _write(tmp_path, coco, layout=layout)
+    assert not any("categories" in notice for notice in report.notices)
+    tfrtool.reshard(tmp_path / "made", tmp_path / "copy", shards=1)
+    for folder in ("made", "copy"):
+        tfrtool.extract(tmp_path / folder, tmp_path / "out", annotations="coco", overwrite=True)
+        whole = json.loads((tmp_path / "out" / "annotations.json").read_text())
+        named = {one["name"]: one for one in whole["categories"]}
+        assert named["cat"].items() >= _POSE.items()
+        assert "keypoints" not in named["dog"]
+        assert whole["annotations"][0]["keypoints"] == [8, 16, 2, 9, 17, 1]
+    _write(tmp_path, _coco(tmp_path / "a.json", [_image(0)], [_object(1, 0)]))
+    assert not (tmp_path / "made" / "keypoints.json").exists()
+
+
+@pytest.mark.parametrize(
+    "pose",
+    [
+        {"keypoints": "nose"},
+        {"keypoints": ["nose", 1]},
+        {"keypoints": ["nose"], "skeleton": [[1, 2]]},
+        {"keypoints": ["nose", "tail"], "skeleton": [[1.0, 2]]},
+        {"keypoints": ["nose", "tail"], "skeleton": [[1, 2, 1]]},
+    ],
+)
+def test_key_points_that_make_no_sense_are_noted(tmp_path: Path, pose: dict[str, Any]) -> None:
+    """Objects are written without the names, in a file beside the records they are ignored."""
+    objects = [_object(1, 0, keypoints=[8, 16, 2, 9, 17, 1])]
+    more = {"categories": [_CATEGORIES[0] | pose]}
+    report = _write(tmp_path, _coco(tmp_path / "a.json", [_image(0)], objects, **more))
+    assert "not written of categories: keypoints, skeleton" in report.notices
+    (tmp_path / "made" / "keypoints.json").write_text(json.dumps({"cat": pose, "dog": 1}))
+    whole = json.loads((_extracted(tmp_path) / "annotations.json").read_text())
+    assert whole["categories"] == [_CATEGORIES[0]]
+
+
+def test_voc_has_the_depth_of_images(tmp_path: Path) -> None:
+    """It is how many values a pixel has: three, or one of a grey image."""
+    scenes(tmp_path / "images", [Scene("0.jpg", 96, 80)])
+    Image.new("L", (96, 80)).save(tmp_path / "images" / "1.jpg")
+    _write(tmp_path, _coco(tmp_path / "a.json", [_image(0), _image(1)]))
+    out = _extracted(tmp_path, "voc")
+    for number, depth in ((0, 3), (1, 1)):
+        text = (out / "Annotations" / f"{number}.xml").read_text()
+        size = f"<width>96</width><height>80</height><depth>{depth}</depth>"
+        assert f"<size>{size}</size>" in text

@@ -23,6 +23,7 @@ FEATURES = "features.json"
 LABELS = "label.labels.txt"
 OBJECT_LABELS = "objects-label.labels.txt"
 LABEL_MAP = "label_map.pbtxt"
+KEYPOINTS = "keypoints.json"
 LABEL_SIGNS = "_.-"
 """What stands for a slash of a feature's name in that of its file of classes.
 

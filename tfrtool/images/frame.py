@@ -13,9 +13,12 @@ class ImageFrame(NamedTuple):
     width: int
     height: int
     orientation: int  # by EXIF, 1 to 8
+    depth: int  # how many values a pixel has, 3 for one of a palette
 
 
 def read_frame(data: bytes) -> ImageFrame:
     """Read the header of an image; a `RefusedImageError` if it is none, or must not be decoded."""
     with open_image(data) as image:
-        return ImageFrame(image.format or "", image.width, image.height, orientation_of(image))
+        depth = 3 if image.mode in ("P", "PA") else len(image.getbands())
+        sides = image.width, image.height
+        return ImageFrame(image.format or "", *sides, orientation_of(image), depth)

@@ -39,7 +39,7 @@ _OTHER_FORMATS = re.compile(
     re.ASCII,
 )
 _METADATA_NAME = re.compile(
-    r"(?:features|dataset_info|write_report|schema)\.json|README\.md|label_map\.pbtxt|\w[\w.-]*\.labels\.txt",
+    r"(?:features|dataset_info|keypoints|write_report|schema)\.json|README\.md|label_map\.pbtxt|\w[\w.-]*\.labels\.txt",
     re.ASCII,
 )
 

@@ -14,6 +14,7 @@ from tfrtool.examples.objects.record_features import LabelKind, Layout, RecordFe
 from tfrtool.examples.tfds_metadata import (
     DATASET_INFO,
     FEATURES,
+    KEYPOINTS,
     LABEL_MAP,
     LABELS,
     OBJECT_LABELS,
@@ -296,10 +297,12 @@ def _label_texts(audit: Audit) -> dict[str, str]:
     names = "".join(f"{label}\n" for label in labels)
     if features.label is LabelKind.NUMBER or not labels:
         return {}
+    skeletons = {name: one.to_json() for name, one in features.skeletons if name in labels}
+    points = {KEYPOINTS: json_text(skeletons)} if skeletons else {}
     if features.layout is Layout.TFDS:
-        return {OBJECT_LABELS if features.has_objects else LABELS: names}
+        return {OBJECT_LABELS if features.has_objects else LABELS: names} | points
     ids = [features.class_id(number) for number in range(len(labels))]
-    return {LABEL_MAP: label_map_text(dict(zip(ids, labels, strict=True)))}
+    return {LABEL_MAP: label_map_text(dict(zip(ids, labels, strict=True)))} | points
 
 
 def split_infos(splits: Mapping[str, SplitReport]) -> tuple[SplitInfo, ...]:

@@ -19,6 +19,7 @@ from tfrtool.examples.example import DType, PayloadKind, encode_example, feature
 from tfrtool.examples.tfds_features import tfds_features
 from tfrtool.examples.tfds_metadata import (
     FEATURES,
+    KEYPOINTS,
     LABEL_MAP,
     LABEL_SIGNS,
     Json,
@@ -155,7 +156,7 @@ def _edit_metadata(
         for name, new in kept.items()
         if name not in changes.cast
     }
-    files[LABEL_MAP] = LABEL_MAP
+    files |= {name: name for name in (LABEL_MAP, KEYPOINTS)}
     labels = carried.labels.items()
     carried.labels = {files[file]: text for file, text in labels if file in files}
     items = carried.info.pop("supervisedKeys", {}).get("tuple", {}).get("items", [])

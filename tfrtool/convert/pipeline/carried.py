@@ -6,7 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import DatasetError
-from tfrtool.examples.tfds_metadata import DATASET_INFO, FEATURES, LABEL_MAP, REPORT, SplitInfo
+from tfrtool.examples.tfds_metadata import (
+    DATASET_INFO,
+    FEATURES,
+    KEYPOINTS,
+    LABEL_MAP,
+    REPORT,
+    SplitInfo,
+)
 from tfrtool.storage.json_files import read_json, reading_metadata
 from tfrtool.storage.opening import read_bounded
 from tfrtool.writing.write_report import json_text
@@ -18,7 +25,7 @@ _WRITTEN = (
 )  # fmt: skip
 """Options of `write` that those need who add images; ``image`` is one that `edit` encoded anew."""
 
-_CLASSES = (".labels.txt", LABEL_MAP)
+_CLASSES = (".labels.txt", LABEL_MAP, KEYPOINTS)
 """What the files with class names end in."""
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from tfrtool.examples.example import Value
+from tfrtool.storage.limits import MAX_CLASS_NAME, MAX_KEYPOINTS
 
 _UPRIGHT = 1
 _TURNED: Mapping[int, Callable[[float, float], tuple[float, float]]] = {
@@ -40,6 +41,35 @@ class ObjectAnnotation(NamedTuple):
     pose: str = ""
     segmentation: str = ""  # COCO's, as JSON: a list of polygons [x, y, x, y ...], or an RLE object
     keypoints: tuple[float, ...] = ()  # x, y and visibility (0, 1 or 2) of each
+
+
+class Skeleton(NamedTuple):
+    """The names of a class's key points, and the lines between them, as COCO's categories have."""
+
+    points: tuple[str, ...]
+    lines: tuple[tuple[int, int], ...] = ()  # numbers of points, from 1
+
+    @classmethod
+    def parse(cls, category: Mapping[str, Any]) -> "Skeleton | None":
+        """Return what a category has; None for nothing, or what makes no sense."""
+        names, lines = category.get("keypoints"), category.get("skeleton")
+        if not isinstance(names, list) or not 0 < len(names) <= MAX_KEYPOINTS:
+            return None
+        if not all(isinstance(name, str) and len(name) <= MAX_CLASS_NAME for name in names):
+            return None
+        known = range(1, len(names) + 1)
+        made = list[tuple[int, int]]()
+        for line in lines if isinstance(lines, list) else ():
+            if not isinstance(line, list) or len(line) != 2 or len(made) == MAX_KEYPOINTS:
+                return None
+            if not all(type(end) is int and end in known for end in line):
+                return None
+            made.append((line[0], line[1]))
+        return cls(tuple(names), tuple(made))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the members of a category."""
+        return {"keypoints": [*self.points], "skeleton": [[*line] for line in self.lines]}
 
 
 class ImageAnnotation(NamedTuple):

@@ -7,12 +7,14 @@ import re
 from array import array
 from collections.abc import Mapping
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import DatasetError, printable
-from tfrtool.examples.tfds_metadata import LABEL_MAP, read_class_names
-from tfrtool.storage.json_files import reading_metadata
+from tfrtool.examples.objects.annotation import Skeleton
+from tfrtool.examples.tfds_metadata import KEYPOINTS, LABEL_MAP, read_class_names
+from tfrtool.storage.json_files import read_json, reading_metadata
 from tfrtool.storage.limits import MAX_CLASS_FILE_BYTES, MAX_CLASSES
 from tfrtool.storage.opening import read_bounded
 
@@ -70,6 +72,19 @@ def object_names(directory: Path) -> dict[int, str]:
     with contextlib.suppress(DatasetError):
         return dict(enumerate(read_class_names(directory, "objects-label") or ()))
     return {}
+
+
+def object_skeletons(directory: Path) -> dict[str, Skeleton]:
+    """Return the key points of objects' classes, as a file beside the records has them.
+
+    A file that is not there, or that can't be read, names none.
+    """
+    found: Any = None
+    with contextlib.suppress(OSError, ValueError):
+        found = read_json(directory / KEYPOINTS)
+    some = islice(found.items(), MAX_CLASSES) if isinstance(found, dict) else ()
+    parsed = ((name, Skeleton.parse(one)) for name, one in some if isinstance(one, dict))
+    return {name: skeleton for name, skeleton in parsed if skeleton is not None}
 
 
 def parse_label_map(text: str) -> dict[int, str]:

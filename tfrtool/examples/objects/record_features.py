@@ -7,7 +7,12 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from tfrtool.examples.example import DType, Feature
-from tfrtool.examples.objects.annotation import Beside, ImageAnnotation, ObjectAnnotation
+from tfrtool.examples.objects.annotation import (
+    Beside,
+    ImageAnnotation,
+    ObjectAnnotation,
+    Skeleton,
+)
 from tfrtool.examples.tfds_metadata import Json, connector, dimensions
 from tfrtool.storage.words import take_words
 
@@ -114,6 +119,7 @@ class RecordFeatures:
         masks: what becomes of the objects' outlines.
         class_ids: the numbers of the classes in ``label_map.pbtxt``, rising and above 0, where
             they are not 1, 2, 3 ...; 0 is the background there.
+        skeletons: names of key points and lines between them, by classes.
     """
 
     layout: Layout = Layout.TFDS
@@ -126,6 +132,7 @@ class RecordFeatures:
     keypoints: int = 0
     masks: Masks = Masks.POLYGONS
     class_ids: tuple[int, ...] = ()
+    skeletons: tuple[tuple[str, Skeleton], ...] = ()
 
     def __post_init__(self) -> None:
         take_words(self, layout=Layout, label=LabelKind, masks=Masks)

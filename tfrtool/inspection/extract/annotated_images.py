@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from tfrtool.examples.example import Feature
-from tfrtool.examples.objects.annotation import ImageAnnotation, ObjectAnnotation
-from tfrtool.examples.objects.label_map import object_names
+from tfrtool.examples.objects.annotation import ImageAnnotation, ObjectAnnotation, Skeleton
+from tfrtool.examples.objects.label_map import object_names, object_skeletons
 from tfrtool.examples.objects.read_objects import RecordObjects, read_objects
 from tfrtool.inspection.extract.extract_files import NewFiles
 from tfrtool.inspection.extract.safe_names import stem_and_suffix
@@ -78,6 +78,7 @@ class AnnotatedImage(NamedTuple):
     parts: Sequence[str]  # a safe name for it
     data: bytes
     orientation: int  # by its EXIF data
+    depth: int  # how many values a pixel has; 0 where that is not known
     told: ImageAnnotation  # in pixels of the image as it is stored
     classes: Sequence[str]  # of each object
     outlines: Sequence[Any]  # of each: what `outline_of` makes of its segmentation
@@ -99,6 +100,9 @@ class AnnotatedImages(ABC):
         self._of = {path: one.split or "" for one in group_shards(shards) for path in one.paths}
         self.splits = sorted({*self._of.values()})
         self._names = {folder: object_names(folder) for folder in {one.parent for one in shards}}
+        self.skeletons = dict[str, Skeleton]()
+        for folder in self._names:
+            self.skeletons = object_skeletons(folder) | self.skeletons
         for names in self._names.values():
             for number, name in sorted(names.items()):
                 self._know(name, number + (0 in names))
@@ -127,11 +131,12 @@ class AnnotatedImages(ABC):
 
         where, found = self._found(shard, record, features)
         width = height = 0
-        orientation, unknown = 1, None
+        orientation, depth, unknown = 1, 0, None
         try:
             with quiet_pillow():
                 frame = read_frame(data)
             width, height, orientation = frame.width, frame.height, frame.orientation
+            depth = frame.depth
         except RefusedImageError as error:
             width, height = found.size or (0, 0)
             if found.size is None:
@@ -176,7 +181,9 @@ class AnnotatedImages(ABC):
         source_id = "".join(map(_text, said_id.values[:1])) if said_id else ""
         told = ImageAnnotation(width, height, tuple(objects), source_id)
         split = self._of[shard]
-        return self.write(AnnotatedImage(split, parts, data, orientation, told, classes, outlines))
+        return self.write(
+            AnnotatedImage(split, parts, data, orientation, depth, told, classes, outlines)
+        )
 
     def write_pair(
         self, image: AnnotatedImage, images: Sequence[str], others: Sequence[str], suffix: str

@@ -147,7 +147,10 @@ class CocoFiles(AnnotatedImages):
         """Write the objects behind the images, and then the classes."""
         whole = self._jsons.values()
         self.renumbered = sum(one.image_ids.refused + one.object_ids.refused for one in whole)
-        told = [{"id": number, "name": name} for name, (_, number) in self.classes.items()]
+        told = list[dict[str, Any]]()
+        for name, (_, number) in self.classes.items():
+            skeleton = self.skeletons.get(name)
+            told.append({"id": number, "name": name} | (skeleton.to_json() if skeleton else {}))
         return [one.end(told) for one in whole]
 
 
@@ -169,12 +172,13 @@ class VocFiles(AnnotatedImages):
         file, beside = self.write_pair(image, ("JPEGImages",), ("Annotations",), ".xml")
         told, stem = image.told, beside.rpartition("/")[2][: -len(".xml")]
         short = _SHORT.get(image.split, safe_part(image.split))
+        depth = f"<depth>{image.depth}</depth>" if image.depth else ""
         self.files.append(self._lists[short], f"{stem}\n".encode())
         lines = [
             "<annotation>",
             "\t<folder>JPEGImages</folder>",
             f"\t<filename>{_xml(file.rpartition('/')[2])}</filename>",
-            f"\t<size><width>{told.width}</width><height>{told.height}</height></size>",
+            f"\t<size><width>{told.width}</width><height>{told.height}</height>{depth}</size>",
         ]
         for one, name in zip(told.objects, image.classes, strict=True):
             sides = zip(SIDES, map(_plain, one[:4]), strict=True)

@@ -8,7 +8,12 @@ from pathlib import Path
 from unicodedata import normalize
 
 from tfrtool.errors import SourceError, printable
-from tfrtool.examples.objects.annotation import Beside, ImageAnnotation, ObjectAnnotation
+from tfrtool.examples.objects.annotation import (
+    Beside,
+    ImageAnnotation,
+    ObjectAnnotation,
+    Skeleton,
+)
 from tfrtool.examples.objects.record_features import LabelKind, Masks, RecordFeatures
 from tfrtool.images.decoder import RefusedImageError, quiet_pillow
 from tfrtool.images.frame import read_frame
@@ -141,6 +146,7 @@ class _Together:
                 class_ids=tuple(classes.values()),
                 optional=tuple(name for name in _OPTIONAL if name in self._optional),
                 keypoints=self._points,
+                skeletons=tuple(self._skeletons(reader, others)),
                 masks=Masks(self._options.masks),
             ),
             beside=beside,
@@ -152,6 +158,13 @@ class _Together:
                 more_clipped=self._clipped.more,
             ),
         )
+
+    def _skeletons(
+        self, reader: AnnotationReader, others: Mapping[str, str]
+    ) -> Iterator[tuple[str, Skeleton]]:
+        """Yield the skeletons of classes, if objects have key points."""
+        for name, skeleton in reader.skeletons.items() if self._points else ():
+            yield others.get(name, name), skeleton
 
     def _notices(self) -> Iterator[str]:
         if self._stale.count:

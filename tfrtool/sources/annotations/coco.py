@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tfrtool.errors import SourceError, human_count, os_errors_as, printable, some_of
+from tfrtool.examples.objects.annotation import Skeleton
 from tfrtool.examples.objects.record_features import Masks
 from tfrtool.images.masks import outline_points, run_lengths
 from tfrtool.sources.annotations.annotation_folder import (
@@ -44,7 +45,7 @@ _WRITTEN = {
     "images": {"id", "file_name", "width", "height"},
     "annotations": {"id", "image_id", "category_id", "bbox", "segmentation", "area", "iscrowd"}
     | {"keypoints", "num_keypoints"},
-    "categories": {"id", "name"},
+    "categories": {"id", "name", "keypoints", "skeleton"},
 }
 _LONGEST_ID = 64
 _SHOWN = 10
@@ -165,7 +166,7 @@ class CocoReader(AnnotationReader):
                         elif value.get("id") is not None:
                             self._left["ids that are not numbers"] += 1
                     else:
-                        _add_category(told, value, path)
+                        self._add_category(told, value, path)
         if "images" not in members:
             raise _OtherKindError("it lists no images")
         self._categories[file], self._ids[file] = told, ids
@@ -173,6 +174,17 @@ class CocoReader(AnnotationReader):
             self._repeated[file] = twice
             what = f"several objects of {printable(path.name)} have one id, which is not written"
             self.notices.append(f"{what}: {some_of([*map(str, sorted(twice))], _SHOWN)}")
+
+    def _add_category(self, told: dict[str, str], value: Mapping[str, Any], path: Path) -> None:
+        name = _take_category(told, value, path)
+        if not value.get("keypoints"):
+            return
+        skeleton = Skeleton.parse(value)
+        if skeleton is None:
+            self._leave("categories", ("keypoints", "skeleton"))
+        elif self.skeletons.setdefault(name, skeleton) != skeleton:
+            what = f"category '{printable(name)}' has other key points than before"
+            raise SourceError(what, path=path, expected="one list of key points for one category")
 
     def _leave(self, member: str, keys: Iterable[str]) -> None:
         known = self._unwritten.setdefault(member, set())
@@ -417,7 +429,7 @@ def _image_row(file: int, at: int, value: Mapping[str, Any]) -> Any:
     return size, key, False, file, at, told
 
 
-def _add_category(told: dict[str, str], value: Mapping[str, Any], path: Path) -> None:
+def _take_category(told: dict[str, str], value: Mapping[str, Any], path: Path) -> str:
     key, name = _key(value.get("id")), value.get("name")
     if key is None or not isinstance(name, str):
         raise SourceError("a category has no id or no name", path=path)
@@ -428,6 +440,7 @@ def _add_category(told: dict[str, str], value: Mapping[str, Any], path: Path) ->
     if told.setdefault(key, name) != name:
         found = f"{printable(told[key])!r} and {printable(name)!r}"
         raise SourceError(f"two categories have the id {printable(key)}", path=path, found=found)
+    return name
 
 
 def _box(box: Any, polygons: Any) -> Sequence[object]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tfrtool.errors import SourceError
+from tfrtool.examples.objects.annotation import Skeleton
 from tfrtool.sources.folders.listing import SPLIT_NAMES
 from tfrtool.sources.items import LeftOut
 from tfrtool.storage.limits import MAX_LISTED, FirstOf
@@ -52,12 +53,14 @@ class AnnotationReader(ABC):
     Attributes:
         notices: what a user should know, each a clause.
         ignored: what was not read.
+        skeletons: names of key points and lines between them, by classes.
     """
 
     def __init__(self) -> None:
         """Start without anything to say."""
         self.notices: list[str] = []
         self.ignored = FirstOf[LeftOut](MAX_LISTED)
+        self.skeletons: dict[str, Skeleton] = {}
 
     @abstractmethod
     def images(self) -> Iterator[FoundImage | LeftOut]:

@@ -102,6 +102,7 @@ class _SeveralReaders(AnnotationReader):
                 yield image
             self.notices += reader.notices
             self.ignored.merge(reader.ignored)
+            self.skeletons = reader.skeletons | self.skeletons
         check_splits(splits)
 
     def classes(self) -> Mapping[str, int]:
