@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +142,14 @@ def test_an_object_that_only_looks_like_base64(tmp_path: Path, capsys: Capture) 
     assert run("convert", tmp_path / "a.jsonl", tmp_path / "out") != 0
     err = capsys.readouterr().err
     assert "a.jsonl, record 0: column 'a': the value of base64 is not a string" in err
+    member = b'{"a": {"base64": 1}, "__features__": {}}'
+    info = tarfile.TarInfo("0.json")
+    info.size = len(member)
+    with tarfile.open(tmp_path / "a.tar", "w") as tar:
+        tar.addfile(info, io.BytesIO(member))
+    assert run("convert", tmp_path / "a.tar", tmp_path / "out") != 0
+    err = capsys.readouterr().err
+    assert "a.tar, record 0: column 'a': the value of base64 is not a string" in err
 
 
 WIDE = {

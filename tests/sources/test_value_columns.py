@@ -223,12 +223,31 @@ def test_names_that_can_not_be_features(folder: Path) -> None:
 
 def test_columns_are_bounded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of JSON may name new columns for ever; so many are an error, not all of memory."""
-    monkeypatch.setattr("tfrtool.sources.tables.table_values._MOST_COLUMNS", 3)
+    monkeypatch.setattr("tfrtool.sources.tables.table_values.MAX_COLUMNS", 3)
     rows = [{"path": key, f"{key}{n}": 1} for n in range(2) for key in KEYS]
     (folder / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
     with pytest.raises(SourceError, match="more than 3 columns"):
         _open(folder / "t.jsonl", "all")
     assert len(_open(folder / "t.jsonl", "a.jpg0").features.columns) == 1
+
+
+@pytest.mark.parametrize("columns", [(), ("all",), ("c7",)])
+def test_wide_tables_are_refused_at_their_header(folder: Path, columns: tuple[str, ...]) -> None:
+    """A table has at most 10,000 columns, whichever of them are written."""
+    names = [f"c{n}" for n in range(10_000)]
+    rows = [["path", "label", *names], ["a.jpg", "cat", *["1"] * len(names)]]
+    (folder / "t.csv").write_text("".join(",".join(row) + "\n" for row in rows))
+    cells = {"path": ["a.jpg"], "label": ["cat"]} | {name: [1] for name in names}
+    pyarrow.parquet.write_table(pa.table(cells), folder / "t.parquet")
+    for name in ("t.csv", "t.parquet"):
+        with pytest.raises(SourceError, match="has too many columns: expected at most 10,000"):
+            _open(folder / name, *columns)
+
+
+def test_columns_between_bars(folder: Path) -> None:
+    """A table may be separated by bars, as by commas, semicolons and tabs."""
+    (folder / "t.csv").write_text("path|x\na.jpg|1,5\nb.jpg|2\n")
+    assert _values(_open(folder / "t.csv", "x")) == [(b"1,5",), (b"2",)]
 
 
 def test_a_label_as_a_number(folder: Path) -> None:

@@ -47,6 +47,9 @@ thousand."""
 MAX_TEXT_ROW_BYTES = 256 * 1024 * 1024
 """Of a record as a line of JSON or CSV: an image of some megabytes is a third longer in base64."""
 
+MAX_COLUMNS = 10_000
+"""Of a table to convert or to write from. With 50,000, a table of one row took minutes."""
+
 MAX_FEATURES = 131_072
 """Of a record of more than 256 KiB, which could name a million: each is an object of Python before
 it is known to be one too many. The widest tables that are known to us have some ten thousand."""

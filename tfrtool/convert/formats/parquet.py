@@ -20,7 +20,6 @@ from tfrtool.convert.formats.registry import (
     Mark,
     Put,
     Scan,
-    check_column_count,
 )
 from tfrtool.errors import SourceError
 from tfrtool.examples.arrow.columns import EXACT, Columns, Form
@@ -41,6 +40,7 @@ from tfrtool.examples.arrow.parquet_reader import (
 from tfrtool.examples.example import DType, PayloadKind, feature_name
 from tfrtool.examples.number_columns import NumberRange
 from tfrtool.examples.tfds_metadata import DatasetInfo
+from tfrtool.sources.tables.table_columns import check_column_count
 
 _GROUP_BYTES = 64 * 1024 * 1024
 """Of a row group in memory: what is held to write one, and what other readers take at once."""

@@ -26,7 +26,6 @@ from tfrtool.examples.arrow.decode_batch import decode_batch
 from tfrtool.examples.arrow.foreign import flat_values
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.example import DType
-from tfrtool.examples.inference import MAX_NAMES
 from tfrtool.examples.number_columns import NumberRange
 from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.records.framing import Fault, LocatedFault
@@ -297,13 +296,6 @@ def _first_change(
             same |= np.abs(found.astype(np.float64) - values) <= most
     wrong = np.flatnonzero(~same)
     return int(rows[wrong[0]]) if len(wrong) else None
-
-
-def check_column_count(count: int, path: Path) -> None:
-    """Raise a `SourceError` for a table with more columns than are converted."""
-    if count > MAX_NAMES:
-        most = f"at most {MAX_NAMES:,}"
-        raise SourceError("has too many columns", path=path, expected=most, found=f"{count:,}")
 
 
 def format_of(name: str) -> Format:

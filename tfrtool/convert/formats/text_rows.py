@@ -24,7 +24,6 @@ from tfrtool.convert.formats.registry import (
     Mark,
     Put,
     Scan,
-    check_column_count,
 )
 from tfrtool.errors import SchemaError, SourceError, UsageError, os_errors_as, printable
 from tfrtool.examples.arrow.columns import TYPES, Column, Columns, Form
@@ -40,7 +39,8 @@ from tfrtool.examples.number_columns import (
 from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.inspection.rows.batches import BATCH_BYTES, BATCH_RECORDS, rows_of
 from tfrtool.inspection.summary.summary_json import as_json
-from tfrtool.sources.tables.table_rows import csv_rows, text_lines
+from tfrtool.sources.tables.table_columns import check_column_count
+from tfrtool.sources.tables.table_rows import DELIMITERS, csv_rows, text_lines
 from tfrtool.storage.json_files import read_json, reading_metadata
 from tfrtool.storage.limits import MAX_TEXT_ROW_BYTES
 from tfrtool.storage.opening import open_regular
@@ -56,7 +56,6 @@ _LONG_NUMBER = re.compile(r"[0-9]{16}\.|[0-9]{15}[eE]")
 
 _SHOWN, _SHORT = 40, 18
 _HEAD, _ROWS_LOOKED_AT = 65_536, 100
-DELIMITERS = ",;\t|"
 _DTYPES = {kind: dtype for dtype, kind in TYPES.items()}
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from tfrtool.errors import SourceError, UsageError, nearest, printable, some_of
 from tfrtool.examples.number_columns import NUMBER
 from tfrtool.sources.folders.annotated import annotations_at, write_command
+from tfrtool.storage.limits import MAX_COLUMNS
 from tfrtool.storage.remote_path import RemotePath
 
 # TensorFlow Recorder and AutoML; torchvision's, Keras' and Hugging Face's tables; Kaggle's.
@@ -131,6 +132,13 @@ def check_columns(
             hint=hint,
         )
     return columns
+
+
+def check_column_count(count: int, table: Path) -> None:
+    """Raise a `SourceError` for a table with too many columns."""
+    if count > MAX_COLUMNS:
+        most = f"at most {MAX_COLUMNS:,}"
+        raise SourceError("has too many columns", path=table, expected=most, found=f"{count:,}")
 
 
 def plain_name(name: str) -> str:

@@ -7,6 +7,7 @@ bad line.
 
 import csv
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -15,7 +16,12 @@ from tfrtool.errors import SourceError, os_errors_as, printable
 from tfrtool.sources.folders.listing import is_image_name
 from tfrtool.sources.item_rows import FoundItem
 from tfrtool.sources.source_options import SourceOptions
-from tfrtool.sources.tables.table_columns import TableColumns, check_columns, find_columns
+from tfrtool.sources.tables.table_columns import (
+    TableColumns,
+    check_column_count,
+    check_columns,
+    find_columns,
+)
 from tfrtool.sources.tables.table_values import ValueColumns
 from tfrtool.storage.limits import MAX_ROW_BYTES
 from tfrtool.storage.opening import open_regular, size_of_file
@@ -26,7 +32,7 @@ _CSV_SUFFIXES = (".csv", ".tsv")
 _HEAD = 4096
 """Bytes that tell what a table of another name is; blanks may come first."""
 
-DELIMITERS = ",;\t"
+DELIMITERS = ",;\t|"
 _QUOTES = "perhaps a quotation mark lacks the one that ends it"
 
 _FREE_ROWS = 100_000
@@ -132,17 +138,18 @@ class _Needs(NamedTuple):
 
     def check(self, names: Sequence[str], table: Path) -> TableColumns:
         """Return the columns that count; a SourceError if one lacks or is there twice."""
-        columns = self.columns
+        check_column_count(len(names), table)
+        columns, counts = self.columns, Counter(names)
         wanted = () if columns is None else columns.asked
         for name in names if columns is not None and columns.all else wanted:
-            if name.strip() and names.count(name) > 1:
+            if name.strip() and counts[name] > 1:
                 raise SourceError(f"its column '{printable(name)}' is there twice", path=table)
         label = self.options.label_column
         return check_columns(names, table, labels=self.labelled, wanted=wanted, label=label)
 
 
 def _read_csv(file: BinaryIO, table: Path, form: _Needs) -> Iterator[tuple[int, _Cells]]:
-    """Yield the rows of a table, separated by commas, semicolons or tabs."""
+    """Yield the rows of a table, separated by commas, semicolons, tabs or bars."""
     delimiter, names, header = _layout(file, table, form)
     for number, cells in enumerate(csv_rows(file, table, delimiter), start=1):
         if not any(cells):

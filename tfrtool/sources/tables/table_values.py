@@ -34,10 +34,10 @@ from tfrtool.sources.tables.table_columns import (
     TableColumns,
     quoted,
 )
+from tfrtool.storage.limits import MAX_COLUMNS
 from tfrtool.storage.scratch.packed_rows import PackedRows
 
 _LONGEST_NAME = 1024
-_MOST_COLUMNS = 10_000
 _SHOWN = 10
 _DTYPES = {dtype.value: dtype for dtype in DType}
 _INT64 = range(-(2**63), 2**63)
@@ -77,10 +77,10 @@ class ValueColumns:
 
     def of(self, names: Sequence[str], roles: TableColumns) -> tuple[TableColumns, list[str]]:
         """Return what a table's columns are besides those that become features, and these."""
-        if len(self._seen) < _MOST_COLUMNS:
+        if len(self._seen) < MAX_COLUMNS:
             self._seen.update(dict.fromkeys(names))
         elif self.all:
-            raise SourceError(f"more than {_MOST_COLUMNS:,} columns", path=self._table)
+            raise SourceError(f"more than {MAX_COLUMNS:,} columns", path=self._table)
         if self.all:
             mine = [name for name in names if name.strip() and name not in roles]
             for name in mine:
