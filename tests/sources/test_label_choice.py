@@ -87,7 +87,7 @@ def test_a_file_that_is_not_there(folder: Path) -> None:
     with pytest.raises(SourceError, match=r"a\.jpg: its label 'cat' is not in"):
         _table(folder, "cat", labels=_file(folder, "dog\n"))
     (folder / "u.csv").write_text("path,x\na.jpg,1\n")
-    with pytest.raises(SourceError, match=r"no columns of paths and labels.*found 'path', 'x'"):
+    with pytest.raises(SourceError, match=r"no column of labels.*found 'path', 'x'"):
         _open(folder / "u.csv", columns=("x",), labels="keep")
 
 

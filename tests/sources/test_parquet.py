@@ -77,7 +77,7 @@ def test_rows_that_are_no_items(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"photo": ["a.jpg"], "label": ["x"]}, "no columns of paths and labels"),
+        ({"photo": ["a.jpg"], "label": ["x"]}, "no column of paths"),
         ({"path": ["a.jpg"], "label": ["x"], "bbox": [[1]]}, "boxes"),
         ({"path": ["a.jpg"], "label": ["x"], "Label": ["x"]}, "'label' is there twice"),
         ({"path": ["a.jpg"], "label": [0.5]}, "'label' can't be used.*found double"),

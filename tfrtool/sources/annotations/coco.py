@@ -319,11 +319,12 @@ class CocoReader(AnnotationReader):
             pairs[name] = entry.more[name], other.more[name]
         if outlines := pairs.get("segmentation"):
             pairs["segmentation"] = json.loads(outlines[0]), json.loads(outlines[1])
-        differing = [name for name, (a, b) in pairs.items() if a != b]
-        if differing or file in files[:-1]:
-            member = next(iter(differing), "object")
-            raise self._contradiction(f"annotation {number}", member, file, first)
-        self._merged += 1
+        if file in files[:-1]:
+            path = self._files[file].path
+            raise SourceError(f"annotation {number} occurs twice, and in another file", path=path)
+        if differing := [name for name, (a, b) in pairs.items() if a != b]:
+            raise self._contradiction(f"annotation {number}", differing[0], file, first)
+        self._merged += len(files) == 2
         return replace(entry, more={**entry.more, **other.more})
 
     def _contradiction(self, what: str, member: str, file: int, other: int) -> SourceError:

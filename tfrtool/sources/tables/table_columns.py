@@ -107,10 +107,15 @@ def check_columns(
                 hint += "; --column NAME writes a caption or a number, and then none is needed"
         if not isinstance(table, RemotePath) and (told := annotations_at(table)) is not None:
             hint = f"{write_command('IMAGES', told)} writes the boxes"
+        what, expected = "no columns of paths and labels", "columns such as 'path' and 'label'"
+        if columns.path is not None:
+            what, expected = "no column of labels", "one such as 'label'"
+        elif not labels or columns.label is not None:
+            what, expected = "no column of paths", "one such as 'path'"
         raise SourceError(
-            "no columns of paths and labels" if labels else "no column of paths",
+            what,
             path=table,
-            expected="columns such as 'path' and 'label'" if labels else "one such as 'path'",
+            expected=expected,
             found=quoted(names),
             hint=hint,
         )
