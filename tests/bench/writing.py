@@ -26,7 +26,10 @@ _SHARDS = 8
 
 
 def run(directory: Path) -> Iterator[Pair | str]:
-    """Yield each comparison; the photographs are in the page cache, start-up is not counted."""
+    """Yield each comparison; the photographs are in the page cache.
+
+    Start-up is counted only in the comparison of processes.
+    """
     import tensorflow as tf
 
     photographs = make_photographs(directory / "photographs", _COUNT)
@@ -85,7 +88,21 @@ def run(directory: Path) -> Iterator[Pair | str]:
         ours("header"),
         lambda: _tfds(builder_class, directory / f"tfds{next(numbers)}"),
     )
+    python = sys.executable
+    yield compare(
+        "the same, each as a process from its start to its end",
+        lambda: _process(
+            [python, "-m", "tfrtool", "write", photographs, "--check", "header", "--shards"],
+            str(_SHARDS),
+            directory / f"ours{next(numbers)}",
+        ),
+        lambda: _process([python, "-c", _TFDS, photographs], directory / f"tfds{next(numbers)}"),
+    )
     yield _memory(files[0], directory)
+
+
+def _process(command: list[Any], *more: Any) -> int:
+    return subprocess.run([*command, *more], capture_output=True, check=True).returncode
 
 
 def _bytes(tf: object, value: bytes) -> object:
@@ -131,6 +148,14 @@ def _tfds(builder_class: Any, data_dir: Path) -> int:
         builder.download_and_prepare()
     return int(builder.info.splits["train"].num_examples)
 
+
+_TFDS = """
+import sys
+from pathlib import Path
+from tests.bench import writing
+files = sorted(Path(sys.argv[1]).rglob("*.jpg"))
+writing._tfds(writing._builder_class(files), Path(sys.argv[2]))
+"""
 
 _WRITE = """
 import re, sys

@@ -206,7 +206,7 @@ def test_compare(
     assert [row.split()[0] for row in (naive, notebook, ours)] == ["naive", "notebook", "tfrtool"]
     assert "MiB" in naive
     assert "medians of 2 rounds" in rounds
-    number = r"\d+\.\d"
+    number = r"\d+(?:\.\d+)?"
     each = rf"{number} times \({number} to {number}\)"
     for line, what in ((cpu, "CPU time"), (wall, "wall-clock time")):
         assert re.fullmatch(rf"  {what}: naive {each}, notebook {each} that of tfrtool", line)

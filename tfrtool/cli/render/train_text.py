@@ -142,7 +142,7 @@ def _ratios(report: TrainReport) -> list[str]:
     for name, what in (("cpu_seconds", "CPU time"), ("seconds", "wall-clock time")):
         told = []
         for other in report.runs[:-1]:
-            least, median, most = (f"{one:.1f}" for one in report.ratios(other, name))
+            least, median, most = (f"{one:.2g}" for one in report.ratios(other, name))
             spread = f" ({least} to {most})" * (rounds > 1)
             told.append(f"{other.plan.options.recipe.value} {median} times{spread}")
         lines.append(f"  {what}: {', '.join(told)} that of {ours}")
