@@ -145,7 +145,7 @@ _WRITES = re.compile(r'"type":"(?!SELECT_)([A-Z]+)_QUERY_NODE"')
 
 
 def _message(error: Exception) -> str:
-    text = str(error).strip().partition("\n")[0]
+    text = re.sub(r"^(\w+ )+Error: ", "", str(error).strip().partition("\n")[0])
     unknown = re.search(r'Referenced column "([^"]+)" (was )?not found', text)
     if unknown:
         return f"no column {unknown[1]!r}"
