@@ -97,6 +97,12 @@ MAX_CLASS_NAME = 1024
 MAX_CLASS_FILE_BYTES = 16 * 1024 * 1024
 """Of a file of class names, or of a label map: 160 bytes for each of that many classes."""
 
+MAX_LABEL_MAP_WORDS = 2_000_000
+"""Of a label map: words, signs and texts. An item with a number and two names has eleven."""
+
+MAX_LABEL_MAP_WORD = 64 * 1024
+"""Of a word or a text in a label map, in characters: escapes take four for one."""
+
 MAX_ANNOTATION_BYTES = 4 * 1024 * 1024
 """Of a file that tells of one image: ten thousand objects in XML. Python's tree of the smallest
 elements takes forty times as much."""

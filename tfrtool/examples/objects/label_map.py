@@ -15,17 +15,20 @@ from tfrtool.errors import DatasetError, printable
 from tfrtool.examples.objects.annotation import Skeleton
 from tfrtool.examples.tfds_metadata import KEYPOINTS, LABEL_MAP, read_class_names
 from tfrtool.storage.json_files import read_json, reading_metadata
-from tfrtool.storage.limits import MAX_CLASS_FILE_BYTES, MAX_CLASSES
+from tfrtool.storage.limits import (
+    MAX_CLASS_FILE_BYTES,
+    MAX_CLASSES,
+    MAX_LABEL_MAP_WORD,
+    MAX_LABEL_MAP_WORDS,
+)
 from tfrtool.storage.opening import read_bounded
 
 _SPACES = re.compile(r"\s*")
 _ITEM = re.compile(r"item\s{0,9}:?\s{0,9}[{<[]")
-_TEXTS = "|".join(rf"{quote}(?:[^{quote}\\\n]|\\.){{0,65536}}{quote}" for quote in "\"'")
+_TEXTS = "|".join(
+    rf"{quote}(?:[^{quote}\\\n]|\\.){{0,{MAX_LABEL_MAP_WORD}}}{quote}" for quote in "\"'"
+)
 _WORD = re.compile(rf"\s+|#[^\n]*|[{{}}\[\]<>:;,]|{_TEXTS}|[^\s#{{}}\[\]<>:;,\"']+|.")
-_LONGEST = 2**16
-_MAX_WORDS = 20 * MAX_CLASSES
-"""Words, signs and texts in a label map: an item with a number and two names has eleven."""
-
 _SHOWN = 100
 """Characters of what protobuf says of an error: its end, for it may start with a whole line."""
 
@@ -134,14 +137,16 @@ def _words(text: str) -> tuple[list[str], "array[int]"]:
             if word in ('"', "'"):
                 raise ValueError(
                     f"line {line}: a text with a missing ending quote, or with more than "
-                    f"{_LONGEST:,} characters"
+                    f"{MAX_LABEL_MAP_WORD:,} characters"
                 )
-            if len(word) > _LONGEST + 2:
-                raise ValueError(f"line {line}: a word has more than {_LONGEST:,} characters")
+            if len(word) > MAX_LABEL_MAP_WORD + 2:
+                raise ValueError(
+                    f"line {line}: a word has more than {MAX_LABEL_MAP_WORD:,} characters"
+                )
             words.append(word)
             lines.append(line)
-            if len(words) > _MAX_WORDS:
-                raise ValueError(f"line {line}: more than {_MAX_WORDS:,} words")
+            if len(words) > MAX_LABEL_MAP_WORDS:
+                raise ValueError(f"line {line}: more than {MAX_LABEL_MAP_WORDS:,} words")
     return words, lines
 
 
