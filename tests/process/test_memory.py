@@ -27,7 +27,7 @@ PROGRAM = """
 import json, os, resource, sys
 import tfrtool
 from tfrtool.cli import app, main
-for name in "contact_sheet count extract infer_schema inspect_dataset repair verify".split():
+for name in "contact_sheet count extract infer_schema inspect_dataset repair stats verify".split():
     getattr(tfrtool, name)
 os.fsync = lambda _: None
 WHO = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
@@ -50,6 +50,7 @@ COMMANDS = {
     "inspect shard": ["inspect", "shard", "SHARD"],
     "inspect shard --raw": ["inspect", "shard", "--raw", "SHARD"],
     "inspect schema": ["inspect", "schema", "SHARD"],
+    "inspect stats": ["inspect", "stats", "SHARD"],
     "verify": ["verify", "SHARD"],
     "verify --images": ["verify", "--images", "SHARD"],
     "repair": ["repair", "SHARD", "OUT"],
@@ -118,13 +119,15 @@ RECORDS: dict[str, Callable[[], bytes]] = {
 
 
 PAIRS = [
-    *((command, "JPEG") for command in COMMANDS),
+    # What stands for a JPEG has a long header, of which inspect stats copies up to 32 MiB.
+    *((command, "JPEG") for command in COMMANDS if command != "inspect stats"),
     *((command, "damaged") for command in ("inspect shard", "verify", "repair")),
     *((command, "compressed") for command in ("verify", "repair")),
     *(
         (command, record)
         for command, records in (
             ("inspect shard", ("zeros", "text", "noise", "numbers", "unpacked")),
+            ("inspect stats", ("pixels", "zeros", "text", "noise", "numbers")),
             ("verify --images", ("pixels", "frames", "noise", "unpacked")),
         )
         for record in records

@@ -20,6 +20,7 @@ from tests.inspection.stats.tfdv_data import records
 from tests.photos import image_bytes
 from tfrtool.examples.example import Feature, decode_example, encode_example
 from tfrtool.inspection.rows.batches import decode_records
+from tfrtool.records.crc import crc32c
 from tfrtool.records.framing import Record, frame
 from tfrtool.storage.plain import plain
 
@@ -265,3 +266,25 @@ def _tfdv_divergence(p: Any, q: Any) -> float:
     middle = (p + q) / 2
     parts = [np.sum(one[one > 0] * np.log2(one[one > 0] / middle[one > 0])) for one in (p, q)]
     return float(sum(parts) / 2)
+
+
+def test_sizes_behind_a_long_profile(make_shard: MakeShard) -> None:
+    """A JPEG whose header is behind megabytes of metadata has its size told, too."""
+    image = image_bytes(size=(16, 12))
+    metadata = (b"\xff\xef\xff\xff" + bytes(0xFFFD)) * 40
+    shard = make_shard([image_payload(0, data=image[:2] + metadata + image[2:])])
+    images = by_name(tfrtool.stats(shard).features)["image"]["images"]
+    assert (images["width"]["max"], images["height"]["max"]) == (16, 12)
+    assert (images["unreadable"], images["channels"]) == (0, {"3": 1})
+
+
+def test_long_strings_are_counted_by_their_content(make_shard: MakeShard) -> None:
+    """Of strings that are not held, equal ones count as one, next to short ones."""
+    texts = [b"a" * 300, b"b" * 300, b"a" * 300, b"short", b"short", b""]
+    found = tfrtool.stats(make_shard([encode_example({"s": text}) for text in texts]))
+    (feature,) = found.features
+    assert feature["distinct"] == 4
+    assert [one["count"] for one in feature["common"]] == [2, 2, 1, 1]
+    assert {"bytes": 300, "crc32c": f"{crc32c(b'a' * 300):08x}", "content": "text"} in [
+        one["value"] for one in feature["common"]
+    ]

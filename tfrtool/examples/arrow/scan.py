@@ -67,7 +67,9 @@ class WireScan:
         """Find the two maps of each payload."""
         lengths = np.fromiter(map(len, payloads), np.int64, len(payloads))
         self._ends = np.cumsum(lengths)
-        self.data = b"".join([*payloads, b"\0"])
+        # One alone, which may be large, is not copied.
+        one = payloads[0] if len(payloads) == 1 else b""
+        self.data = one or b"".join([*payloads, b"\0"])
         self._bytes = np.frombuffer(self.data, np.uint8)
         self.odd = np.zeros(len(payloads), np.bool_)
         self._fields = Counter[int]()  # read one by one, by payload
@@ -176,6 +178,8 @@ class WireScan:
 
     def strings(self, start: Ints, end: Ints) -> pa.Array:
         """Return what is at these places, which are in order, as a binary array."""
+        if len(start) == 1:  # as a long value is
+            return binary_array(np.array([start[0], end[0]], np.int32), self.data)
         # An array of them and of what is between them takes no copy.
         ends = np.full(2 * len(start) + 1, end.max(initial=0), np.int32)
         ends[:-1:2], ends[1::2] = start, end
@@ -183,6 +187,8 @@ class WireScan:
 
     def packed(self, start: Ints, end: Ints) -> NDArray[np.uint8]:
         """Return the bytes at these places, which are in order, one after the other."""
+        if len(start) == 1:
+            return self._bytes[start[0] : end[0]]
         held = self.strings(start, end).buffers()[2]
         return np.frombuffer(held or b"", np.uint8, int((end - start).sum()))
 
@@ -191,10 +197,10 @@ class WireScan:
         size = end - start
         data = self.packed(start, end)
         last = np.cumsum(size)
+        if not len(data) or data.max() < 0x80:  # each is one byte, which takes less memory to see
+            return data.astype(np.int64), size
         stops = np.flatnonzero(data < 0x80) + 1  # each number ends with a byte without high bit
         counts = np.diff(np.searchsorted(stops, last, "right"), prepend=0)
-        if len(stops) == len(data):
-            return data.astype(np.int64), counts
         lengths = np.diff(stops, prepend=0)
         held = size > 0
         odd = np.zeros(len(size), np.bool_)

@@ -23,6 +23,9 @@ from tfrtool.inspection.stats.string_fold import StringFold, string_json
 _IMAGE_STARTS = b"\xff\x89GIMRB\0"
 """First bytes of images, and of little else."""
 
+_HEADER_BYTES, _LONG_HEADER = 1024 * 1024, 32 * 1024 * 1024
+"""Of an image, what holds its header, and what does where a profile or depth map is before it."""
+
 COMMONEST = 20
 """Values that are told with their numbers; as many as TFDV tells by default."""
 
@@ -93,13 +96,16 @@ class FeatureFold:
         starts = strings_array([bytes([byte]) for byte in _IMAGE_STARTS])
         likely = pc.is_in(pc.binary_slice(values, 0, 1), value_set=starts)
         sides = []
-        for value in values.filter(likely):
-            data: bytes = value.as_py()
-            content = describe_bytes(data[:18])
+        for place in np.flatnonzero(np.from_dlpack(likely.cast(pa.uint8()))).tolist():
+            value = values[place].as_buffer()  # no copy
+            content = describe_bytes(value[:18].to_pybytes())
             if not content.startswith("image/"):
                 continue
+            data = value[:_HEADER_BYTES].to_pybytes()
             self.formats[content] += 1
             header = read_jpeg_header(data) if is_jpeg(data) else None
+            if header and not header.width and value.size > len(data):
+                header = read_jpeg_header(value[:_LONG_HEADER].to_pybytes())
             form = header or png_form(data)
             if form:
                 self.channels[header.components if header else form[0]] += 1

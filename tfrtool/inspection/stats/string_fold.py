@@ -2,17 +2,19 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import Any
 
 import datasketches
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from tfrtool.examples.arrow.arrays import numbers_array
 from tfrtool.examples.content import describe_bytes
 from tfrtool.inspection.stats.number_fold import EXACT_VALUES
 from tfrtool.inspection.summary.summary_json import value_json
 from tfrtool.records.crc import crc32c
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 LONGEST = 256
 """Bytes of a string that is held; of a longer one its length, its CRC and its first bytes are."""
@@ -48,11 +50,17 @@ class StringFold:
             self._distinct = datasketches.hll_union(_DISTINCT)
             self._distinct.update(datasketches.hll_sketch.deserialize(state[2]))
 
-    def add(self, values: "pa.Array", room: int = EXACT_VALUES) -> None:
+    def add(self, values: pa.Array, room: int = EXACT_VALUES) -> None:
         """Take in a binary array without nulls."""
+        is_long = np.from_dlpack(pc.greater(pc.binary_length(values), LONGEST).cast(pa.uint8()))
+        # Long ones are not copied, and hardly ever come twice.
+        long = Counter(_long_key(values[n].as_buffer()) for n in np.flatnonzero(is_long).tolist())
+        if long:
+            values = values.take(numbers_array(np.flatnonzero(is_long == 0)))
         counted = values.value_counts()
         held, counts = counted.field("values").to_pylist(), counted.field("counts").to_pylist()
-        self._take(zip(map(_key, held), counts, strict=True), room)
+        keys = [b"=" + value for value in held]
+        self._take(chain(zip(keys, counts, strict=True), long.items()), room)
 
     def merge(self, other: "StringFold", room: int = EXACT_VALUES) -> None:
         """Take in what another fold has seen; what comes out depends on the order."""
@@ -104,10 +112,9 @@ class StringFold:
         return round(self._distinct.get_estimate()) if self.short else len(self.counts)
 
 
-def _key(value: bytes) -> bytes:
-    if len(value) <= LONGEST:
-        return b"=" + value
-    return b"~%d %08x %s" % (len(value), crc32c(value), value[:_HEAD])
+def _long_key(value: pa.Buffer) -> bytes:
+    crc = crc32c(np.frombuffer(value, np.uint8))
+    return b"~%d %08x %s" % (value.size, crc, value[:_HEAD].to_pybytes())
 
 
 def string_json(key: bytes) -> Any:
