@@ -124,7 +124,7 @@ def test_the_end(
     assert viewer.stdout is not None
     json.loads(viewer.stdout.readline())
     until = time.monotonic() + 20
-    while not list(tmp_path.glob("tmp/tfrtool-view-*/tmp*")):
+    while not list(tmp_path.glob("tmp/*/tmp*")):
         assert time.monotonic() < until
         time.sleep(0.02)
     children = [
