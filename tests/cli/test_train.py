@@ -78,6 +78,29 @@ def test_a_record_is_not_trusted(
     assert said in line
 
 
+def test_a_run_of_a_model_that_is_code(
+    pets: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """`--resume` needs its name again, from wherever it is called, and nothing else."""
+    file = tmp_path / "models_to_resume.py"
+    file.write_text(
+        "import keras\n"
+        "def small(size, classes):\n"
+        "    layers = [keras.Input((size, size, 3)), keras.layers.GlobalAveragePooling2D()]\n"
+        "    layers.append(keras.layers.Dense(classes, activation='softmax'))\n"
+        "    return keras.Sequential(layers)\n"
+    )
+    run = ["train", pets, "--model", f"{file}:small", "--image-size", "32", "--epochs", "1"]
+    assert main([*run, "--out", str(tmp_path / "run")]) == 0
+    monkeypatch.chdir(tmp_path)
+    capfd.readouterr()
+    resume = ["train", "--resume", "--out", "run"]
+    assert main(resume) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert f"{file}:small is code of yours; give it again with --model" in line
+    assert main([*resume, "--model", "models_to_resume.py:small", "--epochs", "2"]) == 0
+
+
 def test_a_run_is_resumed(pets: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The plan, a line an epoch, and where the model is; a run is resumed up to more epochs."""
     run = ["train", pets, *FAST, "--out", str(tmp_path / "run")]

@@ -297,7 +297,11 @@ class TrainOptions:
         weights = self.initial_weights
         if weights not in (IMAGENET, NO_WEIGHTS):
             weights = Path(weights).name  # which may have been moved
-        values |= {"weights": weights, "learning_rate": self.rate}
+        model = self.model
+        if is_own(model):
+            file, _, function = model.rpartition(":")
+            model = f"{Path(file).name}:{function}"
+        values |= {"model": model, "weights": weights, "learning_rate": self.rate}
         return {name.replace("_", " "): value for name, value in values.items()}
 
     def record(self) -> dict[str, Any]:
