@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
@@ -251,11 +252,9 @@ def test_what_is_missing_is_told(capsys: Capture) -> None:
         ["inspct"],
         ["inspect", "nonsense"],
         ["inspect", "shard"],
-        ["inspect", "shard", "x", "--limit", "-1"],
         ["inspect", "shard", "x", "--limit"],
         ["count", "x", "--json=1"],
         ["write", "only-one"],
-        ["train", "x", "--epochs", "many"],
     ],
 )
 def test_usage_error_is_one_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -282,3 +281,66 @@ def test_what_tensorflow_says_when_it_starts(
     with pytest.raises(error):
         start()
     assert bool(capfd.readouterr().err) is shown
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("verify a --workers 0", "--workers must be at least 1, got 0"),
+        ("verify a --workers x", "--workers must be a whole number, got 'x'"),
+        ("verify a --workers 1.5", "--workers must be a whole number, got 1.5"),
+        ("write a b --quality 101", "--quality must be from 1 to 100, got 101"),
+        ("train a --learning-rate -1", "--learning-rate must be above 0, got -1"),
+        ("inspect stats a --threshold x", "--threshold must be a number, got 'x'"),
+        (
+            "write a b --resize 7x",
+            "invalid image size '7x': expected N or WxH, such as 224 or 224x160",
+        ),
+        ("reshard a b --shard-size big", "invalid size 'big': expected bytes, 128MiB or 100MB"),
+        (
+            "reshard a b --split a=x",
+            "not a fraction: expected NAME=FRACTION, such as train=0.8, found 'a=x'",
+        ),
+        (
+            "reshard a b --shards 2 --shard-size 1MB",
+            "--shards and --shard-size cannot be used together",
+        ),
+        (
+            "write",
+            "Missing argument: expected SOURCE and DATASET; tfrtool write --help shows the usage",
+        ),
+        ("diff a", "Missing argument: expected A and B; tfrtool diff --help shows the usage"),
+        (
+            "verify a --workers",
+            "Option '--workers' requires an argument; tfrtool verify --help shows the usage",
+        ),
+        (
+            "inspect stats a --against",
+            "Option '--against' requires an argument; tfrtool inspect stats --help shows the usage",
+        ),
+    ],
+)
+def test_a_wrong_call_names_the_option_as_it_is_typed(
+    words: str, said: str, capsys: Capture
+) -> None:
+    """The error says what is wrong with the value, and what the command expects."""
+    assert main(words.split()) == 2
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", f"tfrtool: error: {said}\n")
+
+
+@pytest.mark.parametrize("command", ["reshard SHARD OUT", "edit SHARD OUT --drop label"])
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [(b"", "the file is empty"), (b"some text, which is long enough", "not a TFRecord file")],
+)
+def test_why_no_record_could_be_read(
+    command: str, content: bytes, why: str, tmp_path: Path, capsys: Capture
+) -> None:
+    """Commands that copy records say what the file is instead."""
+    shard = tmp_path / "a.tfrecord"
+    shard.write_bytes(content)
+    words = [{"SHARD": str(shard), "OUT": str(tmp_path / "b")}.get(w, w) for w in command.split()]
+    assert main(words) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"tfrtool: error: {shard}: no record could be read: {why}")

@@ -103,11 +103,11 @@ def test_conditions_and_samples(shard: Path, capsys: Capture) -> None:
         (["--records", "x"], 2, "10:20"),
         (["--records", "5:2"], 2, "ends before it starts"),
         (["--records", "20"], 1, "they count from 0"),
-        (["--records", "1", "--sample", "1"], 2, "exclude"),
+        (["--records", "1", "--sample", "1"], 2, "cannot be used together"),
         (["--select", "lable"], 2, "'lable'; it may be one of these: label"),
         (["--where", "lable = 1"], 2, "did you mean 'label'"),
         (["--where", "label = 1; DROP TABLE x"], 2, "not a condition"),
-        (["--json", "--format", "csv"], 2, "exclude"),
+        (["--json", "--format", "csv"], 2, "cannot be used together"),
         (["nosuch"], 1, "nosuch"),
     ],
 )

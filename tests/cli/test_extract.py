@@ -138,7 +138,7 @@ def test_a_shard_directory_and_globs(tmp_path: Path) -> None:
         (["--feature", "imagee"], 2, "no record has a feature 'imagee'"),
         (["--feature", "label"], 2, "expected string, found int64"),
         (["--by", "x"], 2, "no record has a feature 'x'"),
-        (["--by", "label", "--flat"], 2, "flat (no folders) exclude each other"),
+        (["--by", "label", "--flat"], 2, "--by and --flat cannot be used together"),
         (["--limit", "0"], 2, "--limit"),
     ],
 )

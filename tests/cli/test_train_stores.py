@@ -73,7 +73,7 @@ def test_folder_and_size_of_the_cache(
     assert "the shard cache is too small to read 3 shards at a time: expected" in error
     assert "--shard-cache-size makes it larger" in error
     assert main(["train", url, *arguments, "much"]) == 2
-    assert "'much' is not a size" in capfd.readouterr().err
+    assert "invalid size 'much'" in capfd.readouterr().err
 
 
 def test_local_dataset_has_no_shard_cache(pets: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -289,7 +289,7 @@ def test_overwrite_and_options(tmp_path: Path, form: str) -> None:
     assert files_below(tmp_path / "out") == before
     take(ds, tmp_path / "one", form, limit=1)
     assert len(files_below(tmp_path / "one")) < len(before)
-    with pytest.raises(UsageError, match="exclude each other"):
+    with pytest.raises(UsageError, match="cannot be used together"):
         extract([ds], tmp_path / "x", annotations=form, by="image/format")
 
 

@@ -140,14 +140,28 @@ def run(argv: Sequence[str], signals: Signals | None = None) -> int:
             if debug:
                 traceback.print_exc()
             return report_interrupt(signals.number)
-        return _report_error(error, debug)
+        return _report_error(error, debug, argv)
     finally:
         if shown:
             del os.environ["RAY_BACKEND_LOG_LEVEL"]
     return int(result) if isinstance(result, int) else int(Outcome.FINE)
 
 
-def _report_error(error: BaseException, debug: bool) -> int:
+def _command_of(argv: Sequence[str]) -> str:
+    """Return the command that is meant, as it is typed."""
+    group: click.Group = cli
+    words = ["tfrtool"]
+    for word in argv:
+        if word in group.commands:
+            words.append(word)
+            command = group.commands[word]
+            if not isinstance(command, click.Group):
+                break
+            group = command
+    return " ".join(words)
+
+
+def _report_error(error: BaseException, debug: bool, argv: Sequence[str]) -> int:
     """Say what ended a command, and return the exit code for it."""
     if isinstance(error, click.Abort) and isinstance(error.__cause__, EOFError):
         error = error.__cause__  # click takes it for the end of what a user types
@@ -159,13 +173,16 @@ def _report_error(error: BaseException, debug: bool) -> int:
             error.show()
             return int(Outcome.USAGE)
         message = " ".join(error.format_message().split()).rstrip(".")
-        if isinstance(error, click.MissingParameter) and error.param and error.param.nargs < 0:
-            # Click names the first one, whichever is missing.
-            wanted = [param.human_readable_name for param in context.command.params]
-            message = f"Missing argument: expected {' and '.join(filter(str.isupper, wanted))}"
+        if isinstance(error, click.MissingParameter) and isinstance(error.param, click.Argument):
+            # Click names one alone, and not always one that is missing.
+            parameters = [one for one in context.command.params if isinstance(one, click.Argument)]
+            wanted = [one.human_readable_name for one in parameters if one.required]
+            message = f"Missing argument: expected {' and '.join(wanted)}"
         message += "" if message.endswith("?") else ";"
         # The error of an option without its value doesn't know its command.
-        message += f" {context.command_path if context else 'tfrtool'} --help shows the usage"
+        message += (
+            f" {context.command_path if context else _command_of(argv)} --help shows the usage"
+        )
         debug, code = False, int(Outcome.USAGE)
     elif isinstance(error, click.Abort | KeyboardInterrupt):
         return report_interrupt(signal.SIGINT)

@@ -17,7 +17,7 @@ from tfrtool.storage.progress import Progress, activity
 if TYPE_CHECKING:
     from tqdm import tqdm
 
-_FIRST, _EVERY = 0.7, 0.5
+_FIRST, _EVERY = 0.3, 0.5
 """Seconds until a command without progress shows that it works, and between two signs of life."""
 
 _NO_COUNT = "{desc} [{elapsed}]"

@@ -40,7 +40,7 @@ def existing_of(words: dict[str, Any]) -> str:
     """Take --resume and --overwrite out of a command's words, and return what they mean."""
     resume, overwrite = words.pop("resume"), words.pop("overwrite")
     if resume and overwrite:
-        raise UsageError("--resume and --overwrite exclude each other")
+        raise UsageError("--resume and --overwrite cannot be used together")
     return "resume" if resume else "overwrite" if overwrite else "refuse"
 
 
@@ -59,10 +59,14 @@ def pairs_of(notations: Iterable[str], expected: str, sign: str = "=") -> dict[s
 def splits_of(notations: Iterable[str]) -> dict[str, float]:
     """Read ``NAME=FRACTION`` again and again."""
     expected = "NAME=FRACTION, such as train=0.8"
-    try:
-        return {name: float(text) for name, text in pairs_of(notations, expected).items()}
-    except ValueError as error:
-        raise UsageError("not a fraction", expected=expected, found=str(error)) from None
+    fractions = {}
+    for name, text in pairs_of(notations, expected).items():
+        try:
+            fractions[name] = float(text)
+        except ValueError:
+            found = repr(f"{name}={text}"[:100])
+            raise UsageError("not a fraction", expected=expected, found=found) from None
+    return fractions
 
 
 def run_job(

@@ -54,6 +54,45 @@ class LocalPath(click.Path):
         return super().convert(value, param, ctx)
 
 
+class WholeNumber(click.IntRange):
+    """A whole number in a range; its errors name the option as it is typed."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number."""
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            raise _out_of_range(self, "a whole number", value, param) from error
+
+
+class Number(click.FloatRange):
+    """A number in a range; its errors name the option as it is typed."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number."""
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            raise _out_of_range(self, "a number", value, param) from error
+
+
+def _out_of_range(
+    kind: WholeNumber | Number, noun: str, value: Any, param: click.Parameter | None
+) -> UsageError:
+    least = f"above {kind.min}" if kind.min_open else f"at least {kind.min}"
+    wanted = least if kind.max is None else f"from {kind.min} to {kind.max}"
+    if kind.max is not None and kind.min_open:
+        wanted = f"above {kind.min} and at most {kind.max}"
+    try:
+        float(value)
+    except ValueError:
+        wanted, value = noun, repr(str(value)[:100])
+    else:
+        wanted = noun if kind.name.startswith("integer") and "." in str(value) else wanted
+    option = kind.name if param is None else param.opts[0]
+    return UsageError(f"{option} must be {wanted}, got {printable(str(value)[:100])}")
+
+
 INPUT, OUTPUT = LocalPath(urls=True), LocalPath(written=True)
 LOCAL_INPUT, OUTPUT_OR_URL = LocalPath(), LocalPath(written=True, urls=True)
 
@@ -94,11 +133,11 @@ ON_CORRUPT = {
 }
 
 _KINDS: Mapping[str, Any] = {
-    "N": click.IntRange(1),
+    "N": WholeNumber(1),
     "DIR": OUTPUT,
     "FILE": INPUT,
-    "--shards": click.IntRange(1, 99_999),
-    "--seed": click.IntRange(-(2**63), 2**63 - 1),
+    "--shards": WholeNumber(1, 99_999),
+    "--seed": WholeNumber(-(2**63), 2**63 - 1),
 }
 
 _Function = Callable[..., Any]
@@ -158,7 +197,7 @@ def image_size(text: str | None) -> int | tuple[int, int] | None:
         return None
     match = re.fullmatch(r"(\d{1,6})(?:x(\d{1,6}))?", text.strip(), re.ASCII | re.IGNORECASE)
     if match is None:
-        raise UsageError(f"{text!r} is no size of images; 224 and 224x160 are")
+        raise UsageError(f"invalid image size {text!r}: expected N or WxH, such as 224 or 224x160")
     return int(match[1]) if match[2] is None else (int(match[1]), int(match[2]))
 
 

@@ -19,6 +19,7 @@ from tfrtool.convert.pipeline.record_order import CopyTask, RecordOrder
 from tfrtool.convert.pipeline.record_sources import (
     RecordPool,
     find_sources,
+    first_fault,
     scan_shards,
 )
 from tfrtool.engines.engine import Workers
@@ -105,8 +106,8 @@ def copy_records(
             for split, files in found.splits.items()
         }
         if not any(counts.values()):
-            why = next((one.fault.message for one in faults.kept), None)
-            raise DatasetError("no record could be read", path=found.paths[0], found=why)
+            why = first_fault(found.paths[0])
+            raise DatasetError(f"no record could be read: {why}", path=found.paths[0])
         splits, codes, met = select(pool, counts, settings)
         faults.merge(met.faults)
         facts = (sorted(rules.items()), shuffle, [shard.identity for shard in pool.shards])

@@ -71,7 +71,7 @@ def reshard(
     select: Select = all_records
     check_numbers(None, None, seed)
     if stratify is not None and group_by is not None:
-        raise UsageError("stratify and group_by exclude each other")
+        raise UsageError("--stratify and --group-by cannot be used together")
     check_splits(splits or {}, "records", stratify or group_by)
     if splits:
         shares = [f"{split}={share!r}" for split, share in splits.items()]

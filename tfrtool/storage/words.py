@@ -30,7 +30,7 @@ def as_size(size: int | str) -> int:
     if not isinstance(number, int):
         match = _SIZE.fullmatch(str(size).strip())
         if match is None or (match["binary"] and not match["prefix"]):
-            raise UsageError(f"{size!r} is not a size; 128MiB and 100MB are")
+            raise UsageError(f"invalid size {size!r}: expected bytes, 128MiB or 100MB")
         base = 1024 if match["binary"] else 1000
         number = int(float(match["number"]) * base ** _POWERS[match["prefix"].lower()])
     if number < 1:

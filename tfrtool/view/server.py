@@ -10,7 +10,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from tfrtool.errors import TfrtoolError, UsageError, printable, reason_of
+from tfrtool.errors import TfrtoolError, UsageError, os_reason, printable, reason_of
 from tfrtool.view.guard import ACCEPT, HEADERS, Guard
 from tfrtool.view.live import Live
 from tfrtool.view.pieces import PIECES, environment
@@ -55,7 +55,8 @@ def serve(live: Live, *, host: str, port: int, token: str, on_ready: Callable[[s
             listener.bind((host, port))
             listener.listen(128)  # who asks before the server runs waits
         except (OSError, ValueError) as error:
-            raise UsageError(f"can't listen at {host}:{port}: {reason_of(error)}") from error
+            reason = os_reason(error) if isinstance(error, OSError) else reason_of(error)
+            raise UsageError(f"can't listen at {host}:{port}: {reason}") from error
         port = listener.getsockname()[1]
         own = socket.gethostname() if host in ("0.0.0.0", "::") else host
         hosts = {host, own, "localhost", "127.0.0.1", "::1"}

@@ -154,7 +154,7 @@ def write(
     """
     start, path = time.perf_counter(), as_path(dataset)
     if None not in (shards, shard_size):
-        raise UsageError("a number of shards and their size exclude each other")
+        raise UsageError("--shards and --shard-size cannot be used together")
     place = as_path(source)  # a pattern, or tfds:NAME, is one, too
     name, version = dataset_identity(path, name, version)
     pool = workers_of(engine, engine_address, workers)

@@ -37,7 +37,9 @@ def inspect_dataset_command(dataset: str, as_json: bool, **words: Any) -> Outcom
     """
     form = words.pop("emit")
     if as_json and form == "croissant":
-        raise UsageError("--json and --emit exclude each other", hint="--emit croissant is JSON")
+        raise UsageError(
+            "--json and --emit cannot be used together", hint="--emit croissant is JSON"
+        )
     from tfrtool.cli.render.dataset_text import dataset_page, fault_text
     from tfrtool.inspection.dataset.croissant import croissant
     from tfrtool.inspection.dataset.dataset_summary import inspect_dataset

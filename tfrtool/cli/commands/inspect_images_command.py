@@ -8,7 +8,7 @@ import click
 
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit, warn, warn_of_letters
-from tfrtool.cli.parameters import OUTPUT_OR_URL, SHARDS, command, shards_of
+from tfrtool.cli.parameters import OUTPUT_OR_URL, SHARDS, WholeNumber, command, shards_of
 from tfrtool.cli.render.page import Bad, Good, Heading, Page, Table, facts, findings
 from tfrtool.errors import human_count, printable
 
@@ -30,7 +30,7 @@ _LISTED = 10
         "--boxes": "Draw the objects in the images: boxes, class names, masks and key points.",
         "--overwrite": "Replace an existing sheet.",
     },
-    kinds={"PX": click.IntRange(32, 1024)},
+    kinds={"PX": WholeNumber(32, 1024)},
 )
 @click.option(
     "--out",

@@ -33,7 +33,9 @@ def inspect_schema_command(shards: tuple[str, ...], as_json: bool, **words: Any)
     """
     form = words.pop("emit")
     if as_json and form != "table":
-        raise UsageError("--json and --emit exclude each other", hint="--emit json is a schema")
+        raise UsageError(
+            "--json and --emit cannot be used together", hint="--emit json is a schema"
+        )
     from tfrtool.cli.render.schema_text import loss_text, notes_of, schema_page
     from tfrtool.examples.feature_text import python_source
     from tfrtool.examples.tfds_features import tfds_features

@@ -2,11 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-import click
-
 from tfrtool.cli.damage import UnreadableShards
 from tfrtool.cli.output import Outcome, emit, emit_pieces
-from tfrtool.cli.parameters import SHARDS, command, sources_of
+from tfrtool.cli.parameters import SHARDS, WholeNumber, command, sources_of
 from tfrtool.cli.process import nobody_reads
 from tfrtool.errors import SchemaError, ShardError, UsageError, os_errors_as
 from tfrtool.storage.opening import read_bounded
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
         "--all": "Read all of a shard in a store, too, of which else only what is shown is read.",
         "--no-payload-crc": "Don't check payload CRCs; lengths always are checked.",
     },
-    kinds={"N": click.IntRange(0), "I": click.IntRange(0)},
+    kinds={"N": WholeNumber(0), "I": WholeNumber(0)},
 )
 @SHARDS
 def inspect_shard_command(
@@ -97,7 +95,7 @@ def _schema(features: tuple[str, ...], description: str | None) -> "Schema | Non
     from tfrtool.examples.schema import Schema
 
     if features and description is not None:
-        raise UsageError("--feature and --description exclude each other")
+        raise UsageError("--feature and --description cannot be used together")
     if features:
         return Schema.from_notation(features)
     if description is None:

@@ -2,11 +2,18 @@
 
 from typing import Any
 
-import click
-
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit, warn
-from tfrtool.cli.parameters import ENGINE, INPUT, SHARDS, WORKERS, command, shards_of, sources_of
+from tfrtool.cli.parameters import (
+    ENGINE,
+    INPUT,
+    SHARDS,
+    WORKERS,
+    Number,
+    command,
+    shards_of,
+    sources_of,
+)
 from tfrtool.errors import UsageError
 
 
@@ -20,7 +27,7 @@ from tfrtool.errors import UsageError
         **WORKERS,
         **ENGINE,
     },
-    kinds={"OTHER": INPUT, "X": click.FloatRange(0, 1)},
+    kinds={"OTHER": INPUT, "X": Number(0, 1)},
 )
 @SHARDS
 def inspect_stats_command(

@@ -7,7 +7,15 @@ import click
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.job_options import existing_of, splits_of
 from tfrtool.cli.output import Outcome, emit, note, warn
-from tfrtool.cli.parameters import ENGINE, INPUT, OUTPUT_OR_URL, LocalPath, command, image_size
+from tfrtool.cli.parameters import (
+    ENGINE,
+    INPUT,
+    OUTPUT_OR_URL,
+    LocalPath,
+    WholeNumber,
+    command,
+    image_size,
+)
 from tfrtool.errors import human_count, printable, some_of
 
 if TYPE_CHECKING:
@@ -78,9 +86,9 @@ _SHOWN = 5
     },
     kinds={
         "DIR": LocalPath(exists=True, file_okay=False),
-        "Q": click.IntRange(1, 100),
-        "--workers": click.IntRange(1, 1024),
-        "--label-depth": click.IntRange(1, 64),
+        "Q": WholeNumber(1, 100),
+        "--workers": WholeNumber(1, 1024),
+        "--label-depth": WholeNumber(1, 64),
     },
 )
 @click.argument("source", type=INPUT)

@@ -13,7 +13,7 @@ from tfrtool.convert.pipeline.job import JobPlan, numbered, run_job
 from tfrtool.convert.pipeline.job_report import JobReport
 from tfrtool.convert.pipeline.job_settings import JobSettings
 from tfrtool.convert.pipeline.record_marks import image_feature
-from tfrtool.convert.pipeline.record_sources import faults_of, find_sources
+from tfrtool.convert.pipeline.record_sources import faults_of, find_sources, first_fault
 from tfrtool.errors import DatasetError, UsageError
 from tfrtool.examples.example import DType, PayloadKind, encode_example, feature_name
 from tfrtool.examples.tfds_features import tfds_features
@@ -96,11 +96,13 @@ def edit(
         rename=dict(rename or {}),
         add=encode_example(add) if add else b"",
     )
-    columns = infer_columns(found.paths, workers=settings.workers)
+    columns = infer_columns(found.paths, workers=settings.workers, on_progress=settings.on_progress)
     if not columns.parsed and (changes.names or columns.kind is not PayloadKind.EMPTY):
-        empty = columns.kind is PayloadKind.EMPTY
+        if columns.kind is PayloadKind.EMPTY:
+            why = first_fault(found.paths[0])
+            raise DatasetError(f"no record could be read: {why}", path=found.paths[0])
         raise DatasetError(
-            "no record could be read" if empty else "its records have no features",
+            "its records have no features",
             path=found.paths[0],
             expected="tf.train.Example or SequenceExample",
             found=columns.kind.title,

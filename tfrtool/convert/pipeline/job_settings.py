@@ -72,7 +72,7 @@ class SizeSettings(JobSettings):
         object.__setattr__(self, "workers", workers)
         check_numbers(self.shards, None)
         if self.shards is not None and self.shard_size is not None:
-            raise UsageError("shards and shard_size exclude each other")
+            raise UsageError("--shards and --shard-size cannot be used together")
         as_shard_size(self.shard_size or _SHARD_SIZE)
 
     @property

@@ -31,7 +31,7 @@ from tfrtool.records.compression import Compression, detect_compression
 from tfrtool.records.count import hop
 from tfrtool.records.framing import Fault, FaultKind, LocatedFault, frame
 from tfrtool.records.parts import Part, parts_of
-from tfrtool.records.reader import read_records
+from tfrtool.records.reader import read_records, read_shard
 from tfrtool.records.shard_sets import find_conflicts
 from tfrtool.records.stream import open_shard
 from tfrtool.records.tally import Words
@@ -205,6 +205,12 @@ def scan_shards(
     for shard in found:
         faults.merge(shard.faults)
     return RecordPool(shards=found, index=index), faults
+
+
+def first_fault(path: Path) -> str:
+    """Return what is wrong first with a shard of which no record can be read."""
+    faults = (item.message for item in read_shard(path) if isinstance(item, Fault))
+    return next(faults, "it has no records")
 
 
 def _index_of(scratch: Path, number: int, start: int | None = None) -> Path:

@@ -146,12 +146,12 @@ def extract(
     if not shards:
         raise UsageError("no shards to take anything out of")
     if flat and by is not None:
-        raise UsageError("by (folders by a feature) and flat (no folders) exclude each other")
+        raise UsageError("--by and --flat cannot be used together")
     if limit is not None and limit < 1:
         raise UsageError(f"limit is at least 1, not {limit}")
     kind = None if annotations is None else as_member(AnnotationFormat, annotations, "annotations")
     if kind is not None and by is not None:
-        raise UsageError("by (folders by a feature) and annotations exclude each other")
+        raise UsageError("--by and --annotations cannot be used together")
     with new_files(directory, overwrite=overwrite) as files:
         plan = plan_extract(shards, feature, by, name)
         objects = None if kind is None else FORMATS[kind](files, shards)

@@ -96,7 +96,7 @@ def cat(
         UsageError: the records or the condition make no sense, or exclude each other.
     """
     if records is not None and sample is not None:
-        raise UsageError("records and a sample exclude each other")
+        raise UsageError("--records and --sample cannot be used together")
     ranges: Mapping[Path | Stream, Sequence[Range]]
     if sample is None:
         ranges = dict.fromkeys(shards, parse_ranges(":" if records is None else records))

@@ -6,7 +6,7 @@ import click
 
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit, note
-from tfrtool.cli.parameters import INPUT, WORKERS, command
+from tfrtool.cli.parameters import INPUT, WORKERS, WholeNumber, command
 
 
 @command(
@@ -19,7 +19,7 @@ from tfrtool.cli.parameters import INPUT, WORKERS, command
         "--limit N=10": "Examples that are named of each sort of difference.",
         **WORKERS,
     },
-    kinds={"--limit": click.IntRange(0)},
+    kinds={"--limit": WholeNumber(0)},
 )
 @click.argument("a", type=INPUT)
 @click.argument("b", type=INPUT)

@@ -6,7 +6,7 @@ import click
 
 from tfrtool.cli.job_options import JOB_OPTIONS, run_job, splits_of
 from tfrtool.cli.output import Outcome
-from tfrtool.cli.parameters import INPUT, OUTPUT_OR_URL, command
+from tfrtool.cli.parameters import INPUT, OUTPUT_OR_URL, WholeNumber, command
 
 
 @command(
@@ -22,7 +22,7 @@ from tfrtool.cli.parameters import INPUT, OUTPUT_OR_URL, command
         "--shuffle SEED": "Put the records of each split in a random order.",
         **JOB_OPTIONS,
     },
-    kinds={"SEED": click.IntRange(-(2**63), 2**63 - 1)},
+    kinds={"SEED": WholeNumber(-(2**63), 2**63 - 1)},
 )
 @click.argument("source", metavar="SRC...", nargs=-1, required=True, type=INPUT)
 @click.argument("dataset", metavar="DST", type=OUTPUT_OR_URL)

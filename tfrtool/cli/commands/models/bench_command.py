@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfrtool.cli.output import Outcome, emit
-from tfrtool.cli.parameters import FEATURES, INPUT, SHARD_CACHE, command, dataset_of
+from tfrtool.cli.parameters import FEATURES, INPUT, SHARD_CACHE, WholeNumber, command, dataset_of
 from tfrtool.cli.render.page import Heading, Page, Table, wrapped
 from tfrtool.errors import human_bytes, human_count
 from tfrtool.storage.progress import Progress
@@ -32,7 +32,7 @@ _HEAD = ("1st CPU ms", "images/s", "later CPU ms", "images/s", "memory", "of the
         "--limit N=2000": "Images to load at least; whole shards are read.",
         **SHARD_CACHE,
     },
-    kinds={"--image-size": click.IntRange(8, 4096), "--epochs": click.IntRange(2)},
+    kinds={"--image-size": WholeNumber(8, 4096), "--epochs": WholeNumber(2)},
 )
 @click.argument("dataset", type=INPUT)
 def bench_command(dataset: str, as_json: bool, **given: Any) -> Outcome:

@@ -8,7 +8,7 @@ import click
 
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit, warn
-from tfrtool.cli.parameters import INPUT, LOCAL_INPUT, command
+from tfrtool.cli.parameters import INPUT, LOCAL_INPUT, WholeNumber, command
 from tfrtool.cli.process import nobody_reads
 from tfrtool.errors import SourceError, printable
 from tfrtool.storage.progress import activity, silent
@@ -24,7 +24,7 @@ _WIDEST_PATH, _WIDEST_LABEL = 60, 30
         "--top K=1": "Number of classes to print for each image, the most probable first.",
         "--batch-size N=32": "Images in a batch.",
     },
-    kinds={"K": click.IntRange(1)},
+    kinds={"K": WholeNumber(1)},
 )
 @click.argument("model", type=LOCAL_INPUT)
 @click.argument("images", nargs=-1, required=True, type=INPUT)

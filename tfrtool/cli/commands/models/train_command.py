@@ -17,6 +17,8 @@ from tfrtool.cli.parameters import (
     INPUT,
     LOCAL_INPUT,
     SHARD_CACHE,
+    Number,
+    WholeNumber,
     command,
     dataset_of,
 )
@@ -35,13 +37,13 @@ def _number_or_auto(text: str) -> int | None:
 
 
 _KINDS = {
-    "X": click.FloatRange(0, min_open=True),
+    "X": Number(0, min_open=True),
     "N|auto": _number_or_auto,
     "--weights": LOCAL_INPUT,
-    "--image-size": click.IntRange(32, 4096),
-    "--seed": click.IntRange(0, 2**32 - 1),
-    "SECONDS": click.FloatRange(0, 86_400, min_open=True),
-    "--shares": click.IntRange(1),
+    "--image-size": WholeNumber(32, 4096),
+    "--seed": WholeNumber(0, 2**32 - 1),
+    "SECONDS": Number(0, 86_400, min_open=True),
+    "--shares": WholeNumber(1),
 }
 
 _DEFAULT = click.core.ParameterSource.DEFAULT
@@ -150,7 +152,7 @@ def train_command(dataset: str | None, *, compare: bool, as_json: bool, **given:
     given = {name: one for name, one in given.items() if source_of(name) != _DEFAULT}
     rescale, normalize = given.pop("rescale", None), given.pop("normalize", None)
     if rescale is not None and normalize is not None:
-        raise UsageError("--rescale and --normalize exclude each other")
+        raise UsageError("--rescale and --normalize cannot be used together")
     if normalize or rescale:
         given["rescale"] = normalize or rescale
     with contextlib.suppress(KeyError, ValueError):

@@ -1,9 +1,7 @@
 """``tfrtool view``."""
 
-import click
-
 from tfrtool.cli.output import Outcome, emit, note, warn
-from tfrtool.cli.parameters import SHARDS, command, shards_of
+from tfrtool.cli.parameters import SHARDS, WholeNumber, command, shards_of
 
 _HERE = ("127.0.0.1", "localhost", "::1")
 
@@ -18,7 +16,7 @@ _HERE = ("127.0.0.1", "localhost", "::1")
         "--open/--no-open =true": "Open the page in the browser.",
         "--workers N=1": "Processes that read, while another one answers.",
     },
-    kinds={"PORT": click.IntRange(0, 65535)},
+    kinds={"PORT": WholeNumber(0, 65535)},
 )
 @SHARDS
 def view_command(

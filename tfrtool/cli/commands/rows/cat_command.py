@@ -52,7 +52,7 @@ def cat_command(
 
     form, as_base64 = choices.pop("format"), choices.pop("bytes") == "base64"
     if as_json and form != "jsonl":
-        raise UsageError(f"--json and --format {form} exclude each other")
+        raise UsageError(f"--json and --format {form} cannot be used together")
     names = select.split(",") if select else None
     payloads, damage = PayloadJson(select=names, as_base64=as_base64), Damage(on_corrupt)
     line: Callable[[Mapping[str, Any]], str] = json.dumps

@@ -105,7 +105,7 @@ def query_command(
 
 def _chosen(form: str | None, out: str | None, overwrite: bool, as_json: bool) -> str:
     if as_json and form not in (None, "jsonl"):
-        raise UsageError(f"--json and --format {form} exclude each other")
+        raise UsageError(f"--json and --format {form} cannot be used together")
     if out is not None and not overwrite and as_path(out).exists():
         raise UsageError("is there already", path=out, hint="--overwrite replaces it")
     if out is not None and named_compression(PurePath(out)):
