@@ -51,6 +51,8 @@ class Misbehaviour:
         clock: Hours by which the store's clock is off, in its headers.
         unsaid: Headers of the answer that are left out, in lower case.
         unheard: Headers of the request that the store doesn't get, in lower case.
+        having: Only requests with a header, in lower case, in which this regular expression is
+            found: "if-match: .*".
     """
 
     methods: tuple[str, ...] = ()
@@ -70,6 +72,7 @@ class Misbehaviour:
     clock: float = 0
     unsaid: tuple[str, ...] = ()
     unheard: tuple[str, ...] = ()
+    having: str = ""
 
 
 class _Bucket:
@@ -81,10 +84,13 @@ class _Bucket:
         self.log: list[dict[str, Any]] = []
         self.put: dict[str, float] = {}
 
-    def apply(self, method: str, target: str) -> list[Misbehaviour]:
+    def apply(self, method: str, target: str, headers: Headers) -> list[Misbehaviour]:
         """Return the rules for a request."""
         found = []
+        lines = [f"{name}: {value}" for name, value in headers]
         for number, rule in enumerate(self.rules):
+            if rule.having and not any(re.search(rule.having, line) for line in lines):
+                continue
             if (rule.methods and method not in rule.methods) or not re.search(
                 rule.matching, target
             ):
@@ -170,7 +176,7 @@ class _Front:
         started = time.monotonic()
         method, target, _ = line.split(" ", 2)
         bucket = self.bucket(target)
-        rules = bucket.apply(method, target)
+        rules = bucket.apply(method, target, headers)
         exchange = _Exchange(method, target, headers, rules, bucket, started, self.words)
         try:
             await asyncio.sleep(exchange.most("delay"))

@@ -326,6 +326,7 @@ ELSEWHERE = {
     'pip install "tfrtool[hf]"': "tests/cli/test_stores_read.py does without it",
     "the environment, or a profile, gives credentials": "no advice, but where they belong",
     "write it again without compression and dictionaries": "test_hostile_parquet.py does",
+    "write to a local folder, and copy that": "the store's own programs copy it",
     "pip install array_record": "tests/convert/formats/test_array_records.py does without it",
     "--column NAME:int64 writes a table's numbers": "tests/sources/test_value_columns.py",
     "pipe a shard into it": "test_standard_input.py runs it",

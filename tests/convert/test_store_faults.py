@@ -106,7 +106,7 @@ def test_a_killed_write_is_resumed(
         report = _write(sources[0], url, "resume")
         assert current_digests(bucket) == whole[0]
         assert not any("/v-" in key for key in [*bucket.names()])  # the same plan: the same keys
-        assert report.complete or report.resumed == int(at >= 4)
+        assert report.complete or report.resumed == int(at >= 5)
     assert ALL < at < STEPS[-1]
 
 
@@ -133,7 +133,7 @@ def test_another_plan_is_written_elsewhere(
     bucket: Bucket, url: str, sources: list[Path], whole: list[dict[str, str]]
 ) -> None:
     """Who resumes with other records puts nothing where the first may still be writing."""
-    _stopped(4, lambda: _write(sources[0], url), Killed(), dead=True)
+    _stopped(5, lambda: _write(sources[0], url), Killed(), dead=True)
     assert [key for key in [*bucket.names()] if key.endswith("-of-00001")]
     put: list[str] = []
     with steps(lambda _, name, key: put.append(key) if name == "upload" else None):
@@ -289,7 +289,7 @@ def test_a_lost_answer_is_no_other_writer(
 def test_late_listings_decide_nothing(bucket: Bucket, url: str, sources: list[Path]) -> None:
     """What was put but isn't listed is found all the same."""
     bucket.misbehave(Misbehaviour(methods=("GET",), hide_for=60))
-    _stopped(4, lambda: _write(sources[0], url), Killed(), dead=True)
+    _stopped(5, lambda: _write(sources[0], url), Killed(), dead=True)
     with pytest.raises(UsageError, match="interrupted write was left"):
         _write(sources[0], url)
     assert _write(sources[0], url, "resume").resumed == 1

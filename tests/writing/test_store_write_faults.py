@@ -191,3 +191,24 @@ def _started(*words: str) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+@pytest.mark.parametrize("more", [(), ("--overwrite",)])
+def test_a_store_that_refuses_conditions(
+    bucket: Bucket, run: Run, source: Path, more: tuple[str, ...]
+) -> None:
+    """It is found before any shard is made, and named; a quoted If-Match is one that fails."""
+    if more:
+        assert run("reshard", source, f"{bucket.url}/pets")[0] == 0
+    before = bucket.names()
+    bucket.forget()
+    bucket.misbehave(
+        Misbehaviour(
+            methods=("PUT",), having='^if-match: ".*"$', status=412, code="PreconditionFailed"
+        )
+    )
+    code, _, err = run("reshard", source, f"{bucket.url}/pets", *more)
+    assert code == 1
+    assert "the store refuses to replace an object only if it is unchanged (If-Match)" in err
+    assert bucket.names() == before
+    assert not any(".tfrecord" in one["target"] for one in bucket.log() if one["method"] == "PUT")

@@ -129,6 +129,14 @@ class StoreStaging(Staging):
             commit=said,
             old=[name for name in old if is_shard(name)],
         )
+        try:
+            self._put_claim(checked=True)  # before the work: whether the store can commit at all
+        except UsageError:
+            raise
+        except BaseException:
+            if data is None:
+                self._give_up()
+            raise
         if self._commits() != self._before:  # another write has ended just before that claim
             self._release()
             raise _lost(self._root)
@@ -309,6 +317,13 @@ class StoreStaging(Staging):
         data = json.dumps(self._facts).encode()
         self._claim = _put(self._root, self._root / STAGING / CLAIM, data, self._claim)
 
+    def _give_up(self) -> None:
+        """Delete the claim of a write that has not begun, if it is still this one's."""
+        with contextlib.suppress(OSError):
+            said = _object(_read(self._root / STAGING / CLAIM)[0])
+            if said.get("writer") == self._facts["writer"]:
+                self._release()
+
     def _check_claim(self) -> None:
         if _etag(self._root / STAGING / CLAIM) != self._claim:
             raise _lost(self._root)
@@ -393,15 +408,23 @@ def _put(root: RemotePath, path: RemotePath, data: bytes, etag: str | None) -> s
     """Put an object in place of the one with an ETag, or of none; return its own.
 
     `UsageError` for the ``root`` if another one is there; but not where it is the same, as after a
-    request whose answer was lost and that was made again.
+    request whose answer was lost and that was made again. `WriteError` if the store refuses a
+    condition that holds.
     """
     try:
         return path.store.put(path.key, data, only_new=etag is None, replacing=etag)
     except (FileExistsError, FileNotFoundError, ChangedError):
-        found, etag = _read(path)
-        if found != data or etag is None:
+        found, now = _read(path)
+        if found == data and now is not None:
+            return now
+        if now is None or now != etag:
             raise _lost(root) from None
-        return etag
+        raise WriteError(
+            "the store refuses to replace an object only if it is unchanged (If-Match), as older "
+            "Ceph gateways do",
+            path=root,
+            hint="write to a local folder, and copy that to the store",
+        ) from None
 
 
 def _lost(root: RemotePath) -> UsageError:
