@@ -182,7 +182,7 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     from tfrtool.storage.remote import obstore_stores
 
     pause = timedelta(milliseconds=1)
-    retries = {**obstore_stores._RETRIES}
+    retries = {**obstore_stores._RETRIES, "max_retries": 8}
     retries["backoff"] = {"init_backoff": pause, "max_backoff": pause, "base": 2}
     monkeypatch.setattr(obstore_stores, "_RETRIES", retries)
     monkeypatch.setattr(stores, "_PAUSE", 0.001)

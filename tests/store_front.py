@@ -51,6 +51,8 @@ class Misbehaviour:
         clock: Hours by which the store's clock is off, in its headers.
         unsaid: Headers of the answer that are left out, in lower case.
         unheard: Headers of the request that the store doesn't get, in lower case.
+        extra: Bytes that are sent behind the body, and counted in its length.
+        endless: A listing says that there is more, and begins anew each time.
         having: Only requests with a header, in lower case, in which this regular expression is
             found: "if-match: .*".
     """
@@ -73,6 +75,8 @@ class Misbehaviour:
     unsaid: tuple[str, ...] = ()
     unheard: tuple[str, ...] = ()
     having: str = ""
+    extra: int = 0
+    endless: bool = False
 
 
 class _Bucket:
@@ -276,7 +280,10 @@ async def _send_request(
     headers = [pair for pair in exchange.headers if pair[0] not in unheard]
     headers = exchange.words.asked(headers) if exchange.words else headers
     headers.append(("connection", "close"))
-    _write_head(to_store, f"{exchange.method} {exchange.target} HTTP/1.1", headers)
+    target = exchange.target
+    if exchange.most("endless", nothing=False):
+        target = re.sub(r"&?continuation-token=[^&]*", "", target)
+    _write_head(to_store, f"{exchange.method} {target} HTTP/1.1", headers)
     if any(name == "expect" for name, _ in exchange.headers):
         writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     chunked = ("transfer-encoding", "chunked") in exchange.headers
@@ -304,9 +311,15 @@ async def _send_answer(
     kept = [(name, _later(name, value, exchange)) for name, value in headers if name not in unsaid]
     kept = exchange.words.answered(kept, exchange.path) if exchange.words else kept
     without_body = exchange.method == "HEAD" or exchange.status in (204, 304)
-    if not without_body and (_listing(exchange) or "content-length" not in dict(headers)):
+    whole_first = _listing(exchange) or exchange.most("extra")
+    if not without_body and (whole_first or "content-length" not in dict(headers)):
         whole = [block async for block in _blocks(from_store, headers, answer=True)]
-        body = _hidden(b"".join(whole), exchange)
+        body = _hidden(b"".join(whole), exchange) + bytes(exchange.most("extra"))
+        if _listing(exchange) and exchange.most("endless", nothing=False):
+            more = b"<IsTruncated>true</IsTruncated><NextContinuationToken>same<"
+            more += b"/NextContinuationToken></ListBucketResult>"
+            body = re.sub(rb"(?i)<IsTruncated>\w*</IsTruncated>", b"", body)
+            body = body.replace(b"</ListBucketResult>", more)
         kept = [pair for pair in kept if pair[0] != "content-length"]
         kept.append(("content-length", str(len(body))))
         _write_head(writer, f"HTTP/1.1 {first.split(' ', 1)[1]}", kept)

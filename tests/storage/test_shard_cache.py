@@ -351,6 +351,19 @@ def test_planted_links_are_not_followed(shards: list[RemotePath], folder: Path) 
     assert precious.read_bytes() == b"precious"
 
 
+@pytest.mark.parametrize("kind", ["link", "fifo"])
+def test_a_planted_lock_is_refused(kind: str, shards: list[RemotePath], folder: Path) -> None:
+    """A link in the place of the cache's lock is not followed, and a FIFO not waited for."""
+    cache, precious = ShardCache(folder), folder.parent / "precious"
+    if kind == "link":
+        (folder / "lock").symlink_to(precious)
+    else:
+        os.mkfifo(folder / "lock")
+    with pytest.raises(WriteError, match="lock"):
+        cache.fetch(shards[0])
+    assert not precious.exists()
+
+
 class _Usage:
     free = 1_000_000
 

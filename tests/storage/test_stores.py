@@ -8,14 +8,19 @@ import os
 import pickle
 import random
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from tests.emulators import SECRET, Bucket
+from tests.emulators import SECRET, Bucket, Misbehaviour
+from tfrtool.cli import main
+from tfrtool.records.framing import frame
+from tfrtool.storage import stores
 from tfrtool.storage.appearing import new_file
 from tfrtool.storage.locations import as_path
 from tfrtool.storage.opening import file_sha256, open_regular
+from tfrtool.storage.remote import obstore_stores
 from tfrtool.storage.remote_path import RemotePath
 from tfrtool.storage.stores import Store, store_of
 
@@ -140,3 +145,79 @@ def test_what_changes_under_the_reader(store: Store, path_of: PathOf) -> None:
         store.put("x", b"\1" * 1_000_000)
         with pytest.raises(OSError, match="was changed while it was read"):
             file.read()
+
+
+@pytest.mark.usefixtures("hurry")
+def test_a_listing_that_begins_anew_is_an_error(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A store that gives the same page for ever is named; so is one whose pages are empty."""
+    monkeypatch.setattr("tfrtool.storage.stores._LONG", 0.1)
+    monkeypatch.setattr("tfrtool.storage.stores._LONGEST", 5.0)
+    for number in range(30):
+        bucket.put(f"d/{number}.tfrecord", b"")
+    bucket.misbehave(Misbehaviour(methods=("GET",), endless=True))
+    for place, what in (("d", "lists the same objects again and again"), ("e", "does not end")):
+        assert main(["count", f"{bucket.url}/{place}"]) == 1
+        assert what in capsys.readouterr().err
+    bucket.misbehave()
+
+
+@pytest.mark.parametrize("long", [0, 60])
+def test_more_objects_than_may_be_are_counted(
+    bucket: Bucket, store: Store, long: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder's entries are counted, of which one may have more objects below it."""
+    monkeypatch.setattr("tfrtool.storage.stores._LONG", long)
+    monkeypatch.setattr("tfrtool.storage.stores.MAX_OBJECTS", 20)
+    for number in range(30):
+        bucket.put(f"d/e/{number}", b"")
+    assert [*store.list_folder("d")[1]] == ["e"]
+    with pytest.raises(OSError, match="has more than 20 objects"):
+        store.list_folder("d/e")
+
+
+@pytest.mark.usefixtures("hurry")
+def test_more_bytes_than_asked_for_are_an_error_of_the_store(
+    bucket: Bucket, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They are not taken for damage of a shard."""
+    bucket.put("x.tfrecord", frame(b"record"))
+    bucket.misbehave(Misbehaviour(methods=("GET",), extra=7))
+    assert main(["verify", f"{bucket.url}/x.tfrecord"]) == 1
+    assert "the store sent more bytes than it was asked for" in capsys.readouterr().err
+    bucket.misbehave()
+
+
+@pytest.mark.parametrize(("seconds", "requests"), [("0", 1), ("60", 21)])
+def test_refused_requests_are_repeated_for_a_time(
+    bucket: Bucket, seconds: str, requests: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TFRTOOL_STORE_SECONDS says for how long, however short the pauses turn out."""
+    monkeypatch.setenv("TFRTOOL_STORE_SECONDS", seconds)
+    pause = timedelta(milliseconds=1)
+    backoff = {"init_backoff": pause, "max_backoff": pause, "base": 2}
+    monkeypatch.setitem(obstore_stores._RETRIES, "backoff", backoff)
+    bucket.put("x", b"some")
+    bucket.forget()
+    bucket.misbehave(Misbehaviour(methods=("GET",), first=20, status=503))
+    stores._store.cache_clear()
+    try:
+        found = store_of(bucket.url).read_range("x", 0, 4)
+    except OSError as error:
+        found = str(error).encode()
+    stores._store.cache_clear()
+    assert (found == b"some") == (requests > 1)
+    assert len(bucket.log()) == requests
+
+
+def test_a_time_that_makes_no_sense(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The variable and the value are named."""
+    monkeypatch.setenv("TFRTOOL_STORE_SECONDS", "soon")
+    stores._store.cache_clear()
+    assert main(["count", f"{bucket.url}/x"]) == 2
+    assert "invalid TFRTOOL_STORE_SECONDS: expected seconds, from 0 to 86400, found 'soon'" in (
+        capsys.readouterr().err
+    )

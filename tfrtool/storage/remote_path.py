@@ -12,7 +12,6 @@ from typing import Any, NoReturn
 from urllib.parse import unquote
 
 from tfrtool.errors import UsageError
-from tfrtool.storage.limits import MAX_OBJECTS
 from tfrtool.storage.stores import OBJECT_STORES, Status, Store, keep_query, store_of
 
 # Two letters at least, so that ``C:/`` is none; and one slash, for pathlib makes one of two.
@@ -141,10 +140,7 @@ class RemotePath(type(Path())):  # type: ignore[misc]
         found: list[RemotePath] = []
         if not deep:
             return [path for path in base.entries()[0] if _matches((path.name,), wanted)]
-        for number, (key, status) in enumerate(base.store.list(base.key)):
-            if number == MAX_OBJECTS:
-                what = f"more than {MAX_OBJECTS:,} objects are below it"
-                raise OSError(errno.EFBIG, what, str(base))
+        for key, status in base.store.list(base.key):
             name = key[len(base.key) :].lstrip("/")
             parts = tuple(name.split("/"))
             ends = range(1 if below else len(parts), len(parts) + 1)

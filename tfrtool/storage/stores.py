@@ -4,11 +4,14 @@ The libraries, obstore and fsspec, are imported when a URL is met. They find cre
 usual ways; nothing that they say is shown as it is, for it may hold some.
 """
 
+import asyncio
 import contextlib
 import errno
 import importlib
 import json
 import os
+import queue
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -43,6 +46,12 @@ _TOGETHER = 8 * 1024 * 1024
 _PART = 8 * 1024 * 1024
 _MOST_PARTS = 9_000
 _CHUNK = 1024 * 1024
+
+_LONG = 5.0
+"""Seconds that the listing of one folder may take without being looked at."""
+
+_LONGEST = 300.0
+"""Seconds that a thousand objects of a listing may take."""
 
 _TRIES = 5
 _PAUSE = 0.1
@@ -110,7 +119,11 @@ class Store:
                 raise ChangedError(self.url_of(key))
             etag = status.etag
             parts.extend(map(bytes, answer.stream(_CHUNK)))
-            if sum(map(len, parts)) < min(size, status.size - start):
+            missing = min(size, max(status.size - start, 0)) - sum(map(len, parts))
+            if missing < 0:
+                what = "the store sent more bytes than it was asked for"
+                raise OSError(errno.EIO, what, self.url_of(key))
+            if missing:
                 raise CutShortError(self.url_of(key))
             return b"".join(parts), status
 
@@ -176,10 +189,13 @@ class Store:
             for future in waiting:
                 future.cancel()
 
-    def list(self, prefix: str, after: str | None = None) -> Iterator[tuple[str, Status]]:
+    def list(
+        self, prefix: str, after: str | None = None, most: int | None = MAX_OBJECTS
+    ) -> Iterator[tuple[str, Status]]:
         """Yield the keys of all objects in a folder and in those below it, and what they are.
 
-        Buckets give them in their order, and those behind a key where ``after`` names one.
+        Buckets give them in their order, and those behind a key where ``after`` names one. It is an
+        `OSError` if there are more than ``most``, or if the store gives the same ones again.
         """
         if not self.lists:
             files, _ = self.list_folder(prefix)
@@ -192,13 +208,35 @@ class Store:
             offset = {"offset": after} if after else {}
             now = pages or iter(self._library.list(prefix or None, chunk_size=1000, **offset))
             pages = None  # if this fails, the next try begins behind what was given
-            page = next(now, None)
+            page = self._page(now, prefix)
             pages = now
             return page
 
+        firsts, count = set[str](), 0
         while page := self._answer(prefix, turn):
+            if page[0]["path"] in firsts:
+                what = "the store lists the same objects again and again"
+                raise OSError(errno.EIO, what, self.url_of(prefix))
+            firsts.add(page[0]["path"])
+            count += len(page)
+            if most is not None and count > most:
+                what = f"more than {most:,} objects are below it"
+                raise OSError(errno.EFBIG, what, self.url_of(prefix))
             yield from ((one["path"], self._status(one)) for one in page)
             after = page[-1]["path"]
+
+    def _page(self, pages: Iterator[Any], prefix: str) -> Any:
+        """Return the next page of a listing; a store may send empty ones for ever."""
+        answers: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+        _answer_later(lambda: next(pages, None), answers)
+        try:
+            page, error = answers.get(timeout=_LONGEST)
+        except queue.Empty:
+            what = "the store's listing does not end"
+            raise OSError(errno.ETIMEDOUT, what, self.url_of(prefix)) from None
+        if error is not None:
+            raise error
+        return page
 
     def list_folder(self, prefix: str) -> tuple[dict[str, Status], Sequence[str]]:
         """Return the names of a folder's files and what they are, and the names of its folders.
@@ -220,13 +258,54 @@ class Store:
 
         What only marks the folder is an object of the folder's own key.
         """
-        found = self._answer(prefix, lambda: self._library.list_with_delimiter(prefix or None))
+        found = self._answer(prefix, lambda: self._delimited(prefix))
         files, folders = found["objects"], found["common_prefixes"]
         if len(files) + len(folders) > MAX_OBJECTS:
-            raise OSError(
-                errno.EFBIG, f"has more than {MAX_OBJECTS:,} objects", self.url_of(prefix)
-            )
+            raise self._too_many(prefix)
         return [(one["path"], self._status(one)) for one in files], folders
+
+    def _delimited(self, prefix: str) -> Any:
+        """Ask the library for a level, which it returns whole.
+
+        What takes long is listed a second time, in pages, to find out whether it ends.
+        """
+        ask = getattr(self._library, "list_with_delimiter_async", None)
+        if ask is None:
+            return self._library.list_with_delimiter(prefix or None)
+        answers: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+        started: list[tuple[Any, Any]] = []
+
+        async def wait() -> Any:
+            started.append((asyncio.get_running_loop(), asyncio.current_task()))
+            return await ask(prefix or None)
+
+        _answer_later(lambda: asyncio.run(wait()), answers)
+        try:
+            try:
+                found, error = answers.get(timeout=_LONG)
+            except queue.Empty:
+                self._check_level(prefix, answers)
+                found, error = answers.get()
+        finally:
+            for loop, task in started:
+                with contextlib.suppress(RuntimeError):  # it has ended
+                    loop.call_soon_threadsafe(task.cancel)
+        if error is not None:
+            raise error
+        return found
+
+    def _check_level(self, prefix: str, answers: "queue.SimpleQueue[Any]") -> None:
+        """Raise an `OSError` if a folder holds too much, or its listing never ends."""
+        names, start = set[str](), len(prefix) + 1 if prefix else 0
+        for key, _ in self.list(prefix, most=None):
+            names.add(key[start:].partition("/")[0])
+            if len(names) > MAX_OBJECTS:
+                raise self._too_many(prefix)
+            if not answers.empty():
+                return
+
+    def _too_many(self, prefix: str) -> OSError:
+        return OSError(errno.EFBIG, f"has more than {MAX_OBJECTS:,} objects", self.url_of(prefix))
 
     def is_folder(self, prefix: str) -> bool:
         """Return whether there are objects below a prefix."""
@@ -325,6 +404,23 @@ class Store:
                 raise
             made = a_store_error(error, self.url_of(key))
         raise made from None
+
+
+def _answer_later(
+    ask: Callable[[], Any], answers: "queue.SimpleQueue[tuple[Any, BaseException | None]]"
+) -> None:
+    """Ask in a thread, so that this one can be interrupted, and has no loop; nobody waits for it.
+
+    The answer is put into a queue, or the error.
+    """
+
+    def work() -> None:
+        try:
+            answers.put((ask(), None))
+        except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
+            answers.put((None, error))
+
+    threading.Thread(target=work, daemon=True).start()
 
 
 def _differ(before: str | None, now: str | None) -> bool:

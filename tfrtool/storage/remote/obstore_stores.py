@@ -7,16 +7,20 @@ from typing import Any
 
 from obstore import store as stores
 
+from tfrtool.errors import UsageError
+
 _RETRIES: Any = {
-    "max_retries": 8,
+    "max_retries": 10_000,  # pauses are drawn at random: only the time is a limit
     "backoff": {
         "init_backoff": timedelta(seconds=0.1),
-        "max_backoff": timedelta(seconds=10),
+        "max_backoff": timedelta(seconds=5),
         "base": 2,
     },
-    "retry_timeout": timedelta(seconds=120),
 }
-"""Of requests that met a 5xx, or no server: some 25 seconds of waiting in all."""
+"""How requests are repeated that met a 5xx, or no server."""
+
+_PATIENCE, _SECONDS = "TFRTOOL_STORE_SECONDS", 30.0
+"""For how long they are repeated: the variable, and what holds without it."""
 
 _ENDPOINTS = {
     "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
@@ -39,10 +43,20 @@ def library_for(scheme: str, place: str, query: str) -> Any:
     allowed = [os.environ.get(f"{name}_ALLOW_HTTP", "") for name in ("AWS", "GOOGLE", "AZURE")]
     if endpoint.startswith("http://") or "true" in map(str.lower, allowed):
         options["allow_http"] = True
-    given: Any = {"client_options": options, "retry_config": _RETRIES}
+    retries = {**_RETRIES, "retry_timeout": _patience()}
+    given: Any = {"client_options": options, "retry_config": retries}
     if scheme == "s3" and not any(map(os.environ.get, _CREDENTIALS)) and find_spec("boto3"):
         given |= _profile()
     return stores.AzureStore(place, **given) if scheme == "az" else stores.from_url(url, **given)
+
+
+def _patience() -> timedelta:
+    text = os.environ.get(_PATIENCE) or str(_SECONDS)
+    try:
+        return timedelta(seconds=float(text) if 0 <= float(text) <= 86_400 else float("nan"))
+    except ValueError:
+        expected = "seconds, from 0 to 86400"
+        raise UsageError(f"invalid {_PATIENCE}", expected=expected, found=repr(text)) from None
 
 
 def _profile() -> dict[str, Any]:

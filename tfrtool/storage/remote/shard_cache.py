@@ -12,6 +12,7 @@ import errno
 import hashlib
 import os
 import shutil
+import stat
 import sys
 import time
 import weakref
@@ -23,6 +24,7 @@ from typing import Any, BinaryIO
 from tfrtool.errors import CorruptShardError, ShardError, UsageError, WriteError, os_reason
 from tfrtool.storage.appearing import move, private_folder
 from tfrtool.storage.locations import as_path, user_cache
+from tfrtool.storage.opening import NotRegularFileError
 from tfrtool.storage.remote_path import RemotePath
 from tfrtool.storage.stores import ChangedError, Status
 from tfrtool.storage.words import as_size
@@ -171,7 +173,7 @@ class ShardCache:
 
     def _reserve(self, file: BinaryIO, size: int) -> None:
         """Make a file as large as it will be. Others go for it, where there is need."""
-        with (self.folder / "lock").open("ab") as lock:
+        with _open_own(self.folder / "lock", make=True) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             entries = sorted(self._entries())  # parts come first
             excess = sum(held for _, _, held, _ in entries) + size - self.max_bytes
@@ -220,11 +222,20 @@ def look_at(shard: RemotePath) -> Status:
     return shard.status
 
 
+def _open_own(path: Path, *, make: bool = False) -> BinaryIO:
+    """Open a regular file, or make one; links are not followed, and a FIFO is not waited for."""
+    flags = _FLAGS | (os.O_CREAT if make else 0)
+    file = open(path, "r+b", opener=lambda name, _: os.open(name, flags, 0o600))  # noqa: SIM115
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise NotRegularFileError(str(path))
+    return file
+
+
 def _locked(path: Path, *, make: bool = False, exclusive: bool = False) -> BinaryIO | None:
     """Open a file, or make one, and lock it; None if it isn't there, or another one has it."""
     try:
-        flags = _FLAGS | (os.O_CREAT if make else 0)
-        file = open(path, "r+b", opener=lambda name, _: os.open(name, flags, 0o600))  # noqa: SIM115
+        file = _open_own(path, make=make)
     except FileNotFoundError:
         return None
     try:
