@@ -229,9 +229,35 @@ write photos photos/new | 2
 convert a.tfrecord new | 2
   ? --to says it: tfrecord, parquet, hf, jsonl, csv, arrayrecord, webdataset
   > tfrtool convert a.tfrecord new --to hf
-convert photos.zip new --to csv | 1
-  ? --from says it: tfrecord, parquet, hf, jsonl, csv, arrayrecord, webdataset
+convert foreign/thesis.doc new --to csv | 1
+  ? --from NAME chooses one
   > tfrtool convert pets.csv new --from csv --to jsonl
+convert photos.zip new --to csv | 1
+  ? unpack it first
+  > tfrtool convert pets.csv new --to jsonl
+convert a.tfrecord new.csv.gz | 2
+  ? leave off .gz
+  > tfrtool convert a.tfrecord new.csv
+repair a.tfrecord new.zst | 2
+  ? leave off the ending, or use .gz
+  > tfrtool repair a.tfrecord new.gz
+query a.tfrecord 'SELECT label FROM records' --out new.csv.gz | 2
+  ? leave off the ending
+  > tfrtool query a.tfrecord 'SELECT label FROM records' --out new.csv
+reshard a.tfrecord new.gz | 2
+  ? name a folder; --compression of reshard and filter compresses shards
+  > tfrtool reshard a.tfrecord new --compression gzip
+reshard a.tfrecord texts.tfrecord new | 2
+  ? --allow-mixed merges them nevertheless
+  > tfrtool reshard a.tfrecord texts.tfrecord new --allow-mixed
+$ printf '{"x": 16777217}\\n{"x": 0.5}' > wide.jsonl
+convert wide.jsonl new | 1
+  ? --cast x:float32 rounds it, --cast x:string keeps its digits
+  > tfrtool convert wide.jsonl new --cast x:float32
+  > tfrtool convert wide.jsonl new --cast x:string --overwrite
+convert a.tfrecord new --to csv --cast label:string | 2
+  ? --cast of edit changes them
+  > tfrtool edit a.tfrecord new --cast label=string
 convert a.tfrecord pets.csv new | 2
   ? --from takes those of one format
   > tfrtool convert pets new --from tfrecord --to jsonl
@@ -249,8 +275,9 @@ convert pets.csv new --to parquet --exact | 2
   > tfrtool convert pets.csv new --to parquet
 $ printf '{"x": 1}' > 1.jsonl ; printf '{"x": "a", "y": 1}' > 2.jsonl
 convert 1.jsonl 2.jsonl new --to csv | 2
-  ? --select leaves a feature out
-  > tfrtool convert 1.jsonl 2.jsonl new --to csv --select y
+  ? --cast x:TYPE chooses one, --select leaves a feature out
+  > tfrtool convert 1.jsonl 2.jsonl new --to csv --cast x:string
+  > tfrtool convert 1.jsonl 2.jsonl new --to csv --overwrite --select y
 reshard pets new --stratify label | 2
   ? --split says which there are to be
   > tfrtool reshard pets new --stratify label --split a=0.5 --split b=0.5
@@ -296,7 +323,7 @@ train unclear --model cnn --image-size 32 | 1
   ? tfrtool inspect shard unclear shows what the records hold, and --image-feature NAME says which
   ? it is
   > tfrtool inspect shard unclear
-  > tfrtool bench unclear --image-feature left --split nosuch | 2
+  > tfrtool bench unclear --image-feature left --label-feature kind --split nosuch | 2
 train pets --model cnn --image-size 32 --label-feature labels | 2
   ? it may be one of these: label
   > tfrtool bench pets --label-feature label --split nosuch | 2
@@ -364,6 +391,8 @@ ELSEWHERE = {
     "delete it, and give all options": "tests/cli/test_train.py has such records",
     "only `--resume` takes it from the run.json in `--out`": "tests/cli/test_train.py",
     "add the unit, such as": "tests/writing/test_sizes.py runs both",
+    "save it as Parquet: `datasets.load_from_disk(DIR)`": "what Hugging Face's library does",
+    "label_feature=NAME says which": "tests/examples/test_guessed_labels.py",
     "try again": "tests/process/test_publish_death.py reads again",
     "--weights none starts from random ones": "below",
     "--rescale unit takes 0..1": "below",

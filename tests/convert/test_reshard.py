@@ -286,7 +286,7 @@ def test_sources_with_other_features(tmp_path: Path, capsys: pytest.CaptureFixtu
         words = ["reshard", sources[0], sources[other], str(tmp_path / "out")]
         assert main(words) != 0
         error = capsys.readouterr().err
-        assert f"{sources[other]}: has other features than {sources[0]}" in error
+        assert f"{sources[other]}: has other features than {sources[0]}: they differ in" in error
         assert f"they differ in {feature}; --allow-mixed" in error
         assert not (tmp_path / "out").exists()
     assert main([*words, "--dry-run"]) != 0

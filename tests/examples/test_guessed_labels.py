@@ -69,9 +69,9 @@ def test_inspect_dataset_counts_no_guessed_classes(folder: Path, capsys: Capture
     """It names what may be the label, and counts classes of what the user names."""
     assert main(["inspect", "dataset", str(folder)]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert f"not clear which; name it with --label: {GUESS}" in out
+    assert f"not clear which; name it with --label-feature: {GUESS}" in out
     assert "classes" not in out
-    assert main(["inspect", "dataset", str(folder), "--label", GUESS]) == 0
+    assert main(["inspect", "dataset", str(folder), "--label-feature", GUESS]) == 0
     assert f"{GUESS}, 4 classes" in capsys.readouterr().out
 
 

@@ -154,7 +154,8 @@ def command(
         examples: calls that its help shows.
         options: by each its help, in this order. ``--limit N=3`` is its name, what stands for its
             value, and its default; ``none|gzip`` are the words that it takes; ``--select A,B ...``
-            may be there again and again; ``--flat`` is a flag.
+            may be there again and again; ``--flat`` is a flag; with ``|`` between two names
+            both mean the same.
         kinds: the types of values, by what stands for them or by the option; the rest is text.
     """
 
@@ -179,8 +180,11 @@ def _option(key: str, text: str, kinds: Mapping[str, Any]) -> Callable[[_Functio
     kind = kinds.get(name) or kinds.get(metavar)
     if kind is None and metavar.islower():
         kind, metavar = click.Choice(metavar.split("|")), ""
+    names = name.split("|")
+    parameter = names[-1].lstrip("-").partition("/")[0].replace("-", "_")
     return click.option(
-        name,
+        *names,
+        parameter,
         type=kind,
         metavar=metavar or None,
         multiple=multiple,

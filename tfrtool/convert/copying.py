@@ -195,11 +195,14 @@ def _check_alike(places: Sequence[Path], found: DatasetFiles, workers: Workers) 
         differ |= before.keys() ^ after.keys() if len(places) > 1 else set()
         if differ or some.kind != more.kind:
             names = [printable(feature_name(key)) for key, _ in sorted(differ)]
-            why = f"they differ in {some_of(names, _SHOWN)}" if differ else more.kind.title
+            why = (
+                f"they differ in {some_of(names, _SHOWN)}"
+                if differ
+                else f"it holds {more.kind.title}"
+            )
             raise SchemaError(
-                f"has other features than {printable(first)}",
+                f"has other features than {printable(first)}: {why}",
                 path=other,
-                found=why,
                 hint="--allow-mixed merges them nevertheless",
             )
 

@@ -14,11 +14,11 @@ from tfrtool.errors import UsageError
 @command(
     "tfrtool inspect dataset shards/pets",
     "tfrtool inspect dataset ~/tensorflow_datasets/mnist --json",
-    "tfrtool inspect dataset pipeline/examples --label species",
+    "tfrtool inspect dataset pipeline/examples --label-feature species",
     "tfrtool inspect dataset shards/pets --emit croissant > croissant.json",
     options={
-        "--label NAME": "The feature that is the label, int64 or string; by default the one that "
-        "the metadata says, or that has a name in common use.",
+        "--label-feature|--label NAME": "The feature that is the label, int64 or string. The "
+        "default is the one that the metadata says, or that has a name in common use.",
         "--emit page|croissant=page": "A page for people; or MLCommons' description of a dataset, "
         "Croissant, as JSON-LD.",
         **WORKERS,

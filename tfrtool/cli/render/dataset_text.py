@@ -56,7 +56,7 @@ def _label(summary: DatasetSummary) -> str:
         if any(split.objects for split in summary.splits.values()):
             return "none of images; objects have classes"
         found = ", ".join(map(printable, summary.label_candidates))
-        return f"not clear which; name it with --label: {found}" if found else "none"
+        return f"not clear which; name it with --label-feature: {found}" if found else "none"
     name, distinct = printable(summary.label), summary.distinct_labels
     if distinct is None:
         return f"{name}; too many different values for a label, so that its order is not measured"

@@ -67,7 +67,7 @@ def content_of(
         raise SchemaError("some of the files have a schema beside them, and others none")
     if cast and (form.payloads or kept or (form.widening and known[0].declared)):
         what = "--cast is for tables of other software: these records have their types"
-        raise UsageError(what, hint="`tfrtool edit --cast` changes them")
+        raise UsageError(what, hint="--cast of edit changes them")
     some = [scan for scan in scans if scan.rows] or scans[:1]
     columns, changes, notes = _merged(form, some, select, cast)
     columns.select(cast)
