@@ -309,6 +309,11 @@ def test_what_tensorflow_says_when_it_starts(
             "write",
             "Missing argument: expected SOURCE and DATASET; tfrtool write --help shows the usage",
         ),
+        (
+            "index a --out FILE",
+            "Invalid value for '--out': Directory 'FILE' is a file; tfrtool index --help shows the "
+            "usage",
+        ),
         ("diff a", "Missing argument: expected A and B; tfrtool diff --help shows the usage"),
         (
             "verify a --workers",
@@ -321,9 +326,12 @@ def test_what_tensorflow_says_when_it_starts(
     ],
 )
 def test_a_wrong_call_names_the_option_as_it_is_typed(
-    words: str, said: str, capsys: Capture
+    words: str, said: str, capsys: Capture, tmp_path: Path
 ) -> None:
     """The error says what is wrong with the value, and what the command expects."""
+    file = tmp_path / "a"
+    file.touch()
+    words, said = words.replace("FILE", str(file)), said.replace("FILE", str(file))
     assert main(words.split()) == 2
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", f"tfrtool: error: {said}\n")

@@ -1,7 +1,7 @@
 """``tfrtool index``."""
 
 from tfrtool.cli.output import Outcome, emit, warn
-from tfrtool.cli.parameters import SHARDS, command, shards_of
+from tfrtool.cli.parameters import SHARDS, LocalPath, command, shards_of
 
 
 @command(
@@ -11,6 +11,7 @@ from tfrtool.cli.parameters import SHARDS, command, shards_of
         "--out DIR": "Write them there instead, into folders as the shards are in: other tools' "
         "patterns take what stands beside shards for one."
     },
+    kinds={"DIR": LocalPath(written=True, file_okay=False)},
 )
 @SHARDS
 def index_command(shards: tuple[str, ...], out: str | None, as_json: bool) -> Outcome:

@@ -10,7 +10,7 @@ from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit, warn
 from tfrtool.cli.parameters import INPUT, LOCAL_INPUT, WholeNumber, command
 from tfrtool.cli.process import nobody_reads
-from tfrtool.errors import SourceError, printable
+from tfrtool.errors import SourceError, human_count, printable
 from tfrtool.storage.progress import activity, silent
 
 _WIDEST_PATH, _WIDEST_LABEL = 60, 30
@@ -69,7 +69,7 @@ def predict_command(
             if nobody_reads():
                 break
     if unreadable == len(files):
-        raise SourceError("none of the images can be read", found=f"{unreadable:,} that can't")
+        raise SourceError(f"none of {human_count(unreadable, 'image')} can be read")
     return Outcome.DAMAGE if unreadable else Outcome.FINE
 
 
