@@ -8,6 +8,7 @@ import json
 import random
 import tarfile
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,7 @@ def digests_of(name: str, folder: Path) -> dict[str, str]:
     scratch = folder / "scratch"
     scratch.mkdir()
     source = open_source(SOURCES[name](folder / name), LabelFrom.FOLDER, scratch)
+    source = replace(source, notices=())  # that folders lie in class folders, say
     plans = {plan: _planned(source, **changes) for plan, changes in PLANS.items()}
     return {"source": _listed(source), **plans}
 

@@ -121,7 +121,7 @@ def text_lines(
             raise SourceError(what, path=table, hint="save the table as UTF-8") from error
         if "\0" in text:
             what = f"line {number} has a NUL character"
-            raise SourceError(what, path=table, hint="save the table as UTF-8 text")
+            raise SourceError(what, path=table, hint="save the table as UTF-8")
         yield text
 
 
