@@ -98,13 +98,16 @@ def test_a_query_that_never_ends_is_ended(
     never = "(SELECT count(*) FROM range(10000000000000)) > n"
     words = {"query": [f"SELECT {never} FROM records"], "cat": ["--where", never]}[command]
     process = _start([command, str(shard), *words])
-    deadline = time.monotonic() + 60
-    while _cpu_seconds_of_children(process.pid) < 3:  # to start takes one
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    process.send_signal(number)
-    out, errors = process.communicate(timeout=60)
+    try:
+        deadline = time.monotonic() + 60
+        while _cpu_seconds_of_children(process.pid) < 3:  # to start takes one
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        process.send_signal(number)
+        out, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert process.returncode == 128 + number
     assert out == ""
     assert errors.strip() in ("tfrtool: interrupted", "tfrtool: ended by SIGTERM")
