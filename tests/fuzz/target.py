@@ -14,7 +14,10 @@ from pathlib import Path
 
 __all__ = ["TARGETS", "Scramble", "Target", "fixture_files", "load_target", "scratch"]
 
-TARGETS = (*("framing", "damage", "compression", "examples", "arrow", "images", "names", "viewer"),)
+TARGETS = (
+    *("framing", "damage", "compression", "examples", "arrow", "images", "names", "viewer"),
+    "parquet",
+)
 """The targets by name; each is the module of this name beside this one."""
 
 Scramble = Callable[[bytes], bytes]

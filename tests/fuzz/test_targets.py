@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import random
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.examples.strategies import entry, int64, raw_example
-from tests.fuzz import examples, framing, images, viewer
+from tests.fuzz import examples, framing, images, parquet, viewer
 from tests.fuzz.__main__ import explanation, main, row
 from tests.fuzz.run import Outcome
 from tests.fuzz.shard_bytes import join, mutate_shard, split_records
@@ -108,6 +109,20 @@ def test_an_accident_of_the_viewer_would_be_found(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("tfrtool.view.live.Live._described", two_of_a_name)
     with pytest.raises(KeyError):
         viewer.check(b"where=label+%3D+1")
+
+
+def test_a_crash_in_the_reader_of_parquet_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Should an error of another library come out of convert, the parquet target says so."""
+
+    def unexpected(*_: object, **__: object) -> None:
+        raise KeyError("schema")
+
+    data = next(parquet.seeds())
+    parquet.TARGET.check(data)
+    module = importlib.import_module("tfrtool.convert.formats.parquet")
+    monkeypatch.setattr(module, "read_facts", unexpected)
+    with pytest.raises(KeyError):
+        parquet.TARGET.check(data)
 
 
 def test_shards_come_apart_at_their_records() -> None:
