@@ -130,9 +130,11 @@ def test_replaced_while_it_is_read(tmp_path: Path) -> None:
     write_class_folders(tmp_path / "photos", count=5)
     tfrtool.write(**options_of(tmp_path))
 
+    seeds = [1]
+
     def overwrite(now: Progress) -> None:
-        if now.done == 1:
-            options = options_of(tmp_path, seed=1, existing="overwrite")
+        if now.done and seeds:
+            options = options_of(tmp_path, seed=seeds.pop(), existing="overwrite")
             tfrtool.write(**options)
 
     with pytest.raises(tfrtool.DatasetError, match="was replaced while it was read"):
