@@ -1,12 +1,10 @@
 """The ``tfrtool`` command, and the one place where outcomes become exit codes."""
 
 import os
-import shlex
 import signal
 import traceback
 from collections import UserDict
 from collections.abc import Sequence
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -65,6 +63,9 @@ class _SuggestingGroup(click.Group):
         name, *rest = args
         if name in self.commands or name.startswith("-") or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)
+        import shlex  # for errors only
+        from difflib import get_close_matches
+
         known = {one: one for one in cli.commands if one != "inspect"} | _MEANT
         if is_path_like(name):
             meant, rest = "inspect shard", args
