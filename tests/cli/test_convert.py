@@ -184,7 +184,7 @@ def test_a_missing_shard_is_told(shards: Path, tmp_path: Path, capsys: Capture) 
         (b'{"a": 9223372036854775808}\n', "record 0: column 'a'"),
         (b'{"a": [1, null]}\n', "record 0: column 'a': null in a list"),
         (b"a,b\n1\n", "1 cells"),
-        (b"\xff\xfe", "unknown format: expected one of tfrecord"),
+        (b"\xff\xfe", "unknown format"),
     ],
 )
 def test_what_is_wrong_is_named(content: bytes, said: str, tmp_path: Path, capsys: Capture) -> None:

@@ -202,3 +202,15 @@ def test_an_edit_needs_a_change(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert main(["edit", str(path), str(tmp_path / "out")]) == 2
     assert "nothing to change: expected one of --select, --drop" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("value", ["1234567891.0", "1e300"])
+def test_an_added_number_is_not_rounded_in_silence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], value: str
+) -> None:
+    """A whole number with a point, beyond what float32 counts, needs a type."""
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(shard_of([tfrtool.encode_example({"n": 1})]))
+    assert main(["edit", str(path), str(tmp_path / "out"), "--add", f"id={value}"]) == 2
+    assert "would be rounded as a float32: expected id:int64=" in capsys.readouterr().err
+    assert main(["edit", str(path), str(tmp_path / "out"), "--add", f"id:string={value}"]) == 0

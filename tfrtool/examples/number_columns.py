@@ -92,6 +92,11 @@ def relative_changes(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return changes
 
 
+def relative_change(value: float) -> float:
+    """Return by how much float32 changes a double, relative to it."""
+    return float(relative_changes(np.array([value]))[0])
+
+
 @dataclass(slots=True)
 class NumberRange:
     """What the numbers of a column are, as a fold; folds over parts can be merged.

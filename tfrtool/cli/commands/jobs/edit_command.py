@@ -63,6 +63,7 @@ def _names(lists: Iterable[str]) -> list[str]:
 def _added(notation: str) -> tuple[str, Any]:
     """Read ``NAME=VALUE``, whose type the value shows, or ``NAME:DTYPE[:SHAPE]=VALUE``."""
     from tfrtool.examples.example import Feature
+    from tfrtool.examples.number_columns import relative_change
     from tfrtool.examples.schema import FeatureSpec
 
     name, equals, text = notation.partition("=")
@@ -74,7 +75,11 @@ def _added(notation: str) -> tuple[str, Any]:
         return spec.name, Feature(dtype=spec.dtype, values=spec.default or ())
     for kind in (int, float):
         try:
-            return name, kind(text)
+            value = kind(text)
         except ValueError:
             continue
+        if isinstance(value, float) and value.is_integer() and relative_change(value):
+            what = f"{notation!r} would be rounded as a float32"
+            raise UsageError(what, expected=f"{name}:int64=, {name}:string= or {name}:float32=")
+        return name, value
     return name, text
