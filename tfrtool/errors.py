@@ -102,9 +102,7 @@ class DatasetError(TfrtoolError):
 
 
 class SchemaError(TfrtoolError):
-    """A feature description is malformed."""
-
-    exit_code = 2
+    """Values or types don't fit a schema, or a feature description is malformed."""
 
 
 class TrainingError(TfrtoolError):

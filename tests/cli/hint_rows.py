@@ -274,7 +274,7 @@ convert pets.csv new --to parquet --exact | 2
   ? take it without --exact
   > tfrtool convert pets.csv new --to parquet
 $ printf '{"x": 1}' > 1.jsonl ; printf '{"x": "a", "y": 1}' > 2.jsonl
-convert 1.jsonl 2.jsonl new --to csv | 2
+convert 1.jsonl 2.jsonl new --to csv | 1
   ? --cast x:TYPE chooses one, --select leaves a feature out
   > tfrtool convert 1.jsonl 2.jsonl new --to csv --cast x:string
   > tfrtool convert 1.jsonl 2.jsonl new --to csv --overwrite --select y

@@ -45,7 +45,8 @@ TEXTS |= {
     "--where",
     "sql",
 }
-TEXTS |= {"--annotations", "--column", "--labels", "--multi-label"}
+TEXTS |= {"--annotations", "--column", "--label-column", "--labels", "--multi-label"}
+TEXTS |= {"--delimiter", "--sample"}
 """Options that are neither paths nor of a type that says what they are."""
 
 

@@ -75,7 +75,7 @@ def test_ctrl_c_leaves_a_checkpoint(forking: Forking, pets: Path, tmp_path: Path
     assert code == 130
     assert errors.split("\n")[-2:] == ["tfrtool: interrupted", ""]
     assert "Traceback" not in errors
-    assert [path.name for path in out.iterdir()] == [CHECKPOINTS]
+    assert {path.name for path in out.iterdir()} == {CHECKPOINTS, "run.json"}
     checkpoint = read_run(out)
     assert checkpoint is not None
     assert checkpoint.epochs

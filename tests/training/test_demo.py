@@ -32,6 +32,7 @@ def test_the_demo_learns_and_saves_a_whole_model(pets: Path, tmp_path: Path) -> 
         "history.png",
         "labels.txt",
         "model.keras",
+        "run.json",
     ]
     assert (out / "labels.txt").read_text() == "cat\ndog\n"
     history = json.loads((out / "history.json").read_text())

@@ -5,8 +5,8 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from tfrtool.cli.output import note
-from tfrtool.errors import ShardError, UsageError, printable
+from tfrtool.errors import SchemaError, ShardError, UsageError, printable
 from tfrtool.storage.locations import as_path, check_no_url
 
 if TYPE_CHECKING:
@@ -193,6 +193,17 @@ def _option(key: str, text: str, kinds: Mapping[str, Any]) -> Callable[[_Functio
         show_default=bool(default),
         help=text,
     )
+
+
+@contextmanager
+def description_options() -> Iterator[None]:
+    """Make an error in a feature description, which is an option's value, a usage error."""
+    try:
+        yield
+    except SchemaError as error:
+        usage = UsageError(error.what)
+        usage.__dict__.update(vars(error))
+        raise usage from error
 
 
 def image_size(text: str | None) -> int | tuple[int, int] | None:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from tfrtool.cli.damage import UnreadableShards
 from tfrtool.cli.output import Outcome, emit, emit_pieces
-from tfrtool.cli.parameters import SHARDS, WholeNumber, command, sources_of
+from tfrtool.cli.parameters import SHARDS, WholeNumber, command, description_options, sources_of
 from tfrtool.cli.process import nobody_reads
 from tfrtool.errors import SchemaError, ShardError, UsageError, os_errors_as
 from tfrtool.storage.opening import read_bounded
@@ -96,13 +96,14 @@ def _schema(features: tuple[str, ...], description: str | None) -> "Schema | Non
 
     if features and description is not None:
         raise UsageError("--feature and --description cannot be used together")
-    if features:
-        return Schema.from_notation(features)
-    if description is None:
-        return None
-    try:
-        with os_errors_as(UsageError, description):
-            return Schema.from_json(read_bounded(description))
-    except SchemaError as error:
-        error.path = description
-        raise
+    with description_options():
+        if features:
+            return Schema.from_notation(features)
+        if description is None:
+            return None
+        try:
+            with os_errors_as(UsageError, description):
+                return Schema.from_json(read_bounded(description))
+        except SchemaError as error:
+            error.path = description
+            raise

@@ -7,7 +7,7 @@ import click
 
 from tfrtool.cli.job_options import TARGET_OPTIONS, pairs_of, run_job
 from tfrtool.cli.output import Outcome
-from tfrtool.cli.parameters import INPUT, OUTPUT_OR_URL, command, image_size
+from tfrtool.cli.parameters import INPUT, OUTPUT_OR_URL, command, description_options, image_size
 from tfrtool.errors import UsageError
 
 
@@ -71,7 +71,8 @@ def _added(notation: str) -> tuple[str, Any]:
         expected = "NAME=VALUE, such as source=kaggle or weight:float32=1"
         raise UsageError(f"{notation!r} has no =", expected=expected)
     if ":" in name:
-        spec = FeatureSpec.parse(notation)
+        with description_options():
+            spec = FeatureSpec.parse(notation)
         return spec.name, Feature(dtype=spec.dtype, values=spec.default or ())
     for kind in (int, float):
         try:
