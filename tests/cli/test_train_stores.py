@@ -122,8 +122,8 @@ def test_bench_tells_the_store_by_itself(
     def measure(work: str, dataset: Dataset, *task: Any) -> Any:
         opened.append(dataset)
         if work == "measure_parts":
-            return {"reading": 0.1, "parsing": 0.1, "decoding": 1.0, "resizing": 0.1}, None
-        epoch = {"images_per_second": 1234.0, "cpu_ms_per_image": 1.5}
+            return {"reading": 0.1, "parsing": 0.1, "decoding": 1.0, "resizing": 0.1}, None, 1e4
+        epoch = {"images_per_second": 1234.0, "cpu_ms_per_image": 1.5, "other_cores": 0.0}
         images = dataset.split("train").records
         return StageRun(images=images, labels=8, epochs=(epoch,) * task[2], memory=2**20)
 
