@@ -247,7 +247,7 @@ query a.tfrecord 'SELECT label FROM records' --out new.csv.gz | 2
 reshard a.tfrecord new.gz | 2
   ? name a folder; --compression of reshard and filter compresses shards
   > tfrtool reshard a.tfrecord new --compression gzip
-reshard a.tfrecord texts.tfrecord new | 2
+reshard a.tfrecord texts.tfrecord new | 1
   ? --allow-mixed merges them nevertheless
   > tfrtool reshard a.tfrecord texts.tfrecord new --allow-mixed
 $ printf '{"x": 16777217}\\n{"x": 0.5}' > wide.jsonl
@@ -344,6 +344,7 @@ train undecodable --model cnn --image-size 32 --epochs 1 | 1
 
 
 ELSEWHERE = {
+    "set TMPDIR to a folder on a larger disk": "tests/storage/test_scratch.py makes room instead",
     "each is started with the same TF_CONFIG but for its task": "tests/process/several_devices.py",
     "all workers are started alike, and see the same files": "tests/process/several_devices.py",
     "on all workers, goes on from the": "tests/process/several_devices.py resumes",

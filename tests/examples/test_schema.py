@@ -103,8 +103,8 @@ def test_notation(notation: str, spec: FeatureSpec) -> None:
     ],
 )  # fmt: skip
 def test_malformed_notation(notation: str) -> None:
-    """What is no feature is refused, with exit code 2."""
-    with pytest.raises(SchemaError) as caught:
+    """A malformed notation is refused."""
+    with pytest.raises(SchemaError):
         FeatureSpec.parse(notation)
 
 
