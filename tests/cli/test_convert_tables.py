@@ -213,6 +213,8 @@ def test_save_to_disk_is_named(tmp_path: Path, capsys: Capture) -> None:
     for name in ("one", "several"):
         assert run("convert", tmp_path / name, tmp_path / "out") == 1
         assert f"{name}: a folder of Hugging Face's save_to_disk" in capsys.readouterr().err
+        assert run("write", tmp_path / name, tmp_path / "out") == 1
+        assert f"{name}: a folder of Hugging Face's save_to_disk" in capsys.readouterr().err
 
 
 def test_the_ending_decides_the_compression(tmp_path: Path, capsys: Capture) -> None:

@@ -25,6 +25,7 @@ from tfrtool.sources.folders.store_listing import list_store
 from tfrtool.sources.items import Source, Starting
 from tfrtool.sources.label_choice import with_labels
 from tfrtool.sources.source_options import SourceOptions
+from tfrtool.sources.tables.table_columns import check_not_saved_to_disk
 from tfrtool.storage.locations import as_path
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.remote_path import is_url, remote_path
@@ -95,6 +96,8 @@ def _open(
 
         if (samples := read_samples(argument, scratch, options)) is not None:
             return samples
+    if not tfds and not is_url(argument):
+        check_not_saved_to_disk(Path(argument))
     listing = None if tfds else _list(argument, scratch, spread)
     if depth is not None and (listing is None or label_from is not LabelFrom.FOLDER):
         raise UsageError("--label-depth needs class folders", path=argument)

@@ -32,6 +32,7 @@ from tfrtool.records.framing import Fault, LocatedFault
 from tfrtool.records.shard_sets import natural_order
 from tfrtool.records.shards import matching_files
 from tfrtool.records.tally import Tally, payload_key
+from tfrtool.sources.tables.table_columns import check_not_saved_to_disk
 from tfrtool.storage.claims import current_folder
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.progress import OnCounts
@@ -356,15 +357,3 @@ def _format_of_file(path: Path) -> str:
         ("unknown format", "--from NAME chooses one"),
     )
     raise SourceError(what, path=path, expected=f"one of {', '.join(NAMES)}", hint=hint)
-
-
-def check_not_saved_to_disk(path: Path) -> None:
-    """Raise a `SourceError` for a folder of Hugging Face's ``save_to_disk``."""
-    parts = path / "state.json", path / "dataset_info.json"
-    if (path / "dataset_dict.json").is_file() or all(part.is_file() for part in parts):
-        raise SourceError(
-            "a folder of Hugging Face's save_to_disk, whose Arrow files are not read",
-            path=path,
-            hint="save it as Parquet: `datasets.load_from_disk(DIR)`, then `to_parquet(FILE)` for "
-            "each split",
-        )
