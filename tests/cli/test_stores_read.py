@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import shlex
@@ -17,6 +18,7 @@ from PIL import Image
 import tfrtool
 from tests.datasets import image_payload, write_pets
 from tests.emulators import SECRET, Bucket, Misbehaviour
+from tests.photos import image_bytes
 from tfrtool.cli import main
 from tfrtool.records.framing import frame
 from tfrtool.storage.stores import Store
@@ -297,3 +299,18 @@ def test_bytes_are_transferred_once(
     bucket.put(shard, bucket.get(shard) + frame(b""))
     assert main([*command.split(), f"{bucket.url}/pets"]) == 3
     assert "SHA-256" in capsys.readouterr().out
+
+
+def test_copies_are_looked_up_by_their_places(bucket: Bucket, capsys: Capture) -> None:
+    """`verify --images` reads a shard once, and of it the records again that are copies."""
+    noise = [os.urandom(100_000) for _ in range(60)]
+    payloads = [
+        tfrtool.encode_example({"image": image_bytes(tint=number % 59), "noise": noise[number]})
+        for number in range(60)
+    ]
+    data = b"".join(map(frame, payloads))
+    bucket.put("a.tfrecord", data)
+    bucket.forget()
+    assert main(["verify", f"{bucket.url}/a.tfrecord", "--images", "--json"]) == 0
+    assert '"record": 59' in capsys.readouterr().out
+    assert bucket.down() < 1.4 * len(data)

@@ -2,7 +2,7 @@
 
 import heapq
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
@@ -14,9 +14,11 @@ from tfrtool.examples.content import decode_text
 from tfrtool.examples.example import PayloadKind, decode_example
 from tfrtool.examples.roles import LabelNames
 from tfrtool.inspection.verify.image_check import FINGERPRINT, ImageFindings
+from tfrtool.records.compression import Compression, detect_compression
 from tfrtool.records.framing import Record
-from tfrtool.records.reader import read_shard
-from tfrtool.records.stream import Stream, folder_of, path_of
+from tfrtool.records.reader import read_records, read_shard
+from tfrtool.records.stream import Stream, folder_of, open_shard, path_of
+from tfrtool.storage.opening import size_of_file
 
 GROUPS_KEPT = 1000  # groups that are told of each sort; all are counted
 COPIES_KEPT = 100  # copies that are told of one group: a black frame may be there a million times
@@ -25,8 +27,11 @@ _UNLABELLED = bytes(8)
 ImageShard = tuple[Path | Stream, str | None, ImageFindings]
 """A shard, or a stream that was kept; its split, if that is known; and what its images are."""
 
-_Entry = tuple[bytes, bytes, int, int]  # image digest, label digest, shard, record
-_Place = tuple[int, int]  # shard, record
+_Entry = tuple[bytes, bytes, int, int, int]  # image digest, label digest, shard, record, offset
+_Place = tuple[int, int, int]  # shard, record, offset
+
+_FETCHED = 64 * 1024
+"""Bytes that are read at least to see one record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,12 +74,12 @@ class Duplicates:
 def find_duplicates(shards: Sequence[ImageShard]) -> Duplicates:
     """Find the images that are in more than one record.
 
-    Sorted fingerprints of all shards are merged, so that nothing beyond them is held. The shards
-    of what is found are then read again, for names and labels.
+    Sorted fingerprints of all shards are merged, so that nothing beyond them is held. The records
+    that are found are then read again, for names and labels.
     """
     counts = Counter[str]()
     kept: dict[bool, list[tuple[int, bool, bool, list[_Place]]]] = {True: [], False: []}
-    wanted: dict[int, set[int]] = {}
+    wanted: dict[int, dict[int, int]] = {}
     splits = [split for _, split, _ in shards]
     merged = heapq.merge(*(_entries(number, found) for number, (_, _, found) in enumerate(shards)))
     for _, entries in groupby(merged, key=itemgetter(0)):
@@ -87,8 +92,8 @@ def find_duplicates(shards: Sequence[ImageShard]) -> Duplicates:
         counts["across_labels"] += across_labels
         if len(kept[spoiled]) < GROUPS_KEPT:
             kept[spoiled].append((count, across_splits, across_labels, sorted(places)))
-            for shard, record in places:
-                wanted.setdefault(shard, set()).add(record)
+            for shard, record, offset in places:
+                wanted.setdefault(shard, {})[record] = offset
     copies = {
         (shard, copy.record): copy
         for shard, records in wanted.items()
@@ -99,7 +104,7 @@ def find_duplicates(shards: Sequence[ImageShard]) -> Duplicates:
             count=count,
             across_splits=across_splits,
             across_labels=across_labels,
-            copies=tuple(copies[place] for place in places),
+            copies=tuple(copies[place[:2]] for place in places),
         )
         for count, across_splits, across_labels, places in kept[True] + kept[False]
     )
@@ -108,10 +113,10 @@ def find_duplicates(shards: Sequence[ImageShard]) -> Duplicates:
 
 def _entries(number: int, found: ImageFindings) -> Iterator[_Entry]:
     before = None
-    for digest, label, record in FINGERPRINT.iter_unpack(found.fingerprints):
+    for digest, label, record, offset in FINGERPRINT.iter_unpack(found.fingerprints):
         # A record that lists one image twice is no copy of itself.
         if before != (digest, record):
-            yield digest, label, number, record
+            yield digest, label, number, record, offset
         before = digest, record
 
 
@@ -122,36 +127,54 @@ def _group(
     kept: list[_Place] = []
     known: set[tuple[str | None, bytes]] = set()
     count = 0
-    for _, label, shard, record in entries:
+    for _, label, shard, record, offset in entries:
         count += 1
         sort = splits[shard], label
         if len(kept) < COPIES_KEPT or (sort not in known and len(known) < COPIES_KEPT):
             known.add(sort)
-            kept.append((shard, record))
+            kept.append((shard, record, offset))
     across_splits = len({split for split, _ in known} - {None}) > 1
     return count, across_splits, len({label for _, label in known} - {_UNLABELLED}) > 1, kept
 
 
-def _copies(shard: ImageShard, wanted: set[int]) -> Iterator[Copy]:
-    """Read what the records of a shard say of their images."""
+def _copies(shard: ImageShard, wanted: Mapping[int, int]) -> Iterator[Copy]:
+    """Read what records of a shard, given with their offsets, say of their images."""
     source, split, found = shard
     path, left = path_of(source), set(wanted)
     names = LabelNames.beside(folder_of(source), found.roles.label)
     # A file that has gone by now was there before: its copies lack their names, no more.
     with suppress(ShardError):
-        for item in read_shard(source):
-            if isinstance(item, Record) and item.index in left:
-                example = decode_example(item.payload, PayloadKind.SEQUENCE_EXAMPLE)
-                name = next(iter(example.values(found.roles.name)), None)
-                yield Copy(
-                    path=path,
-                    split=split,
-                    record=item.index,
-                    name=decode_text(name) if isinstance(name, bytes) else None,
-                    label=names.text(example.values(found.roles.label)),
-                )
-                left.remove(item.index)
-                if not left:
-                    break
+        for index, payload in _payloads(source, wanted):
+            example = decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE)
+            name = next(iter(example.values(found.roles.name)), None)
+            yield Copy(
+                path=path,
+                split=split,
+                record=index,
+                name=decode_text(name) if isinstance(name, bytes) else None,
+                label=names.text(example.values(found.roles.label)),
+            )
+            left.remove(index)
     for record in left:
         yield Copy(path=path, split=split, record=record, name=None, label=None)
+
+
+def _payloads(source: Path | Stream, wanted: Mapping[int, int]) -> Iterator[tuple[int, bytes]]:
+    """Yield records by their offsets, or by reading all up to the last where that is less work."""
+    if isinstance(source, Path):
+        with open_shard(source) as file:
+            plain = detect_compression(file) is Compression.NONE
+            if plain and len(wanted) * _FETCHED < size_of_file(file):
+                for index, offset in sorted(wanted.items()):
+                    file.seek(offset)
+                    item = next(read_records(file, compression=Compression.NONE), None)
+                    if isinstance(item, Record):
+                        yield index, item.payload
+                return
+    left = len(wanted)
+    for item in read_shard(source):
+        if isinstance(item, Record) and item.index in wanted:
+            yield item.index, item.payload
+            left -= 1
+            if not left:
+                return

@@ -31,8 +31,8 @@ from tfrtool.records.framing import Fault, Record
 from tfrtool.records.parts import later
 from tfrtool.storage.limits import FirstOf
 
-FINGERPRINT = struct.Struct(">16s8sQ")
-"""An image's BLAKE2b (16 bytes), its label's (8; zeros without one), and its record.
+FINGERPRINT = struct.Struct(">16s8sQQ")
+"""An image's BLAKE2b (16 bytes), its label's (8; zeros without one), its record, and its offset.
 
 BLAKE2b of 16 bytes tells images apart that anybody could have made by chance: of 2**32 of them,
 two fall together with a probability of 2**-65.
@@ -159,7 +159,7 @@ class ImageCheck:
         if len(values):
             label = hashlib.blake2b(repr(tuple(values)).encode(), digest_size=8).digest()
         digest = hashlib.blake2b(value, digest_size=16, key=salt[:64]).digest()
-        self._fingerprints.append(FINGERPRINT.pack(digest, label, record.index))
+        self._fingerprints.append(FINGERPRINT.pack(digest, label, record.index, record.offset))
 
     def merge(self, other: "ImageCheck", index: int) -> bool:
         """Take in a fold over a part, as `ShardFold` has it."""
@@ -178,8 +178,8 @@ class ImageCheck:
             mine.others.merge(later(tally.others, index))
         self._pixels += other._pixels
         self._absent += other._absent
-        for digest, label, record in map(FINGERPRINT.unpack, other._fingerprints):
-            self._fingerprints.append(FINGERPRINT.pack(digest, label, record + index))
+        for digest, label, record, offset in map(FINGERPRINT.unpack, other._fingerprints):
+            self._fingerprints.append(FINGERPRINT.pack(digest, label, record + index, offset))
         return True
 
     def findings(self) -> ImageFindings:

@@ -215,7 +215,7 @@ def verify_shard(
 ) -> ShardVerdict:
     """Read the whole of a shard, and check all that can be checked of it alone.
 
-    Memory is bounded by the longest record, by `MAX_FAULTS`, and with images by 32 bytes for
+    Memory is bounded by the longest record, by `MAX_FAULTS`, and with images by 40 bytes for
     each of them. A file that can't be read is no exception here, but in the verdict: the other
     shards of a dataset are worth to be verified, too. ``hashed`` are those whose SHA-256 is wanted.
     """
