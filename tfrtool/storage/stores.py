@@ -4,7 +4,6 @@ The libraries, obstore and fsspec, are imported when a URL is met. They find cre
 usual ways; nothing that they say is shown as it is, for it may hold some.
 """
 
-import asyncio
 import contextlib
 import errno
 import importlib
@@ -274,6 +273,8 @@ class Store:
             return self._library.list_with_delimiter(prefix or None)
         answers: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
         started: list[tuple[Any, Any]] = []
+
+        import asyncio  # 15 ms that commands on local files don't need
 
         async def wait() -> Any:
             started.append((asyncio.get_running_loop(), asyncio.current_task()))
