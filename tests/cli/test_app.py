@@ -149,12 +149,12 @@ OUTCOMES: list[tuple[BaseException, int, str]] = [
     (DatasetError("it broke"), 1, "it broke"),
     (WriteError("it broke"), 1, "it broke"),
     (UsageError("nonsense"), 2, "nonsense"),
-    (SchemaError("nonsense"), 2, "nonsense"),
+    (SchemaError("nonsense"), 1, "nonsense"),
     (OSError(28, "No space left on device", "a.tfrecord"), 1, "a.tfrecord: no space left"),
     (MemoryError(), 1, "out of memory"),
     (OSError(5, "Input/output error", "a\x1b[31m"), 1, "a\\x1b[31m: input/output error"),
     (RuntimeError("two\nlines"), 1, "unexpected RuntimeError: two lines"),
-    (SchemaError("nonsense", found="\x1b[31m"), 2, "found \\x1b[31m"),
+    (SchemaError("nonsense", found="\x1b[31m"), 1, "found \\x1b[31m"),
 ]
 
 
