@@ -256,3 +256,10 @@ def test_what_is_written_is_read(
             (name, *(pytest.approx(side, abs=0.01) for side in sides))
             for name, *sides in expected["images/a.png"]
         ]
+
+
+def test_a_table_of_too_many_columns_is_refused(images: Path) -> None:
+    """The limit of 10,000 columns holds for tables of boxes."""
+    header = f"{HEADER},{','.join(map(str, range(10_000)))}\n"
+    with pytest.raises(SourceError, match="has too many columns: expected at most 10,000"):
+        _read(images, header)

@@ -31,6 +31,7 @@ from tfrtool.sources.tables.table_columns import (
     TEXT_SHOWN,
     BoxKind,
     box_columns,
+    check_column_count,
     find_columns,
     plain_name,
     quoted,
@@ -254,6 +255,7 @@ def _form_of(file: BinaryIO, table: Path) -> tuple[str, _Form]:
     widest: list[str] = []
     for delimiter in DELIMITERS:
         first = next(filter(any, csv_rows(file, table, delimiter)), [])
+        check_column_count(len(first), table)
         if form := _named(first) or _nameless(first):
             return delimiter, form
         widest = max(widest, first, key=len)
