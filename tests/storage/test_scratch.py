@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
 import subprocess
 import sys
@@ -14,7 +16,7 @@ import pytest
 from tests.emulators import Bucket
 from tests.photos import write_class_folders
 from tfrtool.cli import main
-from tfrtool.storage import appearing
+from tfrtool.storage import scratch_folder
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
 
@@ -39,7 +41,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(folder))
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    appearing._delete_abandoned.cache_clear()
+    scratch_folder._delete_abandoned.cache_clear()
     return folder
 
 
@@ -87,3 +89,18 @@ def test_too_little_room_is_found_before_images_are_looked_at(
     assert "found 17 B; set TMPDIR to a folder on a larger disk" in line
     assert bucket.names() == []
     assert [*temporary.iterdir()] == []
+
+
+def test_a_folder_that_cannot_be_listed(
+    temporary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder for temporary files that can be written to but not listed is enough."""
+    photos, scan = write_class_folders(tmp_path / "photos", count=3), os.scandir
+
+    def refuse(place: str | Path) -> object:
+        if str(place) == str(temporary):
+            raise PermissionError(errno.EACCES, "permission denied", place)
+        return scan(place)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    assert main(["write", str(photos), str(tmp_path / "none"), "--dry-run"]) == 0

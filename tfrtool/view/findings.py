@@ -22,9 +22,9 @@ from tfrtool.inspection.table.record_index import RecordIndex, find_offsets
 from tfrtool.inspection.table.record_table import RecordTable, write_rows
 from tfrtool.inspection.table.selection import Selector
 from tfrtool.inspection.verify.verify import VerifyReport, verify
-from tfrtool.storage.appearing import ScratchFolder
 from tfrtool.storage.locations import Paths, as_paths
 from tfrtool.storage.progress import OnProgress, Progress, silent
+from tfrtool.storage.scratch_folder import ScratchFolder
 
 _LOOKED_AT = 8
 """Shards whose first records are looked at for an image."""

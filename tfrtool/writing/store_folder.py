@@ -24,7 +24,6 @@ from typing import Any
 
 from tfrtool.errors import UsageError, WriteError, human_bytes, os_errors_as
 from tfrtool.examples.tfds_metadata import DATASET_INFO, REPORT
-from tfrtool.storage.appearing import ScratchFolder
 from tfrtool.storage.claims import (
     CLAIM,
     COMMITS,
@@ -38,6 +37,7 @@ from tfrtool.storage.limits import MAX_METADATA_BYTES
 from tfrtool.storage.plain import plain
 from tfrtool.storage.remote.uploads import abort_uploads
 from tfrtool.storage.remote_path import RemotePath
+from tfrtool.storage.scratch_folder import ScratchFolder
 from tfrtool.storage.signals import signals_wait
 from tfrtool.storage.stores import ChangedError
 from tfrtool.writing.dataset_folder import (

@@ -20,9 +20,9 @@ from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.sources.items import Source, Starting
 from tfrtool.sources.open_source import open_source
 from tfrtool.sources.source_options import SourceOptions
-from tfrtool.storage.appearing import ScratchFolder
 from tfrtool.storage.locations import as_path, as_text
 from tfrtool.storage.progress import OnProgress, silent
+from tfrtool.storage.scratch_folder import ScratchFolder
 from tfrtool.storage.words import as_member, as_shard_size
 from tfrtool.writing.dataset_folder import (
     Staging,

@@ -37,10 +37,11 @@ from tfrtool.examples.example import DType, PayloadKind
 from tfrtool.examples.tfds_metadata import DatasetInfo, SplitInfo
 from tfrtool.records.compression import named_compression
 from tfrtool.records.framing import LocatedFault
-from tfrtool.storage.appearing import ScratchFolder, move, temporary_name
+from tfrtool.storage.appearing import move, temporary_name
 from tfrtool.storage.locations import Paths, as_path
 from tfrtool.storage.plain import plain
 from tfrtool.storage.remote_path import RemotePath
+from tfrtool.storage.scratch_folder import ScratchFolder
 from tfrtool.storage.words import as_member, make_options
 from tfrtool.writing.write_options import Existing, check_goal, check_shard_count
 

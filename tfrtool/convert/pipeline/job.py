@@ -18,12 +18,13 @@ from tfrtool.records.framing import Fault, FaultKind, LocatedFault
 from tfrtool.records.shard_sets import ShardName
 from tfrtool.records.tally import Tally, digest_text
 from tfrtool.sources.items import LeftOut
-from tfrtool.storage.appearing import ScratchFolder, new_file_by_name
+from tfrtool.storage.appearing import new_file_by_name
 from tfrtool.storage.claims import current_folder
 from tfrtool.storage.json_files import read_json
 from tfrtool.storage.opening import file_sha256
 from tfrtool.storage.plain import plain
 from tfrtool.storage.progress import RECORDS, Meter, count_work
+from tfrtool.storage.scratch_folder import ScratchFolder
 from tfrtool.writing.dataset_folder import (
     Staging,
     Target,

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
-from tfrtool.storage.appearing import ScratchFolder
 from tfrtool.storage.remote_path import RemotePath, remote_path
+from tfrtool.storage.scratch_folder import ScratchFolder
 from tfrtool.storage.stores import ChangedError, Status
 
 _LEAST = 64 * 1024

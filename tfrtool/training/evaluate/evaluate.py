@@ -16,9 +16,9 @@ from tfrtool.loading.dataset.dataset import Dataset, OnCorrupt, Split
 from tfrtool.loading.dataset.drop_corrupt import naming_damage
 from tfrtool.loading.dataset.label_form import Task
 from tfrtool.loading.dataset.open_dataset import open_dataset
-from tfrtool.storage.appearing import ScratchFolder
 from tfrtool.storage.locations import as_local_path
 from tfrtool.storage.progress import OnProgress, Progress, silent
+from tfrtool.storage.scratch_folder import ScratchFolder
 from tfrtool.storage.words import as_member, check_least
 from tfrtool.training.evaluate.evaluation import ClassFigures, EvaluationReport, ImageResult
 from tfrtool.training.evaluate.evaluation_files import EvaluationFiles, Mistake

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 
 from tfrtool.errors import UsageError, reason_of
-from tfrtool.storage.appearing import ScratchFolder
+from tfrtool.storage.scratch_folder import ScratchFolder
 from tfrtool.training.models.saved_model import CORE
 
 _TAKES = "a function of image size and number of classes that returns a keras.Model"

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import UsageError
-from tfrtool.storage.appearing import ScratchFolder
 from tfrtool.storage.child import Child, tell
 from tfrtool.storage.lock import locked
+from tfrtool.storage.scratch_folder import ScratchFolder
 from tfrtool.training.devices.worker_cluster import VARIABLE
 
 _OFTEN = 0.2

@@ -12,9 +12,9 @@ from tfrtool.engines.processes import engine_of
 from tfrtool.errors import UsageError, WriteError, os_errors_as
 from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.pipeline.load_options import Recipe
-from tfrtool.storage.appearing import ScratchFolder
 from tfrtool.storage.lock import locked
 from tfrtool.storage.progress import OnProgress, activity, silent
+from tfrtool.storage.scratch_folder import ScratchFolder
 from tfrtool.storage.words import make_options
 from tfrtool.training.devices.devices import open_devices
 from tfrtool.training.devices.worker_cluster import StrategyKind
