@@ -21,6 +21,7 @@ from tests.emulators import SECRET, Bucket, Misbehaviour
 from tests.photos import image_bytes
 from tfrtool.cli import main
 from tfrtool.records.framing import frame
+from tfrtool.storage import stores
 from tfrtool.storage.stores import Store
 
 Capture = pytest.CaptureFixture[str]
@@ -256,6 +257,7 @@ def test_without_the_libraries(capsys: Capture, monkeypatch: pytest.MonkeyPatch)
     """Where the extra `hf` is not installed, the error names it."""
     monkeypatch.setitem(sys.modules, "fsspec", None)
     monkeypatch.delitem(sys.modules, "tfrtool.storage.remote.fsspec_files", raising=False)
+    stores._store.cache_clear()  # of another test
     assert main(["count", "hf://datasets/nobody/has-been-here/a.tfrecord"]) == 2
     assert 'pip install "tfrtool[hf]"' in capsys.readouterr().err
 
