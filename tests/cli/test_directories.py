@@ -125,3 +125,29 @@ def test_a_pattern_of_an_interrupted_write(tmp_path: Path, capsys: Capture) -> N
     (tmp_path / ".tfrtool-incomplete").mkdir()
     assert main(["count", f"{tmp_path}/*.tfrecord*"]) == 1
     assert "a write was interrupted here" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [one for one in COMMANDS if "inspect dataset" not in one])
+@pytest.mark.usefixtures("data")
+def test_folders_that_a_pattern_matches_are_counted(command: str, capsys: Capture) -> None:
+    """Shards in them are not read, and a note says so, and which pattern includes them."""
+    assert main(shlex.split(command.format("'data/*'", "'data/*'"))) == 0
+    out, err = capsys.readouterr()
+    said = " ".join((out + err).split())
+    folders = "(data/more, data/more/deep)"
+    assert f"data/*: 3 shards in 2 folders are not included {folders}" in said
+    assert "quote a pattern to read all files: 'data/**'" in said
+
+
+@pytest.mark.usefixtures("data")
+def test_folders_that_a_pattern_matches_are_included_as_advised(capsys: Capture) -> None:
+    """What a note or an error about a pattern advises does what it says, and is silent."""
+    for words in (["data/**"], ["data/*", "data/*/**"], ["data/*.tfrecord"]):
+        assert main(["count", *words]) == 0
+        assert "not included" not in capsys.readouterr().err
+    assert main(["count", "data/mo*"]) == 1
+    err = capsys.readouterr().err
+    assert "no shard matches; data/mo*: 3 shards in 2 folders are not included" in err
+    assert "add a quoted pattern: 'data/mo*/**'" in err
+    assert main(["count", "--json", "data/mo*/**"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3

@@ -8,7 +8,7 @@ from tfrtool.errors import ShardError, os_errors_as, printable
 from tfrtool.examples.roles import info_beside
 from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.records.shard_sets import ShardSet, group_shards
-from tfrtool.records.shards import find_folders, locate_shards
+from tfrtool.records.shards import find_folders, locate_shards, note_unmatched
 from tfrtool.storage.locations import Paths, as_paths
 
 
@@ -96,7 +96,8 @@ def find_files(
     def split(name: str | None) -> SplitFiles:
         return found.splits.setdefault(named(name or ""), SplitFiles())
 
-    for path in as_paths(sources):
+    arguments = as_paths(sources)
+    for path in arguments:
         with os_errors_as(ShardError, path):
             files, whole = look(path), path.is_dir()
         if files or not whole:
@@ -123,4 +124,6 @@ def find_files(
             found.info = info
             found.notes += (f"{printable(str(path))}: {note}" for note in notes)
         found.sets += sets
+    taken = {shard for one in found.splits.values() for shard in (*one.shards, *one.extra)}
+    found.notes += note_unmatched(arguments, taken)
     return found

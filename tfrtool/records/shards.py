@@ -4,7 +4,7 @@ import glob
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, islice, takewhile
@@ -43,9 +43,13 @@ def matching_files(pattern: str) -> list[Path]:
     if is_url(pattern):
         found = remote_path(pattern).matching()
         return sorted(found, key=lambda path: natural_order(str(path)))
+    return [path for path in _matches(pattern) if not path.is_dir()]
+
+
+def _matches(pattern: str) -> list[Path]:
     # Path.glob takes neither an absolute pattern nor one that starts with "..".
     matches = sorted(glob.glob(pattern, recursive=True), key=natural_order)  # noqa: PTH207
-    return [path for path in map(Path, matches) if not path.is_dir()]
+    return [*map(Path, matches)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,11 +114,15 @@ def locate_shards(arguments: Locations, *, keep: bool = False) -> FoundShards:
     """
     if isinstance(arguments, str | os.PathLike) or hasattr(arguments, "read"):
         arguments = (cast(Location, arguments),)
+    arguments = tuple(arguments)
     parts = [_expand(argument, keep) for argument in arguments]
+    sources = dict.fromkeys(source for part in parts for source in part.sources)
+    patterns = [one for one in arguments if isinstance(one, str | os.PathLike)]
+    notes = (*(note for part in parts for note in part.notes), *note_unmatched(patterns, sources))
     return FoundShards(
-        tuple(dict.fromkeys(source for part in parts for source in part.sources)),
+        tuple(sources),
         tuple(dict.fromkeys(folder for part in parts for folder in part.folders)),
-        tuple(dict.fromkeys(note for part in parts for note in part.notes)),
+        tuple(dict.fromkeys(notes)),
     )
 
 
@@ -147,7 +155,8 @@ def _expand(location: Location, keep: bool) -> FoundShards:
     if not shards:
         check_begun(Path(*takewhile(lambda part: not glob.has_magic(part), Path(argument).parts)))
         other = f"{printable(files[0].name)}, which is none by its name" if files else None
-        raise ShardError("no shard matches", path=argument, found=other)
+        left_out = next(note_unmatched([argument], ()), None)
+        raise ShardError("no shard matches", path=argument, found=other, hint=left_out)
     return FoundShards(shards)
 
 
@@ -193,9 +202,59 @@ def _note_of_others(
     directory: Path, taken: Iterable[Path], finder: "_ShardFinder"
 ) -> Iterator[str]:
     """Say how many shards farther below a directory are not included, and what includes them."""
-    folders, seen, known = [directory], set[object](), {*taken}
-    others, is_cut = dict[Path, int](), False
     most = _MOST_REMOTE_FOLDERS if isinstance(directory, RemotePath) else MAX_FOLDERS_BELOW
+    # What is not taken of the directory itself has been replaced.
+    others, is_cut = _other_shards([directory], {*taken}, finder, most)
+    others.pop(directory, None)
+    if others:
+        count, hint = human_count(sum(others.values()), "shard"), "name a folder to read it"
+        where = human_count(len(others), "folder")
+        below = [one.relative_to(directory) for one in others]
+        names = some_of([printable(str(one)) for one in below], _NAMED)
+        if not _has_version(below):
+            pattern = shlex.quote(f"{glob.escape(str(directory))}/**")
+            hint += f", or quote a pattern to read all files: {pattern}"
+        yield f"{count} in {where} below it {_is_not(count)} included ({names}): {hint}"
+    if is_cut:
+        yield f"only {most:,} of the folders below it were searched for further shards"
+
+
+def note_unmatched(
+    arguments: Iterable[str | os.PathLike[str]], taken: Iterable[object]
+) -> Iterator[str]:
+    """Say how many shards in folders that patterns match are not taken, and what includes them."""
+    known = {*taken}
+    for pattern in map(str, arguments):
+        if is_url(pattern) or not glob.has_magic(pattern) or Path(pattern).exists():
+            continue
+        matches = _matches(pattern)
+        folders = [path for path in matches if path.is_dir()]
+        # What matches by its name, and is not a shard, is not in a folder that is left out.
+        finder, most = _ShardFinder(), MAX_FOLDERS_BELOW
+        others, is_cut = _other_shards(folders, known | {*matches}, finder, most)
+        if others:
+            count, hint = human_count(sum(others.values()), "shard"), "name a folder to read it"
+            names = some_of([printable(str(one)) for one in others], _NAMED)
+            if not _has_version(others):
+                if Path(pattern).name == "*":
+                    every = shlex.quote(str(Path(pattern).with_name("**")))
+                    hint += f", or quote a pattern to read all files: {every}"
+                else:
+                    hint += f", or add a quoted pattern: {shlex.quote(f'{pattern}/**')}"
+            where = human_count(len(others), "folder")
+            text = f"{count} in {where} {_is_not(count)} included ({names}): {hint}"
+            yield f"{printable(pattern)}: {text}"
+        if is_cut:
+            text = f"only {most:,} of the folders below it were searched for further shards"
+            yield f"{printable(pattern)}: {text}"
+
+
+def _other_shards(
+    folders: list[Path], known: Collection[object], finder: "_ShardFinder", most: int
+) -> tuple[dict[Path, int], bool]:
+    """Count the unknown shards in folders and below them; of too many, not all are searched."""
+    seen, others, is_cut = set[object](), dict[Path, int](), False
+    roots = len(folders)
     for folder in folders:  # which grows
         with suppress(OSError):
             status = None if isinstance(folder, RemotePath) else folder.stat()
@@ -203,26 +262,21 @@ def _note_of_others(
             if place in seen or VERSION_FOLDER.fullmatch(folder.name):
                 continue
             seen |= {place} - {None}
-            within, room = finder.folders(folder), most + 1 - len(folders)
+            within, room = finder.folders(folder), most + roots - len(folders)
             folders += within[:room]
             is_cut |= len(within) > room
-            if folder is directory:
-                continue  # what is not taken of it has been replaced
             if n_shards := sum(shard not in known for shard in finder.all_shards(folder)):
                 others[folder] = n_shards
-    if others:
-        count = human_count(sum(others.values()), "shard")
-        where = human_count(len(others), "folder")
-        below = [one.relative_to(directory) for one in others]
-        names = some_of([printable(str(one)) for one in below], _NAMED)
-        hint = "name a folder to read it"
-        if not any(_version(part) for one in below for part in one.parts):  # never several of them
-            pattern = shlex.quote(f"{glob.escape(str(directory))}/**")
-            hint += f", or quote a pattern to read all files: {pattern}"
-        verb = "is" if count == "1 shard" else "are"
-        yield f"{count} in {where} below it {verb} not included ({names}): {hint}"
-    if is_cut:
-        yield f"only {most:,} of the folders below it were searched for further shards"
+    return others, is_cut
+
+
+def _is_not(count: str) -> str:
+    return "is not" if count == "1 shard" else "are not"
+
+
+def _has_version(folders: Iterable[Path]) -> bool:
+    """Return whether a pattern would read several versions of a dataset."""
+    return any(_version(part) for one in folders for part in one.parts)
 
 
 def _has_images(folder: Path) -> bool:
