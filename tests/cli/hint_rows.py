@@ -96,7 +96,7 @@ query 'SELECT 1' a.tfrecord | 2
   ? swap the arguments: tfrtool query a.tfrecord 'SELECT 1'
   > tfrtool query a.tfrecord 'SELECT 1'
 index header.tfrecord | 1
-  ? tfrtool verify header.tfrecord lists all damage, and tfrtool repair header.tfrecord OUT
+  ? tfrtool verify header.tfrecord shows the damage, and tfrtool repair header.tfrecord OUT
   ? saves what is whole
   > tfrtool verify header.tfrecord | 3
   > tfrtool repair header.tfrecord OUT | 3
@@ -381,7 +381,8 @@ ELSEWHERE = {
     "open one of them: split=": "below",
     "names another place for its index": "test_standard_input.py runs it",
     "layers of one's own need get_config": "tests/training/test_own_model.py has one without",
-    "lists all damage": "below",
+    "shows the damage": "below",
+    "--json lists all damage": "below",
     "labels:": "above, with the paths",
     "TFDS_DATA_DIR names another place": "tests/sources/test_tfds.py prepares data where that says",
     "prepare it with TFDS' file_format": "TFDS' own option",

@@ -138,7 +138,7 @@ def test_a_record_that_was_damaged_meanwhile(world: Path) -> None:
         records[0]
     records.close()
     assert caught.value.hint is not None
-    assert do(caught.value.hint.removesuffix(" lists all damage")) == 3
+    assert do(caught.value.hint.removesuffix(" shows the damage")) == 3
 
 
 @pytest.mark.tf

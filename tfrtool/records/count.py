@@ -108,7 +108,7 @@ def as_error(path: Path, fault: Fault, *, in_dataset: bool = False) -> CorruptSh
     elif fault.kind is not FaultKind.NOT_TFRECORD:
         shard = shlex.quote(str(path))
         saves = f"tfrtool repair {shard} OUT saves what is whole"
-        hint = f"tfrtool verify {shard} lists all damage, and {saves}"
+        hint = f"tfrtool verify {shard} shows the damage, and {saves}"
     return CorruptShardError(
         fault.message, path=path, record=fault.record, offset=fault.offset, hint=hint
     )

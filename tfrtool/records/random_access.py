@@ -258,7 +258,7 @@ class Records(Sequence[T]):
             path=path,
             record=index,
             offset=self._offsets[shard][index],
-            hint=f"tfrtool verify {shlex.quote(str(path))} lists all damage",
+            hint=f"tfrtool verify {shlex.quote(str(path))} shows the damage",
         )
 
     def _record_at(self, shard: int, index: int, frame: bytes | None = None) -> Record | None:
