@@ -192,6 +192,16 @@ def test_swapped_arguments(shard: Path, capsys: Capture) -> None:
         ("SELECT * FROM '/etc/passwd'", "passwd"),
         ("DROP VIEW records", "one SELECT statement"),
         ("SELECT x FROM", "syntax error"),
+        ("selct 1", "error: invalid SQL: syntax error near 'selct'\n"),
+        ("SELECT frobb(x) FROM records", "error: no function 'frobb'"),
+        ("SELECT lenght(x) FROM records", "no function 'lenght'; did you mean 'length'?"),
+        ("SELECT x FROM recrds", "error: no table 'recrds'; use FROM records\n"),
+        ("SELECT records.xx FROM records", "error: no column 'xx'"),
+        ("SELECT * EXCLUDE (frobb) FROM records", "error: no column 'frobb'"),
+        ("SELECT x + label FROM records", "invalid argument types for '+': (FLOAT, BLOB);"),
+        ("SELECT label::INT FROM records", "error: bytes can't be cast to INTEGER; use decode()"),
+        ("SELECT x FROM records WHERE label = 5", "error: INTEGER can't be cast to BLOB\n"),
+        ("SELECT * FROM read_csv('a')", "error: can't read 'a': queries read only the records\n"),
     ],
 )
 def test_what_is_no_query(shard: Path, capsys: Capture, sql: str, message: str) -> None:
@@ -200,3 +210,9 @@ def test_what_is_no_query(shard: Path, capsys: Capture, sql: str, message: str) 
     assert out == ""
     assert message in err
     assert len(err.splitlines()) == 1
+
+
+def test_division_by_zero(shard: Path, capsys: Capture) -> None:
+    """The hint names what a query can do, and no setting: those are locked."""
+    _, err = query(capsys, shard, "SELECT _record // 0 FROM records", code=1)
+    assert err.endswith("division by zero in (_record // 0); use TRY() to get NULL instead\n")

@@ -65,7 +65,8 @@ def test_columns_that_come_late_are_found(tmp_path: Path) -> None:
     ("where", "message"),
     [
         ("lable = 1", "lable.*did you mean 'label'"),
-        ("label =", "syntax error"),
+        ("label =", "it is incomplete"),
+        ("", "the condition is empty"),
         ("label = 1; DROP TABLE records", "not a condition"),
     ],
 )

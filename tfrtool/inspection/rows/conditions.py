@@ -1,6 +1,7 @@
 """SQL conditions on records, asked of each batch of rows by itself."""
 
 import pickle
+import re
 import secrets
 from collections.abc import Collection
 from functools import lru_cache
@@ -129,12 +130,19 @@ def _matches(question: bytes, table: bytes) -> bytes:
 
 def check_condition(sql: str) -> None:
     """Check that a text can't be anything else than an expression once it stands in brackets."""
+    expected = "one SQL expression, such as: label = 1 AND height > 64"
+    if not sql.strip():
+        raise UsageError("the condition is empty", expected=expected)
     # What closes a bracket that it has not opened fails in the other sort of brackets.
     for form in ("SELECT coalesce(\n{}\n, false)", "SELECT [\n{}\n]"):
         try:
             check_select(form.format(sql))
         except UsageError as error:
-            what = "one SQL expression, such as: label = 1 AND height > 64"
+            fault = str(error).removeprefix("invalid SQL: ")
+            line = re.search(r"^LINE (\d+):", str(error.__cause__), re.MULTILINE)
+            if line and int(line[1]) > 2 + sql.count("\n"):  # what is ours, behind the condition
+                is_bracket = fault.endswith("')'")
+                fault = "its brackets don't match" if is_bracket else "it is incomplete"
             raise UsageError(
-                f"not a condition: {error}", expected=what, found=repr(sql)[:100]
+                f"not a condition: {fault}", expected=expected, found=repr(sql)[:100]
             ) from error

@@ -8,7 +8,7 @@ import os
 import re
 import secrets
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +131,7 @@ def check_select(sql: str) -> None:
                 (tree,) = connection.execute("SELECT json_serialize_sql($1)", (sql,)).fetchone()
             kinds += _WRITES.findall(tree)
     except duckdb.Error as error:
-        raise UsageError(_message(error)) from error
+        raise UsageError(f"invalid SQL: {_message(error)}") from error
     if kinds != ["SELECT"]:
         what = "one SELECT statement, and nothing else"
         raise UsageError("not a query", expected=what, found=", ".join(kinds) or "nothing")
@@ -144,11 +144,46 @@ _WRITES = re.compile(r'"type":"(?!SELECT_)([A-Z]+)_QUERY_NODE"')
 """What a query's syntax tree has where something in it, such as a WITH, is another statement."""
 
 
+_PLAIN: Sequence[tuple[str, str]] = (
+    (r'syntax error at or near "(.*)"', "syntax error near '{0}'"),
+    (r'.*[Cc]olumn "([^"]+)"(?: in \w+ list)? (?:was )?not found.*', "no column '{0}'"),
+    (r'.*does not have a column named "([^"]+)".*', "no column '{0}'"),
+    (r"(?:\w+ )*Function with name (.+) does not exist!?", "no function '{0}'"),
+    (r"Table with name (.+) does not exist!?", "no table '{0}'; use FROM records"),
+    (
+        r"No function matches the given name and argument types '(.+?)(\(.*\))'.*",
+        "invalid argument types for '{0}': {1}; use CAST to convert them",
+    ),
+    (
+        r"Unimplemented type for cast \(BLOB -> (.*?)\).*",
+        "bytes can't be cast to {0}; use decode() to make text of them first",
+    ),
+    (r"Unimplemented type for cast \((.*?) -> (.*?)\).*", "{0} can't be cast to {1}"),
+    (
+        r"Division by zero in expression (.*?)\. Use TRY.*",
+        "division by zero in {0}; use TRY() to get NULL instead",
+    ),
+    (r'Cannot access file "(.*)" - .*', "can't read '{0}': queries read only the records"),
+)
+"""What DuckDB says, and the same in plain words."""
+
+_TYPES = {
+    "INTEGER_LITERAL": "INTEGER",
+    "STRING_LITERAL": "VARCHAR",
+    "'~~(": "'LIKE(",
+    "'!~~(": "'NOT LIKE(",
+}
+
+
 def _message(error: Exception) -> str:
     text = re.sub(r"^(\w+ )+Error: ", "", str(error).strip().partition("\n")[0])
-    unknown = re.search(r'Referenced column "([^"]+)" (was )?not found', text)
-    if unknown:
-        return f"no column {unknown[1]!r}"
+    for theirs, ours in _TYPES.items():
+        text = text.replace(theirs, ours)
+    for theirs, ours in _PLAIN:
+        if found := re.fullmatch(theirs, text):
+            text = ours.format(*found.groups())
+            break
+    text = text.rstrip("!.")
     return text if len(text) <= _MESSAGE else f"{text[:_MESSAGE]}..."
 
 
@@ -338,9 +373,11 @@ class Sandbox:
             return failure or error  # with a number it is the system's, such as a full disk
         if isinstance(error, self._duckdb.OutOfMemoryException):
             return _too_much_memory()
-        near = re.search(r'Candidate bindings: "([^"]+)"', str(error))
+        near = re.search(r'(?:bindings:|^.*Function with .*\n+Did you mean) "([^"]+)"', str(error))
         wrong = tuple(getattr(self._duckdb, f"{name}Exception") for name in _WRONG_QUERY)
-        kind = UsageError if isinstance(error, wrong) else ShardError
+        # No value can be cast from one of these types to the other.
+        is_wrong = isinstance(error, wrong) or "Unimplemented type for cast" in str(error)
+        kind = UsageError if is_wrong else ShardError
         return kind(_message(error), hint=near and f"did you mean {near[1]!r}?")
 
     def close(self) -> None:
