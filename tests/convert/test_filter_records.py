@@ -142,7 +142,9 @@ def test_a_sample_has_just_as_many(pets: Path, tmp_path: Path) -> None:
 
 def test_nothing_to_keep_is_an_error(pets: Path, tmp_path: Path) -> None:
     """No rule, and no record that passes."""
-    with pytest.raises(tfrtool.UsageError, match="nothing says which records"):
+    with pytest.raises(
+        tfrtool.UsageError, match="no rule for which records to keep; use --where, --keep"
+    ):
         tfrtool.filter(pets, tmp_path / "new")
     with pytest.raises(tfrtool.WriteError, match="none of the 700 records is left"):
         tfrtool.filter(pets, tmp_path / "new", where="label > 99")

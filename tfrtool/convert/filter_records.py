@@ -95,8 +95,8 @@ def filter_records(
         sample = _sample_size(sample)
         rules |= {"sample": sample, "seed": seed}
     if not rules:
-        what = "one of where, keep, drop, dedupe and sample"
-        raise UsageError("nothing says which records to keep", expected=what)
+        hint = "use --where, --keep, --drop, --dedupe or --sample"
+        raise UsageError("no rule for which records to keep", hint=hint)
     select = partial(
         _select, source=source, where=where, lists=lists, dedupe=dedupe, sample=sample, seed=seed
     )
