@@ -245,3 +245,28 @@ def test_repair_follows_the_ending(tmp_path: Path) -> None:
     report = tfrtool.repair(tmp_path / "a.tfrecord", tmp_path / "b.tfrecord.gz")
     assert report.compression is Compression.GZIP
     assert gzip.decompress((tmp_path / "b.tfrecord.gz").read_bytes()) == shard_of(payloads)
+
+
+def test_similar_notes_of_many_columns_are_counted(tmp_path: Path, capsys: Capture) -> None:
+    """Three of a kind are shown; JSON has all."""
+    names = [f"code{n}" for n in range(50)]
+    rows = [[f"0{n}" for n in range(50)], ["7"] * 50]
+    lines = [
+        ",".join([*row, last]) for row, last in zip([names, *rows], ["z", "1", "a"], strict=True)
+    ]
+    (tmp_path / "a.csv").write_text("\n".join(lines) + "\n")
+    assert run("convert", tmp_path / "a.csv", tmp_path / "out") == 0
+    expected = [
+        *(f"column 'code{n}' stays text: '0{n}' in row 0 starts with a zero" for n in range(3)),
+        "47 similar notes on other columns; use --json to print all of them",
+        "column 'z' becomes text: row 1 has 'a'",
+    ]
+    said = [line.removeprefix("tfrtool: ") for line in capsys.readouterr().err.splitlines()]
+    assert said == expected
+    assert run("convert", tmp_path / "a.csv", tmp_path / "out", "--overwrite", "--dry-run") == 0
+    out = capsys.readouterr().out
+    assert all(line in out for line in expected)
+    assert out.count("stays text") == 3
+    words = ("--overwrite", "--dry-run", "--json")
+    assert run("convert", tmp_path / "a.csv", tmp_path / "out", *words) == 0
+    assert len(json.loads(capsys.readouterr().out)["notes"]) == 51

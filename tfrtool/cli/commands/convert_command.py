@@ -59,7 +59,7 @@ def convert_command(
     can't keep is said before anything is written. Exit code 3 means that records were left out.
     """
     from tfrtool.cli.bars import Bars
-    from tfrtool.convert.formats.conversion import convert
+    from tfrtool.convert.formats.conversion import convert, shorten_notes
 
     casts = pairs_of(cast, "NAME:TYPE", ":")
     existing, renamed = existing_of(words), pairs_of(rename, "OLD=NEW")
@@ -79,6 +79,7 @@ def convert_command(
     told = [f"{report.source} to {report.target}"]
     if report.job.dry_run:
         told += [f"  {name}: {kind}" for name, kind in report.columns.items()]
-        told += [*(f"not kept: {text}" for text in report.losses), *report.notes]
+        told += [*(f"not kept: {text}" for text in shorten_notes(report.losses))]
+        told += shorten_notes(report.notes)
     data, more = report.to_json(), map(printable, told)
     return show_job(report.job, as_json=as_json, data=data, more=more)

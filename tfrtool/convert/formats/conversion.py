@@ -1,6 +1,7 @@
 """`tfrtool.convert`: records of one format as another."""
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -31,7 +32,7 @@ from tfrtool.convert.pipeline.job import JobPlan, MetadataOf, run_job
 from tfrtool.convert.pipeline.job_report import JobReport
 from tfrtool.convert.pipeline.job_settings import JobSettings, SizeSettings
 from tfrtool.convert.pipeline.record_sources import faults_of, find_sources
-from tfrtool.errors import UsageError, WriteError, os_errors_as
+from tfrtool.errors import UsageError, WriteError, human_count, os_errors_as
 from tfrtool.examples.arrow.columns import Columns
 from tfrtool.examples.example import DType, PayloadKind
 from tfrtool.examples.tfds_metadata import DatasetInfo, SplitInfo
@@ -44,6 +45,11 @@ from tfrtool.storage.remote_path import RemotePath
 from tfrtool.storage.scratch_folder import ScratchFolder
 from tfrtool.storage.words import as_member, make_options
 from tfrtool.writing.write_options import Existing, check_goal, check_shard_count
+
+_VALUES = re.compile(r"""'[^']*'|"[^"]*"|\d[\d.e+-]*""")
+"""What differs between notes that say the same of several columns."""
+
+_NOTES_ALIKE = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +116,7 @@ def convert(
             semicolon, tab and ``|``.
         exact: whether the payloads' own bytes are kept, too, in a column ``_payload``.
         prove: what is read back and compared with the source: "none", "values" or "bytes".
-        on_note: called with each loss and each note before anything is written.
+        on_note: called with the losses and notes before anything is written; see `shorten_notes`.
         **options: those of `tfrtool.reshard` but for compression; records that are no Examples
             among Examples are damaged ones, too.
 
@@ -164,7 +170,7 @@ def convert(
         if single:
             pattern = folder.name.replace("{", "{{").replace("}", "}}")
         notes = dict.fromkeys((*found.notes, *(one for scan in scans for one in scan.notes), *said))
-        for text in (*losses, *notes):
+        for text in shorten_notes([*losses, *notes]):
             on_note(text)
         of_path = {scan.path: scan for scan in scans}
         parts = {
@@ -218,6 +224,20 @@ def convert(
         losses=losses,
         notes=tuple(notes),
     )
+
+
+def shorten_notes(notes: Sequence[str]) -> list[str]:
+    """Return notes without those that repeat three others on further columns, and their number."""
+    alike: dict[str, list[str]] = {}
+    for text in notes:
+        alike.setdefault(_VALUES.sub("", text), []).append(text)
+    shortened = []
+    for texts in alike.values():
+        shortened += texts[:_NOTES_ALIKE]
+        if len(texts) > _NOTES_ALIKE:
+            more = human_count(len(texts) - _NOTES_ALIKE, "similar note")
+            shortened.append(f"{more} on other columns; use --json to print all of them")
+    return shortened
 
 
 def _goal(target: Path, to: str | None, source: Format) -> tuple[Format, bool]:
