@@ -133,6 +133,7 @@ def copy_records(
                     split=split,
                     records=end - start,
                     size=size,
+                    room=size if settings.compression is Compression.NONE else 0,
                     order=order,
                     start=start,
                     end=end,

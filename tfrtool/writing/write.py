@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -17,7 +17,7 @@ from tfrtool.images.recipe import Check, Encode, ImageRecipe, Resize
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import FRAME_SIZE
 from tfrtool.sources.folders.class_layout import LabelFrom
-from tfrtool.sources.items import Source, Starting
+from tfrtool.sources.items import Starting
 from tfrtool.sources.open_source import open_source
 from tfrtool.sources.source_options import SourceOptions
 from tfrtool.storage.locations import as_path, as_text
@@ -231,7 +231,8 @@ def write(
             options = replace(options, recipe=replace(options.recipe, encode=Encode.PNG))
         kept = options.recipe.encode is Encode.KEEP and options.recipe.resize is None
         if kept and cluster is None and not dry_run:
-            staging.check_room(partial(_room_needed, found, options))
+            images = (item.bytes for item in found.items)
+            staging.check_room(partial(_room_needed, images, options))
         audit = Audit(found, options.recipe, scratch)
         if dry_run:
             return _planned(audit, options, cluster, on_progress, start)
@@ -247,9 +248,9 @@ def write(
         )
 
 
-def _room_needed(source: Source, options: WriteOptions) -> int:
+def _room_needed(records: Iterable[int], options: WriteOptions) -> int:
     """Return how many bytes of shards there are at once before they are uploaded, about."""
-    total = sum(item.bytes for item in source.items)
+    total = sum(records)
     shard = options.shard_bytes if options.shards is None else -(-total // options.shards)
     return min(total, SHARDS_AT_ONCE * shard)
 
@@ -331,6 +332,13 @@ def _write(
     """
     sizes = None if options.shards else record_sizes(audit, options.workers)
     estimates = None if sizes is None else sizes.records
+    if cluster is None and options.recipe.always:  # images as they are have been summed up
+
+        def needed() -> int:
+            known = record_sizes(audit, options.workers).records if estimates is None else estimates
+            return _room_needed(known, options)
+
+        staging.check_room(needed)
     resume, draws = options.existing is Existing.RESUME, not audit.source.splits
     bad = any(True for _ in audit.problems())
     if resume or options.dedupe or (draws and len(options.splits) > 1) or bad:

@@ -173,6 +173,7 @@ def _new_records(
             split=split_of[shard.path],
             records=shard.records,
             size=shard.size,
+            room=shard.size if compression is Compression.NONE else 0,
             order=RecordOrder(pool=pool, count=shard.records, first=first),
             start=0,
             end=shard.records,

@@ -180,6 +180,7 @@ def plan_new_images(
             split=shard.name.split,
             records=len(shard.positions),
             size=sum(items[position].bytes for position in shard.positions),
+            room=sum(sizes[position] for position in shard.positions),
             shard=shard,
             workers=options.workers,
         )

@@ -133,6 +133,9 @@ class ShardTask(FileTask):
 
 def one_to_one(files: DatasetFiles, **more: Any) -> list[FileTask]:
     """Return a `ShardTask` for each shard of datasets."""
+    changes: Changes | None = more.get("changes")
+    # What isn't changed is linked, or copied by the store.
+    as_large = changes is not None and changes.keeps_size
     listed = listed_shards(read_object(files.folders[0] / REPORT))
     tasks: list[FileTask] = []
     for split, some in files.splits.items():
@@ -153,6 +156,7 @@ def one_to_one(files: DatasetFiles, **more: Any) -> list[FileTask]:
                     source=path,
                     stamp=_stamp(path),
                     size=size,
+                    room=size if as_large else 0,
                     records=records,
                     known=known,
                     **more,

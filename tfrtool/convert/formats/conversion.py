@@ -51,6 +51,9 @@ _VALUES = re.compile(r"""'[^']*'|"[^"]*"|\d[\d.e+-]*""")
 
 _NOTES_ALIKE = 3
 
+_AS_LARGE = ("tfrecord", "webdataset")
+"""Formats whose files are about as large as what their rows hold."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvertReport:
@@ -184,6 +187,9 @@ def convert(
                 split=split,
                 records=sum(piece.rows for piece in pieces),
                 size=sum(piece.path.stat().st_size for piece in pieces),
+                room=sum(_room_of(piece, of_path[piece.path], form) for piece in pieces)
+                if goal.name in _AS_LARGE and not select
+                else 0,
                 source=form,
                 target=goal,
                 pieces=pieces,
@@ -279,6 +285,12 @@ def _files(
                 pieces += [scan.piece(low, high - low)] if low < high else []
             first += scan.rows
     return files
+
+
+def _room_of(piece: Piece, scan: Scan, form: Format) -> int:
+    """Return about how many bytes rows take that are written in a format without compression."""
+    size = scan.bytes if form.payloads else min(scan.bytes, piece.path.stat().st_size)
+    return size * piece.rows // max(scan.rows, 1)
 
 
 def _run(

@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 
 from tfrtool.convert.pipeline.job_report import Faults, JobReport, Written
 from tfrtool.convert.pipeline.job_settings import JobSettings
-from tfrtool.engines.processes import map_shards
+from tfrtool.engines.engine import Engine
+from tfrtool.engines.processes import cores, map_shards
 from tfrtool.errors import DatasetError, WriteError, os_errors_as
 from tfrtool.examples.tfds_metadata import REPORT, SplitInfo
 from tfrtool.records.framing import Fault, FaultKind, LocatedFault
@@ -54,6 +55,7 @@ class FileTask(abc.ABC):
         split: the split that it belongs to.
         records: how many records it will have, where that is known.
         size: about how many bytes are to be read for it.
+        room: about how many bytes the file takes, or fewer; 0 where that isn't known.
         new: whether its records are made, and not read from a source.
     """
 
@@ -62,6 +64,7 @@ class FileTask(abc.ABC):
     split: str
     records: int = 0
     size: int = 0
+    room: int = 0
 
     def __str__(self) -> str:
         return self.name
@@ -236,6 +239,8 @@ def _written(
     rest = [task for task in tasks if task.name not in notes]
     resumed = len(notes)
     done, total = sum(one["records"] for one in notes.values()), sum(t.records for t in tasks)
+    if not isinstance(settings.workers, Engine):  # whose nodes have disks of their own
+        staging.check_room(partial(_room_needed, rest, settings.workers, worth))
     meter = Meter(settings.on_progress, "writing", RECORDS, max(total, done), done=done)
     for note in map_shards(
         partial(_write_task, staging=staging),
@@ -249,6 +254,13 @@ def _written(
         notes[note["path"]] = note
     meter.finish()
     return [notes[task.name] for task in tasks], resumed
+
+
+def _room_needed(tasks: Sequence[FileTask], workers: int | None, worth: int) -> int:
+    """Return how many bytes the files take that are made at once, about."""
+    few = 1 + sum(task.size for task in tasks) // worth
+    at_once = min(cores(), few) if workers is None else workers
+    return sum(sorted((task.room for task in tasks), reverse=True)[:at_once])
 
 
 def _complete(
