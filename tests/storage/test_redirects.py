@@ -30,7 +30,7 @@ class _Redirects(BaseHTTPRequestHandler):
         agent = self.headers["User-Agent"].partition("/")[0]
         server.asked.append((self.command, path, self.headers["Host"], agent))
         if self.command == "HEAD" and path.startswith("/gets"):
-            self._send(405)
+            self._send(500 if path == "/gets-away-too" else 405)
         elif path in server.targets:
             self._send(302, Location=server.targets[path])
         elif path not in ("/shard", "/gets"):
@@ -66,6 +66,7 @@ def server() -> Iterator[Any]:
         server.targets = {  # type: ignore[attr-defined]
             "/away": f"http://user:word@localhost:{port}/shard?sign=secret",
             "/gets-away": f"http://localhost:{port}/shard",
+            "/gets-away-too": f"http://localhost:{port}/shard",
             "/slashes": f"/\\localhost:{port}/shard",
             "/first": "/second",
             "/second": f"http://127.0.0.1:{port}/shard",
@@ -78,7 +79,9 @@ def server() -> Iterator[Any]:
         server.shutdown()
 
 
-@pytest.mark.parametrize("path", ["away", "away?key=hidden", "gets-away", "slashes", "first-away"])
+@pytest.mark.parametrize(
+    "path", ["away", "away?key=hidden", "gets-away", "gets-away-too", "slashes", "first-away"]
+)
 def test_another_host_is_refused(
     server: Any, path: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

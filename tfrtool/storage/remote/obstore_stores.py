@@ -129,7 +129,7 @@ def _location(url: str, named: str) -> str | None:
     headers = {"User-Agent": "tfrtool"}
     asked = request.Request(url, headers=headers, method="HEAD")
     status, location = _answer(opener, asked, named)
-    if status in range(400, 502) and status not in (404, 410):  # many sign, or know, only GET
+    if status >= 400 and status not in (404, 410):  # many sign, or know, only GET
         headers["Range"] = "bytes=0-0"
         asked = request.Request(url, headers=headers, method="GET")
         status, location = _answer(opener, asked, named)
@@ -145,7 +145,7 @@ def _answer(opener: Any, asked: Any, named: str) -> tuple[int, str | None]:
     while True:
         try:
             with opener.open(asked, timeout=_ANSWER_SECONDS) as answer:
-                if answer.status <= 501 and answer.status != 500:
+                if answer.status < 500 or asked.get_method() == "HEAD":
                     return answer.status, answer.headers.get("Location")
                 text = f"status code: {answer.status} {answer.reason}"
         except (OSError, HTTPException) as error:
