@@ -288,3 +288,24 @@ def test_payloads_that_are_not_known_are_not_said_to_parse(
     page = Page(tmp_path / "r.html")
     assert "Every CRC holds." in page.sections["health"]
     assert page.text.count("holds no tf.train.Example") == 1
+
+
+def test_what_may_be_the_label_is_a_guess(make_shard: MakeShard, tmp_path: Path) -> None:
+    """Features that may be the label are named as such, with a command, and never counted."""
+    rows = [{"is_cat": n % 2, "is_dog": 1 - n % 2, "size": n / 7} for n in range(20)]
+    make_shard([encode_example(row) for row in rows], "data/a.tfrecord")
+    data = tmp_path / "data"
+    command = f"tfrtool inspect dataset {data} --label-feature is_cat"
+    for source, counted_by in (
+        (data, f" {command} counts its classes."),
+        (data / "a.tfrecord", ""),
+    ):
+        tfrtool.report(source, tmp_path / "page.html", overwrite=True)
+        page = Page(tmp_path / "page.html")
+        said = " ".join(page.sections["about"].split())
+        assert f"It may be is_cat or is_dog.{counted_by}" in said
+        assert "balance" not in page.sections
+    assert main(shlex.split(command)[1:]) == 0
+    make_shard([encode_example({"label": 1, "is_cat": 0})], "known.tfrecord")
+    tfrtool.report(tmp_path / "known.tfrecord", tmp_path / "page.html", overwrite=True)
+    assert "It may be" not in Page(tmp_path / "page.html").sections["about"]

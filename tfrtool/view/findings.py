@@ -14,6 +14,7 @@ from tfrtool.examples.feature_text import python_source
 from tfrtool.examples.objects.record_features import OBJECTS
 from tfrtool.examples.roles import LabelNames
 from tfrtool.inspection.dataset.dataset_summary import UNSPLIT, DatasetSummary, inspect_dataset
+from tfrtool.inspection.dataset.record_labels import look_for_label
 from tfrtool.inspection.pictures.pictures import ImageRoles, image_roles
 from tfrtool.inspection.schema.shard_schema import InferredSchema, infer_schema
 from tfrtool.inspection.stats.stats import StatsReport, stats
@@ -142,6 +143,14 @@ class Findings:
             return self.summary.label
         found = (self.roles(path).label for path in self.paths[:_LOOKED_AT])
         return next(filter(None, found), None)
+
+    @cached_property
+    def label_candidates(self) -> tuple[str, ...]:
+        """The features that may be the label, by the first records; for people, never as data."""
+        with contextlib.suppress(TfrtoolError):  # the table and the verdict tell
+            first = look_for_label(self.paths[:_LOOKED_AT], None)
+            return () if first.has_boxes else first.candidates
+        return ()
 
     @property
     def label_column(self) -> str | None:

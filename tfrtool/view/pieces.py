@@ -1,6 +1,7 @@
 """The pieces that pages are made of: each a template over what is found, escaped by Jinja2."""
 
 import base64
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -124,7 +125,12 @@ def _about(found: Findings, _: PictureOf) -> dict[str, Any]:
     source = found.schema_source or ""
     if len(source) > _SOURCE:
         source = f"{source[:_SOURCE]}\n# ... tfrtool inspect schema prints the rest"
-    return {"splits": splits, "kinds": kinds, "source": source}
+    candidates = found.label_candidates if found.label is None else ()
+    guess = {"candidates": list(map(short, candidates)), "counted_by": ""}
+    if candidates and found.dataset is not None:
+        words = ("inspect", "dataset", str(found.arguments[0]), "--label-feature", candidates[0])
+        guess["counted_by"] = printable(shlex.join(("tfrtool", *words)))
+    return {"splits": splits, "kinds": kinds, "source": source, **guess}
 
 
 def _health(found: Findings, _: PictureOf) -> dict[str, Any] | None:
