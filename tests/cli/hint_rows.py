@@ -86,6 +86,14 @@ append pets more --out new | 2
 cat a.tfrecord --where 'lable = 1' | 2
   ? did you mean 'label'?
   > tfrtool cat a.tfrecord --where 'label = 1'
+$ echo 'a.tfrecord 0' > list.txt
+filter a.tfrecord new | 2
+  ? use --where, --keep, --drop, --dedupe or --sample
+  > tfrtool filter a.tfrecord new1 --where 'label = 1'
+  > tfrtool filter a.tfrecord new2 --keep list.txt
+  > tfrtool filter a.tfrecord new3 --drop list.txt
+  > tfrtool filter a.tfrecord new4 --dedupe
+  > tfrtool filter a.tfrecord new5 --sample 1
 cat a.tfrecord --where 'random() < 0.5' | 2
   ? --sample draws records
   > tfrtool cat a.tfrecord --sample 1
