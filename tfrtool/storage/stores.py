@@ -12,7 +12,7 @@ import os
 import queue
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache
@@ -45,6 +45,10 @@ _TOGETHER = 8 * 1024 * 1024
 _PART = 8 * 1024 * 1024
 _MOST_PARTS = 9_000
 _CHUNK = 1024 * 1024
+
+_REPEATS = 16
+"""How often pages of a listing may begin with the same path: the library drops the slashes at the
+end of a key, so that a few keys can have one path."""
 
 _LONG = 5.0
 """Seconds that the listing of one folder may take without being looked at."""
@@ -211,12 +215,12 @@ class Store:
             pages = now
             return page
 
-        firsts, count = set[str](), 0
+        firsts, count = Counter[str](), 0
         while page := self._answer(prefix, turn):
-            if page[0]["path"] in firsts:
+            firsts[page[0]["path"]] += 1
+            if firsts[page[0]["path"]] > _REPEATS:
                 what = "the store lists the same objects again and again"
                 raise OSError(errno.EIO, what, self.url_of(prefix))
-            firsts.add(page[0]["path"])
             count += len(page)
             if most is not None and count > most:
                 what = f"more than {most:,} objects are below it"
