@@ -64,7 +64,7 @@ def _meta(key: str) -> dict[str, Any]:
 
 
 @given(_KEYS, st.sampled_from(["", "a"]))
-@example({"a", "a.jpg", "a/"}, "")
+@example({"a", "a.jpg", "a.png", "a/"}, "")
 @example({f"a/{n}/{m}.jpg" for n in range(5) for m in range(9)} | {"a/2", "a/2/", "a/"}, "a")
 def test_the_order_is_that_of_one_listing(keys: set[str], prefix: str) -> None:
     """Whatever the names: folders in folders, marks of empty ones, objects called as a folder."""
