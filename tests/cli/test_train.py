@@ -31,6 +31,7 @@ def test_a_run_records_its_options(
     monkeypatch.chdir(Path(pets).parent)
     out = tmp_path / "run"
     run = ["train", Path(pets).name, *FAST, "--seed", "3", "--augment", "flip", "--out", str(out)]
+    run += ["--tensorboard", str(out / "logs")]
     assert main([*run, "--validation", "0.25"]) == 0
     record = json.loads((out / "run.json").read_text())
     assert record["dataset"] == pets
@@ -54,6 +55,9 @@ def test_a_run_records_its_options(
     ("changes", "code", "said"),
     [
         ({"model": "planted.py:model"}, 2, "is code of yours"),
+        ({"tensorboard": "/planted"}, 2, "give it again with --tensorboard"),
+        ({"cache_directory": "/planted"}, 2, "give it again with --cache-dir"),
+        ({"shard_cache": "../planted"}, 2, "give it again with --shard-cache"),
         ({"epochs": "many"}, 1, "epochs can't be what it is there"),
         ({"export": [["tflite"]]}, 1, "export can't be what it is there"),
         ({"resume": True}, 1, "resume can't be what it is there"),

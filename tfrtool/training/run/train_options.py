@@ -50,6 +50,13 @@ _FREE = _OF_A_CALL | {
 """What may differ where a run is resumed: it changes where files are, or how fast it goes. Shares
 are those of the workers."""
 
+_WRITTEN_TO = {
+    "tensorboard": "--tensorboard",
+    "cache_directory": "--cache-dir",
+    "shard_cache": "--shard-cache",
+}
+"""Folders that training writes to, by the names of their options."""
+
 _AUTO = "auto"
 
 _DAY = 86_400.0
@@ -424,9 +431,28 @@ def resumed(options: Mapping[str, Any]) -> dict[str, Any]:
             path=path,
             hint="give it again with --model",
         )
+    for name in _WRITTEN_TO:
+        place = recorded.pop(name, None)
+        if place is not None and name not in given:
+            _check_inside(out, name, place, path)
+            given[name] = place
     now = make_options(TrainOptions, **{**recorded, **given})
     check_same(out, before.request(), now.request())
     return {**recorded, **given}
+
+
+def _check_inside(out: Path, name: str, place: str, record: Path) -> None:
+    """Check that a recorded folder, which training writes to, is in the directory of the run.
+
+    The record may be somebody else's: it must not choose where files are made.
+    """
+    if not Path(place).resolve().is_relative_to(out.resolve()):
+        option = _WRITTEN_TO[name]
+        raise UsageError(
+            f"the run wrote to {printable(place)[:200]}, which is not in its directory",
+            path=record,
+            hint=f"give it again with {option}",
+        )
 
 
 def _check_types(recorded: Mapping[str, Any]) -> None:
