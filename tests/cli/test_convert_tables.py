@@ -270,3 +270,15 @@ def test_similar_notes_of_many_columns_are_counted(tmp_path: Path, capsys: Captu
     words = ("--overwrite", "--dry-run", "--json")
     assert run("convert", tmp_path / "a.csv", tmp_path / "out", *words) == 0
     assert len(json.loads(capsys.readouterr().out)["notes"]) == 51
+
+
+@pytest.mark.parametrize("number", ["1e400", "-1E+0400", f"{'9' * 400}.5"])
+def test_numbers_beyond_doubles_are_refused(
+    number: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A number of JSON that no double holds is an error, and not infinity."""
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"a": 0.5}\n{"a": ' + number + "}\n")
+    assert main(["convert", str(path), str(tmp_path / "new")]) == 1
+    assert "a.jsonl: line 2: the number" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()

@@ -51,7 +51,7 @@ _MARK_EVERY = 256
 _BASE64 = '{"base64":'
 _WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _INTEGER = re.compile(r"[+-]?[0-9]{1,30}")
-_LONG_NUMBER = re.compile(r"[0-9]{16}\.|[0-9]{15}[eE]")
+_LONG_NUMBER = re.compile(r"[0-9]{16}\.|[0-9]{15}[eE]|[eE]\+?[0-9]{3}")
 """What a number has that may be whole, and beyond what a double holds."""
 
 _SHOWN, _SHORT = 40, 18
@@ -95,6 +95,22 @@ def from_json(value: Any, kind: pa.DataType) -> Any:
     raise ValueError(f"{type(value).__name__} is no {kind}, or too large")
 
 
+def load_json(text: str, path: Path, where: str) -> Any:
+    """Return what JSON says; a `SourceError` for a number that no double holds.
+
+    Python's own reader makes infinity of it.
+    """
+
+    def number(digits: str) -> int | float:
+        value = exact_number(digits)
+        if math.isinf(value):
+            what = f"{where}: the number {digits[:_SHOWN]} is too large"
+            raise SourceError(what, path=path)
+        return value
+
+    return json.loads(text, parse_float=number) if _LONG_NUMBER.search(text) else json.loads(text)
+
+
 class JsonLinesFormat(Format):
     """An object on each line; a feature that is absent is left out, or null."""
 
@@ -110,8 +126,7 @@ class JsonLinesFormat(Format):
             if line.isspace():
                 continue
             try:
-                long = _LONG_NUMBER.search(line)
-                row = json.loads(line, parse_float=exact_number) if long else json.loads(line)
+                row = load_json(line, path, f"line {number}")
             except (ValueError, RecursionError):
                 row = None
             if not isinstance(row, dict):
