@@ -282,3 +282,15 @@ def test_numbers_beyond_doubles_are_refused(
     assert main(["convert", str(path), str(tmp_path / "new")]) == 1
     assert "a.jsonl: line 2: the number" in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
+
+
+def test_numbers_beyond_doubles_are_refused_in_samples(tmp_path: Path, capsys: Capture) -> None:
+    """So they are in the JSON of a WebDataset's sample."""
+    path = tmp_path / "a.tar"
+    with tarfile.open(path, "w") as archive:
+        data = b'{"a": 1e400}'
+        member = tarfile.TarInfo("one.json")
+        member.size = len(data)
+        archive.addfile(member, io.BytesIO(data))
+    assert main(["convert", str(path), str(tmp_path / "new")]) == 1
+    assert "a.tar: one.json: the number 1e400 is too large" in capsys.readouterr().err

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from tfrtool.convert.formats.registry import Content, Put
-from tfrtool.convert.formats.text_rows import JsonLinesFormat
+from tfrtool.convert.formats.text_rows import JsonLinesFormat, load_json
 from tfrtool.errors import SchemaError, SourceError, printable
 from tfrtool.examples.arrow.columns import EXACT, PAYLOAD, Form
 from tfrtool.examples.content import describe_bytes, is_text
@@ -74,7 +74,7 @@ class WebDatasetFormat(JsonLinesFormat):
                 if held and match[1] != key:
                     place = file.tell()
                     file.seek(offset)  # from where the next row is read
-                    yield _row(key, held)
+                    yield _row(key, held, path)
                     file.seek(place)
                     held, size = {}, 0
                 key, extension = match[1], match[2].lower()
@@ -88,7 +88,7 @@ class WebDatasetFormat(JsonLinesFormat):
             what = f"no tar archive, or damaged{where}: {error}"
             raise SourceError(what, path=path, offset=offset) from error
         if held:
-            yield _row(key, held)
+            yield _row(key, held, path)
 
     def _value(self, value: Any, kind: pa.DataType, typed: bool) -> Any:
         if not isinstance(value, bytes):
@@ -106,13 +106,15 @@ class WebDatasetFormat(JsonLinesFormat):
             file.write(bytes(-file.tell() % tarfile.RECORDSIZE))
 
 
-def _row(key: str, members: dict[str, bytes]) -> dict[str, Any]:
+def _row(key: str, members: dict[str, bytes], path: Path) -> dict[str, Any]:
     """Return what a sample holds by the names of features; of others' samples, by usual names."""
     row: dict[str, Any] = {}
     with contextlib.suppress(ValueError, RecursionError):
-        told = json.loads(members["json"]) if "json" in members else {}
-        if isinstance(told, dict):
-            row = told
+        data = members.get("json", b"{}")
+        text = data.decode(json.detect_encoding(data))
+        fields = load_json(text, path, printable(f"{key}.json"))
+        if isinstance(fields, dict):
+            row = fields
             members = {name: data for name, data in members.items() if name != "json"}
     names = row.pop(_FEATURES, None)
     if not isinstance(names, dict):
