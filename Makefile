@@ -3,6 +3,7 @@
 # make test-several   the tests that the gate has no time for, in some minutes
 # make test-fast   of the tests those that need no TensorFlow and are quick
 # make docs   the documentation, as a site in site/
+# make tables the option tables in docs/commands, from the help
 # make fuzz   ten minutes of coverage-guided fuzzing; FUZZ_SECONDS=60 is one
 # They set up .venv first, with what they need.
 
@@ -18,7 +19,7 @@ READY_FOR_DOCS := $(VENV)/.ready-for-docs
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test run-tests test-several test-fast check format bench docs pictures fuzz fixtures clean
+.PHONY: help demo test run-tests test-several test-fast check format bench docs tables pictures fuzz fixtures clean
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -75,6 +76,9 @@ docs: $(READY_FOR_DOCS)
 	@# What it says otherwise is about another program that its makers have begun.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "the documentation is in site/index.html"
+
+tables: $(READY_TO_TEST)
+	$(BIN)/python -m fixtures.option_tables
 
 pictures: $(READY_TO_TEST)
 	$(BIN)/python fixtures/pictures.py

@@ -89,7 +89,11 @@ STEPS = (
     Step("query one shard", "query {B}/" + _SHARD, words=("SELECT max(_bytes) FROM records",)),
     Step("repair", "repair {B}/" + _SHARD + " {B}/repaired.tfrecord", makes=("repaired.tfrecord",)),
     Step("extract", "extract {B}/pets {D}/extracted", local=("extracted",)),
-    Step("reshard", "reshard {B}/pets {B}/resharded --shards 2 --shuffle 7", makes=("resharded",)),
+    Step(
+        "reshard",
+        "reshard {B}/pets {B}/resharded --shards 2 --shuffle --seed 7",
+        makes=("resharded",),
+    ),
     Step(
         "filter", "filter {B}/pets {B}/filtered --where", makes=("filtered",), words=("label = 1",)
     ),

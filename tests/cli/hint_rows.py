@@ -73,8 +73,8 @@ edit numbers new --add kind=1 | 2
   > tfrtool edit numbers new --drop kind --add kind=1
   > tfrtool edit numbers other --rename kind=type --add kind=1
 edit texts.tfrecord new --cast title=int64 | 1
-  ? --on-bad skip leaves such records out
-  > tfrtool edit texts.tfrecord new --cast title=int64 --on-bad skip | 3
+  ? --on-error skip leaves such records out
+  > tfrtool edit texts.tfrecord new --cast title=int64 --on-error skip | 3
 append pets photos | 2
   ? --out DIR gives it one
   > tfrtool append pets photos --out new
@@ -156,8 +156,8 @@ write quote.csv new | 1
   > tr -d '"' < quote.csv > fixed.csv
   > tfrtool write fixed.csv new
 write flat new | 1
-  ? --label-from name takes the labels from names such as cat.0.jpg
-  > tfrtool write flat new --label-from name
+  ? or use --label-from filename for names such as cat.0.jpg
+  > tfrtool write flat new --label-from filename
 write loose new | 1
   ? move them into one folder a class
   > mkdir -p loose/a loose/b && mv loose/1*.jpg loose/a && mv loose/*.jpg loose/b
@@ -228,9 +228,9 @@ write splits new --split train=1 | 2
   ? without --split they are kept; to split anew, write from a source without them
   > tfrtool write splits new
   > tfrtool write splits/train newer --split train=1
-write spoilt new --on-bad fail | 1
-  ? --on-bad skip leaves such images out
-  > tfrtool write spoilt new --on-bad skip | 3
+write spoilt new --on-error stop | 1
+  ? --on-error skip leaves such images out
+  > tfrtool write spoilt new --on-error skip | 3
 write photos photos/new | 2
   ? choose a directory outside
   > tfrtool write photos new
@@ -275,9 +275,9 @@ convert pets rows.jsonl | 2
 convert a.tfrecord lined.jsonl | 2
   ? --overwrite replaces it
   > tfrtool convert a.tfrecord lined.jsonl --overwrite
-convert a.tfrecord new --to csv --prove bytes | 2
+convert a.tfrecord new --to csv --verify bytes | 2
   ? --exact keeps them
-  > tfrtool convert a.tfrecord new --to csv --prove bytes --exact
+  > tfrtool convert a.tfrecord new --to csv --verify bytes --exact
 convert pets.csv new --to parquet --exact | 2
   ? take it without --exact
   > tfrtool convert pets.csv new --to parquet
@@ -336,18 +336,18 @@ train pets --model cnn --image-size 32 --label-feature labels | 2
   ? it may be one of these: label
   > tfrtool bench pets --label-feature label --split nosuch | 2
 train hurt --model cnn --image-size 32 --epochs 1 | 1
-  ? train and evaluate leave out what is damaged with --on-corrupt skip
-  > tfrtool train hurt --model cnn --image-size 32 --epochs 1 --on-corrupt skip | 3
+  ? train and evaluate leave out what is damaged with --on-error skip
+  > tfrtool train hurt --model cnn --image-size 32 --epochs 1 --on-error skip | 3
 evaluate run hurt --split train | 1
-  ? train and evaluate leave out what is damaged with --on-corrupt skip
-  > tfrtool evaluate run hurt --split train --on-corrupt skip | 3
+  ? train and evaluate leave out what is damaged with --on-error skip
+  > tfrtool evaluate run hurt --split train --on-error skip | 3
 bench hurt | 1
-  ? train and evaluate leave out what is damaged with --on-corrupt skip
+  ? train and evaluate leave out what is damaged with --on-error skip
 train undecodable --model cnn --image-size 32 --epochs 1 | 1
-  ? train and evaluate leave it out with --on-corrupt skip, and tfrtool inspect shard
+  ? train and evaluate leave it out with --on-error skip, and tfrtool inspect shard
   ? undecodable/train.tfrecord --record 3 shows it
   > tfrtool inspect shard undecodable/train.tfrecord --record 3
-  > tfrtool train undecodable --model cnn --image-size 32 --epochs 1 --on-corrupt skip | 3
+  > tfrtool train undecodable --model cnn --image-size 32 --epochs 1 --on-error skip | 3
 """
 
 

@@ -14,7 +14,7 @@ from tfrtool.cli import main
 
 
 @pytest.mark.tf
-def test_what_is_left_out_is_shown(tmp_path: Path, capsys: Capture) -> None:
+def test_what_is_skipped_is_shown(tmp_path: Path, capsys: Capture) -> None:
     """Images that are bad, or there already, are named; the exit code is 3 then, and else 0."""
     source = write_class_folders(tmp_path / "photos", count=3)
     old = tmp_path / "pets" / "1.0.0"

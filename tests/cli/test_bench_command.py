@@ -62,8 +62,8 @@ def test_json_is_an_object_a_stage_and_a_verdict(
     assert [stage["stage"] for stage in stages] == STAGES
     for stage in stages:
         sizes = {"memory_bytes", "cache_bytes"}
-        assert stage.keys() == {"stage", "first_epoch", "later_epochs", "left_out", *sizes}
-        assert stage["left_out"] is None
+        assert stage.keys() == {"stage", "first_epoch", "later_epochs", "skipped", *sizes}
+        assert stage["skipped"] is None
         for epoch in (stage["first_epoch"], stage["later_epochs"]):
             assert epoch.keys() - {"other_cores"} == {"images_per_second", "cpu_ms_per_image"}
             assert min(epoch["images_per_second"], epoch["cpu_ms_per_image"]) > 0
@@ -89,15 +89,15 @@ def test_text_is_a_table_and_a_sentence(pets: str, capfd: pytest.CaptureFixture[
 
 
 @pytest.mark.usefixtures("made_up")
-def test_stage_that_is_left_out_is_said(
+def test_stage_that_is_skipped_is_said(
     pets: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where memory is short the published cache is not tried: exit code 3, and a reason."""
     monkeypatch.setattr("tfrtool.loading.bench.bench.available_memory", lambda: 50_000)
     assert main(["bench", pets, *FAST, "--json"]) == 3
     *stages, _ = map(json.loads, capfd.readouterr().out.splitlines())
-    left_out = {stage["stage"]: stage["left_out"] for stage in stages if stage["left_out"]}
-    assert left_out.keys() == {"cache", "prefetch"}
+    skipped = {stage["stage"]: stage["skipped"] for stage in stages if stage["skipped"]}
+    assert skipped.keys() == {"cache", "prefetch"}
     assert main(["bench", pets, *FAST]) == 3
     out = capfd.readouterr().out
     assert "+ cache was left out: its float32 cache" in out

@@ -129,7 +129,7 @@ def test_damage(shard: Path, capsys: Capture) -> None:
     out, err = cat(capsys, shard, code=3)
     assert len(out.splitlines()) == 19
     assert f"payload-crc at offset {start} (record 4)" in err
-    out, err = cat(capsys, shard, "--on-corrupt", "stop", code=1)
+    out, err = cat(capsys, shard, "--on-error", "stop", code=1)
     assert len(out.splitlines()) == 4
     assert f"record 4, offset {start}" in err
     assert cat(capsys, shard, "--limit", "4")[1] == ""

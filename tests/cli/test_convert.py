@@ -84,7 +84,7 @@ def test_a_dry_run_writes_nothing(shards: Path, tmp_path: Path, capsys: Capture)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["rows"]
 
 
-def test_damaged_records_are_left_out(shards: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_damaged_records_are_skipped(shards: Path, tmp_path: Path, capsys: Capture) -> None:
     """They are named, and the exit code is 3; or the first stops the work, and nothing is left."""
     path = shards / "rows-train.tfrecord-00000-of-00001"
     flip_bit(path, 20)
@@ -92,13 +92,13 @@ def test_damaged_records_are_left_out(shards: Path, tmp_path: Path, capsys: Capt
     assert code == 3
     assert report["splits"]["train"]["records"] == 3
     assert report["faults"][0]["record"] == 0
-    stop = ("convert", shards, tmp_path / "new", "--to", "jsonl", "--on-corrupt", "stop")
+    stop = ("convert", shards, tmp_path / "new", "--to", "jsonl", "--on-error", "stop")
     assert "record 0, offset 0" in failure(capsys, 1, *stop)
     assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize("to", ["parquet", "csv", "arrayrecord"])
-def test_records_that_are_no_examples_are_left_out(
+def test_records_that_are_no_examples_are_skipped(
     shards: Path, to: str, tmp_path: Path, capsys: Capture
 ) -> None:
     """Among Examples they are named with their places and left out, as by query; or end the work.
@@ -126,7 +126,7 @@ def test_records_that_are_no_examples_are_left_out(
         lengths = {one["name"]: one["shardLengths"] for one in info["splits"]}
         assert sum(map(int, lengths["train"])) == 3
     flip_bit(path, starts[1] + 12)
-    stop = ("convert", shards, tmp_path / "new", "--to", to, "--select", "n", "--on-corrupt")
+    stop = ("convert", shards, tmp_path / "new", "--to", to, "--select", "n", "--on-error")
     line = failure(capsys, 1, *stop, "stop")
     assert f"{path}, record 1, offset {starts[1]}: " in line
     assert not (tmp_path / "new").exists()
@@ -236,4 +236,4 @@ def test_what_differs_is_found(
     assert "record 3" in line
     assert "read back" in line
     assert not (tmp_path / "out").exists()
-    assert run("convert", shards, tmp_path / "out", "--to", "jsonl", "--prove", "none") == 0
+    assert run("convert", shards, tmp_path / "out", "--to", "jsonl", "--verify", "none") == 0

@@ -121,7 +121,7 @@ def test_records_that_cannot_be_used_in_folders_of_splits(tmp_path: Path) -> Non
         "eval": 2,
     }
     assert dataset.split("train").shards != dataset.split("eval").shards
-    assert len(report.left_out) == 2
+    assert len(report.skipped) == 2
 
 
 @pytest.mark.tf

@@ -91,7 +91,7 @@ def test_what_makes_no_sense_is_a_usage_error(
     assert not (tmp_path / "out").exists()
 
 
-def test_what_is_left_out_is_named_and_hostile_names_are_escaped(
+def test_what_is_skipped_is_named_and_hostile_names_are_escaped(
     source: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     """Damage and values that don't fit are listed, exit code 3; no payload byte is shown."""
@@ -102,20 +102,20 @@ def test_what_is_left_out_is_named_and_hostile_names_are_escaped(
     assert "record 1, offset" in line
     assert "secret" not in line
     assert line.isprintable()
-    assert main([*words, "--cast", f"{_HOSTILE}=int64", "--on-bad", "skip"]) == 1
+    assert main([*words, "--cast", f"{_HOSTILE}=int64", "--on-error", "skip"]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert "no record could be used" in line
     assert not (tmp_path / "out").exists()
     with (source / "part-00000-of-00001.tfrecord").open("ab") as file:
         file.write(shard_of([tfrtool.encode_example({"id": 3, _HOSTILE: b"5"})]))
-    assert main([*words, "--cast", f"{_HOSTILE}=int64", "--on-bad", "skip"]) == 3
+    assert main([*words, "--cast", f"{_HOSTILE}=int64", "--on-error", "skip"]) == 3
     shown = capsys.readouterr().out
     assert "payload-crc at offset 0 (record 0)" in shown
     assert shown.count("is no int64") == 2
     assert "\x1b" not in shown
     assert "secret" not in shown
     assert main([*words[:2], str(tmp_path / "other"), "--drop", "id"]) == 3
-    assert main([*words[:2], str(tmp_path / "third"), "--drop", "id", "--on-corrupt", "stop"]) == 1
+    assert main([*words[:2], str(tmp_path / "third"), "--drop", "id", "--on-error", "stop"]) == 1
 
 
 def test_a_file_that_is_no_shard(tmp_path: Path, capsys: Capture) -> None:

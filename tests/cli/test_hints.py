@@ -88,7 +88,7 @@ def test_every_option_and_command_of_a_hint_is_run() -> None:
             assert f" {option} " in commands, hint
         named = rf"tfrtool (?:inspect )?(?:{known}) (?!makes)(?:\S+(?: --record \d+| OUT)?)(?=$| )"
         for command in re.findall(named, hint):
-            assert command.replace(" --on-corrupt", "") in commands.replace(";", ""), hint
+            assert command.replace(" --on-error", "") in commands.replace(";", ""), hint
 
 
 def test_every_hint_has_its_test() -> None:

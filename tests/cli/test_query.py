@@ -117,7 +117,7 @@ def test_damage(shard: Path, capsys: Capture, tmp_path: Path) -> None:
     assert json.loads(out) == {"n": 19}
     assert "payload-crc at offset 0 (record 0)" in err
     out = str(tmp_path / "a.csv")
-    words = ("--on-corrupt", "stop", "--out", out)
+    words = ("--on-error", "stop", "--out", out)
     _, err = query(capsys, shard, "SELECT x FROM records", *words, code=1)
     assert "record 0, offset 0" in err
     assert not Path(out).exists()

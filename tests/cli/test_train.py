@@ -209,7 +209,7 @@ def test_every_option_at_once(pets: str, tmp_path: Path, capfd: pytest.CaptureFi
     words += ["--cycle-length", "2", "--block-length", "2", "--parallel-calls", "1"]
     words += ["--shuffle-buffer", "8", "--prefetch", "auto", "--no-deterministic"]
     words += ["--cache", "none", "--early-stopping", "2", "--trainable", "hidden"]
-    words += ["--tensorboard", str(tmp_path / "logs"), "--profile", "--on-corrupt", "skip"]
+    words += ["--tensorboard", str(tmp_path / "logs"), "--profile", "--on-error", "skip"]
     assert main(["train", pets, *words]) == 0
     output = capfd.readouterr()
     assert "loader   tfrtool, in any order, augment flip,cutout=6; cache: none" in output.out
@@ -256,13 +256,13 @@ def test_rounds_of_a_comparison(
     assert said in line
 
 
-def test_damage_is_left_out(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """With --on-corrupt skip the run ends well, with exit code 3, and a line for the record."""
+def test_damage_is_skipped(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """With --on-error skip the run ends well, with exit code 3, and a line for the record."""
     payloads = [image_payload(number % 2) for number in range(6)]
     directory = write_foreign(tmp_path / "d", [payloads])
     (shard,) = directory.glob("*.tfrecord")
     flip_bit(shard, len(payloads[0]) + 16 + 30)
-    words = ["train", str(directory), *FAST, "--on-corrupt", "skip"]
+    words = ["train", str(directory), *FAST, "--on-error", "skip"]
     assert main(words) == 3
     output = capfd.readouterr()
     assert "5 to train on" in output.out

@@ -94,11 +94,11 @@ def test_shard_that_is_not_what_was_written(
     assert main(["train", url, *SMALL]) == 1
     error = capfd.readouterr().err
     assert f"error: {url}/{name}: the shard is not what was written: expected the SHA-256" in error
-    assert "--on-corrupt skip" in error
-    assert main(["train", url, *SMALL, "--on-corrupt", "skip", "--json"]) == 3
+    assert "--on-error skip" in error
+    assert main(["train", url, *SMALL, "--on-error", "skip", "--json"]) == 3
     printed = capfd.readouterr()
     assert f"left out: {url}/{name}, record" in printed.err
-    assert json.loads(printed.out.splitlines()[-1])["left_out"] == 1
+    assert json.loads(printed.out.splitlines()[-1])["skipped"] == 1
 
 
 def test_store_that_is_out_of_order(

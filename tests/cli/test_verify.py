@@ -123,7 +123,7 @@ def test_cause_and_next_step(pets: Path, capsys: Capture) -> None:
     out = capsys.readouterr().out
     assert "payload-crc at offset 0 (record 0)" in out
     assert "likely: a single bit is wrong, bit 0 of the byte at offset 20" in out
-    assert "tfrtool train --on-corrupt skip leaves out" in " ".join(out.split())
+    assert "tfrtool train --on-error skip leaves out" in " ".join(out.split())
     assert "repair" not in out  # a repaired shard would not have the records that are said
     assert "pets-train.tfrecord-00000-of-00002" not in out
     assert "1 fault\n" in out

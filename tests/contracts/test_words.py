@@ -15,8 +15,8 @@ from tests.datasets import write_pets
 from tfrtool import UsageError
 from tfrtool.examples.example import DType, Feature, PayloadKind, decode_example
 from tfrtool.images.recipe import ImageRecipe
-from tfrtool.loading.dataset.dataset import OnCorrupt
 from tfrtool.loading.pipeline.load_options import LoadOptions
+from tfrtool.storage.words import OnError
 from tfrtool.training.run.train_options import TrainOptions
 
 pytestmark = pytest.mark.tf
@@ -120,7 +120,7 @@ def test_functions_take_words_as_well(tmp_path: Path) -> None:
     """So do the arguments of functions."""
     directory = write_pets(tmp_path)
     by_word = tfrtool.dataset(directory, "skip")
-    assert by_word == tfrtool.dataset(directory, OnCorrupt.SKIP)
+    assert by_word == tfrtool.dataset(directory, OnError.SKIP)
     with pytest.raises(UsageError):
         tfrtool.dataset(directory, "stopp")
     payload = tfrtool.encode_example(

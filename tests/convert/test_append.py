@@ -185,7 +185,9 @@ def test_jobs_hand_on_how_images_were_written(root: Path) -> None:
         root / "photos", root / "small" / "1.0.0", splits={"train": 0.5, "test": 0.5}, seed=3,
         resize=8, encode="png", label_from="folder",
     )  # fmt: skip
-    tfrtool.reshard(root / "small" / "1.0.0", root / "small" / "2.0.0", shards=1, shuffle=1)
+    tfrtool.reshard(
+        root / "small" / "1.0.0", root / "small" / "2.0.0", shards=1, shuffle=True, seed=1
+    )
     tfrtool.filter(
         root / "small" / "2.0.0", root / "small" / "3.0.0", sample=18, seed=9, compression="gzip"
     )

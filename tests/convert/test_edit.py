@@ -92,7 +92,7 @@ def test_records_without_the_feature_keep_their_bytes(tmp_path: Path) -> None:
     assert report.splits["train"].shards[1].path == "ids-train.tfrecord-00001-of-00002"
 
 
-def test_bad_values_are_named_or_left_out(tmp_path: Path) -> None:
+def test_bad_values_are_named_or_skipped(tmp_path: Path) -> None:
     """A value that is no number names file, record and offset; or it is listed, and the rest go."""
     source = write_foreign(tmp_path / "in", [[_record(1), _record(2, text="two"), _record(3)]])
     with pytest.raises(tfrtool.DatasetError, match="'text' is no int64") as caught:
@@ -101,7 +101,7 @@ def test_bad_values_are_named_or_left_out(tmp_path: Path) -> None:
     assert caught.value.path is not None
     assert caught.value.path.endswith("part-00000-of-00001.tfrecord")
     assert not (tmp_path / "out").exists()
-    report = tfrtool.edit(source, tmp_path / "out", cast={"text": "int64"}, on_bad="skip")
+    report = tfrtool.edit(source, tmp_path / "out", cast={"text": "int64"}, on_error="skip")
     assert (report.records_in, report.records_out, report.corrupt) == (3, 2, 1)
     assert [(found.fault.record, found.path.name) for found in report.faults] == [
         (1, "part-00000-of-00001.tfrecord")
@@ -117,7 +117,7 @@ def test_damage_is_listed_or_stops_the_work(tmp_path: Path) -> None:
     report = tfrtool.edit(source, tmp_path / "out", drop=["text"])
     assert (report.records_out, report.corrupt) == (4, 1)
     with pytest.raises(tfrtool.CorruptShardError):
-        tfrtool.edit(source, tmp_path / "stop", drop=["text"], on_corrupt="stop")
+        tfrtool.edit(source, tmp_path / "stop", drop=["text"], on_error="stop")
     assert not (tmp_path / "stop").exists()
 
 
@@ -130,8 +130,7 @@ def test_damage_is_listed_or_stops_the_work(tmp_path: Path) -> None:
         ({"cast": {"text": "int32"}}, "string, int64, float32"),
         ({"encode": "raw", "drop": ["text"]}, "keep, jpeg or png"),
         ({"resize": 8}, "hold images"),
-        ({"on_bad": "keep"}, "one of"),
-        ({"on_corrupt": "keep"}, "one of"),
+        ({"on_error": "keep"}, "one of"),
         ({"add": {"x": 2**70}}, "no feature"),
         ({"add": {"id": 2}}, "two features"),
         ({"name": "a-b", "drop": ["text"]}, "name for a dataset"),

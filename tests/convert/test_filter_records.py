@@ -44,7 +44,7 @@ def test_a_condition_keeps_records_in_their_splits(
     assert payloads_of(tmp_path / "ones", "train") == [p for p in train if label_of(p) == 1]
     assert payloads_of(tmp_path / "ones", "test") == [p for p in TEST if label_of(p) == 1]
     assert (told["records_in"], told["records_out"]) == (700, 60)
-    assert told["left_out"] == {"where": 640}
+    assert told["skipped"] == {"where": 640}
     assert told["digest_in"] != told["digest_out"]
 
 
@@ -89,7 +89,7 @@ def test_lists_keep_and_drop(pets: Path, tmp_path: Path) -> None:
     assert payloads_of(tmp_path / "kept", "train") == [TRAIN[7], TRAIN[255]]
     assert payloads_of(tmp_path / "kept", "test") == [TEST[99]]
     report = tfrtool.filter(pets, tmp_path / "rest", drop=tmp_path / "list", where="id < 3000")
-    assert report.left_out == {"drop": 3}
+    assert report.skipped == {"drop": 3}
     assert (report.corrupt, report.records_out) == (1, 696)
 
 
@@ -111,14 +111,14 @@ def test_lists_of_what_is_not_there_are_errors(
         tfrtool.filter(pets, tmp_path / "new", keep=tmp_path / "list")
 
 
-def test_copies_of_images_are_left_out(tmp_path: Path) -> None:
+def test_copies_of_images_are_skipped(tmp_path: Path) -> None:
     """All but the first, whatever else the records say; of records without images, the records."""
     one, two = image_payload(0), image_payload(1)
     relabelled = image_payload(3, data=image_bytes(tint=0))
     source = write_shards(tmp_path / "in", {"train": [[one, two, two], [relabelled, one]]})
     report = tfrtool.filter(source, tmp_path / "a", dedupe=True)
     assert payloads_of(tmp_path / "a", "train") == [one, two]
-    assert report.left_out == {"dedupe": 3}
+    assert report.skipped == {"dedupe": 3}
     plain = write_shards(tmp_path / "plain", {"train": [[*TRAIN[:5], *TRAIN[3:9]]]})
     tfrtool.filter(plain, tmp_path / "b", dedupe=True)
     assert payloads_of(tmp_path / "b", "train") == TRAIN[:9]
@@ -132,7 +132,7 @@ def test_a_sample_has_just_as_many(pets: Path, tmp_path: Path) -> None:
             pets, tmp_path / str(number), name="pets", where="label < 4", sample=50, seed=seed
         )
         assert report.records_out == 50
-        assert report.left_out == {"where": 140, "sample": 510}
+        assert report.skipped == {"where": 140, "sample": 510}
         results.append(files_of(tmp_path / str(number)))
     assert results[0] == results[1] != results[2]
     drawn = payloads_of(tmp_path / "0", "train")

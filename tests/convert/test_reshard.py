@@ -131,7 +131,13 @@ def test_a_shuffle_is_the_same_on_any_number_of_workers(pets: Path, tmp_path: Pa
     results = []
     for number, (seed, workers) in enumerate([(1, 1), (1, 2), (2, 1)]):
         report = tfrtool.reshard(
-            pets, tmp_path / str(number), name="pets", shards=3, shuffle=seed, workers=workers
+            pets,
+            tmp_path / str(number),
+            name="pets",
+            shards=3,
+            shuffle=True,
+            seed=seed,
+            workers=workers,
         )
         assert report.digest_in == report.digest_out
         results.append(files_of(tmp_path / str(number)))
@@ -171,19 +177,19 @@ def test_groups_and_copies_stay_together(tmp_path: Path) -> None:
         tfrtool.reshard(source, tmp_path / "no", splits=halves, group_by="lable")
 
 
-def test_damage_is_named_and_left_out(pets: Path, tmp_path: Path) -> None:
+def test_damage_is_named_and_skipped(pets: Path, tmp_path: Path) -> None:
     """Of damaged payloads and headers, and in compressed shards; or it stops the job."""
     first = pets / "pets-train.tfrecord-00001-of-00003"
     flip_bit(first, 40)
     records = payloads_of(pets, "train")
     assert len(records) == 1199
-    for number, words in enumerate(({}, {"shuffle": 1}, {"splits": {"train": 0.5, "b": 0.5}})):
+    for number, words in enumerate(({}, {"shuffle": True}, {"splits": {"train": 0.5, "b": 0.5}})):
         out = tmp_path / str(number)
         report = tfrtool.reshard(pets, out, **words)  # type: ignore[arg-type]
         assert (report.corrupt, report.records_in, report.records_out) == (1, 1499, 1499)
         assert [(one.path, one.fault.record) for one in report.faults] == [(first, 0)]
         with pytest.raises(tfrtool.CorruptShardError, match="record 0"):
-            tfrtool.reshard(pets, tmp_path / "no", on_corrupt="stop", **words)  # type: ignore[arg-type]
+            tfrtool.reshard(pets, tmp_path / "no", on_error="stop", **words)  # type: ignore[arg-type]
     assert payloads_of(tmp_path / "0", "train") == records
     flip_bit(first, 0)  # its header
     first.write_bytes(gzip.compress(first.read_bytes()))

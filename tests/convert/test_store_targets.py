@@ -19,7 +19,9 @@ RECORDS, MORE = 30, 12
 """Of the dataset that is there first, and of the one in its place."""
 
 JOBS: dict[str, Callable[..., Any]] = {
-    "reshard": lambda src, to, **more: tfrtool.reshard(src, to, shards=3, shuffle=1, **more),
+    "reshard": lambda src, to, **more: tfrtool.reshard(
+        src, to, shards=3, shuffle=True, seed=1, **more
+    ),
     "filter": lambda src, to, **more: tfrtool.filter(src, to, sample=9, **more),
     "edit": lambda src, to, **more: tfrtool.edit(src, to, rename={"label": "class"}, **more),
     "convert": lambda src, to, **more: tfrtool.convert(src, to, to="jsonl", shards=2, **more),

@@ -92,7 +92,9 @@ def test_looking_is_the_same(look: str, dataset: Path, nodes: Nodes) -> None:
 
 
 JOBS: dict[str, Callable[..., Any]] = {
-    "reshard": lambda at, to, **words: tfrtool.reshard(at, to, shuffle=1, shards=7, **words),
+    "reshard": lambda at, to, **words: tfrtool.reshard(
+        at, to, shuffle=True, seed=1, shards=7, **words
+    ),
     "splits": lambda at, to, **words: tfrtool.reshard(
         at, to, splits={"train": 0.5, "test": 0.5}, stratify="label", **words
     ),
@@ -178,7 +180,7 @@ def test_damage_that_ends_a_job_is_named(dataset: Path, nodes: Nodes, tmp_path: 
         tfrtool.reshard(
             dataset,
             tmp_path / "out",
-            on_corrupt="stop",
+            on_error="stop",
             engine="ray",
             engine_address=nodes.address,
         )

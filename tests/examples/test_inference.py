@@ -42,7 +42,7 @@ def fold_of(*records: dict[str, Feature]) -> SchemaFold:
 
 def told(fold: SchemaFold) -> object:
     """Return all that a fold tells."""
-    return (fold.records, fold.sequences, fold.left_out, fold.features())
+    return (fold.records, fold.sequences, fold.skipped, fold.features())
 
 
 def test_statistics() -> None:
@@ -247,11 +247,11 @@ def test_names_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         other.add(encode_example({f"c{number:02}": int64(1)}))
     assert [item.name for item in fold.features()] == ["a00", "a01", "a02", "a03", "b"]
     assert fold.features()[-1].present == 20
-    assert (fold.records, fold.left_out) == (20, 16)
+    assert (fold.records, fold.skipped) == (20, 16)
     assert other.add(encode_example({"c00": int64(1), "c01": UNSET}))
     fold.merge(other)
     assert len(fold.features()) == 5
-    assert (fold.records, fold.left_out) == (41, 38)
+    assert (fold.records, fold.skipped) == (41, 38)
 
 
 def test_counted_features_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,7 +271,7 @@ def test_bytes_of_names_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     fold = SchemaFold()
     assert fold.add(encode_example({"a" * 8: int64(1), "b" * 3: int64(1), "c": int64(1)}))
     assert {item.name for item in fold.features()} == {"a" * 8, "c"}
-    assert fold.left_out == 1
+    assert fold.skipped == 1
 
 
 def test_name_that_is_no_utf8() -> None:

@@ -90,7 +90,7 @@ def test_what_is_written_is_whole(written: list[dict[str, Feature]]) -> None:
 
 
 @pytest.mark.parametrize("values", [1, 3])
-def test_long_values_are_left_out(values: int) -> None:
+def test_long_values_are_skipped(values: int) -> None:
     """Of photographs and embeddings little is parsed, and nothing of their names is lost."""
     image, floats = string(b"\xff\xd8" * 9000), Feature(dtype=DType.FLOAT32, values=(1.5,) * 6000)
     features = {f"image/{n}": image for n in range(values)}

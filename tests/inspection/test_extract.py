@@ -138,7 +138,7 @@ def test_a_list_becomes_several_files(tmp_path: Path) -> None:
     golden = Path(__file__).parents[2] / "fixtures" / "golden" / "sequence.tfrecord"
     report = take(golden, tmp_path / "tokens", feature="tokens")
     assert report.files == 8
-    assert report.left_out[0].record == 0
+    assert report.skipped[0].record == 0
     assert (tmp_path / "tokens" / "2" / "sequence-000002-1.txt").read_bytes() != b""
 
 
@@ -249,14 +249,14 @@ def test_records_with_nothing_to_take_are_told(tmp_path: Path) -> None:
     ]
     report = take(write_shard(tmp_path / "a.tfrecord", payloads), tmp_path / "out")
     assert report.files == 1
-    assert [entry.record for entry in report.left_out] == [1, 2, 3, 4]
-    assert "int64" in report.left_out[1].reason
+    assert [entry.record for entry in report.skipped] == [1, 2, 3, 4]
+    assert "int64" in report.skipped[1].reason
     assert [entry.fault.kind.value for entry in report.faults] == ["parse"]
     lines = lines_beside(tmp_path / "out")
     assert [line["file"] for line in lines] == ["0/0.jpg", None, None, None, None]
     assert lines[1]["features"] == {"label": 1, "image/filename": "1.jpg"}
     assert lines[2]["features"] == {"image": 1}
-    assert all(line["left_out"] for line in lines[1:])
+    assert all(line["skipped"] for line in lines[1:])
 
 
 def test_label_and_name_may_be_missing_at_first(tmp_path: Path) -> None:
@@ -273,7 +273,7 @@ def test_a_rare_feature_can_be_taken_out(tmp_path: Path) -> None:
     payloads.append(photo(JPEG, b"200.jpg", 0, mask=string(PNG)))
     report = take(write_shard(tmp_path / "a.tfrecord", payloads), tmp_path / "out", feature="mask")
     assert files_below(tmp_path / "out") == {"0/200.jpg": PNG}
-    assert report.left_out_count == 200
+    assert report.skipped_count == 200
 
 
 def test_compressed_shards_and_limit(make_shard: MakeShard, tmp_path: Path) -> None:

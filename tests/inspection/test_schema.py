@@ -79,7 +79,7 @@ def test_sample_smaller_than_the_number_of_shards(make_shard: MakeShard) -> None
     assert (found.shards, found.records, found.sampled) == (3, 2, True)
 
 
-def test_damage_is_left_out_and_told(make_shard: MakeShard) -> None:
+def test_damage_is_skipped_and_told(make_shard: MakeShard) -> None:
     """A damaged record is not in, and its shard is named with its first faults."""
     path, good = make_shard(numbered(0, 30), "bad.tfrecord"), make_shard([CAT], "good.tfrecord")
     data = bytearray(path.read_bytes())
@@ -94,7 +94,7 @@ def test_damage_is_left_out_and_told(make_shard: MakeShard) -> None:
     assert loss.faults[0].kind is FaultKind.PAYLOAD_CRC
 
 
-def test_strangers_are_left_out_and_told(make_shard: MakeShard) -> None:
+def test_strangers_are_skipped_and_told(make_shard: MakeShard) -> None:
     """A record of another kind among Examples is a loss, and so is a whole shard of them."""
     mixed = make_shard([CAT, b"hello", CAT], "mixed.tfrecord")
     text = make_shard([b"hello", b"world"], "text.tfrecord")

@@ -182,7 +182,7 @@ def test_limit_takes_whole_shards(
 
 
 @pytest.mark.parametrize(
-    ("free", "cache", "left_out"),
+    ("free", "cache", "skipped"),
     [
         (None, "none", 0),
         (4 * 18 * SIZE * SIZE * 12, "memory", 0),
@@ -191,14 +191,14 @@ def test_limit_takes_whole_shards(
     ],
 )
 def test_caches_that_do_not_fit_are_not_tried(
-    directory: Path, monkeypatch: pytest.MonkeyPatch, free: int | None, cache: str, left_out: int
+    directory: Path, monkeypatch: pytest.MonkeyPatch, free: int | None, cache: str, skipped: int
 ) -> None:
     """A stage that would take most of the memory is left out, and ours does without a cache."""
     monkeypatch.setattr(f"{MODULE}.available_memory", lambda: free)
     monkeypatch.setattr(f"{MODULE}.measure", _made_up())
     report = _bench(directory)
-    reasons = [stage.left_out for stage in report.stages if stage.first_epoch is None]
-    assert len(reasons) == left_out
+    reasons = [stage.skipped for stage in report.stages if stage.first_epoch is None]
+    assert len(reasons) == skipped
     assert all(reason and "float32 cache" in reason for reason in reasons)
     assert report.cache == cache
 

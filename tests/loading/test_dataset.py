@@ -15,12 +15,12 @@ from tests.datasets import flip_bit, image_payload, write_foreign, write_pets
 from tests.photos import image_bytes
 from tfrtool.errors import CorruptShardError, DatasetError, UsageError
 from tfrtool.examples.example import DType, Feature, encode_example
-from tfrtool.loading.dataset.dataset import OnCorrupt
 from tfrtool.loading.dataset.forms import ImageEncoding
 from tfrtool.loading.dataset.open_dataset import open_dataset
 from tfrtool.loading.pipeline.decode import decoder
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import frame
+from tfrtool.storage.words import OnError
 
 pytestmark = pytest.mark.tf
 
@@ -251,7 +251,7 @@ def test_shard_that_the_names_count_is_missing(tmp_path: Path) -> None:
     with pytest.raises(DatasetError) as caught:
         open_dataset(directory)
     assert caught.value.path == str(missing)
-    assert open_dataset(directory, OnCorrupt.SKIP).split("train").records == 1
+    assert open_dataset(directory, OnError.SKIP).split("train").records == 1
 
 
 def test_shards_of_two_writes_are_refused(tmp_path: Path) -> None:

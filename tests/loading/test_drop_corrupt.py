@@ -162,10 +162,10 @@ def test_skip_leaves_out_exactly_the_damaged_record(
     assert _read(tf, dataset) == expected
     _decode(tf, dataset)
     assert dataset.split("train").records == report.records == 11
-    (one,) = report.left_out
+    (one,) = report.skipped
     fault = one.fault
     assert (one.path, fault.record, fault.offset, fault.kind) == (path, AT, START, kind)
-    assert report.n_left_out == 1
+    assert report.n_skipped == 1
     copies = [path for path in dataset.split("train").shards if path.parent != tmp_path / "d"]
     assert [copy.name for copy in copies] == [path.name]
     assert _contents(tmp_path / "d") == before
@@ -206,7 +206,7 @@ def test_clean_dataset_is_read_where_it_is(tmp_path: Path) -> None:
     directory = write_pets(tmp_path)
     dataset, report = _dropped(directory, tmp_path / "scratch")
     assert dataset == open_dataset(directory)
-    assert (report.records, report.left_out, report.n_left_out) == (20, (), 0)
+    assert (report.records, report.skipped, report.n_skipped) == (20, (), 0)
     assert not (tmp_path / "scratch").exists()
 
 
@@ -217,7 +217,7 @@ def test_cut_shard(cut: int, compression: Compression, tmp_path: Path, tf: Any) 
     _write(tmp_path / "d", CLEAN[: START + cut], compression)
     dataset, report = _dropped(tmp_path / "d", tmp_path / "scratch")
     assert _read(tf, dataset) == Counter(PAYLOADS[:3] + PAYLOADS[:AT])
-    assert [one.fault.offset for one in report.left_out] == [START]
+    assert [one.fault.offset for one in report.skipped] == [START]
 
 
 def test_metadata_counts_what_is_gone(tmp_path: Path, tf: Any) -> None:
@@ -232,8 +232,8 @@ def test_metadata_counts_what_is_gone(tmp_path: Path, tf: Any) -> None:
         open_dataset(directory)
     dataset, report = _dropped(directory, tmp_path / "scratch", splits=["train"])
     assert _read(tf, dataset) == Counter(payloads[:-2])
-    assert report.n_left_out == expected - (len(payloads) - 2) > len(payloads) - 2
-    kinds = {one.path: one.fault.kind for one in report.left_out}
+    assert report.n_skipped == expected - (len(payloads) - 2) > len(payloads) - 2
+    kinds = {one.path: one.fault.kind for one in report.skipped}
     assert kinds == {train[0]: FaultKind.MISSING_SHARD, train[1]: FaultKind.COUNT}
     assert list(dataset.splits) == ["train"]
 
@@ -253,18 +253,18 @@ def test_pixels_of_a_wrong_number(tmp_path: Path, tf: Any) -> None:
     )
     path.write_bytes(b"".join(map(frame, [*payloads[:5], short, *payloads[6:]])))
     dataset, report = _dropped(target, tmp_path / "scratch")
-    assert [one.fault.record for one in report.left_out] == [5]
+    assert [one.fault.record for one in report.skipped] == [5]
     assert _read(tf, dataset) == Counter(payloads[:5] + payloads[6:])
 
 
-def test_image_over_a_limit_is_left_out(tmp_path: Path) -> None:
+def test_image_over_a_limit_is_skipped(tmp_path: Path) -> None:
     """TensorFlow would decode a JPEG of 501 scans, for as long as that takes."""
     path = _write(tmp_path / "d", _instead(image_payload(0, data=many_scans(501))))
     dataset, report = _dropped(tmp_path / "d", tmp_path / "scratch")
     assert dataset.split("train").records == 11
-    (left_out,) = report.left_out
-    assert (left_out.path, left_out.fault.record) == (path, AT)
-    assert "501 scans" in left_out.fault.message
+    (skipped,) = report.skipped
+    assert (skipped.path, skipped.fault.record) == (path, AT)
+    assert "501 scans" in skipped.fault.message
 
 
 def test_nothing_left_is_an_error(tmp_path: Path) -> None:
@@ -277,13 +277,13 @@ def test_nothing_left_is_an_error(tmp_path: Path) -> None:
         _dropped(directory, tmp_path / "scratch", splits=["validation"])
 
 
-def test_file_that_is_no_shard_is_left_out(tmp_path: Path, tf: Any) -> None:
+def test_file_that_is_no_shard_is_skipped(tmp_path: Path, tf: Any) -> None:
     """A web page among gzip shards costs none of the others."""
     path = _write(tmp_path / "d", b"", Compression.GZIP)
     path.write_bytes(b"<!DOCTYPE html><html><body>404</body></html>" * 5)
     dataset, report = _dropped(tmp_path / "d", tmp_path / "scratch")
     assert _read(tf, dataset) == Counter(PAYLOADS[:3])
-    assert [one.path for one in report.left_out] == [path]
+    assert [one.path for one in report.skipped] == [path]
 
 
 def test_classes_are_told_from_what_is_whole(tmp_path: Path, tf: Any) -> None:
@@ -294,7 +294,7 @@ def test_classes_are_told_from_what_is_whole(tmp_path: Path, tf: Any) -> None:
     flip_bit(path, HEADER_SIZE + 40)
     dataset, report = _dropped(directory, tmp_path / "scratch")
     assert dataset.class_names == ("0", "1")
-    assert [one.fault.record for one in report.left_out] == [0, 9, 10]
+    assert [one.fault.record for one in report.skipped] == [0, 9, 10]
     assert _read(tf, dataset) == Counter(PAYLOADS[1:])
 
 
@@ -308,7 +308,7 @@ def test_any_flipped_bit_costs_one_record(tmp_path: Path, tf: Any, bit: int) -> 
     path = _write(directory, CLEAN)
     flip_bit(path, bit // 8, bit % 8)
     dataset, report = _dropped(directory, directory / "scratch")
-    (one,) = report.left_out
+    (one,) = report.skipped
     damaged = max(number for number in range(9) if STARTS[number] <= bit // 8)
     assert (one.fault.record, one.fault.offset) == (damaged, STARTS[damaged])
     rest = PAYLOADS[:3] + PAYLOADS[:damaged] + PAYLOADS[damaged + 1 :]

@@ -112,14 +112,14 @@ def _bad_images(tf: Any) -> dict[str, tuple[bytes, bytes]]:
 
 
 @pytest.mark.parametrize("skip", [False, True])
-def test_wrong_pixels_are_named_or_left_out(skip: bool, tmp_path: Path, tf: Any) -> None:
+def test_wrong_pixels_are_named_or_skipped(skip: bool, tmp_path: Path, tf: Any) -> None:
     """Whatever a record claims of its image, it is an error with its place, or left out."""
     for name, (good, bad) in _bad_images(tf).items():
         directory = write_foreign(tmp_path / name, [[good, bad, good]])
         dataset = open_dataset(directory, "skip" if skip else "stop")
         if skip:
             dataset, report = dataset.drop_corrupt(tmp_path / f"{name} scratch")
-            assert [one.fault.record for one in report.left_out] == [1], name
+            assert [one.fault.record for one in report.skipped] == [1], name
             assert len(loaded_labels(dataset)) == 2
             continue
         with pytest.raises(DatasetError) as caught, naming_damage(dataset, "train"):

@@ -157,7 +157,7 @@ WRONG: dict[str, tuple[list[Any], int]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_wrong_label_is_named_or_left_out(name: str, tmp_path: Path) -> None:
+def test_wrong_label_is_named_or_skipped(name: str, tmp_path: Path) -> None:
     """A label unlike the others is an error with its place; or one record is left out."""
     values, classes = WRONG[name]
     directory = write_labels(tmp_path / "d", values)
@@ -167,7 +167,7 @@ def test_wrong_label_is_named_or_left_out(name: str, tmp_path: Path) -> None:
     assert caught.value.record == 2
     dataset, report = open_dataset(directory, "skip").drop_corrupt(tmp_path / "scratch")
     assert len(dataset.class_names) == classes
-    assert [one.fault.record for one in report.left_out] == [2]
+    assert [one.fault.record for one in report.skipped] == [2]
     assert len(loaded_labels(dataset)) == 4
 
 

@@ -159,7 +159,7 @@ NAMES = [
         b"inactive_file\ninactive_file 99999999999999999999999\ninactive_file -3",
     ],
 )
-def test_garbage_is_left_out_of_account(tmp_path: Path, name: str, text: bytes) -> None:
+def test_garbage_is_skipped_of_account(tmp_path: Path, name: str, text: bytes) -> None:
     """Whatever one of the files holds, the others still count, and no error comes."""
     files: Files = {
         "proc/meminfo": _meminfo(100),

@@ -15,13 +15,13 @@ from tests.datasets import flip_bit, image_payload, write_foreign
 from tests.more import more
 from tests.photos import image_bytes
 from tfrtool import Dataset, Split
-from tfrtool.loading.dataset.dataset import OnCorrupt
 from tfrtool.loading.pipeline.load_options import Cache, Holdout, LoadOptions, Recipe
 from tfrtool.loading.pipeline.pipeline import load
 from tfrtool.loading.pipeline.reading import part_reader
 from tfrtool.loading.pipeline.share import Share
 from tfrtool.records.compression import Compression
 from tfrtool.storage.progress import silent
+from tfrtool.storage.words import OnError
 from tfrtool.training.run.train_options import TrainOptions
 from tfrtool.training.run.training_data import find_training_data
 
@@ -134,7 +134,7 @@ def test_parts_of_what_is_left_of_damage(tmp_path: Path, tf: Any) -> None:
     # Classes are the numbers that are left, in their order.
     found = [int(dataset.class_names[number]) for number in (*held, *shares[0], *shares[1])]
     assert sorted(found) == sorted(set(range(TOTAL)) - lost)
-    assert tfrtool.dataset(directory, OnCorrupt.SKIP).split("train").records == TOTAL
+    assert tfrtool.dataset(directory, OnError.SKIP).split("train").records == TOTAL
 
 
 @settings(max_examples=5)

@@ -251,7 +251,7 @@ def test_shard_that_is_not_what_was_written(url: str, bucket: Bucket, pets: Path
     bucket.put(f"pets/{name}", bytes(data))
     remote = tfrtool.dataset(url)
     with (
-        pytest.raises(CorruptShardError, match=rf"{name}: .*SHA-256.*--on-corrupt skip"),
+        pytest.raises(CorruptShardError, match=rf"{name}: .*SHA-256.*--on-error skip"),
         naming_damage(remote, "train"),
     ):
         _batches(remote)
@@ -260,7 +260,7 @@ def test_shard_that_is_not_what_was_written(url: str, bucket: Bucket, pets: Path
         _batches(remote)
 
 
-def test_damage_is_left_out(url: str, bucket: Bucket, pets: Path, tmp_path: Path) -> None:
+def test_damage_is_skipped(url: str, bucket: Bucket, pets: Path, tmp_path: Path) -> None:
     """What is damaged in a store is named by its URL, and left out, as of local files."""
     name = f"pets-train.tfrecord-00002-of-000{SHARDS}"
     copy = tmp_path / "copy"
@@ -274,8 +274,8 @@ def test_damage_is_left_out(url: str, bucket: Bucket, pets: Path, tmp_path: Path
         opened = tfrtool.dataset(place, "skip")
         clean, report = opened.drop_corrupt(scratch, splits=["train"])
         found.append(_batches(clean))
-        (left_out,) = report.lines
-        assert left_out.startswith(f"{place}/{name}, record ")
+        (skipped,) = report.lines
+        assert skipped.startswith(f"{place}/{name}, record ")
     assert found[0] == found[1]
 
 

@@ -22,7 +22,7 @@ __all__ = ["kill_often"]
 
 _FILES = 12
 _WORDS = ("--shards", str(_FILES), "--name", "some", "--workers", "2")
-_JOBS = {"reshard": ("--shuffle", "5"), "convert": ("--to", "parquet")}
+_JOBS = {"reshard": ("--shuffle", "--seed", "5"), "convert": ("--to", "parquet")}
 
 
 def _make(folder: Path) -> Path:

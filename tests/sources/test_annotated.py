@@ -16,7 +16,7 @@ from tfrtool.sources.items import Source
 from tfrtool.sources.open_source import open_source
 from tfrtool.sources.source_options import SourceOptions
 
-NAME = LabelFrom.NAME
+NAME = LabelFrom.FILENAME
 
 
 def _arrange(*keys: str, label_from: LabelFrom = LabelFrom.FOLDER) -> Source:
@@ -106,7 +106,7 @@ def test_a_folder_of_images_alone_is_no_class() -> None:
     keys = [f"images/{label}_{number}.jpg" for label in ("cat", "dog") for number in range(3)]
     with pytest.raises(SourceError) as caught:
         _arrange(*keys)
-    assert "--label-from name" in str(caught.value.hint)
+    assert "--label-from filename" in str(caught.value.hint)
     assert _arrange(*keys, label_from=NAME).labels == ("cat", "dog")
 
 

@@ -65,7 +65,7 @@ def test_relative_patterns(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_labels_from_names_of_matches(tmp_path: Path) -> None:
     """Patterns go together with labels from names."""
     write_folder(tmp_path / "files", {"cat.1.jpg": b"x", "dog.1.jpg": b"y", "dog.2.png": b"z"})
-    source = open_tree(tmp_path / "files" / "*.jpg", LabelFrom.NAME)
+    source = open_tree(tmp_path / "files" / "*.jpg", LabelFrom.FILENAME)
     assert labelled(source) == [("files/cat.1.jpg", "cat"), ("files/dog.1.jpg", "dog")]
 
 

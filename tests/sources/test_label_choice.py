@@ -173,7 +173,7 @@ def test_several_labels_in_names_of_folders_and_files(tmp_path: Path) -> None:
         (tmp_path / "n" / name).write_bytes(b"x")
     for source in (
         _open(tmp_path / "f", multi_label="+"),
-        _open(tmp_path / "n", LabelFrom.NAME, multi_label="+"),
+        _open(tmp_path / "n", LabelFrom.FILENAME, multi_label="+"),
     ):
         names = [source.features.names(item.label) for item in source.items]
         assert (names, source.labels) == ([["cat", "dog"], ["dog"]], ("cat", "dog"))

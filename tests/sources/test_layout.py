@@ -13,7 +13,7 @@ from tfrtool.sources.folders.class_layout import LabelFrom, arrange
 from tfrtool.sources.folders.listing import Entry, FolderReader, Listing
 from tfrtool.sources.items import Source
 
-NAME = LabelFrom.NAME
+NAME = LabelFrom.FILENAME
 
 
 def _arrange(*keys: str, label_from: LabelFrom = LabelFrom.FOLDER) -> Source:
@@ -143,7 +143,7 @@ def test_flat_names_get_a_hint(prefix: str) -> None:
     keys = [f"{prefix}{label}.{number}.jpg" for label in ("cat", "dog") for number in range(3)]
     with pytest.raises(SourceError) as caught:
         _arrange(*keys)
-    assert "--label-from name" in str(caught.value.hint)
+    assert "--label-from filename" in str(caught.value.hint)
 
 
 def test_flat_splits_are_not_taken_for_classes() -> None:

@@ -47,8 +47,8 @@ def test_all_forms_give_the_same_items(tree: dict[str, bytes], label_from: Label
                 found.append(None)
                 continue
             meaning = [(item.key, item.label, item.bytes, item.split) for item in source.items]
-            left_out = (source.labels, source.splits, source.rejected, source.ignored)
-            found.append((meaning, contents(source), *left_out))
+            skipped = (source.labels, source.splits, source.rejected, source.ignored)
+            found.append((meaning, contents(source), *skipped))
     assert all(form == found[0] for form in found)
     if found[0] is not None:
         assert found[0][1] == {key: tree[key] for key in found[0][1]}
@@ -117,7 +117,7 @@ def test_labels_of_names_are_for_files(
     monkeypatch.chdir(tmp_path)
     Path("a.csv").write_text("path,label\ncat.1.jpg,cat\n")
     with pytest.raises(UsageError) as caught:
-        open_source(source, LabelFrom.NAME, tmp_path)
+        open_source(source, LabelFrom.FILENAME, tmp_path)
     assert caught.value.path == source
 
 

@@ -135,7 +135,7 @@ def test_class_folders_stay_classes(tmp_path: Path) -> None:
     scratch = tmp_path / "other"
     scratch.mkdir()
     tar = write_tar(tmp_path / "y.tar", flat)
-    source = open_source(str(tar), LabelFrom.NAME, scratch)
+    source = open_source(str(tar), LabelFrom.FILENAME, scratch)
     assert [item.label for item in source.items] == ["cat", "dog"]
 
 

@@ -108,7 +108,7 @@ def test_both_sides_have_it(few: Path, tmp_path: Path, monkeypatch: pytest.Monke
         assert run.stopped_early
         assert len(run.epochs) < 9
     assert ours.notebook is None
-    assert "augment" in ours.to_json()["notebook_left_out"]
+    assert "augment" in ours.to_json()["notebook_skipped"]
     assert (tmp_path / "run" / "model.keras").is_file()
 
 

@@ -95,7 +95,7 @@ print(moved, *(one.numpy() for one in found))
 
 @pytest.mark.several
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_step_that_overflows_on_one_device_is_left_out_by_all(workers: int) -> None:
+def test_a_step_that_overflows_on_one_device_is_skipped_by_all(workers: int) -> None:
     """In float16, whichever of them it is; none of them waits for another, and the next learns."""
     ports = free_ports(workers)
     runs = [

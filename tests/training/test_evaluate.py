@@ -192,8 +192,8 @@ def test_several_classes_an_image(tmp_path: Path) -> None:
 def test_few_of_the_worst_are_kept(saved: SavedModel, noise: Path) -> None:
     """The most that may be kept are, and they are the first of those that a larger number has."""
     many = tfrtool.evaluate(saved, noise).most_wrong
-    assert tfrtool.evaluate(saved, noise, worst=3).most_wrong == many[:3]
-    assert tfrtool.evaluate(saved, noise, worst=0).most_wrong == ()
+    assert tfrtool.evaluate(saved, noise, top_losses=3).most_wrong == many[:3]
+    assert tfrtool.evaluate(saved, noise, top_losses=0).most_wrong == ()
     assert [one.loss for one in many] == sorted((one.loss for one in many), reverse=True)
 
 
@@ -238,10 +238,10 @@ def test_damage(
     assert main(words) == 1
     assert f"{shard}, record 15" in capfd.readouterr().err
     assert list((tmp_path / "out").iterdir()) == []
-    assert main([*words, "--on-corrupt", "skip", "--json"]) == 3
+    assert main([*words, "--on-error", "skip", "--json"]) == 3
     output = capfd.readouterr()
     data = json.loads(output.out)
-    assert (data["images"], data["left_out"]) == (92, 1)
+    assert (data["images"], data["skipped"]) == (92, 1)
     assert f"left out: {shard}, record 15" in output.err
     lines = _lines(tmp_path / "out")
     assert [x["record"] for x in lines] == [*range(31), *[None] * 30, *range(31)]
@@ -288,8 +288,8 @@ def test_classes_that_nobody_met() -> None:
     )
     report = EvaluationReport(
         model=Path("m"), dataset=Path("d"), split="s", images=4, loss=1.0, accuracy=0.75,
-        classes=(a, b, c), confusion={(0, 0): 3, (0, 1): 1}, most_wrong=(), left_out=(),
-        n_left_out=0, seconds=1.0,
+        classes=(a, b, c), confusion={(0, 0): 3, (0, 1): 1}, most_wrong=(), skipped=(),
+        n_skipped=0, seconds=1.0,
     )  # fmt: skip
     assert (a.precision, a.recall) == (1.0, 0.75)
     assert (b.precision, b.recall, b.f1) == (0.0, None, 0.0)

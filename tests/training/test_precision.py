@@ -95,7 +95,7 @@ def test_steps_are_those_of_keras(policy: str) -> None:
         np.testing.assert_allclose(mine, other, rtol=1e-3, atol=1e-4)
 
 
-def test_a_step_whose_gradients_overflow_is_left_out() -> None:
+def test_a_step_whose_gradients_overflow_is_skipped() -> None:
     """In float16 the scale of the loss is halved instead, and no weight becomes NaN."""
     optimizer = make_optimizer(Optimizer.ADAM, 0.01, scaled=True)
     optimizer.initial_scale = 2.0**40

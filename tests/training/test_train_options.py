@@ -160,18 +160,18 @@ def test_bfloat16_is_for_features(changes: dict[str, Any]) -> None:
         train(**small_options(Path("d"), precision="bfloat16", **changes))
 
 
-def test_damage_is_left_out(tmp_path: Path) -> None:
+def test_damage_is_skipped(tmp_path: Path) -> None:
     """One damaged record of ten is named and left out, and nine are trained on."""
     payloads = [image_payload(number % 2) for number in range(10)]
     directory = write_foreign(tmp_path / "d", [payloads[:5], payloads[5:]])
     shard = sorted(directory.iterdir())[1]
     offset = len(payloads[5]) + 16
     flip_bit(shard, offset + 60)
-    report = train(**small_options(directory, epochs=1, on_corrupt="skip"))
-    assert (report.plan.train_images, report.plan.n_left_out) == (9, 1)
-    (line,) = report.plan.left_out
+    report = train(**small_options(directory, epochs=1, on_error="skip"))
+    assert (report.plan.train_images, report.plan.n_skipped) == (9, 1)
+    (line,) = report.plan.skipped
     assert f"{shard}, record 1, offset {offset}" in line
-    assert report.to_json()["left_out"] == 1
+    assert report.to_json()["skipped"] == 1
 
 
 def test_logs_and_trace_are_where_they_were_asked_for(finished: Told) -> None:
@@ -189,7 +189,7 @@ def test_logs_and_trace_are_where_they_were_asked_for(finished: Told) -> None:
         ("recipe", "tfrtool, notebook, naive"),
         ("cache", "features, memory, disk, none"),
         ("precision", "float32, bfloat16, mixed_bfloat16, mixed_float16"),
-        ("on_corrupt", "stop, skip"),
+        ("on_error", "stop, skip"),
     ],
 )
 @pytest.mark.parametrize("word", ["nonsense", "", 7])

@@ -184,7 +184,7 @@ def test_one_record_is_shown_with_boxes_and_masks_to_switch(
     _until(page, "document.activeElement.dataset.place === '6'")
 
 
-def test_marked_records_are_left_out_by_filter(
+def test_marked_records_are_skipped_by_filter(
     viewer: Viewer, objects: Path, open_page: OpenPage, tmp_path: Path, run: Run
 ) -> None:
     """Marked by the keyboard and in the dialog, saved, and read by ``filter --drop``."""

@@ -96,7 +96,7 @@ def test_records_have_the_boxes(kind: str, resize: tuple[int, int] | None, tmp_p
             assert abs(record["pixels"][middle].astype(int) - COLOURS[thing.category]).max() < 40
 
 
-def test_what_is_left_out_makes_the_exit_code(
+def test_what_is_skipped_makes_the_exit_code(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A clipped and an impossible box are exit code 3, and are told in the report."""
@@ -122,4 +122,4 @@ def test_what_is_left_out_makes_the_exit_code(
     found = report["annotations"]
     assert [one["key"] for one in found.pop("rejected")] == ["a.jpg"]
     assert [one["key"] for one in found.pop("clipped")] == ["a.jpg"]
-    assert found == {"read": 4, "written": 2, "of_rejected_images": 1, "unlisted": 0}
+    assert found == {"read": 4, "written": 2, "of_rejected_images": 1, "truncated": 0}

@@ -61,10 +61,10 @@ def test_names_that_tfds_refuses_are_refused(name: str) -> None:
 
 
 CHOICES = {
-    "label_from": "folder, name",
+    "label_from": "folder, filename",
     "compression": "none, gzip, zlib",
     "check": "decode, header, tfds",
-    "on_bad": "skip, fail",
+    "on_error": "skip, stop",
     "encode": "keep, jpeg, png, raw",
     "existing": "refuse, overwrite, resume",
 }
@@ -75,7 +75,7 @@ def test_unknown_words_are_refused_with_the_known_ones(choice: str, tmp_path: Pa
     """Every known word is taken; another one is an error that lists them, and writes nothing."""
     source = write_class_folders(tmp_path / "photos", count=2)
     for number, word in enumerate(CHOICES[choice].split(", ")):
-        label = {"label_from": "name"} if choice != "label_from" else {}
+        label = {"label_from": "filename"} if choice != "label_from" else {}
         given = {choice: word, **label}
         report = tfrtool.write(source, tmp_path / f"d{number}", dry_run=True, **given)  # type: ignore[arg-type]
         assert (report.dry_run, sum(split.records for split in report.splits.values())) == (True, 4)

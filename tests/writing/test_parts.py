@@ -88,4 +88,4 @@ def test_a_bad_image_leaves_no_shard(photos: Path, tmp_path: Path) -> None:
     with pytest.raises(BadImage):
         write_shard(part, tmp_path / "out")
     assert list((tmp_path / "out").iterdir()) == []
-    assert [entry.key for entry in part.audit.left_out()] == ["cat/bad.jpg"]
+    assert [entry.key for entry in part.audit.skipped()] == ["cat/bad.jpg"]

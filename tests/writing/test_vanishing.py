@@ -163,7 +163,7 @@ def test_an_archive_that_is_changed(
 
 
 @pytest.mark.tf
-def test_a_damaged_member_is_left_out(tmp_path: Path) -> None:
+def test_a_damaged_member_is_skipped(tmp_path: Path) -> None:
     """A member whose checksum was wrong from the start is a bad image, as before."""
     source = write_class_folders(tmp_path / "photos", count=10)
     path = _zip(source)
@@ -206,7 +206,7 @@ def test_what_is_gone_while_it_is_listed(tmp_path: Path) -> None:
 
 
 @pytest.mark.tf
-def test_bad_images_are_still_left_out(tmp_path: Path) -> None:
+def test_bad_images_are_still_skipped(tmp_path: Path) -> None:
     """What can't be decoded, and links that lead nowhere, don't stop the others."""
     source = write_class_folders(tmp_path / "photos", count=10)
     (source / "dog" / "cut.jpg").write_bytes(image_bytes()[:200])

@@ -124,7 +124,7 @@ def test_report_is_true(tmp_path: Path) -> None:
     assert sum(split["records"] for split in data["splits"].values()) == 20
 
 
-def test_bad_images_are_left_out_and_listed(tmp_path: Path) -> None:
+def test_bad_images_are_skipped_and_listed(tmp_path: Path) -> None:
     """A cut, an empty and a false image are named with reasons; all others are written."""
     source = write_class_folders(tmp_path / "photos", count=4)
     good = (source / "cat" / "cat.0.jpg").read_bytes()
@@ -141,7 +141,7 @@ def test_bad_images_are_left_out_and_listed(tmp_path: Path) -> None:
     assert report.splits["train"].records == 8
 
 
-def test_an_image_that_no_jpeg_can_hold_is_left_out(tmp_path: Path) -> None:
+def test_an_image_that_no_jpeg_can_hold_is_skipped(tmp_path: Path) -> None:
     """A PNG whose side is longer than a JPEG's may be is named, and stops nothing."""
     source = write_class_folders(tmp_path / "photos", count=2)
     (source / "cat" / "strip.png").write_bytes(image_bytes("PNG", size=(1, 65_501)))
@@ -171,7 +171,7 @@ def test_on_bad_fail_writes_nothing(tmp_path: Path) -> None:
     source = write_class_folders(tmp_path / "photos", count=2)
     (source / "cat" / "bad.jpg").write_text("no image")
     with pytest.raises(SourceError) as caught:
-        tfrtool.write(source, tmp_path / "out", on_bad="fail")
+        tfrtool.write(source, tmp_path / "out", on_error="stop")
     assert caught.value.path == str(source / "cat" / "bad.jpg")
     assert not (tmp_path / "out").exists()
 

@@ -19,9 +19,9 @@ def warn_of_damage(lines: Sequence[str]) -> None:
 class Damage:
     """Names the first of what is left out, and counts all: a verb's ``on_fault``."""
 
-    def __init__(self, on_corrupt: str) -> None:
+    def __init__(self, on_error: str) -> None:
         """Go on, or stop at the first damage with an error."""
-        self._stop = on_corrupt == "stop"
+        self._stop = on_error == "stop"
         self._count = 0
 
     def __call__(self, found: LocatedFault) -> None:

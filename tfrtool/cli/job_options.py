@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit, warn
-from tfrtool.cli.parameters import ENGINE, ON_CORRUPT, WORKERS
+from tfrtool.cli.parameters import ENGINE, ON_ERROR, WORKERS
 from tfrtool.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ RUN_OPTIONS = {
 TARGET_OPTIONS = {
     "--name TEXT": "Dataset name; the default is made from the path.",
     "--version X.Y.Z": "Dataset version; the default is 1.0.0.",
-    **ON_CORRUPT,
+    **ON_ERROR,
     **RUN_OPTIONS,
 }
 JOB_OPTIONS = {
@@ -94,5 +94,5 @@ def show_job(
     emit((data or report.to_json()) if as_json else [*job_page(report), *more])
     for warning in report.warnings:
         warn(warning)
-    left_out = report.rejected and not report.complete
-    return Outcome.DAMAGE if report.corrupt or left_out else Outcome.FINE
+    skipped = report.rejected and not report.complete
+    return Outcome.DAMAGE if report.corrupt or skipped else Outcome.FINE

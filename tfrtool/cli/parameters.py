@@ -57,6 +57,9 @@ class LocalPath(click.Path):
 class WholeNumber(click.IntRange):
     """A whole number in a range; its errors name the option as it is typed."""
 
+    def _describe_range(self) -> str:  # click asks for it where it makes the help
+        return _range_text(self)
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the number."""
         try:
@@ -68,12 +71,22 @@ class WholeNumber(click.IntRange):
 class Number(click.FloatRange):
     """A number in a range; its errors name the option as it is typed."""
 
+    def _describe_range(self) -> str:
+        return _range_text(self)
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the number."""
         try:
             return super().convert(value, param, ctx)
         except click.BadParameter as error:
             raise _out_of_range(self, "a number", value, param) from error
+
+
+def _range_text(kind: WholeNumber | Number) -> str:
+    """Return the range for the help, or "" if the name of the option says enough."""
+    if kind.max is None or kind.max >= 2**31:
+        return ""
+    return f"above {kind.min}, up to {kind.max}" if kind.min_open else f"{kind.min} to {kind.max}"
 
 
 def _out_of_range(
@@ -127,8 +140,8 @@ SHARD_CACHE = {
     "--shard-cache-size SIZE": "How large it may become, such as 20GiB. The default is half of "
     "what is free there, and of what it holds.",
 }
-ON_CORRUPT = {
-    "--on-corrupt skip|stop=skip": "At damaged records: leave them out and name them (exit code "
+ON_ERROR = {
+    "--on-error skip|stop=skip": "At damaged records: leave them out and name them (exit code "
     "3), or stop at the first."
 }
 
@@ -142,10 +155,45 @@ _KINDS: Mapping[str, Any] = {
 
 _Function = Callable[..., Any]
 
+GENERAL = "General"
+"""The group of the options that every command has."""
+
+
+class GroupedOption(click.Option):
+    """An option that its command's help lists under the heading ``group``."""
+
+    def __init__(self, *arguments: Any, group: str = "Options", **settings: Any) -> None:
+        """Take the arguments of `click.Option`, too."""
+        super().__init__(*arguments, **settings)
+        self.group = group
+
+
+class GroupedCommand(click.Command):
+    """A command whose help lists its options in groups, each under a heading."""
+
+    def groups(self, ctx: click.Context) -> dict[str, list[click.Option]]:
+        """Return the options by the group that they are in, in the order of the help."""
+        found: dict[str, list[click.Option]] = {}
+        for parameter in self.get_params(ctx):
+            if isinstance(parameter, click.Option):
+                found.setdefault(getattr(parameter, "group", GENERAL), []).append(parameter)
+        return found
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write a section for each group."""
+        for group, options in self.groups(ctx).items():
+            rows = [row for option in options if (row := option.get_help_record(ctx)) is not None]
+            with formatter.section(group):
+                formatter.write_dl(rows)
+
+
+Options = Mapping[str, "str | Mapping[str, str]"]
+"""Help texts by option; or, by the heading of a group, the options of that group."""
+
 
 def command(
     *examples: str,
-    options: Mapping[str, str] = MappingProxyType({}),
+    options: Options = MappingProxyType({}),
     kinds: Mapping[str, Any] = MappingProxyType({}),
 ) -> Callable[[_Function], click.Command]:
     """Make a command of a function ``NAME_command``, with --json and --debug.
@@ -154,8 +202,8 @@ def command(
         examples: calls that its help shows.
         options: by each its help, in this order. ``--limit N=3`` is its name, what stands for its
             value, and its default; ``none|gzip`` are the words that it takes; ``--select A,B ...``
-            may be there again and again; ``--flat`` is a flag; with ``|`` between two names
-            both mean the same.
+            may be repeated; ``--flat`` is a flag; with ``|`` between two names both mean the
+            same. ``"Splits": {...}`` groups options under a heading.
         kinds: the types of values, by what stands for them or by the option; the rest is text.
     """
 
@@ -163,16 +211,27 @@ def command(
         debug_option(function)
         json_help = "Print JSON Lines on stdout, and nothing else."
         click.option("--json", "as_json", is_flag=True, help=json_help)(function)
-        for key, text in reversed([*options.items()]):
-            _option(key, text, {**_KINDS, **kinds})(function)
+        grouped = [(group, *pair) for group, value in _in_groups(options) for pair in value.items()]
+        for group, key, text in reversed(grouped):
+            _option(key, text, {**_KINDS, **kinds}, group)(function)
         name = function.__name__.removesuffix("_command").removeprefix("inspect_")
         title = "Example:" if len(examples) == 1 else "Examples:"
-        return click.command(name, epilog="\n  ".join((f"\b\n{title}", *examples)))(function)
+        return click.command(name, GroupedCommand, epilog="\n  ".join((f"\b\n{title}", *examples)))(
+            function
+        )
 
     return make
 
 
-def _option(key: str, text: str, kinds: Mapping[str, Any]) -> Callable[[_Function], _Function]:
+def _in_groups(options: Options) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """Yield each group with its options; those in no group are in "Options"."""
+    for key, value in options.items():
+        yield ("Options", {key: value}) if isinstance(value, str) else (key, value)
+
+
+def _option(
+    key: str, text: str, kinds: Mapping[str, Any], group: str
+) -> Callable[[_Function], _Function]:
     name, _, value = key.partition(" ")
     multiple = value.endswith(" ...")
     metavar, _, default = (value[:-4], "", "") if multiple else value.partition("=")
@@ -185,6 +244,8 @@ def _option(key: str, text: str, kinds: Mapping[str, Any]) -> Callable[[_Functio
     return click.option(
         *names,
         parameter,
+        cls=GroupedOption,
+        group=group,
         type=kind,
         metavar=metavar or None,
         multiple=multiple,

@@ -39,7 +39,6 @@ from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_shard
 from tfrtool.storage.locations import Paths, as_path, as_paths
 from tfrtool.storage.words import make_options, take_words
-from tfrtool.writing.write_options import check_numbers
 
 _CHUNK = 1_000_000
 _FIRST, _SHOWN = 64, 10
@@ -79,16 +78,16 @@ def copy_records(
     dataset: str | os.PathLike[str],
     rules: Mapping[str, Any],
     select: Select,
-    shuffle: int | None = None,
+    shuffle_seed: int | None = None,
     **options: Any,
 ) -> JobReport:
     """Copy the records that ``select`` chooses, all by default, as a job of this ``command``.
 
-    The ``rules`` are the options that decide which records there are, in which splits; the other
-    words, and the errors, are those of `tfrtool.reshard`.
+    ``shuffle_seed`` puts the records of each split in a random order. The ``rules`` are the
+    options that decide which records there are, in which splits; the other words, and the errors,
+    are those of `tfrtool.reshard`.
     """
     settings = make_options(CopySettings, folder=as_path(dataset), **options)
-    check_numbers(None, None, shuffle)
     found = find_sources(sources, settings.folder)
     carried = CarriedMetadata(found.folders)
     written = carried.written
@@ -110,7 +109,7 @@ def copy_records(
             raise DatasetError(f"no record could be read: {why}", path=found.paths[0])
         splits, codes, met = select(pool, counts, settings)
         faults.merge(met.faults)
-        facts = (sorted(rules.items()), shuffle, [shard.identity for shard in pool.shards])
+        facts = (sorted(rules.items()), shuffle_seed, [shard.identity for shard in pool.shards])
         recipe = blake2b(repr(facts).encode(), digest_size=16).hexdigest()
         tasks, warnings, first = list[CopyTask](), [*found.notes, *carried.warnings], 0
         for code, split in enumerate(splits, start=1):
@@ -118,7 +117,7 @@ def copy_records(
             if codes is not None:
                 path = scratch / f"{split}.chosen"
                 count = _write_chosen(path, codes, code)
-            order = RecordOrder(pool=pool, count=count, first=first, chosen=path, seed=shuffle)
+            order = RecordOrder(pool=pool, count=count, first=first, chosen=path, seed=shuffle_seed)
             first += count
             if not count:
                 warnings.append(f"split {split!r} has no records, and is left out")
@@ -153,7 +152,8 @@ def copy_records(
             "shards": settings.shards,
             "shard_bytes": settings.shard_bytes,
             "compression": settings.compression.value,
-            "shuffle": shuffle,
+            "shuffle": shuffle_seed is not None,
+            **({} if shuffle_seed is None else {"seed": shuffle_seed}),
             **rules,
             "written": written,
         },

@@ -187,8 +187,8 @@ def _select(
         raise WriteError(what, path=shards[0].path.parent)
     numbers = np.arange(1, len(splits) + 1, dtype=np.uint16)
     codes = np.where(codes == KEPT, np.repeat(numbers, [*splits.values()]), np.uint16(0))
-    left_out = {rule: int(counts[code]) for rule, code in _RULES.items() if counts[code]}
-    return list(splits), codes, replace(met, left_out=left_out)
+    skipped = {rule: int(counts[code]) for rule, code in _RULES.items() if counts[code]}
+    return list(splits), codes, replace(met, skipped=skipped)
 
 
 def _copies(marks: Marks, kept: NDArray[np.int64]) -> NDArray[np.int64]:

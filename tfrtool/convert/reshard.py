@@ -16,7 +16,7 @@ def reshard(
     sources: Paths,
     dataset: str | os.PathLike[str],
     *,
-    shuffle: int | None = None,
+    shuffle: bool = False,
     splits: Mapping[str, float] | None = None,
     stratify: str | None = None,
     group_by: str | None = None,
@@ -34,12 +34,12 @@ def reshard(
         sources: a dataset's directory, a shard or a pattern; or several. The same split of several
             is one.
         dataset: the directory to write to.
-        shuffle: the seed of a permutation of all records of a split; None keeps their order.
+        shuffle: whether the records of each split are put in a random order.
         splits: new splits and their share of all records: ``{"train": 0.8, "test": 0.2}``. None
             keeps those of the sources. Copies of a record go into one split.
         stratify: a feature; of each of its values, each split gets its share, to rounding.
         group_by: a feature; records that have the same value go into one split.
-        seed: decides the splits.
+        seed: random seed of ``shuffle`` and ``splits``.
         **options: any of these, with what they are without being given.
 
             shards: how many shards each split gets; else it goes by shard_size.
@@ -50,7 +50,7 @@ def reshard(
                 features, or features of other types.
             name: the dataset's name, as TFDS takes it; else made from the directory's path.
             version: its version, X.Y.Z; else taken from the path, or 1.0.0.
-            on_corrupt ("skip"): leave damaged records out and list them; "stop" ends the work.
+            on_error ("skip"): leave damaged records out and list them; "stop" ends the work.
             workers: how many processes at most; the cores.
             engine ("local"): where they run; "ray" for the nodes of a cluster.
             engine_address: of the cluster, HOST:PORT; else RAY_ADDRESS has it.
@@ -70,6 +70,8 @@ def reshard(
     rules: dict[str, Any] = {}
     select: Select = all_records
     check_numbers(None, None, seed)
+    if not isinstance(shuffle, bool):
+        raise UsageError(f"shuffle must be True or False, not {shuffle!r}", hint="pass seed=N")
     if stratify is not None and group_by is not None:
         raise UsageError("--stratify and --group-by cannot be used together")
     check_splits(splits or {}, "records", stratify or group_by)
@@ -81,4 +83,6 @@ def reshard(
         select = partial(
             draw_splits, splits=splits, stratify=stratify, group_by=group_by, seed=seed
         )
-    return copy_records("reshard", sources, dataset, rules, select, shuffle, **options)
+    return copy_records(
+        "reshard", sources, dataset, rules, select, seed if shuffle else None, **options
+    )

@@ -44,7 +44,7 @@ class SchemaFold:
         """
         self.records = 0  # payloads that have been taken in
         self.sequences = 0  # those with feature lists
-        self.left_out = 0  # features of records that were not, for there are too many names
+        self.skipped = 0  # features of records that were not, for there are too many names
         self._values = values
         self._source = source
         self._context: _Columns = {}
@@ -94,7 +94,7 @@ class SchemaFold:
         for key, entry in last.items():
             column = columns.get(key) or self._begin(key, columns)
             if column is None:
-                self.left_out += 1
+                self.skipped += 1
                 continue
             kept.append(entry)
             found.append(column)
@@ -143,13 +143,13 @@ class SchemaFold:
         """Take in what another fold over other records has seen; that one is used up."""
         self.records += other.records
         self.sequences += other.sequences
-        self.left_out += other.left_out
+        self.skipped += other.skipped
         self._last = []
         for columns, more in zip(self._maps, other._maps, strict=True):
             for key, column in more.items():
                 mine = columns.get(key) or self._begin(key, columns)
                 if mine is None:
-                    self.left_out += column.present + (0 if column.is_list else column.unset)
+                    self.skipped += column.present + (0 if column.is_list else column.unset)
                 else:
                     mine.merge(column)
 
@@ -160,7 +160,7 @@ class SchemaFold:
         """
         names = sum(len({*a, *b}) for a, b in zip(self._maps, other._maps, strict=True))
         size = self._name_bytes + other._name_bytes
-        if names > MAX_COUNTED or size > MAX_NAME_BYTES or self.left_out or other.left_out:
+        if names > MAX_COUNTED or size > MAX_NAME_BYTES or self.skipped or other.skipped:
             return False
         for columns in other._maps:
             for column in columns.values():

@@ -16,7 +16,7 @@ class TfdsFeatures(NamedTuple):
     """The contents of features.json, and by name why a feature is not in it."""
 
     content: Json
-    left_out: Mapping[str, str]
+    skipped: Mapping[str, str]
 
 
 def tfds_features(
@@ -33,8 +33,8 @@ def tfds_features(
     reads the records without it.
     """
     reasons = {feature.name: _refusal(feature) for feature in features}
-    left_out = {name: reason for name, reason in reasons.items() if reason is not None}
-    known = {feature.name: feature for feature in features if feature.name not in left_out}
+    skipped = {name: reason for name, reason in reasons.items() if reason is not None}
+    known = {feature.name: feature for feature in features if feature.name not in skipped}
     found: dict[str, Json] = {}
     for name, feature in known.items():
         base, _, part = name.partition("/ragged_")
@@ -48,7 +48,7 @@ def tfds_features(
         else:
             found[name] = _connector(feature, records, labels)
     content = connector("FeaturesDict", featuresDict={"features": found})
-    return TfdsFeatures(content=content, left_out=left_out)
+    return TfdsFeatures(content=content, skipped=skipped)
 
 
 def _refusal(feature: FeatureStatistics) -> str | None:

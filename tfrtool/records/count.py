@@ -104,7 +104,7 @@ def as_error(path: Path, fault: Fault, *, in_dataset: bool = False) -> CorruptSh
     """
     hint = None  # the message says what it is instead of a TFRecord file
     if in_dataset:
-        hint = "train and evaluate leave out what is damaged with --on-corrupt skip"
+        hint = "train and evaluate leave out what is damaged with --on-error skip"
     elif fault.kind is not FaultKind.NOT_TFRECORD:
         shard = shlex.quote(str(path))
         saves = f"tfrtool repair {shard} OUT saves what is whole"

@@ -155,8 +155,8 @@ def _expand(location: Location, keep: bool) -> FoundShards:
     if not shards:
         check_begun(Path(*takewhile(lambda part: not glob.has_magic(part), Path(argument).parts)))
         other = f"{printable(files[0].name)}, which is none by its name" if files else None
-        left_out = next(note_unmatched([argument], ()), None)
-        raise ShardError("no shard matches", path=argument, found=other, hint=left_out)
+        skipped = next(note_unmatched([argument], ()), None)
+        raise ShardError("no shard matches", path=argument, found=other, hint=skipped)
     return FoundShards(shards)
 
 
@@ -194,8 +194,8 @@ def find_folders(directory: str | os.PathLike[str]) -> DatasetFolders:
             found="images, of which tfrtool write makes shards" if _has_images(directory) else None,
             hint=f"for folders farther below it, quote a pattern: {pattern}",
         )
-    left_out = _note_of_others(directory, found.shards, finder)
-    return found._replace(notes=(*found.notes, *left_out))
+    skipped = _note_of_others(directory, found.shards, finder)
+    return found._replace(notes=(*found.notes, *skipped))
 
 
 def _note_of_others(

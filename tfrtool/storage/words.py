@@ -20,6 +20,15 @@ _LEAST_BARE = 1024
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
+class OnError(enum.Enum):
+    """What to do about a bad image or a damaged record; the values are those of the CLI."""
+
+    SKIP = "skip"
+    """Skip it, go on, and report it."""
+    STOP = "stop"
+    """Stop with an error that names it."""
+
+
 def as_size(size: int | str) -> int:
     """Return a number of bytes: 1000, "64KB" (a thousand each), "128MiB" (1024 each).
 

@@ -297,7 +297,7 @@ def _features(found: Findings, _: PictureOf) -> dict[str, Any] | None:
     features, records = found.statistics.features, found.statistics.records
     return {
         "rows": [_feature_row(one, records) for one in features[:_FEATURES]],
-        "more": len(features) - _FEATURES + found.statistics.left_out,
+        "more": len(features) - _FEATURES + found.statistics.skipped,
     }
 
 

@@ -236,7 +236,7 @@ class Audit:
         bad = ((at, self.notable[at].problem) for at in self.notable if self.notable.bad(at))
         return ((at, problem) for at, problem in bad if problem is not None)
 
-    def left_out(self) -> Iterator[LeftOut]:
+    def skipped(self) -> Iterator[LeftOut]:
         """Yield the images that are not written, in the order of their keys."""
         return (LeftOut(key=self.source.items[at].key, reason=why) for at, why in self.problems())
 

@@ -23,7 +23,7 @@ from tfrtool.sources.source_options import SourceOptions
 from tfrtool.storage.locations import as_path, as_text
 from tfrtool.storage.progress import OnProgress, silent
 from tfrtool.storage.scratch_folder import ScratchFolder
-from tfrtool.storage.words import as_member, as_shard_size
+from tfrtool.storage.words import OnError, as_member, as_shard_size
 from tfrtool.writing.dataset_folder import (
     Staging,
     Target,
@@ -34,7 +34,7 @@ from tfrtool.writing.image_audit import Audit, BadImage
 from tfrtool.writing.record_sizes import RecordSizes, measure, record_sizes
 from tfrtool.writing.shard_writer import SHARDS_AT_ONCE, write_shards
 from tfrtool.writing.spread_write import look_at_parts
-from tfrtool.writing.write_options import Existing, OnBad, WriteOptions, dataset_identity
+from tfrtool.writing.write_options import Existing, WriteOptions, dataset_identity
 from tfrtool.writing.write_plan import PlannedShard, fits, plan_digest, plan_shards
 from tfrtool.writing.write_report import ShardReport, WriteReport, metadata_texts, report_on
 
@@ -71,7 +71,7 @@ def write(
     shuffle: bool = True,
     compression: str = "none",
     check: str = "decode",
-    on_bad: str = "skip",
+    on_error: str | OnError = "skip",
     dedupe: bool = False,
     encode: str = "keep",
     resize: int | tuple[int, int] | None = None,
@@ -98,7 +98,7 @@ def write(
         dataset: the directory to write to.
         name: the dataset's name, as TFDS takes it; None makes one from the directory's path.
         version: its version, X.Y.Z; None takes it from the path, or 1.0.0.
-        label_from: "folder" or "name": where labels come from, in a source of files.
+        label_from: "folder" or "filename": where labels come from, in a source of files.
         root: a folder besides a table's own that the table's paths may lead to.
         annotations: the objects in the images, which become features of each image's record:
             ``coco:PATH``, ``voc:DIR``, ``yolo:DIR`` or ``csv:PATH``, or several of these, which are
@@ -129,7 +129,7 @@ def write(
         shuffle: whether records are shuffled; else they are in the order of their keys.
         compression: of the shards: "none", "gzip" or "zlib". TFDS reads none only.
         check: what makes an image bad: "decode", "header" or "tfds".
-        on_bad: "skip" leaves bad images out and lists them, "fail" ends the work.
+        on_error: "skip" skips bad images and lists them; "stop" raises an error at the first.
         dedupe: whether exact copies of an image are left out and listed, all but one.
         encode: "keep", "jpeg", "png" or "raw": what is kept of an image's bytes.
         resize: the shorter side in pixels, or width and height.
@@ -172,7 +172,7 @@ def write(
         seed=seed,
         shuffle=shuffle,
         compression=as_member(Compression, compression, "compression"),
-        skip_bad=as_member(OnBad, on_bad, "on_bad") is OnBad.SKIP,
+        skip_bad=as_member(OnError, on_error, "on_error") is OnError.SKIP,
         dedupe=dedupe,
         recipe=ImageRecipe(
             check=as_member(Check, check, "check"),
@@ -296,7 +296,7 @@ def check_images(
             raise SourceError(
                 problem,
                 path=audit.source.reader.describe(item),
-                hint="--on-bad skip leaves such images out",
+                hint="--on-error skip leaves such images out",
             )
         if not any(True for _ in audit.good()):
             raise SourceError(

@@ -40,13 +40,6 @@ class Existing(enum.Enum):
     """An interrupted write is resumed."""
 
 
-class OnBad(enum.Enum):
-    """What becomes of an image that is bad, or of a record that can't be changed."""
-
-    SKIP = "skip"
-    FAIL = "fail"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
     """What to write, and how; `tfrtool.write` says what each of these means."""

@@ -104,7 +104,7 @@ class AnnotationReport:
         of_rejected_images: how many belong to images that are left out.
         rejected: those that are left out themselves, by the keys of their images.
         clipped: those whose part outside of the image is cut off, likewise.
-        unlisted: how many more there are of both lists.
+        truncated: how many more there are of both lists.
     """
 
     read: int
@@ -112,7 +112,7 @@ class AnnotationReport:
     of_rejected_images: int
     rejected: tuple[LeftOut, ...]
     clipped: tuple[LeftOut, ...]
-    unlisted: int = 0
+    truncated: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +133,7 @@ class WriteReport:
         duplicates: how many images are exact copies of another one.
         across_splits: images whose copies are in several of the source's own splits: the keys, by
             split.
-        unlisted: how many more there are of those lists that are too long, by their names; None
+        truncated: how many more there are of those lists that are too long, by their names; None
             where all are listed.
         annotations: what became of the objects in the images; None where there are none.
         metadata: names of the metadata files, where they are not the usual ones.
@@ -157,7 +157,7 @@ class WriteReport:
     ignored: tuple[LeftOut, ...]
     duplicates: int
     across_splits: tuple[Shared, ...]
-    unlisted: Mapping[str, int] | None = field(default=None, compare=False)
+    truncated: Mapping[str, int] | None = field(default=None, compare=False)
     annotations: AnnotationReport | None = None
     metadata: tuple[str, ...] | None = None
     resumed: int = 0
@@ -170,7 +170,7 @@ class WriteReport:
 
     def count(self, name: str) -> int:
         """Return how many there are of what a list names, those that it leaves off included."""
-        return len(getattr(self, name)) + (self.unlisted or {}).get(name, 0)
+        return len(getattr(self, name)) + (self.truncated or {}).get(name, 0)
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``write --json`` prints and write_report.json holds."""
@@ -204,7 +204,7 @@ def report_on(
         splits[split] = SplitReport.of_shards(own, count)
     rejected, ignored = FirstOf[LeftOut](MAX_LISTED), audit.source.ignored
     listed = sorted(audit.source.rejected, key=lambda entry: entry.key)
-    for entry in heapq.merge(listed, audit.left_out(), key=lambda entry: entry.key):
+    for entry in heapq.merge(listed, audit.skipped(), key=lambda entry: entry.key):
         rejected.add(entry)
     converted, shared = FirstOf[Mapping[str, str]](MAX_LISTED), audit.shared()
     for at, verdict in audit.converted():
@@ -218,7 +218,7 @@ def report_on(
         "ignored": audit.source.more_ignored,
         "across_splits": shared.more,
     }
-    unlisted = {name: count for name, count in beyond.items() if count}
+    truncated = {name: count for name, count in beyond.items() if count}
     usual = audit.source.features == RecordFeatures()
     return WriteReport(
         dataset=options.dataset,
@@ -230,7 +230,7 @@ def report_on(
         ignored=_shown(ignored),
         duplicates=sum(map(bool, forgetting(audit.leaders, audit.leaders))),
         across_splits=tuple(shared.kept),
-        unlisted=unlisted or None,
+        truncated=truncated or None,
         annotations=_annotations(audit, sum(sum(count.values()) for count in counts.values())),
         metadata=None if usual else (*_label_texts(audit), FEATURES, DATASET_INFO, REPORT),
         notices=audit.source.notices,
@@ -258,7 +258,7 @@ def _annotations(audit: Audit, written: int) -> AnnotationReport | None:
         of_rejected_images=lost,
         rejected=_shown(account.rejected),
         clipped=_shown(account.clipped),
-        unlisted=account.more_rejected + account.more_clipped,
+        truncated=account.more_rejected + account.more_clipped,
     )
 
 

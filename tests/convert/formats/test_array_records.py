@@ -72,7 +72,7 @@ def test_groups_of_others(tmp_path: Path) -> None:
     assert read_rows(tmp_path / "a.arrayrecord", 77, 500) == payloads[77:577]
 
 
-def test_damaged_records_are_left_out(tmp_path: Path) -> None:
+def test_damaged_records_are_skipped(tmp_path: Path) -> None:
     """A flipped bit costs its record and no other; the fault has its number and its place."""
     payloads = [os.urandom(200) for _ in range(100)]
     path = write_file(tmp_path / "a.array_record", payloads)
@@ -91,7 +91,7 @@ def test_damaged_records_are_left_out(tmp_path: Path) -> None:
     report = convert(path, tmp_path / "out", to="tfrecord")
     assert (report.job.corrupt, report.job.records_out) == (3, 97)
     with pytest.raises(tfrtool.CorruptShardError, match="record 7"):
-        convert(path, tmp_path / "none", to="tfrecord", on_corrupt="stop")
+        convert(path, tmp_path / "none", to="tfrecord", on_error="stop")
 
 
 @pytest.mark.parametrize("size", [0, 1, 65_536, 70_000, 131_071])

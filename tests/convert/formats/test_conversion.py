@@ -59,7 +59,7 @@ def payloads_in(folder: Path, split: str = "") -> list[bytes]:
 def test_datasets_go_there_and_back(pets: Path, to: str, tmp_path: Path) -> None:
     """Splits, records, their order, class names and features.json come back from each format."""
     there, back = tmp_path / "there", tmp_path / "pets"
-    report = tfrtool.convert(pets, there, to=to, exact=True, prove="bytes", shards=2)
+    report = tfrtool.convert(pets, there, to=to, exact=True, verify="bytes", shards=2)
     assert {name: split.records for name, split in report.job.splits.items()} == {
         "train": 5,
         "validation": 2,
@@ -254,7 +254,7 @@ def test_row_groups_and_batches_are_bounded(tmp_path: Path) -> None:
     """Images are in row groups by bytes, and read in batches; those rows come back in order."""
     held = [tfrtool.encode_example({"n": n, "data": bytes([n]) * 3_000_000}) for n in range(30)]
     (tmp_path / "a.tfrecord").write_bytes(shard_of(held))
-    tfrtool.convert(tmp_path / "a.tfrecord", tmp_path / "a.parquet", prove="none")
+    tfrtool.convert(tmp_path / "a.tfrecord", tmp_path / "a.parquet", verify="none")
     metadata = pq.read_metadata(tmp_path / "a.parquet")
     assert metadata.num_row_groups == 2
     tfrtool.convert(tmp_path / "a.parquet", tmp_path / "b.tfrecord")

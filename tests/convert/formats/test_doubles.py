@@ -227,7 +227,7 @@ def test_the_proof_is_of_the_sources_own_values(
     monkeypatch.setattr(foreign._Cells, "_values", rounded)
     with pytest.raises(WriteError, match="record 0: column 'x' is not what the source holds"):
         tfrtool.convert(source, tmp_path / "out", workers=1)
-    tfrtool.convert(source, tmp_path / "unproved", workers=1, prove="none")
+    tfrtool.convert(source, tmp_path / "unproved", workers=1, verify="none")
 
 
 def test_a_cast_needs_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -126,7 +126,7 @@ def test_no_single_byte_kills_the_process(tmp_path: Path) -> None:
     for at in range(len(data)):
         path.write_bytes(data[:at] + bytes([data[at] ^ 0x55]) + data[at + 1 :])
         try:
-            tfrtool.convert(path, tmp_path / "new.jsonl", prove="none", existing="overwrite")
+            tfrtool.convert(path, tmp_path / "new.jsonl", verify="none", existing="overwrite")
             outcomes.add("converted")
         except tfrtool.TfrtoolError:
             outcomes.add("refused")

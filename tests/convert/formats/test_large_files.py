@@ -38,7 +38,7 @@ def _scanned(path: Path) -> Any:
         (scan,) = TfrecordFormat().scans([path], 1, 1)
     except TfrtoolError as error:
         return repr(error), vars(error)
-    held = scan.content.columns, scan.fold.kinds, scan.fold.left_out
+    held = scan.content.columns, scan.fold.kinds, scan.fold.skipped
     return scan.rows, scan.bytes, [*scan.marks], scan.faults, held
 
 

@@ -126,6 +126,6 @@ def test_too_many_names() -> None:
         some = [example(**{f"n{start + number}": int64(1)}) for number in range(500)]
         fold.add(some)
     assert len(fold.columns().columns) == MAX_NAMES
-    assert fold.left_out == 500
+    assert fold.skipped == 500
     fold.add([raw_example([entry(b"x" * 5_000_000, int64(1))])])
-    assert fold.left_out == 501
+    assert fold.skipped == 501

@@ -51,7 +51,7 @@ def test_batches_are_bounded(payloads: list[bytes], size: int, count: int) -> No
 
 @settings(max_examples=30)
 @given(st.lists(st.booleans(), min_size=1, max_size=40))
-def test_what_does_not_fit_is_left_out(fits: list[bool]) -> None:
+def test_what_does_not_fit_is_skipped(fits: list[bool]) -> None:
     """Each record that the columns can't hold is one fault; all others come, in order."""
     other = tfrtool.encode_example({"n": b"text"})
     payloads = [ROWS[n % 50] if fit else other for n, fit in enumerate(fits)]

@@ -154,7 +154,7 @@ def test_names_of_any_sort(tmp_path: Path) -> None:
     assert feature_key("a") == b"a"
 
 
-def test_damage_is_left_out(tmp_path: Path) -> None:
+def test_damage_is_skipped(tmp_path: Path) -> None:
     """Damaged records and those that are no Examples are told once, and leave no rows."""
     data = bytearray(shard_of([tfrtool.encode_example({"n": n}) for n in range(9)] + [b"noise"]))
     data[20] ^= 1

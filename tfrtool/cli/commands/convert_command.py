@@ -16,7 +16,7 @@ _FORMATS = "tfrecord|parquet|hf|jsonl|csv|arrayrecord|webdataset"
     "tfrtool convert shards/pets pets-parquet --to hf",
     "tfrtool convert train.parquet shards --name pets --shards 4",
     "tfrtool convert 'shards/*.tfrecord*' rows.jsonl --select label,image/filename",
-    "tfrtool convert shards/pets kept --to parquet --exact --prove bytes",
+    "tfrtool convert shards/pets kept --to parquet --exact --verify bytes",
     options={
         f"--from {_FORMATS}": "The format of SOURCE; the default is told from names and bytes.",
         f"--to {_FORMATS}": "The format of TARGET; the default is told from its name, or is "
@@ -31,13 +31,13 @@ _FORMATS = "tfrecord|parquet|hf|jsonl|csv|arrayrecord|webdataset"
         "found in each file, among comma, semicolon, tab and |.",
         "--exact": "Keep the payloads' own bytes, too, in a column _payload: the way back is byte "
         "for byte.",
-        "--prove none|values|bytes=values": "Read TARGET back, and compare all values with SOURCE; "
-        "or the payloads, byte for byte.",
+        "--verify none|values|bytes=values": "Read TARGET back and compare all values with "
+        "SOURCE, or the payloads byte for byte.",
         "--shards N": "Number of files of each split.",
         "--shard-size SIZE": "About what a file holds before compression. The default is 128MiB.",
         **TARGET_OPTIONS,
         **ENGINE,
-        "--on-corrupt skip|stop=skip": "Leave out damaged records and what is no Example among "
+        "--on-error skip|stop=skip": "Leave out damaged records and what is no Example among "
         "Examples (exit code 3), or stop at the first.",
     },
 )

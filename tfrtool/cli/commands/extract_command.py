@@ -25,7 +25,7 @@ from tfrtool.cli.parameters import OUTPUT, SHARDS, command, shards_of
     },
 )
 @SHARDS
-@click.argument("directory", type=OUTPUT, metavar="DIR")
+@click.argument("directory", type=OUTPUT, metavar="TARGET")
 def extract_command(
     shards: tuple[str, ...], directory: str, as_json: bool, **choices: Any
 ) -> Outcome:

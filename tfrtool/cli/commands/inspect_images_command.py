@@ -65,8 +65,8 @@ def inspect_images_command(
             f"the size of {human_count(report.guessed, 'image')} was guessed from the number of "
             "bytes: no feature tells height and width"
         )
-    left_out = report.broken or report.faults or report.without
-    return Outcome.DAMAGE if left_out else Outcome.FINE
+    skipped = report.broken or report.faults or report.without
+    return Outcome.DAMAGE if skipped else Outcome.FINE
 
 
 def _page(report: "SheetReport") -> Page:

@@ -45,7 +45,7 @@ def inspect_schema_command(shards: tuple[str, ...], as_json: bool, **words: Any)
         inferred = infer_schema(sources_of(shards), on_progress=bars, **words)
     for loss in inferred.losses:
         warn(loss_text(loss))
-    outcome = Outcome.DAMAGE if inferred.losses or inferred.left_out else Outcome.FINE
+    outcome = Outcome.DAMAGE if inferred.losses or inferred.skipped else Outcome.FINE
     if form == "table":
         emit(inferred.to_json() if as_json else schema_page(inferred))
         return outcome
@@ -62,7 +62,7 @@ def inspect_schema_command(shards: tuple[str, ...], as_json: bool, **words: Any)
         emit(python_source(inferred.features, inferred.records, notes=lines))
     else:
         made = tfds_features(inferred.features, inferred.records, labels=not inferred.sampled)
-        for name, reason in made.left_out.items():
+        for name, reason in made.skipped.items():
             warn(f"{name!r} is left out: {reason}")
             outcome = Outcome.DAMAGE
         if not made.content["featuresDict"]["features"]:

@@ -62,4 +62,4 @@ def inspect_stats_command(
         warn(loss_text(loss))
     emit(plain(report) if as_json else stats_page(report, threshold))
     far = threshold is not None and bool(report.farther_than(threshold))
-    return Outcome.DAMAGE if report.losses or report.left_out or far else Outcome.FINE
+    return Outcome.DAMAGE if report.losses or report.skipped or far else Outcome.FINE

@@ -7,8 +7,8 @@ from tfrtool.cli.parameters import OUTPUT_OR_URL, STREAMED, command, standard_in
 
 
 @command("tfrtool repair damaged.tfrecord saved.tfrecord")
-@click.argument("shard", type=STREAMED)
-@click.argument("out", type=OUTPUT_OR_URL)
+@click.argument("shard", metavar="SOURCE", type=STREAMED)
+@click.argument("out", metavar="TARGET", type=OUTPUT_OR_URL)
 def repair_command(shard: str, out: str, as_json: bool) -> Outcome:
     """Save all whole records of a damaged shard to a new one.
 

@@ -33,8 +33,8 @@ _SHOWN = 5
     options={
         "--name TEXT": "Dataset name; the default is made from DATASET's path.",
         "--version X.Y.Z": "Dataset version; the default is that in DATASET's path, or 1.0.0.",
-        "--label-from folder|name=folder": "Take labels from folders (cat/1.jpg) or from names "
-        "(cat.1.jpg).",
+        "--label-from folder|filename=folder": "Take labels from folders (cat/1.jpg) or from file "
+        "names (cat.1.jpg).",
         "--root DIR": "Let a table's paths lead below DIR, too, and not only below its own folder.",
         "--annotations KIND:PATH ...": "Objects in the images: coco:PATH, voc:DIR, yolo:DIR or "
         "csv:PATH, where PATH is a file, a folder or a quoted pattern; repeat to merge several. "
@@ -69,8 +69,8 @@ _SHOWN = 5
         "--check decode|header|tfds=decode": "What makes an image bad: it does not fully decode; "
         "its JPEG header is wrong (faster, but keeps truncated images); TFDS' own rule for "
         "cats_vs_dogs.",
-        "--on-bad skip|fail=skip": "Leave out bad images and list them (exit code 3), or stop at "
-        "the first.",
+        "--on-error skip|stop=skip": "Skip bad images and list them (exit code 3), or stop at the "
+        "first.",
         "--dedupe": "Leave out exact copies of an image and list them (exit code 3): all but the "
         "first by name, in the first split that has one.",
         "--encode keep|jpeg|png|raw=keep": "Keep the bytes of good JPEGs and convert the rest; or "
@@ -92,7 +92,7 @@ _SHOWN = 5
     },
 )
 @click.argument("source", type=INPUT)
-@click.argument("dataset", type=OUTPUT_OR_URL)
+@click.argument("dataset", metavar="TARGET", type=OUTPUT_OR_URL)
 def write_command(
     source: str,
     dataset: str,
@@ -135,8 +135,8 @@ def write_command(
     emit(report.to_json() if as_json else write_page(report))
     _warn_of(report)
     found = report.annotations
-    left_out = report.rejected or (found and (found.rejected or found.clipped))
-    return Outcome.DAMAGE if left_out and not report.complete else Outcome.FINE
+    skipped = report.rejected or (found and (found.rejected or found.clipped))
+    return Outcome.DAMAGE if skipped and not report.complete else Outcome.FINE
 
 
 def _warn_of(report: "WriteReport") -> None:

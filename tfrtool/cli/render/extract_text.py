@@ -55,10 +55,10 @@ def extract_page(report: ExtractReport) -> Page:
         renamed = [f"{one.recorded} -> {printable(one.file)}" for one in report.renamed]
         page.append(Heading(f"renamed: {report.renamed_count:,}"))
         page += shortened(renamed, _LISTED, report.renamed_count)
-    if report.left_out:
-        page.append(Heading(Bad(f"left out: {human_count(report.left_out_count, 'record')}")))
-        first = {one.reason: one for one in reversed(report.left_out)}
-        for reason, count in Counter(one.reason for one in report.left_out).most_common(_LISTED):
+    if report.skipped:
+        page.append(Heading(Bad(f"left out: {human_count(report.skipped_count, 'record')}")))
+        first = {one.reason: one for one in reversed(report.skipped)}
+        for reason, count in Counter(one.reason for one in report.skipped).most_common(_LISTED):
             where = f"record {first[reason].record} of {printable(first[reason].shard.name)}"
             page.append(f"{reason}: {where}" + (f", the first of {count:,}" * (count > 1)))
     if objects is not None and objects.listed:

@@ -18,14 +18,14 @@ class RecordCsv:
     """Records as CSV, with the features that were selected, or those of the first record.
 
     Attributes:
-        left_out: the names of other records' features that have no column.
+        skipped: the names of other records' features that have no column.
     """
 
     def __init__(self, select: Sequence[str] | None) -> None:
         """Begin; the head of a selection is `head`, else the first record has it."""
         self._names = select and ["shard", "record", *select]
         self.head = csv_line(self._names) if self._names else None
-        self.left_out: set[str] = set()
+        self.skipped: set[str] = set()
 
     def line(self, row: Mapping[str, Any]) -> str:
         """Return a record."""
@@ -33,7 +33,7 @@ class RecordCsv:
         if not self._names:
             self._names = list(flat)
             head = f"{csv_line(self._names)}\n"
-        self.left_out.update(flat.keys() - set(self._names))
+        self.skipped.update(flat.keys() - set(self._names))
         return head + csv_line(map(flat.get, self._names))
 
 

@@ -29,8 +29,8 @@ def notes_of(inferred: InferredSchema) -> list[str]:
         share = human_count(inferred.records, "record")
         first = "the first of each shard in equal shares"
         notes.append(f"this is a sample: {share}, {first}; others may not fit")
-    if inferred.left_out:
-        count = human_count(inferred.left_out, "feature")
+    if inferred.skipped:
+        count = human_count(inferred.skipped, "feature")
         notes.append(f"there are too many names: {count} of records are not in")
     return notes
 

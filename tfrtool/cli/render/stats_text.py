@@ -93,7 +93,7 @@ def _image(feature: Feature) -> tuple[str, ...]:
 
 
 def _notes(report: StatsReport) -> list[str]:
-    notes = ["there are too many names: some features are not in"] if report.left_out else []
+    notes = ["there are too many names: some features are not in"] if report.skipped else []
     for one in report.features:
         held = one.get("values") or one.get("bytes") or one["lengths"]
         odd = [f"{held[name]:,} {name}" for name in ("nan", "infinite") if held[name]]

@@ -49,8 +49,8 @@ def render_plan(plan: TrainPlan) -> str:
     if plan.devices.replicas > 1:
         several = f", {human_count(plan.devices.workers, 'worker')}"
         lines.append(f"  devices  {plan.devices.replicas}, {plan.devices.strategy.value}" + several)
-    if plan.n_left_out:
-        lines.append(f"  damage   {human_count(plan.n_left_out, 'record')} left out")
+    if plan.n_skipped:
+        lines.append(f"  damage   {human_count(plan.n_skipped, 'record')} left out")
     if options.profile_folder is not None:
         lines.append(f"  profile  {printable(str(options.profile_folder))}")
     head = "epoch   seconds  images/s     loss  accuracy  val loss  val accuracy  input wait"
@@ -125,8 +125,8 @@ def render_end(report: TrainReport) -> str:
             "  recipe     CPU s   seconds     memory  images/s  input wait     loss  accuracy",
         ]
         lines += map(_compared_run, report.runs)
-        if report.notebook_left_out:
-            lines.append(f"  notebook was left out: {printable(report.notebook_left_out)}")
+        if report.notebook_skipped:
+            lines.append(f"  notebook was left out: {printable(report.notebook_skipped)}")
         lines += _ratios(report)
     return "\n".join(lines)
 

@@ -54,7 +54,7 @@ def job_page(report: "JobReport") -> Page:
         if report.digest_out != report.digest_in:
             told += f" in, {report.digest_out} out"
     lines = [_head(report), told, *_splits(report, "file")]
-    lines += [f"left out by {rule}: {count:,}" for rule, count in report.left_out.items()]
+    lines += [f"left out by {rule}: {count:,}" for rule, count in report.skipped.items()]
     lines += _rejected(report, len(report.rejected))
     if report.corrupt:
         lines.append(Bad(f"damaged, and left out: {report.corrupt:,}"))
@@ -111,7 +111,7 @@ def _objects(report: "WriteReport") -> Iterator[str]:
         told = [(entry.key, *entry.reason.partition(": ")) for entry in found.rejected]
         yield from _reasons((f"{key}, {what}", why) for key, what, _, why in told)
     if found.clipped:
-        count = len(found.clipped) + found.unlisted - (rejected - len(found.rejected))
+        count = len(found.clipped) + found.truncated - (rejected - len(found.rejected))
         yield Bad(f"boxes cut to their images: {count:,}")
         cut = [printable(f"  {entry.key}, {entry.reason}") for entry in found.clipped]
         yield from shortened(cut, _KEYS_SHOWN, count, "see write_report.json")

@@ -33,8 +33,7 @@ from tfrtool.inspection.rows.batches import infer_columns
 from tfrtool.inspection.schema.shard_schema import infer_schema
 from tfrtool.storage.json_files import reading_metadata
 from tfrtool.storage.locations import as_path
-from tfrtool.storage.words import as_member, make_options
-from tfrtool.writing.write_options import OnBad
+from tfrtool.storage.words import OnError, as_member, make_options
 
 
 def edit(
@@ -48,7 +47,7 @@ def edit(
     add: Mapping[str, Any] | None = None,
     encode: str | None = None,
     resize: int | tuple[int, int] | None = None,
-    on_bad: str = "fail",
+    on_error: str | OnError = "stop",
     **options: Any,
 ) -> JobReport:
     """Change the features of all records, an output shard for an input shard.
@@ -69,8 +68,8 @@ def edit(
         encode: "jpeg", "png", or "keep": how images are encoded anew; "keep" converts only what is
             no good JPEG. None leaves them alone, or, where they are resized, keeps PNGs as PNGs.
         resize: the shorter side in pixels, or width and height.
-        on_bad: "fail" stops at a record that can't be changed so; "skip" leaves it out, and lists
-            it among the faults.
+        on_error: "stop" raises an error at a damaged record, or one that can't be changed; "skip"
+            skips it and lists it among the faults.
         **options: those of `tfrtool.reshard` but for shards, shard_size and compression.
 
     Raises:
@@ -79,7 +78,8 @@ def edit(
         DatasetError: a record can't be changed.
         WriteError: something can't be written.
     """
-    settings = make_options(JobSettings, folder=as_path(target), **options)
+    on_error = as_member(OnError, on_error, "on_error")
+    settings = make_options(JobSettings, folder=as_path(target), on_error=on_error, **options)
     if select is None and not (drop or rename or cast or add or encode or resize):
         what = "one of --select, --drop, --rename, --cast, --add, --encode and --resize"
         raise UsageError("nothing to change", expected=what)
@@ -112,9 +112,8 @@ def edit(
         # Boxes are for the images as they lie.
         changes = replace(changes, recipe=replace(recipe, orient=False))
     changes.check(known)
-    skip_bad = as_member(OnBad, on_bad, "on_bad") is OnBad.SKIP
     tasks = numbered(
-        one_to_one(found, changes=changes, skip_bad=skip_bad, stop=settings.stop),
+        one_to_one(found, changes=changes, stop=settings.stop),
         settings.name,
     )
     plan = JobPlan(
@@ -130,7 +129,7 @@ def edit(
         return carried.texts(settings.name, settings.version, splits)
 
     written = carried.written | ({"image": changes.image} if recipe else {})
-    facts = {**changes.to_json(), "on_bad": on_bad, "written": written}
+    facts = {**changes.to_json(), "on_error": on_error.value, "written": written}
     return run_job(settings, "edit", facts, lambda _: plan, metadata)
 
 

@@ -187,7 +187,7 @@ def plan_new_images(
         for shard in plan_shards(audit, options, sizes)
     ]
     rejected = FirstOf[LeftOut](MAX_LISTED)
-    for entry in chain(audit.left_out(), opened.rejected):
+    for entry in chain(audit.skipped(), opened.rejected):
         rejected.add(entry)
     more = rejected.more + opened.more_rejected
     warnings = (f"{more:,} more images are left out, and not listed",) if more else ()

@@ -44,7 +44,6 @@ class ShardTask(FileTask):
         source: the other shard.
         stamp: its size and time of change (ns).
         changes: what becomes of each record; None gives the file a further name.
-        skip_bad: whether records that can't be changed are left out and listed.
         stop: whether damage ends the work.
         known: what is noted of a shard of a store that is copied there, unread.
     """
@@ -53,13 +52,12 @@ class ShardTask(FileTask):
     stamp: tuple[int, int]
     known: Mapping[str, Any] | None = None
     changes: Changes | None = None
-    skip_bad: bool = False
     stop: bool = True
 
     @property
     def fingerprint(self) -> str:
         """All that the shard's bytes depend on."""
-        return repr((_FORMAT, str(self.source), self.stamp, self.changes, self.skip_bad))
+        return repr((_FORMAT, str(self.source), self.stamp, self.changes, self.stop))
 
     def as_it_is(self) -> tuple[Path, dict[str, Any]] | None:
         """Return the shard that this is a copy of, if it need not be read."""
@@ -119,13 +117,13 @@ class ShardTask(FileTask):
             try:
                 yield changes.apply(record.payload)
             except UneditableError as error:
-                if not self.skip_bad:
+                if self.stop:
                     raise DatasetError(
                         str(error),
                         path=self.source,
                         record=record.index,
                         offset=record.offset,
-                        hint="--on-bad skip leaves such records out",
+                        hint="use --on-error skip to skip such records",
                     ) from error
                 fault = unparseable(record, str(error))
                 FirstOf.add(faults, LocatedFault(path=self.source, fault=fault))

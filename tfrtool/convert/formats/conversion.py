@@ -10,7 +10,7 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
-from tfrtool.convert.formats.convert_task import ConvertTask, Prove
+from tfrtool.convert.formats.convert_task import ConvertTask, VerifyMode
 from tfrtool.convert.formats.merged_content import (
     content_of,
     renamed_content,
@@ -93,7 +93,7 @@ def convert(
     label_feature: str | None = None,
     delimiter: str | None = None,
     exact: bool = False,
-    prove: str | Prove = Prove.VALUES,
+    verify: str | VerifyMode = VerifyMode.VALUES,
     on_note: Callable[[str], None] = lambda _: None,
     **options: Any,
 ) -> ConvertReport:
@@ -118,7 +118,7 @@ def convert(
         delimiter: the character between the columns of CSV, or "tab"; None finds it among comma,
             semicolon, tab and ``|``.
         exact: whether the payloads' own bytes are kept, too, in a column ``_payload``.
-        prove: what is read back and compared with the source: "none", "values" or "bytes".
+        verify: what is read back and compared with the source: "none", "values" or "bytes".
         on_note: called with the losses and notes before anything is written; see `shorten_notes`.
         **options: those of `tfrtool.reshard` but for compression; records that are no Examples
             among Examples are damaged ones, too.
@@ -132,7 +132,7 @@ def convert(
     """
     folder = as_path(target)
     check_goal(folder)
-    proof = as_member(Prove, prove, "proof")
+    verify_mode = as_member(VerifyMode, verify, "verify")
     casts = {name: as_member(DType, word, "dtype") for name, word in (cast or {}).items()}
     found = find_sources(source, folder, partial(look_for, name=from_format))
     form = format_of_files(found.paths) if from_format is None else format_of(from_format)
@@ -163,7 +163,7 @@ def convert(
         after = replace(renamed_content(before, rename or {}), declared=True)
         after = replace(after, label=label if label in after.columns.names else None)
         payloads = form.payloads and goal.payloads
-        if proof is Prove.BYTES and not (after.exact or payloads):
+        if verify_mode is VerifyMode.BYTES and not (after.exact or payloads):
             raise UsageError("only payloads can be proved byte for byte", hint="--exact keeps them")
         read, written, pattern, losses = before, after, goal.file_name, goal.losses(after)
         if payloads and not select and not rename:  # they are copied as they are
@@ -195,7 +195,7 @@ def convert(
                 pieces=pieces,
                 before=read,
                 after=written,
-                prove=proof,
+                verify=verify_mode,
                 stop=settings.stop,
             )
             for split, cuts in _files(parts, single, settings.shards, settings.shard_bytes).items()

@@ -22,7 +22,7 @@ _FORMAT = 4
 """To be counted up when the same task is to give other bytes than before."""
 
 
-class Prove(enum.Enum):
+class VerifyMode(enum.Enum):
     """What is read back and compared with the source."""
 
     NONE = "none"
@@ -40,7 +40,7 @@ class ConvertTask(FileTask):
         pieces: the rows.
         before: what they hold as they are read.
         after: what they hold as they are written: the same columns, under other names perhaps.
-        prove: what is read back.
+        verify: what is read back.
         stop: whether a record that the columns can't hold ends the work, or is left out.
     """
 
@@ -49,7 +49,7 @@ class ConvertTask(FileTask):
     pieces: Sequence[Piece]
     before: Content
     after: Content
-    prove: Prove
+    verify: VerifyMode
     stop: bool
 
     @cached_property
@@ -62,7 +62,7 @@ class ConvertTask(FileTask):
         return blake2b(repr(facts).encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
     def write(self, path: Path) -> Written:
-        """Write the file, and prove it."""
+        """Write the file, and verify it."""
         form, read, tally = self.target, Tally(), Tally()
         faults, kept = Faults(stop=self.stop), form.payloads or self.after.exact
         with form.write(path, self.after) as put:
@@ -72,11 +72,11 @@ class ConvertTask(FileTask):
                 if not kept:
                     tally.merge(Tally(records=batch.num_rows, payload_bytes=batch.nbytes))
                 put(payloads if form.payloads else batch)
-        if self.prove is not Prove.NONE:
+        if self.verify is not VerifyMode.NONE:
             piece = Piece(path=path, rows=tally.records, mark=Mark())
-            expected = self._batches(Tally(), Faults(), prove=True)
+            expected = self._batches(Tally(), Faults(), verify=True)
             found = read_rows(form, piece, self.after, Tally(), Faults(), own=True)
-            if self.prove is Prove.BYTES and self.after.exact:
+            if self.verify is VerifyMode.BYTES and self.after.exact:
                 expected, found = (
                     (batch.select([EXACT]) for batch in some) for some in (expected, found)
                 )
@@ -89,14 +89,14 @@ class ConvertTask(FileTask):
         return Written(tally=tally, read=read, faults=faults)
 
     def _batches(
-        self, read: Tally, faults: Faults, *, prove: bool = False
+        self, read: Tally, faults: Faults, *, verify: bool = False
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows as they are to be written."""
-        passes, rows = (1 if self.prove is Prove.NONE else 2), 0
+        passes, rows = (1 if self.verify is VerifyMode.NONE else 2), 0
         for piece in self.pieces:
-            for batch in read_rows(self.source, piece, self.before, read, faults, prove=prove):
+            for batch in read_rows(self.source, piece, self.before, read, faults, verify=verify):
                 yield renamed(batch, self.after)
-                # The proof reads them again: each time counts as a part of the work.
+                # Verifying reads them again: each time counts as a part of the work.
                 count_work((rows + batch.num_rows) // passes - rows // passes, RECORDS)
                 rows += batch.num_rows
 

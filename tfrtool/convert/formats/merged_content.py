@@ -209,7 +209,7 @@ def table_losses(scans: Sequence[Scan], content: Content) -> list[str]:
     total, held = _total(scans), content.columns.columns
     odd = total.kinds[PayloadKind.EVENT] + total.kinds[PayloadKind.UNKNOWN]
     losses = [f"records that are no Examples: {odd:,}"] if odd and content.columns.parsed else []
-    if total.left_out and len(held) == len(total.columns().columns):  # all that there are
+    if total.skipped and len(held) == len(total.columns().columns):  # all that there are
         losses.append(f"features with other names than the first {len(held):,}")
     return losses
 

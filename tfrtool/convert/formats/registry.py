@@ -238,13 +238,13 @@ def read_rows(
     read: Tally,
     faults: Faults,
     *,
-    prove: bool = False,
+    verify: bool = False,
     own: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """Yield rows of a file as record batches of the content's schema.
 
     All rows count as ``read``; payloads that are no such rows are left out, and are ``faults``.
-    To ``prove`` them, numbers are compared with those of the file. A file of our ``own`` was just
+    To ``verify`` them, numbers are compared with those of the file. A file of our ``own`` was just
     written, and can be trusted.
     """
     mark, row, end = piece.mark, piece.mark.row, piece.first + piece.rows
@@ -268,7 +268,7 @@ def read_rows(
                 fault = replace(one, offset=offset, record=record)
                 faults.add(LocatedFault(path=piece.path, fault=fault))
             else:
-                for name, (values, places) in form.doubles(rows, content).items() if prove else ():
+                for name, (values, places) in form.doubles(rows, content).items() if verify else ():
                     where = _first_change(
                         values, places, one.column(name), content.changes.get(name)
                     )

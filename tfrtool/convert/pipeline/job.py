@@ -38,7 +38,7 @@ from tfrtool.writing.write_report import ShardReport, SplitReport, json_text, sp
 _WORTH_A_PROCESS = 128 * 1024 * 1024
 """Bytes that are copied in the time that a process takes to start."""
 
-_TOLD = ("records_in", "digest_in", "digest_out", "left_out", "corrupt", "metadata")
+_TOLD = ("records_in", "digest_in", "digest_out", "skipped", "corrupt", "metadata")
 """What the report of a job tells of it when it is found complete."""
 
 MetadataOf = Callable[[Sequence[SplitInfo], Path], Mapping[str, str]]
@@ -95,7 +95,7 @@ class JobPlan:
         read: all records of the sources, where they have been read for the plan; else the tasks
             tell what they read.
         faults: damage that was met.
-        left_out: how many records no task will see, by the rule that left them out.
+        skipped: how many records no task will see, by the rule that left them out.
         rejected: images that no task will see.
         warnings: what the user should know, a sentence each.
     """
@@ -103,7 +103,7 @@ class JobPlan:
     tasks: Sequence[FileTask] = ()
     read: Tally | None = None
     faults: Faults = field(default_factory=Faults)
-    left_out: Mapping[str, int] = field(default_factory=dict)
+    skipped: Mapping[str, int] = field(default_factory=dict)
     rejected: Sequence[LeftOut] = ()
     warnings: Sequence[str] = ()
 
@@ -304,7 +304,7 @@ def _report(
         records_out=out,
         digest_in=None if unread else _digest(read.records, read.digest),
         digest_out=None if unread else _digest(out, sum(o["digest"] for o in notes) % 2**64),
-        left_out=dict(planned.left_out),
+        skipped=dict(planned.skipped),
         corrupt=planned.faults.count + sum(one["corrupt"] for one in notes),
         seconds=round(time.perf_counter() - start, 3),
         plan=_plan_digest(planned.tasks, target.options["version"]),

@@ -78,7 +78,7 @@ class JobReport:
         digest_in: of the multiset of their payloads (`Tally`), 16 hexadecimal digits; None where
             shards were copied unread, and no report tells theirs.
         digest_out: likewise of those that were written.
-        left_out: how many whole records were left out, by the rule.
+        skipped: how many whole records were left out, by the rule.
         corrupt: how many faults were found in the sources.
         resumed: how many files an earlier run had done.
         seconds: how long it took.
@@ -100,7 +100,7 @@ class JobReport:
     records_out: int
     digest_in: str | None
     digest_out: str | None
-    left_out: Mapping[str, int]
+    skipped: Mapping[str, int]
     corrupt: int
     resumed: int = 0
     seconds: float = 0.0

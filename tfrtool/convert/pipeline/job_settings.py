@@ -7,10 +7,9 @@ from pathlib import Path
 from tfrtool.engines.engine import Engine, Workers
 from tfrtool.engines.processes import workers_of
 from tfrtool.errors import UsageError
-from tfrtool.loading.dataset.dataset import OnCorrupt
 from tfrtool.records.shard_sets import check_dataset_name, check_version
 from tfrtool.storage.progress import OnProgress, silent
-from tfrtool.storage.words import as_shard_size, take_words
+from tfrtool.storage.words import OnError, as_shard_size, take_words
 from tfrtool.writing.write_options import (
     Existing,
     check_folder_name,
@@ -30,7 +29,7 @@ class JobSettings:
     folder: Path
     name: str = ""
     version: str = ""
-    on_corrupt: OnCorrupt = OnCorrupt.SKIP
+    on_error: OnError = OnError.SKIP
     workers: Workers = None
     existing: Existing = Existing.REFUSE
     dry_run: bool = False
@@ -39,7 +38,7 @@ class JobSettings:
     def __post_init__(self) -> None:
         check_goal(self.folder)
         check_folder_name(self.folder)
-        take_words(self, on_corrupt=OnCorrupt, existing=Existing)
+        take_words(self, on_error=OnError, existing=Existing)
         check_numbers(None, self.workers if isinstance(self.workers, int) else None)
         identity = dataset_identity(self.folder, self.name or None, self.version or None)
         for key, value in zip(("name", "version"), identity, strict=True):
@@ -54,7 +53,7 @@ class JobSettings:
     @property
     def stop(self) -> bool:
         """Whether the first damage ends the job."""
-        return self.on_corrupt is OnCorrupt.STOP
+        return self.on_error is OnError.STOP
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -57,13 +57,13 @@ class ColumnsFold:
 
     Attributes:
         kinds: how many payloads there were of each kind.
-        left_out: features of records that are in no column, for there are too many names.
+        skipped: features of records that are in no column, for there are too many names.
     """
 
     def __init__(self) -> None:
         """Begin with nothing."""
         self.kinds: Counter[PayloadKind] = Counter()
-        self.left_out = 0
+        self.skipped = 0
         self._maps = _Seen(), _Seen()  # a context, and feature lists
         self._name_bytes = 0
 
@@ -94,7 +94,7 @@ class ColumnsFold:
         if scan.odd.any():
             return 0
         for seen, held, (found, kinds, several) in zip(self._maps, places, looks, strict=True):
-            self.left_out += int(np.count_nonzero(held < 0))
+            self.skipped += int(np.count_nonzero(held < 0))
             seen.count(_RECORDS, held)
             seen.count(_SEVERAL, found[several])
             for what, kind in enumerate(_KINDS, _FIRST_KIND):
@@ -127,19 +127,19 @@ class ColumnsFold:
         """Return whether all names of both surely have room, so that their order is no matter."""
         names = sum(len(one.keys) for one in (*self._maps, *other._maps))
         size = self._name_bytes + other._name_bytes
-        left_out = self.left_out + other.left_out
-        return names <= MAX_NAMES and size <= MAX_NAME_BYTES and not left_out
+        skipped = self.skipped + other.skipped
+        return names <= MAX_NAMES and size <= MAX_NAME_BYTES and not skipped
 
     def merge(self, other: "ColumnsFold") -> None:
         """Take in what another fold over other payloads has seen."""
         self.kinds += other.kinds
-        self.left_out += other.left_out
+        self.skipped += other.skipped
         for seen, more in zip(self._maps, other._maps, strict=True):
             self._add(seen, [key for key in more.keys if key not in seen.keys])
             for key, there in more.keys.items():
                 here = seen.keys.get(key)
                 if here is None:
-                    self.left_out += int(more.counts[there, _RECORDS])
+                    self.skipped += int(more.counts[there, _RECORDS])
                 else:
                     seen.counts[here] += more.counts[there]
 

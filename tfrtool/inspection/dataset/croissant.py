@@ -95,7 +95,7 @@ def croissant(
         "distribution": [*map(_file, shards, names), {**files, "includes": names}],
         "recordSet": _record_sets(summary, inferred),
     }
-    whole = not (summary.faults or inferred.losses or inferred.left_out)
+    whole = not (summary.faults or inferred.losses or inferred.skipped)
     return Croissant(summary, content, whole)
 
 

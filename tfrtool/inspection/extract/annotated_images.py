@@ -96,7 +96,7 @@ class AnnotatedImages(ABC):
         self.renumbered = 0
         self.classes: dict[str, tuple[int, int]] = {}  # by name a place from 0, and a number
         self._numbers, self._images, self._objects, self._written = set[int](), 0, 0, 0
-        self._left_out, self._problems = FirstOf[str](_LISTED), FirstOf[str](_LISTED)
+        self._skipped, self._problems = FirstOf[str](_LISTED), FirstOf[str](_LISTED)
         self._of = {path: one.split or "" for one in group_shards(shards) for path in one.paths}
         self.splits = sorted({*self._of.values()})
         self._names = {folder: object_names(folder) for folder in {one.parent for one in shards}}
@@ -154,7 +154,7 @@ class AnnotatedImages(ABC):
             if reason is None and not self._know(name, one.label):
                 reason = f"it is of more than {MAX_CLASSES:,} classes"
             if reason is not None:
-                self._left_out.add(f"{what}: {reason}")
+                self._skipped.add(f"{what}: {reason}")
                 continue
             if one.problem is not None:
                 self._problems.add(f"{what}: {one.problem}, and is clipped")
@@ -200,7 +200,7 @@ class AnnotatedImages(ABC):
         """List the objects of a record that no image is taken out of."""
         where, found = self._found(shard, record, features)
         for number in range(len(found.objects)):
-            self._left_out.add(f"{where}, object {number}: {reason}")
+            self._skipped.add(f"{where}, object {number}: {reason}")
 
     def report(self) -> ExtractedObjects:
         """Return what became of all objects."""
@@ -210,8 +210,8 @@ class AnnotatedImages(ABC):
             images=self._images,
             objects=self._objects,
             written=self._written,
-            listed=tuple(self._left_out.kept),
-            listed_count=self._left_out.count,
+            listed=tuple(self._skipped.kept),
+            listed_count=self._skipped.count,
             problems=tuple(self._problems.kept),
             problem_count=self._problems.count,
             lost=dict(sorted(self.lost.items())),

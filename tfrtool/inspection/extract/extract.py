@@ -47,7 +47,7 @@ _KEPT_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeftOutRecord:
+class SkippedRecord:
     """A whole record that nothing was taken out of, and why."""
 
     shard: Path
@@ -76,8 +76,8 @@ class ExtractReport:
     bytes: int
     classes: Mapping[str, int]  # how many files lie in which folder, "." for the directory itself
     unlabelled: int  # how many files have no class, and so lie in no class folder
-    left_out: tuple[LeftOutRecord, ...]
-    left_out_count: int
+    skipped: tuple[SkippedRecord, ...]
+    skipped_count: int
     renamed: tuple[RenamedFile, ...]
     renamed_count: int
     faults: tuple[LocatedFault, ...]
@@ -89,7 +89,7 @@ class ExtractReport:
     def complete(self) -> bool:
         """Whether every record is whole and gave its files, and every object is in one."""
         whole = self.annotations is None or self.annotations.complete
-        return whole and not self.fault_count and not self.left_out_count
+        return whole and not self.fault_count and not self.skipped_count
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``extract --json`` prints."""
@@ -165,7 +165,7 @@ def extract(
                 break
         report = extraction.report(directory)
         if not report.files:
-            reasons = [f"record {one.record}: {one.reason}" for one in report.left_out]
+            reasons = [f"record {one.record}: {one.reason}" for one in report.skipped]
             reasons += [entry.fault.message for entry in report.faults]
             found = next(iter(reasons), "no records")
             raise ShardError("nothing was taken out", path=shards[0], found=found)
@@ -196,7 +196,7 @@ class _Extraction:
         self.records = 0
         self._bytes = self._unlabelled = 0
         self._classes: Counter[str] = Counter()
-        self._left_out = FirstOf[LeftOutRecord](_LISTED)
+        self._skipped = FirstOf[SkippedRecord](_LISTED)
         self._renamed = FirstOf[RenamedFile](_LISTED)
         self._faults = FirstOf[LocatedFault](_LISTED)
 
@@ -231,10 +231,10 @@ class _Extraction:
             files = self._take_out(item.index, example, values)
             line["file"] = files[0] if len(files) == 1 else files
         if reason is not None:
-            self._left_out.add(LeftOutRecord(shard=shard, record=item.index, reason=reason))
+            self._skipped.add(SkippedRecord(shard=shard, record=item.index, reason=reason))
             if self._objects is not None:
                 self._objects.leave_out(shard, item.index, example.features, reason)
-            line["left_out"] = reason
+            line["skipped"] = reason
         line["features"] = _features_json(example, without=taken_out)
         self._files.add_line(json.dumps(line, allow_nan=False))
 
@@ -296,8 +296,8 @@ class _Extraction:
             bytes=self._bytes,
             classes=dict(sorted(self._classes.items())),
             unlabelled=self._unlabelled,
-            left_out=tuple(self._left_out.kept),
-            left_out_count=self._left_out.count,
+            skipped=tuple(self._skipped.kept),
+            skipped_count=self._skipped.count,
             renamed=tuple(self._renamed.kept),
             renamed_count=self._renamed.count,
             faults=tuple(self._faults.kept),

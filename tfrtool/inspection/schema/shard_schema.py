@@ -51,7 +51,7 @@ class InferredSchema:
         payload: what they are: SequenceExamples where one of them has feature lists.
         sampled: whether there are records that were not looked at.
         features: what was seen of each feature.
-        left_out: how many features of records are not in, for there are too many names.
+        skipped: how many features of records are not in, for there are too many names.
         losses: what is missing, by shard; shards of which all is in are not listed.
         schema: the narrowest schema that all records fit, conflicts of type apart.
     """
@@ -61,7 +61,7 @@ class InferredSchema:
     payload: PayloadKind
     sampled: bool
     features: tuple[FeatureStatistics, ...]
-    left_out: int
+    skipped: int
     losses: tuple[ShardLoss, ...]
     schema: Schema
 
@@ -73,7 +73,7 @@ class InferredSchema:
             "payload": self.payload.value,
             "sampled": self.sampled,
             "features": [feature_json(item) | values_json(item) for item in self.features],
-            "left_out": self.left_out,
+            "skipped": self.skipped,
             "losses": plain(self.losses),
         }
 
@@ -136,7 +136,7 @@ def infer_schema(
         payload=PayloadKind.SEQUENCE_EXAMPLE if total.sequences else PayloadKind.EXAMPLE,
         sampled=sampled,
         features=total.features(),
-        left_out=total.left_out,
+        skipped=total.skipped,
         losses=tuple(losses),
         schema=total.schema(),
     )

@@ -45,7 +45,7 @@ class StatsReport:
         payload: what they are: SequenceExamples where one of them has feature lists.
         features: what was seen of each feature; one whose records disagree on its type is there
             for each type. docs/json.md describes what is in it.
-        left_out: how many features of batches are not in, for there are too many names.
+        skipped: how many features of batches are not in, for there are too many names.
         losses: what is missing, by shard.
         against: the others, if there are some to compare with: ``shards``, ``records``,
             ``only_here`` and ``only_there`` (features that came or went), ``distances``.
@@ -55,7 +55,7 @@ class StatsReport:
     records: int
     payload: PayloadKind
     features: tuple[Mapping[str, Any], ...]
-    left_out: int
+    skipped: int
     losses: tuple[ShardLoss, ...]
     against: Mapping[str, Any] | None
 
@@ -72,7 +72,7 @@ class StatsFold:
     paths: list[Path] = field(default_factory=list)
     records: int = 0
     sequences: bool = False
-    left_out: int = 0
+    skipped: int = 0
     losses: list[ShardLoss] = field(default_factory=list)
     features: dict[FeatureKey, FeatureFold] = field(default_factory=dict)
 
@@ -92,7 +92,7 @@ class StatsFold:
         self.paths += other.paths
         self.records += other.records
         self.sequences |= other.sequences
-        self.left_out += other.left_out
+        self.skipped += other.skipped
         self.losses += other.losses
         room = self._room(len(other.features))
         for key, feature in other.features.items():
@@ -107,7 +107,7 @@ class StatsFold:
     def _find(self, key: FeatureKey) -> FeatureFold | None:
         if key not in self.features:
             if len(self.features) >= MAX_NAMES:
-                self.left_out += 1
+                self.skipped += 1
                 return None
             self.features[key] = FeatureFold()
         return self.features[key]
@@ -176,7 +176,7 @@ def stats(
         records=here.records,
         payload=PayloadKind.SEQUENCE_EXAMPLE if here.sequences else PayloadKind.EXAMPLE,
         features=tuple(features),
-        left_out=here.left_out,
+        skipped=here.skipped,
         losses=(*here.losses, *(there.losses if there else ())),
         against=compared,
     )
@@ -239,7 +239,7 @@ def _take(fold: StatsFold, path: Path, records: list[Record], faults: FirstOf[Fa
         half = len(records) // 2
         content = _take(fold, path, records[:half], faults)
         return _take(fold, path, records[half:], faults) or content
-    fold.left_out += seen.left_out
+    fold.skipped += seen.skipped
     if not columns.parsed:
         for record in records:
             faults.add(unparseable(record))

@@ -93,7 +93,7 @@ class Causes:
             return "write it again"
         if folder is not None and (folder / DATASET_INFO).is_file():
             # A repaired one would not have the records that the metadata says.
-            return "tfrtool train --on-corrupt skip leaves out what is damaged"
+            return "tfrtool train --on-error skip leaves out what is damaged"
         return f"tfrtool repair keeps its {human_count(self._records, 'whole record')}"
 
     def _read(self, offset: int, size: int) -> bytes:

@@ -80,7 +80,7 @@ class StageReport:
     later_epochs: Numbers | None = None
     memory_bytes: int | None = None  # by how much a process grew at its largest
     cache_bytes: int | None = None  # of that, what the same pipeline without its cache didn't take
-    left_out: str | None = None
+    skipped: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,12 +202,12 @@ def _measure_all(
     )
     load = replace(load, cache=plan_cache(request).cache)
     stages: tuple[str, ...] = STAGES
-    left_out = ""
+    skipped = ""
     free, float_cache = request.free_memory, request.bytes(Cache.MEMORY, 4) or 0
     if free is not None and float_cache > _MOST * free:
         stages = tuple(stage for stage in STAGES if stage not in ("cache", "prefetch"))
         sizes = f"{float_cache / 2**20:,.0f} MiB, and {free / 2**20:,.0f} are free"
-        left_out = f"its float32 cache would take {sizes}"
+        skipped = f"its float32 cache would take {sizes}"
 
     total, done = 1 + rounds * len(stages), 0
     on_progress(Progress(what="pieces", done=done, total=total, unit="runs"))
@@ -221,7 +221,7 @@ def _measure_all(
     if len({(run.images, run.labels) for some in runs.values() for run in some}) > 1:
         raise DatasetError("the pipelines don't give the same images", path=dataset.directory)
     return BenchReport(
-        stages=tuple(_sum_up(stage, runs, left_out) for stage in STAGES),
+        stages=tuple(_sum_up(stage, runs, skipped) for stage in STAGES),
         parts_cpu_ms_per_image=parts,
         shares_ms_per_image={},
         cold_read_ms_per_image=cold,
@@ -264,9 +264,9 @@ def _in_child(work: str, *arguments: object) -> Any:
     return getattr(bench_measure, work)(*arguments)
 
 
-def _sum_up(stage: str, measured: Mapping[str, Sequence[StageRun]], left_out: str) -> StageReport:
+def _sum_up(stage: str, measured: Mapping[str, Sequence[StageRun]], skipped: str) -> StageReport:
     if not (runs := measured.get(stage)):
-        return StageReport(stage=stage, left_out=left_out)
+        return StageReport(stage=stage, skipped=skipped)
     taken = {one: round(statistics.median(r.memory for r in measured[one])) for one in measured}
     without = taken.get(_WITHOUT.get(stage, ""))
 

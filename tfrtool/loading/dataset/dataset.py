@@ -1,6 +1,5 @@
 """A dataset on disk: its splits, its shards, and what is known of its features."""
 
-import enum
 import os
 from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -21,17 +20,6 @@ from tfrtool.storage.words import make_options
 if TYPE_CHECKING:
     from tfrtool.inspection.verify.verify import VerifyReport
     from tfrtool.loading.dataset.drop_corrupt import DropReport
-
-
-class OnCorrupt(enum.Enum):
-    """What damage in the shards does to a run; the values are those of the CLI.
-
-    STOP ends it with an error that names the record. SKIP leaves out the records that can't be
-    used, and no other.
-    """
-
-    STOP = "stop"
-    SKIP = "skip"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

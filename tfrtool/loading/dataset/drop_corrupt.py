@@ -46,18 +46,18 @@ class DropReport:
     """What is left of a damaged dataset.
 
     The kind of a fault is PARSE for a whole record that can't be trained on, COUNT for records that
-    are missing without a trace. ``n_left_out`` is exact where the metadata tells how many records
+    are missing without a trace. ``n_skipped`` is exact where the metadata tells how many records
     there should be; else each fault counts as one.
     """
 
     records: int  # that can be used
-    left_out: tuple[LocatedFault, ...]  # in the order of the shards
-    n_left_out: int
+    skipped: tuple[LocatedFault, ...]  # in the order of the shards
+    n_skipped: int
 
     @property
     def lines(self) -> tuple[str, ...]:
         """A line for people about each fault."""
-        located = ((one.path, one.fault) for one in self.left_out)
+        located = ((one.path, one.fault) for one in self.skipped)
         return tuple(
             str(DatasetError(one.message, path=path, record=one.record, offset=one.offset))
             for path, one in located
@@ -99,7 +99,7 @@ def _first_problem(dataset: Dataset, splits: Collection[str]) -> TfrtoolError | 
                     path=path,
                     record=fault.record,
                     offset=fault.offset,
-                    hint="train and evaluate leave it out with --on-corrupt skip, and "
+                    hint="train and evaluate leave it out with --on-error skip, and "
                     f"tfrtool inspect shard {shlex.quote(str(path))} --record {fault.record} "
                     "shows it",
                 )
@@ -117,7 +117,7 @@ def drop_corrupt(
     wanted = [dataset.split(name) for name in (dataset.splits if splits is None else splits)]
     files = split_files(directory)
     total = sum(len((*files[one.name].shards, *files[one.name].missing)) for one in wanted)
-    done, left_out, saved = 0, list[LocatedFault](), {}
+    done, skipped, saved = 0, list[LocatedFault](), {}
     for split in wanted:
         kept: dict[Path, int] = {}
         own = files[split.name]
@@ -128,7 +128,7 @@ def drop_corrupt(
             if expected is not None and not faults and records != expected:
                 message = f"expected {expected} records by the metadata, found {records}"
                 faults.append(Fault(kind=FaultKind.COUNT, offset=0, record=None, message=message))
-            left_out += [LocatedFault(path=path, fault=fault) for fault in faults]
+            skipped += [LocatedFault(path=path, fault=fault) for fault in faults]
             if records:
                 kept[clean] = records
             done += 1
@@ -143,8 +143,8 @@ def drop_corrupt(
     missing = max(sum(count or 0 for count in counts) - records, 0)
     report = DropReport(
         records=records,
-        left_out=tuple(left_out),
-        n_left_out=len(left_out) if None in counts else missing,
+        skipped=tuple(skipped),
+        n_skipped=len(skipped) if None in counts else missing,
     )
     return replace(dataset, splits=saved), report
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from tfrtool.errors import DatasetError, UsageError
 from tfrtool.examples.dataset_files import SplitFiles, find_files
 from tfrtool.examples.tfds_metadata import DATASET_INFO, read_dataset_info, read_written_shards
-from tfrtool.loading.dataset.dataset import Dataset, OnCorrupt, Split
+from tfrtool.loading.dataset.dataset import Dataset, Split
 from tfrtool.loading.dataset.feature_choice import Wanted, choose_features
 from tfrtool.loading.dataset.find_labels import find_labels
 from tfrtool.records.count import as_error, count_shard
@@ -20,7 +20,7 @@ from tfrtool.records.shards import Shard, find_folders
 from tfrtool.storage.publishing import unchanged_while_read
 from tfrtool.storage.remote.shard_cache import ShardCache
 from tfrtool.storage.remote_path import RemotePath
-from tfrtool.storage.words import as_member
+from tfrtool.storage.words import OnError, as_member
 
 _UNNAMED = "train"
 """The split of shards whose names say none."""
@@ -31,7 +31,7 @@ _OTHERS = "all"
 
 def open_dataset(
     path: str | os.PathLike[str],
-    on_corrupt: str | OnCorrupt = "stop",
+    on_error: str | OnError = "stop",
     *,
     image_feature: str | None = None,
     label_feature: str | None = None,
@@ -48,7 +48,7 @@ def open_dataset(
 
     Args:
         path: where the shards are, or versions of the dataset, or folders of splits.
-        on_corrupt: ``stop``; or ``skip``, with which damaged and missing shards are no error. What
+        on_error: ``stop``; or ``skip``, with which damaged and missing shards are no error. What
             comes back is not fit to be read by TensorFlow before its `Dataset.drop_corrupt`.
         image_feature: the feature with the images: files, or pixels as bytes, as serialized tensors
             or as numbers; told from the records where it isn't given.
@@ -65,7 +65,7 @@ def open_dataset(
             or one that no classifier of images can be trained on; or one that is being replaced.
         CorruptShardError: the framing of a shard is damaged.
     """
-    skip = as_member(OnCorrupt, on_corrupt, "on_corrupt") is OnCorrupt.SKIP
+    skip = as_member(OnError, on_error, "on_error") is OnError.SKIP
     root, cache = find_folders(path).root, None
     if isinstance(root, RemotePath):
         written = {} if skip else read_written_shards(root)

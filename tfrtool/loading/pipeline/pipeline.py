@@ -235,7 +235,7 @@ class _Loader:
 
         def one_epoch(epoch: Tensor) -> TfDataset:
             self._set_seed()
-            left_out = options.first_step * tf.cast(tf.equal(epoch, options.first_epoch), tf.int64)
+            skipped = options.first_step * tf.cast(tf.equal(epoch, options.first_epoch), tf.int64)
 
             def files(numbers: TfDataset, epoch: Tensor = epoch) -> TfDataset:
                 return self._shuffled(numbers, _MANY, epoch * 2 + _FILES)
@@ -243,7 +243,7 @@ class _Loader:
             def images(records: TfDataset) -> TfDataset:
                 # Before they are decoded, images are a sixth of the size.
                 mixed = self._shuffled(records, window, epoch * 2 + _IMAGES)
-                return mixed.skip(left_out * self.order.batch_size) if options.first_step else mixed
+                return mixed.skip(skipped * self.order.batch_size) if options.first_step else mixed
 
             following = None
             if self.copies is not None:
@@ -256,7 +256,7 @@ class _Loader:
                 batches = batches.concatenate(empty_batch(batches))
             if augment is None:
                 return changed(batches, "Map", self._finish, _CORES, options.deterministic)
-            return batches.enumerate(left_out).map(
+            return batches.enumerate(skipped).map(
                 plain(lambda number, batch: self._finish(*augment(epoch, number, *batch))),
                 num_parallel_calls=_CORES,
                 deterministic=options.deterministic,

@@ -42,7 +42,7 @@ class LabelFrom(enum.Enum):
 
     FOLDER = "folder"
     """The folder that it lies in: ``cat/1.jpg``."""
-    NAME = "name"
+    FILENAME = "filename"
     """The part of its name before the first number that a dot, hyphen, underscore or space sets
     apart: ``cat.1.jpg``, ``great_dane_1.jpg``, ``cat (1).jpg``. Without such a number, the part
     before the first dot, hyphen or underscore: ``cat-asleep.jpg``."""
@@ -197,7 +197,7 @@ def _layout(tree: _Tree, label_from: LabelFrom) -> tuple[str, dict[str, str]]:
     The folder comes with its slash.
     """
     # Images beside the uppermost folders belong to no class, and say nothing of these.
-    named = label_from is LabelFrom.NAME
+    named = label_from is LabelFrom.FILENAME
     paths = {folder and f"{folder}/" for folder in tree.folders if folder or named}
     start = os.path.commonprefix([*paths])  # noqa: RUF071
     prefix = start[: start.rfind("/") + 1]
@@ -234,7 +234,7 @@ def _meaning(
         split = splits.get(top) if slash else None
         if split is None:
             return None, None, "not in the folder of a split"
-    if label_from is LabelFrom.NAME:
+    if label_from is LabelFrom.FILENAME:
         stem = key[key.rfind("/") + 1 : key.rfind(".")]
         match = _NUMBERED.search(stem) or _SEPARATED.search(stem)
         label = stem[: match.start()].rstrip(" ._-").strip() if match else ""
@@ -263,7 +263,7 @@ def _nothing(
         return SourceError(what, path=where, expected=expected, found=found, hint=hint)
     found = f"{printable(rejected.kept[0].key)}: {rejected.kept[0].reason}"
     hint = None
-    if label_from is LabelFrom.NAME:
+    if label_from is LabelFrom.FILENAME:
         what, expected = "none of its images has a label in its name", "names such as cat.0.jpg"
     else:
         folders = {name for folder in tree.folders for name in folder.split("/")[-2:] if name}
@@ -271,7 +271,7 @@ def _nothing(
         what = "no images in class folders"
         expected = "folders such as cat/ and dog/ with images in them"
         hint = (
-            "move them into one folder a class; --label-from name takes the labels from names such "
+            "move them into one folder per class, or use --label-from filename for names such "
             "as cat.0.jpg"
         )
         if (command := annotations_hint(where)) is not None:

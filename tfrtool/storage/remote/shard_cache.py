@@ -165,7 +165,7 @@ class ShardCache:
                 expected=f"the SHA-256 {expected} by the dataset's report",
                 found=digest.hexdigest(),
                 hint="tfrtool verify says what is damaged, and train and evaluate leave that out "
-                "with --on-corrupt skip",
+                "with --on-error skip",
             )
         file.flush()
         os.fsync(file.fileno())

@@ -12,14 +12,14 @@ from typing import IO, Any
 import numpy as np
 
 from tfrtool.errors import DatasetError, UsageError, WeightsError, some_of
-from tfrtool.loading.dataset.dataset import Dataset, OnCorrupt, Split
+from tfrtool.loading.dataset.dataset import Dataset, Split
 from tfrtool.loading.dataset.drop_corrupt import naming_damage
 from tfrtool.loading.dataset.label_form import Task
 from tfrtool.loading.dataset.open_dataset import open_dataset
 from tfrtool.storage.locations import as_local_path
 from tfrtool.storage.progress import OnProgress, Progress, silent
 from tfrtool.storage.scratch_folder import ScratchFolder
-from tfrtool.storage.words import as_member, check_least
+from tfrtool.storage.words import OnError, as_member, check_least
 from tfrtool.training.evaluate.evaluation import ClassFigures, EvaluationReport, ImageResult
 from tfrtool.training.evaluate.evaluation_files import EvaluationFiles, Mistake
 from tfrtool.training.models.saved_model import SavedModel, load_model
@@ -42,8 +42,8 @@ def evaluate(
     batch_size: int = 32,
     out: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
-    worst: int = 36,
-    on_corrupt: str | OnCorrupt = "stop",
+    top_losses: int = 36,
+    on_error: str | OnError = "stop",
     on_progress: OnProgress = silent,
 ) -> EvaluationReport:
     """Find out what a model gets wrong: ``tfrtool.evaluate("run", "shards", out="evaluation")``.
@@ -61,8 +61,8 @@ def evaluate(
         out: a directory for predictions.jsonl, confusion.png, most_wrong.png and evaluation.json,
             which is written last.
         overwrite: whether files of these names that are there are replaced.
-        worst: how many of the mistaken images are kept and drawn at most.
-        on_corrupt: "skip" leaves out what is damaged.
+        top_losses: how many of the mistaken images are kept and drawn at most.
+        on_error: "skip" leaves out what is damaged.
         on_progress: called after each batch.
 
     Raises:
@@ -74,15 +74,17 @@ def evaluate(
         WriteError: a file can't be written.
     """
     start = time.perf_counter()
-    check_least({"batch_size": batch_size, "worst": worst}, {"batch_size": 1, "worst": 0})
+    check_least(
+        {"batch_size": batch_size, "top_losses": top_losses}, {"batch_size": 1, "top_losses": 0}
+    )
     files = None
     if out is not None:
         files = EvaluationFiles(as_local_path(out), overwrite=overwrite)
     saved = model if isinstance(model, SavedModel) else load_model(model)
-    skip = as_member(OnCorrupt, on_corrupt, "on_corrupt") is OnCorrupt.SKIP
-    original = dataset if isinstance(dataset, Dataset) else open_dataset(dataset, on_corrupt)
+    skip = as_member(OnError, on_error, "on_error") is OnError.SKIP
+    original = dataset if isinstance(dataset, Dataset) else open_dataset(dataset, on_error)
     name = _chosen_split(original, split)
-    run = _Evaluation(saved, original, batch_size, worst)
+    run = _Evaluation(saved, original, batch_size, top_losses)
     with contextlib.ExitStack() as stack:
         clean, dropped = original, None
         if skip:
@@ -97,8 +99,8 @@ def evaluate(
             split=name,
             **run.figures,
             most_wrong=tuple(mistake.result for mistake in run.mistakes),
-            left_out=() if dropped is None else dropped.lines,
-            n_left_out=0 if dropped is None else dropped.n_left_out,
+            skipped=() if dropped is None else dropped.lines,
+            n_skipped=0 if dropped is None else dropped.n_skipped,
             seconds=time.perf_counter() - start,
         )
     if files is not None:
@@ -122,8 +124,10 @@ def _chosen_split(dataset: Dataset, split: str | None) -> str:
 class _Evaluation:
     """A model at work on a dataset's images, and what has come of it so far."""
 
-    def __init__(self, saved: SavedModel, dataset: Dataset, batch_size: int, worst: int) -> None:
-        self._saved, self._batch_size, self._worst = saved, batch_size, worst
+    def __init__(
+        self, saved: SavedModel, dataset: Dataset, batch_size: int, top_losses: int
+    ) -> None:
+        self._saved, self._batch_size, self._top_losses = saved, batch_size, top_losses
         self._names, self._size = saved.facts.class_names, saved.facts.image_size
         self._numbers, self._dataset = self._matched(dataset), dataset
         self.mistakes: list[Mistake] = []  # those with the highest loss, highest first
@@ -208,7 +212,7 @@ class _Evaluation:
                     lines.write(json.dumps(result.to_json(task)).encode("ascii") + b"\n")
             # Of two alike, the first that came stays first.
             self.mistakes.sort(key=lambda mistake: -mistake.result.loss)
-            del self.mistakes[self._worst :]
+            del self.mistakes[self._top_losses :]
             done = self._images
             on_progress(Progress(what="evaluate", done=done, total=split.records, unit="images"))
         if self._images != split.records:

@@ -116,8 +116,8 @@ class EvaluationReport:
         mean_average_precision: over the classes that have images; None where there is one class
             an image.
         most_wrong: the images with the highest loss that were mistaken, highest first.
-        left_out: damage that was skipped, a line each.
-        n_left_out: how many records that is.
+        skipped: damage that was skipped, a line each.
+        n_skipped: how many records that is.
         seconds: wall time.
     """
 
@@ -132,8 +132,8 @@ class EvaluationReport:
     confusion: Mapping[tuple[int, int], int]
     mean_average_precision: float | None = None
     most_wrong: tuple[ImageResult, ...]
-    left_out: tuple[str, ...]
-    n_left_out: int
+    skipped: tuple[str, ...]
+    n_skipped: int
     seconds: float
 
     @property
@@ -177,7 +177,7 @@ class EvaluationReport:
             "classes": [one.to_json() for one in self.classes],
             "confusion": matrix,
             "most_wrong": [one.to_json(self.task) for one in self.most_wrong],
-            "left_out": self.n_left_out,
+            "skipped": self.n_skipped,
             "seconds": round(self.seconds, 3),
         }
 

@@ -101,7 +101,7 @@ def compared(
                     if recipe is not Recipe.NOTEBOOK or recipe is options.recipe:
                         raise
                     # It has a large cache, and doesn't augment.
-                    report = replace(report, notebook_left_out=str(error))
+                    report = replace(report, notebook_skipped=str(error))
                     del runs[recipe]
                 else:
                     runs[recipe].append(made)

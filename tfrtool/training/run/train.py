@@ -95,7 +95,7 @@ def train(
             deterministic (True): as in `Dataset.load`.
             precision ("float32"): what layers compute in; "mixed_bfloat16" and "mixed_float16" are
             for GPUs, "bfloat16" for a frozen base whose outputs are kept.
-            on_corrupt ("stop"): "skip" leaves out what is damaged.
+            on_error ("stop"): "skip" leaves out what is damaged.
             shard_cache, shard_cache_size: where shards of a store are fetched to, and how large
             that may become, as in `open_dataset`; not for a dataset that is open.
             out, resume (False): a directory for the model, its history, its labels, its options,

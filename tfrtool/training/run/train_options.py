@@ -10,11 +10,10 @@ from typing import Any, get_args, get_type_hints
 
 from tfrtool.errors import DatasetError, UsageError, os_errors_as, printable, reason_of
 from tfrtool.loading.augment.augment_options import Augment, parse_augment
-from tfrtool.loading.dataset.dataset import OnCorrupt
 from tfrtool.loading.pipeline.load_options import Cache, Decoding, LoadOptions, Recipe
 from tfrtool.storage.locations import as_local_path, as_path, take_paths
 from tfrtool.storage.opening import read_bounded
-from tfrtool.storage.words import as_member, as_size, make_options, take_words
+from tfrtool.storage.words import OnError, as_member, as_size, make_options, take_words
 from tfrtool.training.devices.worker_cluster import StrategyKind
 from tfrtool.training.models.model_choice import (
     CNN,
@@ -173,7 +172,7 @@ class TrainOptions:
     deterministic: bool = True
     augment: Augment | None = None
     precision: Precision = Precision.FLOAT32
-    on_corrupt: OnCorrupt = OnCorrupt.STOP
+    on_error: OnError = OnError.STOP
     shard_cache: Path | None = None
     shard_cache_size: int | str | None = None
     early_stopping: int | None = None
@@ -278,7 +277,7 @@ class TrainOptions:
         if self.cache is None and self.cache_directory is not None:
             object.__setattr__(self, "cache", Cache.DISK)
         take_words(self, rescale=RescaleTo, recipe=Recipe, cache=Cache, precision=Precision)
-        take_words(self, on_corrupt=OnCorrupt, optimizer=Optimizer, schedule=Schedule)
+        take_words(self, on_error=OnError, optimizer=Optimizer, schedule=Schedule)
         export = [self.export] if isinstance(self.export, str | Export) else self.export or ()
         members = dict.fromkeys(as_member(Export, one, "export") for one in export)
         object.__setattr__(self, "export", tuple(members))

@@ -35,8 +35,8 @@ class TrainPlan:
     train_images: int
     validation_images: int  # 0 where nothing is validated on
     trainable_parameters: int
-    left_out: tuple[str, ...] = ()  # damage, a line each
-    n_left_out: int = 0  # records; a line may stand for more than one
+    skipped: tuple[str, ...] = ()  # damage, a line each
+    n_skipped: int = 0  # records; a line may stand for more than one
     epochs_before: int = 0  # of the run that is resumed
     phase: int = 1  # which is trained first: 2 where a run is resumed that fine-tunes already
     class_weights: tuple[float, ...] = ()  # of the loss, by class; none where all count as they are
@@ -115,7 +115,7 @@ class TrainReport(Shown):
         exported: the model in other forms.
         naive: the same with the naive recipe, in float32; None where nothing was compared.
         notebook: the same with the published one.
-        notebook_left_out: why that could not be run.
+        notebook_skipped: why that could not be run.
         again: the same once more, by the other rounds of a comparison.
         cpu_seconds: of all cores, where it was compared.
         other_cores: how many cores other programs kept busy meanwhile, where it was compared; None
@@ -132,7 +132,7 @@ class TrainReport(Shown):
     naive: "TrainReport | None" = None
     exported: "tuple[Exported, ...]" = ()
     notebook: "TrainReport | None" = None
-    notebook_left_out: str = ""
+    notebook_skipped: str = ""
     again: "tuple[TrainReport, ...]" = ()
     cpu_seconds: float | None = None
     memory_bytes: int | None = None
@@ -225,7 +225,7 @@ class TrainReport(Shown):
             "train_images": plan.train_images,
             "validation_images": plan.validation_images,
             "precision": options.precision.value,
-            "left_out": plan.n_left_out,
+            "skipped": plan.n_skipped,
             "fine_tune": None if options.fine_tune is None else str(options.fine_tune),
             "class_weights": {
                 name: round(weight, 6)
@@ -261,6 +261,6 @@ class TrainReport(Shown):
             data["runs"] = [run.costs() for run in self.runs]
         if self.notebook is not None:
             data["notebook_seconds"] = round(self.notebook.median_of("seconds") or math.nan, 3)
-        if self.notebook_left_out:
-            data["notebook_left_out"] = self.notebook_left_out
+        if self.notebook_skipped:
+            data["notebook_skipped"] = self.notebook_skipped
         return data

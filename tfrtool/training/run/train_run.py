@@ -138,8 +138,8 @@ class TrainingRun:
                 variable.value.shape.num_elements()
                 for variable in self._classifier.core.trainable_variables
             ),
-            left_out=() if damage is None else damage.lines,
-            n_left_out=0 if damage is None else damage.n_left_out,
+            skipped=() if damage is None else damage.lines,
+            n_skipped=0 if damage is None else damage.n_skipped,
             epochs_before=done,
             phase=self._phase,
             class_weights=self._class_weights,

@@ -16,7 +16,7 @@ from tfrtool.loading.cache.cache_plan import (
     plan_cache,
 )
 from tfrtool.loading.cache.disk_cache import default_cache_directory
-from tfrtool.loading.dataset.dataset import Dataset, OnCorrupt
+from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.dataset.drop_corrupt import DropReport, naming_damage
 from tfrtool.loading.dataset.label_form import Task
 from tfrtool.loading.dataset.open_dataset import open_dataset
@@ -26,6 +26,7 @@ from tfrtool.loading.pipeline.normalize import standard_rescale
 from tfrtool.loading.pipeline.pipeline import count_images, has_disk_cache, load
 from tfrtool.loading.pipeline.reading import split_records
 from tfrtool.storage.progress import OnProgress, Progress
+from tfrtool.storage.words import OnError
 from tfrtool.training.devices.devices import Devices
 from tfrtool.training.models.model_choice import CNN, known_sizes
 from tfrtool.training.run.train_options import Precision, TrainOptions
@@ -97,7 +98,7 @@ def find_training_data(
     """
     original = open_original(options, given)
     dataset, report = original, None
-    if options.on_corrupt is OnCorrupt.SKIP:
+    if options.on_error is OnError.SKIP:
         splits = {options.split, _validation_split(original, options) or options.split}
         dataset, report = original.drop_corrupt(
             scratch, splits=sorted(splits), on_progress=on_progress
@@ -133,7 +134,7 @@ def open_original(options: TrainOptions, given: Dataset | None) -> Dataset:
     if given is not None and any(named.values()):
         raise UsageError("of a dataset that is open it is told already which features are which")
     return given or open_dataset(
-        options.dataset, options.on_corrupt, shard_cache=folder, shard_cache_size=size, **named
+        options.dataset, options.on_error, shard_cache=folder, shard_cache_size=size, **named
     )
 
 

@@ -25,7 +25,7 @@ from tfrtool.cli.parameters import INPUT, OUTPUT_OR_URL, command
     kinds={"--out": OUTPUT_OR_URL},
 )
 @click.argument("dataset", type=INPUT)
-@click.argument("source", metavar="SRC", type=INPUT)
+@click.argument("source", type=INPUT)
 def append_command(dataset: str, source: str, **words: Any) -> Outcome:
     """Make a new version of DATASET with more images or records.
 

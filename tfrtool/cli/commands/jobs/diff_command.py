@@ -21,8 +21,8 @@ from tfrtool.cli.parameters import INPUT, WORKERS, WholeNumber, command
     },
     kinds={"--limit": WholeNumber(0)},
 )
-@click.argument("a", type=INPUT)
-@click.argument("b", type=INPUT)
+@click.argument("a", metavar="SOURCE", type=INPUT)
+@click.argument("b", metavar="TARGET", type=INPUT)
 def diff_command(a: str, b: str, as_json: bool, **words: Any) -> Outcome:
     """Compare the records of two datasets.
 

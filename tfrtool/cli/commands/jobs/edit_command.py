@@ -14,7 +14,7 @@ from tfrtool.errors import UsageError
 @command(
     "tfrtool edit shards/pets small --resize 64 --drop image/filename",
     "tfrtool edit shards/pets renamed --rename label=class --add source=kaggle",
-    "tfrtool edit raw typed --cast height=int64 --add weight:float32=1 --on-bad skip",
+    "tfrtool edit raw typed --cast height=int64 --add weight:float32=1 --on-error skip",
     options={
         "--select A,B ...": "Keep these features alone.",
         "--drop A,B ...": "Leave these features out.",
@@ -24,13 +24,13 @@ from tfrtool.errors import UsageError
         "type.",
         "--encode jpeg|png|keep": "Encode images anew; keep: those that are no good JPEGs alone.",
         "--resize N|WxH": "Scale the shorter side to N, or the image to exactly W x H.",
-        "--on-bad fail|skip=fail": "Stop at a record that can't be changed so, or leave it out and "
-        "list it (exit code 3).",
         **TARGET_OPTIONS,
+        "--on-error skip|stop=stop": "Stop at a record that is damaged or can't be changed, or "
+        "skip it and list it (exit code 3).",
     },
 )
-@click.argument("source", metavar="SRC", type=INPUT)
-@click.argument("target", metavar="DST", type=OUTPUT_OR_URL)
+@click.argument("source", type=INPUT)
+@click.argument("target", type=OUTPUT_OR_URL)
 def edit_command(source: str, target: str, **words: Any) -> Outcome:
     """Change the features of all records of SRC.
 

@@ -26,8 +26,8 @@ from tfrtool.cli.parameters import INPUT, OUTPUT_OR_URL, command
         **JOB_OPTIONS,
     },
 )
-@click.argument("source", metavar="SRC", type=INPUT)
-@click.argument("dataset", metavar="DST", type=OUTPUT_OR_URL)
+@click.argument("source", type=INPUT)
+@click.argument("dataset", metavar="TARGET", type=OUTPUT_OR_URL)
 def filter_command(source: str, dataset: str, **words: Any) -> Outcome:
     """Write some of the records of SRC to DST.
 

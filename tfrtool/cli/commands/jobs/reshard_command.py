@@ -6,26 +6,25 @@ import click
 
 from tfrtool.cli.job_options import JOB_OPTIONS, run_job, splits_of
 from tfrtool.cli.output import Outcome
-from tfrtool.cli.parameters import INPUT, OUTPUT_OR_URL, WholeNumber, command
+from tfrtool.cli.parameters import INPUT, OUTPUT_OR_URL, command
 
 
 @command(
     "tfrtool reshard shards/pets fewer --shards 4",
-    "tfrtool reshard part-1.tfrecord part-2.tfrecord whole --shuffle 7",
+    "tfrtool reshard part-1.tfrecord part-2.tfrecord whole --shuffle",
     "tfrtool reshard shards/pets anew --split train=0.9 --split test=0.1 --stratify label",
     options={
         "--split NAME=FRACTION ...": "A new split and its share of all records; repeat for each. "
         "The default keeps the splits of SRC.",
         "--stratify FEATURE": "Give each split its share of each value of a feature, to rounding.",
         "--group-by FEATURE": "Keep records with the same value of a feature in one split.",
-        "--seed N=0": "Seed of the splits.",
-        "--shuffle SEED": "Put the records of each split in a random order.",
+        "--shuffle": "Put the records of each split in a random order.",
+        "--seed N=0": "Random seed for --shuffle and --split.",
         **JOB_OPTIONS,
     },
-    kinds={"SEED": WholeNumber(-(2**63), 2**63 - 1)},
 )
-@click.argument("source", metavar="SRC...", nargs=-1, required=True, type=INPUT)
-@click.argument("dataset", metavar="DST", type=OUTPUT_OR_URL)
+@click.argument("source", metavar="SOURCE...", nargs=-1, required=True, type=INPUT)
+@click.argument("dataset", metavar="TARGET", type=OUTPUT_OR_URL)
 def reshard_command(
     source: tuple[str, ...], dataset: str, split: tuple[str, ...], **words: Any
 ) -> Outcome:

@@ -54,7 +54,7 @@ def bench_command(dataset: str, as_json: bool, **given: Any) -> Outcome:
         report = bench(dataset_of(dataset), on_progress=show, **given)
     for result in report.to_json() if as_json else [_page(report)]:
         emit(result)
-    return Outcome.DAMAGE if any(stage.left_out for stage in report.stages) else Outcome.FINE
+    return Outcome.DAMAGE if any(stage.skipped for stage in report.stages) else Outcome.FINE
 
 
 def _page(report: "BenchReport") -> Page:
@@ -63,12 +63,12 @@ def _page(report: "BenchReport") -> Page:
     if report.images < report.total_images:
         images = f"{report.images:,} of {human_count(report.total_images, 'image')}"
     shards = human_count(report.shards, "shard")
-    rows, left_out = [], []
+    rows, skipped = [], []
     for stage in report.stages:
         name = f"+ {stage.stage}" if stage.stage in _ADDED else stage.stage
         cells = ["-"] * len(_HEAD)
-        if stage.left_out:
-            left_out.append(f"{name} was left out: {stage.left_out}")
+        if stage.skipped:
+            skipped.append(f"{name} was left out: {stage.skipped}")
         elif stage.first_epoch and stage.later_epochs:
             speeds = [
                 (f"{epoch['cpu_ms_per_image']:.3f}", f"{epoch['images_per_second']:,.0f}")
@@ -80,6 +80,6 @@ def _page(report: "BenchReport") -> Page:
     return [
         Heading(f"Loading {images} from {shards} at {report.image_size} px; cache: {report.cache}"),
         Table(head=("stage", *_HEAD), rows=rows, right=range(1, 1 + len(_HEAD))),
-        *left_out,
+        *skipped,
         *wrapped(report.sentence),
     ]

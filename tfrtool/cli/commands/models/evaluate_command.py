@@ -20,9 +20,10 @@ from tfrtool.storage.progress import activity
         "--batch-size N=32": "Images in a batch.",
         "--out DIR": "Write predictions.jsonl, confusion.png, most_wrong.png and evaluation.json "
         "here.",
-        "--worst N=36": "Mistaken images to keep and draw at most: those with the highest loss.",
+        "--top-losses N=36": "Maximum number of misclassified images to keep and draw, those with "
+        "the highest loss.",
         "--overwrite": "Replace the files of an earlier evaluation.",
-        "--on-corrupt stop|skip=stop": "What to do at a damaged record: stop and name it, or skip "
+        "--on-error stop|skip=stop": "What to do at a damaged record: stop and name it, or skip "
         "what is damaged and end with exit code 3.",
         **FEATURES,
         **SHARD_CACHE,
@@ -52,12 +53,12 @@ def evaluate_command(model: str, dataset: str, *, as_json: bool, **given: Any) -
         words = ("image_feature", "label_feature", "shard_cache", "shard_cache_size")
         opening = {word: given.pop(word) for word in words}
         bars(activity("opening the dataset"))
-        opened = open_dataset(path, given["on_corrupt"], **opening)
+        opened = open_dataset(path, given["on_error"], **opening)
         report = evaluate(saved, opened, **given, on_progress=bars)
-    warn_of_damage(report.left_out)
+    warn_of_damage(report.skipped)
     emit(report.to_json() if as_json else evaluation_page(report, given["out"]))
     if given["out"]:
         from tfrtool.images.letters import undrawn
 
         warn_of_letters(undrawn(report.names))
-    return Outcome.DAMAGE if report.n_left_out else Outcome.FINE
+    return Outcome.DAMAGE if report.n_skipped else Outcome.FINE

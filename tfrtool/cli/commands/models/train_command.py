@@ -53,7 +53,7 @@ _OPTIONS = {
     "--validation NAME|FRACTION": "The split to validate on, or the fraction of the training "
     "split to hold out. The default is the split named validation, if there is one.",
     **FEATURES,
-    "--on-corrupt stop|skip=stop": "What to do at a damaged record: stop and name it, or skip what "
+    "--on-error stop|skip=stop": "What to do at a damaged record: stop and name it, or skip what "
     "is damaged and end with exit code 3.",
     "--model NAME|MODULE:FUNCTION=mobilenet_v2": "mobilenet_v2, the name of any other "
     "keras.applications model, cnn (five convolutional layers), or a function of your own (also "
@@ -184,7 +184,7 @@ def train_command(dataset: str | None, *, compare: bool, as_json: bool, **given:
     with Bars() as bars:
 
         def show_plan(plan: "TrainPlan") -> None:
-            warn_of_damage(plan.left_out)
+            warn_of_damage(plan.skipped)
             for line in plan.warnings:
                 warn(line)
             if not as_json:
@@ -203,4 +203,4 @@ def train_command(dataset: str | None, *, compare: bool, as_json: bool, **given:
         )
     if report.plan.devices.worker == 0:  # the chief tells of the run
         emit(report.to_json() if as_json else render_end(report))
-    return Outcome.DAMAGE if report.plan.n_left_out else Outcome.FINE
+    return Outcome.DAMAGE if report.plan.n_skipped else Outcome.FINE

@@ -6,7 +6,7 @@ import click
 
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit, note, warn
-from tfrtool.cli.parameters import INPUT, OUTPUT_OR_URL, WORKERS, command
+from tfrtool.cli.parameters import INPUT, OUTPUT_OR_URL, WORKERS, GroupedOption, command
 from tfrtool.cli.render.page import Heading, Table, facts
 from tfrtool.errors import UsageError, human_bytes, human_count
 
@@ -24,7 +24,12 @@ from tfrtool.errors import UsageError, human_bytes, human_count
     kinds={"RUN": INPUT},
 )
 @click.option(
-    "--out", required=True, type=OUTPUT_OR_URL, metavar="FILE", help="The page to write, .html."
+    "--out",
+    cls=GroupedOption,
+    required=True,
+    type=OUTPUT_OR_URL,
+    metavar="FILE",
+    help="The page to write, .html.",
 )
 @click.argument("dataset", nargs=-1, type=INPUT)
 def report_command(

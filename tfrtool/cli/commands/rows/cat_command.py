@@ -7,7 +7,7 @@ from typing import Any
 
 from tfrtool.cli.damage import Damage
 from tfrtool.cli.output import Outcome, emit, warn
-from tfrtool.cli.parameters import ON_CORRUPT, SHARDS, command, sources_of
+from tfrtool.cli.parameters import ON_ERROR, SHARDS, command, sources_of
 from tfrtool.cli.process import nobody_reads
 from tfrtool.errors import ShardError, UsageError
 
@@ -29,7 +29,7 @@ _HELD_BYTES = 16 * 1024 * 1024
         "--format jsonl|csv|text=jsonl": "JSON Lines, CSV, or text for people.",
         "--bytes summary|base64=summary": "Of bytes that are no text, print what they are, or all "
         "of them.",
-        **ON_CORRUPT,
+        **ON_ERROR,
     },
 )
 @SHARDS
@@ -37,7 +37,7 @@ def cat_command(
     shards: tuple[str, ...],
     select: str | None,
     records: str | None,
-    on_corrupt: str,
+    on_error: str,
     as_json: bool,
     **choices: Any,
 ) -> Outcome:
@@ -54,14 +54,14 @@ def cat_command(
     if as_json and form != "jsonl":
         raise UsageError(f"--json and --format {form} cannot be used together")
     names = select.split(",") if select else None
-    payloads, damage = PayloadJson(select=names, as_base64=as_base64), Damage(on_corrupt)
+    payloads, damage = PayloadJson(select=names, as_base64=as_base64), Damage(on_error)
     line: Callable[[Mapping[str, Any]], str] = json.dumps
-    left_out: set[str] = set()
+    skipped: set[str] = set()
     if form != "jsonl":
         from tfrtool.cli.render.rows_text import RecordCsv, record_text
 
         table = RecordCsv(names)
-        line, left_out = (table.line, table.left_out) if form == "csv" else (record_text, left_out)
+        line, skipped = (table.line, table.skipped) if form == "csv" else (record_text, skipped)
     held = [table.head] if form == "csv" and table.head else []
     held_bytes, is_checked = 0, names is None
     shown, sources = 0, sources_of(shards)
@@ -92,8 +92,8 @@ def cat_command(
     outcome = damage.outcome()
     if records is not None and not shown and outcome is Outcome.FINE and not choices["where"]:
         raise ShardError(f"no record {records} in any of these shards", hint="they count from 0")
-    if left_out:
-        known = ", ".join(sorted(left_out)[:10])
+    if skipped:
+        known = ", ".join(sorted(skipped)[:10])
         what = "features that the first record doesn't have are left out"
         warn(f"{what}: {known}; --select names all")
         return Outcome.DAMAGE

@@ -14,7 +14,7 @@ import click
 from tfrtool.cli.damage import Damage
 from tfrtool.cli.output import Outcome, emit, note
 from tfrtool.cli.parameters import (
-    ON_CORRUPT,
+    ON_ERROR,
     OUTPUT_OR_URL,
     SHARDS,
     WORKERS,
@@ -43,7 +43,7 @@ _SQL = re.compile(r"\s*\(?\s*(select|with|from|describe|summarize|values)\s", re
         "suffix of FILE; else a table]",
         "--out FILE": "Write the rows to a file.",
         "--overwrite": "Replace an existing FILE.",
-        **ON_CORRUPT,
+        **ON_ERROR,
         **WORKERS,
     },
     kinds={"FILE": OUTPUT_OR_URL},
@@ -55,7 +55,7 @@ def query_command(
     sql: str,
     out: str | None,
     overwrite: bool,
-    on_corrupt: str,
+    on_error: str,
     as_json: bool,
     **words: Any,
 ) -> Outcome:
@@ -71,7 +71,7 @@ def query_command(
     from tfrtool.inspection.rows.query import query, write_parquet
     from tfrtool.storage.appearing import new_file
 
-    damage = Damage(on_corrupt)
+    damage = Damage(on_error)
     if _SQL.match(shards[0]) and not _SQL.match(sql):
         hint = f"tfrtool query {shlex.quote(sql)} {shlex.quote(shards[0])}"
         raise UsageError("SHARDS come before SQL", hint=f"swap the arguments: {hint}")
