@@ -73,7 +73,7 @@ edit numbers new --add kind=1 | 2
   > tfrtool edit numbers new --drop kind --add kind=1
   > tfrtool edit numbers other --rename kind=type --add kind=1
 edit texts.tfrecord new --cast title=int64 | 1
-  ? --on-error skip leaves such records out
+  ? use --on-error skip to skip such records
   > tfrtool edit texts.tfrecord new --cast title=int64 --on-error skip | 3
 append pets photos | 2
   ? --out DIR gives it one
@@ -159,7 +159,7 @@ write flat new | 1
   ? or use --label-from filename for names such as cat.0.jpg
   > tfrtool write flat new --label-from filename
 write loose new | 1
-  ? move them into one folder a class
+  ? move them into one folder per class
   > mkdir -p loose/a loose/b && mv loose/1*.jpg loose/a && mv loose/*.jpg loose/b
   > tfrtool write loose new
 write names.csv new | 1

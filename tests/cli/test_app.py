@@ -307,14 +307,17 @@ def test_what_tensorflow_says_when_it_starts(
         ),
         (
             "write",
-            "Missing argument: expected SOURCE and DATASET; tfrtool write --help shows the usage",
+            "Missing argument: expected SOURCE and TARGET; tfrtool write --help shows the usage",
         ),
         (
             "index a --out FILE",
             "Invalid value for '--out': Directory 'FILE' is a file; tfrtool index --help shows the "
             "usage",
         ),
-        ("diff a", "Missing argument: expected A and B; tfrtool diff --help shows the usage"),
+        (
+            "diff a",
+            "Missing argument: expected SOURCE and TARGET; tfrtool diff --help shows the usage",
+        ),
         (
             "verify a --workers",
             "Option '--workers' requires an argument; tfrtool verify --help shows the usage",

@@ -115,7 +115,7 @@ def test_working_on_shards_is_light(shard: Path, tmp_path: Path) -> None:
 
 def test_resharding_is_light(shard: Path, tmp_path: Path) -> None:
     """Copying records waits for nothing that would decode them, and takes no memory for it."""
-    words = ["reshard", str(shard), str(tmp_path / "out"), "--shuffle", "1", "--workers", "1"]
+    words = ["reshard", str(shard), str(tmp_path / "out"), "--shuffle", "--workers", "1"]
     assert loaded_by(words, ["tensorflow", "pyarrow", "pandas", "duckdb"]) == (0, [])
 
 

@@ -125,6 +125,13 @@ def test_a_permutation_moves_records_everywhere() -> None:
     assert np.mean(np.abs(np.diff(drawn, axis=1)) == 1) < 0.01
 
 
+def test_a_seed_in_place_of_shuffle_is_refused(pets: Path, tmp_path: Path) -> None:
+    """`shuffle=7` would shuffle by the seed 0: the error names the argument for the seed."""
+    with pytest.raises(tfrtool.UsageError, match="seed"):
+        tfrtool.reshard(pets, tmp_path / "no", shuffle=7)  # type: ignore[arg-type]
+    assert not (tmp_path / "no").exists()
+
+
 @pytest.mark.slow
 def test_a_shuffle_is_the_same_on_any_number_of_workers(pets: Path, tmp_path: Path) -> None:
     """The seed decides the order, and all records of a split take part in it."""

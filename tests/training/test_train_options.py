@@ -189,7 +189,7 @@ def test_logs_and_trace_are_where_they_were_asked_for(finished: Told) -> None:
         ("recipe", "tfrtool, notebook, naive"),
         ("cache", "features, memory, disk, none"),
         ("precision", "float32, bfloat16, mixed_bfloat16, mixed_float16"),
-        ("on_error", "stop, skip"),
+        ("on_error", "skip, stop"),
     ],
 )
 @pytest.mark.parametrize("word", ["nonsense", "", 7])

@@ -17,12 +17,11 @@ RUN_OPTIONS = {
     "--overwrite": "Replace what tfrtool wrote there before.",
     "--dry-run": "Show what would be written; write nothing.",
 }
-TARGET_OPTIONS = {
+IDENTITY_OPTIONS = {
     "--name TEXT": "Dataset name; the default is made from the path.",
     "--version X.Y.Z": "Dataset version; the default is 1.0.0.",
-    **ON_ERROR,
-    **RUN_OPTIONS,
 }
+TARGET_OPTIONS = {**IDENTITY_OPTIONS, **ON_ERROR, **RUN_OPTIONS}
 JOB_OPTIONS = {
     "--shards N": "Number of shards of each split.",
     "--shard-size SIZE": "Largest size of a shard before compression. No shard is larger by more "

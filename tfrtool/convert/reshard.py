@@ -71,7 +71,7 @@ def reshard(
     select: Select = all_records
     check_numbers(None, None, seed)
     if not isinstance(shuffle, bool):
-        raise UsageError(f"shuffle must be True or False, not {shuffle!r}", hint="pass seed=N")
+        raise UsageError(f"shuffle must be True or False, got {shuffle!r}; the seed is seed=N")
     if stratify is not None and group_by is not None:
         raise UsageError("--stratify and --group-by cannot be used together")
     check_splits(splits or {}, "records", stratify or group_by)

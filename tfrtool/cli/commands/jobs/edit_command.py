@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from tfrtool.cli.job_options import TARGET_OPTIONS, pairs_of, run_job
+from tfrtool.cli.job_options import IDENTITY_OPTIONS, RUN_OPTIONS, pairs_of, run_job
 from tfrtool.cli.output import Outcome
 from tfrtool.cli.parameters import INPUT, OUTPUT_OR_URL, command, description_options, image_size
 from tfrtool.errors import UsageError
@@ -24,9 +24,10 @@ from tfrtool.errors import UsageError
         "type.",
         "--encode jpeg|png|keep": "Encode images anew; keep: those that are no good JPEGs alone.",
         "--resize N|WxH": "Scale the shorter side to N, or the image to exactly W x H.",
-        **TARGET_OPTIONS,
+        **IDENTITY_OPTIONS,
         "--on-error skip|stop=stop": "Stop at a record that is damaged or can't be changed, or "
         "skip it and list it (exit code 3).",
+        **RUN_OPTIONS,
     },
 )
 @click.argument("source", type=INPUT)
