@@ -271,7 +271,7 @@ def _nothing(
         what = "no images in class folders"
         expected = "folders such as cat/ and dog/ with images in them"
         hint = (
-            "move them into one folder per class, or use --label-from filename for names such "
+            "move them into one folder per class; or use --label-from filename for names such "
             "as cat.0.jpg"
         )
         if (command := annotations_hint(where)) is not None:
