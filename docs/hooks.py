@@ -1,12 +1,44 @@
-r"""What the site needs besides: GitHub wants `a\|b` in a table, and Markdown shows it so."""
+"""Hooks of the site: its version, pages from the repository's root, and bars in tables."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+from tfrtool import __version__
+
+_ROOT = Path(__file__).parents[1]
+_ROOT_PAGES = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 
 
-def on_page_content(html: str, **_: object) -> str:
-    """Return a page without the backslashes before bars in its code."""
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Show the version in the header and the license in the footer."""
+    config.site_name = f"tfrtool {__version__}"
+    config.copyright = f"tfrtool {__version__}, Apache-2.0 license"
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages that are in the repository's root."""
+    for name in _ROOT_PAGES:
+        text = (_ROOT / name).read_text("utf-8").replace("](docs/", "](")
+        files.append(File.generated(config, name.lower(), content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Let links to files in the repository's root lead to these pages."""
+    for name in _ROOT_PAGES:
+        markdown = re.sub(rf"\]\((?:\.\./)*{name}", f"]({name.lower()}", markdown)
+    return markdown
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    r"""Remove backslashes before bars in code: in a table, GitHub needs `a\|b`."""
     return re.sub(
         r"<code>[^<]*</code>", lambda code: code[0].replace("\\|", "|"), html, flags=re.DOTALL
     )
