@@ -1,11 +1,16 @@
-# make demo   the tool at work, from photographs to a trained model
-# make test   everything that must hold before a change goes in
-# make test-several   the tests that the gate has no time for, in some minutes
-# make test-fast   of the tests those that need no TensorFlow and are quick
-# make docs   the documentation, as a site in site/
-# make tables the option tables in docs/commands, from the help
-# make fuzz   ten minutes of coverage-guided fuzzing; FUZZ_SECONDS=60 is one
-# They set up .venv first, with what they need.
+# make demo          watch it work: photos become shards, and shards a trained model
+# make test          the gate: format, lint, types, tests
+# make test-fast     only the quick tests that need no TensorFlow
+# make test-several  the long tests, which take some minutes
+# make format        fix formatting and what ruff can fix
+# make docs          build the documentation in site/
+# make tables        update the option tables in docs/commands from the help
+# make pictures      update the pictures in docs/images
+# make fixtures      rebuild the files in fixtures/
+# make bench         measure speed against alternatives
+# make fuzz          fuzz for ten minutes (FUZZ_SECONDS=60 for one)
+# make clean         delete .venv and everything that was built
+# Each target first installs what it needs into .venv.
 
 PYTHON ?= python3
 VENV := .venv
@@ -15,14 +20,14 @@ READY_TO_TEST := $(VENV)/.ready-to-test
 READY_TO_FUZZ := $(VENV)/.ready-to-fuzz
 READY_FOR_DOCS := $(VENV)/.ready-for-docs
 
-# The tests start many processes, none of which should compile the same modules again.
+# The tests start many processes, which should not each compile the same modules.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test run-tests test-several test-fast check format bench docs tables pictures fuzz fixtures clean
 
 help:
-	@sed -n 's/^# //p' Makefile
+	@sed -n 's/^# //p;/^$$/q' Makefile
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
@@ -33,23 +38,23 @@ $(READY): pyproject.toml constraints.txt
 
 $(READY_TO_TEST): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	@# It reads traces of training; what it depends on is for looking at them, and much.
+	@# xprof reads traces of training in a test. Its dependencies are large and only needed to view them.
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps xprof || \
-		echo "xprof is not to be had here: its test will be skipped"
+		echo "xprof can't be installed: its test will be skipped"
 	@touch $@
 
 demo: $(READY)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh fixtures/demo.sh
 
 test: $(READY_TO_TEST)
-	@# Tests wait for servers and clusters now and then, which leaves room for the checks.
+	@# The tests sometimes wait for servers and clusters, so the checks run in parallel.
 	@$(MAKE) --no-print-directory --jobs 2 check run-tests
 
 run-tests: $(READY_TO_TEST)
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadscope --no-loadscope-reorder -m "not several and not more"
 
 test-several: $(READY_TO_TEST)
-	@# Properties that the gate tries on few examples are tried on more.
+	@# Properties are tested on more examples than in the gate.
 	HYPOTHESIS_PROFILE=more $(BIN)/python -m pytest --numprocesses 2 --dist loadscope \
 		--no-loadscope-reorder -m "several or more or hypothesis"
 
@@ -73,9 +78,9 @@ $(READY_FOR_DOCS): $(READY)
 	@touch $@
 
 docs: $(READY_FOR_DOCS)
-	@# What it says otherwise is about another program that its makers have begun.
+	@# Without the variable, Material prints an announcement about MkDocs 2.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
-	@echo "the documentation is in site/index.html"
+	@echo "built site/index.html"
 
 tables: $(READY_TO_TEST)
 	$(BIN)/python -m fixtures.option_tables

@@ -1,4 +1,4 @@
-"""The documentation: commands, options and links are there, and examples run as they are shown."""
+"""The documentation: commands, options and links exist, and examples print what is shown."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 import pytest
+import yaml
 
 from tests.contracts.imports import RANKS
 from tfrtool.cli import main
@@ -18,6 +19,7 @@ from tfrtool.cli.app import cli
 
 REPOSITORY = Path(__file__).parents[2]
 README = (REPOSITORY / "README.md").read_text("utf-8")
+SITE = (REPOSITORY / "mkdocs.yml").read_text("utf-8")
 PAGES = sorted(
     path.relative_to(REPOSITORY).as_posix()
     for path in (*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md"))
@@ -137,15 +139,23 @@ def _anchors(page: Path) -> set[str]:
 
 
 def test_every_page_is_in_the_menu() -> None:
-    """The site's menu has every page in docs, and nothing else."""
-    settings = (REPOSITORY / "mkdocs.yml").read_text("utf-8")
-    menu = re.findall(r"(\S+\.md)$", settings.split("\nnav:", 1)[1], re.MULTILINE)
-    pages = [page.removeprefix("docs/") for page in PAGES if page.startswith("docs/")]
-    assert sorted(menu) == pages
+    """The site's menu has every page in docs and in the root, except README, and nothing else."""
+    menu = re.findall(r"(\S+\.md)$", SITE.split("\nnav:", 1)[1], re.MULTILINE)
+    pages = [
+        page.removeprefix("docs/") if "/" in page else page.lower()
+        for page in PAGES
+        if page != "README.md"
+    ]
+    assert sorted(menu) == sorted(pages)
+
+
+def test_the_site_has_only_pages() -> None:
+    """The site has neither the code of its hooks nor what Python compiles of it."""
+    assert {"hooks.py", "__pycache__/"} <= set(yaml.safe_load(SITE)["exclude_docs"].split())
 
 
 def test_the_drawing_has_all_rooms() -> None:
-    """The drawing is that of the rooms as they are; `make pictures` draws it anew."""
+    """The drawing shows the current packages; `make pictures` updates it."""
     drawing = (REPOSITORY / "docs" / "images" / "rooms.svg").read_text("utf-8")
     drawn = re.findall(r'class="n" x="[\d.]+" y="(\d+)"[^>]*>([a-z]+)<', drawing)
     rows = {int(y): RANKS[room] for y, room in drawn}
@@ -169,7 +179,7 @@ def test_examples_run_as_they_are_shown(
     monkeypatch.chdir(clone)
     printed: dict[str, str] = {}
     shown: Counter[str] = Counter()
-    for page in dict.fromkeys(("README.md", "docs/tour.md", *PAGES)):
+    for page in dict.fromkeys(("README.md", "docs/quickstart.md", *PAGES)):
         for block in _BLOCK.finditer((REPOSITORY / page).read_text("utf-8")):
             if block["language"] == "python":
                 exec(compile(block["body"], page, "exec"), {})
@@ -185,12 +195,12 @@ def test_examples_run_as_they_are_shown(
             assert fnmatch.fnmatchcase(text, pattern + "*"), f"{page}: {prompt}\n{text}"
             shown[page] += 1
     assert shown["README.md"] >= 5
-    assert shown["docs/tour.md"] >= 11
+    assert shown["docs/quickstart.md"] >= 11
 
 
 def test_the_readme_is_short() -> None:
-    """Who has never heard of it reads it to its end: the reference is in docs."""
-    assert len(README.splitlines()) <= 200
+    """A newcomer can read the README to its end: the reference is in docs."""
+    assert len(README.splitlines()) <= 180
 
 
 def test_the_makefile_has_what_the_pages_promise() -> None:
