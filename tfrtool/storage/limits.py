@@ -181,7 +181,7 @@ MAX_TAGS = 1000
 them, even if they overlap."""
 
 MAX_STRIPS = 100_000
-"""Strips or tiles of a TIFF, each of which costs about 15 us. One per row is usual, and a JPEG made
+"""Strips or tiles of a TIFF. Each costs about 15 us. One per row is usual, and a JPEG made
 of it has at most 65,500 rows."""
 
 MAX_CHUNKS = 100_000
