@@ -56,7 +56,7 @@ def total(live: Live, **question: Any) -> int:
 def test_a_question_that_takes_too_long(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is ended, and the next one is answered; so after one that needs too much memory."""
     monkeypatch.setattr("tfrtool.view.live.MAX_SECONDS", 0.2)
-    with pytest.raises(UsageError, match="takes more than 0 seconds"):
+    with pytest.raises(UsageError, match="longer than 0 seconds"):
         live.rows(ENDLESS, 0, 5)
     monkeypatch.undo()
     assert total(live, where="label = 0") == 20
@@ -77,7 +77,7 @@ def test_questions_do_not_wait_for_each_other(live: Live) -> None:
         live.interrupt()
         for one in slow:
             assert isinstance(one.exception(), TfrtoolError)
-    with pytest.raises(UsageError, match="the viewer has ended"):
+    with pytest.raises(UsageError, match="viewer has stopped"):
         total(live, where="label = 2")
 
 

@@ -31,7 +31,7 @@ def test_a_schema() -> None:
 def test_a_verdict(make_shard: MakeShard) -> None:
     """Whether all is sound, and if not, what is wrong."""
     shard = make_shard([b""] * 3)
-    assert "Every CRC holds" in shown(tfrtool.verify(shard))
+    assert "No problems found" in shown(tfrtool.verify(shard))
     shard.write_bytes(shard.read_bytes()[:-2])
     page = shown(tfrtool.verify(shard))
     assert "1 fault in 1 shard" in page

@@ -51,10 +51,10 @@ def test_a_run_is_shown(finished: Path, tmp_path: Path, run: Run) -> None:
     assert told["evaluated"] is True
     page = Page(out)
     assert "loss: training from 1 to 0.2; validation from 2 to 0.4" in page.text
-    assert "input wait: wait from 0.01 to 0.05" in page.text
-    assert "val_accuracy" not in page.text  # it was never known
+    assert "input wait: fraction of time from 0.01 to 0.05" in page.text
+    assert "Val accuracy" not in page.text  # it was never known
     said = " ".join(" ".join(page.sections.values()).split())
-    assert "accuracy 0.875" in said or "accuracy0.875" in said
+    assert "Accuracy 0.875" in said or "Accuracy0.875" in said
     assert "one <b>class</b>" in said
     assert "<td>dog</td><td></td><td>0</td><td>0</td><td>2</td>" in page.text
     assert "<td>cat</td><td>0.75</td><td>1</td><td>0.8571</td><td>3</td>" in page.text
@@ -98,7 +98,8 @@ def test_no_run(tmp_path: Path, run: Run) -> None:
     """A folder without a history is named, and what writes one."""
     code, _, error = run("report", "--run", tmp_path, "--out", tmp_path / "run.html")
     assert code == 1
-    assert "no history.json: tfrtool train --out writes it" in error
+    assert "no history.json" in error
+    assert "tfrtool train --out" in error
 
 
 ANY = st.recursive(

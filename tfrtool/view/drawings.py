@@ -15,7 +15,7 @@ _LETTER = 6.5
 
 
 def histogram(counts: Sequence[float], edges: Sequence[float], *, height: int = 48) -> Markup:
-    """Draw a histogram; its title says the range, and the largest bar's count."""
+    """Draw a histogram, labelled with its range and the count of its largest bar."""
     width, most = 160, max(counts, default=0)
     if not most:
         return Markup("")
@@ -25,8 +25,8 @@ def histogram(counts: Sequence[float], edges: Sequence[float], *, height: int = 
         for n, count in enumerate(counts)
         if count
     )
-    said = f"{number(edges[0])} to {number(edges[-1])}; at most {number(most)} in one bar"
-    return _svg(width, height, said, bars, kind="histogram")
+    label = f"histogram from {number(edges[0])} to {number(edges[-1])}, largest bar {number(most)}"
+    return _svg(width, height, label, bars, kind="histogram")
 
 
 def bars(rows: Mapping[str, Mapping[str, float]], series: Sequence[str]) -> Markup:
@@ -49,11 +49,11 @@ def bars(rows: Mapping[str, Mapping[str, float]], series: Sequence[str]) -> Mark
             parts.append(_text(left + size + 6, y + 12, told, classes="n"))
             y += line
         y += 6
-    said = "bars: " + "; ".join(
+    label = "bar chart: " + "; ".join(
         f"{name} " + ", ".join(f"{one} {number(row.get(one, 0))}" for one in series)
         for name, row in list(rows.items())[:20]
     )
-    return _svg(width, y, said, Markup("").join(parts), kind="bars")
+    return _svg(width, y, label, Markup("").join(parts), kind="bars")
 
 
 def strip(cells: Sequence[int | None], names: Sequence[str], title: str) -> Markup:
@@ -122,11 +122,11 @@ def lines(series: Mapping[str, Sequence[float | None]], title: str, axis: str = 
             y += 13
         ends.append(y)
         parts.append(_text(places[-1][0] + 8, y + 4, name))
-    said = f"{title}: " + "; ".join(
+    label = f"{title}: " + "; ".join(
         f"{name} from {number(found[0][1])} to {number(found[-1][1])}"
         for name, found in points.items()
     )
-    return _svg(width, height, said, Markup("").join(parts), kind="lines")
+    return _svg(width, height, label, Markup("").join(parts), kind="lines")
 
 
 def number(value: float) -> str:
@@ -139,13 +139,13 @@ def number(value: float) -> str:
 
 
 def _svg(
-    width: float, height: float, said: str, inside: Markup, kind: str, *, stretch: bool = False
+    width: float, height: float, label: str, inside: Markup, kind: str, *, stretch: bool = False
 ) -> Markup:
     ratio = Markup(' preserveAspectRatio="none"') if stretch else Markup("")
     return Markup(
         '<svg class="{}" viewBox="0 0 {:.0f} {:.0f}" width="{:.0f}" height="{:.0f}" role="img"'
         ' aria-label="{}"{}>{}</svg>'
-    ).format(kind, width, height, width, height, said, ratio, inside)
+    ).format(kind, width, height, width, height, label, ratio, inside)
 
 
 def _rect(

@@ -49,7 +49,7 @@ class Findings:
         self.split_of = {path: name for name, one in found.splits.items() for path in one.shards}
         self.paths = tuple(self.split_of)
         if not self.paths:
-            raise ShardError("no shards")
+            raise ShardError("no shards found")
         self.arguments = as_paths(shards)
         is_folder = len(self.arguments) == 1 and self.arguments[0].is_dir()
         self.dataset = found.folders[0] if is_folder else None
@@ -242,7 +242,7 @@ class FindingSteps:
             with contextlib.suppress(ShardError):  # its rows tell
                 offsets = find_offsets(path)
                 file = self.folder / f"offsets-{number}"
-                with os_errors_as(UsageError, file, "no room for what is found"):
+                with os_errors_as(UsageError, file, "can't store the record index"):
                     file.write_bytes(offsets)
                 tell("index", (path, file))
 

@@ -75,27 +75,27 @@ class Guard:
             more = [(b"location", b"/"), (b"set-cookie", cookie.encode())]
             await _answer(send, 303, "", more)
         elif not any(map(self._is_token, self._cookies_of(headers.get("cookie", [])))):
-            await _answer(send, 403, "open the address that tfrtool view printed")
+            await _answer(send, 403, "open the URL that tfrtool view printed")
         else:
             _accept(scope)
             await self._app(scope, receive, send)
 
     def _refusal(self, scope: Scope, headers: dict[str, list[str]]) -> tuple[int, str] | None:
         if any(len(headers.get(name, ())) > 1 for name in _ONCE):
-            return 400, "a header twice"
+            return 400, "duplicate header"
         host, origin, site, length = (headers.get(name, [""])[0] for name in _ONCE)
         if not self._is_ours(host):
             return 403, "unknown host"
         if "origin" in headers and origin.lower() != f"http://{host}".lower():
-            return 403, "another origin"
+            return 403, "request from another origin"
         # A link or a typed address is "none", or the address that was opened from elsewhere.
         if scope["path"] != "/" and site not in ("", "same-origin", "none"):
-            return 403, "another site"
+            return 403, "request from another site"
         if scope["method"] not in ("GET", "HEAD", "POST"):
-            return 405, "no such method"
+            return 405, "method not allowed"
         if "transfer-encoding" in headers or not re.fullmatch("[0-9]{0,9}", length):
-            return 411, "no length of what is sent"
-        return (413, "too much is sent") if int(length or 0) > MAX_BODY else None
+            return 411, "Content-Length required"
+        return (413, "request body too large") if int(length or 0) > MAX_BODY else None
 
     def _is_ours(self, host: str) -> bool:
         found = _HOST.fullmatch(host)

@@ -92,7 +92,7 @@ class Live:
             while (told := cast(tuple[str, Any] | None, child.receive())) is not None:
                 self.found.take(*told)
         except ChildDied:
-            self.found.take("reading", "the process died: was there enough memory?")
+            self.found.take("reading", "the reading process was killed, possibly for lack of memory")
         except Exception as error:  # noqa: BLE001 - the page tells it
             self.found.take("reading", str(error))
         finally:
@@ -207,7 +207,7 @@ class Live:
         with self._turns:
             with self._asking:
                 if self._ended:
-                    raise UsageError("the viewer has ended")
+                    raise UsageError("the viewer has stopped")
                 child = self._idle.pop() if self._idle else SqlChild()
                 self._children.add(child)
 
@@ -227,9 +227,9 @@ class Live:
                 raise
             except ShardError as error:
                 if self._ended:
-                    raise UsageError("the viewer has ended") from error
+                    raise UsageError("the viewer has stopped") from error
                 if late.is_set():
-                    raise UsageError(f"it takes more than {MAX_SECONDS:.0f} seconds") from error
+                    raise UsageError(f"the query took longer than {MAX_SECONDS:.0f} seconds") from error
                 raise
             finally:
                 timer.cancel()
@@ -317,7 +317,7 @@ class Live:
             ],
         }
         if record is None:
-            fault = "the record is damaged, or the shard was changed after it was opened"
+            fault = "the record is damaged, or the file has changed since it was opened"
             return {**told, "damaged": fault, "commands": [f"tfrtool verify {quoted}"]}
         features = _features(record.payload)
         roles = self.found.roles(path)
@@ -394,7 +394,8 @@ class Live:
         for path, record, _ in places:
             name = path.name if counts[path.name] == 1 else str(path.absolute())
             if not name.isprintable() or name != name.strip():
-                raise UsageError("its name can't stand in a list: rename it", path=path)
+                what = "the file's name has characters that a list of records can't hold"
+                raise UsageError(what, path=path, hint="rename the file")
             lines.append(f"{name} {record}\n")
         return "".join(lines)
 

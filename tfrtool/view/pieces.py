@@ -23,18 +23,18 @@ from tfrtool.view.findings import Findings
 from tfrtool.view.terminal import verify_command
 
 PIECES = {
-    "about": "What it is",
-    "health": "Health",
-    "balance": "Balance",
+    "about": "Overview",
+    "health": "Problems",
+    "balance": "Class balance",
     "objects": "Objects",
-    "shuffling": "Shuffling",
-    "images": "Images",
-    "examples": "Examples",
-    "unusual": "Unusual images",
-    "alike": "Images that look alike",
-    "features": "Features",
+    "shuffling": "Label order",
+    "images": "Image statistics",
+    "examples": "Sample images",
+    "unusual": "Outliers",
+    "alike": "Near duplicates",
+    "features": "Feature statistics",
 }
-"""The pieces of a page, in order, and what they are called."""
+"""The sections of a page, in order, with their titles."""
 
 _FAULTS, _SHARDS, _CLASSES, _FEATURES, _GROUPS = 200, 60, 40, 200, 20
 _THUMB = 96
@@ -65,6 +65,7 @@ def environment() -> Any:
         ),
         "human_bytes": human_bytes,
         "printable": lambda text: short(str(text), _PROSE),
+        "heading": lambda key: _heading(short(str(key), _PROSE)),
         "percent": lambda share: f"{100 * share:.1f} %",
     }
     made.globals |= {"histogram": drawings.histogram, "human_count": human_count}
@@ -86,11 +87,16 @@ def piece(name: str, found: Findings, picture_of: PictureOf) -> Markup:
 
 
 def too_long(name: str) -> Markup:
-    """Return what stands for a piece that is larger than a page."""
-    said = "There is too much of this to be shown here."
+    """Return the placeholder for a section that is too large for a page."""
+    text = "Too large to include in this report."
     return Markup('<section id="{}"><h2>{}</h2><p>{}</p></section>').format(
-        name, PIECES[name], said
+        name, PIECES[name], text
     )
+
+
+def _heading(key: str) -> str:
+    """Return the key of a JSON object as a heading: "Val loss" for "val_loss"."""
+    return key[:1].upper() + key[1:].replace("_", " ")
 
 
 def short(text: str, most: int = _LONGEST) -> str:
@@ -124,12 +130,12 @@ def _about(found: Findings, _: PictureOf) -> dict[str, Any]:
     kinds = sorted(kind.title for kind in found.table.kinds if kind is not PayloadKind.EMPTY)
     source = found.schema_source or ""
     if len(source) > _SOURCE:
-        source = f"{source[:_SOURCE]}\n# ... tfrtool inspect schema prints the rest"
+        source = f"{source[:_SOURCE]}\n# ... run tfrtool inspect schema for the rest"
     candidates = found.label_candidates if found.label is None else ()
-    guess = {"candidates": list(map(short, candidates)), "counted_by": ""}
+    guess = {"candidates": list(map(short, candidates)), "command": ""}
     if candidates and found.dataset is not None:
         words = ("inspect", "dataset", str(found.arguments[0]), "--label-feature", candidates[0])
-        guess["counted_by"] = printable(shlex.join(("tfrtool", *words)))
+        guess["command"] = printable(shlex.join(("tfrtool", *words)))
     return {"splits": splits, "kinds": kinds, "source": source, **guess}
 
 
@@ -219,7 +225,7 @@ def _shuffling(found: Findings, _: PictureOf) -> dict[str, Any] | None:
     drawn = [
         {
             "name": short(Path(path).name, _PROSE),
-            "drawing": drawings.strip(cells, names, f"labels along {printable(Path(path).name)}"),
+            "drawing": drawings.strip(cells, names, f"labels in {printable(Path(path).name)}"),
         }
         for path, cells in gallery.strips(found.table, labels, _CELLS, _SHARDS).items()
     ]
@@ -302,26 +308,26 @@ def _features(found: Findings, _: PictureOf) -> dict[str, Any] | None:
 
 
 def _feature_row(one: Mapping[str, Any], records: int) -> dict[str, Any]:
-    """Return what a page says of a feature: ``inspect stats --json`` has all of it."""
-    said, lengths = [], one["lengths"]
+    """Return a feature's row in the table: a summary of what ``inspect stats --json`` prints."""
+    texts, lengths = [], one["lengths"]
     values = one.get("values")
     if values and values["count"]:
         low, high, mean = (drawings.number(values[key]) for key in ("min", "max", "mean"))
         a_range = f"{low} to {high}, mean {mean}"
-        said.append(a_range if values["min"] < values["max"] else f"always {low}")
+        texts.append(a_range if values["min"] < values["max"] else f"always {low}")
         if values["nan"]:
-            said.append(f"{values['nan']:,} NaN")
+            texts.append(f"{values['nan']:,} NaN")
     else:
-        said += [f"{_value(c['value'])} ({c['count']:,})" for c in one.get("common", ())[:4]]
+        texts += [f"{_value(c['value'])} ({c['count']:,})" for c in one.get("common", ())[:4]]
     if lengths["count"] and (lengths["min"], lengths["max"]) != (1, 1):
-        said.append(f"{lengths['min']:,} to {lengths['max']:,} values a record")
+        texts.append(f"{lengths['min']:,} to {lengths['max']:,} values per record")
     held = (one[part] for part in ("values", "width", "bytes", "lengths") if one.get(part))
     drawn = next((part["histogram"] for part in held if part["count"]), None)
     return {
         "name": short(one["name"], _PROSE),
-        "dtype": one["dtype"] or "never set",
+        "dtype": one["dtype"] or "no values",
         "present": one["present"] / records if records else 0.0,
-        "said": ", ".join(said),
+        "summary": ", ".join(texts),
         "drawing": drawn and drawings.histogram(drawn["counts"], drawn["edges"]),
     }
 

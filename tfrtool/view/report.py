@@ -118,12 +118,12 @@ def check_page(out: Path, *, overwrite: bool) -> None:
     """Raise a `UsageError` if a page can't be written there, before anything is read."""
     environment()
     if out.suffix.lower() not in (".html", ".htm"):
-        raise UsageError("a report is an .html file", path=out, found=repr(out.suffix))
+        raise UsageError("the report's file name must end in .html", path=out)
     with os_errors_as(WriteError, out, "can't be written"):
         if not out.parent.is_dir():
-            raise UsageError("the directory for the report is not there", path=out.parent)
+            raise UsageError("directory does not exist", path=out.parent)
         if out.exists() and not overwrite:
-            raise UsageError("is there already", path=out, hint="--overwrite replaces it")
+            raise UsageError("already exists", path=out, hint="use --overwrite to replace it")
 
 
 def write_page(out: Path, template: str, *, overwrite: bool, **context: Any) -> int:

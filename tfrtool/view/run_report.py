@@ -21,7 +21,7 @@ from tfrtool.view.drawings import lines
 from tfrtool.view.report import check_page, write_page
 
 _CURVES = ("loss", "accuracy", "mean_average_precision")
-_PICTURES = {"confusion.png": "Confusion matrix", "most_wrong.png": "The most wrong images"}
+_PICTURES = {"confusion.png": "Confusion matrix", "most_wrong.png": "Worst mistakes"}
 _SIDE = 1600
 _LISTED = 200
 
@@ -62,7 +62,9 @@ def run_report(
     check_page(out, overwrite=overwrite)
     history = _read(run / "history.json", "tfrtool train")
     if history is None:
-        raise DatasetError("no history.json: tfrtool train --out writes it", path=run)
+        raise DatasetError(
+            "no history.json", path=run, hint="pass the directory given to tfrtool train --out"
+        )
     evaluation = _read(run / "evaluation.json", "tfrtool evaluate")
     path = run / "history.json"
     with reading_metadata(path, "tfrtool train"):
@@ -93,13 +95,13 @@ def run_pieces(epochs: Sequence[Mapping[str, Any]], run: Mapping[str, Any]) -> d
     keys = _keys(epochs)
     for name in _CURVES:
         series = {
-            said: [_number(one.get(key)) for one in epochs]
-            for said, key in (("training", name), ("validation", f"val_{name}"))
+            label: [_number(one.get(key)) for one in epochs]
+            for label, key in (("training", name), ("validation", f"val_{name}"))
         }
         drawn = lines(series, name)
-        curves |= {name.replace("_", " "): drawn} if drawn else {}
+        curves |= {name.replace("_", " ").capitalize(): drawn} if drawn else {}
     waits = [_number(one.get("input_wait_fraction")) for one in epochs]
-    curves |= {"share of time that waits for input": lines({"wait": waits}, "input wait")}
+    curves |= {"Time spent waiting for input": lines({"fraction of time": waits}, "input wait")}
     return {
         "curves": {name: drawn for name, drawn in curves.items() if drawn},
         "epochs": [{key: one.get(key) for key in keys} for one in epochs[:_LISTED]],
@@ -144,7 +146,7 @@ def _read(path: Path, writer: str) -> Any:
     with suppress(FileNotFoundError), reading_metadata(path, writer):
         data = read_json(path, follow=False)
         if not isinstance(data, dict):
-            raise ValueError("no object")
+            raise ValueError("not a JSON object")
         return data
     return None
 

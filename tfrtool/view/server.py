@@ -56,7 +56,7 @@ def serve(live: Live, *, host: str, port: int, token: str, on_ready: Callable[[s
             listener.listen(128)  # who asks before the server runs waits
         except (OSError, ValueError) as error:
             reason = os_reason(error) if isinstance(error, OSError) else reason_of(error)
-            raise UsageError(f"can't listen at {host}:{port}: {reason}") from error
+            raise UsageError(f"can't listen on {host}:{port}: {reason}") from error
         port = listener.getsockname()[1]
         own = socket.gethostname() if host in ("0.0.0.0", "::") else host
         hosts = {host, own, "localhost", "127.0.0.1", "::1"}
@@ -145,7 +145,7 @@ def application(live: Live) -> Any:
             except (TfrtoolError, ValueError, OverflowError, RecursionError) as error:
                 return answer({"error": printable(str(error))}, 400)
             except MemoryError:
-                return answer({"error": "this takes more memory than there is"}, 400)
+                return answer({"error": "not enough memory for this request"}, 400)
 
         return endpoint
 
@@ -173,7 +173,7 @@ def application(live: Live) -> Any:
         row, full = int(request.path_params["row"]), request.url.path.startswith("/image/")
         data = live.picture(row, int(request.query_params.get("image", 0)), full=full)
         if data is None:
-            raise IndexError("no picture")
+            raise IndexError("no image")
         kind = "image/png" if data.startswith(b"\x89PNG") else "image/jpeg"
         return Response(data, media_type=kind)
 
@@ -186,7 +186,7 @@ def application(live: Live) -> Any:
     def piece(request: Request) -> Any:
         name = request.path_params["name"]
         if name not in PIECES:
-            raise IndexError("no such piece")
+            raise IndexError("no such section")
         text = str(live.piece(name)).encode("utf-8", "backslashreplace")
         return Response(text, media_type="text/html")
 
@@ -200,7 +200,7 @@ def application(live: Live) -> Any:
             try:
                 rows = [int(row) for row in json.loads(body)["rows"]]
             except (KeyError, TypeError) as error:
-                raise ValueError("no list of rows") from error
+                raise ValueError('expected {"rows": [...]}') from error
             return Response(live.marked(rows), media_type="text/plain")
 
         return await run_in_threadpool(asked(listed), request)

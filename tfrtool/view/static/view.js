@@ -1,21 +1,21 @@
 "use strict";
-// The viewer's page. Everything that comes from records is put in as text, never as HTML;
-// the pieces are HTML from the server, which has escaped them.
+// The viewer's page. Everything that comes from records is inserted as text, never as HTML;
+// the sections are HTML from the server, which has escaped them.
 (() => {
   const $ = (id) => document.getElementById(id);
   const grid = $("grid"), form = $("filter"), detail = $("detail");
-  const MOST_HEIGHT = 8_000_000; // pixels that browsers still scroll through exactly
-  const PAGE = 100, MOST_PAGES = 100, AROUND = 2; // lines that are drawn above and below those that are seen
+  const MOST_HEIGHT = 8_000_000; // pixels that browsers can scroll through exactly
+  const PAGE = 100, MOST_PAGES = 100, AROUND = 2; // lines drawn above and below the visible ones
 
   let state = { version: "", images: true, splits: [], errors: {} };
-  let question = null; // what is asked for: the fields of the form that are filled in
+  let question = null; // the current query: the fields of the form that are filled in
   let total = 0, complete = false;
-  let asked = 0; // counts questions: answers to earlier ones are thrown away
-  let open = -1; // the place, among what was found, of the record that is open
-  let line = 0, stood = 0; // the first line that is seen, with the share of it that is not; where the bar stood then
+  let asked = 0; // counts queries: answers to earlier ones are discarded
+  let open = -1; // the position among the results of the open record
+  let line = 0, stood = 0; // the first visible line, with the fraction of it that is hidden; the scroll position then
   let columns = 1, soon = 0, frame = 0, next = 0, pieceShown = "";
-  const pages = new Map(), cells = new Map(); // rows by the number of their page, drawn buttons by their place
-  const marks = new Set(), off = new Set(); // rows that are marked, layers over images that are switched off
+  const pages = new Map(), cells = new Map(); // rows by page number, drawn buttons by position
+  const marks = new Set(), off = new Set(); // marked rows, hidden layers over images
   const make = (tag, attributes = {}, ...inside) => {
     const element = document.createElement(tag);
     for (const [name, value] of Object.entries(attributes)) {
@@ -29,7 +29,7 @@
   const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
   async function ask(address, options) {
     const answer = await fetch(address, options).catch(() => {
-      throw new Error("The viewer has ended: start tfrtool view again, and open the address that it prints.");
+      throw new Error("The viewer has stopped. Run tfrtool view again and open the URL it prints.");
     });
     const kind = answer.headers.get("content-type") || "";
     const body = kind.includes("json") ? await answer.json() : await answer.text();
@@ -37,17 +37,17 @@
     if (!answer.ok) throw Object.assign(new Error(body.error || body), { status: answer.status });
     return body;
   }
-  function say(id, text) {
-    if ($(id).textContent !== text) $(id).textContent = text; // else it would be read out again
+  function setText(id, text) {
+    if ($(id).textContent !== text) $(id).textContent = text; // otherwise screen readers would repeat it
     $(id).hidden = !text;
   }
   const terminal = (command) => make("p", { class: "command" }, make("code", {}, command), make("button", { onclick: async (event) => {
-    getSelection().selectAllChildren(event.target.previousElementSibling); // only pages from this machine may copy
+    getSelection().selectAllChildren(event.target.previousElementSibling); // browsers allow copying only on local pages
     await navigator.clipboard.writeText(command);
     event.target.textContent = "Copied";
   } }, "Copy"));
 
-  // How far it is
+  // Progress
   function fillChoices(select, values) {
     const known = new Set([...select.options].map((option) => option.value));
     for (const value of values) if (!known.has(value)) select.append(make("option", { value }, value));
@@ -56,12 +56,12 @@
     try {
       const before = state;
       state = await ask("/api/state");
-      say("counts", count(state.records, "record") + (state.counted ? "" : " so far") +
+      setText("counts", count(state.records, "record") + (state.counted ? "" : " so far") +
         (state.faults === null ? (state.damaged ? `, \u2717 ${count(state.damaged, "fault")} so far` : "")
-          : state.faults ? `, \u2717 ${count(state.faults, "fault")}` : ", \u2713 nothing is wrong"));
+          : state.faults ? `, \u2717 ${count(state.faults, "fault")}` : ", \u2713 no problems found"));
       if (state.step_total) $("progress").value = state.step_done / state.step_total;
       else $("progress").removeAttribute("value");
-      say("step", state.done ? "" : `${state.step || "counting"} ...`);
+      setText("step", state.done ? "" : `${state.step || "counting records"} ...`);
       $("progress-line").hidden = state.done;
       for (const [name, values] of [["split", state.splits], ["label", state.classes], ["sort", state.columns]]) {
         fillChoices(form[name], values);
@@ -69,21 +69,21 @@
       }
       const problems = Object.entries(state.errors).filter(([step]) => step !== "schema" && step !== "statistics").map(([step, why]) => `${step}: ${why}`);
       if (state.changed.length)
-        problems.push(`Changed since they were opened: ${state.changed.join(", ")}. Start tfrtool view again to see them as they are.`);
-      say("warning", problems.join("; "));
+        problems.push(`Changed since they were opened: ${state.changed.join(", ")}. Run tfrtool view again to see the changes.`);
+      setText("warning", problems.join("; "));
       if (question && (before.version !== state.version || before.records !== state.records)) {
         if (!question.size || !complete) await look(false);
         await showPiece();
-      } else if (question && before.read !== state.read) tell();
+      } else if (question && before.read !== state.read) showCount();
     } catch (error) {
-      say("warning", error.message);
+      setText("warning", error.message);
       state.done = true;
     }
     clearTimeout(next);
     next = setTimeout(follow, state.done ? 5000 : 700);
   }
 
-  // The grid: only the lines that are seen are there, and some around them
+  // The grid: only the visible lines exist, and a few around them
   function layout() {
     const tall = state.images ? 178 : 76;
     const wide = state.images ? Math.max(1, Math.floor(grid.clientWidth / 148)) : 1;
@@ -92,8 +92,8 @@
     return { tall, wide, rows, seen, height, most: Math.max(0, rows - seen),
       span: Math.max(1, height - grid.clientHeight), exact: rows * tall <= MOST_HEIGHT };
   }
-  // Scrolls to a line. Where there are more than browsers can scroll through, the bar stands at
-  // the line's share of them, but so that there is room to scroll on, line by line.
+  // Scrolls to a line. With more lines than browsers can scroll through, the scroll position is
+  // proportional to the line, with room left to scroll on line by line.
   function put(to) {
     const shape = layout(), room = 4 * grid.clientHeight;
     line = clamp(to, 0, shape.most);
@@ -105,7 +105,7 @@
   }
   function scrolled() {
     const shape = layout(), moved = grid.scrollTop - stood;
-    const jumped = Math.abs(moved) > 2 * grid.clientHeight; // by the bar, not by the wheel
+    const jumped = Math.abs(moved) > 2 * grid.clientHeight; // with the scroll bar, not the wheel
     if (shape.exact) line = grid.scrollTop / shape.tall;
     else line = clamp(jumped ? (shape.most * grid.scrollTop) / shape.span : line + moved / shape.tall, 0, shape.most);
     stood = grid.scrollTop;
@@ -139,7 +139,7 @@
       if (!old || old === one) continue;
       if (old === document.activeElement) one.focus({ preventScroll: true });
       const image = old.querySelector("img"), other = one.querySelector("img");
-      if (image && other && image.src === other.src) other.replaceWith(image); // it is there already
+      if (image && other && image.src === other.src) other.replaceWith(image); // already loaded
       if (old === next) next = old.nextSibling;
       old.remove();
     }
@@ -157,7 +157,7 @@
     if (!row) return button;
     if (state.images) {
       const image = make("img", { src: `/thumb/${row.row}`, alt: "" });
-      image.addEventListener("error", () => image.replaceWith(make("span", { class: "none" }, "no picture")));
+      image.addEventListener("error", () => image.replaceWith(make("span", { class: "none" }, "no preview")));
       button.append(image);
     }
     const text = row.damaged ? "\u2717 damaged" : row.features
@@ -172,7 +172,7 @@
     const held = pages.get(page);
     if (held && held.asked === asked) return;
     const mine = asked;
-    pages.delete(page); // and put in as the newest
+    pages.delete(page); // and insert it as the newest
     pages.set(page, { rows: held ? held.rows : [], asked: mine });
     for (const old of pages.keys()) if (pages.size > MOST_PAGES) pages.delete(old);
     try {
@@ -181,26 +181,27 @@
       pages.set(page, { rows: found.rows, asked: mine });
       ({ total, complete } = found);
       $("terminal").replaceChildren(...(found.command ? [terminal(found.command)] : []));
-      say("problem", "");
+      setText("problem", "");
       form.where.removeAttribute("aria-invalid");
     } catch (error) {
       if (mine !== asked) return;
       pages.delete(page);
-      if (!error.status) return say("warning", error.message);
+      if (!error.status) return setText("warning", error.message);
       [total, complete] = [0, true];
-      say("problem", error.message);
+      setText("problem", error.message);
       if (question.has("where")) form.where.setAttribute("aria-invalid", "true");
     }
-    tell();
+    showCount();
     cancelAnimationFrame(frame);
     frame = requestAnimationFrame(() => draw());
   }
-  function tell() {
+  function showCount() {
     const narrowed = ["split", "label", "text", "where"].some((name) => question.has(name));
-    const so_far = complete ? "" : question.size ? ` of the ${count(state.read || 0, "record")} read so far` : " so far";
-    say("found", $("problem").textContent ? "" : `${count(total, "record")}${so_far}${narrowed && complete && !total ? ": nothing fulfils all of this" : ""}`);
+    const so_far = question.size ? `${total.toLocaleString("en")} of ${count(state.read || 0, "record")} read so far` : `${count(total, "record")} so far`;
+    const text = !complete ? so_far : total || !narrowed ? count(total, "record") : "No records match these filters.";
+    setText("found", $("problem").textContent ? "" : text);
   }
-  // Asks anew: what is there stays until the answer has come.
+  // Queries again; the current results stay until the answer arrives.
   async function look(anew) {
     const mine = ++asked;
     await load(0);
@@ -208,7 +209,7 @@
     for (const [page, one] of pages) if (one.asked !== asked) pages.delete(page);
     put(0);
   }
-  function go(to) { // focuses a cell, and scrolls so that it is seen
+  function go(to) { // focuses a cell and scrolls it into view
     if (!total) return;
     const place = clamp(to, 0, total - 1), shape = layout(), at = Math.floor(place / shape.wide);
     if (at < line) put(at);
@@ -216,7 +217,7 @@
     cells.get(place).focus({ preventScroll: true });
   }
 
-  // The filter is in the address, so that reloading, going back and bookmarks keep it.
+  // The filters are in the URL, so reloading, going back and bookmarks keep them.
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     const asks = new URLSearchParams([...new FormData(form)].filter(([, value]) => value.trim()));
@@ -225,7 +226,7 @@
   });
   form.addEventListener("reset", () => { location.hash = "records?"; });
   for (const name of ["split", "label", "sort", "descending"]) form[name].addEventListener("change", () => form.requestSubmit());
-  grid.addEventListener("scroll", scrolled); // browsers tell it once a frame
+  grid.addEventListener("scroll", scrolled); // fires once per frame
   grid.addEventListener("scrollend", () => { if (!layout().exact) put(line); });
   addEventListener("resize", () => put((Math.floor(line) * columns) / layout().wide));
   grid.addEventListener("keydown", (event) => {
@@ -243,13 +244,13 @@
   // Marks
   function toggle(...rows) {
     for (const row of rows) if (!marks.delete(row)) marks.add(row);
-    say("marked", marks.size ? `${count(marks.size, "record")} marked.` : "Nothing is marked.");
+    setText("marked", marks.size ? `${count(marks.size, "record")} marked.` : "No records marked.");
     $("save").disabled = $("unmark").disabled = !marks.size;
     draw();
   }
   $("unmark").addEventListener("click", () => toggle(...marks));
   $("save").addEventListener("click", async () => {
-    const text = await ask("/api/marks", { method: "POST", body: JSON.stringify({ rows: [...marks] }) }).catch((error) => say("warning", error.message));
+    const text = await ask("/api/marks", { method: "POST", body: JSON.stringify({ rows: [...marks] }) }).catch((error) => setText("warning", error.message));
     if (text) make("a", { download: "marked.txt", href: URL.createObjectURL(new Blob([text], { type: "text/plain" })) }).click();
   });
 
@@ -260,42 +261,42 @@
       const known = row ?? rowAt(place)?.row;
       if (known === undefined) return;
       open = place;
-      const told = await ask(`/api/record/${known}`);
+      const record = await ask(`/api/record/${known}`);
       if (open !== place) return;
-      render(told);
+      render(record);
       if (!detail.open) detail.showModal();
     } catch (error) {
       if (detail.open) $("detail-body").prepend(make("p", { class: "bad", role: "alert" }, error.message));
-      say("warning", error.message);
+      setText("warning", error.message);
     }
   }
-  function render(told) {
-    $("detail-title").textContent = `Record #${told.row}`;
-    const name = () => { $("mark").textContent = marks.has(told.row) ? "\u2713 Unmark" : "Mark"; };
-    $("mark").onclick = () => { toggle(told.row); name(); };
+  function render(record) {
+    $("detail-title").textContent = `Record #${record.row}`;
+    const name = () => { $("mark").textContent = marks.has(record.row) ? "\u2713 Unmark" : "Mark"; };
+    $("mark").onclick = () => { toggle(record.row); name(); };
     name();
-    $("earlier").disabled = open <= 0;
-    $("later").disabled = open < 0 || open >= total - 1;
-    const facts = { file: told.path, split: told.split, "record in the file": told.record, offset: told.offset,
-      payload: told.bytes === undefined ? null : count(told.bytes, "byte"), "CRC of the length": told.length_crc,
-      "CRC of the payload": told.payload_crc };
-    const body = (told.pictures || []).map((picture, number) => drawing(told, picture, number));
-    if (told.damaged) body.push(make("p", { class: "bad" }, `\u2717 ${told.damaged}`));
+    $("previous").disabled = open <= 0;
+    $("next").disabled = open < 0 || open >= total - 1;
+    const facts = { File: record.path, Split: record.split, "Record in file": record.record, Offset: record.offset,
+      Payload: record.bytes === undefined ? null : count(record.bytes, "byte"), "Length CRC": record.length_crc,
+      "Payload CRC": record.payload_crc };
+    const body = (record.pictures || []).map((picture, number) => drawing(record, picture, number));
+    if (record.damaged) body.push(make("p", { class: "bad" }, `\u2717 ${record.damaged}`));
     body.push(make("dl", { class: "facts" }, ...Object.entries(facts).filter(([, value]) => value !== null && value !== undefined)
       .flatMap(([what, value]) => [make("dt", {}, what), make("dd", {}, String(value))])));
-    if (told.content) body.push(make("h3", {}, "Content"), make("pre", { class: "code wrap", tabindex: 0 },
-      JSON.stringify(told.content, null, 2).replace(/\[\n\s+([^[\]{}]*?)\n\s+\]/g, (_, inside) => `[${inside.replace(/\n\s+/g, " ")}]`)));
-    body.push(make("h3", {}, "In the terminal"), ...told.commands.map(terminal));
-    if (told.hex !== undefined) body.push(make("h3", {}, "Payload"), hex(told));
+    if (record.content) body.push(make("h3", {}, "Content"), make("pre", { class: "code wrap", tabindex: 0 },
+      JSON.stringify(record.content, null, 2).replace(/\[\n\s+([^[\]{}]*?)\n\s+\]/g, (_, inside) => `[${inside.replace(/\n\s+/g, " ")}]`)));
+    body.push(make("h3", {}, "Commands"), ...record.commands.map(terminal));
+    if (record.hex !== undefined) body.push(make("h3", {}, "Raw bytes"), hex(record));
     $("detail-body").replaceChildren(...body);
   }
-  function drawing(told, picture, number) {
+  function drawing(record, picture, number) {
     if (picture.problem) return make("p", { class: "bad" }, `\u2717 ${picture.problem}`);
     const [width, height] = picture.size.split(" x ");
-    const image = make("img", { src: `/image/${told.row}?image=${number}`, alt: `image of record ${told.row}`, width, height, class: width < 160 ? "small" : null });
+    const image = make("img", { src: `/image/${record.row}?image=${number}`, alt: `image of record ${record.row}`, width, height, class: width < 160 ? "small" : null });
     const over = make("div", { class: "frame" }, image);
     const caption = make("figcaption", {}, [picture.label, picture.place, picture.size,
-      picture.orientation > 1 ? `as stored, as its boxes are: EXIF orientation ${picture.orientation} is left out` : ""].filter(Boolean).join(" "));
+      picture.orientation > 1 ? `(shown as stored, EXIF orientation ${picture.orientation} not applied)` : ""].filter(Boolean).join(" "));
     const layer = (name, element, what) => {
       const box = make("input", { type: "checkbox" });
       const turn = () => { element.hidden = !box.checked; off[box.checked ? "delete" : "add"](name); };
@@ -305,13 +306,13 @@
       over.append(element);
       caption.append(" ", make("label", { class: "check", "data-layer": name }, box, ` ${what}`));
     };
-    if (number === 0 && told.masks) {
-      const shown = Math.min(told.masks, 50);
+    if (number === 0 && record.masks) {
+      const shown = Math.min(record.masks, 50);
       layer("masks", make("div", { class: "masks" }, ...Array.from({ length: shown }, (_, n) =>
-        make("img", { src: `/image/${told.row}/mask/${n}`, alt: `mask ${n + 1}` }))), count(told.masks, "mask"));
+        make("img", { src: `/image/${record.row}/mask/${n}`, alt: `mask ${n + 1}` }))), count(record.masks, "mask"));
     }
-    if (number === 0 && told.boxes.length) {
-      const boxes = told.boxes.map((one, n) => {
+    if (number === 0 && record.boxes.length) {
+      const boxes = record.boxes.map((one, n) => {
         const name = make("span", { class: one.ymin > 0.09 ? "above" : null }, one.text || String(n + 1)), box = make("div", { class: "box" }, name);
         box.style.borderColor = name.style.background = one.colour;
         const sides = { left: one.xmin, top: one.ymin, width: one.xmax - one.xmin, height: one.ymax - one.ymin };
@@ -322,32 +323,32 @@
     }
     return make("figure", {}, over, caption);
   }
-  function hex(told) {
-    const lines = (told.hex.match(/.{1,32}/g) || []).map((part, n) => {
+  function hex(record) {
+    const lines = (record.hex.match(/.{1,32}/g) || []).map((part, n) => {
       const bytes = part.match(/../g), text = bytes.map((one) => String.fromCharCode(parseInt(one, 16)));
-      return `${(told.hex_start + 16 * n).toString(16).padStart(8, "0")}  ${bytes.join(" ").padEnd(47)}  ${text.join("").replace(/[^ -~]/g, ".")}`;
+      return `${(record.hex_start + 16 * n).toString(16).padStart(8, "0")}  ${bytes.join(" ").padEnd(47)}  ${text.join("").replace(/[^ -~]/g, ".")}`;
     });
     const box = make("div", {}, make("pre", { class: "code", tabindex: 0 }, lines.join("\n")));
     const turn = (start, name, there) => box.append(make("button", { disabled: !there && "", onclick: async () => {
-      box.replaceWith(hex({ ...told, ...await ask(`/api/record/${told.row}?hex=${start}`) }));
+      box.replaceWith(hex({ ...record, ...await ask(`/api/record/${record.row}?hex=${start}`) }));
     } }, name), " ");
-    turn(Math.max(0, told.hex_start - 4096), "Bytes before", told.hex_start > 0);
-    turn(told.hex_start + 4096, "Bytes after", told.hex_start + 4096 < told.bytes);
+    turn(Math.max(0, record.hex_start - 4096), "Previous bytes", record.hex_start > 0);
+    turn(record.hex_start + 4096, "Next bytes", record.hex_start + 4096 < record.bytes);
     return box;
   }
   const step = (by) => { if (open >= 0 && open + by >= 0 && open + by < total) show(open + by); };
-  for (const [name, act] of [["earlier", () => step(-1)], ["later", () => step(1)], ["close", () => detail.close()]])
+  for (const [name, act] of [["previous", () => step(-1)], ["next", () => step(1)], ["close", () => detail.close()]])
     $(name).addEventListener("click", act);
   detail.addEventListener("close", () => {
     if (open >= 0) go(open);
     open = -1;
   });
   detail.addEventListener("keydown", (event) => {
-    const button = { ArrowLeft: "earlier", ArrowRight: "later", m: "mark" }[event.key];
+    const button = { ArrowLeft: "previous", ArrowRight: "next", m: "mark" }[event.key];
     if (button && !event.ctrlKey && !event.altKey && !event.metaKey && event.target.tagName !== "PRE") $(button).click();
   });
 
-  // The other pieces
+  // The other sections
   async function showPiece() {
     const name = location.hash.slice(1).split("?")[0] || "records";
     $("records").hidden = name !== "records";
@@ -359,12 +360,12 @@
     }
     try {
       const html = await ask(`/piece/${name}`), why = name === "features" && state.errors.statistics;
-      const none = why || (state.done ? "Nothing to show." : "Not known yet: the records are still being read.");
+      const none = why || (state.done ? "No data." : "Still reading records ...");
       if ((html || none) === pieceShown) return;
       pieceShown = html || none;
       const held = document.activeElement.dataset.row;
-      const told = new DOMParser().parseFromString(html, "text/html").body.children;
-      $("piece").replaceChildren(...(html ? told : [make("section", {}, make("p", {}, none))]));
+      const sections = new DOMParser().parseFromString(html, "text/html").body.children;
+      $("piece").replaceChildren(...(html ? sections : [make("section", {}, make("p", {}, none))]));
       for (const tile of $("piece").querySelectorAll("li[data-row]")) {
         const row = Number(tile.dataset.row);
         const button = make("button", { "data-row": row, onclick: () => show(-1, row) }, ...tile.childNodes);
@@ -372,7 +373,7 @@
         if (held === tile.dataset.row) button.focus();
       }
     } catch (error) {
-      say("warning", error.message);
+      setText("warning", error.message);
     }
   }
   async function arrive() {
@@ -391,7 +392,7 @@
     await showPiece();
   }
   addEventListener("hashchange", arrive);
-  addEventListener("focus", follow); // who comes back sees at once what has changed
+  addEventListener("focus", follow); // coming back to the page shows changes at once
 
-  follow().then(arrive); // which tells whether there are pictures to ask for
+  follow().then(arrive); // the state says whether there are images to load
 })();
