@@ -51,7 +51,7 @@ def test_a_run_is_shown(finished: Path, tmp_path: Path, run: Run) -> None:
     assert told["evaluated"] is True
     page = Page(out)
     assert "loss: training from 1 to 0.2; validation from 2 to 0.4" in page.text
-    assert "input wait: fraction of time from 0.01 to 0.05" in page.text
+    assert "input wait: fraction from 0.01 to 0.05" in page.text
     assert "Val accuracy" not in page.text  # it was never known
     said = " ".join(" ".join(page.sections.values()).split())
     assert "Accuracy 0.875" in said or "Accuracy0.875" in said

@@ -317,7 +317,7 @@ class Live:
             ],
         }
         if record is None:
-            fault = "the record is damaged, or the file has changed since it was opened"
+            fault = "The record is damaged, or the file has changed since it was opened"
             return {**told, "damaged": fault, "commands": [f"tfrtool verify {quoted}"]}
         features = _features(record.payload)
         roles = self.found.roles(path)

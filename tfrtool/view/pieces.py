@@ -28,11 +28,11 @@ PIECES = {
     "balance": "Class balance",
     "objects": "Objects",
     "shuffling": "Label order",
-    "images": "Image statistics",
-    "examples": "Sample images",
+    "images": "Images",
+    "examples": "Samples",
     "unusual": "Outliers",
     "alike": "Near duplicates",
-    "features": "Feature statistics",
+    "features": "Statistics",
 }
 """The sections of a page, in order, with their titles."""
 

@@ -101,7 +101,7 @@ def run_pieces(epochs: Sequence[Mapping[str, Any]], run: Mapping[str, Any]) -> d
         drawn = lines(series, name)
         curves |= {name.replace("_", " ").capitalize(): drawn} if drawn else {}
     waits = [_number(one.get("input_wait_fraction")) for one in epochs]
-    curves |= {"Time spent waiting for input": lines({"fraction of time": waits}, "input wait")}
+    curves |= {"Time spent waiting for input": lines({"fraction": waits}, "input wait")}
     return {
         "curves": {name: drawn for name, drawn in curves.items() if drawn},
         "epochs": [{key: one.get(key) for key in keys} for one in epochs[:_LISTED]],

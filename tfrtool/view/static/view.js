@@ -188,6 +188,7 @@
       pages.delete(page);
       if (!error.status) return setText("warning", error.message);
       [total, complete] = [0, true];
+      $("terminal").replaceChildren();
       setText("problem", error.message);
       if (question.has("where")) form.where.setAttribute("aria-invalid", "true");
     }
