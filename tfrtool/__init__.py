@@ -1,7 +1,7 @@
-"""Write, inspect and train from TFRecord files.
+"""Create, inspect, repair, query, convert and train on TFRecord files.
 
-Names are loaded on first use (PEP 562), so that importing the package costs nothing, and looking
-into a shard doesn't start TensorFlow.
+Names are loaded on first use (PEP 562): importing the package is fast, and inspecting a shard does
+not start TensorFlow.
 """
 
 TYPE_CHECKING = False  # as in typing, which takes a while to import

@@ -12,16 +12,16 @@ from typing import Any, ClassVar
 
 
 class TfrtoolError(Exception):
-    """Something that stops the work.
+    """Base class of every error that tfrtool raises on purpose.
 
     Attributes:
-        what: what went wrong, a clause without a full stop.
-        path: the file or directory concerned.
-        record: the record's index in its shard, from 0.
-        offset: where that record's header starts in the uncompressed stream, in bytes.
-        expected: what should have been there.
-        found: what was there.
-        hint: what the user can do about it.
+        what: description of the problem, a clause without a full stop.
+        path: file or directory concerned.
+        record: index of the record in its shard, counted from 0.
+        offset: byte offset of that record's header in the uncompressed stream.
+        expected: the expected value.
+        found: the value found instead.
+        hint: how to fix the problem, as an imperative.
     """
 
     exit_code: ClassVar[int] = 1
@@ -67,7 +67,7 @@ class TfrtoolError(Exception):
 
 
 class UsageError(TfrtoolError):
-    """The request makes no sense, whatever the files hold."""
+    """Invalid arguments or options, regardless of what the files contain."""
 
     exit_code = 2
 
@@ -77,7 +77,7 @@ class SourceError(TfrtoolError):
 
 
 class WriteError(TfrtoolError):
-    """A file can't be written. Its path is the one that it was to have in the end."""
+    """A file can't be written. ``path`` is its final path, not that of a temporary file."""
 
     def __init__(
         self, what: str, *, path: str | os.PathLike[str] | None = None, **facts: Any
@@ -90,27 +90,27 @@ class ShardError(TfrtoolError):
 
 
 class CorruptShardError(ShardError):
-    """A shard is damaged where damage can't be tolerated."""
+    """A shard is damaged, and the operation does not tolerate damage."""
 
 
 class ClusterError(TfrtoolError):
-    """A cluster can't be reached, or its nodes are not fit for the work."""
+    """A cluster can't be reached, or one of its nodes can't do the work."""
 
 
 class DatasetError(TfrtoolError):
-    """A dataset's directory or its metadata is unusable."""
+    """A dataset directory or its metadata can't be used."""
 
 
 class SchemaError(TfrtoolError):
-    """Values or types don't fit a schema, or a feature description is malformed."""
+    """Values or types don't match a schema, or a feature description is malformed."""
 
 
 class TrainingError(TfrtoolError):
-    """A training run can't go on; what it has kept so far stays."""
+    """A training run can't continue. Everything saved so far is kept."""
 
 
 class WeightsError(TfrtoolError):
-    """A model's weights can't be loaded."""
+    """The weights of a model can't be loaded."""
 
 
 def printable(text: str) -> str:

@@ -48,23 +48,23 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiffReport:
-    """How two sets of records, A and B, differ; pairs are of A and of B.
+    """Differences between two sets of records, A and B. Pairs are (A, B).
 
     Attributes:
-        records: how many whole records there are.
-        digests: of the multiset of their payloads (`Tally`), 16 hexadecimal digits.
-        splits: how many records of each split.
-        schema: the features that differ, with their types; None where there is no such feature.
-        only_a: how many records are in A alone; what is there twice counts twice.
-        only_b: how many are in B alone.
-        changed: how many have the same key and another payload.
-        moved: how many are the same in another split.
-        features: in how many of the changed ones each feature differs.
-        without_key: how many have no key, and are compared by their payloads.
-        examples: the first of each of the four sorts: where they are, by side.
-        corrupt: how many faults were found; damaged records are not compared.
-        faults: the first of them.
-        notes: how the shards were found, a sentence each.
+        records: number of intact records on each side.
+        digests: order-independent digest of the payloads of each side, 16 hexadecimal digits.
+        splits: number of records in each split, on each side.
+        schema: features that differ, with their types. None means that the feature is missing.
+        only_a: number of records only in A. Duplicates count separately.
+        only_b: number of records only in B.
+        changed: number of records with the same key and a different payload.
+        moved: number of identical records in a different split.
+        features: for each feature, the number of changed records in which it differs.
+        without_key: number of records without a key on each side, which are compared by payload.
+        examples: locations of the first records only in A, only in B, changed and moved, by side.
+        corrupt: number of faults found. Damaged records are not compared.
+        faults: the first faults.
+        notes: how the shards were found, one sentence each.
     """
 
     records: tuple[int, int]
@@ -89,7 +89,7 @@ class DiffReport:
 
     @property
     def same(self) -> bool:
-        """Whether nothing differs, and nothing is damaged."""
+        """Whether nothing differs and nothing is damaged."""
         return not self.differs and not self.corrupt
 
     def to_json(self) -> dict[str, Any]:
@@ -170,22 +170,22 @@ def diff(
     workers: int | None = None,
     on_progress: OnProgress = silent,
 ) -> DiffReport:
-    """Compare the records of two sets of shards, in whatever order and number of shards they are.
+    """Compare the records of two sets of shards, regardless of order and number of shards.
 
-    Memory grows by about 170 bytes a record; with a key by 32 more, and by 8 for each feature of
-    those that changed.
+    Memory grows by about 170 bytes per record. A key adds 32 bytes per record, and 8 for each
+    feature of a changed record.
 
     Args:
-        a: files, patterns and directories, one or several.
-        b: the same, to compare with.
-        key: the feature that tells which records are the same one, such as ``image/filename``;
-            without one, a record that changed is one of A alone and one of B alone.
-        limit: how many examples of each sort are named.
-        workers: processes to read shards with; None takes the cores.
-        on_progress: called with the bytes that are read.
+        a: files, glob patterns and directories, one or several.
+        b: shards to compare with, in the same form.
+        key: feature that identifies a record, such as ``image/filename``. Without a key, a changed
+            record counts as one only in A and one only in B.
+        limit: maximum number of examples of each kind of difference.
+        workers: maximum number of worker processes. None uses one per core.
+        on_progress: called with the number of bytes read.
 
     Raises:
-        ShardError: a file can't be read, or is no TFRecord file.
+        ShardError: a file can't be read, or is not a TFRecord file.
         UsageError: no record has the key.
     """
     check_least({"limit": limit}, {"limit": 0})

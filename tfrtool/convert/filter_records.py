@@ -55,28 +55,29 @@ def filter_records(
     seed: int = 0,
     **options: Any,
 ) -> JobReport:
-    """Write some records of a dataset as another one, in their order and their splits.
+    """Write selected records to a new dataset, in the same order and splits.
 
-    A record has to pass all rules that are given; the report tells which one left out how many.
-    Errors and what becomes of damage are as in `tfrtool.reshard`, too.
+    A record is kept if it passes every given rule. The report gives the number of records that each
+    rule skipped. Errors and the handling of damage are those of `tfrtool.reshard`.
 
     Args:
-        source: a dataset's directory, a shard or a pattern; or several.
-        dataset: the directory to write to.
-        where: an SQL condition: ``label = 1 AND height > 64``. Only its features are decoded.
-        keep: a file with lines ``shard record``: the only records to keep. A shard is named by its
-            file's name or path, a record by its index.
-        drop: a file like that with the records to leave out.
-        dedupe: whether exact copies are left out, all but the first: of the image where records
-            have one, else of the record.
-        sample: how many records to keep at most, drawn at random from what the other rules leave;
-            or their share, ``0.05`` or ``"5%"``.
-        seed: decides the sample.
-        **options: those of `tfrtool.reshard`.
+        source: dataset directory, shard or glob pattern; or several.
+        dataset: directory to write to.
+        where: SQL condition, such as ``label = 1 AND height > 64``. Only the features in it are
+            decoded.
+        keep: file with lines ``SHARD RECORD`` that lists the records to keep. SHARD is the name or
+            path of a file, RECORD an index counted from 0.
+        drop: file in the same format that lists the records to skip.
+        dedupe: whether to skip exact duplicates of an earlier record: of the image if the records
+            have one, otherwise of the whole record.
+        sample: maximum number of records to keep, drawn at random after the other rules; or a
+            fraction, such as ``0.05`` or ``"5%"``.
+        seed: random seed for ``sample``.
+        **options: options of `tfrtool.reshard`.
 
     Raises:
-        UsageError: there is no rule, or one makes no sense: a condition that can't be understood, a
-            list that names what is not there.
+        UsageError: no rule is given, or a rule is invalid: a condition that can't be parsed, or a
+            list that names a missing shard or record.
         WriteError: no record is left.
     """
     check_numbers(None, None, seed)

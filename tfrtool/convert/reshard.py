@@ -23,49 +23,49 @@ def reshard(
     seed: int = 0,
     **options: Any,
 ) -> JobReport:
-    """Write the records of shards as other shards: more or fewer, shuffled, in other splits.
+    """Rewrite the records of shards into new shards: another number, order or split.
 
-    Records are copied as they are, and their CRCs checked. What describes the sources goes along.
-    Shards become whole beside their final place, and appear together; what a killed process leaves
-    can be resumed. The same sources, options and seeds give the same bytes, on any number of
-    workers.
+    Records are copied unchanged, their CRCs are checked, and metadata is carried over. Shards are
+    written to temporary files and moved into place together; a run whose process was killed can be
+    resumed. The same sources, options and seed give the same bytes, with any number of workers.
 
     Args:
-        sources: a dataset's directory, a shard or a pattern; or several. The same split of several
-            is one.
-        dataset: the directory to write to.
-        shuffle: whether the records of each split are put in a random order.
-        splits: new splits and their share of all records: ``{"train": 0.8, "test": 0.2}``. None
-            keeps those of the sources. Copies of a record go into one split.
-        stratify: a feature; of each of its values, each split gets its share, to rounding.
-        group_by: a feature; records that have the same value go into one split.
-        seed: random seed of ``shuffle`` and ``splits``.
-        **options: any of these, with what they are without being given.
+        sources: dataset directory, shard or glob pattern; or several. Splits with the same name are
+            merged.
+        dataset: directory to write to.
+        shuffle: whether to put the records of each split in random order.
+        splits: new splits and their fractions of all records, such as
+            ``{"train": 0.8, "test": 0.2}``. None keeps the splits of the sources. Exact duplicates
+            go into the same split.
+        stratify: feature whose values are divided proportionally among the splits, up to rounding.
+        group_by: feature that groups records: those with the same value go into the same split.
+        seed: random seed for ``shuffle`` and ``splits``.
+        **options: any of the following, with defaults in parentheses.
 
-            shards: how many shards each split gets; else it goes by shard_size.
-            shard_size ("128MiB"): the largest size of a shard before compression. No shard is
-                larger by more than one record, and the shards of a split are even.
-            compression ("none"): of the shards, "gzip" or "zlib". TFDS reads none only.
-            allow_mixed (False): whether sources are merged though their records have other
-                features, or features of other types.
-            name: the dataset's name, as TFDS takes it; else made from the directory's path.
-            version: its version, X.Y.Z; else taken from the path, or 1.0.0.
-            on_error ("skip"): leave damaged records out and list them; "stop" ends the work.
-            workers: how many processes at most; the cores.
-            engine ("local"): where they run; "ray" for the nodes of a cluster.
-            engine_address: of the cluster, HOST:PORT; else RAY_ADDRESS has it.
-            existing ("refuse"): what becomes of a dataset that is there already: "overwrite"
-            replaces it if tfrtool wrote it, "resume" goes on with an interrupted job.
-            dry_run (False): whether only the plan is reported, and nothing is written.
-            on_progress: called now and then, from the thread that called this.
+            - ``shards``: number of shards per split; by default ``shard_size`` decides.
+            - ``shard_size`` ("128MiB"): maximum size of a shard before compression. A shard exceeds
+              it by at most one record, and the shards of a split have about the same size.
+            - ``compression`` ("none"): or "gzip", "zlib". TFDS only reads uncompressed shards.
+            - ``allow_mixed`` (False): whether to merge sources whose features or feature types
+              differ.
+            - ``name``: name of the dataset, valid for TFDS; derived from the directory by default.
+            - ``version``: version of the dataset, X.Y.Z; taken from the path by default, or 1.0.0.
+            - ``on_error`` ("skip"): skip damaged records and list them; "stop" raises an error.
+            - ``workers``: maximum number of worker processes; one per core by default.
+            - ``engine`` ("local"): or "ray" to run on a Ray cluster.
+            - ``engine_address``: address of the cluster, HOST:PORT; RAY_ADDRESS by default.
+            - ``existing`` ("refuse"): what to do with an existing dataset: raise an error.
+              "overwrite" replaces it if tfrtool wrote it, "resume" continues an interrupted run.
+            - ``dry_run`` (False): whether to return the plan without writing anything.
+            - ``on_progress``: called regularly, from the calling thread.
 
     Raises:
-        UsageError: an option makes no sense, or the directory may not be written to.
-        DatasetError: a source has no records; or class names of several sources differ.
-        SchemaError: records of several sources have other features.
+        UsageError: an option is invalid, or the directory can't be written to.
+        DatasetError: a source has no records, or the class names of the sources differ.
+        SchemaError: the features of the sources differ.
         ShardError: a source can't be read.
-        CorruptShardError: a record is damaged, and damage is to stop the work.
-        WriteError: something can't be written.
+        CorruptShardError: a record is damaged and ``on_error`` is "stop".
+        WriteError: a file can't be written.
     """
     rules: dict[str, Any] = {}
     select: Select = all_records

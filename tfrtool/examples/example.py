@@ -131,18 +131,18 @@ def _feature(message: pb.Feature, payload: bytes) -> Feature:
 
 
 def encode_example(features: Mapping[str, Any]) -> bytes:
-    """Serialize features as a tf.train.Example, always into the same bytes.
+    """Serialize features as a tf.train.Example; equal features give equal bytes.
 
-    These are the bytes of ``tf.train.Example.SerializeToString(deterministic=True)`` in Python:
-    keys in the order of their UTF-8 bytes, but a key before those that it starts with. Protobuf
-    in C++ has it the other way round there; what is fixed is one order, on every machine.
+    The result equals ``tf.train.Example.SerializeToString(deterministic=True)`` in Python. Keys are
+    in the order of their UTF-8 bytes, except that a key comes before its own prefixes. The C++
+    implementation of protobuf orders prefixes the other way round.
 
     Args:
-        features: by name a value, or several: bytes and texts become strings, integers int64, and
-            other numbers float32.
+        features: mapping of name to a value, or to several. Bytes and text become strings, integers
+            become int64, and other numbers become float32.
 
     Raises:
-        UsageError: a value is something else, or an integer of more than 64 bits.
+        UsageError: a value has another type, or an integer does not fit in 64 bits.
     """
     message = pb.Example()
     message.features.SetInParent()

@@ -32,20 +32,21 @@ class Parsed:
 
 
 def parse_example(payload: bytes, schema: Schema | None = None) -> dict[str, ParsedValue]:
-    """Parse a payload without TensorFlow as ``tf.io.parse_single_example`` does it.
+    """Parse a payload like ``tf.io.parse_single_example``, without TensorFlow.
 
-    With feature lists in the schema, as ``tf.io.parse_single_sequence_example`` does it.
+    If the schema has feature lists, parse like ``tf.io.parse_single_sequence_example``.
 
     Args:
         payload: a serialized tf.train.Example or SequenceExample.
-        schema: the features to take out; None takes all as they are, several values as a list.
+        schema: features to extract. None extracts all features as stored, with several values as a
+            list.
 
     Returns:
-        By the features' names, bytes, ints and floats: one for the shape ``[]``, else a list of
-        them in row-major order, and for a feature list a list of those.
+        Mapping of feature name to value: bytes, int or float for the shape ``[]``, otherwise a list
+        of them in row-major order. A feature list is a list of these.
 
     Raises:
-        SchemaError: the payload is no such message, or does not fit the schema.
+        SchemaError: the payload can't be parsed, or does not match the schema.
     """
     try:
         example = decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE)

@@ -28,15 +28,16 @@ _SHOWN = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureSpec:
-    """How one feature is to be parsed.
+    """How to parse one feature.
 
     Attributes:
-        name: the feature's name.
-        dtype: the type of its values.
-        shape: its dimensions, ``()`` for a scalar; None for any number of values, in one dimension.
-        default: the values that stand in where the feature is missing, in row-major order; None
-            where a missing feature is an error (with a shape) or no values (without).
-        is_list: whether it is a feature list of a SequenceExample, each step with this shape.
+        name: name of the feature.
+        dtype: type of its values.
+        shape: dimensions, ``()`` for a scalar. None means a one-dimensional feature of any length.
+        default: values to use if the feature is missing, in row-major order. None means that a
+            missing feature is an error (with a shape) or has no values (without one).
+        is_list: whether this is a feature list of a SequenceExample, in which each step has this
+            shape.
     """
 
     name: str
@@ -69,12 +70,12 @@ class FeatureSpec:
 
     @property
     def size(self) -> int | None:
-        """How many values it has; None for any number."""
+        """Number of values, or None for any number."""
         return None if self.shape is None else math.prod(self.shape)
 
     @classmethod
     def parse(cls, notation: str) -> "FeatureSpec":
-        """Read ``NAME:DTYPE[:SHAPE][=DEFAULT]``, or raise a `SchemaError`."""
+        """Parse ``NAME:DTYPE[:SHAPE][=DEFAULT]``; raise `SchemaError` if it is malformed."""
         match = _NOTATION.fullmatch(notation)
         if match is None:
             raise SchemaError("not a feature", expected=_FORM, found=repr(notation))
@@ -101,7 +102,7 @@ class FeatureSpec:
         return text
 
     def to_json(self) -> dict[str, Any]:
-        """Return the spec as the value that `Schema.from_json` takes under the feature's name."""
+        """Return the value that `Schema.from_json` accepts under the feature's name."""
         data: dict[str, Any] = {
             "dtype": self.dtype.value,
             "shape": ["*"] if self.shape is None else list(self.shape),
@@ -115,9 +116,9 @@ class FeatureSpec:
 
     @classmethod
     def from_json(cls, name: str, data: object) -> "FeatureSpec":
-        """Read what `to_json` returns, or raise a `SchemaError`.
+        """Create a spec from the value that `to_json` returns; raise `SchemaError` if malformed.
 
-        A default of one value fills a whole shape.
+        A default with a single value fills the whole shape.
         """
         if not isinstance(data, Mapping):
             raise SchemaError(f"{name!r} is not described", expected="a JSON object", found=data)
@@ -150,13 +151,13 @@ class FeatureSpec:
         return cls(name=name, dtype=dtype, shape=sizes, default=default, is_list=is_list)
 
     def to_tf(self, tf: ModuleType) -> Any:
-        """Return the spec as the value of a ``tf.io`` feature_description.
+        """Return the spec as an entry of a ``tf.io`` feature description.
 
-        A fixed shape becomes ``FixedLenFeature``; any number of values ``VarLenFeature``, a sparse
-        tensor; a feature list ``FixedLenSequenceFeature`` or ``VarLenFeature``.
+        A fixed shape becomes ``FixedLenFeature``. Any number of values becomes ``VarLenFeature``, a
+        sparse tensor. A feature list becomes ``FixedLenSequenceFeature`` or ``VarLenFeature``.
 
         Args:
-            tf: the tensorflow module; this room doesn't import it.
+            tf: the imported ``tensorflow`` module.
         """
         dtype = getattr(tf, self.dtype.value)
         if self.shape is None:
@@ -171,7 +172,7 @@ class FeatureSpec:
 
 @dataclass(frozen=True, slots=True)
 class Schema(Shown):
-    """A feature_description: one spec for each feature, by name."""
+    """Feature description: one `FeatureSpec` per feature."""
 
     specs: tuple[FeatureSpec, ...]  # no name twice, but in a context and as a list
 
@@ -196,16 +197,19 @@ class Schema(Shown):
 
     @classmethod
     def from_notation(cls, notations: str | Iterable[str]) -> "Schema":
-        """Read features such as ``label:int64=-1``, or raise a `SchemaError`."""
+        """Create a schema from texts like ``label:int64=-1``; raise `SchemaError` if malformed."""
         notations = [notations] if isinstance(notations, str) else notations
         return cls(tuple(map(FeatureSpec.parse, notations)))
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "Schema":
-        """Read a JSON object with a description under each feature's name.
+        """Create a schema from a JSON object that maps feature names to descriptions.
 
-        A name that a SequenceExample's context and its feature lists share has a list of two. It
-        is a `SchemaError` if the text is something else.
+        A name used by both the context and the feature lists of a SequenceExample maps to a list of
+        two descriptions.
+
+        Raises:
+            SchemaError: the text is not such an object.
         """
         try:
             data = json.loads(text)
@@ -222,7 +226,7 @@ class Schema(Shown):
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `from_json` reads, as plain JSON values."""
+        """Return the schema as plain JSON values that `from_json` accepts."""
         data: dict[str, Any] = {}
         for spec in self.specs:
             item = spec.to_json()
@@ -230,11 +234,11 @@ class Schema(Shown):
         return data
 
     def to_feature_description(self, tf: ModuleType) -> dict[Any, Any]:
-        """Return the context's features as ``tf.io.parse_single_example`` takes them."""
+        """Return the context features in the form that ``tf.io.parse_single_example`` accepts."""
         return _keyed({spec.name: spec.to_tf(tf) for spec in self.specs if not spec.is_list})
 
     def to_sequence_description(self, tf: ModuleType) -> dict[Any, Any]:
-        """Return the feature lists as ``tf.io.parse_single_sequence_example`` takes them."""
+        """Return the feature lists as ``tf.io.parse_single_sequence_example`` accepts them."""
         return _keyed({spec.name: spec.to_tf(tf) for spec in self.specs if spec.is_list})
 
 

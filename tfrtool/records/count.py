@@ -78,16 +78,16 @@ def count_shard(shard: Location) -> ShardCount:
 
 
 def count_records(shard: Location) -> int:
-    """Count the records of a shard that is whole; an empty file has none.
+    """Count the records of an undamaged shard; an empty file has none.
 
-    Only the framing is checked: damage within a payload is not found.
+    Only the framing is checked. Damage inside a payload is not detected.
 
     Args:
-        shard: a file, or a binary stream.
+        shard: path of a shard, or a binary stream.
 
     Raises:
         ShardError: the file can't be read.
-        CorruptShardError: its framing is damaged; names the first such record.
+        CorruptShardError: the framing is damaged; the error names the first damaged record.
     """
     source = as_source(shard)
     found = count_shard(source)

@@ -32,16 +32,17 @@ HEADER = struct.Struct("<QI")
 
 
 class Record(NamedTuple):
-    """One whole record of a shard, as the reader found it.
+    """An intact record of a shard, as returned by the reader.
 
-    The reader makes one for each record of a file: hence a tuple, which costs a quarter of a
-    frozen dataclass, and which is checked by its maker and not again here.
+    The reader creates one for every record. It is a named tuple, which costs a quarter of a frozen
+    dataclass, and its values are not validated again here.
 
     Attributes:
-        index: position in the shard, from 0; a damaged stretch before it counts as one record.
-        offset: where its header starts in the uncompressed stream, in bytes.
-        payload: the serialized bytes, without the frame.
-        payload_crc: the masked CRC-32C that the file stores for the payload.
+        index: position in the shard, counted from 0. A damaged stretch before it counts as one
+            record.
+        offset: byte offset of the record's header in the uncompressed stream.
+        payload: the serialized bytes, without the framing.
+        payload_crc: masked CRC-32C of the payload, as stored in the file.
     """
 
     index: int  # type: ignore[assignment]  # in place of tuple's method
@@ -51,7 +52,7 @@ class Record(NamedTuple):
 
     @property
     def length_crc(self) -> int:
-        """The masked CRC-32C of the length, as the file stores it."""
+        """Masked CRC-32C of the length, as stored in the file."""
         return masked_crc32c(LENGTH.pack(len(self.payload)))
 
 
@@ -76,13 +77,12 @@ class Fault:
     """Damage found in a shard.
 
     Attributes:
-        kind: what sort of damage.
-        offset: where the header of the record concerned starts in the uncompressed stream, in
-            bytes.
-        record: that record's index, or None where it can't be known.
-        message: what was expected and what was found, in one line.
-        cause: what likely made it and what to do, in one line; None where nothing tells, or nobody
-            looked, as verifying does.
+        kind: type of damage.
+        offset: byte offset, in the uncompressed stream, of the header of the affected record.
+        record: index of the affected record, or None if it can't be determined.
+        message: the expected and the found value, on one line.
+        cause: likely cause and how to fix it, on one line. None if the cause is unknown, or if the
+            shard was read by something other than `verify`.
     """
 
     kind: FaultKind
@@ -93,7 +93,7 @@ class Fault:
 
     @property
     def title(self) -> str:
-        """Its kind and its place: "payload-crc at offset 128 (record 1)"."""
+        """Kind and location, such as "payload-crc at offset 128 (record 1)"."""
         record = "" if self.record is None else f" (record {self.record})"
         return f"{self.kind.value} at offset {self.offset}{record}"
 

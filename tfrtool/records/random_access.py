@@ -101,26 +101,30 @@ def write_index(shard: Path, place: Path) -> int:
 
 
 class Records(Sequence[T]):
-    """The records of one or more uncompressed shards, read at random.
+    """Random access to the records of one or more uncompressed shards.
 
-    ``len(records)`` and ``records[i]`` cost no more than one read each, whatever the size; both
-    CRCs are checked. Iterating reads the files in order instead. It is a map-style source as Grain
-    and PyTorch take them: it can be pickled, and used by several threads and forked processes at
-    once. Of the shards nothing but an index is held, 8 bytes a record; it is made by hopping from
-    header to header.
+    ``len(records)`` is instant and ``records[i]`` costs one read, whatever the size of the files;
+    both CRCs are checked. Iterating reads the files sequentially.
 
-    A record's `index` and `offset` are those in its own shard; `shard_of` tells which that is.
-    What is decoded (`decoded_by`) comes instead of a `Record`.
+    The object is a map-style data source for Grain and PyTorch. It can be pickled, and used by
+    several threads and forked processes at once. It holds an index of 8 bytes per record, built by
+    jumping from header to header.
+
+    The `index` and `offset` of a record refer to its own shard, which `shard_of` returns. After
+    `decoded_by`, items are the decoded values instead of `Record` objects.
     """
 
     _decode: Callable[[bytes], T] | None = None
 
     def __init__(self: "Records[Record]", shards: Paths) -> None:
-        """Open shards, in order.
+        """Open shards, in the given order.
+
+        Args:
+            shards: path of a shard, or several.
 
         Raises:
-            ShardError: one of them can't be read, or is compressed.
-            CorruptShardError: the framing of one is damaged.
+            ShardError: a shard can't be read, or is compressed.
+            CorruptShardError: the framing of a shard is damaged.
         """
         self._paths = as_paths(shards)
         self._offsets = [make_index(path) for path in self._paths]
@@ -132,9 +136,11 @@ class Records(Sequence[T]):
         return {**self.__dict__, "_files": {}}  # open files don't travel
 
     def decoded_by(self, decode: Callable[[bytes], U]) -> "Records[U]":
-        """Return the same records, each as what a function makes of its payload.
+        """Return the same records with a function applied to each payload.
 
-        A `ValueError` of the function becomes a `ShardError` that names the record.
+        Args:
+            decode: function from a payload to any value. A `ValueError` that it raises becomes a
+                `ShardError` that names the record.
         """
         records: Records[Any] = copy(self)
         records._decode = decode
@@ -142,7 +148,7 @@ class Records(Sequence[T]):
 
     @property
     def shards(self) -> tuple[Path, ...]:
-        """The files that the records are in, in order."""
+        """Paths of the shards, in order."""
         return self._paths
 
     def __len__(self) -> int:
@@ -182,7 +188,10 @@ class Records(Sequence[T]):
                     raise as_error(path, item)
 
     def shard_of(self, index: int) -> Path:
-        """Return the file that a record is in.
+        """Return the path of the shard that contains a record.
+
+        Args:
+            index: position of the record among all records; negative numbers count from the end.
 
         Raises:
             IndexError: there is no such record.
@@ -190,7 +199,7 @@ class Records(Sequence[T]):
         return self._paths[bisect_right(self._ends, self._checked(index))]
 
     def close(self) -> None:
-        """Close the files; they are opened anew if another record is read."""
+        """Close the files. Reading another record reopens them."""
         files, self._files = self._files, {}
         for file in files.values():
             file.close()

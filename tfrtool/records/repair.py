@@ -30,18 +30,18 @@ class LostRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairReport:
-    """What became of a shard.
+    """Result of repairing a shard.
 
     Attributes:
-        shard: the damaged file, which is as it was.
-        out: the new one.
-        compression: of the new shard.
-        records: how many whole records there were, all of them in the new one.
-        lost: what is not in the new one, in the order of the stream: the first stretches.
-        lost_count: how many there are in all.
-        lost_bytes: how many bytes they have together.
-        faults: the damage, in the same order, the first of it.
-        fault_count: how many faults there are in all.
+        shard: the damaged file, which is not modified.
+        out: the repaired file.
+        compression: compression of the repaired file.
+        records: number of intact records, all of which are in the repaired file.
+        lost: first ranges of bytes that could not be recovered, in stream order.
+        lost_count: total number of such ranges.
+        lost_bytes: total size of these ranges, in bytes.
+        faults: first faults, in stream order.
+        fault_count: total number of faults.
     """
 
     shard: Path
@@ -66,23 +66,23 @@ def repair_shard(
     *,
     on_progress: OnProgress = silent,
 ) -> RepairReport:
-    """Copy all records whose CRCs hold to a new shard, byte for byte and in order.
+    """Recover every intact record of a damaged shard into a new file.
 
-    After damage the next record is found by the CRC of its length and that of its payload, as
-    `read` has it. The new shard is compressed as the ending of its name says (``.gz``),
-    or else as the old one is. It is read back and held
-    against what was saved before it appears under its name; the old one is never touched.
+    Records are copied byte for byte, in order. After damage, the next record is located by its
+    length and payload CRCs, as in `read`. The new file is read back and compared before it is moved
+    into place. The damaged file is never modified.
 
     Args:
-        shard: the damaged file, or a binary stream.
-        out: the file to write; it must not exist.
-        on_progress: told of the bytes that have been read, where the shard is not compressed.
+        shard: path of the damaged shard, or a binary stream.
+        out: path of the file to write, which must not exist. If it ends in ``.gz`` the file is
+            compressed with gzip, otherwise like the damaged shard.
+        on_progress: called with the number of bytes read, if the shard is not compressed.
 
     Raises:
-        UsageError: ``out`` exists.
+        UsageError: ``out`` already exists.
         ShardError: the shard can't be read.
-        CorruptShardError: there is no whole record in it; nothing is written.
-        WriteError: the new file can't be written, or does not hold what was written to it.
+        CorruptShardError: the shard has no intact record. Nothing is written.
+        WriteError: the new file can't be written, or differs from what was written to it.
     """
     source, out = as_source(shard), as_path(out)
     path = path_of(source)

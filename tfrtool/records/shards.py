@@ -57,9 +57,9 @@ class Shard:
     """A shard file.
 
     Attributes:
-        path: where it is.
-        bytes: its size on disk, in bytes.
-        compression: how it is compressed, told from its bytes.
+        path: path of the file.
+        bytes: size on disk, in bytes.
+        compression: compression of the file, detected from its content.
     """
 
     path: Path
@@ -68,7 +68,7 @@ class Shard:
 
     @classmethod
     def at(cls, path: str | os.PathLike[str]) -> "Shard":
-        """Look at the file at ``path``; `ShardError` if it can't be opened."""
+        """Return the shard at ``path``; raise `ShardError` if it can't be opened."""
         path = as_path(path)
         with open_shard(path) as file:
             size = size_of(path, file)
@@ -89,20 +89,22 @@ class FoundShards(NamedTuple):
 
 
 def find_shards(arguments: Paths) -> tuple[Path, ...]:
-    """Find the shards that files, patterns and directories mean, each once, in their order.
+    """Find the shards that files, glob patterns and directories refer to.
 
-    A file is taken as it is, whatever its name. A directory means the shards in it, or else those
-    of the newest version, or of the splits, in the folders in it. What a pattern matches, or a
-    directory holds, is a shard by its name, or else by its first bytes; never what tfrtool or TFDS
-    write beside shards, such as an index.
+    Each shard is returned once, in the order of the arguments. A file is used whatever its name is.
+    A directory stands for the shards in it or, if it has none, for those of its newest version or
+    of its split subdirectories.
+
+    Patterns and directories match files that have a shard name or start with valid framing. Files
+    that tfrtool and TFDS write next to shards, such as indexes, never match.
 
     Args:
-        arguments: one, or several.
+        arguments: a path or pattern, or several.
 
     Raises:
-        ShardError: an argument means no file at all.
-        DatasetError: a directory has no shards, or they are being replaced.
-        UsageError: an argument is a URL, or standard input.
+        ShardError: an argument matches no file.
+        DatasetError: a directory has no shards, or its shards are being replaced.
+        UsageError: an argument is a URL or standard input.
     """
     return locate_shards(arguments).paths
 

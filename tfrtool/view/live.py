@@ -92,7 +92,7 @@ class Live:
             while (told := cast(tuple[str, Any] | None, child.receive())) is not None:
                 self.found.take(*told)
         except ChildDied:
-            self.found.take("reading", "the reading process was killed, possibly for lack of memory")
+            self.found.take("reading", "the process that reads ran out of memory or was killed")
         except Exception as error:  # noqa: BLE001 - the page tells it
             self.found.take("reading", str(error))
         finally:
@@ -229,7 +229,8 @@ class Live:
                 if self._ended:
                     raise UsageError("the viewer has stopped") from error
                 if late.is_set():
-                    raise UsageError(f"the query took longer than {MAX_SECONDS:.0f} seconds") from error
+                    what = f"the query took longer than {MAX_SECONDS:.0f} seconds"
+                    raise UsageError(what) from error
                 raise
             finally:
                 timer.cancel()

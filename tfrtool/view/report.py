@@ -28,15 +28,15 @@ class ReportFile:
     """A report that was written.
 
     Attributes:
-        out: the file.
-        bytes: its size.
-        records: how many records the dataset has.
-        faults: how many faults were found, unreadable shards included; None if it could not be
+        out: the HTML file.
+        bytes: size of the file, in bytes.
+        records: number of records in the dataset.
+        faults: number of faults, including unreadable shards. None if the dataset could not be
             verified.
-        faults_command: the command that lists them.
-        pictures: how many are in it.
-        errors: what could not be found out, by the step, and why.
-        notes: how the shards were found, a sentence each.
+        faults_command: command that lists the faults.
+        pictures: number of images in the report.
+        errors: steps that failed, with the reason for each.
+        notes: how the shards were found, one sentence each.
     """
 
     out: Path
@@ -57,21 +57,22 @@ def report(
     workers: int | None = None,
     on_progress: OnProgress = silent,
 ) -> ReportFile:
-    """Write one HTML file about a dataset: what it is, its health, and what its images show.
+    """Write an HTML file that describes a dataset: contents, problems and sample images.
 
-    All records are read several times over: for their statistics, to verify them, for their images.
+    The records are read several times: for statistics, for verification and for the images.
 
     Args:
-        dataset: the dataset's directory; or files and patterns.
-        out: the file, which ends in .html. It is at most `MAX_BYTES` large.
-        overwrite: whether a file that is there already is replaced.
-        workers: how many processes at most; None takes the cores.
+        dataset: dataset directory; or files and glob patterns.
+        out: file to write, with the extension .html. Its size is at most `MAX_BYTES`.
+        overwrite: whether to replace an existing file.
+        workers: maximum number of worker processes. None uses one per core.
         on_progress: called as records and shards are read.
 
     Raises:
-        ShardError: there are no shards, or they can't be read. Damage is no error: it is told.
-        UsageError: ``out`` can't be a report, or is there already.
-        WriteError: it can't be written.
+        ShardError: there are no shards, or they can't be read. Damage is not an error: it is part
+            of the report.
+        UsageError: ``out`` exists or has another extension.
+        WriteError: the file can't be written.
     """
     out = as_path(out)
     check_page(out, overwrite=overwrite)

@@ -28,13 +28,13 @@ _LISTED = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReportFile:
-    """A report of a run that was written.
+    """A report of a training run that was written.
 
     Attributes:
-        out: the file.
-        bytes: its size.
-        epochs: how many it shows.
-        evaluated: whether there is an evaluation in the run's folder, too.
+        out: the HTML file.
+        bytes: size of the file, in bytes.
+        epochs: number of epochs in the report.
+        evaluated: whether the run's directory also has an evaluation.
     """
 
     out: Path
@@ -46,17 +46,17 @@ class RunReportFile:
 def run_report(
     run: str | os.PathLike[str], out: str | os.PathLike[str], *, overwrite: bool = False
 ) -> RunReportFile:
-    """Write one HTML file about a training run: curves, plan, input wait; and its evaluation.
+    """Write an HTML file about a training run: curves, settings, input wait and evaluation.
 
     Args:
-        run: the folder that ``train`` wrote; ``evaluate`` may have written into it, too.
-        out: the file, which ends in .html.
-        overwrite: whether a file that is there already is replaced.
+        run: directory that ``train`` wrote to, and possibly ``evaluate``.
+        out: file to write, with the extension .html.
+        overwrite: whether to replace an existing file.
 
     Raises:
-        DatasetError: there is no ``history.json``, or it is not as ``train`` writes it.
-        UsageError: ``out`` can't be a report, or is there already.
-        WriteError: it can't be written.
+        DatasetError: there is no ``history.json``, or ``train`` did not write it.
+        UsageError: ``out`` exists or has another extension.
+        WriteError: the file can't be written.
     """
     run, out = as_path(run), as_path(out)
     check_page(out, overwrite=overwrite)

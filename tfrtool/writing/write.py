@@ -85,72 +85,69 @@ def write(
     on_progress: OnProgress = silent,
     starting: Starting = nullcontext,
 ) -> WriteReport:
-    """Write the images of a source as TFRecord shards, with TFDS metadata and a report.
+    """Write images as TFRecord shards, with TFDS metadata and a report.
 
-    Every image is looked at. Shards are written beside their final place, read back, and only when
-    all of them are whole are they given their names, together. An exception, Ctrl-C included,
-    leaves the directory as it was; what a killed process leaves can be resumed. The same images,
-    options and seed give the same bytes, on any number of workers.
+    Every image is checked. Shards are written to temporary files, read back and compared, and then
+    moved into place together. After an error or Ctrl-C the directory is unchanged; a write whose
+    process was killed can be resumed. The same images, options and seed give the same bytes, with
+    any number of workers.
 
     Args:
-        source: a directory of class folders, an archive of such, a table, a pattern, or
+        source: directory with one subdirectory per class, archive of one, table, glob pattern, or
             ``tfds:NAME``.
-        dataset: the directory to write to.
-        name: the dataset's name, as TFDS takes it; None makes one from the directory's path.
-        version: its version, X.Y.Z; None takes it from the path, or 1.0.0.
-        label_from: "folder" or "filename": where labels come from, in a source of files.
-        root: a folder besides a table's own that the table's paths may lead to.
-        annotations: the objects in the images, which become features of each image's record:
-            ``coco:PATH``, ``voc:DIR``, ``yolo:DIR`` or ``csv:PATH``, or several of these, which are
-            merged.
-        masks: what becomes of the objects' outlines: "polygons" keeps COCO's polygons and run
-            lengths as JSON, "png" makes images of them, "none" leaves them out.
-        columns: further columns of a table to write, ``NAME`` or ``NAME:DTYPE`` (int64, float32
-            or string); ``["all"]`` for all of them.
-        labels: a file of class names in their order, or a ``label_map.pbtxt``; or "keep", which
-            writes integers as they are.
-        multi_label: what separates the labels of an image that may have several.
-        label_column: the column of a table that holds the labels; None finds it by its name.
-        label_depth: the depth of the folders that are classes, counted from 1 below ``source``;
-            None takes the uppermost folders that differ.
-        layout: the names of features: "tfds", or "tfod" for those of the TF Object Detection API.
-            None takes "tfod" where there are annotations.
-        splits: the splits, and about their share of each class: ``{"train": 0.8, "test": 0.2}``.
-            None means the source's own splits, or all in ``train`` where it has none.
-        stratify: whether each split gets its very share of each class.
-        group_by: a column of the table, or a regular expression for the images' names: images for
-            which it gives the same go into the same split.
-        shards: how many shards each split gets; None goes by ``shard_size``.
-        shard_size: the largest size of a shard before compression, in bytes or as in "100MB". No
-            shard is larger by more than a tenth or one record, and the shards of a split are even.
-            None is 128 MiB, large enough to read in one stream, and small enough for many readers:
-            TensorFlow's guide and TFX advise 100 to 200 MB.
-        seed: decides the splits and the order of records.
-        shuffle: whether records are shuffled; else they are in the order of their keys.
-        compression: of the shards: "none", "gzip" or "zlib". TFDS reads none only.
-        check: what makes an image bad: "decode", "header" or "tfds".
-        on_error: "skip" skips bad images and lists them; "stop" raises an error at the first.
-        dedupe: whether exact copies of an image are left out and listed, all but one.
-        encode: "keep", "jpeg", "png" or "raw": what is kept of an image's bytes.
-        resize: the shorter side in pixels, or width and height.
-        quality: of the JPEGs that are made, 1 to 100.
-        orient: whether images are turned upright as their EXIF orientation says.
-        workers: how many threads work at a time; None takes the cores.
-        engine: where images are looked at and shards written: "local", or "ray" for the nodes of
-            a cluster.
-        engine_address: of the cluster, HOST:PORT; None takes it from RAY_ADDRESS.
-        existing: what becomes of a dataset that is there already: "refuse" leaves it, "overwrite"
-            replaces it if tfrtool wrote it, "resume" goes on with an interrupted write.
-        dry_run: whether images are only looked at, and the plan is reported; nothing is written.
-        on_progress: called now and then, from the thread that called this.
-        starting: gives a context in which TensorFlow is loaded, once there is something to write.
+        dataset: directory to write to.
+        name: name of the dataset, valid for TFDS. None derives it from the directory.
+        version: version of the dataset, X.Y.Z. None takes it from the path, or uses 1.0.0.
+        label_from: "folder" or "filename": where the labels of image files come from.
+        root: additional directory that the paths in a table may refer to, besides the table's own.
+        annotations: objects in the images, added as features of each record: ``coco:PATH``,
+            ``voc:DIR``, ``yolo:DIR`` or ``csv:PATH``, or several of these to merge.
+        masks: how to store outlines of objects: "polygons" stores COCO polygons and run-length
+            encodings as JSON, "png" as images, "none" not at all.
+        columns: additional columns of a table to write, ``NAME`` or ``NAME:DTYPE`` (int64, float32
+            or string). ``["all"]`` writes all of them.
+        labels: file with the class names in order, or a ``label_map.pbtxt``. "keep" writes integer
+            labels unchanged.
+        multi_label: separator between the labels of an image that can have several.
+        label_column: column of a table with the labels. None detects it by name.
+        label_depth: depth of the class directories, where 1 is directly below ``source``. None uses
+            the uppermost level at which directories differ.
+        layout: feature names: "tfds", or "tfod" for those of the TF Object Detection API. None uses
+            "tfod" if there are annotations.
+        splits: fraction of each class for each split, such as ``{"train": 0.8, "test": 0.2}``, met
+            approximately. None keeps the splits of the source, or writes everything to ``train``.
+        stratify: whether to keep class proportions the same in every split.
+        group_by: column of the table, or regular expression for the file names. Images with the
+            same value go into the same split.
+        shards: number of shards per split. None uses ``shard_size``.
+        shard_size: maximum size of a shard before compression, in bytes or as text such as "100MB".
+            A shard exceeds it by at most a tenth or one record, and the shards of a split have
+            about the same size. None is 128 MiB: TensorFlow's guide and TFX recommend 100 to 200
+            MB.
+        seed: random seed for the splits and the order of records.
+        shuffle: whether to write records in random order. Otherwise they are sorted by key.
+        compression: "none", "gzip" or "zlib". TFDS only reads uncompressed shards.
+        check: which check an image must pass: "decode", "header" or "tfds".
+        on_error: "skip" skips bad images and lists them; "stop" raises an error at the first one.
+        dedupe: whether to skip exact duplicates of an image, and list them.
+        encode: "keep", "jpeg", "png" or "raw": how to store images.
+        resize: length of the shorter side, or (width, height), in pixels. None keeps the size.
+        quality: JPEG quality for re-encoded images, 1 to 100.
+        orient: whether to rotate images according to their EXIF orientation.
+        workers: maximum number of threads. None uses one per core.
+        engine: "local", or "ray" to run on a Ray cluster.
+        engine_address: address of the cluster, HOST:PORT. None uses RAY_ADDRESS.
+        existing: what to do with an existing dataset: "refuse" raises an error, "overwrite"
+            replaces it if tfrtool wrote it, "resume" continues an interrupted write.
+        dry_run: whether to check the images and return the plan without writing anything.
+        on_progress: called regularly, from the calling thread.
+        starting: returns a context manager that is active while TensorFlow is loaded.
 
     Raises:
-        UsageError: an option makes no sense, or does not fit the source; the directory may not be
-            written to, or another process does.
-        SourceError: the source holds nothing that can be used, or a bad image where those are not
-            to be skipped.
-        WriteError: something can't be written.
+        UsageError: an option is invalid or does not apply to the source, or the directory can't be
+            written to or is in use by another process.
+        SourceError: the source has no usable images; or an image is bad and ``on_error`` is "stop".
+        WriteError: a file can't be written.
     """
     start, path = time.perf_counter(), as_path(dataset)
     if None not in (shards, shard_size):

@@ -117,33 +117,32 @@ class AnnotationReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteReport:
-    """What was written, or would be, and what was not.
+    """Result of writing a dataset, or the plan of a dry run.
 
     Attributes:
-        dataset: the directory.
-        name: the dataset's name.
-        version: its version.
+        dataset: directory of the dataset.
+        name: name of the dataset.
+        version: version of the dataset.
         dry_run: whether nothing was written.
-        bytes_estimated_from: of a dry run, how many images were tried to estimate the sizes; None
-            where these are known.
-        splits: its splits, by name.
-        rejected: images that were left out.
-        converted: images that were encoded anew: ``key``, ``from`` (the true format), ``reason``.
-        ignored: files that were not taken for images.
-        duplicates: how many images are exact copies of another one.
-        across_splits: images whose copies are in several of the source's own splits: the keys, by
-            split.
-        truncated: how many more there are of those lists that are too long, by their names; None
-            where all are listed.
-        annotations: what became of the objects in the images; None where there are none.
-        metadata: names of the metadata files, where they are not the usual ones.
-        resumed: how many shards an earlier write had done.
-        notices: how the source was understood, where that is not plain.
-        seconds: how long it took.
-        plan: a digest of all that the files depend on.
-        options: those that decide what the files hold.
-        complete: whether an earlier write had done all, so that nothing was written.
-        warnings: what the user should know, a sentence each.
+        bytes_estimated_from: number of images converted to estimate the sizes in a dry run. None if
+            the sizes are known.
+        splits: splits by name.
+        rejected: skipped images, with the reason.
+        converted: re-encoded images: ``key``, ``from`` (the original format), ``reason``.
+        ignored: files that are not images.
+        duplicates: number of images that are exact duplicates of another one.
+        across_splits: images that appear in several of the source's own splits, as keys by split.
+        truncated: by name of a list, the number of entries that do not fit in it. None if every
+            list is complete.
+        annotations: result for the objects in the images, or None if there are none.
+        metadata: names of the metadata files, if they differ from the usual ones.
+        resumed: number of shards taken from an interrupted write.
+        notices: how the source was interpreted, where that is not obvious.
+        seconds: duration, in seconds.
+        plan: digest of everything that the files depend on.
+        options: options that determine what the files contain.
+        complete: whether an earlier write had finished, so nothing was written.
+        warnings: warnings, one sentence each.
     """
 
     dataset: Path
@@ -169,11 +168,15 @@ class WriteReport:
     warnings: tuple[str, ...] = ()
 
     def count(self, name: str) -> int:
-        """Return how many there are of what a list names, those that it leaves off included."""
+        """Return the full length of a list, including the entries that it does not contain.
+
+        Args:
+            name: attribute name of the list, such as "rejected".
+        """
         return len(getattr(self, name)) + (self.truncated or {}).get(name, 0)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the object that ``write --json`` prints and write_report.json holds."""
+        """Return the object that ``write --json`` prints and write_report.json contains."""
         hidden = {*_UNWRITTEN, *(_OF_WRITES if self.dry_run else _OF_PLANS)}
         hidden |= {name for name in _AT_TIMES if getattr(self, name) is None}
         # By its name: the lists of objects and of images have the same ones.

@@ -51,33 +51,35 @@ def append(
     starting: Starting = nullcontext,
     **options: Any,
 ) -> JobReport:
-    """Add images or records to a dataset, as new shards in a new version of it.
+    """Add images or records to a dataset as new shards, in a new version of it.
 
-    The shards that are there get names in the new version, too (hard links: they take no room, and
-    are read, not written), and the old version stays as it is. No record changes its split.
+    The new version contains the existing shards as hard links, where the file system has them: they
+    take no space and are read, not copied. The old version is unchanged, and no record moves to
+    another split.
 
     Args:
-        dataset: its directory.
-        source: images as `write` takes them, which become what ``write_report.json`` says that the
-            others have become, bad ones left out and listed; or shards, with the same features as
-            those that are there.
-        version: of the new version, X.Y.Z; None counts up the second number.
-        out: the directory of the new version; None takes the one beside the old version that is
-            called after it, where that is a version's.
-        split: where all that is new goes; None leaves it to the source, or to the seed and the
-            fractions by which the dataset was split.
-        new_classes: whether classes that the dataset does not have are added behind its others.
-        dedupe: whether images that are there already are left out and listed.
-        starting: gives a context in which TensorFlow is loaded, where it reads the images.
-        **options: ``workers`` (threads, where it is images), ``existing``, ``dry_run`` and
-            ``on_progress``, as of `tfrtool.reshard`.
+        dataset: dataset directory.
+        source: images, as for `write`, which are processed with the options recorded in
+            ``write_report.json``; bad ones are skipped and listed. Or shards with the same features
+            as the existing ones.
+        version: new version, X.Y.Z. None increments the second number.
+        out: directory of the new version. None uses a directory named after the version, next to
+            the old one, if that is also named after its version.
+        split: split for all new records. None uses the splits of the source or, if it has none, the
+            seed and fractions that the dataset was split with.
+        new_classes: whether to add classes that the dataset doesn't have, after the existing ones.
+        dedupe: whether to skip images that the dataset already contains, and list them.
+        starting: returns a context manager that is active while TensorFlow is loaded.
+        **options: ``workers`` (threads, for images), ``existing``, ``dry_run`` and ``on_progress``,
+            as for `tfrtool.reshard`.
 
     Raises:
-        UsageError: the new version has no place, or its split or classes are not clear.
-        DatasetError: shards or class names are missing, or class names of new shards are others.
-        SchemaError: the new records have other features than those of the dataset.
+        UsageError: there is no directory for the new version, or its split or classes are
+            ambiguous.
+        DatasetError: shards or class names are missing, or the class names of new shards differ.
+        SchemaError: the features of the new records differ from those of the dataset.
         CorruptShardError: a shard of the dataset is damaged.
-        WriteError: something can't be written.
+        WriteError: a file can't be written.
     """
     root = find_folders(dataset).root
     info = info_beside(root)

@@ -50,33 +50,35 @@ def edit(
     on_error: str | OnError = "stop",
     **options: Any,
 ) -> JobReport:
-    """Change the features of all records, an output shard for an input shard.
+    """Change the features of all records, writing one output shard per input shard.
 
-    Changes are made in this order: images are encoded anew, features are left out, cast, renamed,
-    and added; all names are those of ``source``. What is not named stays, unknown fields of the
-    messages too, and a record that nothing changes keeps its bytes.
+    Changes are made in this order: re-encode images, drop, cast, rename and add features. All names
+    are those in ``source``. Everything else is preserved, including unknown fields of the messages,
+    and an unchanged record keeps its exact bytes.
 
     Args:
-        source: shards, a pattern, or a dataset's directory.
-        target: the directory to write to.
-        select: the features that stay; None for all.
-        drop: features to leave out.
-        rename: new names by old ones; names may change places.
-        cast: "string", "int64" or "float32" by name. No value may be lost: 3.0 is an int64, and
-            3.5 is not; a text is what it says, and gets the nearest float32.
-        add: values by name, as `encode_example` takes them: the same for every record.
-        encode: "jpeg", "png", or "keep": how images are encoded anew; "keep" converts only what is
-            no good JPEG. None leaves them alone, or, where they are resized, keeps PNGs as PNGs.
-        resize: the shorter side in pixels, or width and height.
-        on_error: "stop" raises an error at a damaged record, or one that can't be changed; "skip"
+        source: shards, a glob pattern, or a dataset directory.
+        target: directory to write to.
+        select: features to keep. None keeps all of them.
+        drop: features to remove.
+        rename: mapping of old to new names. Two features can swap names.
+        cast: mapping of name to "string", "int64" or "float32". No value may be lost: 3.0 can
+            become an int64, but 3.5 can't. Text is parsed as a number and, for float32, rounded to
+            the nearest one.
+        add: mapping of name to value, as for `encode_example`: the same value for every record.
+        encode: "jpeg" or "png" re-encodes images; "keep" only converts those that are not valid
+            JPEG. None leaves images unchanged or, if they are resized, keeps PNG as PNG.
+        resize: length of the shorter side, or (width, height), in pixels.
+        on_error: "stop" raises an error at a record that is damaged or can't be changed; "skip"
             skips it and lists it among the faults.
-        **options: those of `tfrtool.reshard` but for shards, shard_size and compression.
+        **options: options of `tfrtool.reshard` except ``shards``, ``shard_size`` and
+            ``compression``.
 
     Raises:
-        UsageError: no record has a feature of a name, or two would have the same; or the target may
-            not be written to.
+        UsageError: no record has a named feature, two features would have the same name, or the
+            target can't be written to.
         DatasetError: a record can't be changed.
-        WriteError: something can't be written.
+        WriteError: a file can't be written.
     """
     on_error = as_member(OnError, on_error, "on_error")
     settings = make_options(JobSettings, folder=as_path(target), on_error=on_error, **options)

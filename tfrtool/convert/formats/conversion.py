@@ -57,15 +57,15 @@ _AS_LARGE = ("tfrecord", "webdataset")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvertReport:
-    """What a conversion has written, or would write.
+    """Result of a conversion, or the plan of a dry run.
 
     Attributes:
-        job: its files, and how many records were read and written.
-        source: the format that was read.
-        target: the format that was written.
-        columns: the Arrow types by column, as they are written.
-        losses: what the target can't keep, a clause each.
-        notes: what was decided on the way, a clause each.
+        job: files written, and number of records read and written.
+        source: name of the source format.
+        target: name of the target format.
+        columns: Arrow type of each column written.
+        losses: what the target format can't store, one clause each.
+        notes: decisions made during the conversion, one clause each.
     """
 
     job: JobReport
@@ -97,38 +97,36 @@ def convert(
     on_note: Callable[[str], None] = lambda _: None,
     **options: Any,
 ) -> ConvertReport:
-    """Write records of one format as another: TFRecord, Parquet, JSON Lines, CSV and others.
+    """Convert records between TFRecord, Parquet, JSON Lines, CSV and other formats.
 
-    Splits, class names, images and what features.json says go along. Memory is bounded, whatever
-    the size.
+    Splits, class names, images and the content of features.json are preserved. Memory is bounded,
+    whatever the size of the data.
 
     Args:
-        source: files, patterns and directories, one or several.
-        target: a directory; or one file, whose ending says the format.
-        to: the format to write; None tells it from the target's name, and of tables makes TFRecord.
-        from_format: the format to read; None tells it from names and first bytes.
-        select: the columns to keep; none means all.
-        rename: new names of columns, by their old ones.
-        cast: "int64", "float32" or "string" by the name of a column of a table: the type that its
-            values become. Without it, a column of doubles becomes int64 if all are whole, else
-            float32, and whole numbers that float32 can't hold are an error.
-        label_feature: the column that is the label, as ``.cls`` of WebDataset and in
-            dataset_info.json have it; None takes the one that the metadata says, or that has a
-            usual name.
-        delimiter: the character between the columns of CSV, or "tab"; None finds it among comma,
-            semicolon, tab and ``|``.
-        exact: whether the payloads' own bytes are kept, too, in a column ``_payload``.
-        verify: what is read back and compared with the source: "none", "values" or "bytes".
-        on_note: called with the losses and notes before anything is written; see `shorten_notes`.
-        **options: those of `tfrtool.reshard` but for compression; records that are no Examples
-            among Examples are damaged ones, too.
+        source: files, glob patterns and directories, one or several.
+        target: directory to write to; or one file, whose extension determines the format.
+        to: format to write. None derives it from the name of the target; tables become TFRecord.
+        from_format: format to read. None detects it from names and content.
+        select: columns to keep. An empty sequence keeps all of them.
+        rename: mapping of old to new column names.
+        cast: mapping of column names of a table to "int64", "float32" or "string". By default, a
+            column of doubles becomes int64 if all values are whole numbers, otherwise float32;
+            whole numbers that float32 can't represent are an error.
+        label_feature: column with the label, for ``.cls`` of WebDataset and for dataset_info.json.
+            None uses the one in the metadata, or one with a common name.
+        delimiter: column separator of CSV, or "tab". None detects comma, semicolon, tab or ``|``.
+        exact: whether to add a column ``_payload`` with the original bytes of each payload.
+        verify: what to read back and compare with the source: "none", "values" or "bytes".
+        on_note: called with each loss and note before anything is written.
+        **options: options of `tfrtool.reshard` except ``compression``. Records that are not
+            Examples count as damaged if the others are Examples.
 
     Raises:
-        UsageError: the request makes no sense, or something is at the target.
-        SchemaError: features of one name have several types, or no feature holds a column or a row.
-        SourceError: a file can't be read, or is not what its name says.
-        ShardError: the same of a shard.
-        WriteError: a file can't be written, or what was read back differs.
+        UsageError: an option is invalid, or the target exists.
+        SchemaError: a feature has several types, or no feature matches a column or row.
+        SourceError: a file can't be read, or is not what its name indicates.
+        ShardError: a shard can't be read.
+        WriteError: a file can't be written, or differs from the source when read back.
     """
     folder = as_path(target)
     check_goal(folder)

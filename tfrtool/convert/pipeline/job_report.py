@@ -64,31 +64,31 @@ class Written:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobReport:
-    """What a job has written, or would write.
+    """Result of a command that writes shards from shards, or the plan of a dry run.
 
     Attributes:
-        command: the job's name.
-        dataset: the directory.
-        name: the dataset's name.
-        dry_run: whether nothing was written; then files have no digests, and their sizes are those
+        command: name of the command.
+        dataset: directory that was written.
+        name: name of the dataset.
+        dry_run: whether nothing was written. Files then have no digests, and their sizes are those
             of the uncompressed records.
-        splits: its splits, by name.
-        records_in: how many whole records were read.
-        records_out: how many were written.
-        digest_in: of the multiset of their payloads (`Tally`), 16 hexadecimal digits; None where
-            shards were copied unread, and no report tells theirs.
-        digest_out: likewise of those that were written.
-        skipped: how many whole records were left out, by the rule.
-        corrupt: how many faults were found in the sources.
-        resumed: how many files an earlier run had done.
-        seconds: how long it took.
-        plan: a digest of all that the files depend on.
-        options: those that decide what the files hold.
-        metadata: the names of the files that describe the others.
-        faults: the faults, the first of each file.
-        rejected: images that were left out.
-        complete: whether an earlier run had done all, so that nothing was written.
-        warnings: what the user should know, a sentence each.
+        splits: splits by name.
+        records_in: number of intact records read.
+        records_out: number of records written.
+        digest_in: order-independent digest of the payloads read, 16 hexadecimal digits. None if
+            shards were copied without being read and no report contains their digest.
+        digest_out: the same digest of the payloads written.
+        skipped: number of intact records that were skipped, by rule.
+        corrupt: number of faults found in the sources.
+        resumed: number of files taken from an interrupted run.
+        seconds: duration, in seconds.
+        plan: digest of everything that the files depend on.
+        options: options that determine what the files contain.
+        metadata: names of the metadata files.
+        faults: the first faults of each file.
+        rejected: skipped images, with the reason.
+        complete: whether an earlier run had finished, so nothing was written.
+        warnings: warnings, one sentence each.
     """
 
     command: str
@@ -113,5 +113,5 @@ class JobReport:
     warnings: Sequence[str] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the object that ``--json`` prints and write_report.json holds."""
+        """Return the object that ``--json`` prints and write_report.json contains."""
         return dict(plain(self))

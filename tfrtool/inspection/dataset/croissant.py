@@ -46,11 +46,17 @@ _MEDIA = {"image": "sc:ImageObject", "audio": "sc:AudioObject", "video": "sc:Vid
 
 
 class Croissant(NamedTuple):
-    """A description, and what it rests on."""
+    """Croissant description of a dataset.
+
+    Attributes:
+        summary: summary of the dataset that it is based on.
+        content: the description, as a JSON-LD object.
+        whole: whether there are no faults and all records and features are included.
+    """
 
     summary: DatasetSummary
-    content: Json  # JSON-LD
-    whole: bool  # whether there are no faults, and all records and features are in
+    content: Json
+    whole: bool
 
 
 def croissant(
@@ -62,21 +68,21 @@ def croissant(
     engine_address: str | None = None,
     on_progress: OnProgress = silent,
 ) -> Croissant:
-    """Describe a dataset to those who look for one, and to ``mlcroissant``.
+    """Describe a dataset in the Croissant format, for search engines and ``mlcroissant``.
 
-    All shards are read: for their records and faults, for the features, and for their SHA-256.
+    All shards are read for their records, faults and features, and for their SHA-256 checksums.
 
     Args:
-        dataset: the dataset's directory, as in `inspect_dataset`.
-        label: the name of the label feature; None finds it out.
-        workers: processes to read shards with; None takes the cores.
-        engine: where they run: "local", or "ray" for the nodes of a cluster.
-        engine_address: of the cluster, HOST:PORT; None takes it from RAY_ADDRESS.
-        on_progress: called with the bytes that are read.
+        dataset: dataset directory, as for `inspect_dataset`.
+        label: name of the label feature. None detects it.
+        workers: maximum number of worker processes. None uses one per core.
+        engine: "local", or "ray" to run on a Ray cluster.
+        engine_address: address of the cluster, HOST:PORT. None uses RAY_ADDRESS.
+        on_progress: called with the number of bytes read.
 
     Raises:
         DatasetError: there are no shards.
-        ShardError: a shard can't be read, or none of them holds Examples or SequenceExamples.
+        ShardError: a shard can't be read, or none contains Examples or SequenceExamples.
     """
     words: dict[str, Any] = {"engine": engine, "engine_address": engine_address}
     words |= {"workers": workers, "on_progress": on_progress}

@@ -70,20 +70,20 @@ class SplitSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetSummary:
-    """What a dataset holds.
+    """Contents of a dataset.
 
     Attributes:
-        dataset: the directory of the dataset.
-        name: its name, by its metadata or else by its directory.
-        version: its version; None where no metadata says one.
-        payload: what the records are, by the first one.
-        label: the feature that is the label; None where there is none, or it is not clear which.
-        label_candidates: the features that could be it, where it is not clear.
-        distinct_labels: how many different labels there are; None if too many to keep apart.
-        records: how many whole records it has.
-        splits: its splits, by name.
-        notes: what was decided on the way, a clause each.
-        faults: what is wrong with it, file by file; of a file with very many the first ones.
+        dataset: directory of the dataset.
+        name: name of the dataset, from its metadata or else its directory.
+        version: version of the dataset, or None without metadata.
+        payload: type of the first record's payload.
+        label: the label feature. None if there is none, or if it is ambiguous.
+        label_candidates: features that could be the label, if it is ambiguous.
+        distinct_labels: number of different labels, or None if there are too many to count.
+        records: total number of intact records.
+        splits: splits by name.
+        notes: decisions made while reading, one clause each.
+        faults: faults, file by file. Of a file with very many, only the first are listed.
     """
 
     dataset: Path
@@ -108,25 +108,25 @@ def inspect_dataset(
     engine_address: str | None = None,
     on_progress: OnProgress = silent,
 ) -> DatasetSummary:
-    """Read all shards of a dataset, and return what is in it.
+    """Read all shards of a dataset and summarize its contents.
 
-    Memory grows by two bytes a record, for the order of the labels, and with the number of
+    Memory grows by two bytes per record, for the order of the labels, and with the number of
     different labels.
 
     Args:
-        dataset: the dataset's directory, with TFDS metadata or without; or one that holds versions
-            of it (``1.0.0``), of which the newest is taken; or a folder for each split, as TFX
+        dataset: dataset directory, with or without TFDS metadata. It may also contain versions
+            (such as ``1.0.0``), of which the newest is used, or one directory per split, as TFX
             writes them.
-        label: the name of the label feature; None finds it out.
-        workers: processes to read shards with; None takes the cores.
-        engine: where they run: "local", or "ray" for the nodes of a cluster.
-        engine_address: of the cluster, HOST:PORT; None takes it from RAY_ADDRESS.
-        on_progress: called with the bytes that are read.
+        label: name of the label feature. None detects it.
+        workers: maximum number of worker processes. None uses one per core.
+        engine: "local", or "ray" to run on a Ray cluster.
+        engine_address: address of the cluster, HOST:PORT. None uses RAY_ADDRESS.
+        on_progress: called with the number of bytes read.
 
     Raises:
         DatasetError: there are no shards, or they are being replaced.
-        ShardError: a shard can't be read. Damage is no error: it is in the faults.
-        UsageError: no record has the label feature that was asked for.
+        ShardError: a shard can't be read. Damage is not an error: it is reported in ``faults``.
+        UsageError: no record has the feature ``label``.
     """
     with (
         unchanged_while_read(find_folders(dataset).root, DATASET_INFO),

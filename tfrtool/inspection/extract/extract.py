@@ -65,29 +65,50 @@ class RenamedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtractReport:
-    """What came out of shards; of what is listed, the first, and how many there are in all."""
+    """Result of extracting files from shards. Long lists are cut; the counts are complete.
+
+    Attributes:
+        directory: directory with the extracted files.
+        metadata: JSON Lines file with the other features, one line per record.
+        feature: feature whose values became files.
+        by: feature that determines the class directory, or None.
+        name: feature that determines the file name. None if names are made from the shard's name
+            and the record number.
+        files: number of files written.
+        bytes: total size of the files, in bytes.
+        classes: number of files in each directory; "." is the directory itself.
+        unlabelled: number of files without a class, which are not in a class directory.
+        skipped: first records from which nothing was extracted, with the reason.
+        skipped_count: total number of such records.
+        renamed: first files whose name differs from the one in the record.
+        renamed_count: total number of such files.
+        faults: first faults found in the shards.
+        fault_count: total number of faults.
+        annotations: the exported objects, or None if annotations were not requested.
+        label_guess: feature that may be the label, if the label is unknown.
+    """
 
     directory: Path
-    metadata: Path  # JSON Lines with the other features, a line for each record
-    feature: str  # whose values became files
-    by: str | None  # the feature that decided their class folders; None for none
-    name: str | None  # that gave their names; None where shard and record number did
+    metadata: Path
+    feature: str
+    by: str | None
+    name: str | None
     files: int
     bytes: int
-    classes: Mapping[str, int]  # how many files lie in which folder, "." for the directory itself
-    unlabelled: int  # how many files have no class, and so lie in no class folder
+    classes: Mapping[str, int]
+    unlabelled: int
     skipped: tuple[SkippedRecord, ...]
     skipped_count: int
     renamed: tuple[RenamedFile, ...]
     renamed_count: int
     faults: tuple[LocatedFault, ...]
     fault_count: int
-    annotations: ExtractedObjects | None = None  # where annotation files were asked for
-    label_guess: str | None = None  # the feature that may be the label, where none is known
+    annotations: ExtractedObjects | None = None
+    label_guess: str | None = None
 
     @property
     def complete(self) -> bool:
-        """Whether every record is whole and gave its files, and every object is in one."""
+        """Whether every record is intact and was extracted, with all of its objects."""
         whole = self.annotations is None or self.annotations.complete
         return whole and not self.fault_count and not self.skipped_count
 
@@ -115,32 +136,35 @@ def extract(
     overwrite: bool = False,
     on_progress: OnProgress = silent,
 ) -> ExtractReport:
-    """Write the values of a string feature as files, in folders by class, byte for byte.
+    """Write the values of a string feature as files, unchanged, in one directory per class.
 
-    A file has the name that its record gives, made safe; where the record gives none, it is made
-    of the shard's name and the record's number. Its class folder is that name's own, if it has
-    one, and otherwise put before it. The other features go to a JSON Lines file beside the
-    directory. All of it gets its final name at the end; an exception, Ctrl-C included, leaves
-    nothing behind. Memory is bounded by one record and the number of folders.
+    A file is named after its record, with unsafe characters replaced; a record without a name is
+    named after its shard and record number. A directory in the record's name is used as the class
+    directory; otherwise the class is put in front.
+
+    The other features are written to a JSON Lines file next to the directory. Everything is moved
+    into place at the end: after an error or Ctrl-C, nothing is left behind. Memory is bounded by
+    one record and the number of directories.
 
     Args:
-        shards: files, patterns and directories, one or several.
-        directory: where the files go; unless ``overwrite``, it is empty, or not there yet.
-        feature: the string feature whose values become files; None takes the image.
-        by: the feature that decides the class folder; None takes the label, if the metadata says
-            one or it has a usual name.
-        name: the feature that names the files; None takes what is in common use.
-        flat: no folders at all: each file lies in the directory under its base name.
-        limit: how many whole records to take at most; None for all.
-        annotations: "coco", "voc" or "yolo": the objects in the images go to files of that format,
-            and the images where these have them; None for none.
-        overwrite: whether what an earlier extract made there is replaced.
-        on_progress: told after each record how many bytes of shards are read.
+        shards: files, glob patterns and directories, one or several.
+        directory: directory to write to. It must be empty or not exist, unless ``overwrite`` is
+            true.
+        feature: string feature whose values become files. None uses the image.
+        by: feature that determines the class directory. None uses the label, if the metadata names
+            one or a feature has a common label name.
+        name: feature that determines the file name. None uses one with a common name.
+        flat: whether to write all files directly into the directory, under their base names.
+        limit: maximum number of intact records to extract. None extracts all of them.
+        annotations: "coco", "voc" or "yolo": also export the objects in the images, with the images
+            where that format expects them. None exports no objects.
+        overwrite: whether to replace the output of an earlier extract.
+        on_progress: called after each record with the number of bytes read.
 
     Raises:
-        UsageError: the directory is in use, or a feature that was asked for is not there.
-        ShardError: a shard can't be read, or there was nothing to take out.
-        WriteError: something can't be written.
+        UsageError: the directory is in use, or a given feature does not exist.
+        ShardError: a shard can't be read, or there was nothing to extract.
+        WriteError: a file can't be written.
     """
     directory, shards = as_local_path(directory), find_shards(shards)
     if not shards:

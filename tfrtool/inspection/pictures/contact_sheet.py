@@ -56,19 +56,33 @@ class SheetShard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SheetReport:
-    """What a contact sheet shows."""
+    """Contents of a contact sheet.
+
+    Attributes:
+        out: the image file.
+        layout: arrangement of the tiles.
+        broken: images that can't be shown, whose tiles have a red cross.
+        guessed: number of images whose size was guessed from their number of bytes.
+        shards: for each shard, the number of tiles and the feature that was drawn.
+        other_features: other features that contain encoded images.
+        without: shards in which no feature contains an image.
+        faults: damage to the files as a whole, for which there is no tile.
+        objects: number of objects drawn, or None if they were not requested.
+        has_boxes: whether the records have features for boxes.
+        undrawn: characters missing in all fonts of the system, in order. They are drawn as escapes.
+    """
 
     out: Path
     layout: SheetLayout
-    broken: tuple[BrokenImage, ...]  # those of the tiles that show a red cross
-    guessed: int  # pictures whose size was guessed from their number of bytes
+    broken: tuple[BrokenImage, ...]
+    guessed: int
     shards: tuple[SheetShard, ...]
-    other_features: tuple[str, ...]  # that hold encoded images, too
-    without: tuple[Path, ...]  # shards in which no feature holds an image
-    faults: tuple[LocatedFault, ...]  # damage of the files as such, for which there is no tile
-    objects: int | None  # that are drawn; None where they are not asked for
-    has_boxes: bool  # whether records have features of boxes
-    undrawn: str  # letters that no font of the system has, in order: their escapes are drawn
+    other_features: tuple[str, ...]
+    without: tuple[Path, ...]
+    faults: tuple[LocatedFault, ...]
+    objects: int | None
+    has_boxes: bool
+    undrawn: str
 
 
 def contact_sheet(
@@ -84,27 +98,26 @@ def contact_sheet(
     overwrite: bool = False,
     on_progress: OnProgress = silent,
 ) -> SheetReport:
-    """Draw the first images of each shard on one sheet, and save it.
+    """Draw the first images of each shard on one contact sheet and save it.
 
-    Shards are read no farther than is needed; only thumbnails are kept.
+    Shards are read only as far as needed, and only thumbnails are kept in memory.
 
     Args:
-        shards: files, patterns and directories, one or several, in the order in which they are
-            shown.
-        out: the sheet's file; its end decides the format.
-        limit: how many images at most, evenly from the start of each shard; at least 1.
-        columns: how many pictures stand side by side; None for about a square.
-        thumb: the side of the square that a picture fits into, 32 to 1024 pixels.
-        feature: the feature that holds the image; None finds out.
-        label: the feature that labels it; None finds out.
-        boxes: whether the objects in images are drawn: boxes, names, masks, key points.
-        overwrite: whether a file that is there already is replaced.
-        on_progress: called after each picture, with the most that there may be.
+        shards: files, glob patterns and directories, one or several, in the order to show them.
+        out: image file to write. Its extension determines the format.
+        limit: maximum number of images, distributed evenly over the shards; at least 1.
+        columns: number of images per row. None makes the sheet about square.
+        thumb: side of the square that each image fits into, 32 to 1024 pixels.
+        feature: the image feature. None detects it.
+        label: the feature to show as the label. None detects it.
+        boxes: whether to draw the objects in the images: boxes, names, masks and key points.
+        overwrite: whether to replace an existing file.
+        on_progress: called after each image, with the maximum number of images as the total.
 
     Raises:
-        UsageError: ``out`` can't be a sheet, or is there already; or it would be too large; or no
-            record has the label.
-        ShardError: a file can't be read, or there is no image in any of them.
+        UsageError: ``out`` exists or has an unsupported extension, the sheet would be too large, or
+            no record has the label.
+        ShardError: a file can't be read, or no file contains an image.
         WriteError: the sheet can't be written.
     """
     # Refused before anything is read.

@@ -35,14 +35,15 @@ def _raise(found: LocatedFault) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowBatches:
-    """The records of shards as Arrow record batches; each iteration reads them anew.
+    """Records of shards as Arrow record batches.
 
-    Memory is bounded by a batch when iterating; the other ways hold all rows.
+    Iterating yields one batch at a time and reads the shards again each time. `to_arrow`,
+    `to_pandas` and `to_polars` load all rows into memory.
 
     Attributes:
-        shards: the files, in order.
-        columns: what is decoded.
-        on_fault: called with damage, which is left out.
+        shards: paths of the shards, in order.
+        columns: columns to decode.
+        on_fault: called with each fault. Damaged records are skipped.
     """
 
     shards: tuple[Path, ...]
@@ -51,7 +52,7 @@ class RowBatches:
 
     @property
     def schema(self) -> "pa.Schema":
-        """The schema of each batch."""
+        """Arrow schema of every batch."""
         return self.columns.to_arrow()
 
     def __iter__(self) -> "Iterator[pa.RecordBatch]":
@@ -61,18 +62,22 @@ class RowBatches:
         return (batch.table for batch in batches)
 
     def to_arrow(self) -> "pa.Table":
-        """Return all rows as a table."""
+        """Return all rows as an Arrow table."""
         import pyarrow as pa
 
         return pa.Table.from_batches(self, self.schema)
 
     def to_pandas(self, **options: Any) -> "pd.DataFrame":
-        """Return all rows as a DataFrame of pandas; ``options`` are those of Arrow's table."""
+        """Return all rows as a pandas DataFrame.
+
+        Args:
+            **options: passed to ``pyarrow.Table.to_pandas``.
+        """
         _check_installed("pandas")
         return self.to_arrow().to_pandas(**options)  # type: ignore[no-any-return]
 
     def to_polars(self) -> "pl.DataFrame":
-        """Return all rows as a DataFrame of polars."""
+        """Return all rows as a Polars DataFrame."""
         _check_installed("polars")
         import polars as pl
 
@@ -110,30 +115,30 @@ def read(
     columns: str | Sequence[str] | None = None,
     on_fault: Callable[[LocatedFault], None] = _raise,
 ) -> Iterator[Record | Fault] | RowBatches:
-    """Read a shard from start to end, record by record; or shards in Arrow's record batches.
+    """Read a shard record by record, or several shards as Arrow record batches.
 
-    Record by record, memory is bounded by the longest record (and 16 MiB after damage). A length
-    is believed only after its CRC. After damage, reading goes on at the next place where the CRCs
-    hold, so that a damaged record is one fault and costs no other record.
+    Record by record, memory is bounded by the longest record (and 16 MiB after damage). A length is
+    used only after its CRC has been checked. After damage, reading continues at the next position
+    where the CRCs match, so one damaged record is one fault and no other record is lost.
 
     Args:
-        shard: a file, or a binary stream; with ``columns`` files, patterns and directories, one or
-            several.
-        compression: how it is compressed, "none", "gzip" or "zlib"; None finds out from its bytes.
-        verify_payload: whether payload CRCs are checked. Length CRCs always are.
-        columns: the names of the features to decode, or "all"; nothing else is decoded. The types
-            are those that all records fit, so that the shards are read once for these.
-        on_fault: called with damage and with records that are no Examples, where there are
-            columns; they are left out. By default they are raised.
+        shard: path of a shard, or a binary stream. With ``columns``, files, glob patterns and
+            directories, one or several.
+        compression: "none", "gzip" or "zlib"; None detects it from the content.
+        verify_payload: whether to check payload CRCs. Length CRCs are always checked.
+        columns: names of the features to decode, or "all". Only these are decoded. An extra pass
+            over the shards determines types that fit all records.
+        on_fault: with ``columns``, called with each damaged record and each record that is not an
+            Example, which are skipped. By default the first one is raised.
 
     Returns:
-        Records and faults, in the order of the file; a shard without any record gives one fault.
-        Or, with ``columns``, batches, which can also be had as one table or data frame.
+        An iterator over records and faults, in file order; a shard without any record gives one
+        fault. With ``columns``, batches that can also be loaded as one table or data frame.
 
     Raises:
         ShardError: the file can't be read.
-        CorruptShardError: a record is damaged, where there are columns and no ``on_fault``.
-        UsageError: there is no such compression or column.
+        CorruptShardError: a record is damaged, with ``columns`` and no ``on_fault``.
+        UsageError: unknown compression or column.
     """
     if columns is None:
         return read_shard(shard, compression=compression, verify_payload=verify_payload)  # type: ignore[arg-type]
@@ -227,21 +232,21 @@ def open_rows(
     """Open one or more uncompressed shards for random access.
 
     Args:
-        shards: a file, a dataset's directory, or a pattern; or several of them, in order.
-        split: the split to open, as the names of the shards or their folders say it.
-        decode: None for records. "example" for a dictionary of each record's features, numbers as
-            arrays of numpy, of no dimension where there is one, and bytes as they are. "image" for
-            the pixels of its image, uint8 in rows of RGB, and its label as an int, as PyTorch's
-            default collate takes them where all images have one size.
-        label_feature: the feature that is the label, for "image"; None takes the one that the
-            metadata says, or that has a usual name.
+        shards: path of a shard, a dataset directory or a glob pattern; or several, in order.
+        split: split to open, according to the names of the shards or their directories.
+        decode: None for `Record` objects. "example" for a dictionary of the record's features:
+            numbers as NumPy arrays (zero-dimensional for a single value), bytes unchanged. "image"
+            for a pair of the image's pixels (uint8, height x width x RGB) and its label (int), as
+            the default collate function of PyTorch accepts them if all images have the same size.
+        label_feature: the label feature, for "image". None uses the one in the metadata, or one
+            with a common name.
 
     Raises:
-        ShardError: there is no such file, or it can't be read, or is compressed; or no image and
-            label can be told in its first record.
+        ShardError: a file does not exist, can't be read or is compressed; or no image or label was
+            detected in its first record.
         CorruptShardError: the framing of a shard is damaged.
-        UsageError: there is no such split or way to decode; or a directory has several splits, and
-            none is named.
+        UsageError: unknown split or value of ``decode``; or a directory has several splits and
+            ``split`` is None.
     """
     how = None if decode is None else as_member(Decode, decode, "way to decode")
     paths: dict[Path, None] = {}

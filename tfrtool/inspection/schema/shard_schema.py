@@ -43,17 +43,18 @@ class ShardLoss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InferredSchema:
-    """What the records of some shards say about their features.
+    """Schema inferred from the records of one or more shards.
 
     Attributes:
-        shards: how many shards were looked into.
-        records: how many records are in.
-        payload: what they are: SequenceExamples where one of them has feature lists.
-        sampled: whether there are records that were not looked at.
-        features: what was seen of each feature.
-        skipped: how many features of records are not in, for there are too many names.
-        losses: what is missing, by shard; shards of which all is in are not listed.
-        schema: the narrowest schema that all records fit, conflicts of type apart.
+        shards: number of shards read.
+        records: number of records included.
+        payload: type of the payloads: SequenceExample if any record has feature lists.
+        sampled: whether some records were not read.
+        features: statistics of each feature.
+        skipped: number of features, summed over the records, that are not included because there
+            are too many different names.
+        losses: what is missing, for each shard that is not fully included.
+        schema: the narrowest schema that fits all records, except where types conflict.
     """
 
     shards: int
@@ -89,20 +90,20 @@ def infer_schema(
 ) -> InferredSchema:
     """Infer one schema from all shards.
 
-    Memory is bounded by the longest record, and by what `SchemaFold` keeps of each feature.
+    Memory is bounded by the longest record, plus a fixed amount for each feature.
 
     Args:
-        shards: files, patterns and directories, one or several; or one binary stream.
-        sample: how many records at most, the first ones of each shard in shares that differ by
-            at most one; None for all of them.
-        workers: how many processes at most; None takes the cores.
-        engine: where they run: "local", or "ray" for the nodes of a cluster.
-        engine_address: of the cluster, HOST:PORT; None takes it from RAY_ADDRESS.
-        on_progress: called with the bytes that are read.
+        shards: files, glob patterns and directories, one or several; or a binary stream.
+        sample: maximum number of records, taken from the start of each shard in equal shares. None
+            reads all of them.
+        workers: maximum number of worker processes. None uses one per core.
+        engine: "local", or "ray" to run on a Ray cluster.
+        engine_address: address of the cluster, HOST:PORT. None uses RAY_ADDRESS.
+        on_progress: called with the number of bytes read.
 
     Raises:
-        ShardError: a file can't be read, or none of them holds Examples or SequenceExamples.
-        UsageError: a sample of nothing, or no worker.
+        ShardError: a file can't be read, or no file contains Examples or SequenceExamples.
+        UsageError: ``sample`` or ``workers`` is less than 1.
     """
     paths = locate_shards(shards).sources
     shares = sample_shares(paths, sample)

@@ -37,18 +37,19 @@ _WORTH_A_PROCESS = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatsReport:
-    """Statistics of the features of some shards, as ``inspect stats --json`` prints them.
+    """Statistics of the features of one or more shards, as ``inspect stats --json`` prints them.
 
     Attributes:
-        shards: how many shards were looked into.
-        records: how many records are in.
-        payload: what they are: SequenceExamples where one of them has feature lists.
-        features: what was seen of each feature; one whose records disagree on its type is there
-            for each type. docs/json.md describes what is in it.
-        skipped: how many features of batches are not in, for there are too many names.
-        losses: what is missing, by shard.
-        against: the others, if there are some to compare with: ``shards``, ``records``,
-            ``only_here`` and ``only_there`` (features that came or went), ``distances``.
+        shards: number of shards read.
+        records: number of records included.
+        payload: type of the payloads: SequenceExample if any record has feature lists.
+        features: statistics of each feature, described in docs/json.md. A feature whose type
+            differs between records is listed once for each type.
+        skipped: number of features, summed over batches, that are not included because there are
+            too many different names.
+        losses: what is missing, for each shard that is not fully included.
+        against: comparison with other shards, if there is one: ``shards``, ``records``,
+            ``only_here`` and ``only_there`` (features present on one side only), and ``distances``.
     """
 
     shards: int
@@ -60,7 +61,7 @@ class StatsReport:
     against: Mapping[str, Any] | None
 
     def farther_than(self, threshold: float) -> list[Mapping[str, Any]]:
-        """Return the distances that are greater, those of features that came or went, too."""
+        """Return the distances above a threshold, including features present on one side only."""
         found = [] if self.against is None else self.against["distances"]
         return [one for one in found if one["distance"] > threshold]
 
@@ -128,21 +129,21 @@ def stats(
     engine_address: str | None = None,
     on_progress: OnProgress = silent,
 ) -> StatsReport:
-    """Take statistics of the features of all shards together.
+    """Compute statistics of every feature over all shards.
 
-    They are the same on any number of workers. Memory is bounded by a batch of 16 MiB or the
-    longest record, and by some hundred MiB for the values of very many features.
+    The result does not depend on the number of workers. Memory is bounded by a batch of 16 MiB or
+    the longest record, plus a few hundred MiB for the values if there are very many features.
 
     Args:
-        shards: files, patterns and directories, one or several; or one binary stream.
-        against: others, to compare with.
-        workers: how many processes at most; None takes the cores.
-        engine: where they run: "local", or "ray" for the nodes of a cluster.
-        engine_address: of the cluster, HOST:PORT; None takes it from RAY_ADDRESS.
-        on_progress: called with the bytes that are read.
+        shards: files, glob patterns and directories, one or several; or a binary stream.
+        against: other shards to compare with, in the same form.
+        workers: maximum number of worker processes. None uses one per core.
+        engine: "local", or "ray" to run on a Ray cluster.
+        engine_address: address of the cluster, HOST:PORT. None uses RAY_ADDRESS.
+        on_progress: called with the number of bytes read.
 
     Raises:
-        ShardError: a file can't be read, or none of them holds Examples or SequenceExamples.
+        ShardError: a file can't be read, or no file contains Examples or SequenceExamples.
     """
     with engine_of(engine, engine_address, workers) as pool:
         here = _fold_all(shards, pool, on_progress)

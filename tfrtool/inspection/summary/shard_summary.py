@@ -86,26 +86,28 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardSummary:
-    """What one shard holds.
+    """Contents of one shard.
 
     Attributes:
-        shard: the file, its size and its compression.
-        records: how many whole records it has.
-        payload: what they are.
-        payload_bytes: how many bytes all payloads have together, without frames.
-        features: what was seen of each feature.
-        lost: how many damaged ones it has.
-        faults: all damage, in the order of the file; of very much the first `MAX_FAULTS`.
-        fault_count: how many faults there are in all.
-        misfit_count: those among them that are whole records which can't be parsed.
-        sample: the records that were asked for.
-        hidden: by feature name, the indices of the records that miss it, and that a default of
-            the schema would stand in for in silence.
+        shard: path, size and compression of the file.
+        records: number of intact records that were read.
+        payload: type of the payloads.
+        payload_bytes: total size of the payloads, without framing, in bytes.
+        features: statistics of each feature.
+        lost: number of damaged records.
+        faults: the first `MAX_FAULTS` faults, in file order.
+        fault_count: total number of faults.
+        misfit_count: number of faults that are intact records which can't be parsed or don't match
+            the schema.
+        sample: the requested records.
+        hidden: by feature name, indices of the records that lack the feature and for which the
+            default in the schema is silently used.
         verified: whether payload CRCs were checked.
-        whole: whether all of it was read; else all this is about the records that were.
-        total: how many records it has; None where it was not read to its end, and neither metadata
-            nor an index beside it says so.
-        counted_by: the name of the file that says so.
+        whole: whether the entire shard was read. If not, everything here refers to the records that
+            were read.
+        total: number of records in the shard. None if it was read only in part and neither metadata
+            nor an index gives the number.
+        counted_by: name of the file that ``total`` was taken from.
     """
 
     shard: Shard
@@ -128,7 +130,7 @@ class ShardSummary:
         """Return the object that ``inspect shard --json`` prints for a shard.
 
         Args:
-            raw: whether each record of the sample comes with its serialized bytes and its CRCs.
+            raw: whether to include the serialized bytes and CRCs of each sampled record.
         """
         return {
             **plain(self.shard),
@@ -175,22 +177,22 @@ def inspect_shard(
     verify_payload: bool = True,
     whole: bool = False,
 ) -> ShardSummary:
-    """Read the whole of a shard, and return what is in it.
+    """Read a shard and summarize its contents.
 
-    Of one in a store that has more than 1 MiB, only the records that are shown are read.
-
-    Memory is bounded by the longest record, by the records that are shown, and by `MAX_FAULTS`.
+    Of a remote shard larger than 1 MiB, only the records to show are read, unless ``whole`` is
+    true. Memory is bounded by the longest record, the records to show and `MAX_FAULTS`.
 
     Args:
-        shard: a file, or a binary stream.
-        limit: how many records to parse and show, from the first on.
-        record: the index of the one record to show instead.
-        schema: parse with this; None parses with what is inferred.
-        verify_payload: whether payload CRCs are checked.
-        whole: read all of a shard, wherever it is.
+        shard: path of a shard, or a binary stream.
+        limit: number of records to parse and show, starting with the first; at least 0.
+        record: index of a single record to show instead, counted from 0.
+        schema: schema to parse with. None uses the inferred schema.
+        verify_payload: whether to check payload CRCs.
+        whole: whether to read all of a remote shard.
 
     Raises:
-        ShardError: the file can't be opened or read. Damage is no error: it is in the faults.
+        ShardError: the file can't be opened or read. Damage is not an error: it is reported in
+            ``faults``.
         UsageError: a number is negative.
     """
     if limit < 0 or (record is not None and record < 0):

@@ -29,50 +29,58 @@ _NOTES_KEPT = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyReport(Shown):
-    """What was found."""
+    """Result of verifying shards.
 
-    shards: tuple[ShardVerdict, ...]  # in the order of the arguments
-    directories: tuple[DatasetFindings, ...] = ()  # empty where one file alone was meant
-    faults: tuple[DatasetFault, ...] = ()  # what is wrong with the shards as a whole
-    notes: tuple[str, ...] = ()  # what is worth to be known, and no damage
-    duplicates: Duplicates | None = None  # None where images were not looked at
+    Attributes:
+        shards: result for each shard, in the order of the arguments.
+        directories: result for each directory. Empty if a single file was verified.
+        faults: faults that concern the shards as a set, such as missing shards.
+        notes: remarks that are not damage.
+        duplicates: duplicate images, or None if images were not checked.
+    """
+
+    shards: tuple[ShardVerdict, ...]
+    directories: tuple[DatasetFindings, ...] = ()
+    faults: tuple[DatasetFault, ...] = ()
+    notes: tuple[str, ...] = ()
+    duplicates: Duplicates | None = None
 
     @property
     def records(self) -> int:
-        """How many whole records there are."""
+        """Number of intact records."""
         return sum(shard.records for shard in self.shards)
 
     @property
     def bytes(self) -> int:
-        """How many bytes the shards have on disk."""
+        """Total size of the shards on disk, in bytes."""
         return sum(verdict.shard.bytes for verdict in self.shards if verdict.shard is not None)
 
     @property
     def unreadable(self) -> tuple[ShardVerdict, ...]:
-        """The shards that could not be read to their end."""
+        """Shards that could not be read to the end."""
         return tuple(shard for shard in self.shards if shard.error is not None)
 
     @property
     def n_faults(self) -> int:
-        """How many faults there are, duplicates that spoil results included."""
+        """Number of faults, including images duplicated across splits or labels."""
         spoiled = 0 if self.duplicates is None else self.duplicates.spoiled
         return sum(shard.n_faults for shard in self.shards) + len(self.faults) + spoiled
 
     @property
     def n_problems(self) -> int:
-        """How many faults there are, with shards that could not be read."""
+        """Number of faults and of unreadable shards."""
         return self.n_faults + len(self.unreadable)
 
     @property
     def is_sound(self) -> bool:
-        """Whether all was read, and nothing is wrong."""
+        """Whether everything was read and nothing is wrong."""
         return not self.n_problems
 
     def _page(self) -> tuple[str, dict[str, Any]]:
         return "health", {"verdict": self}
 
     def to_json(self) -> dict[str, Any]:
-        """Return the last object of ``verify --json``: what concerns all shards together."""
+        """Return the last object that ``verify --json`` prints, about all shards together."""
         data: dict[str, Any] = {
             "shards": len(self.shards),
             "records": self.records,
@@ -97,18 +105,18 @@ def verify(
     engine_address: str | None = None,
     on_progress: OnProgress = silent,
 ) -> VerifyReport:
-    """Check shards, and, unless it is one file alone, whether they are all that belong together.
+    """Verify shards and, unless a single file is given, whether the set is complete.
 
     Args:
-        shards: files, patterns and directories, as for `find_shards`; or a binary stream.
-        images: whether every image is decoded, and looked for among all others.
-        workers: how many processes at most; None takes the cores.
-        engine: where they run: "local", or "ray" for the nodes of a cluster.
-        engine_address: of the cluster, HOST:PORT; None takes it from RAY_ADDRESS.
-        on_progress: called with the bytes that are read.
+        shards: files, glob patterns and directories, as for `find_shards`; or a binary stream.
+        images: whether to decode every image and find duplicates.
+        workers: maximum number of worker processes. None uses one per core.
+        engine: "local", or "ray" to run on a Ray cluster.
+        engine_address: address of the cluster, HOST:PORT. None uses RAY_ADDRESS.
+        on_progress: called with the number of bytes read.
 
     Raises:
-        ShardError: an argument means no file at all, or a worker process died.
+        ShardError: an argument matches no file, or a worker process died.
     """
     located = locate_shards(shards, keep=True)
     sources = located.sources

@@ -85,26 +85,49 @@ class StageReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchReport:
-    """What the benchmark of a loader found."""
+    """Result of benchmarking the data loader.
 
-    stages: tuple[StageReport, ...]  # naive, with one thing more each time, and ours
-    bottleneck: str = ""  # what limits a first epoch of ours, a word
-    sentence: str = ""  # the same for people, and which option would help
-    parts_cpu_ms_per_image: Numbers  # reading (and inflating), parsing, decoding, resizing
-    shares_ms_per_image: Numbers  # of a first epoch of ours: those, copying, storing, waiting
-    pixels_per_image: float  # of the images in the shards, the mean
-    compression: str  # of the shards
-    cold_read_ms_per_image: float | None  # from the disk, on the wall; None where that is unknown
-    store_ms_per_image: float | None = None  # likewise from a store, of what was not cached
-    images: int  # in an epoch
-    total_images: int = 0  # of the split
-    shards: int  # read
-    image_size: int  # in pixels, both ways
-    cache: str  # where ours kept images: memory, disk or none
-    cores: int  # that this process may use
+    Attributes:
+        stages: result of each stage: the naive pipeline, then one change at a time, and last
+            tfrtool's pipeline.
+        bottleneck: what limits the first epoch of tfrtool's pipeline, in one word.
+        sentence: explanation of the bottleneck, with an option that would help.
+        parts_cpu_ms_per_image: CPU time per image for reading (with decompression), parsing,
+            decoding and resizing, in milliseconds.
+        shares_ms_per_image: time per image in the first epoch of tfrtool's pipeline, in
+            milliseconds: the parts above, copying, storing and waiting.
+        pixels_per_image: mean number of pixels of the images in the shards.
+        compression: compression of the shards.
+        cold_read_ms_per_image: wall time per image to read from disk without a warm page cache, in
+            milliseconds. None if unknown.
+        store_ms_per_image: wall time per image to fetch shards from an object store, in
+            milliseconds, for those that were not cached. None if none was fetched.
+        images: number of images in an epoch.
+        total_images: number of images in the split.
+        shards: number of shards read.
+        image_size: width and height to which images are resized, in pixels.
+        cache: where tfrtool's pipeline cached images: "memory", "disk" or "none".
+        cores: number of cores available to this process.
+    """
+
+    stages: tuple[StageReport, ...]
+    bottleneck: str = ""
+    sentence: str = ""
+    parts_cpu_ms_per_image: Numbers
+    shares_ms_per_image: Numbers
+    pixels_per_image: float
+    compression: str
+    cold_read_ms_per_image: float | None
+    store_ms_per_image: float | None = None
+    images: int
+    total_images: int = 0
+    shards: int
+    image_size: int
+    cache: str
+    cores: int
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Return an object for each stage, and a last one for all else."""
+        """Return one object per stage, and a last one for the other results."""
         last = plain(self)
         return [*last.pop("stages"), last]
 
@@ -125,29 +148,29 @@ def bench(
     shard_cache_size: int | str | None = None,
     on_progress: OnProgress = silent,
 ) -> BenchReport:
-    """Measure the loader of a dataset, stage by stage, in turn.
+    """Benchmark the data loader on a dataset, stage by stage.
 
-    Each measurement has a process of its own, so that none pays or saves what another one did.
-    Shards in a store are fetched beforehand, and the time that this takes is told by itself.
+    Each measurement runs in its own process, so that they do not influence each other. Remote
+    shards are fetched first; the time for this is reported separately.
 
     Args:
-        path: the directory of a dataset.
-        split: which split of it.
-        image_size: images are resized to this many pixels, both ways.
-        batch_size: images in a batch.
-        epochs: how many epochs each pipeline goes through, 2 or more: the first fills the cache.
-        rounds: how often each pipeline is measured, in turn with the others.
-        limit: how many images are enough; as many shards are read as it takes to have them.
-        decode: "exact", or "fast" for ours, as in `Dataset.load`.
-        image_feature: the feature with the images, as in `open_dataset`.
-        label_feature: the feature with the classes, likewise.
-        shard_cache: where shards of a store are fetched to, likewise.
-        shard_cache_size: how large that may become.
-        on_progress: told of each measurement before it starts.
+        path: dataset directory.
+        split: name of the split.
+        image_size: width and height to which images are resized, in pixels.
+        batch_size: images per batch.
+        epochs: number of epochs per measurement, at least 2: the first one fills the cache.
+        rounds: number of measurements of each pipeline, alternating between pipelines.
+        limit: number of images that is enough: only as many shards are read as needed to reach it.
+        decode: "exact" or "fast", for tfrtool's pipeline; see `Dataset.load`.
+        image_feature: feature that contains the images; see `tfrtool.dataset`.
+        label_feature: feature that contains the labels; see `tfrtool.dataset`.
+        shard_cache: local directory in which to cache remote shards; see `tfrtool.dataset`.
+        shard_cache_size: maximum size of that cache; see `tfrtool.dataset`.
+        on_progress: called before each measurement.
 
     Raises:
-        UsageError: the dataset has no such split, or a number is impossible.
-        DatasetError: the dataset is unusable, or the pipelines don't give the same images.
+        UsageError: the dataset has no such split, or a number is out of range.
+        DatasetError: the dataset can't be used, or the pipelines don't return the same images.
     """
     least = {"epochs": 2, "rounds": 1, "limit": 1}
     check_least({"epochs": epochs, "rounds": rounds, "limit": limit}, least)

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """A split's shards.
+    """Shards of a split.
 
     Attributes:
-        name: its name.
-        shards: its files that have records, in order.
-        lengths: how many records each of them has, as counted in the files.
-        compression: of all of them.
+        name: name of the split.
+        shards: paths of the shards that have records, in order.
+        lengths: number of records in each shard, as counted in the files.
+        compression: compression of all shards.
     """
 
     name: str
@@ -40,30 +40,34 @@ class Split:
 
     @property
     def records(self) -> int:
-        """How many records the shards have in all."""
+        """Total number of records."""
         return sum(self.lengths)
 
     def record_bytes(self, shards: Collection[int]) -> float:
-        """Return how long a record of some shards is, in the mean: framed, and as compressed."""
+        """Return the mean size of a record on disk, including framing, in bytes.
+
+        Args:
+            shards: positions of the shards to include, counted from 0.
+        """
         records = sum(self.lengths[number] for number in shards)
         return sum(self.shards[number].stat().st_size for number in shards) / records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dataset(Shown):
-    """A directory of shards that a classifier of images can be trained on.
+    """A directory of shards on which an image classifier can be trained.
 
     Attributes:
-        directory: where it is.
-        name: its name.
-        splits: by name.
-        image_feature: the feature with the images.
-        label_feature: the feature with the classes.
-        image_form: what the bytes or the numbers of an image are.
-        label_form: what the values of a label are, and which classes there are.
-        shard_cache: where shards are fetched to before they are read; None for local ones.
-        empty_splits: names of splits that have shards, and no record in them.
-        objects: features of the objects in images, which no classifier uses.
+        directory: path of the directory.
+        name: name of the dataset.
+        splits: splits by name.
+        image_feature: feature that contains the images.
+        label_feature: feature that contains the labels.
+        image_form: how images are stored.
+        label_form: how labels are stored, and the classes.
+        shard_cache: cache for remote shards, or None if the shards are local.
+        empty_splits: names of splits whose shards have no records.
+        objects: features that describe objects in the images, which classifiers ignore.
     """
 
     directory: Path
@@ -78,32 +82,32 @@ class Dataset(Shown):
     objects: tuple[str, ...] = ()
 
     def __fspath__(self) -> str:
-        """Return the directory: what takes the path of a dataset takes a dataset, too."""
+        """Return the directory, so that a dataset can be used in place of its path."""
         return os.fspath(self.directory)
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """The names of the classes, by number, from 0."""
+        """Names of the classes, by class number."""
         return self.label_form.names
 
     @property
     def task(self) -> Task:
-        """Whether an image is of one class, or of any number of them."""
+        """Whether an image has exactly one class, or any number of them."""
         return self.label_form.task
 
     @property
     def label_width(self) -> int | None:
-        """How many numbers a label is in a batch, one for each class; None for the class alone."""
+        """Length of a multi-label vector, or None if a label is a class number."""
         return len(self.class_names) if self.task is Task.MULTI else None
 
     @property
     def label_bytes(self) -> int:
-        """How long a label is in memory."""
+        """Size of a label in memory, in bytes."""
         return 8 if self.label_width is None else 4 * self.label_width
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was made of unusual images and labels, a clause each, for people."""
+        """How unusual images and labels were interpreted, one clause each."""
         unused = some_of([printable(name) for name in self.objects], 3)
         left = (f"objects are not used: {unused}",) if self.objects else ()
         return *self.image_form.notes, *self.label_form.notes, *left
@@ -118,11 +122,16 @@ class Dataset(Shown):
         return "dataset", {"heading": self.name, "splits": splits, "facts": facts}
 
     def local(self, shard: Path) -> AbstractContextManager[Path]:
-        """Give the file to read for a shard, which stays where it is for the time of a ``with``."""
+        """Return a context manager that provides a local copy of a shard.
+
+        Args:
+            shard: path of the shard. A local shard is used as it is; a remote one is fetched and
+                stays in the cache at least until the ``with`` block ends.
+        """
         return nullcontext(shard) if self.shard_cache is None else self.shard_cache.local(shard)
 
     def split(self, name: str) -> Split:
-        """Return a split by its name; `UsageError` if there is none of that name, or no record."""
+        """Return a split by name; raise `UsageError` if it does not exist or has no records."""
         if name in self.empty_splits:
             raise UsageError(
                 f"split {name!r} has no records",
@@ -148,63 +157,69 @@ class Dataset(Shown):
         on_progress: OnProgress = silent,
         **options: Any,
     ) -> TfDataset:
-        """Build the pipeline from a split's shards to batches.
+        """Build a ``tf.data`` pipeline that reads batches of images and labels from a split.
 
-        Where images are cached on disk, and no earlier run has done so, they are all decoded and
-        written before this returns.
+        With a cache on disk that does not exist yet, all images are decoded and cached before this
+        returns.
 
         Args:
-            split: which split.
-            image_size: images are resized to this many pixels, both ways.
-            augment: changes to images, such as ``flip,rotate=40``, as ``tfrtool train`` takes them;
-                drawn anew for each image in each epoch. Not for the recipe ``notebook``.
-            rescale: pixel values, 0 to 255, are multiplied by the first number, and then the second
-                is added. None leaves them as uint8.
-            holdout: the part of the split that is held out, between 0 and 1; None is none. Which
-                records they are is decided by the shards and this number alone.
-            held_out: whether that part is loaded, or the rest.
-            context: a ``tf.distribute.InputContext``, as ``distribute_datasets_from_function``
-                gives it: this pipeline has its share of the records then, and its replicas' share
-                of the batch.
-            on_progress: told now and then while a cache on disk is written.
-            **options: with their defaults:
-                cache ("none"): where decoded images are kept: "memory", "disk" or "none". Of the
-                other recipes, "notebook" keeps float32 in memory and "naive" nothing in any case.
-                cache_directory: where a cache on disk is; the user's own cache directory.
-                recipe ("tfrtool"): which pipeline; "notebook" and "naive" are the published ones.
-                batch_size (32): images in a batch; the last of an epoch may have fewer.
-                training (True): whether the order changes from epoch to epoch. Without, it is
-                always the same, and images are not augmented.
-                seed (0): decides that order, and what is drawn.
-                epochs (1): how many one iterator goes through; each ends with a batch of its own.
-                first_epoch (0): the number of the first of them. Order and draws depend on the
-                seed and on the epoch's number alone.
-                first_step (0): of the first of them, the number of the first step; those before are
-                left out, and what comes is what comes after them anyway. As a later iterator may
-                have whole epochs, the cardinality is not known then.
-                decode ("exact"): "fast" decodes a JPEG at a half, a quarter or an eighth of its
-                size, where that is still at least what is asked for both ways.
-                deterministic (True): whether the same seed gives the same order. Without, images
-                come as soon as they are ready.
-                cycle_length: shards read at a time; 4, or all if there are fewer.
-                block_length (1): records taken from a shard in a row.
-                parallel_calls: images begun before the first of them is done; 8 for each core.
-                batched_parse: records parsed at a time, as one batch; they are parsed one by one.
-                shuffle_buffer: images in the shuffle buffer; all of them where they are cached,
-                and elsewhere 1024, or as many as 32 MiB of records hold. So many are drawn from
-                also while a cache in memory is filled, from 16 shards at a time.
-                prefetch (2): batches made ahead.
+            split: name of the split.
+            image_size: width and height to which images are resized, in pixels.
+            augment: random changes to images, such as ``flip,rotate=40``, with the syntax of
+                ``tfrtool train``. They differ for each image and epoch. Not available for the
+                recipe "notebook".
+            rescale: (scale, offset) applied to the pixel values 0 to 255:
+                ``value * scale + offset``. None returns them unchanged, as uint8.
+            holdout: fraction of the split to hold out, between 0 and 1, or None. The held-out
+                records depend only on the shards and this number.
+            held_out: whether to load the held-out part instead of the rest.
+            context: the ``tf.distribute.InputContext`` passed by
+                ``distribute_datasets_from_function``. The pipeline then reads its worker's share of
+                the records, in batches of its replicas' share.
+            on_progress: called regularly while a cache on disk is written.
+            **options: any of the following, with defaults in parentheses.
+
+                - ``cache`` ("none"): where to keep decoded images: "memory", "disk" or "none". The
+                  recipe "notebook" always caches float32 in memory, "naive" never caches.
+                - ``cache_directory``: directory of the cache on disk; the user's cache directory by
+                  default.
+                - ``recipe`` ("tfrtool"): which pipeline to build. "notebook" and "naive" are
+                  published pipelines, for comparison.
+                - ``batch_size`` (32): images per batch. The last batch of an epoch may have fewer.
+                - ``training`` (True): whether the order changes from epoch to epoch. Otherwise the
+                  order is fixed and images are not augmented.
+                - ``seed`` (0): random seed for the order and for augmentation.
+                - ``epochs`` (1): number of epochs per iterator. A batch never spans two epochs.
+                - ``first_epoch`` (0): number of the first epoch. Order and augmentation depend only
+                  on the seed and this number.
+                - ``first_step`` (0): number of batches to skip in the first epoch, to continue
+                  where an earlier iterator stopped. The cardinality is then unknown, since later
+                  iterators may have full epochs.
+                - ``decode`` ("exact"): "fast" decodes a JPEG at a half, a quarter or an eighth of
+                  its size if the result is still at least ``image_size`` wide and high.
+                - ``deterministic`` (True): whether the same seed gives the same order. Otherwise
+                  images are returned as soon as they are ready.
+                - ``cycle_length``: number of shards read at a time; 4 by default, or all if there
+                  are fewer.
+                - ``block_length`` (1): number of consecutive records taken from a shard.
+                - ``parallel_calls``: number of images decoded in parallel; 8 per core by default.
+                - ``batched_parse``: number of records parsed as one batch; by default each is
+                  parsed separately.
+                - ``shuffle_buffer``: number of images in the shuffle buffer. By default all of them
+                  if they are cached, otherwise 1024, or as many as fit in 32 MiB of records. While
+                  a cache in memory is filled, the buffer has this default size too and reads 16
+                  shards at a time.
+                - ``prefetch`` (2): number of batches prepared in advance.
 
         Returns:
-            A ``tf.data.Dataset`` of ``epochs`` epochs, with its cardinality known: pairs of images,
-            float32 [batch, image_size, image_size, 3] (uint8 without ``rescale``), and labels,
-            int64 [batch]; where an image may be of several classes (``task``), float32 [batch,
-            classes] of 0 and 1.
+            A ``tf.data.Dataset`` of ``epochs`` epochs with known cardinality. Its elements are
+            pairs of images, float32 [batch, image_size, image_size, 3] (uint8 without ``rescale``),
+            and labels, int64 [batch]. If images can have several classes (see ``task``), labels are
+            float32 [batch, classes] of 0 and 1.
 
         Raises:
-            UsageError: there is no such split or option, a word is unknown, or the options don't
-                go together.
-            DatasetError: the part of it that was asked for is empty.
+            UsageError: a split, option or value is unknown, or options can't be combined.
+            DatasetError: the requested part of the split is empty.
             WriteError: the cache on disk can't be written.
         """
         from tfrtool.loading.augment.augment_options import parse_augment
@@ -223,7 +238,11 @@ class Dataset(Shown):
         return load(self, chosen, context, on_progress)
 
     def verify(self, **options: Any) -> "VerifyReport":
-        """Check every record, and that all shards are there: `tfrtool.verify` of the directory."""
+        """Verify every record and the completeness of the dataset; see `tfrtool.verify`.
+
+        Args:
+            **options: options of `tfrtool.verify`.
+        """
         from tfrtool.inspection.verify.verify import verify
 
         return verify(self, **options)
@@ -235,24 +254,24 @@ class Dataset(Shown):
         splits: Collection[str] | None = None,
         on_progress: OnProgress = silent,
     ) -> "tuple[Dataset, DropReport]":
-        """Leave out the records that can't be trained on, and no others.
+        """Return a copy of the dataset without the records that can't be trained on.
 
-        Each shard is read, CRCs and records are checked, and images are decoded, by all cores;
-        shards with damage are written again, without it, to another directory. Nothing in the
-        dataset's own is changed.
+        Every shard is read, CRCs and records are checked and images are decoded, on all cores.
+        Damaged shards are rewritten without the damaged records to another directory. The dataset's
+        own files are not modified.
 
         Args:
-            scratch: an empty directory for the new shards; the caller's, to be deleted after
+            scratch: empty directory for the rewritten shards, which the caller deletes after
                 training.
-            splits: those that are wanted; None for all.
-            on_progress: told after each shard.
+            splits: splits to include. None includes all of them.
+            on_progress: called after each shard.
 
         Returns:
-            The dataset, with the splits that were asked for, and what is not in it.
+            The dataset with the requested splits, and a report of what was skipped.
 
         Raises:
-            UsageError: there is no such split.
-            DatasetError: the directory holds no dataset, or a split has no record that can be used.
+            UsageError: a split does not exist.
+            DatasetError: the directory does not contain a dataset, or a split has no usable record.
             ShardError: a file can't be read.
             WriteError: a shard can't be written.
         """

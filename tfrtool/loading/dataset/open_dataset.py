@@ -38,31 +38,31 @@ def open_dataset(
     shard_cache: str | os.PathLike[str] | None = None,
     shard_cache_size: int | str | None = None,
 ) -> Dataset:
-    """Find out what is in a directory of shards.
+    """Open a directory of shards as a dataset for training.
 
-    TFDS metadata is believed where it is, and held against the files: a shard that is missing, or
-    has other records than it should, is an error. Where there is none, splits are told from the
-    names of the files, features and the form of images from the first record, and classes from
-    all records. Every header of every shard is looked at, for a damaged length can end
-    TensorFlow's whole process.
+    TFDS metadata is used if it exists, and compared with the files: a missing shard, or one with
+    another number of records, is an error. Without metadata, splits are detected from file names,
+    features and image format from the first record, and classes from all records. Every record
+    header is checked, because a damaged length can crash TensorFlow.
 
     Args:
-        path: where the shards are, or versions of the dataset, or folders of splits.
-        on_error: ``stop``; or ``skip``, with which damaged and missing shards are no error. What
-            comes back is not fit to be read by TensorFlow before its `Dataset.drop_corrupt`.
-        image_feature: the feature with the images: files, or pixels as bytes, as serialized tensors
-            or as numbers; told from the records where it isn't given.
-        label_feature: the feature with the classes: a number or a name, a list of them, or a vector
-            of 0 and 1; told likewise.
-        shard_cache: the local folder to which shards of a store are fetched; in the user's own
-            cache directory.
-        shard_cache_size: how large it may become: bytes, or text such as ``20GiB``. Half of what is
-            free there, and of what it holds, by default.
+        path: directory with the shards, with versions of the dataset, or with one directory per
+            split.
+        on_error: "stop" raises an error for damaged and missing shards; "skip" accepts them. After
+            "skip", call `Dataset.drop_corrupt` before TensorFlow reads the dataset.
+        image_feature: feature that contains the images: encoded files, or pixels as bytes,
+            serialized tensors or numbers. None detects it.
+        label_feature: feature that contains the labels: a number or name, a list of these, or a
+            vector of 0 and 1. None detects it.
+        shard_cache: local directory in which to cache remote shards. None uses the user's cache
+            directory.
+        shard_cache_size: maximum size of that cache, in bytes or as text such as ``20GiB``. None is
+            half of the free space, counting the cache as free.
 
     Raises:
-        UsageError: there is no such feature.
-        DatasetError: the directory holds no dataset, or not the one that its metadata describes,
-            or one that no classifier of images can be trained on; or one that is being replaced.
+        UsageError: a feature does not exist.
+        DatasetError: the directory does not contain a dataset, does not match its metadata, is
+            being replaced, or has nothing that an image classifier can be trained on.
         CorruptShardError: the framing of a shard is damaged.
     """
     skip = as_member(OnError, on_error, "on_error") is OnError.SKIP

@@ -46,30 +46,29 @@ def evaluate(
     on_error: str | OnError = "stop",
     on_progress: OnProgress = silent,
 ) -> EvaluationReport:
-    """Find out what a model gets wrong: ``tfrtool.evaluate("run", "shards", out="evaluation")``.
+    """Evaluate a model: ``tfrtool.evaluate("run", "shards", out="evaluation")``.
 
-    Images are read in the order of their records, once, and decoded as for training. Memory is
-    bounded by a few batches, the images that are most wrong, and how many pairs of classes are
-    confused.
+    Images are read once, in record order, and decoded as in training. Memory is bounded by a few
+    batches, the worst mistakes, and the number of confused pairs of classes.
 
     Args:
-        model: what `load_model` returned, or the model's file, or the directory of its run.
-        dataset: the directory of shards, or the opened dataset; its classes are matched with the
-            model's by name.
-        split: what to evaluate on; "test" or "validation" where there is one, or the only one.
-        batch_size: images that go through the model at a time.
-        out: a directory for predictions.jsonl, confusion.png, most_wrong.png and evaluation.json,
-            which is written last.
-        overwrite: whether files of these names that are there are replaced.
-        top_losses: how many of the mistaken images are kept and drawn at most.
-        on_error: "skip" leaves out what is damaged.
+        model: result of `load_model`, path of a model file, or directory of a run.
+        dataset: dataset directory, or an open dataset. Its classes are matched with those of the
+            model by name.
+        split: split to evaluate. None uses "test", "validation", or the only split.
+        batch_size: number of images per batch.
+        out: directory for predictions.jsonl, confusion.png, most_wrong.png and evaluation.json,
+            which is written last. None writes nothing.
+        overwrite: whether to replace existing files with these names.
+        top_losses: maximum number of misclassified images to keep and draw.
+        on_error: "stop" raises an error for damaged records; "skip" skips them.
         on_progress: called after each batch.
 
     Raises:
-        UsageError: there is no such split; the dataset has classes that the model doesn't know; or
-            something is in the way of what is written.
+        UsageError: the split does not exist, the dataset has classes that the model does not know,
+            or a file to write exists.
         DatasetError: the dataset can't be used.
-        CorruptShardError: a shard is damaged; names the record.
+        CorruptShardError: a shard is damaged; the error names the record.
         WeightsError: the model can't be loaded.
         WriteError: a file can't be written.
     """

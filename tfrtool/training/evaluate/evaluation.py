@@ -99,26 +99,26 @@ class ImageResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationReport:
-    """How good a model is on a split.
+    """Result of evaluating a model on a split.
 
     Attributes:
-        model: its file.
-        dataset: the directory of the shards.
-        split: which part of it.
-        task: whether an image is of one class, or of any number of them.
-        images: how many were looked at.
+        model: path of the model's file.
+        dataset: directory of the dataset.
+        split: name of the split.
+        task: whether an image has exactly one class, or any number of them.
+        images: number of images evaluated.
         loss: mean cross-entropy, in nats.
-        accuracy: the share of images whose class was predicted; where there may be several, of
-            right decisions for or against a class.
-        classes: the figures of each class of the model.
-        confusion: how many images of a class (the first number) were taken for a class; empty
-            where there may be several.
-        mean_average_precision: over the classes that have images; None where there is one class
-            an image.
-        most_wrong: the images with the highest loss that were mistaken, highest first.
-        skipped: damage that was skipped, a line each.
-        n_skipped: how many records that is.
-        seconds: wall time.
+        accuracy: fraction of images classified correctly. With several classes per image, the
+            fraction of correct decisions per class.
+        classes: figures for each class of the model.
+        confusion: number of images by pair of (true class, predicted class). Empty with several
+            classes per image.
+        mean_average_precision: mean over the classes that have images. None with one class per
+            image.
+        most_wrong: misclassified images with the highest loss, highest first.
+        skipped: damage that was skipped, one line each.
+        n_skipped: number of skipped records.
+        seconds: wall time, in seconds.
     """
 
     model: Path
@@ -138,26 +138,33 @@ class EvaluationReport:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All classes of the model."""
+        """Names of all classes of the model."""
         return tuple(one.label for one in self.classes)
 
     def mean(self, figure: str) -> float:
-        """Return the mean of "precision", "recall" or "f1" over classes (macro average).
+        """Return the mean of a figure over all classes (macro average).
 
-        Classes without an image and without a prediction don't count; else what can't be told is 0,
-        as with scikit-learn's ``zero_division=0``.
+        Classes with neither images nor predictions are not counted. Otherwise undefined values
+        count as 0, as with ``zero_division=0`` in scikit-learn.
+
+        Args:
+            figure: "precision", "recall" or "f1".
         """
         met = [getattr(one, figure) or 0.0 for one in self.classes if one.f1 is not None]
         return sum(met) / len(met) if met else 0.0
 
     def most_confused(self, first: int) -> Sequence[tuple[str, str, int]]:
-        """Return the commonest mistakes: a class, what it was taken for, and how often."""
+        """Return the most frequent mistakes as (true class, predicted class, count).
+
+        Args:
+            first: maximum number of mistakes to return.
+        """
         wrong = [(n, pair) for pair, n in self.confusion.items() if pair[0] != pair[1]]
         found = sorted(wrong, key=lambda one: (-one[0], one[1]))[:first]
         return [(self.names[truth], self.names[guess], n) for n, (truth, guess) in found]
 
     def to_json(self) -> Mapping[str, Any]:
-        """Return the object that ``evaluate --json`` prints, and evaluation.json holds."""
+        """Return the object that ``evaluate --json`` prints and evaluation.json contains."""
         numbers, matrix = range(len(self.classes)), None
         if self.task is Task.SINGLE and len(numbers) <= _MATRIX_CLASSES:
             matrix = [

@@ -76,13 +76,13 @@ class ModelFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedModel:
-    """A model from a file.
+    """A model loaded from a file.
 
     Attributes:
-        path: of the file.
-        whole: a ``keras.Model`` from pixels, 0 to 255, [batch, image_size, image_size, 3], to
+        path: path of the file.
+        whole: ``keras.Model`` from pixels, 0 to 255, [batch, image_size, image_size, 3], to
             probabilities, float32 [batch, classes].
-        facts: what the probabilities mean.
+        facts: image size, class names and task of the model.
     """
 
     path: Path
@@ -95,7 +95,7 @@ class SavedModel:
         return self.whole.get_layer(CORE)
 
     def graph(self) -> Any:
-        """Return ``whole`` as a graph that takes batches of uint8 images, of any length."""
+        """Return ``whole`` as a ``tf.function`` that accepts uint8 batches of any length."""
         shape = (None, self.facts.image_size, self.facts.image_size, 3)
         return tf.function(
             lambda pixels: self.whole(tf.cast(pixels, tf.float32), training=False),
@@ -125,11 +125,11 @@ def load_model(path: str | os.PathLike[str]) -> SavedModel:
     """Load a model that `train` saved.
 
     Args:
-        path: the file, or a directory with a ``model.keras`` in it.
+        path: the model's file, or a directory that contains ``model.keras``.
 
     Raises:
-        WeightsError: it isn't there, can't be read, is not a model of tfrtool, or has weights that
-            are not finite.
+        WeightsError: the file does not exist, can't be read, was not saved by tfrtool, or has
+            weights that are not finite.
     """
     path = as_local_path(path)
     if path.is_dir():

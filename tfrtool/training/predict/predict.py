@@ -29,13 +29,13 @@ _PIXELS = ImageRecipe(encode=Encode.RAW)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """What a model predicts of an image.
+    """Classes predicted for an image.
 
     Attributes:
-        path: of the image.
-        classes: probabilities by class name, the highest first; as many as were asked for. None are
-            there where the image can't be read.
-        problem: why it can't be read, in a clause; None where it can.
+        path: path of the image.
+        classes: probability by class name, highest first, as many as requested. Empty if the image
+            can't be read.
+        problem: why the image can't be read, or None.
     """
 
     path: str
@@ -44,12 +44,12 @@ class Prediction:
 
     @property
     def label(self) -> str | None:
-        """The most probable class; None where the image can't be read."""
+        """Most probable class, or None if the image can't be read."""
         return next(iter(self.classes), None)
 
     @property
     def probability(self) -> float | None:
-        """Its probability, 0 to 1."""
+        """Probability of that class, 0 to 1, or None if the image can't be read."""
         return next(iter(self.classes.values()), None)
 
     def to_json(self) -> Mapping[str, Any]:
@@ -68,25 +68,24 @@ def predict(
     batch_size: int = 32,
     on_progress: OnProgress = silent,
 ) -> Iterator[Prediction]:
-    """Predict what images show: ``for found in tfrtool.predict("run", "photos"): ...``.
+    """Classify images: ``for prediction in tfrtool.predict("run", "photos"): ...``.
 
-    Images are decoded as for training: JPEGs that TensorFlow reads right by TensorFlow; others as
-    ``tfrtool write`` converts them, turned upright, what is transparent on white, and of an
-    animation the first frame. They are resized as the loader does it.
+    Images are decoded as in training: JPEGs that TensorFlow reads correctly by TensorFlow, others
+    after the conversion that ``tfrtool write`` applies (rotated upright, transparency on white,
+    first frame of an animation). They are resized as the loader resizes them.
 
-    Memory is bounded by two batches of resized images and, for each core, one that is being
-    decoded, however many images there are.
+    Memory is bounded by two batches of resized images, plus one image being decoded per core,
+    however many images there are.
 
     Args:
-        model: what `load_model` returned, or the model's file, or the directory of its run.
-        images: files, directories, patterns and URLs of such, one or several.
-        top: how many classes are given for each image, the most probable first.
-        batch_size: images that go through the model at a time.
+        model: result of `load_model`, path of a model file, or directory of a run.
+        images: files, directories, glob patterns or URLs of these, one or several.
+        top: number of classes per image, most probable first; at least 1.
+        batch_size: number of images per batch; at least 1.
         on_progress: called after each image.
 
     Yields:
-        A prediction for each image, in their order; with a ``problem`` for those that can't be
-        read.
+        A prediction for each image, in order. It has a ``problem`` if the image can't be read.
 
     Raises:
         UsageError: a number is below 1, or the model is a URL.

@@ -44,86 +44,98 @@ def train(
     on_progress: OnProgress = silent,
     **options: Any,
 ) -> TrainReport:
-    """Train a classifier on a dataset's images: ``tfrtool.train("shards", model="cnn")``.
+    """Train an image classifier on a dataset: ``tfrtool.train("shards", model="cnn")``.
 
     Args:
-        dataset: the directory of shards, or the opened dataset. A run that is resumed has recorded
-            it, and all options: what is not given is taken from its ``run.json``.
-        engine: where: "local", or "ray" for workers on the nodes of a cluster. They write and read
-            ``out``, which all of them see; when one dies, all are started again from the checkpoint
-            there, up to three times, and each time ``on_plan`` is called.
-        engine_address: of the cluster, "HOST:PORT" or "auto"; None is RAY_ADDRESS.
-        workers: how many the cluster has; one for each node by default.
-        compare: whether the naive and the published recipe are run, too, each in a process of its
-            own, for ``naive``, ``notebook`` and ``speedup`` of the report.
-        compare_rounds: how often each recipe is run for that, in turn with the others.
-        callbacks: of Keras', called as ``fit`` would call them; ``model.stop_training`` ends the
-            run. What they remember is in no checkpoint.
+        dataset: dataset directory, or an open dataset. None if a run is resumed: the dataset and
+            every option that is not given are read from its ``run.json``.
+        engine: "local", or "ray" for workers on the nodes of a Ray cluster. All workers must have
+            access to ``out``. If one dies, all are restarted from the last checkpoint, up to three
+            times; ``on_plan`` is called again each time.
+        engine_address: address of the cluster, "HOST:PORT" or "auto". None uses RAY_ADDRESS.
+        workers: number of workers on the cluster. None uses one per node.
+        compare: whether to run the recipes "naive" and "notebook" too, each in its own process, and
+            fill ``naive``, ``notebook`` and ``speedup`` of the report.
+        compare_rounds: number of runs of each recipe in a comparison, alternating between recipes.
+        callbacks: Keras callbacks, called as ``fit`` calls them. Setting ``model.stop_training``
+            ends the run. Their state is not part of checkpoints.
         on_plan: called once, before the first step.
-        on_epoch: called after each epoch, when its checkpoint is whole.
-        on_progress: called after each step, and as something is done before the first epoch.
-        **options: any of these, with what they are without being given.
+        on_epoch: called after each epoch, once its checkpoint has been saved.
+        on_progress: called after each step, and during the preparation of the first epoch.
+        **options: any of the following, with defaults in parentheses.
 
-            split ("train"), validation: what is trained on; the name of a split to validate on,
-            or the fraction of the training split to hold out, else the split "validation" if any.
-            image_feature, label_feature: as in `dataset`, told from the records by default.
-            model ("mobilenet_v2"): that, "cnn", another name of keras.applications,
-            "module:function", a function of image size and number of classes that returns a
-            ``keras.Model``, or such a model, which is trained as it is.
-            weights: "imagenet", "none" or a file; the cnn's default is none.
-            trainable ("auto"): "head", "all" or the layer from which on layers are trained; auto
-            is the head over loaded weights, and all where there are none.
-            image_size: in pixels, both ways; the model's own.
-            rescale ("model"): the range that the model was trained on; "unit" is 0 to 1, and
-            "dataset" makes the mean of each channel 0 and its standard deviation 1.
-            fine_tune: "layer" or "layer:epochs", a second phase in which layers from that one on
-            are trained at a tenth of the rate, for as many epochs as the first if none are given.
-            epochs (5), batch_size (32), seed (0), learning_rate: 0.001 where only a head is
-            trained, 0.0003 from random weights, and 0.0001 from loaded ones; of sgd ten times
-            that, of lion a tenth.
-            optimizer ("adam"): or "adamw", "sgd" (with a momentum of 0.9), "rmsprop", "lion".
-            schedule ("constant"): or "cosine", half of one, down to 0 at the last step.
-            class_weights: "balanced" has all classes count alike in the loss, however many images
-            they have.
-            early_stopping: end after this many epochs without a lower val_loss (loss, where
-            nothing is validated), with the weights of the best epoch.
-            recipe ("tfrtool"): the loader; "notebook" and "naive" are the published ones.
-            cache ("auto"), cache_directory: "features", "memory", "disk" or "none"; auto goes by
-            what is free.
-            decode ("exact"): "fast" decodes JPEGs smaller that are larger than is needed.
-            augment, cycle_length, block_length, parallel_calls, shuffle_buffer, prefetch,
-            deterministic (True): as in `Dataset.load`.
-            precision ("float32"): what layers compute in; "mixed_bfloat16" and "mixed_float16" are
-            for GPUs, "bfloat16" for a frozen base whose outputs are kept.
-            on_error ("stop"): "skip" leaves out what is damaged.
-            shard_cache, shard_cache_size: where shards of a store are fetched to, and how large
-            that may become, as in `open_dataset`; not for a dataset that is open.
-            out, resume (False): a directory for the model, its history, its labels, its options,
-            and a checkpoint of each epoch; whether to begin after that.
-            export: "saved_model", "tflite" or both: the model in these forms, too, run once and
-            compared with it.
-            strategy ("auto"): "one" device, "mirrored" on all GPUs of this machine, "multi-worker"
-            on the workers of TF_CONFIG; auto takes what there is.
-            shares: shuffle as so many workers would, each its own range of the images, so that
-            one device sees the batches of them all; a run of theirs can be resumed so.
-            worker_timeout (600): how many seconds the others are waited for.
-            tensorboard, profile (False): a directory for TensorBoard's logs; whether some steps
-            are traced, into it or into ``out / "profile"``.
+            - ``split`` ("train"): split to train on.
+            - ``validation``: split to validate on, or fraction of the training split to hold out.
+              By default the split "validation", if it exists.
+            - ``image_feature``, ``label_feature``: as for `tfrtool.dataset`; detected by default.
+            - ``model`` ("mobilenet_v2"): that, "cnn", another model of ``keras.applications``,
+              "module:function", a function of image size and number of classes that returns a
+              ``keras.Model``, or a ``keras.Model`` to train as it is.
+            - ``weights``: "imagenet", "none" or a file. The default is "none" for "cnn" and
+              "imagenet" for other models by name.
+            - ``trainable`` ("auto"): "head", "all", or a layer from which on layers are trained.
+              "auto" trains the head if weights were loaded, otherwise all layers.
+            - ``image_size``: width and height of the input images, in pixels; by default that of
+              the model.
+            - ``rescale`` ("model"): range of pixel values: "model" is the one that the model was
+              trained on, "unit" is 0 to 1, "dataset" gives each channel mean 0 and standard
+              deviation 1.
+            - ``fine_tune``: "layer" or "layer:epochs". Adds a second phase that trains the layers
+              from that one on at a tenth of the learning rate, by default for as many epochs as the
+              first.
+            - ``epochs`` (5): number of epochs.
+            - ``batch_size`` (32): images per batch.
+            - ``seed`` (0): random seed.
+            - ``learning_rate``: by default 0.001 for a head, 0.0003 from random weights and 0.0001
+              from loaded weights; ten times that for "sgd", a tenth of it for "lion".
+            - ``optimizer`` ("adam"): or "adamw", "sgd" (momentum 0.9), "rmsprop", "lion".
+            - ``schedule`` ("constant"): or "cosine", a half cosine that ends at 0 with the last
+              step.
+            - ``class_weights``: "balanced" weights the loss so that all classes count equally,
+              however many images they have.
+            - ``early_stopping``: number of epochs without a lower ``val_loss`` (``loss`` without
+              validation) after which to stop. The model has the weights of the best epoch.
+            - ``recipe`` ("tfrtool"): data loader. "notebook" and "naive" are published pipelines.
+            - ``cache`` ("auto"): "features", "memory", "disk" or "none". "auto" chooses according
+              to free memory and disk space.
+            - ``cache_directory``: directory of a cache on disk.
+            - ``decode`` ("exact"): "fast" decodes larger JPEGs than needed at a reduced size.
+            - ``augment``, ``cycle_length``, ``block_length``, ``parallel_calls``,
+              ``shuffle_buffer``, ``prefetch``, ``deterministic`` (True): as for `Dataset.load`.
+            - ``precision`` ("float32"): numeric type of the layers. "mixed_bfloat16" and
+              "mixed_float16" are for GPUs, "bfloat16" for a frozen base whose outputs are cached.
+            - ``on_error`` ("stop"): "skip" skips damaged records.
+            - ``shard_cache``, ``shard_cache_size``: directory and maximum size of the cache for
+              remote shards, as for `tfrtool.dataset`. Not for an open dataset.
+            - ``out``: directory for the model, its history, labels and options, and a checkpoint of
+              each epoch.
+            - ``resume`` (False): whether to continue from the checkpoint in ``out``.
+            - ``export``: "saved_model", "tflite" or both: also save the model in these forms. Each
+              is run once and compared with the model.
+            - ``strategy`` ("auto"): "one" device, "mirrored" on all local GPUs, or "multi-worker"
+              on the workers of TF_CONFIG. "auto" uses what is available.
+            - ``shares``: number of workers whose shuffling to reproduce: each has its own range of
+              images, and one device sees the batches of all. With this, one process can resume a
+              run of several workers.
+            - ``worker_timeout`` (600): how long to wait for other workers, in seconds.
+            - ``tensorboard``: directory for TensorBoard logs.
+            - ``profile`` (False): whether to trace some steps, into that directory or
+              ``out / "profile"``.
 
     Returns:
-        What was planned, and what each epoch brought.
+        The settings of the run and the result of each epoch.
 
     Raises:
-        UsageError: an option is unknown, or options don't go together, or not with the dataset or
-            the run to resume.
+        UsageError: an option is unknown, or does not fit other options, the dataset or the run to
+            resume.
         DatasetError: the dataset can't be trained on, or the checkpoint can't be used.
-        CorruptShardError: a shard is damaged; names the record.
-        TrainingError: the loss is not finite; the checkpoint of the epoch before is kept. Or the
-            model, which is kept, can't be exported.
-        WeightsError: the weights can't be had.
-        ClusterError: a worker has not come, or ended in the middle of the run; names it. With the
-            engine "ray", after it was started three times again; or the cluster can't be reached.
-        WriteError: the directory can't be written to.
+        CorruptShardError: a shard is damaged; the error names the record.
+        TrainingError: the loss is not finite, and the checkpoint of the previous epoch is kept; or
+            the model can't be exported, and the model itself is kept.
+        WeightsError: the weights can't be loaded or downloaded.
+        ClusterError: a worker did not connect or died during the run; the error names it. With the
+            engine "ray", raised after three restarts, or if the cluster can't be reached.
+        WriteError: a file can't be written.
     """
     if engine == "ray":
         return train_on_nodes(

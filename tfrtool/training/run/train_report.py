@@ -22,45 +22,65 @@ _DIGITS = {"seconds": 3, "images_per_second": 1, "input_wait_fraction": 4}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainPlan:
-    """What is about to be trained, known before the first step: the options, and what they mean."""
+    """Settings of a training run, known before its first step.
+
+    Attributes:
+        options: options of the run.
+        devices: devices and workers.
+        cache: cache that was chosen, with the reason.
+        rescale: how pixel values are rescaled.
+        image_size: width and height of the input images, in pixels.
+        class_names: names of the classes, by class number.
+        task: whether an image has exactly one class, or any number of them.
+        notes: how unusual images and labels were interpreted, one clause each.
+        train_images: number of training images.
+        validation_images: number of validation images, 0 without validation.
+        trainable_parameters: number of trainable parameters.
+        skipped: damage that was skipped, one line each.
+        n_skipped: number of skipped records. A line of ``skipped`` may stand for several.
+        epochs_before: number of epochs completed before the run was resumed.
+        phase: first phase to train: 2 if the run is resumed during fine-tuning, otherwise 1.
+        class_weights: weight of each class in the loss. Empty if classes are not weighted.
+        warnings: warnings about effort that may be wasted, one sentence each.
+    """
 
     options: TrainOptions
     devices: DeviceFacts
     cache: CachePlan
     rescale: Rescale
-    image_size: int  # pixels both ways
+    image_size: int
     class_names: tuple[str, ...]
     task: Task = Task.SINGLE
-    notes: tuple[str, ...] = ()  # what was made of unusual images and labels, a clause each
+    notes: tuple[str, ...] = ()
     train_images: int
-    validation_images: int  # 0 where nothing is validated on
+    validation_images: int
     trainable_parameters: int
-    skipped: tuple[str, ...] = ()  # damage, a line each
-    n_skipped: int = 0  # records; a line may stand for more than one
-    epochs_before: int = 0  # of the run that is resumed
-    phase: int = 1  # which is trained first: 2 where a run is resumed that fine-tunes already
-    class_weights: tuple[float, ...] = ()  # of the loss, by class; none where all count as they are
-    warnings: tuple[str, ...] = ()  # of effort that may be wasted, a sentence each
+    skipped: tuple[str, ...] = ()
+    n_skipped: int = 0
+    epochs_before: int = 0
+    phase: int = 1
+    class_weights: tuple[float, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochReport:
-    """One time through the training split.
+    """Result of one epoch.
 
     Attributes:
-        epoch: its number, from 1.
-        phase: 1, or 2 where the run fine-tunes.
-        seconds: wall time, validation included.
-        images_per_second: training images by the wall time of training alone.
+        epoch: number of the epoch, counted from 1.
+        phase: 1, or 2 during fine-tuning.
+        seconds: wall time including validation, in seconds.
+        images_per_second: training images per second of training, without validation.
         loss: mean cross-entropy over the epoch, while the weights changed.
-        accuracy: the share of images whose class was predicted, likewise; where an image may be
-            of several classes, the share of right decisions, a class at a time, at 0.5.
-        mean_average_precision: where an image may be of several classes, likewise: how well the
-            probabilities order the images, the mean over classes. NaN where that can't be told.
-        val_loss: after the epoch, on the validation images; None without any.
-        val_accuracy: likewise.
-        val_mean_average_precision: likewise.
-        input_wait_fraction: the share of the training time spent waiting for a batch, 0 to 1.
+        accuracy: fraction of images classified correctly over the epoch. With several classes per
+            image, the fraction of correct decisions per class, at a threshold of 0.5.
+        mean_average_precision: with several classes per image, the mean over classes of how well
+            the probabilities rank the images; otherwise None. NaN if it is undefined.
+        val_loss: loss on the validation images after the epoch, or None without validation.
+        val_accuracy: accuracy on the validation images after the epoch, or None.
+        val_mean_average_precision: mean average precision on the validation images, or None.
+        input_wait_fraction: fraction of the training time spent waiting for input, 0 to 1.
     """
 
     epoch: int
@@ -77,13 +97,13 @@ class EpochReport:
 
     @property
     def monitored(self) -> float:
-        """What early stopping goes by: val_loss, or loss where nothing is validated."""
+        """Value that early stopping monitors: ``val_loss``, or ``loss`` without validation."""
         loss = self.loss if self.val_loss is None else self.val_loss
         return math.inf if math.isnan(loss) else loss
 
     @property
     def logs(self) -> Mapping[str, float]:
-        """What callbacks are told: all of it by name, but for what there is none of."""
+        """Values passed to callbacks, by name, without those that are None."""
         values = {field.name: getattr(self, field.name) for field in fields(self)[2:]}
         return {name: value for name, value in values.items() if value is not None}
 
@@ -103,25 +123,25 @@ class EpochReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainReport(Shown):
-    """A whole run.
+    """Result of a training run.
 
     Attributes:
-        plan: what was trained.
-        epochs: what each epoch brought, those before it was resumed included.
-        seconds: wall time from the opening of the dataset to the saved model, and that of the
-            epochs before it was resumed.
-        best_epoch: whose weights the model has, if there was early stopping; else None.
-        stopped_early: whether there were fewer epochs than there should be.
-        exported: the model in other forms.
-        naive: the same with the naive recipe, in float32; None where nothing was compared.
-        notebook: the same with the published one.
-        notebook_skipped: why that could not be run.
-        again: the same once more, by the other rounds of a comparison.
-        cpu_seconds: of all cores, where it was compared.
-        other_cores: how many cores other programs kept busy meanwhile, where it was compared; None
-            where that is not known.
-        memory_bytes: by how much the process grew at its largest, without TensorFlow's libraries,
-            where it was compared; None where that is not known.
+        plan: settings of the run.
+        epochs: result of each epoch, including those before the run was resumed.
+        seconds: wall time from opening the dataset to saving the model, plus the epochs before the
+            run was resumed, in seconds.
+        best_epoch: epoch whose weights the model has, with early stopping; otherwise None.
+        stopped_early: whether fewer epochs were trained than requested.
+        exported: exported forms of the model.
+        naive: run with the recipe "naive" in float32, or None without a comparison.
+        notebook: run with the recipe "notebook", or None without a comparison.
+        notebook_skipped: why the recipe "notebook" was skipped.
+        again: the other rounds of this run in a comparison.
+        cpu_seconds: CPU time over all cores, in seconds. None without a comparison.
+        other_cores: mean number of cores that other programs used during a comparison. None if
+            unknown.
+        memory_bytes: peak memory growth of the process during a comparison, without TensorFlow's
+            libraries. None if unknown.
     """
 
     plan: TrainPlan
@@ -140,21 +160,21 @@ class TrainReport(Shown):
 
     @property
     def speedup(self) -> float:
-        """How many times faster than the naive run, from the dataset's opening to the model.
+        """How many times faster than the naive recipe, from opening the dataset to the saved model.
 
-        The median of all rounds.
+        The median over all rounds of the comparison. NaN without a comparison.
         """
         return self.ratios(self.naive, "seconds")[1] if self.naive else math.nan
 
     def ratios(self, other: "TrainReport", name: str) -> tuple[float, float, float]:
-        """Return how many times as many seconds another recipe took, round by round.
+        """Return how many times as long another recipe took, round by round.
 
         Args:
-            other: its report.
+            other: report of the other recipe.
             name: "seconds" or "cpu_seconds".
 
         Returns:
-            The least, the median and the largest ratio.
+            The minimum, median and maximum of the ratio.
         """
         pairs = zip((other, *other.again), (self, *self.again), strict=True)
         found = [(getattr(one, name) or math.nan) / getattr(ours, name) for one, ours in pairs]
@@ -166,24 +186,28 @@ class TrainReport(Shown):
         return [number for number in numbers if number is not None]
 
     def median_of(self, name: str) -> float | None:
-        """Return the median of a number of all rounds: seconds, cpu_seconds or other_cores."""
+        """Return the median over all rounds of a value, or None if it is unknown.
+
+        Args:
+            name: "seconds", "cpu_seconds" or "other_cores".
+        """
         numbers = self._each(name)
         return statistics.median(numbers) if numbers else None
 
     @property
     def runs(self) -> "tuple[TrainReport, ...]":
-        """All runs that were compared, ours last."""
+        """All runs of the comparison; tfrtool's recipe is last."""
         return tuple(run for run in (self.naive, self.notebook, self) if run is not None)
 
     @property
     def input_wait_fraction(self) -> float:
-        """The share of the training time of all epochs that was spent waiting for a batch."""
+        """Fraction of the training time of all epochs spent waiting for input, 0 to 1."""
         seconds = [self.plan.train_images / one.images_per_second for one in self.epochs]
         waited = zip(seconds, self.epochs, strict=True)
         return sum(one * epoch.input_wait_fraction for one, epoch in waited) / sum(seconds)
 
     def costs(self) -> Mapping[str, Any]:
-        """Return what is compared of a run, for JSON."""
+        """Return the compared values of this run, for JSON."""
         last, cpu = self.epochs[-1].to_json(), self.median_of("cpu_seconds")
         seconds, others = self.median_of("seconds") or self.seconds, self.median_of("other_cores")
         return {

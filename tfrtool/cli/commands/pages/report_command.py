@@ -63,7 +63,7 @@ def report_command(
         warn(f"not known ({step}): {why}")
     if written.faults:
         count = human_count(written.faults, "fault")
-        warn(f"{count} in the dataset: see Problems in the page; {written.faults_command} lists them")
+        warn(f"{count}: see Problems in the report, or run {written.faults_command} to list them")
     _say(as_json, plain(written), human_count(written.records, "record"))
     return Outcome.DAMAGE if written.faults or written.errors else Outcome.FINE
 
