@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tfrtool.convert.formats.conversion import convert
     from tfrtool.convert.reshard import reshard
     from tfrtool.errors import (
+        ClusterError,
         CorruptShardError,
         DatasetError,
         SchemaError,

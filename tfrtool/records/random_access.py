@@ -161,19 +161,19 @@ class Records(Sequence[T]):
     def __getitem__(self, index: slice) -> list[T]: ...
 
     def __getitem__(self, index: int | slice) -> T | list[T]:
-        """Read a record, or a list of them for a slice.
+        """Read a record, or a list of records for a slice.
 
         Raises:
             IndexError: there is no such record.
             ShardError: the file can't be read, or the record can't be decoded.
-            CorruptShardError: the record is damaged, or is not any more where it was.
+            CorruptShardError: the record is damaged, or the file has changed since it was opened.
         """
         if isinstance(index, slice):
             return self.__getitems__(range(*index.indices(len(self))))
         return self._read(self._checked(index))
 
     def __getitems__(self, indices: Iterable[int]) -> list[T]:
-        """Read several records; PyTorch's DataLoader asks for a batch in this way."""
+        """Read several records at once, as the DataLoader of PyTorch does for a batch."""
         numbers = [self._checked(index) for index in indices]
         frames = self._fetched(numbers) if self._remote else {}
         return [self._read(number, frames.get(number)) for number in numbers]
