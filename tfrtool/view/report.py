@@ -69,7 +69,7 @@ def report(
         on_progress: called as records and shards are read.
 
     Raises:
-        ShardError: there are no shards, or they can't be read. Damage is not an error: it is part
+        ShardError: no shards were found, or they can't be read. Damage is not an error: it is part
             of the report.
         UsageError: ``out`` exists or has another extension.
         WriteError: the file can't be written.

@@ -74,8 +74,7 @@ def append(
             as for `tfrtool.reshard`.
 
     Raises:
-        UsageError: there is no directory for the new version, or its split or classes are
-            ambiguous.
+        UsageError: the new version has no directory, or its split or classes are ambiguous.
         DatasetError: shards or class names are missing, or the class names of new shards differ.
         SchemaError: the features of the new records differ from those of the dataset.
         CorruptShardError: a shard of the dataset is damaged.

@@ -51,7 +51,7 @@ class Croissant(NamedTuple):
     Attributes:
         summary: summary of the dataset that it is based on.
         content: the description, as a JSON-LD object.
-        whole: whether there are no faults and all records and features are included.
+        whole: whether no faults were found and all records and features are included.
     """
 
     summary: DatasetSummary
@@ -81,7 +81,7 @@ def croissant(
         on_progress: called with the number of bytes read.
 
     Raises:
-        DatasetError: there are no shards.
+        DatasetError: no shards were found.
         ShardError: a shard can't be read, or none contains Examples or SequenceExamples.
     """
     words: dict[str, Any] = {"engine": engine, "engine_address": engine_address}

@@ -115,8 +115,7 @@ def inspect_dataset(
 
     Args:
         dataset: dataset directory, with or without TFDS metadata. It may also contain versions
-            (such as ``1.0.0``), of which the newest is used, or one directory per split, as TFX
-            writes them.
+            (such as ``1.0.0``; the newest is used), or one directory per split, as TFX writes them.
         label: name of the label feature. None detects it.
         workers: maximum number of worker processes. None uses one per core.
         engine: "local", or "ray" to run on a Ray cluster.
@@ -124,7 +123,7 @@ def inspect_dataset(
         on_progress: called with the number of bytes read.
 
     Raises:
-        DatasetError: there are no shards, or they are being replaced.
+        DatasetError: no shards were found, or they are being replaced.
         ShardError: a shard can't be read. Damage is not an error: it is reported in ``faults``.
         UsageError: no record has the feature ``label``.
     """

@@ -66,7 +66,7 @@ class SheetReport:
         shards: for each shard, the number of tiles and the feature that was drawn.
         other_features: other features that contain encoded images.
         without: shards in which no feature contains an image.
-        faults: damage to the files as a whole, for which there is no tile.
+        faults: damage to the files as a whole, which has no tile.
         objects: number of objects drawn, or None if they were not requested.
         has_boxes: whether the records have features for boxes.
         undrawn: characters missing in all fonts of the system, in order. They are drawn as escapes.

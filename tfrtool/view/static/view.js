@@ -203,10 +203,10 @@
     setText("found", $("problem").textContent ? "" : text);
   }
   // Queries again; the current results stay until the answer arrives.
-  async function look(anew) {
+  async function look(redraw) {
     const mine = ++asked;
     await load(0);
-    if (!anew || mine !== asked) return;
+    if (!redraw || mine !== asked) return;
     for (const [page, one] of pages) if (one.asked !== asked) pages.delete(page);
     put(0);
   }
