@@ -82,7 +82,7 @@ class Fault:
         record: index of the affected record, or None if it can't be determined.
         message: the expected and the found value, on one line.
         cause: likely cause and how to fix it, on one line. None if the cause is unknown, or if the
-            shard was read by something other than `verify`.
+            shard was not read by `verify`.
     """
 
     kind: FaultKind

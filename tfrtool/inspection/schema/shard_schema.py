@@ -51,7 +51,7 @@ class InferredSchema:
         payload: type of the payloads: SequenceExample if any record has feature lists.
         sampled: whether some records were not read.
         features: statistics of each feature.
-        skipped: number of features, summed over the records, that are not included because there
+        skipped: number of features, counted once per record, that are not included because there
             are too many different names.
         losses: what is missing, for each shard that is not fully included.
         schema: the narrowest schema that fits all records, except where types conflict.

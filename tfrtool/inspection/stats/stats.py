@@ -45,7 +45,7 @@ class StatsReport:
         payload: type of the payloads: SequenceExample if any record has feature lists.
         features: statistics of each feature, described in docs/json.md. A feature whose type
             differs between records is listed once for each type.
-        skipped: number of features, summed over batches, that are not included because there are
+        skipped: number of features, counted once per batch, that are not included because there are
             too many different names.
         losses: what is missing, for each shard that is not fully included.
         against: comparison with other shards, if there is one: ``shards``, ``records``,

@@ -160,7 +160,7 @@ def bench(
         batch_size: images per batch.
         epochs: number of epochs per measurement, at least 2: the first one fills the cache.
         rounds: number of measurements of each pipeline, alternating between pipelines.
-        limit: number of images that is enough: only as many shards are read as needed to reach it.
+        limit: number of images to read. Shards are read whole, as many as are needed to reach it.
         decode: "exact" or "fast", for tfrtool's pipeline; see `Dataset.load`.
         image_feature: feature that contains the images; see `tfrtool.dataset`.
         label_feature: feature that contains the labels; see `tfrtool.dataset`.
