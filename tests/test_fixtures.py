@@ -17,7 +17,7 @@ from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_records
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
-FOLDERS = ("pets", "golden", "damaged")
+FOLDERS = ("pets", "scenes", "golden", "damaged")
 TWINS = sorted((*FIXTURES.glob("golden/*.json"), *FIXTURES.glob("damaged/*.json")))
 GOLDEN = [twin.with_suffix("") for twin in TWINS if twin.parent.name == "golden"]
 COMPRESSION_TYPES = {"none": "", "gzip": "GZIP", "zlib": "ZLIB"}
