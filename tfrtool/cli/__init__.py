@@ -1,4 +1,4 @@
-"""The command line: one file a command; parse, call one function, render, exit."""
+"""The command line: one file per command; parse, call one function, render, exit."""
 
 import signal
 
@@ -11,11 +11,11 @@ def main(argv: "Sequence[str] | None" = None) -> int:
     """Run the command line, and return the exit code.
 
     Args:
-        argv: the words after ``tfrtool``; None takes those of the process, and makes it one of
-            this command's own: its standard files, its signals, and where it finds modules.
+        argv: the words after ``tfrtool``; None takes those of the process, and sets up its
+            standard files, signals and module search path.
     """
-    # The commands take a third of a second to load. Until that is under way, there is nothing to
-    # clean up, and Ctrl-C may end the process without a word.
+    # Commands take a third of a second to load. Until then there is nothing to clean up, and
+    # Ctrl-C may end the process silently.
     if argv is None:
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, signal.SIG_DFL)

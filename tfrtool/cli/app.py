@@ -1,4 +1,4 @@
-"""The ``tfrtool`` command, and the one place where outcomes become exit codes."""
+"""The ``tfrtool`` command, and the one place that turns errors into exit codes."""
 
 import os
 import signal
@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from tfrtool import __version__
+from tfrtool.cli.help_page import SectionedGroup
 from tfrtool.cli.output import Outcome
 from tfrtool.cli.parameters import DEBUG, debug_option, is_path_like
 from tfrtool.cli.process import Signals, report_interrupt
@@ -18,19 +19,19 @@ from tfrtool.errors import TfrtoolError, UsageError, os_reason, printable
 
 
 class _Commands(UserDict[str, Any]):
-    """Commands by their names, each imported when it is asked for: all take as long as click."""
+    """Commands by name, each imported on first use: importing all takes as long as click."""
 
     def __init__(self, modules: str, group: str = "") -> None:
-        """Take modules of `tfrtool.cli.commands`, whose commands have their names."""
-        places = {place.rpartition(".")[2]: place for place in modules.split()}
-        names = (name.removeprefix(group).removesuffix("_command") for name in places)
-        super().__init__(zip(names, places.values(), strict=True))
+        """Take modules of `tfrtool.cli.commands`; each command is named after its module."""
+        paths = {path.rpartition(".")[2]: path for path in modules.split()}
+        names = (name.removeprefix(group).removesuffix("_command") for name in paths)
+        super().__init__(zip(names, paths.values(), strict=True))
 
     def __getitem__(self, name: str) -> click.Command:
-        held = self.data[name]
-        if isinstance(held, str):
-            module = import_module(f"tfrtool.cli.commands.{held}")
-            self.data[name] = getattr(module, held.rpartition(".")[2])
+        value = self.data[name]
+        if isinstance(value, str):
+            module = import_module(f"tfrtool.cli.commands.{value}")
+            self.data[name] = getattr(module, value.rpartition(".")[2])
         command: click.Command = self.data[name]
         return command
 
@@ -50,23 +51,23 @@ _MEANT = {
     "grep": "filter",
     "len": "count",
 }
-"""Commands by the names that other tools have for them."""
+"""Commands by the names that other tools use for them."""
 
 
-class _SuggestingGroup(click.Group):
-    """A group that knows which command an unknown name stands for."""
+class _SuggestingGroup(SectionedGroup):
+    """A group that suggests a command for an unknown name."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, or raise an error that suggests the right one as it is typed."""
+        """Find the command, or raise an error that suggests the right command line."""
         name, *rest = args
         if name in self.commands or name.startswith("-") or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)
         import shlex  # for errors only
         from difflib import get_close_matches
 
-        known = {one: one for one in cli.commands if one != "inspect"} | _MEANT
+        known = {command: command for command in cli.commands if command != "inspect"} | _MEANT
         if is_path_like(name):
             meant, rest = "inspect shard", args
         else:
@@ -95,7 +96,19 @@ class _InspectGroup(_SuggestingGroup):
     cls=_SuggestingGroup,
     name="tfrtool",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="\b\nExample:\n  tfrtool inspect shard train.tfrecord",
+    examples=(
+        "tfrtool write photos shards --split train=0.8 --split validation=0.2",
+        "tfrtool inspect shard 'shards/*.tfrecord*'",
+        "tfrtool verify shards",
+        "tfrtool train shards --out run",
+    ),
+    sections={
+        "Look": "inspect cat query view report count",
+        "Check and repair": "verify repair diff index",
+        "Create": "write append",
+        "Transform": "convert reshard filter edit extract",
+        "Train": "train evaluate predict bench",
+    },
     commands=_Commands(
         "write_command rows.cat_command rows.query_command jobs.reshard_command "
         "jobs.filter_command jobs.diff_command count_command repair_command extract_command "
@@ -107,13 +120,21 @@ class _InspectGroup(_SuggestingGroup):
 @click.version_option(__version__, prog_name="tfrtool")
 @debug_option
 def cli() -> None:
-    """Write, inspect and train from TFRecord files."""
+    """Create, inspect, repair, transform and train on TFRecord files.
+
+    Run tfrtool COMMAND --help for the options and examples of a command.
+    """
 
 
 @cli.group(
     cls=_InspectGroup,
     name="inspect",
-    epilog="\b\nExample:\n  tfrtool inspect shard 'data/*.tfrecord*' --limit 1",
+    examples=(
+        "tfrtool inspect train.tfrecord",
+        "tfrtool inspect schema 'data/train*.tfrecord*'",
+        "tfrtool inspect dataset shards/pets",
+    ),
+    sections={"Look": "shard schema stats images dataset"},
     commands=_Commands(
         "inspect_dataset_command inspect_images_command inspect_schema_command "
         "inspect_shard_command inspect_stats_command",
@@ -121,35 +142,36 @@ def cli() -> None:
     ),
 )
 def inspect_group() -> None:
-    """Look into TFRecord files. TensorFlow is not needed, and not loaded.
+    """Inspect records, schemas, statistics, images and datasets.
 
-    tfrtool inspect FILE is tfrtool inspect shard FILE.
+    tfrtool inspect FILE is short for tfrtool inspect shard FILE. These commands don't load
+    TensorFlow.
     """
 
 
 def run(argv: Sequence[str], signals: Signals | None = None) -> int:
     """Run the command line on the words after ``tfrtool``, and return the exit code."""
     debug = DEBUG in argv
-    shown = debug and "RAY_BACKEND_LOG_LEVEL" not in os.environ
-    if shown:
-        os.environ["RAY_BACKEND_LOG_LEVEL"] = "info"  # it shows what Ray logs
+    shows_ray_logs = debug and "RAY_BACKEND_LOG_LEVEL" not in os.environ
+    if shows_ray_logs:
+        os.environ["RAY_BACKEND_LOG_LEVEL"] = "info"
     try:
         result = cli.main(args=argv, prog_name="tfrtool", standalone_mode=False, obj=signals)
-    except BaseException as error:  # noqa: BLE001 - the one place that all of them end in
-        # A library may make another error of the KeyboardInterrupt that a signal raises in it.
+    except BaseException as error:  # noqa: BLE001 - the one place that handles them all
+        # A library may turn the KeyboardInterrupt of a signal into another error.
         if signals is not None and signals.number is not None:
             if debug:
                 traceback.print_exc()
             return report_interrupt(signals.number)
         return _report_error(error, debug, argv)
     finally:
-        if shown:
+        if shows_ray_logs:
             del os.environ["RAY_BACKEND_LOG_LEVEL"]
     return int(result) if isinstance(result, int) else int(Outcome.FINE)
 
 
 def _command_of(argv: Sequence[str]) -> str:
-    """Return the command that is meant, as it is typed."""
+    """Return the words of the command, such as ``tfrtool inspect shard``."""
     group: click.Group = cli
     words = ["tfrtool"]
     for word in argv:
@@ -163,27 +185,29 @@ def _command_of(argv: Sequence[str]) -> str:
 
 
 def _report_error(error: BaseException, debug: bool, argv: Sequence[str]) -> int:
-    """Say what ended a command, and return the exit code for it."""
+    """Print the error that ended a command, and return its exit code."""
     if isinstance(error, click.Abort) and isinstance(error.__cause__, EOFError):
-        error = error.__cause__  # click takes it for the end of what a user types
+        error = error.__cause__  # click mistakes it for the end of typed input
     if isinstance(error, click.ClickException):
         context: Any = getattr(error, "ctx", None)
-        # Click has this class from 8.2 on; before, it shows the help of a group by itself.
+        # New in click 8.2; before, click itself shows the help of a group.
         help_instead = getattr(click.exceptions, "NoArgsIsHelpError", ())
         if isinstance(error, help_instead):
             error.show()
             return int(Outcome.USAGE)
         message = " ".join(error.format_message().split()).rstrip(".")
+        message = message[:1].lower() + message[1:]
         if isinstance(error, click.MissingParameter) and isinstance(error.param, click.Argument):
-            # Click names one alone, and not always one that is missing.
-            parameters = [one for one in context.command.params if isinstance(one, click.Argument)]
-            wanted = [one.human_readable_name for one in parameters if one.required]
-            message = f"Missing argument: expected {' and '.join(wanted)}"
+            # Click names only one, which may not be the missing one.
+            wanted = [
+                parameter.human_readable_name.rstrip(".")
+                for parameter in context.command.params
+                if isinstance(parameter, click.Argument) and parameter.required
+            ]
+            message = f"missing argument: expected {' and '.join(wanted)}"
         message += "" if message.endswith("?") else ";"
-        # The error of an option without its value doesn't know its command.
-        message += (
-            f" {context.command_path if context else _command_of(argv)} --help shows the usage"
-        )
+        # An option without its value raises an error without a context.
+        message += f" run {context.command_path if context else _command_of(argv)} --help for usage"
         debug, code = False, int(Outcome.USAGE)
     elif isinstance(error, click.Abort | KeyboardInterrupt):
         return report_interrupt(signal.SIGINT)
@@ -194,8 +218,8 @@ def _report_error(error: BaseException, debug: bool, argv: Sequence[str]) -> int
         message, code = name + os_reason(error), int(Outcome.FAILED)
     elif isinstance(error, MemoryError):
         message, code = "out of memory", int(Outcome.FAILED)
-    elif isinstance(error, Exception):  # a bug: one line for the user, the rest on demand
-        message = f"unexpected {type(error).__name__}: {error} (--debug shows where)"
+    elif isinstance(error, Exception):  # a bug
+        message = f"unexpected {type(error).__name__}: {error}; use --debug to show the traceback"
         code = int(Outcome.FAILED)
     else:
         raise error

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tqdm import tqdm
 
 _FIRST, _EVERY = 0.3, 0.5
-"""Seconds until a command without progress shows that it works, and between two signs of life."""
+"""Seconds until the elapsed time is first shown, and between two updates."""
 
 _NO_COUNT = "{desc} [{elapsed}]"
 
@@ -26,9 +26,9 @@ _NO_COUNT = "{desc} [{elapsed}]"
 class Bars:
     """Draws the `Progress` of a verb, a bar for each phase: ``with Bars() as bars:``.
 
-    It is itself what verbs take: ``verify(shards, on_progress=bars)``. Between two phases, and in
-    phases that count nothing, a thread keeps the elapsed time going. Worker processes are forked
-    only where there is no other thread, so it ends as soon as a phase begins.
+    Pass it to verbs: ``verify(shards, on_progress=bars)``. Between phases, and in phases that
+    count nothing, a thread updates the elapsed time. It ends as soon as a phase begins, because
+    worker processes may only be forked while there is no other thread.
     """
 
     def __init__(self) -> None:
@@ -52,13 +52,13 @@ class Bars:
 
     @contextmanager
     def loading_tensorflow(self) -> Iterator[None]:
-        """Show that TensorFlow is loaded; `starting_tensorflow` says the rest."""
+        """Show that TensorFlow is being loaded, and hold back its log lines."""
         self(activity("loading TensorFlow"))
         with starting_tensorflow():
             yield
 
     def __call__(self, progress: Progress) -> None:
-        """Draw how far a phase has come; a new phase gets a new bar."""
+        """Draw the progress of a phase; a new phase gets a new bar."""
         if self._signals is not None:
             self._signals.heed()
         if not sys.stderr.isatty():
@@ -77,7 +77,7 @@ class Bars:
 
     @contextmanager
     def hidden(self) -> Iterator[None]:
-        """Take the bar away while something else is printed."""
+        """Hide the bar while something else is printed."""
         ticking = self._ticker is not None
         self._stop_ticker()
         self._remove_bar()
@@ -86,10 +86,10 @@ class Bars:
             self._start_ticker()
 
     def _draw(self, progress: Progress) -> "tqdm[Any]":
-        from tqdm import tqdm  # 20 ms that are not needed elsewhere
+        from tqdm import tqdm  # takes 20 ms to import
 
         if self._file is None:
-            # One of its own: that of this process is held back while TensorFlow is loaded.
+            # A copy, since stderr itself is held back while TensorFlow is loaded.
             raw = StandardFile(os.dup(2), "w")
             self._file = io.TextIOWrapper(
                 io.BufferedWriter(raw), encoding="utf-8", errors="replace"
@@ -138,7 +138,7 @@ class Bars:
             self._bar = None
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         self._stop_ticker()
         self._remove_bar()
         if self._file is not None:

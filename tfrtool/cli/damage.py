@@ -1,4 +1,4 @@
-"""What commands do about damage that is left out."""
+"""Warnings about damaged records and unreadable shards, and the outcome they lead to."""
 
 from collections.abc import Sequence
 
@@ -8,24 +8,25 @@ from tfrtool.errors import ShardError, human_count, printable
 from tfrtool.records.framing import LocatedFault
 
 _NAMED = 10
+"""Number of faults to print."""
 
 
 def warn_of_damage(lines: Sequence[str]) -> None:
-    """Name the first lines about records that are left out."""
-    for line in shortened(lines, _NAMED, hint="tfrtool verify --json lists all damage"):
-        warn(f"left out: {line}")
+    """Print the first lines about skipped records."""
+    for line in shortened(lines, _NAMED, hint="run tfrtool verify --json to list all damage"):
+        warn(f"skipped: {line}")
 
 
 class Damage:
-    """Names the first of what is left out, and counts all: a verb's ``on_fault``."""
+    """Prints the first faults and counts all of them: a verb's ``on_fault``."""
 
     def __init__(self, on_error: str) -> None:
-        """Go on, or stop at the first damage with an error."""
+        """Take "skip", or "stop" to raise an error at the first fault."""
         self._stop = on_error == "stop"
         self._count = 0
 
     def __call__(self, found: LocatedFault) -> None:
-        """Name a fault."""
+        """Print or count a fault."""
         if self._stop:
             from tfrtool.records.count import as_error
 
@@ -35,29 +36,29 @@ class Damage:
             warn(str(found))
 
     def outcome(self) -> Outcome:
-        """Say how many were not named, and return how the command ended."""
+        """Print how many faults were not printed, and return the command's outcome."""
         more = self._count - _NAMED
         if more > 0:
-            warn(f"{human_count(more, 'fault')} more; tfrtool verify --json lists them all")
+            warn(f"{human_count(more, 'more fault')}; run tfrtool verify --json to list all")
         return Outcome.DAMAGE if self._count else Outcome.FINE
 
 
 class UnreadableShards:
-    """Names shards that can't be read while the others are, and ends with an error."""
+    """Prints shards that can't be read while others are read, and ends with an error."""
 
     def __init__(self, total: int) -> None:
-        """Begin a command on so many shards."""
+        """Take the number of shards that the command reads."""
         self._total, self._count = total, 0
 
     def add(self, error: ShardError) -> None:
-        """Name a shard that can't be read; if there are no others, raise the error."""
+        """Print that a shard can't be read; raise the error if it is the only one."""
         if self._total == 1:
             raise error
         self._count += 1
         warn(printable(str(error)))
 
     def check(self) -> None:
-        """Raise an error if there were any."""
+        """Raise an error if any shard couldn't be read."""
         if self._count:
             shards = human_count(self._total, "shard")
             raise ShardError(f"{self._count:,} of {shards} can't be read")

@@ -1,41 +1,45 @@
-"""What commands that copy records have in common: options, and what is shown in the end."""
+"""What commands that write datasets share: options, how they are parsed, and the final report."""
 
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit, warn
-from tfrtool.cli.parameters import ENGINE, ON_ERROR, WORKERS
+from tfrtool.cli.parameters import EXECUTION, ON_ERROR
 from tfrtool.errors import UsageError
 
 if TYPE_CHECKING:
     from tfrtool.convert.pipeline.job_report import JobReport
 
+SHARD_OPTIONS = {
+    "--shards N": "Number of shards per split.",
+    "--shard-size SIZE": "Approximate maximum size of a shard before compression, such as 100MB. "
+    "Not with --shards.  [default: 128MiB]",
+    "--compression none|gzip|zlib=none": "Compression of the shards. TFDS can only read "
+    "uncompressed shards.",
+}
 RUN_OPTIONS = {
-    **WORKERS,
-    "--resume": "Resume an interrupted job.",
-    "--overwrite": "Replace what tfrtool wrote there before.",
-    "--dry-run": "Show what would be written; write nothing.",
+    "--resume": "Continue an interrupted run of this command.",
+    "--overwrite": "Replace output that tfrtool wrote earlier.",
+    "--dry-run": "Show what would be written, without writing it.",
 }
-IDENTITY_OPTIONS = {
-    "--name TEXT": "Dataset name; the default is made from the path.",
-    "--version X.Y.Z": "Dataset version; the default is 1.0.0.",
+OUTPUT_OPTIONS = {
+    "--name TEXT": "Name of the dataset.  [default: from TARGET's path]",
+    "--version X.Y.Z": "Version of the dataset.  [default: from TARGET's path, or 1.0.0]",
+    **RUN_OPTIONS,
 }
-TARGET_OPTIONS = {**IDENTITY_OPTIONS, **ON_ERROR, **RUN_OPTIONS}
-JOB_OPTIONS = {
-    "--shards N": "Number of shards of each split.",
-    "--shard-size SIZE": "Largest size of a shard before compression. No shard is larger by more "
-    "than one record, and the shards of a split are even. Not with --shards. The default is "
-    "128MiB.",
-    "--compression none|gzip|zlib=none": "Compression of the shards. TFDS reads uncompressed ones "
-    "only.",
-    "--allow-mixed": "Merge sources though their records have other features.",
-    **TARGET_OPTIONS,
-    **ENGINE,
+COPY_OPTIONS = {
+    "Source": {
+        "--allow-mixed": "Merge sources even if the features of their records differ.",
+        **ON_ERROR,
+    },
+    "Shards": SHARD_OPTIONS,
+    "Output": OUTPUT_OPTIONS,
+    "Execution": EXECUTION,
 }
 
 
-def existing_of(words: dict[str, Any]) -> str:
+def existing_policy(words: dict[str, Any]) -> str:
     """Take --resume and --overwrite out of a command's words, and return what they mean."""
     resume, overwrite = words.pop("resume"), words.pop("overwrite")
     if resume and overwrite:
@@ -43,51 +47,61 @@ def existing_of(words: dict[str, Any]) -> str:
     return "resume" if resume else "overwrite" if overwrite else "refuse"
 
 
-def pairs_of(notations: Iterable[str], expected: str, sign: str = "=") -> dict[str, str]:
-    """Read ``NAME=VALUE`` again and again; the error says what was ``expected``."""
-    found: dict[str, str] = {}
+def parse_pairs(
+    option: str, notations: Iterable[str], expected: str, sign: str = "="
+) -> dict[str, str]:
+    """Read the values of an option such as ``--rename OLD=NEW ...``.
+
+    Args:
+        option: its name, for errors.
+        notations: what was typed.
+        expected: the form of each, with an example: "OLD=NEW, such as label=class".
+        sign: what separates the two parts.
+    """
+    pairs: dict[str, str] = {}
     for notation in notations:
         name, _, value = notation.rpartition(sign)
-        if not name or not value or name in found:
-            what = "is given twice" if name in found else f"is not NAME{sign}VALUE"
-            raise UsageError(f"{notation!r} {what}", expected=expected)
-        found[name] = value
-    return found
+        if name in pairs:
+            raise UsageError(f"{option} {name!r} is given twice")
+        if not name or not value:
+            raise UsageError(f"invalid {option} {notation[:100]!r}", expected=expected)
+        pairs[name] = value
+    return pairs
 
 
-def splits_of(notations: Iterable[str]) -> dict[str, float]:
-    """Read ``NAME=FRACTION`` again and again."""
+def parse_splits(notations: Iterable[str]) -> dict[str, float]:
+    """Read the values of ``--split NAME=FRACTION ...``."""
     expected = "NAME=FRACTION, such as train=0.8"
     fractions = {}
-    for name, text in pairs_of(notations, expected).items():
+    for name, text in parse_pairs("--split", notations, expected).items():
         try:
             fractions[name] = float(text)
         except ValueError:
-            found = repr(f"{name}={text}"[:100])
-            raise UsageError("not a fraction", expected=expected, found=found) from None
+            what = f"invalid --split {f'{name}={text}'[:100]!r}"
+            raise UsageError(what, expected=expected) from None
     return fractions
 
 
 def run_job(
     verb: Callable[..., "JobReport"],
-    *places: Any,
+    *paths: Any,
     as_json: bool,
     loads_tensorflow: bool = False,
     **words: Any,
 ) -> Outcome:
-    """Run a job by the words of its command, and show what it has done."""
-    existing = existing_of(words)
+    """Run a job with the options of its command, and show its report."""
+    existing = existing_policy(words)
     with Bars() as bars:
         if loads_tensorflow:
             words["starting"] = bars.loading_tensorflow
-        report = verb(*places, existing=existing, on_progress=bars, **words)
+        report = verb(*paths, existing=existing, on_progress=bars, **words)
     return show_job(report, as_json=as_json)
 
 
 def show_job(
     report: "JobReport", *, as_json: bool, data: Any = None, more: Iterable[str] = ()
 ) -> Outcome:
-    """Show what a job has done, with ``more`` lines or as other ``data``; return how it ended."""
+    """Show the report of a job, with ``more`` lines or as other ``data``; return its outcome."""
     from tfrtool.cli.render.write_text import job_page
 
     emit((data or report.to_json()) if as_json else [*job_page(report), *more])

@@ -13,10 +13,10 @@ from tfrtool.cli.render.page import Page, plain, styled
 from tfrtool.errors import some_of
 
 BARS = "tfrtool.bars"
-"""The key in click's context of the progress bars that a command draws."""
+"""The key of a command's progress bars in click's context."""
 
 _LETTERS = 10
-"""Letters that a warning names."""
+"""Number of letters that a warning names."""
 
 
 class Outcome(enum.IntEnum):
@@ -26,7 +26,7 @@ class Outcome(enum.IntEnum):
     FAILED = 1
     USAGE = 2
     DAMAGE = 3
-    """Finished, but damage was found or something was left out."""
+    """Finished, but damage was found or something was skipped."""
     INTERRUPTED = 130
 
 
@@ -40,7 +40,7 @@ def emit(result: str | Mapping[str, Any] | Page) -> None:
 
 
 def emit_pieces(pieces: Iterable[str]) -> None:
-    """Print a result of one line that is never in memory as a whole."""
+    """Print a line piece by piece, without holding it in memory."""
     for piece in pieces:
         click.echo(piece, nl=False)
     click.echo()
@@ -52,20 +52,20 @@ def warn(message: str) -> None:
 
 
 def warn_of_letters(undrawn: str) -> None:
-    """Warn of letters that a picture shows as escapes, as no font has them."""
+    """Warn about letters that an image shows as escapes because no font has them."""
     if undrawn:
         from tfrtool.images.letters import ADVICE
 
-        warn(f"no font here has {some_of(undrawn, _LETTERS)}: drawn as escapes; {ADVICE}")
+        warn(f"no installed font has {some_of(undrawn, _LETTERS)}: drawn as escapes; {ADVICE}")
 
 
 def note(message: str) -> None:
-    """Print what was decided on the way, and is no cause for concern."""
+    """Print a note that needs no action."""
     _echo(f"tfrtool: {message}", err=True)
 
 
 def _echo(text: str, *, err: bool = False) -> None:
-    """Print a text, not into a progress bar."""
+    """Print a text without breaking a progress bar."""
     context = click.get_current_context(silent=True)
     bars = None if context is None else context.meta.get(BARS)
     with nullcontext() if bars is None else bars.hidden():

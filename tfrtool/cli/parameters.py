@@ -1,4 +1,4 @@
-"""Paths of the command line, options that commands share, and what SHARDS and DATASET mean."""
+"""Types of arguments and options, the options that commands share, and `command` itself."""
 
 import io
 import os
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
+from tfrtool.cli.help_page import GroupedCommand, GroupedOption
 from tfrtool.cli.output import note
 from tfrtool.errors import SchemaError, ShardError, UsageError, printable
 from tfrtool.storage.locations import as_path, check_no_url
@@ -22,14 +23,14 @@ if TYPE_CHECKING:
 
 
 class LocalPath(click.Path):
-    """A path on this machine, or where ``urls`` says so, a URL; or a word such as ``tfds:NAME``."""
+    """A local path; with ``urls`` also a URL; or a word such as ``tfds:NAME``."""
 
     def __init__(
         self, *, written: bool = False, urls: bool = False, stream: bool = False, **checks: Any
     ) -> None:
-        """Take paths of something that is there, or, if it is written, of something to make.
+        """Take paths to read, or with ``written`` paths to write.
 
-        With ``stream`` standard input may be read, too.
+        With ``stream``, ``-`` is standard input.
         """
         super().__init__(readable=False, **checks)
         self._written, self._stream, self.urls = written, stream, urls
@@ -43,21 +44,19 @@ class LocalPath(click.Path):
         """Return the path."""
         as_path(value)
         if not self.urls:
-            what = (
-                "a local file or folder is made here" if self._written else "a local file is read"
-            )
-            check_no_url(value, what)
+            kind = "written" if self._written else "read"
+            check_no_url(value, f"only local paths can be {kind} here")
         if value == "-" and not self._stream:
-            what = "standard input is for commands that read one shard, such as cat and verify"
-            what = "standard output takes no files" if self._written else what
-            raise UsageError(what, hint="./- is a file named -")
+            what = "only commands that read one shard, such as cat and verify, take standard input"
+            what = "files can't be written to standard output" if self._written else what
+            raise UsageError(what, hint="use ./- for a file named -")
         return super().convert(value, param, ctx)
 
 
 class WholeNumber(click.IntRange):
     """A whole number in a range; its errors name the option as it is typed."""
 
-    def _describe_range(self) -> str:  # click asks for it where it makes the help
+    def _describe_range(self) -> str:  # click calls it for the help
         return _range_text(self)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -83,8 +82,8 @@ class Number(click.FloatRange):
 
 
 def _range_text(kind: WholeNumber | Number) -> str:
-    """Return the range for the help, or "" if the name of the option says enough."""
-    if kind.max is None or kind.max >= 2**31:
+    """Return the range for the help, or "" if it is obvious."""
+    if kind.max is None or kind.max >= 2**31 or (kind.max >= 1024 and kind.min in (0, 1)):
         return ""
     return f"above {kind.min}, up to {kind.max}" if kind.min_open else f"{kind.min} to {kind.max}"
 
@@ -117,32 +116,37 @@ def is_path_like(text: str) -> bool:
 
 
 DEBUG = "--debug"
-"""It may stand before or after the command's name; `tfrtool.cli.app.run` looks for it."""
+"""Accepted before and after the command's name; `tfrtool.cli.app.run` looks for it."""
 
 debug_option = click.option(
-    DEBUG, is_flag=True, expose_value=False, help="Show a traceback with an error."
+    DEBUG, is_flag=True, expose_value=False, help="Show the traceback of an error."
 )
 STREAMED = LocalPath(urls=True, stream=True)
 SHARDS = click.argument("shards", nargs=-1, required=True, type=STREAMED)
-WORKERS = {"--workers N": "How many processes at most.  [default: the cores]"}
+WORKERS = {"--workers N": "Maximum number of worker processes.  [default: number of cores]"}
 ENGINE = {
-    "--engine local|ray=local": "Work on this machine, or on the nodes of a Ray cluster.",
-    "--engine-address ADDRESS": "HOST:PORT of the cluster.  [default: RAY_ADDRESS]",
+    "--engine local|ray=local": "Run locally or on a Ray cluster.",
+    "--engine-address ADDRESS": "HOST:PORT of the Ray cluster.  [default: $RAY_ADDRESS]",
 }
+EXECUTION = {**WORKERS, **ENGINE}
 FEATURES = {
-    "--image-feature NAME": "The feature with the images. By default it is told from the records.",
-    "--label-feature NAME": "The feature with the labels: class numbers, names, or vectors of 0 "
-    "and 1. By default it is told from the records.",
+    "--image-feature NAME": "Feature with the images.  [default: detected]",
+    "--label-feature NAME": "Feature with the labels: class numbers, class names, or vectors of 0 "
+    "and 1.  [default: detected]",
 }
 SHARD_CACHE = {
-    "--shard-cache DIR": "Local folder to which shards of a dataset in a store are fetched. The "
-    "default is in the user's cache directory.",
-    "--shard-cache-size SIZE": "How large it may become, such as 20GiB. The default is half of "
-    "what is free there, and of what it holds.",
+    "--shard-cache DIR": "Local directory for shards that are downloaded from an object store.  "
+    "[default: in the user cache directory]",
+    "--shard-cache-size SIZE": "Maximum size of the shard cache, such as 20GiB.  [default: half "
+    "of the free space]",
 }
 ON_ERROR = {
-    "--on-error skip|stop=skip": "At damaged records: leave them out and name them (exit code "
-    "3), or stop at the first."
+    "--on-error skip|stop=skip": "Skip damaged records and list them (exit code 3), or stop at "
+    "the first."
+}
+STOP_ON_ERROR = {
+    "--on-error stop|skip=stop": "Stop at the first damaged record, or skip damaged records and "
+    "list them (exit code 3)."
 }
 
 _KINDS: Mapping[str, Any] = {
@@ -154,38 +158,6 @@ _KINDS: Mapping[str, Any] = {
 }
 
 _Function = Callable[..., Any]
-
-GENERAL = "General"
-"""The group of the options that every command has."""
-
-
-class GroupedOption(click.Option):
-    """An option that its command's help lists under the heading ``group``."""
-
-    def __init__(self, *arguments: Any, group: str = "Options", **settings: Any) -> None:
-        """Take the arguments of `click.Option`, too."""
-        super().__init__(*arguments, **settings)
-        self.group = group
-
-
-class GroupedCommand(click.Command):
-    """A command whose help lists its options in groups, each under a heading."""
-
-    def groups(self, ctx: click.Context) -> dict[str, list[click.Option]]:
-        """Return the options by the group that they are in, in the order of the help."""
-        found: dict[str, list[click.Option]] = {}
-        for parameter in self.get_params(ctx):
-            if isinstance(parameter, click.Option):
-                found.setdefault(getattr(parameter, "group", GENERAL), []).append(parameter)
-        return found
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write a section for each group."""
-        for group, options in self.groups(ctx).items():
-            rows = [row for option in options if (row := option.get_help_record(ctx)) is not None]
-            with formatter.section(group):
-                formatter.write_dl(rows)
-
 
 Options = Mapping[str, "str | Mapping[str, str]"]
 """Help texts by option; or, by the heading of a group, the options of that group."""
@@ -199,26 +171,23 @@ def command(
     """Make a command of a function ``NAME_command``, with --json and --debug.
 
     Args:
-        examples: calls that its help shows.
-        options: by each its help, in this order. ``--limit N=3`` is its name, what stands for its
-            value, and its default; ``none|gzip`` are the words that it takes; ``--select A,B ...``
-            may be repeated; ``--flat`` is a flag; with ``|`` between two names both mean the
-            same. ``"Splits": {...}`` groups options under a heading.
-        kinds: the types of values, by what stands for them or by the option; the rest is text.
+        examples: calls to show at the end of the help.
+        options: the help of each option, in this order. ``--limit N=3`` is a name, a metavar and
+            a default; ``--check none|all`` lists choices; ``--select A,B ...`` may be repeated;
+            ``--out FILE!`` is required; ``--flat`` is a flag; ``--label|--class NAME`` has two
+            names. ``"Splits": {...}`` groups options under a heading.
+        kinds: the types of values, by metavar or by option; others are text.
     """
 
     def make(function: _Function) -> click.Command:
         debug_option(function)
-        json_help = "Print JSON Lines on stdout, and nothing else."
+        json_help = "Print results as JSON Lines."
         click.option("--json", "as_json", is_flag=True, help=json_help)(function)
         grouped = [(group, *pair) for group, value in _in_groups(options) for pair in value.items()]
         for group, key, text in reversed(grouped):
             _option(key, text, {**_KINDS, **kinds}, group)(function)
         name = function.__name__.removesuffix("_command").removeprefix("inspect_")
-        title = "Example:" if len(examples) == 1 else "Examples:"
-        return click.command(name, GroupedCommand, epilog="\n  ".join((f"\b\n{title}", *examples)))(
-            function
-        )
+        return click.command(name, GroupedCommand, examples=examples)(function)
 
     return make
 
@@ -233,8 +202,8 @@ def _option(
     key: str, text: str, kinds: Mapping[str, Any], group: str
 ) -> Callable[[_Function], _Function]:
     name, _, value = key.partition(" ")
-    multiple = value.endswith(" ...")
-    metavar, _, default = (value[:-4], "", "") if multiple else value.partition("=")
+    multiple, required = value.endswith(" ..."), value.endswith("!")
+    metavar, _, default = (value[:-4], "", "") if multiple else value.rstrip("!").partition("=")
     flag = not value or "/" in name
     kind = kinds.get(name) or kinds.get(metavar)
     if kind is None and metavar.islower():
@@ -249,6 +218,7 @@ def _option(
         type=kind,
         metavar=metavar or None,
         multiple=multiple,
+        required=required,
         is_flag=flag or None,
         default=default == "true" if flag else default or None,
         show_default=bool(default),
@@ -277,8 +247,8 @@ def image_size(text: str | None) -> int | tuple[int, int] | None:
     return int(match[1]) if match[2] is None else (int(match[1]), int(match[2]))
 
 
-def shards_of(arguments: Iterable[str]) -> tuple[Path, ...]:
-    """Return the shards that SHARDS means, and say what was decided on the way."""
+def resolve_shards(arguments: Iterable[str]) -> tuple[Path, ...]:
+    """Return the shards that SHARDS means, and print the notes on them."""
     from tfrtool.records.shards import locate_shards
 
     found = locate_shards(arguments)
@@ -287,29 +257,29 @@ def shards_of(arguments: Iterable[str]) -> tuple[Path, ...]:
     return found.paths
 
 
-def sources_of(arguments: Sequence[str]) -> "tuple[Path | Stream, ...]":
+def resolve_sources(arguments: Sequence[str]) -> "tuple[Path | Stream, ...]":
     """Return the shards that SHARDS means, or standard input."""
     from tfrtool.records.stream import Stream
 
-    return (Stream(standard_input()),) if tuple(arguments) == ("-",) else shards_of(arguments)
+    return (Stream(standard_input()),) if tuple(arguments) == ("-",) else resolve_shards(arguments)
 
 
 def standard_input() -> BinaryIO:
-    """Return standard input, where it can be a shard: it is no terminal and no device."""
+    """Return standard input, unless it is a terminal or a device."""
     if sys.stdin is None:
         raise ShardError("can't be read: standard input is closed", path="-")
     if sys.stdin.isatty():
         raise UsageError("standard input is a terminal", path="-", hint="pipe a shard into it")
     stream = sys.stdin.buffer
-    with suppress(io.UnsupportedOperation):  # something stands in for it
+    with suppress(io.UnsupportedOperation):  # a replacement, as in tests
         mode = os.fstat(stream.fileno()).st_mode
         if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
             raise ShardError("can't be read: standard input is a device", path="-")
     return stream
 
 
-def dataset_of(argument: str) -> Path:
-    """Return the directory that DATASET means, and say what was decided on the way."""
+def resolve_dataset(argument: str) -> Path:
+    """Return the directory that DATASET means, and print the notes on it."""
     from tfrtool.records.shards import find_folders
 
     found = find_folders(argument)

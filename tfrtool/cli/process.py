@@ -1,6 +1,6 @@
-"""The process of a command: its standard files, its signals, and where it finds modules.
+"""The process of a command: its standard files, its signals, and its module search path.
 
-It imports little, so that signals are heeded at once.
+It imports little, so that signals are handled right from the start.
 """
 
 import _thread
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 _SAME = 2.0
-"""Seconds in which signals count as one: timeout(1) sends two, a terminal that closes several."""
+"""Signals within this many seconds count as one: timeout(1) sends two, closing a terminal more."""
 
 
 class StandardFile(io.FileIO):
-    """Standard output or error, to which writing never fails: what can't be written is lost.
+    """Standard output or error that never raises: what can't be written is dropped.
 
     Attributes:
-        lost: why it can't be written to any more; None as long as it can.
+        lost: the error after which everything is dropped, or None.
     """
 
     lost: OSError | None = None
 
     def write(self, data: "ReadableBuffer", /) -> int:
-        """Write, or only pretend to."""
+        """Write, or drop the data after an error."""
         if self.lost is None:
             try:
                 return super().write(data)
@@ -44,8 +44,8 @@ class StandardFile(io.FileIO):
         return memoryview(data).nbytes
 
 
-def nobody_reads() -> bool:
-    """Return whether who read standard output has gone (``| head``)."""
+def stdout_closed() -> bool:
+    """Return whether the reader of standard output has closed it (``| head``)."""
     lost = _lost()
     return lost is not None and lost.errno == errno.EPIPE
 
@@ -56,21 +56,23 @@ def _lost() -> OSError | None:
 
 
 class Signals:
-    """SIGINT, SIGTERM and SIGHUP as KeyboardInterrupt, which cleans up; ignored ones stay so.
+    """Turns SIGINT, SIGTERM and SIGHUP into KeyboardInterrupt, so that commands clean up.
+
+    Signals that are ignored stay ignored.
 
     Attributes:
-        number: the signal that came; None if there was none.
+        number: the signal that was received, or None.
     """
 
     def __init__(self) -> None:
-        """Wait for signals from now on."""
+        """Handle signals from now on."""
         self.number: int | None = None
         self._last = -_SAME
         self._handled = [
             number
             for name in ("SIGINT", "SIGTERM", "SIGHUP")
             if (number := getattr(signal, name, None)) is not None
-            # nohup has SIGHUP ignored, a shell's job in the background SIGINT.
+            # nohup ignores SIGHUP, and shells ignore SIGINT for background jobs.
             and signal.getsignal(number) not in (signal.SIG_IGN, None)
         ]
         for number in self._handled:
@@ -87,12 +89,12 @@ class Signals:
         raise KeyboardInterrupt
 
     def heed(self) -> None:
-        """Raise KeyboardInterrupt if a signal came: a library may have lost the first one."""
+        """Raise KeyboardInterrupt if a signal came, in case a library swallowed the first."""
         if self.number is not None:
             raise KeyboardInterrupt
 
     def release(self) -> None:
-        """Let signals end the process without a word, now that there is nothing to clean up."""
+        """Let signals end the process silently, once there is nothing to clean up."""
         for number in self._handled:
             signal.signal(number, signal.SIG_DFL)
 
@@ -100,8 +102,8 @@ class Signals:
 def _takes_lock(frame: FrameType) -> bool:
     """Return whether a `threading.Condition` is being entered or left.
 
-    An exception there leaves its lock taken, and who waits for it, as a thread that ends a future
-    does, waits for ever.
+    An exception there leaves its lock taken, and a thread that waits for it, for example to
+    complete a future, waits forever.
     """
     inside = frame.f_code.co_name in ("__enter__", "__exit__")
     return inside and frame.f_globals.get("__name__") == "threading"
@@ -117,12 +119,12 @@ def _raise_later(number: int) -> None:
 
 @contextlib.contextmanager
 def starting_tensorflow() -> Iterator[None]:
-    """Hold back the lines about devices that TensorFlow's libraries write when they are loaded.
+    """Hold back the lines about devices that TensorFlow's libraries log when they are loaded.
 
-    TensorFlow 2.21 writes some before any log level counts, straight to file descriptor 2. They
-    are given out if the block fails.
+    TensorFlow 2.21 writes some of them straight to file descriptor 2, before any log level
+    applies. They are printed if the block fails.
 
-    What its modules hold is no garbage, and is not searched for any while they come.
+    Garbage collection is off meanwhile: modules that are being loaded are not garbage.
     """
     import gc
     import tempfile
@@ -130,15 +132,15 @@ def starting_tensorflow() -> Iterator[None]:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     sys.stderr.flush()
     saved = os.dup(2)
-    with tempfile.TemporaryFile() as held:
-        os.dup2(held.fileno(), 2)
-        said = b""
+    with tempfile.TemporaryFile() as log:
+        os.dup2(log.fileno(), 2)
+        lines = b""
         gc.disable()
         try:
             yield
         except Exception:
-            held.seek(0)
-            said = held.read()
+            log.seek(0)
+            lines = log.read()
             raise
         finally:
             gc.enable()
@@ -146,11 +148,11 @@ def starting_tensorflow() -> Iterator[None]:
             os.dup2(saved, 2)
             os.close(saved)
             with contextlib.suppress(OSError):  # stderr may be on a full disk
-                os.write(2, said)
+                os.write(2, lines)
 
 
 def report_interrupt(number: int) -> int:
-    """Say that a signal ended the command, and return the exit code that shells give it."""
+    """Print that a signal ended the command, and return the exit code that shells use for it."""
     how = "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
     sys.stderr.write(f"tfrtool: {how}\n")
     return 128 + number
@@ -158,7 +160,7 @@ def report_interrupt(number: int) -> int:
 
 def run_process() -> int:
     """Run the command that the process was started for, and return its exit code."""
-    # One that comes while Python runs a callback of its own would be printed; `heed` knows of it.
+    # Python would print a KeyboardInterrupt raised in one of its callbacks; `heed` handles it.
     shown = sys.unraisablehook
     sys.unraisablehook = lambda lost: None if lost.exc_type is KeyboardInterrupt else shown(lost)
     signals = Signals()
@@ -177,16 +179,16 @@ def run_process() -> int:
 
 
 def _open_standard_files() -> None:
-    """See to it that 0, 1 and 2 are open, and that nothing fails for what can't be shown.
+    """Open file descriptors 0, 1 and 2 if they are closed, and make writing to them never fail.
 
-    Were they closed, as by ``2>&-``, a shard that is opened to be written might get the number 2,
-    and what a library has to say.
+    If 2 stayed closed (``2>&-``), a shard opened for writing could get that number, and with it
+    the messages of libraries.
     """
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # it gets the lowest number that is free
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number
             os.set_inheritable(number, True)
     sys.stdout = _standard_file(1, sys.stdout)
     sys.stderr = _standard_file(2, sys.stderr)
@@ -194,22 +196,22 @@ def _open_standard_files() -> None:
 
 def _standard_file(number: int, opened: TextIO | None) -> TextIO:
     if opened is not None and os.name == "nt":
-        return opened  # a console there is no file of bytes
+        return opened  # a Windows console is not a file of bytes
     return io.TextIOWrapper(
         io.BufferedWriter(StandardFile(number, "w", closefd=False)),
         encoding=getattr(opened, "encoding", "utf-8"),
         errors=getattr(opened, "errors", "backslashreplace"),
-        # PYTHONUNBUFFERED asks for writing through.
+        # PYTHONUNBUFFERED sets write_through.
         line_buffering=any(getattr(opened, a, False) for a in ("line_buffering", "write_through")),
     )
 
 
 def _leave_current_directory() -> None:
-    """Find no more modules in the current directory, unless this package itself lies there.
+    """Remove the current directory from the module search path, unless this package is in it.
 
-    ``python -m tfrtool`` puts it first, and an empty entry of PYTHONPATH, often a slip, adds it.
+    ``python -m tfrtool`` puts it first, and an empty entry of PYTHONPATH, often a typo, adds it.
     """
-    with contextlib.suppress(OSError):  # it may be gone
+    with contextlib.suppress(OSError):  # it may have been deleted
         here, paths = Path.cwd(), os.environ.get("PYTHONPATH")
         if here == Path(__file__).parents[2]:
             return
@@ -220,8 +222,8 @@ def _leave_current_directory() -> None:
 
 
 def _flushed(code: int) -> int:
-    """Bring the results out, and return the exit code: that of a failure if they are lost."""
-    with contextlib.suppress(OSError):  # elsewhere than in a StandardFile
+    """Flush the results and return the exit code, which is 1 if they were lost."""
+    with contextlib.suppress(OSError):  # if stdout is not a StandardFile
         sys.stdout.flush()
     lost = _lost()
     if lost is None or lost.errno == errno.EPIPE or code not in (0, 3):

@@ -1,1 +1,1 @@
-"""One file a command: parse, call one function, render, exit."""
+"""One file per command: parse, call one function, render, exit."""

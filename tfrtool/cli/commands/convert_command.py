@@ -4,41 +4,47 @@ from typing import Any
 
 import click
 
-from tfrtool.cli.job_options import TARGET_OPTIONS, existing_of, pairs_of, show_job
+from tfrtool.cli.job_options import OUTPUT_OPTIONS, existing_policy, parse_pairs, show_job
 from tfrtool.cli.output import Outcome, note
-from tfrtool.cli.parameters import ENGINE, INPUT, OUTPUT_OR_URL, command
+from tfrtool.cli.parameters import EXECUTION, INPUT, ON_ERROR, OUTPUT_OR_URL, command
 from tfrtool.errors import printable
 
 _FORMATS = "tfrecord|parquet|hf|jsonl|csv|arrayrecord|webdataset"
 
 
 @command(
-    "tfrtool convert shards/pets pets-parquet --to hf",
+    "tfrtool convert shards/pets pets-hf --to hf",
     "tfrtool convert train.parquet shards --name pets --shards 4",
-    "tfrtool convert 'shards/*.tfrecord*' rows.jsonl --select label,image/filename",
-    "tfrtool convert shards/pets kept --to parquet --exact --verify bytes",
+    "tfrtool convert 'shards/*.tfrecord*' rows.jsonl --select label",
+    "tfrtool convert shards/pets exact --to parquet --exact --verify bytes",
     options={
-        f"--from {_FORMATS}": "The format of SOURCE; the default is told from names and bytes.",
-        f"--to {_FORMATS}": "The format of TARGET; the default is told from its name, or is "
-        "tfrecord for tables.",
-        "--select A,B": "Keep these columns only.",
-        "--rename OLD=NEW ...": "Give a column another name; repeat for each.",
-        "--cast NAME:TYPE ...": "Make a column of a table int64, float32 or string; repeat for "
-        "each.",
-        "--label-feature NAME": "The column that is the label, for WebDataset's .cls members and "
-        "for dataset_info.json.",
-        "--delimiter CHAR": "The character between the columns of CSV, or tab. The default is "
-        "found in each file, among comma, semicolon, tab and |.",
-        "--exact": "Keep the payloads' own bytes, too, in a column _payload: the way back is byte "
-        "for byte.",
-        "--verify none|values|bytes=values": "Read TARGET back and compare all values with "
-        "SOURCE, or the payloads byte for byte.",
-        "--shards N": "Number of files of each split.",
-        "--shard-size SIZE": "About what a file holds before compression. The default is 128MiB.",
-        **TARGET_OPTIONS,
-        **ENGINE,
-        "--on-error skip|stop=skip": "Leave out damaged records and what is no Example among "
-        "Examples (exit code 3), or stop at the first.",
+        "Source": {
+            f"--from {_FORMATS}": "Format of SOURCE.  [default: detected]",
+            "--delimiter CHAR": "Column delimiter of CSV files, or tab.  [default: detected]",
+            **ON_ERROR,
+        },
+        "Labels and features": {
+            "--select A,B": "Keep only these columns.",
+            "--rename OLD=NEW ...": "Rename a column. Repeatable.",
+            "--cast NAME:TYPE ...": "Convert a column of a table to int64, float32 or string. "
+            "Repeatable.",
+            "--label-feature NAME": "Label column, for .cls members of WebDataset and for "
+            "dataset_info.json.  [default: detected]",
+            "--exact": "Also keep the exact payloads, in a column _payload, so that converting "
+            "back gives the same bytes.",
+        },
+        "Shards": {
+            "--shards N": "Number of files per split.",
+            "--shard-size SIZE": "Approximate size of a file before compression, such as 100MB. "
+            "Not with --shards.  [default: 128MiB]",
+        },
+        "Output": {
+            f"--to {_FORMATS}": "Format of TARGET.  [default: by suffix, or tfrecord for tables]",
+            "--verify none|values|bytes=values": "Read TARGET back and compare all values, or "
+            "the payloads byte for byte.",
+            **OUTPUT_OPTIONS,
+        },
+        "Execution": EXECUTION,
     },
 )
 @click.argument("source", nargs=-1, required=True, type=INPUT)
@@ -52,17 +58,20 @@ def convert_command(
     as_json: bool,
     **words: Any,
 ) -> Outcome:
-    """Write records of one format as another.
+    """Convert records between TFRecord and other formats.
 
-    SOURCE: files, quoted globs and directories of one format. TARGET: a directory, or one file with
-    an ending such as .parquet. Splits, class names, images and TFDS metadata go along; what TARGET
-    can't keep is said before anything is written. Exit code 3 means that records were left out.
+    SOURCE is files, quoted globs and directories of one format. TARGET is a directory, or a file
+    such as rows.parquet. Splits, class names, images and TFDS metadata are kept. What TARGET can't
+    store is reported before anything is written.
+
+    Exit code 3 means that damaged records, or records that aren't Examples, were skipped.
     """
     from tfrtool.cli.bars import Bars
     from tfrtool.convert.formats.conversion import convert, shorten_notes
 
-    casts = pairs_of(cast, "NAME:TYPE", ":")
-    existing, renamed = existing_of(words), pairs_of(rename, "OLD=NEW")
+    casts = parse_pairs("--cast", cast, "NAME:TYPE, such as price:float32", ":")
+    renamed = parse_pairs("--rename", rename, "OLD=NEW, such as class=label")
+    existing = existing_policy(words)
     with Bars() as bars:
         report = convert(
             source,
@@ -76,10 +85,10 @@ def convert_command(
             on_note=(lambda _: None) if words["dry_run"] else note,
             **words,
         )
-    told = [f"{report.source} to {report.target}"]
+    lines = [f"{report.source} to {report.target}"]
     if report.job.dry_run:
-        told += [f"  {name}: {kind}" for name, kind in report.columns.items()]
-        told += [*(f"not kept: {text}" for text in shorten_notes(report.losses))]
-        told += shorten_notes(report.notes)
-    data, more = report.to_json(), map(printable, told)
+        lines += [f"  {name}: {kind}" for name, kind in report.columns.items()]
+        lines += [f"not kept: {text}" for text in shorten_notes(report.losses)]
+        lines += shorten_notes(report.notes)
+    data, more = report.to_json(), map(printable, lines)
     return show_job(report.job, as_json=as_json, data=data, more=more)

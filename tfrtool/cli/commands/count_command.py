@@ -2,23 +2,24 @@
 
 from tfrtool.cli.damage import UnreadableShards
 from tfrtool.cli.output import Outcome, emit, note, warn
-from tfrtool.cli.parameters import SHARDS, command, sources_of
-from tfrtool.cli.process import nobody_reads
+from tfrtool.cli.parameters import SHARDS, command, resolve_sources
+from tfrtool.cli.process import stdout_closed
 
 _MUCH = 256 * 1024 * 1024
 _AT_ONCE = 4
-"""Shards of stores that are counted at once, for most of the time is spent in waiting."""
+"""Remote shards to count at once: most of the time is spent waiting for the store."""
 
 
 @command("tfrtool count train.tfrecord", "tfrtool count 'data/*-train.tfrecord-*'")
 @SHARDS
 def count_command(shards: tuple[str, ...], as_json: bool) -> Outcome:
-    """Count the records of each shard, and of all.
+    """Count the records of each shard, and in total.
 
-    Only the framing is checked: uncompressed shards are counted by hopping from header to header,
-    without reading the payloads, so damage within a payload is not found. tfrtool verify finds it.
-    SHARDS: files, quoted globs and directories; or -, a shard on standard input. Exit code 3 means
-    that a shard's framing is damaged; its count is of the records that could be reached.
+    SHARDS are files, quoted globs and directories, or - for a shard on standard input. Only record
+    headers are read and checked; run tfrtool verify to find damaged payloads.
+
+    Exit code 3 means that a shard's framing is damaged. Its count covers the records that could be
+    reached.
     """
     from tfrtool.engines.threads import run_in_order
     from tfrtool.errors import ShardError, human_bytes, printable
@@ -32,11 +33,11 @@ def count_command(shards: tuple[str, ...], as_json: bool) -> Outcome:
         except ShardError as error:
             return error
 
-    sources = sources_of(shards)
+    sources = resolve_sources(shards)
     outcome, total, unreadable = Outcome.FINE, 0, UnreadableShards(len(sources))
     if (size := expected_transfer(sources)) > _MUCH:
-        told = "SHARD.idx, as tfrtool index makes it, beside each would tell as much"
-        note(f"about {human_bytes(size)} will be transferred; {told}")
+        advice = "tfrtool index writes SHARD.idx files, which make counting fast"
+        note(f"about {human_bytes(size)} will be downloaded; {advice}")
     at_once = _AT_ONCE if any(isinstance(one, RemotePath) for one in sources) else 1
     counts = run_in_order(counted, sources, at_once, computes=False)
     for source, count in zip(sources, counts, strict=True):
@@ -51,9 +52,9 @@ def count_command(shards: tuple[str, ...], as_json: bool) -> Outcome:
             warn(f"{name}: {fault.title}: {printable(fault.message)}{more}")
         data = {"path": name, "records": count.records}
         emit(data if as_json else f"{count.records:>12,}  {name}")
-        if nobody_reads():
+        if stdout_closed():
             return outcome
     if len(sources) > 1 and not as_json:
-        emit(f"{total:>12,}  in all")
+        emit(f"{total:>12,}  total")
     unreadable.check()
     return outcome

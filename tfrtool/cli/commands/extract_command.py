@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from tfrtool.cli.output import Outcome, emit
-from tfrtool.cli.parameters import OUTPUT, SHARDS, command, shards_of
+from tfrtool.cli.parameters import OUTPUT, SHARDS, command, resolve_shards
 
 
 @command(
@@ -13,15 +13,13 @@ from tfrtool.cli.parameters import OUTPUT, SHARDS, command, shards_of
     "tfrtool extract 'data/*.tfrecord*' masks --feature image/mask --flat",
     "tfrtool extract street street-voc --annotations voc",
     options={
-        "--feature NAME": "The string feature to extract; the default is the image.",
-        "--by FEATURE": "The feature that names the class folder; the default is the label.",
-        "--name FEATURE": "The feature that names the files; image/filename or its like, if there "
-        "is one.",
-        "--flat": "No class folders: put every file into DIR itself.",
-        "--limit N": "Extract the first N records only.",
-        "--annotations coco|voc|yolo": "Also write the objects in the images, as files of that "
-        "format; images go where it has them.",
-        "--overwrite": "Replace what an earlier extract wrote to DIR.",
+        "--feature NAME": "String feature to extract.  [default: the image]",
+        "--by FEATURE": "Feature that names the class folders.  [default: the label]",
+        "--name FEATURE": "Feature that names the files.  [default: image/filename or similar]",
+        "--flat": "Write all files directly into TARGET, without class folders.",
+        "--limit N": "Extract only the first N records.",
+        "--annotations coco|voc|yolo": "Also export the annotated objects in this format.",
+        "--overwrite": "Replace what an earlier extract wrote to TARGET.",
     },
 )
 @SHARDS
@@ -29,18 +27,20 @@ from tfrtool.cli.parameters import OUTPUT, SHARDS, command, shards_of
 def extract_command(
     shards: tuple[str, ...], directory: str, as_json: bool, **choices: Any
 ) -> Outcome:
-    """Take the images back out of TFRecord files, byte for byte.
+    """Extract images from TFRecord files, byte for byte.
 
-    SHARDS: files, quoted globs and directories. DIR must be empty or not there yet; it gets class
-    folders. Names come from the records, and stay inside DIR whatever those say. DIR.jsonl gets the
-    other features, a line for each record. Exit code 3 means that records were damaged or had
-    nothing to take out, or that objects could not be written as they are.
+    SHARDS are files, quoted globs and directories. TARGET must be empty or new; it gets a folder
+    per class, with files named as in the records. TARGET.jsonl gets the other features, one line
+    per record.
+
+    Exit code 3 means that a record was damaged or had nothing to extract, or that objects couldn't
+    be exported unchanged.
     """
     from tfrtool.cli.bars import Bars
     from tfrtool.cli.render.extract_text import extract_page
     from tfrtool.inspection.extract.extract import extract
 
     with Bars() as bars:
-        report = extract(shards_of(shards), directory, **choices, on_progress=bars)
+        report = extract(resolve_shards(shards), directory, **choices, on_progress=bars)
     emit(report.to_json() if as_json else extract_page(report))
     return Outcome.FINE if report.complete else Outcome.DAMAGE

@@ -1,32 +1,34 @@
 """``tfrtool index``."""
 
 from tfrtool.cli.output import Outcome, emit, warn
-from tfrtool.cli.parameters import SHARDS, LocalPath, command, shards_of
+from tfrtool.cli.parameters import SHARDS, LocalPath, command, resolve_shards
 
 
 @command(
     "tfrtool index 'data/*-train.tfrecord-*'",
-    "tfrtool index data/cats_vs_dogs --out indices",
+    "tfrtool index data/cats_vs_dogs --out indexes",
     options={
-        "--out DIR": "Write them there instead, into folders as the shards are in: other tools' "
-        "patterns take what stands beside shards for one."
+        "--out DIR": "Write the indexes below DIR instead, in the folders of the shards. Some "
+        "readers mistake any file next to shards for a shard."
     },
     kinds={"DIR": LocalPath(written=True, file_okay=False)},
 )
 @SHARDS
 def index_command(shards: tuple[str, ...], out: str | None, as_json: bool) -> Outcome:
-    """Write an index for DALI beside each shard.
+    """Write a DALI index next to each shard.
 
-    SHARD.idx has a line "offset size" for each record, in bytes, the frame of 16 bytes included.
-    Existing indices are replaced. Only the framing is checked: tfrtool verify finds damage within
-    payloads. SHARDS: files, quoted globs and directories. Compressed shards and those with damaged
-    framing can't be indexed: the others are, with exit code 3. tfrtool.open needs no index.
+    SHARDS are files, quoted globs and directories. SHARD.idx gets one line per record: its offset
+    and its size in bytes, framing included. Existing indexes are replaced. Only the framing is
+    checked; run tfrtool verify to find damaged payloads.
+
+    Exit code 3 means that some shards couldn't be indexed, because they are compressed or their
+    framing is damaged.
     """
     from tfrtool.errors import ShardError, printable
     from tfrtool.records.random_access import index_paths, write_index
     from tfrtool.storage.locations import as_path
 
-    paths = shards_of(shards)
+    paths = resolve_shards(shards)
     places = index_paths(paths, None if out is None else as_path(out))
     errors: list[ShardError] = []
     for path, place in zip(paths, places, strict=True):

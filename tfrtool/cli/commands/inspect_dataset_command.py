@@ -7,7 +7,7 @@ import click
 
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit, warn
-from tfrtool.cli.parameters import ENGINE, INPUT, WORKERS, command
+from tfrtool.cli.parameters import EXECUTION, INPUT, command
 from tfrtool.errors import UsageError
 
 
@@ -17,28 +17,30 @@ from tfrtool.errors import UsageError
     "tfrtool inspect dataset pipeline/examples --label-feature species",
     "tfrtool inspect dataset shards/pets --emit croissant > croissant.json",
     options={
-        "--label-feature|--label NAME": "The feature that is the label, int64 or string. The "
-        "default is the one that the metadata says, or that has a name in common use.",
-        "--emit page|croissant=page": "A page for people; or MLCommons' description of a dataset, "
-        "Croissant, as JSON-LD.",
-        **WORKERS,
-        **ENGINE,
+        "--label-feature|--label NAME": "Label feature, int64 or string.  [default: detected]",
+        "--emit page|croissant=page": "Print a readable page, or a Croissant description of the "
+        "dataset (MLCommons) as JSON-LD.",
+        **EXECUTION,
     },
 )
 @click.argument("dataset", type=INPUT)
 def inspect_dataset_command(dataset: str, as_json: bool, **words: Any) -> Outcome:
-    """Show what a dataset holds, and how well it is shuffled.
+    """Summarize a dataset: splits, labels, balance and shuffling.
 
-    DATASET: a directory with shards, with TFDS metadata or without; versions of a dataset in
-    folders, of which the newest is taken; or a folder for each split, as TFX writes them. Shows
-    splits, shards, counts against the metadata, labels and their balance, whether the order is
-    random, and the shuffle buffer that training needs. Exit code 3 means damage, missing or extra
-    shards, or counts that differ.
+    DATASET is a directory of shards, with or without TFDS metadata. It may also hold versions, of
+    which the newest is used, or one folder per split, as TFX writes them.
+
+    Shows the splits and shards, the counts compared with the metadata, the balance of the labels,
+    whether the order is random, and the shuffle buffer that training needs.
+
+    Exit code 3 means damaged records, missing or extra shards, or counts that don't match the
+    metadata.
     """
     form = words.pop("emit")
     if as_json and form == "croissant":
         raise UsageError(
-            "--json and --emit cannot be used together", hint="--emit croissant is JSON"
+            "--json and --emit croissant cannot be used together",
+            hint="use --emit croissant alone to print JSON",
         )
     from tfrtool.cli.render.dataset_text import dataset_page, fault_text
     from tfrtool.inspection.dataset.croissant import croissant

@@ -4,11 +4,9 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit, warn, warn_of_letters
-from tfrtool.cli.parameters import OUTPUT_OR_URL, SHARDS, WholeNumber, command, shards_of
+from tfrtool.cli.parameters import OUTPUT_OR_URL, SHARDS, WholeNumber, command, resolve_shards
 from tfrtool.cli.render.page import Bad, Good, Heading, Page, Table, facts, findings
 from tfrtool.errors import human_count, printable
 
@@ -20,24 +18,25 @@ _LISTED = 10
 
 @command(
     "tfrtool inspect images train.tfrecord --out sheet.png",
-    "tfrtool inspect images 'data/*.tfrecord*' --out sheet.jpg --limit 500 --thumb 64",
+    "tfrtool inspect images 'data/*.tfrecord*' --out sheet.jpg --limit 500",
     options={
-        "--limit N=100": "Number of images to show: the first ones, evenly from each shard.",
-        "--columns N": "Columns of the sheet; the default makes it about square.",
-        "--thumb PX=128": "Size of the square in pixels that each image is scaled to fit.",
-        "--feature NAME": "The feature that holds the image.",
-        "--label NAME": "The feature that holds its label.",
-        "--boxes": "Draw the objects in the images: boxes, class names, masks and key points.",
-        "--overwrite": "Replace an existing sheet.",
+        "Output": {
+            "--out FILE!": "Sheet to write; its suffix sets the format: .png, .jpg, .webp, .gif, "
+            ".bmp or .tif.",
+            "--overwrite": "Replace an existing sheet.",
+        },
+        "Labels and features": {
+            "--feature NAME": "Feature with the images.  [default: detected]",
+            "--label NAME": "Feature with the labels.  [default: detected]",
+        },
+        "Images": {
+            "--limit N=100": "Number of images to show: the first ones, evenly from each shard.",
+            "--columns N": "Number of columns.  [default: a roughly square sheet]",
+            "--thumb PX=128": "Size of the thumbnails in pixels.",
+            "--boxes": "Draw annotated objects: boxes, class names, masks and keypoints.",
+        },
     },
-    kinds={"PX": WholeNumber(32, 1024)},
-)
-@click.option(
-    "--out",
-    required=True,
-    type=OUTPUT_OR_URL,
-    metavar="FILE",
-    help="The sheet to write; its suffix is the format: .png, .jpg, .webp, .gif, .bmp, .tif.",
+    kinds={"PX": WholeNumber(32, 1024), "FILE": OUTPUT_OR_URL},
 )
 @SHARDS
 def inspect_images_command(
@@ -45,25 +44,27 @@ def inspect_images_command(
 ) -> Outcome:
     """Draw the images of TFRecord files on a contact sheet.
 
-    Images may be encoded, or raw pixels beside features that tell their height and width. An
-    image that can't be shown is a red cross with the reason. SHARDS: files, quoted globs and
-    directories. Exit code 3 means that some can't be shown.
+    SHARDS are files, quoted globs and directories. Images may be encoded, or raw pixels with their
+    height and width in other features. An image that can't be shown becomes a red cross with the
+    reason.
+
+    Exit code 3 means that some images can't be shown.
     """
     from tfrtool.inspection.pictures.contact_sheet import contact_sheet
     from tfrtool.storage.plain import plain
 
     with Bars() as bars:
-        report = contact_sheet(shards_of(shards), out, **choices, on_progress=bars)
+        report = contact_sheet(resolve_shards(shards), out, **choices, on_progress=bars)
     emit(plain(report) if as_json else _page(report))
     for path in report.without:
-        warn(f"{printable(str(path))}: no feature holds an image")
+        warn(f"{printable(str(path))}: no feature with images")
     for one in report.faults:
         warn(str(one))
     warn_of_letters(report.undrawn)
     if report.guessed:
         warn(
-            f"the size of {human_count(report.guessed, 'image')} was guessed from the number of "
-            "bytes: no feature tells height and width"
+            f"guessed the size of {human_count(report.guessed, 'image')} from the number of bytes: "
+            "no feature has height and width"
         )
     skipped = report.broken or report.faults or report.without
     return Outcome.DAMAGE if skipped else Outcome.FINE
@@ -90,9 +91,9 @@ def _page(report: "SheetReport") -> Page:
         page.append(Table(head=head, rows=rows, right=(0, 1)))
     if report.other_features:
         others = _listed(report.other_features)
-        page.append(f"not shown: images in {others}; --feature shows them")
+        page.append(f"images in {others} are not shown; use --feature to show them")
     if report.has_boxes and report.objects is None:
-        page.append("not shown: the objects in the images; --boxes draws them")
+        page.append("objects in the images are not shown; use --boxes to draw them")
     found = []
     for item in report.broken:
         record = "a record" if item.record is None else f"record {item.record}"

@@ -5,7 +5,7 @@ from typing import Any
 
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit, warn
-from tfrtool.cli.parameters import ENGINE, SHARDS, WORKERS, command, sources_of
+from tfrtool.cli.parameters import EXECUTION, SHARDS, command, resolve_sources
 from tfrtool.errors import ShardError, UsageError, human_count
 
 
@@ -14,27 +14,27 @@ from tfrtool.errors import ShardError, UsageError, human_count
     "tfrtool inspect schema train.tfrecord --emit python >> input.py",
     "tfrtool inspect schema train.tfrecord --emit json > description.json",
     options={
-        "--emit table|python|json|tfds=table": "A table for people; a feature_description for "
-        "tf.io as Python source; one that --description takes; or the features.json that TFDS "
-        "reads.",
-        "--sample N": "Look at N records only, the first of each shard in equal shares.",
-        **WORKERS,
-        **ENGINE,
+        "--emit table|python|json|tfds=table": "Print a table, Python code for tf.io, JSON for "
+        "--description, or the features.json of TFDS.",
+        "--sample N": "Read only N records: the first ones of each shard, evenly.",
+        **EXECUTION,
     },
 )
 @SHARDS
 def inspect_schema_command(shards: tuple[str, ...], as_json: bool, **words: Any) -> Outcome:
     """Infer one schema from all records of TFRecord files.
 
-    Presence, types, lengths, ranges, distinct values and what bytes hold, over all shards
-    together. SHARDS: files, quoted globs and directories; or -, a shard on standard input. Exit
-    code 3 means that something is not in it: damaged records, shards of another kind, or a feature
-    that TFDS has no type for.
+    SHARDS are files, quoted globs and directories, or - for a shard on standard input. Shows how
+    many records have each feature, and its type, lengths, range, distinct values and content.
+
+    Exit code 3 means that the schema is incomplete because of damaged records, shards of another
+    kind, or a feature that TFDS has no type for.
     """
     form = words.pop("emit")
     if as_json and form != "table":
         raise UsageError(
-            "--json and --emit cannot be used together", hint="--emit json is a schema"
+            f"--json and --emit {form} cannot be used together",
+            hint="use --emit json alone to print a schema as JSON",
         )
     from tfrtool.cli.render.schema_text import loss_text, notes_of, schema_page
     from tfrtool.examples.feature_text import python_source
@@ -42,7 +42,7 @@ def inspect_schema_command(shards: tuple[str, ...], as_json: bool, **words: Any)
     from tfrtool.inspection.schema.shard_schema import infer_schema
 
     with Bars() as bars:
-        inferred = infer_schema(sources_of(shards), on_progress=bars, **words)
+        inferred = infer_schema(resolve_sources(shards), on_progress=bars, **words)
     for loss in inferred.losses:
         warn(loss_text(loss))
     outcome = Outcome.DAMAGE if inferred.losses or inferred.skipped else Outcome.FINE
@@ -56,16 +56,16 @@ def inspect_schema_command(shards: tuple[str, ...], as_json: bool, **words: Any)
         emit(json.dumps(inferred.schema.to_json(), indent=2))
     elif form == "python":
         counts = human_count(inferred.records, "record"), human_count(inferred.shards, "shard")
-        lines = [f"From {' of '.join(counts)}, by tfrtool inspect schema."]
+        lines = [f"Inferred from {' of '.join(counts)} by tfrtool inspect schema."]
         lines += [f"{text}.".capitalize() for text in notes]
         lines += map(loss_text, inferred.losses)
         emit(python_source(inferred.features, inferred.records, notes=lines))
     else:
         made = tfds_features(inferred.features, inferred.records, labels=not inferred.sampled)
         for name, reason in made.skipped.items():
-            warn(f"{name!r} is left out: {reason}")
+            warn(f"skipped feature {name!r}: {reason}")
             outcome = Outcome.DAMAGE
         if not made.content["featuresDict"]["features"]:
-            raise ShardError("TFDS has types for none of these features")
+            raise ShardError("no feature has a type that TFDS supports")
         emit(json.dumps(made.content, indent=2))
     return outcome

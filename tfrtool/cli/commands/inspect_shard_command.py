@@ -4,8 +4,14 @@ from typing import TYPE_CHECKING
 
 from tfrtool.cli.damage import UnreadableShards
 from tfrtool.cli.output import Outcome, emit, emit_pieces
-from tfrtool.cli.parameters import SHARDS, WholeNumber, command, description_options, sources_of
-from tfrtool.cli.process import nobody_reads
+from tfrtool.cli.parameters import (
+    SHARDS,
+    WholeNumber,
+    command,
+    description_options,
+    resolve_sources,
+)
+from tfrtool.cli.process import stdout_closed
 from tfrtool.errors import SchemaError, ShardError, UsageError, os_errors_as
 from tfrtool.storage.opening import read_bounded
 
@@ -14,20 +20,19 @@ if TYPE_CHECKING:
 
 
 @command(
-    "tfrtool inspect shard data/*.tfrecord* --limit 1",
+    "tfrtool inspect shard 'data/*.tfrecord*' --limit 1",
     "tfrtool inspect shard train.tfrecord --feature image:string= --feature label:int64=-1",
     "tfrtool inspect shard train.tfrecord --record 17 --raw",
     options={
-        "--limit N=3": "Number of records to show of each shard.",
-        "--record I": "Show the record with this index.",
-        "--raw": "Show the serialized bytes as Python would print them, with offset, length and "
-        "CRCs.",
-        "--feature NAME:DTYPE[:SHAPE][=DEFAULT] ...": "Parse with this feature; repeat for each. "
-        "DTYPE: string, int64, float32. SHAPE: [] (the default), [3], [2,2] or [*].",
-        "--description FILE": "Parse with the feature_description in a JSON file: "
-        '{"label": {"dtype": "int64", "shape": [], "default": -1}}.',
-        "--all": "Read all of a shard in a store, too, of which else only what is shown is read.",
-        "--no-payload-crc": "Don't check payload CRCs; lengths always are checked.",
+        "--limit N=3": "Number of records to show per shard.",
+        "--record I": "Show the record with this index, counted from 0.",
+        "--raw": "Show payloads as Python bytes literals, with offset, length and CRCs.",
+        "--feature NAME:DTYPE[:SHAPE][=DEFAULT] ...": "Parse records with this feature. DTYPE is "
+        "string, int64 or float32; SHAPE is [] (the default), [3], [2,2] or [*]. Repeatable.",
+        "--description FILE": "Parse records with the feature_description in a JSON file, such "
+        'as {"label": {"dtype": "int64", "shape": []}}.',
+        "--all": "Read remote shards completely, not only the records to show.",
+        "--no-payload-crc": "Check only the CRCs of lengths, not those of payloads.",
     },
     kinds={"N": WholeNumber(0), "I": WholeNumber(0)},
 )
@@ -43,18 +48,20 @@ def inspect_shard_command(
     all: bool,  # noqa: A002 - the option's name
     as_json: bool,
 ) -> Outcome:
-    """Show what is in TFRecord files, and their first records.
+    """Show what TFRecord files contain, and their first records.
 
-    For each shard: size, compression, records, what the payloads are, whether the CRCs hold, the
-    features, and the first records parsed. SHARDS: files, quoted globs and directories; or -, a
-    shard on standard input. Exit code 3 means that damage was found, or records that don't fit the
-    description.
+    SHARDS are files, quoted globs and directories, or - for a shard on standard input. For each
+    shard, prints its size, compression, number of records, kind of payload, CRC check, features
+    and first records.
+
+    Exit code 3 means that a shard is damaged, or that records don't match --feature or
+    --description.
     """
     from tfrtool.cli.render.summary_text import raw_page, raw_text, summary_page
     from tfrtool.inspection.summary.shard_summary import inspect_shard
 
     schema = _schema(feature, description)
-    sources = sources_of(shards)
+    sources = resolve_sources(shards)
     outcome, shown, unreadable = Outcome.FINE, False, UnreadableShards(len(sources))
     for number, source in enumerate(sources):
         try:
@@ -79,15 +86,17 @@ def inspect_shard_command(
                 emit("")
                 emit(raw_page(sample.record))
                 emit_pieces(raw_text(sample.record.payload))
-        # A record that was asked for may be damaged, which is reported.
+        # --record may name a damaged record, which is reported.
         counted = summary.total if summary.counted_by is None else None
         shown |= record is None or counted is None or record < counted + summary.lost
         outcome = Outcome.DAMAGE if summary.faults else outcome
-        if nobody_reads():
+        if stdout_closed():
             return outcome
     unreadable.check()
     if not shown:
-        raise ShardError(f"no record {record} in any of these shards", hint="they count from 0")
+        raise ShardError(
+            f"no record {record} in any of these shards", hint="records are numbered from 0"
+        )
     return outcome
 
 

@@ -5,29 +5,28 @@ from typing import Any
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit, warn
 from tfrtool.cli.parameters import (
-    ENGINE,
+    EXECUTION,
     INPUT,
     SHARDS,
-    WORKERS,
     Number,
     command,
-    shards_of,
-    sources_of,
+    resolve_shards,
+    resolve_sources,
 )
 from tfrtool.errors import UsageError
 
 
 @command(
     "tfrtool inspect stats 'data/train*.tfrecord*'",
-    "tfrtool inspect stats today.tfrecord --against yesterday.tfrecord --threshold 0.1",
+    "tfrtool inspect stats new.tfrecord --against old.tfrecord --threshold 0.1",
     "tfrtool inspect stats data --json",
     options={
-        "--against OTHER ...": "Compare with these shards.",
-        "--threshold X": "Exit code 3 where a distance is greater; from 0, alike, to 1.",
-        **WORKERS,
-        **ENGINE,
+        "--against SHARDS ...": "Compare with these shards. Repeatable.",
+        "--threshold X": "End with exit code 3 if the distance to --against exceeds X for any "
+        "feature; 0 is identical, 1 disjoint.",
+        **EXECUTION,
     },
-    kinds={"OTHER": INPUT, "X": Number(0, 1)},
+    kinds={"SHARDS": INPUT, "X": Number(0, 1)},
 )
 @SHARDS
 def inspect_stats_command(
@@ -39,13 +38,16 @@ def inspect_stats_command(
 ) -> Outcome:
     """Show how the values of each feature are distributed.
 
-    Presence, lengths, mean, standard deviation, quantiles, zeros, NaN and a histogram of numbers;
-    the commonest strings and labels; sizes and formats of images. SHARDS: files, quoted globs and
-    directories; or -, a shard on standard input. Exit code 3 means that something is not in it, or
-    that the others are farther than the threshold.
+    SHARDS are files, quoted globs and directories, or - for a shard on standard input. Shows
+    presence, lengths, mean, standard deviation, quantiles and a histogram of numbers; the most
+    common strings and labels; and the sizes and formats of images.
+
+    Exit code 3 means that records were skipped, or that a distance exceeds --threshold.
     """
     if threshold is not None and not against:
-        raise UsageError("a threshold is for distances", hint="--against says from what")
+        raise UsageError(
+            "--threshold requires --against", hint="use --against SHARDS to name what to compare"
+        )
     from tfrtool.cli.render.schema_text import loss_text
     from tfrtool.cli.render.stats_text import stats_page
     from tfrtool.inspection.stats.stats import stats
@@ -53,8 +55,8 @@ def inspect_stats_command(
 
     with Bars() as bars:
         report = stats(
-            sources_of(shards),
-            against=shards_of(against) if against else None,
+            resolve_sources(shards),
+            against=resolve_shards(against) if against else None,
             on_progress=bars,
             **words,
         )

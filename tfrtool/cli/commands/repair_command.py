@@ -10,12 +10,12 @@ from tfrtool.cli.parameters import OUTPUT_OR_URL, STREAMED, command, standard_in
 @click.argument("shard", metavar="SOURCE", type=STREAMED)
 @click.argument("out", metavar="TARGET", type=OUTPUT_OR_URL)
 def repair_command(shard: str, out: str, as_json: bool) -> Outcome:
-    """Save all whole records of a damaged shard to a new one.
+    """Recover every intact record of a damaged shard into a new file.
 
-    A record is whole if both its CRCs hold; after damage the next one is searched for, byte by
-    byte. SHARD is never touched, and may be -, standard input. OUT must not exist, and is read back
-    before it gets its name. Exit code 0: nothing was lost; 3: something was; 1: there is nothing to
-    save.
+    SOURCE is a shard, or - for standard input; it is never changed. A record is intact if both of
+    its CRCs match. TARGET must not exist yet, and is verified before it appears.
+
+    Exit code 3 means that something was lost, and 1 that there was nothing to recover.
     """
     from tfrtool.cli.bars import Bars
     from tfrtool.cli.render.repair_text import repair_page

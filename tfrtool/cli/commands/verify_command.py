@@ -6,7 +6,7 @@ import click
 
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit
-from tfrtool.cli.parameters import ENGINE, STREAMED, WORKERS, command, standard_input
+from tfrtool.cli.parameters import EXECUTION, STREAMED, command, standard_input
 from tfrtool.errors import ShardError
 
 
@@ -14,20 +14,26 @@ from tfrtool.errors import ShardError
     "tfrtool verify data/cats_vs_dogs/4.0.1",
     "tfrtool verify 'data/train-*.tfrecord' --workers 8",
     "tfrtool verify data/cats_vs_dogs/4.0.1 --images --json",
-    options={"--images": "Decode every image, and find duplicates.", **WORKERS, **ENGINE},
+    options={"--images": "Also decode every image and find duplicates.", **EXECUTION},
 )
-@click.argument("shards", nargs=-1, required=True, type=STREAMED, metavar="SHARDS|DATASET")
+@click.argument("shards", nargs=-1, required=True, type=STREAMED, metavar="SHARDS|DATASET...")
 def verify_command(shards: tuple[str, ...], images: bool, as_json: bool, **words: Any) -> Outcome:
-    """Check every record, and whether all files are there.
+    """Check every record, and that no shard is missing.
 
-    Of each shard: the CRCs of all lengths and payloads, truncation, trailing bytes, and that every
-    record parses. Of a directory, or of several files: missing, extra and duplicate shards, and
-    counts in dataset_info.json. With --images: that every image decodes, and which are there more
-    than once. A fault comes with its likely cause. TensorFlow's "corrupted record at N" is the one
-    at offset N, or, where its payload is damaged, at N - 12. SHARDS may be -, standard input.
+    SHARDS are files, quoted globs and directories, or - for a shard on standard input. DATASET is
+    a dataset directory. The checks:
 
-    Exit code 3 means that a fault was found. The same image in two splits or under two labels is
-    one; within one split and label it is only told.
+    - CRCs of all lengths and payloads
+    - truncation and trailing bytes
+    - whether every record parses
+    - missing, extra and duplicate shards in directories
+    - the counts in dataset_info.json
+
+    Each fault is listed with its likely cause. TensorFlow's "corrupted record at N" is the fault
+    at offset N, or at N - 12 if the payload is damaged.
+
+    Exit code 3 means that a fault was found. With --images, an image that appears in two splits or
+    with two labels is a fault; other duplicates are only reported.
     """
     from tfrtool.cli.render.verify_text import verify_page
     from tfrtool.inspection.verify.verify import verify

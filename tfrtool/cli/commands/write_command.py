@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfrtool.cli.bars import Bars
-from tfrtool.cli.job_options import existing_of, splits_of
+from tfrtool.cli.job_options import OUTPUT_OPTIONS, SHARD_OPTIONS, existing_policy, parse_splits
 from tfrtool.cli.output import Outcome, emit, note, warn
 from tfrtool.cli.parameters import (
     ENGINE,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tfrtool.writing.write_report import WriteReport
 
 _SHOWN = 5
-"""Classes that a warning names."""
+"""Number of classes that a warning names."""
 
 
 @command(
@@ -31,58 +31,63 @@ _SHOWN = 5
     "tfrtool write labels.csv shards --resize 256 --dry-run",
     "tfrtool write tfds:cats_vs_dogs shards --shard-size 100MB",
     options={
-        "--name TEXT": "Dataset name; the default is made from DATASET's path.",
-        "--version X.Y.Z": "Dataset version; the default is that in DATASET's path, or 1.0.0.",
-        "--label-from folder|filename=folder": "Take labels from folders (cat/1.jpg) or from file "
-        "names (cat.1.jpg).",
-        "--root DIR": "Let a table's paths lead below DIR, too, and not only below its own folder.",
-        "--annotations KIND:PATH ...": "Objects in the images: coco:PATH, voc:DIR, yolo:DIR or "
-        "csv:PATH, where PATH is a file, a folder or a quoted pattern; repeat to merge several. "
-        "SOURCE is the folder of the images.",
-        "--masks polygons|png|none=polygons": "Outlines of objects: as COCO has them, as images, "
-        "or not at all.",
-        "--column NAME[:DTYPE] ...": "Write a further column of a table: int64, float32 or string; "
-        "repeat for each.",
-        "--columns all": "Write all columns of a table.",
-        "--labels FILE|keep": "Names of the classes in their order, or a label_map.pbtxt; or keep "
-        "integers as they are.",
-        "--label-column NAME": "Column of a table that holds the labels; by default the one called "
-        "label, class, category or the like.",
-        "--label-depth N": "Depth of the folders that are classes, counted from 1 below SOURCE.",
-        "--multi-label SEPARATOR": "Several labels an image, with this between them.",
-        "--layout tfds|tfod": "Names of the features: image and label; or those of the TF Object "
-        "Detection API, the default with --annotations.",
-        "--split NAME=FRACTION ...": "A split and about its share of each class; repeat for each. "
-        "The default is all in train. A SOURCE with splits of its own keeps those, and takes no "
-        "others.",
-        "--stratify": "Give each split its very share of each class.",
-        "--group-by COLUMN|REGEX": "Images for which a column of the table, or a regular "
-        "expression on their names, gives the same go into one split.",
-        "--shards N": "Number of shards of each split.",
-        "--shard-size SIZE": "Largest size of a shard before compression. No shard is larger by "
-        "more than a tenth or one record, and the shards of a split are even. Not with --shards. "
-        "The default is 128MiB.",
-        "--seed N=0": "Seed of the splits and of the order of records.",
-        "--no-shuffle": "Keep the order of the file names.",
-        "--compression none|gzip|zlib=none": "Compression of the shards. TFDS reads uncompressed "
-        "ones only.",
-        "--check decode|header|tfds=decode": "What makes an image bad: it does not fully decode; "
-        "its JPEG header is wrong (faster, but keeps truncated images); TFDS' own rule for "
-        "cats_vs_dogs.",
-        "--on-error skip|stop=skip": "Skip bad images and list them (exit code 3), or stop at the "
-        "first.",
-        "--dedupe": "Leave out exact copies of an image and list them (exit code 3): all but the "
-        "first by name, in the first split that has one.",
-        "--encode keep|jpeg|png|raw=keep": "Keep the bytes of good JPEGs and convert the rest; or "
-        "encode all anew; raw: pixels.",
-        "--resize N|WxH": "Scale the shorter side to N, or the image to exactly W x H.",
-        "--quality Q=95": "Quality of the JPEGs that are made.",
-        "--orient/--no-orient =true": "Turn images upright as their EXIF orientation says.",
-        "--workers N": "Number of threads; the default is the number of cores.",
-        **ENGINE,
-        "--resume": "Resume an interrupted write.",
-        "--overwrite": "Replace what tfrtool wrote to DATASET before.",
-        "--dry-run": "Check the images and show the plan; write nothing.",
+        "Source": {
+            "--label-from folder|filename=folder": "Take labels from folders (cat/1.jpg) or from "
+            "file names (cat.1.jpg).",
+            "--label-depth N": "Depth of the class folders below SOURCE: 2 for "
+            "SOURCE/2024/cat/1.jpg.  [default: detected]",
+            "--root DIR": "Also accept image paths below DIR in a table, not only below the "
+            "table's own folder.",
+        },
+        "Labels and features": {
+            "--labels FILE|keep": "Class names in order, one per line, or a label_map.pbtxt. With "
+            "keep, integer labels are written unchanged.",
+            "--label-column NAME": "Column of a table with the labels.  [default: detected]",
+            "--multi-label SEPARATOR": "Read several labels per image, separated by SEPARATOR, such "
+            "as ';'.",
+            "--column NAME[:DTYPE] ...": "Also write this column of a table, as int64, float32 or "
+            "string. Repeatable.",
+            "--columns all": "Also write all other columns of a table.",
+            "--layout tfds|tfod": "Feature names: image and label, or those of the TF Object "
+            "Detection API.  [default: tfds, or tfod with --annotations]",
+        },
+        "Annotations": {
+            "--annotations KIND:PATH ...": "Add boxes and masks from coco:PATH, voc:DIR, yolo:DIR "
+            "or csv:PATH; SOURCE is the folder of images. Repeat to merge several.",
+            "--masks polygons|png|none=polygons": "Write masks as COCO polygons, as PNG images, or "
+            "not at all.",
+        },
+        "Splits and order": {
+            "--split NAME=FRACTION ...": "Put this fraction of the images into a split. Repeat for "
+            "each split. Not for sources with splits of their own.  [default: all in train]",
+            "--stratify": "Keep class proportions the same in every split.",
+            "--group-by COLUMN|REGEX": "Keep images in the same split if they share a value in "
+            "this column or a match of this regex on their file name.",
+            "--seed N=0": "Random seed for splits and order.",
+            "--no-shuffle": "Sort images by file name instead of shuffling them.",
+        },
+        "Images": {
+            "--encode keep|jpeg|png|raw=keep": "Keep valid JPEGs byte for byte and convert the "
+            "rest, or encode every image as JPEG, PNG or raw pixels.",
+            "--resize N|WxH": "Scale the shorter side to N pixels, or the image to exactly W x H.",
+            "--quality Q=95": "Quality of JPEGs that are encoded.",
+            "--orient/--no-orient =true": "Rotate images upright according to their EXIF data.",
+            "--check decode|header|tfds=decode": "How to find bad images: decode them, check only "
+            "JPEG headers (faster, but misses truncated files), or apply TFDS' rule for "
+            "cats_vs_dogs.",
+            "--dedupe": "Skip exact duplicates and list them (exit code 3).",
+            "--on-error skip|stop=skip": "Skip bad images and list them (exit code 3), or stop at "
+            "the first.",
+        },
+        "Shards": SHARD_OPTIONS,
+        "Output": {
+            **OUTPUT_OPTIONS,
+            "--dry-run": "Check the images and show the plan, without writing anything.",
+        },
+        "Execution": {
+            "--workers N": "Maximum number of threads.  [default: number of cores]",
+            **ENGINE,
+        },
     },
     kinds={
         "DIR": LocalPath(exists=True, file_okay=False),
@@ -104,26 +109,33 @@ def write_command(
     as_json: bool,
     **words: Any,
 ) -> Outcome:
-    """Write images and labels to sharded TFRecords.
+    """Write images and labels to sharded TFRecord files.
 
-    SOURCE: a directory of class folders (cat/1.jpg), with or without split folders above them; a
-    zip or tar of such, read in place; a CSV, JSON Lines or Parquet table with a path and a label
-    column; Parquet with the images in it, WebDataset's tars, or .npz with x and y; a quoted glob;
-    or tfds:NAME. DATASET gets the shards, the metadata that makes them a
-    TFDS dataset, and write_report.json, which tells what became of every image. Exit code 3 means
-    that some were left out.
+    SOURCE is one of the following (detected automatically):
+
+    - class folders (cat/1.jpg), or split folders with them
+    - a zip or tar archive of class folders
+    - a CSV, JSON Lines or Parquet table of paths and labels
+    - Parquet with images, WebDataset tars, or .npz files
+    - a quoted glob, such as 'photos/*/*.jpg'
+    - tfds:NAME, a dataset of TensorFlow Datasets
+
+    TARGET gets the shards, metadata that lets TFDS load them, and write_report.json, which lists
+    every skipped image.
+
+    Exit code 3 means that images or objects were skipped, or boxes were clipped.
     """
     from tfrtool.cli.render.write_text import write_page
     from tfrtool.writing.write import write
 
-    existing = existing_of(words)
+    existing = existing_policy(words)
     if words["compression"] != "none":
         warn(f"TFDS can't read {words['compression']} shards; tf.data and tfrtool can")
     with Bars() as bars:
         report = write(
             source,
             dataset,
-            splits=splits_of(split),
+            splits=parse_splits(split),
             columns=("all",) if columns else column,
             shuffle=not no_shuffle,
             resize=image_size(resize),
@@ -147,12 +159,12 @@ def _warn_of(report: "WriteReport") -> None:
     if report.across_splits:
         count = human_count(report.count("across_splits"), "image")
         shown = shared_text(report.across_splits[0])
-        warn(f"in more than one split: {count}, such as {shown}; --dedupe leaves copies out")
+        warn(f"duplicates across splits: {count}, such as {shown}; use --dedupe to skip them")
     for name, split in report.splits.items():
         absent = [printable(label) for label, count in split.labels.items() if not count]
         if len(split.labels) - len(absent) == 1 and report.annotations is None:
-            warn(f"split {name!r} has one class only; a classifier needs two")
+            warn(f"split {name!r} has only one class; a classifier needs at least two")
         elif absent:
-            warn(f"split {name!r} has no image of {some_of(absent, _SHOWN)}")
+            warn(f"split {name!r} has no images of {some_of(absent, _SHOWN)}")
     for message in report.warnings:
         warn(message)

@@ -1,1 +1,1 @@
-"""Commands that make a dataset of records, by a job."""
+"""Commands that write a dataset from records, as a job."""

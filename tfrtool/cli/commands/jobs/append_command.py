@@ -6,7 +6,7 @@ import click
 
 from tfrtool.cli.job_options import RUN_OPTIONS, run_job
 from tfrtool.cli.output import Outcome
-from tfrtool.cli.parameters import INPUT, OUTPUT_OR_URL, command
+from tfrtool.cli.parameters import INPUT, OUTPUT_OR_URL, WORKERS, command
 
 
 @command(
@@ -14,24 +14,34 @@ from tfrtool.cli.parameters import INPUT, OUTPUT_OR_URL, command
     "tfrtool append shards/pets more_photos --out shards/more_pets --split train",
     "tfrtool append ~/tensorflow_datasets/pets/1.0.0 'new/*.tfrecord' --version 2.0.0",
     options={
-        "--version X.Y.Z": "The new version; the default counts up the second number.",
-        "--out DIR": "Where it goes; the default is beside DATASET, which then is NAME/X.Y.Z.",
-        "--split NAME": "The split that all of SRC goes into; the default is SRC's own, or is "
-        "drawn as the dataset was split.",
-        "--new-classes": "Take classes that the dataset does not have; they come after its own.",
-        "--dedupe": "Leave out and list images that are there already (exit code 3).",
-        **RUN_OPTIONS,
+        "Source": {
+            "--split NAME": "Put all of SOURCE into this split.  [default: SOURCE's own splits, or "
+            "drawn like those of DATASET]",
+            "--new-classes": "Accept classes that DATASET doesn't have; they are numbered after "
+            "its own.",
+            "--dedupe": "Skip images that DATASET already has, or that SOURCE repeats, and list "
+            "them (exit code 3).",
+        },
+        "Output": {
+            "--out DIR": "Directory of the new version. Required if DATASET is not named after a "
+            "version.  [default: next to DATASET]",
+            "--version X.Y.Z": "Number of the new version.  [default: next minor version]",
+            **RUN_OPTIONS,
+        },
+        "Execution": WORKERS,
     },
     kinds={"--out": OUTPUT_OR_URL},
 )
 @click.argument("dataset", type=INPUT)
 @click.argument("source", type=INPUT)
 def append_command(dataset: str, source: str, **words: Any) -> Outcome:
-    """Make a new version of DATASET with more images or records.
+    """Add images or records to a dataset, as a new version of it.
 
-    SRC: images as `write` takes them, or shards. The shards of DATASET get names in the new
-    version, too (hard links), and are not written again; DATASET stays as it is. No record changes
-    its split, and no class its number. Exit code 3 means that something was left out.
+    DATASET is a dataset directory. It stays unchanged: the new version has hard links to its
+    shards. SOURCE is images, as for tfrtool write, or shards. Existing records keep their split,
+    and classes their number.
+
+    Exit code 3 means that images or records were skipped.
     """
     from tfrtool.convert.edit.append import append
 

@@ -14,9 +14,9 @@ from tfrtool.cli.parameters import INPUT, WORKERS, WholeNumber, command
     "tfrtool diff shards/pets shards/edited --key image/filename --limit 3",
     "tfrtool diff train.tfrecord 'train-*.tfrecord.gz' --json",
     options={
-        "--key FEATURE": "The feature that tells which records are the same one; without it, one "
-        "that changed is only in A and only in B.",
-        "--limit N=10": "Examples that are named of each sort of difference.",
+        "--key FEATURE": "Feature that identifies a record, such as image/filename. Without it, a "
+        "changed record is listed as one only in SOURCE and one only in TARGET.",
+        "--limit N=10": "Maximum number of records to list for each kind of difference.",
         **WORKERS,
     },
     kinds={"--limit": WholeNumber(0)},
@@ -26,10 +26,11 @@ from tfrtool.cli.parameters import INPUT, WORKERS, WholeNumber, command
 def diff_command(a: str, b: str, as_json: bool, **words: Any) -> Outcome:
     """Compare the records of two datasets.
 
-    A and B: files, quoted globs or directories. Order, number of shards and compression make no
-    difference; what is there twice counts twice. Shows features and their types, and which records
-    are only in A, only in B, changed, or in another split. Exit code 3 means that they differ, or
-    that damaged records couldn't be compared.
+    SOURCE and TARGET are files, quoted globs or directories. Their order, number of shards and
+    compression don't matter. Lists features whose types differ, and records that are only in one
+    of the two, changed, or in another split.
+
+    Exit code 3 means that they differ, or that damaged records couldn't be compared.
     """
     from tfrtool.cli.render.diff_text import diff_page
     from tfrtool.convert.diff import diff

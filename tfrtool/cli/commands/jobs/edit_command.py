@@ -5,9 +5,16 @@ from typing import Any
 
 import click
 
-from tfrtool.cli.job_options import IDENTITY_OPTIONS, RUN_OPTIONS, pairs_of, run_job
+from tfrtool.cli.job_options import OUTPUT_OPTIONS, parse_pairs, run_job
 from tfrtool.cli.output import Outcome
-from tfrtool.cli.parameters import INPUT, OUTPUT_OR_URL, command, description_options, image_size
+from tfrtool.cli.parameters import (
+    INPUT,
+    OUTPUT_OR_URL,
+    WORKERS,
+    command,
+    description_options,
+    image_size,
+)
 from tfrtool.errors import UsageError
 
 
@@ -16,29 +23,38 @@ from tfrtool.errors import UsageError
     "tfrtool edit shards/pets renamed --rename label=class --add source=kaggle",
     "tfrtool edit raw typed --cast height=int64 --add weight:float32=1 --on-error skip",
     options={
-        "--select A,B ...": "Keep these features alone.",
-        "--drop A,B ...": "Leave these features out.",
-        "--cast NAME=DTYPE ...": "Give a feature's values another type: string, int64 or float32.",
-        "--rename OLD=NEW ...": "Give a feature another name; SRC's count.",
-        "--add NAME=VALUE ...": "Add a feature to every record; NAME:DTYPE[:SHAPE]=VALUE says its "
-        "type.",
-        "--encode jpeg|png|keep": "Encode images anew; keep: those that are no good JPEGs alone.",
-        "--resize N|WxH": "Scale the shorter side to N, or the image to exactly W x H.",
-        **IDENTITY_OPTIONS,
-        "--on-error skip|stop=stop": "Stop at a record that is damaged or can't be changed, or "
-        "skip it and list it (exit code 3).",
-        **RUN_OPTIONS,
+        "Labels and features": {
+            "--select A,B ...": "Keep only these features.",
+            "--drop A,B ...": "Drop these features.",
+            "--cast NAME=DTYPE ...": "Convert a feature to string, int64 or float32. Repeatable.",
+            "--rename OLD=NEW ...": "Rename a feature. Repeatable.",
+            "--add NAME=VALUE ...": "Add a feature with this value to every record. "
+            "NAME:DTYPE[:SHAPE]=VALUE sets its type. Repeatable.",
+        },
+        "Images": {
+            "--encode jpeg|png|keep": "Encode every image as JPEG or PNG; keep converts only "
+            "images that aren't valid JPEGs.",
+            "--resize N|WxH": "Scale the shorter side to N pixels, or the image to exactly W x H.",
+        },
+        "Output": OUTPUT_OPTIONS,
+        "Execution": {
+            "--on-error stop|skip=stop": "Stop at the first record that is damaged or can't be "
+            "changed, or skip such records and list them (exit code 3).",
+            **WORKERS,
+        },
     },
 )
 @click.argument("source", type=INPUT)
 @click.argument("target", type=OUTPUT_OR_URL)
 def edit_command(source: str, target: str, **words: Any) -> Outcome:
-    """Change the features of all records of SRC.
+    """Change the features of every record.
 
-    DST gets a shard for each of SRC. In this order: images are encoded anew, features are left out,
-    cast, renamed, and added; names are those of SRC. What isn't named stays as it is, and a record
-    that nothing changes keeps its bytes. No value is changed unsaid: what doesn't fit its type is
-    an error that names the record. Exit code 3 means that records were left out.
+    SOURCE is a dataset directory, a shard or a quoted glob. TARGET gets one shard for each shard
+    of SOURCE. Changes are made in this order: encode and resize images, select or drop features,
+    cast, rename, add. All names refer to SOURCE.
+
+    A value that doesn't fit its new type is an error; values never change silently. Exit code 3
+    means that records were skipped.
     """
     from tfrtool.convert.edit.edit import edit
 
@@ -49,8 +65,8 @@ def edit_command(source: str, target: str, **words: Any) -> Outcome:
         target,
         select=_names(select) if select else None,
         drop=_names(words.pop("drop")),
-        rename=pairs_of(words.pop("rename"), "OLD=NEW, such as label=class"),
-        cast=pairs_of(words.pop("cast"), "NAME=DTYPE, such as label=float32"),
+        rename=parse_pairs("--rename", words.pop("rename"), "OLD=NEW, such as label=class"),
+        cast=parse_pairs("--cast", words.pop("cast"), "NAME=DTYPE, such as label=float32"),
         add=dict(map(_added, words.pop("add"))),
         resize=image_size(words.pop("resize")),
         **words,
@@ -62,7 +78,7 @@ def _names(lists: Iterable[str]) -> list[str]:
 
 
 def _added(notation: str) -> tuple[str, Any]:
-    """Read ``NAME=VALUE``, whose type the value shows, or ``NAME:DTYPE[:SHAPE]=VALUE``."""
+    """Read ``NAME=VALUE``, typed by its value, or ``NAME:DTYPE[:SHAPE]=VALUE``."""
     from tfrtool.examples.example import Feature
     from tfrtool.examples.number_columns import relative_change
     from tfrtool.examples.schema import FeatureSpec
@@ -70,7 +86,7 @@ def _added(notation: str) -> tuple[str, Any]:
     name, equals, text = notation.partition("=")
     if not equals:
         expected = "NAME=VALUE, such as source=kaggle or weight:float32=1"
-        raise UsageError(f"{notation!r} has no =", expected=expected)
+        raise UsageError(f"invalid --add {notation!r}", expected=expected)
     if ":" in name:
         with description_options():
             spec = FeatureSpec.parse(notation)
@@ -81,7 +97,7 @@ def _added(notation: str) -> tuple[str, Any]:
         except ValueError:
             continue
         if isinstance(value, float) and value.is_integer() and relative_change(value):
-            what = f"{notation!r} would be rounded as a float32"
+            what = f"--add {notation!r} would be rounded to float32"
             raise UsageError(what, expected=f"{name}:int64=, {name}:string= or {name}:float32=")
         return name, value
     return name, text

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from tfrtool.cli.job_options import JOB_OPTIONS, run_job
+from tfrtool.cli.job_options import COPY_OPTIONS, run_job
 from tfrtool.cli.output import Outcome
 from tfrtool.cli.parameters import INPUT, OUTPUT_OR_URL, command
 
@@ -14,25 +14,28 @@ from tfrtool.cli.parameters import INPUT, OUTPUT_OR_URL, command
     "tfrtool filter shards/pets clean --drop bad.txt --dedupe",
     "tfrtool filter shards/pets small --sample 1000 --seed 7",
     options={
-        "--where EXPR": 'Keep records for which an SQL condition holds: "label = 1 AND height > '
-        '64".',
-        "--keep FILE": "Keep the records of a list only: lines with a shard and an index.",
-        "--drop FILE": "Leave out the records of a list.",
-        "--dedupe": "Leave out exact copies, all but the first: of the image where there is one, "
-        "else of the record.",
-        "--sample SIZE": "Keep so many records at random, of those that the other options keep: a "
-        "number, or a share such as 5% or 0.05.",
-        "--seed N=0": "Seed of the sample.",
-        **JOB_OPTIONS,
+        "Selection": {
+            "--where EXPR": "Keep records that match an SQL condition, such as "
+            '"label = 1 AND height > 64".',
+            "--keep FILE": "Keep only the records listed in FILE, one SHARD and RECORD per line.",
+            "--drop FILE": "Drop the records listed in FILE.",
+            "--dedupe": "Drop exact duplicates: of the image, or of the record if it has none.",
+            "--sample SIZE": "Keep a random sample of what the other options keep: a number, or a "
+            "share such as 5% or 0.05.",
+            "--seed N=0": "Random seed for --sample.",
+        },
+        **COPY_OPTIONS,
     },
 )
 @click.argument("source", type=INPUT)
 @click.argument("dataset", metavar="TARGET", type=OUTPUT_OR_URL)
 def filter_command(source: str, dataset: str, **words: Any) -> Outcome:
-    """Write some of the records of SRC to DST.
+    """Copy selected records to a new dataset.
 
-    Records are copied as they are, their CRCs checked, and metadata of TFDS goes along; what left
-    out how many is told. Exit code 3 means that damaged records were left out.
+    SOURCE is a dataset directory, a shard or a quoted glob. TARGET gets the records that pass
+    every option, unchanged and in their order and splits, with the TFDS metadata.
+
+    Exit code 3 means that damaged records were skipped.
     """
     from tfrtool.convert.filter_records import filter_records
 

@@ -4,23 +4,27 @@ from typing import Any
 
 import click
 
-from tfrtool.cli.job_options import JOB_OPTIONS, run_job, splits_of
+from tfrtool.cli.job_options import COPY_OPTIONS, parse_splits, run_job
 from tfrtool.cli.output import Outcome
 from tfrtool.cli.parameters import INPUT, OUTPUT_OR_URL, command
 
 
 @command(
     "tfrtool reshard shards/pets fewer --shards 4",
-    "tfrtool reshard part-1.tfrecord part-2.tfrecord whole --shuffle",
-    "tfrtool reshard shards/pets anew --split train=0.9 --split test=0.1 --stratify label",
+    "tfrtool reshard part-1.tfrecord part-2.tfrecord merged --shuffle",
+    "tfrtool reshard shards/pets resplit --split train=0.9 --split test=0.1 --stratify label",
     options={
-        "--split NAME=FRACTION ...": "A new split and its share of all records; repeat for each. "
-        "The default keeps the splits of SRC.",
-        "--stratify FEATURE": "Give each split its share of each value of a feature, to rounding.",
-        "--group-by FEATURE": "Keep records with the same value of a feature in one split.",
-        "--shuffle": "Put the records of each split in a random order.",
-        "--seed N=0": "Random seed for --shuffle and --split.",
-        **JOB_OPTIONS,
+        "Splits and order": {
+            "--split NAME=FRACTION ...": "Put this fraction of all records into a split. Repeat "
+            "for each split.  [default: the splits of SOURCE]",
+            "--stratify FEATURE": "Keep the proportions of this feature's values the same in every "
+            "split.",
+            "--group-by FEATURE": "Keep records in the same split if they share a value of this "
+            "feature.",
+            "--shuffle": "Write the records of each split in random order.",
+            "--seed N=0": "Random seed for --shuffle and --split.",
+        },
+        **COPY_OPTIONS,
     },
 )
 @click.argument("source", metavar="SOURCE...", nargs=-1, required=True, type=INPUT)
@@ -28,12 +32,13 @@ from tfrtool.cli.parameters import INPUT, OUTPUT_OR_URL, command
 def reshard_command(
     source: tuple[str, ...], dataset: str, split: tuple[str, ...], **words: Any
 ) -> Outcome:
-    """Write the records of SRC as other shards.
+    """Rewrite records into other shards, splits or order.
 
-    More or fewer shards, of another size, compressed or not, shuffled, in other splits; several SRC
-    become one dataset. Records are copied as they are, their CRCs checked, and metadata of TFDS
-    goes along. Exit code 3 means that damaged records were left out.
+    SOURCE is dataset directories, shards and quoted globs; several become one dataset. TARGET gets
+    the records unchanged, with the TFDS metadata. The CRCs of every record are checked.
+
+    Exit code 3 means that damaged records were skipped.
     """
     from tfrtool.convert.reshard import reshard
 
-    return run_job(reshard, source, dataset, splits=splits_of(split), **words)
+    return run_job(reshard, source, dataset, splits=parse_splits(split), **words)

@@ -1,1 +1,1 @@
-"""The commands of models: what needs TensorFlow."""
+"""Commands for models, which need TensorFlow."""

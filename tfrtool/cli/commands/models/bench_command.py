@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfrtool.cli.output import Outcome, emit
-from tfrtool.cli.parameters import FEATURES, INPUT, SHARD_CACHE, WholeNumber, command, dataset_of
+from tfrtool.cli.parameters import (
+    FEATURES,
+    INPUT,
+    SHARD_CACHE,
+    WholeNumber,
+    command,
+    resolve_dataset,
+)
 from tfrtool.cli.render.page import Heading, Page, Table, wrapped
 from tfrtool.errors import human_bytes, human_count
 from tfrtool.storage.progress import Progress
@@ -22,27 +29,31 @@ _HEAD = ("1st CPU ms", "images/s", "later CPU ms", "images/s", "memory", "of the
     "tfrtool bench shards",
     "tfrtool bench shards --image-size 160 --rounds 1 --json",
     options={
-        "--split NAME=train": "The split to load.",
-        **FEATURES,
-        "--image-size N=224": "Images are resized to N x N pixels.",
-        "--batch-size N=32": "Images in a batch.",
-        "--decode exact|fast=exact": "How ours decodes JPEGs that are larger than needed.",
-        "--epochs N=2": "Epochs of each run; all but the first count as later ones.",
-        "--rounds N=3": "Measurements of each stage, in turn with the others.",
-        "--limit N=2000": "Images to load at least; whole shards are read.",
-        **SHARD_CACHE,
+        "Dataset": {"--split NAME=train": "Split to load.", **FEATURES},
+        "Input pipeline": {
+            "--image-size N=224": "Resize images to N x N pixels.",
+            "--batch-size N=32": "Number of images per batch.",
+            "--decode exact|fast=exact": "How tfrtool decodes JPEGs that are larger than needed.",
+            **SHARD_CACHE,
+        },
+        "Measurement": {
+            "--epochs N=2": "Epochs per run: the first one, and later ones.",
+            "--rounds N=3": "How often to measure each stage; the stages take turns.",
+            "--limit N=2000": "Minimum number of images to load; whole shards are read.",
+        },
     },
     kinds={"--image-size": WholeNumber(8, 4096), "--epochs": WholeNumber(2)},
 )
 @click.argument("dataset", type=INPUT)
 def bench_command(dataset: str, as_json: bool, **given: Any) -> Outcome:
-    """Measure the loader on DATASET, and name its bottleneck.
+    """Measure the input pipeline on a dataset and name its bottleneck.
 
-    The stages are a naive pipeline, then one thing more at a time up to the published one, and
-    ours: CPU time per image and images per second in first and in later epochs, and memory. Each
-    is measured in a process of its own, so that none profits from another. Nothing is trained. The
-    shards are first dropped from the system's page cache, to see how fast the disk is. Exit code 3
-    means that a stage was left out, for want of memory.
+    DATASET is a directory of shards. The stages go from a naive tf.data pipeline, with one
+    improvement at a time, to tfrtool's own. Each runs in its own process, and shards are first
+    dropped from the page cache. Shows CPU time per image, images per second in first and later
+    epochs, and memory. Nothing is trained.
+
+    Exit code 3 means that a stage was skipped for lack of memory.
     """
     from tfrtool.cli.bars import Bars
     from tfrtool.loading.bench.bench import bench
@@ -51,14 +62,14 @@ def bench_command(dataset: str, as_json: bool, **given: Any) -> Outcome:
         bars(replace(progress, what="measuring", note=progress.what))
 
     with Bars() as bars:
-        report = bench(dataset_of(dataset), on_progress=show, **given)
+        report = bench(resolve_dataset(dataset), on_progress=show, **given)
     for result in report.to_json() if as_json else [_page(report)]:
         emit(result)
     return Outcome.DAMAGE if any(stage.skipped for stage in report.stages) else Outcome.FINE
 
 
 def _page(report: "BenchReport") -> Page:
-    """Return what is shown to people."""
+    """Return the page to print."""
     images = human_count(report.images, "image")
     if report.images < report.total_images:
         images = f"{report.images:,} of {human_count(report.total_images, 'image')}"
@@ -68,7 +79,7 @@ def _page(report: "BenchReport") -> Page:
         name = f"+ {stage.stage}" if stage.stage in _ADDED else stage.stage
         cells = ["-"] * len(_HEAD)
         if stage.skipped:
-            skipped.append(f"{name} was left out: {stage.skipped}")
+            skipped.append(f"skipped {name}: {stage.skipped}")
         elif stage.first_epoch and stage.later_epochs:
             speeds = [
                 (f"{epoch['cpu_ms_per_image']:.3f}", f"{epoch['images_per_second']:,.0f}")

@@ -7,7 +7,15 @@ import click
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.damage import warn_of_damage
 from tfrtool.cli.output import Outcome, emit, warn_of_letters
-from tfrtool.cli.parameters import FEATURES, INPUT, LOCAL_INPUT, SHARD_CACHE, command, dataset_of
+from tfrtool.cli.parameters import (
+    FEATURES,
+    INPUT,
+    LOCAL_INPUT,
+    SHARD_CACHE,
+    STOP_ON_ERROR,
+    command,
+    resolve_dataset,
+)
 from tfrtool.storage.progress import activity
 
 
@@ -15,29 +23,32 @@ from tfrtool.storage.progress import activity
     "tfrtool evaluate run shards --split test",
     "tfrtool evaluate run/model.keras shards --out evaluation",
     options={
-        "--split NAME": "The split to evaluate on. The default is test, validation, or the only "
-        "one.",
-        "--batch-size N=32": "Images in a batch.",
-        "--out DIR": "Write predictions.jsonl, confusion.png, most_wrong.png and evaluation.json "
-        "here.",
-        "--top-losses N=36": "Maximum number of misclassified images to keep and draw, those with "
-        "the highest loss.",
-        "--overwrite": "Replace the files of an earlier evaluation.",
-        "--on-error stop|skip=stop": "What to do at a damaged record: stop and name it, or skip "
-        "what is damaged and end with exit code 3.",
-        **FEATURES,
-        **SHARD_CACHE,
+        "Dataset": {
+            "--split NAME": "Split to evaluate on.  [default: test, validation or the only one]",
+            **FEATURES,
+            **STOP_ON_ERROR,
+        },
+        "Input pipeline": {"--batch-size N=32": "Number of images per batch.", **SHARD_CACHE},
+        "Output": {
+            "--out DIR": "Directory for predictions.jsonl, confusion.png, most_wrong.png and "
+            "evaluation.json.",
+            "--top-losses N=36": "Maximum number of misclassified images to keep and draw, those "
+            "with the highest loss.",
+            "--overwrite": "Replace the files of an earlier evaluation.",
+        },
     },
 )
 @click.argument("model", type=LOCAL_INPUT)
 @click.argument("dataset", type=INPUT)
 def evaluate_command(model: str, dataset: str, *, as_json: bool, **given: Any) -> Outcome:
-    """Tell how good a model is on a dataset, and what it gets wrong.
+    """Evaluate a model on a dataset and show its worst mistakes.
 
-    MODEL: a model.keras, or the directory that train --out made. DATASET: a directory of shards
-    whose classes the model knows. Exit code 3 means that damaged records were left out.
+    MODEL is a model.keras file, or the directory that tfrtool train --out wrote. DATASET is a
+    directory of shards with classes that the model knows.
+
+    Exit code 3 means that damaged records were skipped.
     """
-    path = dataset_of(dataset)
+    path = resolve_dataset(dataset)
     with Bars() as bars:
         with bars.loading_tensorflow():
             from tfrtool.loading.pipeline.tensors import start_devices

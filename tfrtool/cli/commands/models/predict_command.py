@@ -9,20 +9,20 @@ import click
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit, warn
 from tfrtool.cli.parameters import INPUT, LOCAL_INPUT, WholeNumber, command
-from tfrtool.cli.process import nobody_reads
-from tfrtool.errors import SourceError, human_count, printable
+from tfrtool.cli.process import stdout_closed
+from tfrtool.errors import SourceError, printable
 from tfrtool.storage.progress import activity, silent
 
 _WIDEST_PATH, _WIDEST_LABEL = 60, 30
-"""Columns; what is longer moves the rest of its own line only."""
+"""Columns; a longer text shifts only the rest of its own line."""
 
 
 @command(
     "tfrtool predict run photo.jpg",
     "tfrtool predict run/model.keras photos 'more/**/*.jpg' --top 3",
     options={
-        "--top K=1": "Number of classes to print for each image, the most probable first.",
-        "--batch-size N=32": "Images in a batch.",
+        "--top K=1": "Number of classes to print per image, most probable first.",
+        "--batch-size N=32": "Number of images per batch.",
     },
     kinds={"K": WholeNumber(1)},
 )
@@ -31,11 +31,12 @@ _WIDEST_PATH, _WIDEST_LABEL = 60, 30
 def predict_command(
     model: str, images: tuple[str, ...], top: int, batch_size: int, as_json: bool
 ) -> Outcome:
-    """Predict what images show, by a model that tfrtool train saved.
+    """Classify images with a model saved by tfrtool train.
 
-    MODEL: a model.keras, or the directory that train --out made; nothing else is needed. IMAGES:
-    files, directories, quoted patterns and URLs of such. Prints each image with the label and its
-    probability. Exit code 3 means that some images can't be read, 1 that none can.
+    MODEL is a model.keras file, or the directory that tfrtool train --out wrote. IMAGES are files,
+    directories, quoted globs and URLs. Prints each image with its class and probability.
+
+    Exit code 3 means that some images can't be read, and 1 that none can.
     """
     from tfrtool.training.predict.image_files import find_images
 
@@ -49,11 +50,11 @@ def predict_command(
             start_devices()
         bars(activity("loading the model"))
         saved = load_model(model)
-    # As wide as they need, which is known before the first prediction is.
+    # All paths and class names are known before the first prediction.
     path = _width((file.path for file in files), _WIDEST_PATH)
     label = _width(saved.facts.class_names, _WIDEST_LABEL)
     unreadable = 0
-    # On a terminal, the lines themselves show how far it is.
+    # On a terminal, the lines themselves show the progress.
     with nullcontext(silent) if sys.stdout.isatty() else Bars() as progress:
         for found in predict_files(saved, files, top, batch_size, progress):
             if found.problem is not None:
@@ -66,10 +67,10 @@ def predict_command(
                 for name, probability in found.classes.items():
                     cells.append(f"{printable(name):{label}}  {probability:.4f}")
                 emit("  ".join(cells))
-            if nobody_reads():
+            if stdout_closed():
                 break
     if unreadable == len(files):
-        raise SourceError(f"none of {human_count(unreadable, 'image')} can be read")
+        raise SourceError("none of the images can be read")
     return Outcome.DAMAGE if unreadable else Outcome.FINE
 
 

@@ -1,1 +1,1 @@
-"""Commands that make pages."""
+"""Commands that write or serve HTML pages."""

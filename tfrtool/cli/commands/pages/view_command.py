@@ -1,7 +1,7 @@
 """``tfrtool view``."""
 
 from tfrtool.cli.output import Outcome, emit, note, warn
-from tfrtool.cli.parameters import SHARDS, WholeNumber, command, shards_of
+from tfrtool.cli.parameters import SHARDS, WholeNumber, command, resolve_shards
 
 _HERE = ("127.0.0.1", "localhost", "::1")
 
@@ -10,11 +10,11 @@ _HERE = ("127.0.0.1", "localhost", "::1")
     "tfrtool view shards/pets",
     "tfrtool view 'data/*.tfrecord*' --port 8080 --no-open",
     options={
-        "--host ADDRESS=127.0.0.1": "The address to listen at. Any but this machine's own lets "
-        "others read the records, if they know the token.",
-        "--port PORT=0": "The port to listen at; 0 takes a free one.",
-        "--open/--no-open =true": "Open the page in the browser.",
-        "--workers N=1": "Processes that read, while another one answers.",
+        "--host ADDRESS=127.0.0.1": "Address to listen on. Any but a local one lets other machines "
+        "see the records, with the token.",
+        "--port PORT=0": "Port to listen on; 0 picks a free one.",
+        "--open/--no-open =true": "Open the page in your browser.",
+        "--workers N=1": "Number of processes that read records in the background.",
     },
     kinds={"PORT": WholeNumber(0, 65535)},
 )
@@ -27,12 +27,11 @@ def view_command(
     as_json: bool,
     **words: bool,
 ) -> Outcome:
-    """Show records in the browser.
+    """Browse records in a web browser.
 
-    SHARDS: a dataset's directory, files, quoted globs. The page is served to this machine until
-    Ctrl-C, and its address has a token that others don't know. Records can be marked there, and
-    the browser saves the list for tfrtool filter. Shards and their folders are never changed; what
-    is found is kept in a temporary folder until the end.
+    SHARDS are files, quoted globs and directories. The page is served locally until
+    you press Ctrl-C; its address includes a secret token. You can mark records there and save the
+    list for tfrtool filter. Shards are never changed, and cached data is deleted at the end.
     """
     import secrets
     import webbrowser
@@ -41,13 +40,13 @@ def view_command(
     from tfrtool.view.server import serve
 
     def ready(url: str) -> None:
-        emit({"url": url}) if as_json else note(f"{url} (Ctrl-C ends it)")
+        emit({"url": url}) if as_json else note(f"{url} (press Ctrl-C to stop)")
         if words["open"]:
             webbrowser.open(url)
 
     if host not in _HERE:
-        warn(f"{host} can be reached by others: who knows the address with its token sees all")
-    live = Live(shards[0] if len(shards) == 1 else shards_of(shards), workers=workers)
+        warn(f"other machines can reach {host}; whoever has the token can see all records")
+    live = Live(shards[0] if len(shards) == 1 else resolve_shards(shards), workers=workers)
     for text in live.found.notes:
         note(text)
     try:

@@ -1,1 +1,1 @@
-"""Commands that show records."""
+"""Commands that print records."""

@@ -7,8 +7,8 @@ from typing import Any
 
 from tfrtool.cli.damage import Damage
 from tfrtool.cli.output import Outcome, emit, warn
-from tfrtool.cli.parameters import ON_ERROR, SHARDS, command, sources_of
-from tfrtool.cli.process import nobody_reads
+from tfrtool.cli.parameters import ON_ERROR, SHARDS, command, resolve_sources
+from tfrtool.cli.process import stdout_closed
 from tfrtool.errors import ShardError, UsageError
 
 _HELD_BYTES = 16 * 1024 * 1024
@@ -17,19 +17,24 @@ _HELD_BYTES = 16 * 1024 * 1024
 
 @command(
     "tfrtool cat train.tfrecord --limit 3",
-    "tfrtool cat train.tfrecord --records 0,7,100:110 --select label,image/filename",
-    "tfrtool cat 'data/*-train*' --where 'label = 1 AND height > 64' --format csv",
+    "tfrtool cat train.tfrecord --records 0,7,100:110 --select label",
+    "tfrtool cat 'data/*-train*' --where 'label = 1' --format csv",
     options={
-        "--select A,B": "Print these features only, in this order.",
-        "--records 5|10:20|0,7,9": "Print these records of each shard, from 0 on.",
-        "--limit N": "Print N records at most.",
-        "--sample N": "Draw N records from all shards.",
-        "--seed N=0": "Of the sample.",
-        "--where CONDITION": "Of these records, print those for which an SQL condition holds.",
-        "--format jsonl|csv|text=jsonl": "JSON Lines, CSV, or text for people.",
-        "--bytes summary|base64=summary": "Of bytes that are no text, print what they are, or all "
-        "of them.",
-        **ON_ERROR,
+        "Selection": {
+            "--records 5|10:20|0,7,9": "Print these records of each shard, counted from 0.",
+            "--limit N": "Print at most N records.",
+            "--sample N": "Print N random records.",
+            "--seed N=0": "Random seed for --sample.",
+            "--where CONDITION": "Print only records that match an SQL condition, such as "
+            '"label = 1 AND height > 64".',
+            **ON_ERROR,
+        },
+        "Output": {
+            "--select A,B": "Print only these features, in this order.",
+            "--format jsonl|csv|text=jsonl": "JSON Lines, CSV, or readable text with long values "
+            "shortened.",
+            "--bytes summary|base64=summary": "How to print binary values: a summary, or base64.",
+        },
     },
 )
 @SHARDS
@@ -41,11 +46,12 @@ def cat_command(
     as_json: bool,
     **choices: Any,
 ) -> Outcome:
-    """Print records, a line of JSON each.
+    """Print records as JSON Lines.
 
-    Reading ends as soon as what was asked for is out, and uncompressed shards are hopped through
-    up to there. SHARDS: files, quoted globs and directories; or -, a shard on standard input. Exit
-    code 3 means that damage was met on the way.
+    SHARDS are files, quoted globs and directories, or - for a shard on standard input. Reading
+    stops as soon as everything is printed.
+
+    Exit code 3 means that damaged records, or features without a CSV column, were skipped.
     """
     from tfrtool.inspection.rows.cat import cat
     from tfrtool.inspection.rows.payload_json import PayloadJson
@@ -64,7 +70,7 @@ def cat_command(
         line, skipped = (table.line, table.skipped) if form == "csv" else (record_text, skipped)
     held = [table.head] if form == "csv" and table.head else []
     held_bytes, is_checked = 0, names is None
-    shown, sources = 0, sources_of(shards)
+    shown, sources = 0, resolve_sources(shards)
     choices |= {"records": records, "sources": shards}
     for path, record in cat(sources, on_fault=damage, **choices):
         told = payloads.tell(record.payload)
@@ -83,7 +89,7 @@ def cat_command(
         if is_checked:
             for text in held:
                 emit(text)
-                if nobody_reads():
+                if stdout_closed():
                     return damage.outcome()
             held.clear()
     payloads.check_selection()
@@ -91,10 +97,12 @@ def cat_command(
         emit(text)
     outcome = damage.outcome()
     if records is not None and not shown and outcome is Outcome.FINE and not choices["where"]:
-        raise ShardError(f"no record {records} in any of these shards", hint="they count from 0")
+        raise ShardError(
+            f"no record {records} in any of these shards", hint="records are numbered from 0"
+        )
     if skipped:
         known = ", ".join(sorted(skipped)[:10])
-        what = "features that the first record doesn't have are left out"
-        warn(f"{what}: {known}; --select names all")
+        what = "skipped features that the first record doesn't have"
+        warn(f"{what}: {known}; use --select to name all columns")
         return Outcome.DAMAGE
     return outcome

@@ -19,9 +19,9 @@ from tfrtool.cli.parameters import (
     SHARDS,
     WORKERS,
     command,
-    shards_of,
+    resolve_shards,
 )
-from tfrtool.cli.process import nobody_reads
+from tfrtool.cli.process import stdout_closed
 from tfrtool.cli.render.page import Page, plain
 from tfrtool.errors import UsageError, WriteError, human_count, os_errors_as, printable
 from tfrtool.records.compression import named_compression
@@ -29,19 +29,18 @@ from tfrtool.storage.locations import as_path
 
 _FORMATS = ("table", "jsonl", "csv", "parquet")
 _SHOWN = 1000
-"""Rows of a table, which is in memory as a whole."""
+"""Maximum number of rows in a table, which is laid out in memory."""
 
 _SQL = re.compile(r"\s*\(?\s*(select|with|from|describe|summarize|values)\s", re.IGNORECASE)
-"""What a query starts with, and hardly a path."""
+"""The start of a query, which is unlikely for a path."""
 
 
 @command(
-    "tfrtool query data 'SELECT label, count(*) FROM records GROUP BY label'",
-    "tfrtool query data 'SELECT _shard, _record FROM records WHERE _bytes > 1e6' --out big.csv",
+    "tfrtool query data 'SELECT label, count(*) FROM records GROUP BY 1'",
+    "tfrtool query data 'SELECT _record FROM records WHERE _bytes > 1e6' --out big.csv",
     options={
-        "--format table|jsonl|csv|parquet": "How rows are printed or written.  [default: by the "
-        "suffix of FILE; else a table]",
-        "--out FILE": "Write the rows to a file.",
+        "--format table|jsonl|csv|parquet": "Output format.  [default: suffix of FILE, or table]",
+        "--out FILE": "Write the rows to this file instead of stdout.",
         "--overwrite": "Replace an existing FILE.",
         **ON_ERROR,
         **WORKERS,
@@ -61,11 +60,11 @@ def query_command(
 ) -> Outcome:
     """Query records with SQL.
 
-    SQL: one SELECT statement of DuckDB over the table records, which has a column for each
-    feature, and _shard, _split, _record, _offset and _bytes; label_name where class names are
-    known. Only the columns that are named are decoded, and rows are printed as they are found.
-    SHARDS: files, quoted globs and directories. Exit code 3 means that damaged records were left
-    out.
+    SHARDS are files, quoted globs and directories. SQL is one SELECT statement for DuckDB on the
+    table records. Its columns are the features, plus _shard, _split, _record, _offset, _bytes and,
+    if class names are known, label_name.
+
+    Exit code 3 means that damaged records were skipped.
     """
     from tfrtool.cli.bars import Bars
     from tfrtool.inspection.rows.query import query, write_parquet
@@ -85,7 +84,7 @@ def query_command(
         os_errors_as(WriteError, out or "-", "can't be written"),
         target as file,
         query(
-            shards_of(shards),
+            resolve_shards(shards),
             sql,
             sources=shards,
             as_text=form != "parquet",
@@ -107,13 +106,14 @@ def _chosen(form: str | None, out: str | None, overwrite: bool, as_json: bool) -
     if as_json and form not in (None, "jsonl"):
         raise UsageError(f"--json and --format {form} cannot be used together")
     if out is not None and not overwrite and as_path(out).exists():
-        raise UsageError("is there already", path=out, hint="--overwrite replaces it")
+        raise UsageError("already exists", path=out, hint="use --overwrite to replace it")
     if out is not None and named_compression(PurePath(out)):
-        raise UsageError("the rows are written uncompressed", path=out, hint="leave off the ending")
+        what = "rows can't be written compressed"
+        raise UsageError(what, path=out, hint=f"remove {PurePath(out).suffix}")
     suffix = PurePath(out or "").suffix[1:].lower()
     form = form or (suffix if suffix in _FORMATS else "jsonl" if as_json else "table")
     if form == "parquet" and out is None:
-        raise UsageError("--format parquet is for --out FILE")
+        raise UsageError("--format parquet requires --out FILE")
     return form
 
 
@@ -143,10 +143,10 @@ def _print(reader: Any, form: str, file: BinaryIO | None) -> int:
             file.write(f"{line}\n".encode())
         else:
             emit(line)
-            if nobody_reads():
+            if stdout_closed():
                 return count
     shown = count
     with suppress(StopIteration):
         next(rows)
-        note(f"there are more than these {_SHOWN} rows; --format jsonl prints all")
+        note(f"only the first {_SHOWN:,} rows are shown; use --format jsonl to print all")
     return shown

@@ -1,0 +1,140 @@
+"""The help of commands: options and commands in groups, and lines that fit the terminal."""
+
+import re
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import click
+
+GENERAL = "General"
+"""The group of the options that every command has."""
+
+_HYPHEN, _SPACE = "\N{NON-BREAKING HYPHEN}", "\N{NO-BREAK SPACE}"
+
+Rows = Sequence[tuple[str, str]]
+"""Terms and their descriptions."""
+
+
+class _Formatter(click.HelpFormatter):
+    """Breaks lines neither at a hyphen nor in short brackets such as ``[default: cosine]``."""
+
+    def write_text(self, text: str) -> None:
+        """Write paragraphs, and lists as they are: their lines start with ``- ``."""
+        super().write_text(_unbroken(text.replace("\n\n- ", "\n\n\b\n- ")))
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], *sizes: Any, **more: Any) -> None:
+        """Write a definition list."""
+        super().write_dl([(term, _unbroken(text)) for term, text in rows], *sizes, **more)
+
+    def getvalue(self) -> str:
+        """Return the help."""
+        return super().getvalue().replace(_HYPHEN, "-").replace(_SPACE, " ")
+
+
+def _unbroken(text: str) -> str:
+    text = text.replace("-", _HYPHEN)
+    return re.sub(r"\[[^]]{,28}\]", lambda found: found[0].replace(" ", _SPACE), text)
+
+
+def _write_sections(formatter: click.HelpFormatter, sections: Mapping[str, Rows]) -> None:
+    """Write a definition list under each heading; their columns are aligned."""
+    terms = [len(term) for rows in sections.values() for term, _ in rows]
+    limit = min(30, formatter.width * 2 // 5)
+    column = max((length for length in terms if length <= limit), default=limit)
+    for heading, rows in sections.items():
+        with formatter.section(heading):
+            width = formatter.width - formatter.current_indent
+            padded = [(_broken(term, width).ljust(column), text) for term, text in rows]
+            formatter.write_dl(padded, col_max=column)
+
+
+def _broken(term: str, width: int) -> str:
+    """Return a term with line breaks between its choices, if it is too long for a line."""
+    if len(term) <= width:
+        return term
+    lines = textwrap.wrap(term.replace("|", "| "), width, subsequent_indent=" " * 6)
+    return "\n".join(lines).replace("| ", "|")
+
+
+class _Context(click.Context):
+    formatter_class = _Formatter
+
+
+class _WithExamples(click.Command):
+    """A command whose help ends with examples."""
+
+    context_class = _Context
+
+    def __init__(self, *arguments: Any, examples: Sequence[str] = (), **settings: Any) -> None:
+        """Take calls to show, and the arguments of the click class."""
+        super().__init__(*arguments, **settings)
+        self._examples = examples
+
+    def format_epilog(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples; those that are too long go on after a backslash."""
+        with formatter.section("Examples" if len(self._examples) > 1 else "Example"):
+            indent, argument = " " * formatter.current_indent, r"(?:'[^']*'|\"[^\"]*\"|[^\s'\"])+"
+            for example in self._examples:
+                line = indent
+                # An option and its value stay together.
+                for part in re.findall(rf"--\S+ (?!--){argument}|{argument}", example):
+                    if len(line) + len(part) + 2 > formatter.width:
+                        formatter.write(f"{line}\\\n")
+                        line = indent * 3
+                    line += f"{part} "
+                formatter.write(f"{line.rstrip()}\n")
+
+
+class GroupedOption(click.Option):
+    """An option that its command's help lists under the heading ``group``."""
+
+    def __init__(self, *arguments: Any, group: str = "Options", **settings: Any) -> None:
+        """Take the arguments of `click.Option`, too."""
+        super().__init__(*arguments, **settings)
+        self.group = group
+
+
+class GroupedCommand(_WithExamples):
+    """A command whose help lists its options in groups, each under a heading."""
+
+    def groups(self, ctx: click.Context) -> dict[str, list[click.Option]]:
+        """Return the options by the group that they are in, in the order of the help."""
+        found: dict[str, list[click.Option]] = {}
+        for parameter in self.get_params(ctx):
+            if isinstance(parameter, click.Option):
+                found.setdefault(getattr(parameter, "group", GENERAL), []).append(parameter)
+        return found
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write a section for each group."""
+        sections = {
+            group: [row for option in options if (row := option.get_help_record(ctx))]
+            for group, options in self.groups(ctx).items()
+        }
+        _write_sections(formatter, sections)
+
+
+class SectionedGroup(_WithExamples, click.Group):
+    """A group of commands whose help lists them in sections, each under a heading."""
+
+    def __init__(
+        self,
+        *arguments: Any,
+        sections: Mapping[str, str] = MappingProxyType({}),
+        **settings: Any,
+    ) -> None:
+        """Take the names of commands by heading, and the arguments of the click class."""
+        super().__init__(*arguments, **settings)
+        self._sections = sections
+
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write a section for each heading, with the first sentence of each command's help."""
+        sections = {
+            heading: [
+                (name, self.commands[name].get_short_help_str(1000)) for name in names.split()
+            ]
+            for heading, names in self._sections.items()
+        }
+        _write_sections(formatter, sections)
