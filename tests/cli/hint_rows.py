@@ -10,19 +10,19 @@ __all__ = ["ALL", "ELSEWHERE", "Row"]
 
 ROWS = """
 inspect schema --json --emit python a.tfrecord | 2
-  ? --emit json is a schema
+  ? use --emit json alone to print a schema as JSON
   > tfrtool inspect schema a.tfrecord --emit json
 inspect stats a.tfrecord --threshold 0.1 | 2
-  ? --against says from what
+  ? use --against SHARDS to name what to compare
   > tfrtool inspect stats a.tfrecord --threshold 0.1 --against a.tfrecord
 inspect dataset numbers --json --emit croissant | 2
-  ? --emit croissant is JSON
+  ? use --emit croissant alone to print JSON
   > tfrtool inspect dataset numbers --emit croissant
 inspect shard a.tfrecord --record 3 | 1
-  ? they count from 0
+  ? records are numbered from 0
   > tfrtool inspect shard a.tfrecord --record 2
 repair a.tfrecord - | 2
-  ? ./- is a file named -
+  ? use ./- for a file named -
   > tfrtool repair a.tfrecord ./-
 inspect images pixels.tfrecord --out s.png | 1
   ? --feature names the one that holds pixels
@@ -250,8 +250,11 @@ repair a.tfrecord new.zst | 2
   ? leave off the ending, or use .gz
   > tfrtool repair a.tfrecord new.gz
 query a.tfrecord 'SELECT label FROM records' --out new.csv.gz | 2
-  ? leave off the ending
+  ? remove .gz
   > tfrtool query a.tfrecord 'SELECT label FROM records' --out new.csv
+query a.tfrecord 'SELECT label FROM records' --out lined.jsonl | 2
+  ? use --overwrite to replace it
+  > tfrtool query a.tfrecord 'SELECT label FROM records' --out lined.jsonl --overwrite
 reshard a.tfrecord new.gz | 2
   ? name a folder; --compression of reshard and filter compresses shards
   > tfrtool reshard a.tfrecord new --compression gzip
@@ -390,7 +393,7 @@ ELSEWHERE = {
     "names another place for its index": "test_standard_input.py runs it",
     "layers of one's own need get_config": "tests/training/test_own_model.py has one without",
     "shows the damage": "below",
-    "--json lists all damage": "below",
+    "to list all damage": "below",
     "labels:": "above, with the paths",
     "TFDS_DATA_DIR names another place": "tests/sources/test_tfds.py prepares data where that says",
     "prepare it with TFDS' file_format": "TFDS' own option",

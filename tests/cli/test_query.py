@@ -54,7 +54,8 @@ def test_a_table(shard: Path, capsys: Capture) -> None:
     assert err == ""
     out, err = query(capsys, shard, "SELECT * FROM range(1001)")
     assert len(out.splitlines()) == 1001
-    assert "--format jsonl prints all" in err
+    assert "1,000" in err
+    assert "--format jsonl" in err
 
 
 def test_lines(shard: Path, capsys: Capture) -> None:
@@ -84,7 +85,8 @@ def test_files(shard: Path, capsys: Capture, tmp_path: Path) -> None:
     assert found["_record"] == list(range(20))
     assert found["label"][:3] == ["größer".encode(), b"\xff", b"a,b"]
     _, err = query(capsys, shard, sql, "--out", parquet, code=2)
-    assert "--overwrite replaces it" in err
+    assert str(parquet) in err
+    assert "--overwrite" in err
     query(capsys, shard, sql + " LIMIT 1", "--out", parquet, "--overwrite", "--json")
     assert pq.read_table(parquet).num_rows == 1
     query(capsys, shard, COUNT, "--out", table)

@@ -48,7 +48,7 @@ def test_count(shard: Path, damaged: Path, capsys: Capture) -> None:
     """Each shard has its count, and there is a sum; payloads are not looked at."""
     assert main(["count", str(shard), str(damaged)]) == 0
     out = capsys.readouterr().out.splitlines()
-    assert out == [f"           4  {shard}", f"           4  {damaged}", "           8  in all"]
+    assert out == [f"           4  {shard}", f"           4  {damaged}", "           8  total"]
     assert main(["count", "--json", str(shard)]) == 0
     assert lines(capsys) == [{"path": str(shard), "records": 4}]
 

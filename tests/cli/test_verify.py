@@ -333,13 +333,13 @@ def test_what_checks_the_framing_alone_says_so(
     capsys.readouterr()
     assert main([command, "--help"]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "Only the framing is checked" in said
-    assert "tfrtool verify finds" in said
+    assert "framing is checked" in said
+    assert "tfrtool verify" in said
 
 
 def test_the_viewer_says_what_it_writes(capsys: Capture) -> None:
-    """A list of marks and what is found are written, and nothing beside the shards."""
+    """The help promises that nothing is written next to the shards."""
     assert main(["view", "--help"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "Nothing is written" not in said
-    assert "Shards and their folders are never changed" in said
+    assert "never changed" in said

@@ -242,7 +242,7 @@ def test_damage(
     output = capfd.readouterr()
     data = json.loads(output.out)
     assert (data["images"], data["skipped"]) == (92, 1)
-    assert f"left out: {shard}, record 15" in output.err
+    assert f"warning: skipped: {shard}, record 15" in output.err
     lines = _lines(tmp_path / "out")
     assert [x["record"] for x in lines] == [*range(31), *[None] * 30, *range(31)]
     assert {x["shard"] for x in lines} == {str(path) for path in tmp_path.glob("part-*")}

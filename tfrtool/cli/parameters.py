@@ -174,8 +174,8 @@ def command(
         examples: calls to show at the end of the help.
         options: the help of each option, in this order. ``--limit N=3`` is a name, a metavar and
             a default; ``--check none|all`` lists choices; ``--select A,B ...`` may be repeated;
-            ``--out FILE!`` is required; ``--flat`` is a flag; ``--label|--class NAME`` has two
-            names. ``"Splits": {...}`` groups options under a heading.
+            ``--out FILE!`` is required; ``--flat`` is a flag; ``--label-feature|--label NAME``
+            has two names. ``"Splits": {...}`` groups options under a heading.
         kinds: the types of values, by metavar or by option; others are text.
     """
 

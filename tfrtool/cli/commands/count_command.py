@@ -15,8 +15,8 @@ _AT_ONCE = 4
 def count_command(shards: tuple[str, ...], as_json: bool) -> Outcome:
     """Count the records of each shard, and in total.
 
-    SHARDS are files, quoted globs and directories, or - for a shard on standard input. Only record
-    headers are read and checked; run tfrtool verify to find damaged payloads.
+    SHARDS are files, quoted globs and directories, or - for a shard on standard input. Only the
+    framing is checked; run tfrtool verify to find damaged payloads.
 
     Exit code 3 means that a shard's framing is damaged. Its count covers the records that could be
     reached.

@@ -31,7 +31,7 @@ def view_command(
 
     SHARDS are files, quoted globs and directories. The page is served locally until
     you press Ctrl-C; its address includes a secret token. You can mark records there and save the
-    list for tfrtool filter. Shards are never changed, and cached data is deleted at the end.
+    list for tfrtool filter. Shards and their folders are never changed.
     """
     import secrets
     import webbrowser
