@@ -145,7 +145,7 @@ def test_a_sheet_warns_of_letters_once(
     assert main(["inspect", "images", str(path), "--out", out, "--json"]) == 0
     said = capsys.readouterr()
     assert json.loads(said.out)["undrawn"] == "犬猫"
-    assert said.err.count("no font here has 犬, 猫: drawn as escapes; install a font") == 1
+    assert said.err.count("font has 犬, 猫: drawn as escapes; install a font") == 1
 
 
 def test_long_class_names_keep_their_ends() -> None:
