@@ -120,7 +120,7 @@ class _InspectGroup(_SuggestingGroup):
 @click.version_option(__version__, prog_name="tfrtool")
 @debug_option
 def cli() -> None:
-    """Create, inspect, repair, transform and train on TFRecord files.
+    """Create, inspect, repair and transform TFRecord files, and train on them.
 
     Run tfrtool COMMAND --help for the options and examples of a command.
     """
@@ -134,7 +134,7 @@ def cli() -> None:
         "tfrtool inspect schema 'data/train*.tfrecord*'",
         "tfrtool inspect dataset shards/pets",
     ),
-    sections={"Look": "shard schema stats images dataset"},
+    sections={"Commands": "shard schema stats images dataset"},
     commands=_Commands(
         "inspect_dataset_command inspect_images_command inspect_schema_command "
         "inspect_shard_command inspect_stats_command",

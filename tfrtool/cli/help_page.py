@@ -18,7 +18,7 @@ Rows = Sequence[tuple[str, str]]
 
 
 class _Formatter(click.HelpFormatter):
-    """Breaks lines neither at a hyphen nor in short brackets such as ``[default: cosine]``."""
+    """Keeps option names, and short brackets such as ``[default: keep]``, on one line."""
 
     def write_text(self, text: str) -> None:
         """Write paragraphs, and lists as they are: their lines start with ``- ``."""
@@ -73,7 +73,7 @@ class _WithExamples(click.Command):
         self._examples = examples
 
     def format_epilog(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the examples; those that are too long go on after a backslash."""
+        """Write the examples; long ones continue after a backslash."""
         with formatter.section("Examples" if len(self._examples) > 1 else "Example"):
             indent, argument = " " * formatter.current_indent, r"(?:'[^']*'|\"[^\"]*\"|[^\s'\"])+"
             for example in self._examples:

@@ -36,15 +36,15 @@ _SHOWN = 5
             "file names (cat.1.jpg).",
             "--label-depth N": "Depth of the class folders below SOURCE: 2 for "
             "SOURCE/2024/cat/1.jpg.  [default: detected]",
-            "--root DIR": "Also accept image paths below DIR in a table, not only below the "
+            "--root DIR": "Let the paths in a table also point below DIR, not only below the "
             "table's own folder.",
         },
         "Labels and features": {
             "--labels FILE|keep": "Class names in order, one per line, or a label_map.pbtxt. With "
             "keep, integer labels are written unchanged.",
             "--label-column NAME": "Column of a table with the labels.  [default: detected]",
-            "--multi-label SEPARATOR": "Read several labels per image, separated by SEPARATOR, such "
-            "as ';'.",
+            "--multi-label SEPARATOR": "Read several labels per image, separated by SEPARATOR, "
+            "such as ';'.",
             "--column NAME[:DTYPE] ...": "Also write this column of a table, as int64, float32 or "
             "string. Repeatable.",
             "--columns all": "Also write all other columns of a table.",
@@ -70,7 +70,7 @@ _SHOWN = 5
             "--encode keep|jpeg|png|raw=keep": "Keep valid JPEGs byte for byte and convert the "
             "rest, or encode every image as JPEG, PNG or raw pixels.",
             "--resize N|WxH": "Scale the shorter side to N pixels, or the image to exactly W x H.",
-            "--quality Q=95": "Quality of JPEGs that are encoded.",
+            "--quality Q=95": "Quality of newly encoded JPEGs.",
             "--orient/--no-orient =true": "Rotate images upright according to their EXIF data.",
             "--check decode|header|tfds=decode": "How to find bad images: decode them, check only "
             "JPEG headers (faster, but misses truncated files), or apply TFDS' rule for "

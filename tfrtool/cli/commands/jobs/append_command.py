@@ -16,7 +16,7 @@ from tfrtool.cli.parameters import INPUT, OUTPUT_OR_URL, WORKERS, command
     options={
         "Source": {
             "--split NAME": "Put all of SOURCE into this split.  [default: SOURCE's own splits, or "
-            "drawn like those of DATASET]",
+            "split like DATASET]",
             "--new-classes": "Accept classes that DATASET doesn't have; they are numbered after "
             "its own.",
             "--dedupe": "Skip images that DATASET already has, or that SOURCE repeats, and list "

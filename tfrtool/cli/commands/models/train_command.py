@@ -76,8 +76,8 @@ _OPTIONS = {
     },
     "Optimization": {
         "--epochs N=5": "Number of epochs.",
-        "--fine-tune LAYER[:EPOCHS]": "Then train LAYER and those after it, at a tenth of the "
-        "learning rate, for EPOCHS epochs.  [default: as many as --epochs]",
+        "--fine-tune LAYER[:EPOCHS]": "After --epochs, also train LAYER and the layers after it "
+        "at a tenth of the learning rate, for EPOCHS epochs.  [default: as many again]",
         "--batch-size N=32": "Number of images per batch.",
         "--learning-rate X": "Learning rate. The default is 0.001 for a head, 0.0003 for random "
         "and 0.0001 for loaded weights; ten times that for sgd, a tenth for lion.",
@@ -93,7 +93,8 @@ _OPTIONS = {
     "Input pipeline": {
         **SHARD_CACHE,
         "--recipe tfrtool|notebook|naive=tfrtool": "tfrtool's own pipeline, the common tf.data "
-        "pipeline of notebooks, or a naive sequential one. The options below require tfrtool.",
+        "pipeline of notebooks, or a naive sequential one. The options below require --recipe "
+        "tfrtool.",
         "--cache auto|features|memory|disk|none=auto": "What to keep between epochs: outputs of a "
         "frozen base, or decoded images in memory or on disk. auto picks what fits.",
         "--cache-dir DIR": "Directory of the disk cache; implies --cache disk.  [default: in the "

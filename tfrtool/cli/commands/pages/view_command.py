@@ -10,8 +10,8 @@ _HERE = ("127.0.0.1", "localhost", "::1")
     "tfrtool view shards/pets",
     "tfrtool view 'data/*.tfrecord*' --port 8080 --no-open",
     options={
-        "--host ADDRESS=127.0.0.1": "Address to listen on. Any but a local one lets other machines "
-        "see the records, with the token.",
+        "--host ADDRESS=127.0.0.1": "Address to listen on. If it isn't local, other machines that "
+        "have the token can see the records.",
         "--port PORT=0": "Port to listen on; 0 picks a free one.",
         "--open/--no-open =true": "Open the page in your browser.",
         "--workers N=1": "Number of processes that read records in the background.",
