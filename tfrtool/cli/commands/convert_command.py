@@ -60,9 +60,9 @@ def convert_command(
 ) -> Outcome:
     """Convert records between TFRecord and other formats.
 
-    SOURCE is files, quoted globs and directories of one format. TARGET is a directory, or a file
-    such as rows.parquet. Splits, class names, images and TFDS metadata are kept. What TARGET can't
-    store is reported before anything is written.
+    SOURCE is one or more files, quoted globs or directories of one format. TARGET is a directory,
+    or a file such as rows.parquet. Splits, class names, images and TFDS metadata are kept. What
+    TARGET can't store is reported before anything is written.
 
     Exit code 3 means that damaged records, or records that aren't Examples, were skipped.
     """

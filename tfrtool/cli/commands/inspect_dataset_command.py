@@ -51,11 +51,11 @@ def inspect_dataset_command(dataset: str, as_json: bool, **words: Any) -> Outcom
         if form == "page":
             summary = inspect_dataset(dataset, on_progress=bars, **words)
         else:
-            summary, content, whole = croissant(dataset, on_progress=bars, **words)
+            summary, content, complete = croissant(dataset, on_progress=bars, **words)
     if form == "page":
         emit(plain(summary) if as_json else dataset_page(summary))
         return Outcome.DAMAGE if summary.faults else Outcome.FINE
     for fault in summary.faults:
         warn(": ".join(fault_text(fault)))
     emit(json.dumps(content, indent=2))
-    return Outcome.FINE if whole else Outcome.DAMAGE
+    return Outcome.FINE if complete else Outcome.DAMAGE

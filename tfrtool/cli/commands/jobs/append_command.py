@@ -38,7 +38,7 @@ def append_command(dataset: str, source: str, **words: Any) -> Outcome:
     """Add images or records to a dataset, as a new version of it.
 
     DATASET is a dataset directory. It stays unchanged: the new version has hard links to its
-    shards. SOURCE is images, as for tfrtool write, or shards. Existing records keep their split,
+    shards. SOURCE holds images, as for tfrtool write, or shards. Existing records keep their split,
     and classes their number.
 
     Exit code 3 means that images or records were skipped.

@@ -34,8 +34,8 @@ def reshard_command(
 ) -> Outcome:
     """Rewrite records into other shards, splits or order.
 
-    SOURCE is dataset directories, shards and quoted globs; several become one dataset. TARGET gets
-    the records unchanged, with the TFDS metadata. The CRCs of every record are checked.
+    SOURCE is one or more dataset directories, shards or quoted globs, which become one dataset.
+    TARGET gets the records unchanged, with the TFDS metadata. The CRCs of every record are checked.
 
     Exit code 3 means that damaged records were skipped.
     """

@@ -53,7 +53,7 @@ _OPTIONS = {
     "Dataset": {
         "--split NAME=train": "Split to train on.",
         "--validation NAME|FRACTION": "Split to validate on, or fraction of the training split to "
-        "hold out.  [default: the split validation]",
+        "hold out.  [default: split validation, if any]",
         **FEATURES,
         **STOP_ON_ERROR,
     },

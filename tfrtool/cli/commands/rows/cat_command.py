@@ -12,7 +12,7 @@ from tfrtool.cli.process import stdout_closed
 from tfrtool.errors import ShardError, UsageError
 
 _HELD_BYTES = 16 * 1024 * 1024
-"""Payloads whose lines wait until a record has each selected feature; then all are looked at."""
+"""Lines wait for a record with each selected feature until their payloads have this size."""
 
 
 @command(
@@ -68,17 +68,17 @@ def cat_command(
 
         table = RecordCsv(names)
         line, skipped = (table.line, table.skipped) if form == "csv" else (record_text, skipped)
-    held = [table.head] if form == "csv" and table.head else []
-    held_bytes, is_checked = 0, names is None
+    pending = [table.head] if form == "csv" and table.head else []
+    pending_bytes, is_checked = 0, names is None
     shown, sources = 0, resolve_sources(shards)
     choices |= {"records": records, "sources": shards}
     for path, record in cat(sources, on_fault=damage, **choices):
-        told = payloads.tell(record.payload)
-        held.append(line({"shard": str(path), "record": record.index} | told))
+        content = payloads.tell(record.payload)
+        pending.append(line({"shard": str(path), "record": record.index} | content))
         shown += 1
-        held_bytes += len(record.payload)
+        pending_bytes += len(record.payload)
         is_checked = is_checked or not payloads.unseen()
-        if not is_checked and held_bytes > _HELD_BYTES:
+        if not is_checked and pending_bytes > _HELD_BYTES:
             if all(isinstance(source, Path) for source in sources):
                 for _, other in cat(sources, on_fault=lambda _: None, **choices):
                     payloads.tell(other.payload)
@@ -87,13 +87,13 @@ def cat_command(
                 payloads.check_selection()
             is_checked = True  # a stream is read once
         if is_checked:
-            for text in held:
+            for text in pending:
                 emit(text)
                 if stdout_closed():
                     return damage.outcome()
-            held.clear()
+            pending.clear()
     payloads.check_selection()
-    for text in held:
+    for text in pending:
         emit(text)
     outcome = damage.outcome()
     if records is not None and not shown and outcome is Outcome.FINE and not choices["where"]:

@@ -75,7 +75,7 @@ def query_command(
         hint = f"tfrtool query {shlex.quote(sql)} {shlex.quote(shards[0])}"
         raise UsageError("SHARDS come before SQL", hint=f"swap the arguments: {hint}")
     form = _chosen(words.pop("format"), out, overwrite, as_json)
-    # A file appears when it is whole.
+    # The file appears when it is complete.
     target: AbstractContextManager[BinaryIO | None] = (
         nullcontext() if out is None else new_file(as_path(out), replace=overwrite)
     )
