@@ -85,8 +85,8 @@ def run_command(command: str, capfd: pytest.CaptureFixture[str]) -> str:
     capfd.readouterr()
     if command.startswith("tfrtool view "):
         return _view(command)
-    if re.match(r"tfrtool [^|<>&]*$", command) or command.startswith("tfrtool query "):
-        code = main(shlex.split(command)[1:])
+    if re.match(r"tfrtool [^|<>&]*(#.*)?$", command) or command.startswith("tfrtool query "):
+        code = main(shlex.split(command, comments=True)[1:])
     else:
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         code = subprocess.run(
@@ -99,7 +99,7 @@ def run_command(command: str, capfd: pytest.CaptureFixture[str]) -> str:
 
 def _view(command: str) -> str:
     """Start the viewer, load its page, and end it."""
-    words = [sys.executable, "-m", *shlex.split(command), "--no-open"]
+    words = [sys.executable, "-m", *shlex.split(command, comments=True), "--no-open"]
     opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as viewer:
         try:

@@ -1,14 +1,16 @@
-"""The how-to pages: every command in them runs, in order, in a folder with the fixtures."""
+"""README, quickstart and how-to pages: every command in them runs, in order, as it is shown."""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.doc_examples import REPOSITORY, blocks_of, run_page
 from tests.emulators import Bucket, set_environment
+from tests.training.small_base import small_cnn
 from tfrtool.cli import main
 
 PAGES = sorted(
@@ -16,6 +18,18 @@ PAGES = sorted(
 )
 CLUSTER, STORE = "docs/how-to/cluster.md", "docs/how-to/object-storage.md"
 LOCAL = [page for page in PAGES if page not in (CLUSTER, STORE)]
+FIRST = ("README.md", "docs/index.md", "docs/quickstart.md")
+MADE_UP = {
+    "tfrtool inspect shard train.tfrecord": "tfrtool inspect shard fixtures/golden/plain.tfrecord",
+    " data/": " mine/",
+    "photos/ shards/photos": "fixtures/pets shards/photos",
+    # Without a network there are no ImageNet weights.
+    "tfrtool train shards/photos --out run": "tfrtool train shards/photos --model cnn "
+    "--image-size 32 --epochs 1 --out first-run",
+    "tfrtool train shards/pets --out run": "tfrtool train shards/pets --model cnn "
+    "--image-size 32 --epochs 1 --out run",
+}
+"""What the first pages call files of the reader's, and what stands for them here."""
 
 pytestmark = pytest.mark.tf
 
@@ -43,6 +57,13 @@ def here(written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     return folder
 
 
+@pytest.fixture
+def small() -> Iterator[None]:
+    """Have a small cnn stand for the real one, which the first pages train."""
+    with small_cnn():
+        yield
+
+
 def test_there_are_ten() -> None:
     """A page for each of the tasks that people come with, and each shows commands."""
     assert len(PAGES) == 10
@@ -51,7 +72,7 @@ def test_there_are_ten() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("here", "quick_cnn", "quick_graphs")
+@pytest.mark.usefixtures("here", "small", "quick_graphs")
 @pytest.mark.filterwarnings("ignore")  # other libraries' own
 @pytest.mark.parametrize("page", LOCAL)
 def test_commands_run(page: str, capfd: pytest.CaptureFixture[str]) -> None:
@@ -60,7 +81,23 @@ def test_commands_run(page: str, capfd: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("here", "quick_cnn", "quick_graphs")
+@pytest.mark.parametrize("page", FIRST)
+def test_first_pages_run(
+    page: str,
+    written: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """The same of the pages that are read first, which begin with nothing but the fixtures."""
+    (tmp_path / "fixtures").symlink_to(REPOSITORY / "fixtures")
+    (tmp_path / "mine").symlink_to(written / "shards" / "pets")
+    monkeypatch.chdir(tmp_path)
+    assert run_page(page, capfd, MADE_UP) >= 5
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("here", "small", "quick_graphs")
 def test_commands_for_a_bucket_run(
     bucket: Bucket, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
