@@ -40,15 +40,26 @@ def test_every_public_name_is_there_and_documented(name: str) -> None:
     assert value.__doc__
 
 
+def _reference_names() -> list[str]:
+    """Return the names in the Python section of the docs, in order of pages."""
+    pages = sorted((Path(__file__).parents[2] / "docs" / "python").glob("*.md"))
+    text = "".join(page.read_text("utf-8") for page in pages)
+    return re.findall(r"^::: (tfrtool\..+)$", text, re.MULTILINE)
+
+
+def test_the_reference_has_every_name_once() -> None:
+    """Each name in __all__ is on one page of the reference."""
+    names = [name.removeprefix("tfrtool.") for name in _reference_names()]
+    assert sorted(name for name in names if "." not in name) == sorted(tfrtool.__all__)
+
+
 @pytest.mark.tf
 @pytest.mark.parametrize("name", sorted(VERBS))
 def test_what_a_verb_returns_is_documented(name: str) -> None:
     """A type of ours that a verb returns is public, or has its place in the reference."""
-    reference = (Path(__file__).parents[2] / "docs" / "python.md").read_text("utf-8")
-    documented = re.findall(r"^::: (tfrtool\..+)$", reference, re.MULTILINE)
     public = [getattr(tfrtool, one) for one in tfrtool.__all__]
     for kind in _own_types(inspect.signature(getattr(tfrtool, name)).return_annotation):
-        assert kind in public or f"{kind.__module__}.{kind.__qualname__}" in documented
+        assert kind in public or f"{kind.__module__}.{kind.__qualname__}" in _reference_names()
         assert kind.__doc__
 
 
