@@ -51,12 +51,18 @@ def blocks_of(page: str) -> Iterator[Block]:
 
 
 def run_page(
-    page: str, capfd: pytest.CaptureFixture[str], replaced: Mapping[str, str] | None = None
+    page: str,
+    capfd: pytest.CaptureFixture[str],
+    replaced: Mapping[str, str] | None = None,
+    *,
+    sh: bool = True,
 ) -> int:
     """Run all commands and Python of a page in the current directory; return how many ran.
 
     Commands must end with 0 or 3 and print what is shown below them, where ``...`` stands for
     anything. The keys of ``replaced`` are names that a page makes up, such as a bucket's.
+    Without ``sh``, commands without output are not run: on reference pages they are for data of
+    the reader's.
     """
     ran = 0
     for language, text in blocks_of(page):
@@ -68,7 +74,7 @@ def run_page(
             pattern = re.sub(r"([\[\]?*])", r"[\1]", expected).replace("...", "*")
             assert fnmatch.fnmatchcase(printed, pattern + "*"), f"{page}: {prompt}\n{printed}"
             ran += 1
-        elif language == "sh":
+        elif language == "sh" and sh:
             for command in re.sub(r" *\\\n *", " ", text).splitlines():
                 if command and not command.startswith("#") and not _PROVIDED.match(command):
                     run_command(command, capfd)

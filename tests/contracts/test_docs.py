@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import fnmatch
 import re
-import shlex
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -154,41 +151,6 @@ def test_the_drawing_has_all_rooms() -> None:
     rows = {int(y): RANKS[room] for y, room in drawn}
     assert [room for _, room in drawn] == list(RANKS)
     assert [rows[y] for y in sorted(rows)] == sorted(set(RANKS.values()))
-
-
-@pytest.fixture(scope="module")
-def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a directory that has what the examples use."""
-    directory = tmp_path_factory.mktemp("clone")
-    (directory / "fixtures").symlink_to(REPOSITORY / "fixtures")
-    return directory
-
-
-@pytest.mark.tf
-def test_examples_run_as_they_are_shown(
-    clone: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """Each command prints what stands below it, on every page; `...` stands for anything."""
-    monkeypatch.chdir(clone)
-    printed: dict[str, str] = {}
-    shown: Counter[str] = Counter()
-    for page in dict.fromkeys(("README.md", "docs/quickstart.md", *PAGES)):
-        for block in _BLOCK.finditer((REPOSITORY / page).read_text("utf-8")):
-            if block["language"] == "python":
-                exec(compile(block["body"], page, "exec"), {})
-                capfd.readouterr()
-            if block["language"] != "console":
-                continue
-            prompt, _, expected = block["body"].partition("\n")
-            if prompt not in printed:
-                assert main(shlex.split(prompt.removeprefix("$ tfrtool "))) in (0, 3), prompt
-                printed[prompt] = capfd.readouterr().out
-            pattern = re.sub(r"([\[\]?*])", r"[\1]", expected).replace("...", "*")
-            text = printed[prompt]
-            assert fnmatch.fnmatchcase(text, pattern + "*"), f"{page}: {prompt}\n{text}"
-            shown[page] += 1
-    assert shown["README.md"] >= 5
-    assert shown["docs/quickstart.md"] >= 11
 
 
 def test_the_readme_is_short() -> None:

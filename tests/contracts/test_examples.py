@@ -1,4 +1,8 @@
-"""README, quickstart and how-to pages: every command in them runs, in order, as it is shown."""
+"""The documentation: commands and Python run as they are shown, from top to bottom of a page.
+
+Of README, landing page, quickstart and how-to pages that holds for every command, and of all other
+pages for Python and for commands with output.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +23,13 @@ PAGES = sorted(
 CLUSTER, STORE = "docs/how-to/cluster.md", "docs/how-to/object-storage.md"
 LOCAL = [page for page in PAGES if page not in (CLUSTER, STORE)]
 FIRST = ("README.md", "docs/index.md", "docs/quickstart.md")
+OTHERS = sorted(
+    path
+    for file in REPOSITORY.glob("docs/**/*.md")
+    if (path := file.relative_to(REPOSITORY).as_posix()) not in (*FIRST, *PAGES)
+    and path != "docs/completion.md"  # whose console is a shell's
+    and any(block.language in ("console", "python") for block in blocks_of(path))
+)
 MADE_UP = {
     "tfrtool inspect shard train.tfrecord": "tfrtool inspect shard fixtures/golden/plain.tfrecord",
     " data/": " mine/",
@@ -36,13 +47,17 @@ pytestmark = pytest.mark.tf
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with the fixtures and the dataset of the README."""
+    """Return a folder with the fixtures, the dataset of the README, and a model for it."""
     folder = tmp_path_factory.mktemp("written")
     (folder / "fixtures").symlink_to(REPOSITORY / "fixtures")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         splits = ["--split", "train=0.8", "--split", "validation=0.2", "--shards", "4"]
         assert main(["write", "fixtures/pets", "shards/pets", *splits]) == 3
+        model = ["--model", "cnn", "--image-size", "64", "--epochs", "12", "--batch-size", "16"]
+        model += ["--learning-rate", "0.001"]
+        with small_cnn():
+            assert main(["train", "shards/pets", *model, "--out", "run"]) == 0
     return folder
 
 
@@ -72,11 +87,12 @@ def test_there_are_ten() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("here", "small", "quick_graphs")
+@pytest.mark.usefixtures("small", "quick_graphs")
 @pytest.mark.filterwarnings("ignore")  # other libraries' own
 @pytest.mark.parametrize("page", LOCAL)
-def test_commands_run(page: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_commands_run(page: str, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """What a reader copies from the page works, and prints what the page shows."""
+    shutil.rmtree(here / "run")
     assert run_page(page, capfd) >= 3
 
 
@@ -94,6 +110,18 @@ def test_first_pages_run(
     (tmp_path / "mine").symlink_to(written / "shards" / "pets")
     monkeypatch.chdir(tmp_path)
     assert run_page(page, capfd, MADE_UP) >= 5
+
+
+@pytest.mark.usefixtures("small", "quick_graphs")
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("page", OTHERS)
+def test_examples_of_other_pages_run(
+    page: str, here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Python runs, and commands print what is shown below them."""
+    if page == "docs/commands/write.md":  # where it begins
+        shutil.rmtree(here / "shards")
+    assert run_page(page, capfd, sh=False) >= 1
 
 
 @pytest.mark.slow
