@@ -27,8 +27,8 @@ from tfrtool.errors import UsageError
 def inspect_dataset_command(dataset: str, as_json: bool, **words: Any) -> Outcome:
     """Summarize a dataset: splits, labels, balance and shuffling.
 
-    DATASET is a directory of shards, with or without TFDS metadata. It may also hold versions, of
-    which the newest is used, or one folder per split, as TFX writes them.
+    DATASET is a directory of shards, with or without TFDS metadata. If it has one
+    folder per version, the newest is used. One folder per split, as TFX writes them, also works.
 
     Shows the splits and shards, the counts compared with the metadata, the balance of the labels,
     whether the order is random, and the shuffle buffer that training needs.

@@ -30,7 +30,7 @@ _LISTED = 10
             "--label NAME": "Feature with the labels.  [default: detected]",
         },
         "Images": {
-            "--limit N=100": "Number of images to show: the first ones, evenly from each shard.",
+            "--limit N=100": "Maximum number of images, evenly from the start of each shard.",
             "--columns N": "Number of columns.  [default: a roughly square sheet]",
             "--thumb PX=128": "Size of the thumbnails in pixels.",
             "--boxes": "Draw annotated objects: boxes, class names, masks and keypoints.",
@@ -44,9 +44,9 @@ def inspect_images_command(
 ) -> Outcome:
     """Draw the images of TFRecord files on a contact sheet.
 
-    SHARDS are files, quoted globs and directories. Images may be encoded, or raw pixels with their
-    height and width in other features. An image that can't be shown becomes a red cross with the
-    reason.
+    SHARDS are files, quoted globs and directories. Images can be encoded, such as JPEG, or raw pixels
+    whose height and width are in other features. An image that can't be shown is drawn as a red
+    cross with the reason.
 
     Exit code 3 means that some images can't be shown.
     """

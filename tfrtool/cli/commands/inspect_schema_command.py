@@ -16,7 +16,7 @@ from tfrtool.errors import ShardError, UsageError, human_count
     options={
         "--emit table|python|json|tfds=table": "Print a table, Python code for tf.io, JSON for "
         "--description, or the features.json of TFDS.",
-        "--sample N": "Read only N records: the first ones of each shard, evenly.",
+        "--sample N": "Read only N records, evenly from the start of each shard.",
         **EXECUTION,
     },
 )
@@ -24,8 +24,9 @@ from tfrtool.errors import ShardError, UsageError, human_count
 def inspect_schema_command(shards: tuple[str, ...], as_json: bool, **words: Any) -> Outcome:
     """Infer one schema from all records of TFRecord files.
 
-    SHARDS are files, quoted globs and directories, or - for a shard on standard input. Shows how
-    many records have each feature, and its type, lengths, range, distinct values and content.
+    SHARDS are files, quoted globs and directories, or - for a shard on standard input. For each
+    feature, shows its type, shape and content, its range or distinct values, and how many records
+    have it.
 
     Exit code 3 means that the schema is incomplete because of damaged records, shards of another
     kind, or a feature that TFDS has no type for.

@@ -22,7 +22,7 @@ from tfrtool.errors import UsageError
     "tfrtool inspect stats data --json",
     options={
         "--against SHARDS ...": "Compare with these shards. Repeatable.",
-        "--threshold X": "End with exit code 3 if the distance to --against exceeds X for any "
+        "--threshold X": "Exit with code 3 if the distance to --against exceeds X for any "
         "feature; 0 is identical, 1 disjoint.",
         **EXECUTION,
     },
@@ -38,9 +38,12 @@ def inspect_stats_command(
 ) -> Outcome:
     """Show how the values of each feature are distributed.
 
-    SHARDS are files, quoted globs and directories, or - for a shard on standard input. Shows
-    presence, lengths, mean, standard deviation, quantiles and a histogram of numbers; the most
-    common strings and labels; and the sizes and formats of images.
+    SHARDS are files, quoted globs and directories, or - for a shard on standard input. Shows:
+
+    - all features: how many records have them, and how many values
+    - numbers: mean, standard deviation, quantiles and a histogram
+    - strings and labels: the most common values
+    - images: sizes and formats
 
     Exit code 3 means that records were skipped, or that a distance exceeds --threshold.
     """
