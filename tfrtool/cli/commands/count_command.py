@@ -18,8 +18,8 @@ def count_command(shards: tuple[str, ...], as_json: bool) -> Outcome:
     SHARDS are files, quoted globs and directories, or - for a shard on standard input. Only the
     framing is checked; run tfrtool verify to find damaged payloads.
 
-    Exit code 3 means that a shard's framing is damaged. Its count covers the records that could be
-    reached.
+    Exit code 3 means that a shard's framing is damaged; only the records that could be reached are
+    counted.
     """
     from tfrtool.engines.threads import run_in_order
     from tfrtool.errors import ShardError, human_bytes, printable

@@ -7,17 +7,14 @@ from tfrtool.cli.parameters import SHARDS, LocalPath, command, resolve_shards
 @command(
     "tfrtool index 'data/*-train.tfrecord-*'",
     "tfrtool index data/cats_vs_dogs --out indexes",
-    options={
-        "--out DIR": "Write the indexes below DIR instead, in the folders of the shards. Some "
-        "readers mistake any file next to shards for a shard."
-    },
+    options={"--out DIR": "Write the indexes to DIR instead of next to the shards."},
     kinds={"DIR": LocalPath(written=True, file_okay=False)},
 )
 @SHARDS
 def index_command(shards: tuple[str, ...], out: str | None, as_json: bool) -> Outcome:
     """Write a DALI index next to each shard.
 
-    SHARDS are files, quoted globs and directories. SHARD.idx gets one line per record: its offset
+    SHARDS are files, quoted globs and directories. SHARD.idx has one line per record: its offset
     and its size in bytes, framing included. Existing indexes are replaced. Only the framing is
     checked; run tfrtool verify to find damaged payloads.
 

@@ -29,8 +29,8 @@ def verify_command(shards: tuple[str, ...], images: bool, as_json: bool, **words
     - missing, extra and duplicate shards in directories
     - the counts in dataset_info.json
 
-    Each fault is listed with its likely cause. TensorFlow's "corrupted record at N" is the fault
-    at offset N, or at N - 12 if the payload is damaged.
+    Each fault is listed with its likely cause, if there is one. TensorFlow's "corrupted record at
+    N" is the fault at offset N, or at N - 12 if the payload is damaged.
 
     Exit code 3 means that a fault was found. With --images, an image that appears in two splits or
     with two labels is a fault; other duplicates are only reported.

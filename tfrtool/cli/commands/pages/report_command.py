@@ -31,8 +31,8 @@ def report_command(
     """Write an HTML page that shows a dataset or a training run.
 
     DATASET is a directory of shards, or files and quoted globs. The page is one file of at most
-    5 MB. It shows every fault, the balance and order of classes, example images, unusual and
-    similar images, and statistics of every feature.
+    5 MB. It shows the first 200 faults, the balance and order of classes, example images, unusual
+    and similar images, and statistics of each feature.
 
     Exit code 3 means that the dataset has faults, or that a part of the report failed.
     """

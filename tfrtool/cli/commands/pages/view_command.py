@@ -29,9 +29,9 @@ def view_command(
 ) -> Outcome:
     """Browse records in a web browser.
 
-    SHARDS are files, quoted globs and directories. The page is served locally until
-    you press Ctrl-C; its address includes a secret token. You can mark records there and save the
-    list for tfrtool filter. Shards and their folders are never changed.
+    SHARDS are files, quoted globs and directories. Starts a local web server, which runs until you
+    press Ctrl-C. The address of the page contains a secret token. You can mark records there and
+    save the list for tfrtool filter. Shards and their folders are never changed.
     """
     import secrets
     import webbrowser

@@ -46,10 +46,10 @@ def cat_command(
     as_json: bool,
     **choices: Any,
 ) -> Outcome:
-    """Print records as JSON Lines.
+    """Print records as JSON Lines, CSV or text.
 
     SHARDS are files, quoted globs and directories, or - for a shard on standard input. Reading
-    stops as soon as everything is printed.
+    stops after the last record to print.
 
     Exit code 3 means that damaged records, or features without a CSV column, were skipped.
     """
