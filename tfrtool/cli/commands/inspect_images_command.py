@@ -44,9 +44,9 @@ def inspect_images_command(
 ) -> Outcome:
     """Draw the images of TFRecord files on a contact sheet.
 
-    SHARDS are files, quoted globs and directories. Images can be encoded, such as JPEG, or raw pixels
-    whose height and width are in other features. An image that can't be shown is drawn as a red
-    cross with the reason.
+    SHARDS are files, quoted globs and directories. Images can be encoded, such as JPEG, or raw
+    pixels whose height and width are in other features. An image that can't be shown is drawn as a
+    red cross with the reason.
 
     Exit code 3 means that some images can't be shown.
     """

@@ -40,8 +40,8 @@ def inspect_stats_command(
 
     SHARDS are files, quoted globs and directories, or - for a shard on standard input. Shows:
 
-    - all features: how many records have them, and how many values
-    - numbers: mean, standard deviation, quantiles and a histogram
+    - all features: number of records and of values
+    - numbers: mean, standard deviation, quantiles, histogram
     - strings and labels: the most common values
     - images: sizes and formats
 

@@ -37,7 +37,7 @@ _SQL = re.compile(r"\s*\(?\s*(select|with|from|describe|summarize|values)\s", re
 
 @command(
     "tfrtool query data 'SELECT label, count(*) FROM records GROUP BY 1'",
-    "tfrtool query data 'SELECT _shard, _record FROM records WHERE _bytes > 1e6' --out big.csv",
+    "tfrtool query data 'SELECT _record FROM records WHERE _bytes > 1e6' --out big.csv",
     options={
         "--format table|jsonl|csv|parquet": "Output format.  [default: suffix of FILE, or table]",
         "--out FILE": "Write the rows to this file instead of stdout.",
