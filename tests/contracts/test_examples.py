@@ -35,7 +35,7 @@ MADE_UP = {
     " data/": " mine/",
     "photos/ shards/photos": "fixtures/pets shards/photos",
     # Without a network there are no ImageNet weights.
-    "tfrtool train shards/photos --out run": "tfrtool train shards/photos --model cnn "
+    "tfrtool train shards/photos --out model": "tfrtool train shards/photos --model cnn "
     "--image-size 32 --epochs 1 --out first-run",
     "tfrtool train shards/pets --out run": "tfrtool train shards/pets --model cnn "
     "--image-size 32 --epochs 1 --out run",
