@@ -113,7 +113,7 @@ def write_command(
 
     SOURCE is one of the following (detected automatically):
 
-    - class folders (cat/1.jpg), also in split folders (train/cat/1.jpg)
+    - class folders, such as cat/1.jpg or train/cat/1.jpg
     - a zip or tar archive of class folders
     - a CSV, JSON Lines or Parquet table of paths and labels
     - Parquet with images, WebDataset tars, or .npz files
