@@ -36,20 +36,20 @@ _SHOWN = 5
             "file names (cat.1.jpg).",
             "--label-depth N": "Depth of the class folders below SOURCE: 2 for "
             "SOURCE/2024/cat/1.jpg.  [default: detected]",
-            "--root DIR": "Let the paths in a table also point below DIR, not only below the "
-            "table's own folder.",
+            "--root DIR": "Look for the files of a table in DIR too, not only in the table's "
+            "own folder.",
         },
         "Labels and features": {
-            "--labels FILE|keep": "Class names in order, one per line, or a label_map.pbtxt. With "
-            "keep, integer labels are written unchanged.",
-            "--label-column NAME": "Column of a table with the labels.  [default: detected]",
+            "--labels FILE|keep": "File of class names in order, one per line, or a "
+            "label_map.pbtxt; or keep, to write integer labels unchanged.",
+            "--label-column NAME": "Table column with the labels.  [default: detected]",
             "--multi-label SEPARATOR": "Read several labels per image, separated by SEPARATOR, "
             "such as ';'.",
             "--column NAME[:DTYPE] ...": "Also write this column of a table, as int64, float32 or "
             "string. Repeatable.",
             "--columns all": "Also write all other columns of a table.",
-            "--layout tfds|tfod": "Feature names: image and label, or those of the TF Object "
-            "Detection API.  [default: tfds, or tfod with --annotations]",
+            "--layout tfds|tfod": "Feature names: those of TFDS (image, label), or of the TF "
+            "Object Detection API.  [default: tfds, or tfod with --annotations]",
         },
         "Annotations": {
             "--annotations KIND:PATH ...": "Add boxes and masks from coco:PATH, voc:DIR, yolo:DIR "
@@ -59,7 +59,7 @@ _SHOWN = 5
         },
         "Splits and order": {
             "--split NAME=FRACTION ...": "Put this fraction of the images into a split. Repeat for "
-            "each split. Not for sources with splits of their own.  [default: all in train]",
+            "each split. Not for a SOURCE with its own splits.  [default: all in train]",
             "--stratify": "Keep class proportions the same in every split.",
             "--group-by COLUMN|REGEX": "Keep images in the same split if they share a value in "
             "this column or a match of this regex on their file name.",
@@ -113,7 +113,7 @@ def write_command(
 
     SOURCE is one of the following (detected automatically):
 
-    - class folders (cat/1.jpg), or split folders with them
+    - class folders, such as cat/1.jpg or train/cat/1.jpg
     - a zip or tar archive of class folders
     - a CSV, JSON Lines or Parquet table of paths and labels
     - Parquet with images, WebDataset tars, or .npz files

@@ -32,7 +32,7 @@ from tfrtool.cli.parameters import INPUT, OUTPUT_OR_URL, command
 def reshard_command(
     source: tuple[str, ...], dataset: str, split: tuple[str, ...], **words: Any
 ) -> Outcome:
-    """Rewrite records into other shards, splits or order.
+    """Change the number, size, order or splits of shards.
 
     SOURCE is one or more dataset directories, shards or quoted globs, which become one dataset.
     TARGET gets the records unchanged, with the TFDS metadata. The CRCs of every record are checked.

@@ -37,7 +37,7 @@ _HEAD = ("1st CPU ms", "images/s", "later CPU ms", "images/s", "memory", "of the
             **SHARD_CACHE,
         },
         "Measurement": {
-            "--epochs N=2": "Epochs per run: the first one, and later ones.",
+            "--epochs N=2": "Number of epochs per run, at least 2: the first, and later ones.",
             "--rounds N=3": "How often to measure each stage; the stages take turns.",
             "--limit N=2000": "Minimum number of images to load; whole shards are read.",
         },

@@ -32,7 +32,7 @@ from tfrtool.storage.progress import activity
         "Output": {
             "--out DIR": "Directory for predictions.jsonl, confusion.png, most_wrong.png and "
             "evaluation.json.",
-            "--top-losses N=36": "Maximum number of misclassified images to keep and draw, those "
+            "--top-losses N=36": "Number of worst mistakes to show and draw: misclassified images "
             "with the highest loss.",
             "--overwrite": "Replace the files of an earlier evaluation.",
         },

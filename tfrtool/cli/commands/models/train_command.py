@@ -53,7 +53,7 @@ _OPTIONS = {
     "Dataset": {
         "--split NAME=train": "Split to train on.",
         "--validation NAME|FRACTION": "Split to validate on, or fraction of the training split to "
-        "hold out.  [default: split validation, if any]",
+        "hold out.  [default: the split validation, if any]",
         **FEATURES,
         **STOP_ON_ERROR,
     },
@@ -77,7 +77,7 @@ _OPTIONS = {
     "Optimization": {
         "--epochs N=5": "Number of epochs.",
         "--fine-tune LAYER[:EPOCHS]": "After --epochs, also train LAYER and the layers after it "
-        "at a tenth of the learning rate, for EPOCHS epochs.  [default: as many again]",
+        "at a tenth of the learning rate, for EPOCHS epochs.  [default: as many as --epochs]",
         "--batch-size N=32": "Number of images per batch.",
         "--learning-rate X": "Learning rate. The default is 0.001 for a head, 0.0003 for random "
         "and 0.0001 for loaded weights; ten times that for sgd, a tenth for lion.",
@@ -118,19 +118,19 @@ _OPTIONS = {
         "--out DIR": "Directory for model.keras, history.json, history.png, labels.txt, run.json "
         "(the options) and a checkpoint after each epoch.",
         "--resume": "Continue the run in --out from its checkpoint, with the DATASET and options "
-        "in its run.json. Only --epochs may be raised.",
+        "in its run.json. You can raise --epochs.",
         "--export saved_model|tflite ...": "Also save the model in this format in --out, and "
         "compare its predictions with model.keras. Repeatable.",
         "--tensorboard DIR": "Directory for TensorBoard logs.",
-        "--profile": "Profile ten steps for TensorBoard, into --tensorboard or the folder profile "
-        "in --out.",
+        "--profile": "Profile ten steps for TensorBoard, in the --tensorboard directory or in the "
+        "folder profile of --out.",
     },
     "Execution": {
         "--strategy auto|one|mirrored|multi-worker=auto": "Train on one device, on all GPUs of "
         "this machine (mirrored), or on the workers of TF_CONFIG (multi-worker). auto uses what "
         "is available.",
-        "--worker-timeout SECONDS=600": "How long to wait for the other workers.",
-        "--shares N": "Shuffle as N workers do, each within its own range of the images.",
+        "--worker-timeout SECONDS=600": "Maximum time to wait for the other workers.",
+        "--shares N": "Shuffle in one process as N workers would, to get the same batches.",
         **ENGINE,
         "--workers N": "Number of workers with --engine ray.  [default: one per node]",
     },
