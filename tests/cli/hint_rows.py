@@ -33,6 +33,9 @@ train pets --model cnn --image-size 32 --epochs 1 --strategy mirrored | 2
 inspect images a.tfrecord --out s.png --limit 99999999 | 2
   ? ask for fewer or smaller ones
   > tfrtool inspect images a.tfrecord --out s.png --limit 99
+report --run photos --out run.html | 1
+  ? pass the directory given to tfrtool train --out
+  > tfrtool report --run run --out run.html
 inspect images a.tfrecord --out sheet.png | 2
   ? --overwrite replaces it
   > tfrtool inspect images a.tfrecord --out sheet.png --overwrite
@@ -405,6 +408,7 @@ ELSEWHERE = {
     "let it end; --overwrite would replace it": "test_store_faults.py has two writers",
     "gives up what it holds": "no advice, but what deleting does",
     "give it again with --model": "tests/cli/test_train.py has a model that is code",
+    "rename the file": "tests/view/test_live.py has such a name",
     "delete it, and give all options": "tests/cli/test_train.py has such records",
     "only `--resume` takes it from the run.json in `--out`": "tests/cli/test_train.py",
     "add the unit, such as": "tests/writing/test_sizes.py runs both",

@@ -147,3 +147,16 @@ def test_no_question_is_an_error_of_the_server(pets: Live, question: dict[str, s
     assert answer.status in (200, 400)
     if answer.status == 400:
         assert json.loads(answer.body)["error"]
+
+
+def test_names_that_a_list_cannot_hold(tmp_path: Path) -> None:
+    """A list has one record per line, so a name with a line break is refused, with advice."""
+    folder = write_foreign(tmp_path / "two", [[image_payload(0)]])
+    (path,) = folder.iterdir()
+    path.rename(folder / "line\nbreak.tfrecord")
+    made = Live(folder, workers=1)
+    made.found.fill(workers=1)
+    with pytest.raises(UsageError) as caught:
+        made.marked([0])
+    made.close()
+    assert "rename" in str(caught.value)
