@@ -193,7 +193,7 @@ def diff(
     middle = len(one.numbers)
     total = middle + len(other.numbers)
     if key and one.without_key + other.without_key == total:
-        raise UsageError(f"no record has a feature {key!r}, which was to be the key")
+        raise UsageError(f"invalid --key {key!r}: no record has this feature")
     names = list(dict.fromkeys([*one.splits, *other.splits]))
     known = None not in names  # else a split is nothing to go by
     splits = np.concatenate(
