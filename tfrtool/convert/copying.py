@@ -26,7 +26,6 @@ from tfrtool.engines.engine import Workers
 from tfrtool.errors import (
     DatasetError,
     SchemaError,
-    UsageError,
     WriteError,
     os_errors_as,
     printable,

@@ -59,9 +59,8 @@ def find_application(model: str) -> Callable[..., Any]:
     if model not in names:
         known = ", ".join(names[name] for name in nearest(model, names, len(names)))
         raise UsageError(
-            "no such model",
-            expected=f"mobilenet_v2, cnn or a name of keras.applications: {known}",
-            found=model,
+            f"no model {model!r}",
+            expected=f"mobilenet_v2, cnn or one of keras.applications: {known}",
         )
     construct: Callable[..., Any] = getattr(keras.applications, names[model])
     return construct
@@ -76,8 +75,8 @@ def application_rescale(construct: Callable[..., Any]) -> Rescale:
     module = construct.__module__.rpartition(".")[2]
     if module not in _RESCALED:
         raise UsageError(
-            f"how {construct.__name__} takes pixels is not known",
-            hint="--rescale unit takes 0..1",
+            f"the pixel range of {construct.__name__} is unknown",
+            hint="use --rescale unit for 0..1",
         )
     return _RESCALED[module]
 
@@ -113,13 +112,13 @@ def build_base(construct: Callable[..., Any], image_size: int, *, imagenet: bool
         # Keras raises a plain Exception where a download fails, from the one that says why.
         raise _not_downloaded(getattr(error.__context__, "reason", None) or error) from error
     if imagenet:
-        raise _not_downloaded("the file that came is not the expected one")
+        raise _not_downloaded("the downloaded file is not the expected one")
     return base
 
 
 def _not_downloaded(reason: object) -> WeightsError:
     return WeightsError(
-        f"the imagenet weights can't be downloaded: {reason_of(reason)}",
-        hint="--weights none starts from random ones, --weights FILE takes a file, "
-        "--model cnn needs none",
+        f"the ImageNet weights can't be downloaded: {reason_of(reason)}",
+        hint="use --weights none to start from random weights, --weights FILE to load a file, or "
+        "--model cnn, which needs none",
     )

@@ -58,9 +58,8 @@ def model_name(text: str) -> str:
     key = re.sub(r"[-_ ]", "", str(text).lower())
     if not re.fullmatch(r"[a-z][a-z0-9]*", key):
         raise UsageError(
-            "impossible name of a model",
-            expected="mobilenet_v2, cnn, a name of keras.applications or module:function",
-            found=repr(text),
+            f"invalid --model {text!r}",
+            expected="mobilenet_v2, cnn, a name of keras.applications or MODULE:FUNCTION",
         )
     return MOBILENET_V2 if key == "mobilenetv2" else key
 

@@ -59,8 +59,8 @@ def compared(
     if options.strategy is StrategyKind.AUTO and (cluster := find_workers()) is not None:
         several = len(cluster.names) > 1
     if several or options.resume or options.recipe is Recipe.NAIVE:
-        part = "a part of a run" if options.resume else "the naive recipe"
-        raise UsageError(f"nothing can be compared with {'several workers' if several else part}")
+        other = "--resume" if options.resume else "--recipe naive"
+        raise UsageError(f"--compare cannot be used with {'several workers' if several else other}")
     published = partial(run, **_AS_PUBLISHED)
     recipes = [Recipe.NAIVE, *([Recipe.NOTEBOOK] if options.recipe is Recipe.TFRTOOL else [])]
     try:
@@ -68,7 +68,7 @@ def compared(
         tasks = [pickle.dumps(partial(published, recipe=one)) for one in recipes]
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise UsageError(
-            "no other process can have this model, to compare it",
+            "--compare requires a model that other processes can load",
             expected="a function of a module, FILE.py:FUNCTION or a keras.Model",
             found=str(error)[:200],
         ) from error
