@@ -27,7 +27,7 @@ from tfrtool.convert.pipeline.record_marks import (
 )
 from tfrtool.convert.pipeline.record_order import permuted
 from tfrtool.convert.pipeline.record_sources import RecordPool, SourceShard
-from tfrtool.errors import UsageError, WriteError, human_count, os_errors_as
+from tfrtool.errors import UsageError, WriteError, os_errors_as
 from tfrtool.examples.arrow.columns import Columns
 from tfrtool.inspection.rows.batches import Batch, RowColumns
 from tfrtool.inspection.rows.conditions import Condition
@@ -183,7 +183,7 @@ def _select(
             codes[np.delete(kept, drawn.astype(np.int64))] = _RULES["sample"]
     counts = np.bincount(codes, minlength=max(_RULES.values()) + 1)
     if not counts[KEPT]:
-        what = f"no records match; it has {human_count(int(np.count_nonzero(codes)), 'record')}"
+        what = f"no records match (0 of {np.count_nonzero(codes):,})"
         raise WriteError(what, path=shards[0].path.parent)
     numbers = np.arange(1, len(splits) + 1, dtype=np.uint16)
     codes = np.where(codes == KEPT, np.repeat(numbers, [*splits.values()]), np.uint16(0))

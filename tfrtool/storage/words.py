@@ -2,11 +2,11 @@
 
 import enum
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, TypeVar
 
-from tfrtool.errors import UsageError, printable, some_of
+from tfrtool.errors import UsageError, suggestion
 
 _Made = TypeVar("_Made")
 _Member = TypeVar("_Member", bound=enum.Enum)
@@ -14,7 +14,6 @@ _Member = TypeVar("_Member", bound=enum.Enum)
 _SIZE = re.compile(
     r"(?P<number>\d{1,15}(?:\.\d{1,9})?)\s*(?P<prefix>[kmgt]?)(?P<binary>i?)b?", re.IGNORECASE
 )
-_SHOWN = 20
 _LEAST_BARE = 1024
 """Bytes: a smaller shard size without a unit was likely meant in another one."""
 
@@ -80,16 +79,6 @@ def option_name(argument: str) -> str:
     return _OTHER_NAMES.get(argument, plain)
 
 
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """Return a hint for an unknown name: the known one that is most like it, or the first ones."""
-    import difflib  # for errors only
-
-    names = list(known)
-    if near := difflib.get_close_matches(name, names, 1):
-        return f"did you mean {printable(near[0])!r}?"
-    return f"use one of {some_of([*map(printable, names)], _SHOWN)}" if names else "there are none"
-
-
 def as_member(kind: type[_Member], choice: object, argument: str) -> _Member:
     """Return the member of an enumeration that a caller named, or gave.
 
@@ -125,7 +114,7 @@ def make_options(kind: Callable[..., _Made], **options: Any) -> _Made:
     known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
     for name in options:
         if name not in known:
-            raise UsageError(f"no option {name!r}", hint=suggestion(name, known))
+            raise UsageError(f"no option {name!r}", hint=suggestion(name, known, "options"))
     return kind(**options)
 
 

@@ -9,14 +9,13 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from tfrtool.errors import SourceError, UsageError
+from tfrtool.errors import SourceError, UsageError, suggestion
 from tfrtool.examples.example import DTYPES, DType, Value, decode_example, feature_key, feature_name
 from tfrtool.examples.objects.record_features import OBJECTS
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.images.audit import RenderedImage, audit_image, render_image
 from tfrtool.images.recipe import Encode, ImageRecipe
 from tfrtool.storage.plain import plain
-from tfrtool.storage.words import suggestion
 
 _LISTS = {dtype: name for name, dtype in DTYPES.items()}
 _FLOAT32 = struct.Struct("<f")
@@ -74,7 +73,9 @@ class Changes:
     def check(self, known: Collection[str]) -> None:
         """Raise a `UsageError` if a name is unknown, or what is asked for contradicts itself."""
         for name in sorted(self.names - {*known}):
-            raise UsageError(f"no feature {name!r}", hint=suggestion(name, sorted(known)))
+            raise UsageError(
+                f"no feature {name!r}", hint=suggestion(name, sorted(known), "features")
+            )
         for name in (*self.cast, *self.rename):
             if not self.keeps(name):
                 raise UsageError(f"feature {name!r} is dropped, so it can't be cast or renamed")

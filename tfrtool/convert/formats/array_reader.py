@@ -48,7 +48,7 @@ def read_parts(path: Path, start: int) -> Iterator[tuple[list[bytes], str]]:
         found = (
             str(error)[:300] or f"{human_bytes(path.stat().st_size)} without an index at the end"
         )
-        what = "not an ArrayRecord file, or a damaged one"
+        what = "not an ArrayRecord file, or truncated or damaged"
         raise SourceError(what, path=path, found=found) from error
     except (ChildDied, MemoryError) as error:
         what = "damaged, or too large to read in the memory available"

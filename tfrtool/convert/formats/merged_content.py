@@ -101,7 +101,7 @@ def renamed_content(content: Content, names: Mapping[str, str]) -> Content:
     try:
         made = Columns(content.columns.kind, tuple(columns))
     except ValueError as error:
-        raise UsageError(f"can't rename: {error}") from error
+        raise UsageError("--rename gives two columns the same name") from error
     return replace(
         content,
         columns=made,

@@ -25,7 +25,14 @@ from tfrtool.convert.formats.registry import (
     Put,
     Scan,
 )
-from tfrtool.errors import SchemaError, SourceError, UsageError, os_errors_as, printable
+from tfrtool.errors import (
+    SchemaError,
+    SourceError,
+    UsageError,
+    human_count,
+    os_errors_as,
+    printable,
+)
 from tfrtool.examples.arrow.columns import TYPES, Column, Columns, Form
 from tfrtool.examples.example import DType, PayloadKind, feature_key
 from tfrtool.examples.number_columns import (
@@ -347,13 +354,14 @@ class CsvFormat(JsonLinesFormat):
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise SourceError(f"two columns are named {printable(twice)!r}", path=path)
+        first = not start
         start = start or file.tell()
-        for cells in csv_rows(file, path, delimiter, start=start, limit=MAX_TEXT_ROW_BYTES):
-            if cells and len(cells) != len(names):
-                what = f"a row has {len(cells)} cells, but the table has {len(names)} columns"
-                raise SourceError(what, path=path, offset=start)
-            if cells:
-                yield dict(zip(names, cells, strict=True))
+        rows = csv_rows(file, path, delimiter, start=start, limit=MAX_TEXT_ROW_BYTES)
+        for number, cells in enumerate(filter(None, rows)):
+            if len(cells) != len(names):
+                what = f"{human_count(len(cells), 'cell')} in a table of {len(names)} columns"
+                raise SourceError(what, path=path, record=number if first else None)
+            yield dict(zip(names, cells, strict=True))
 
     def _named(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
         if "" not in row:
@@ -383,11 +391,13 @@ class CsvFormat(JsonLinesFormat):
         for name, (row, text) in texts.items():
             shown = printable(repr(text[:_SHOWN]))
             if LEADING_ZERO.match(text) and NUMBER.fullmatch(text):
-                notes.append(f"column {name!r} stays text: {shown} in row {row} starts with a zero")
+                notes.append(
+                    f"column {name!r} stays text: {shown} in record {row} starts with a zero"
+                )
             elif _INTEGER.fullmatch(text):
-                notes.append(f"column {name!r} stays text: {shown} in row {row} is not an int64")
+                notes.append(f"column {name!r} stays text: {shown} in record {row} is not an int64")
             elif len(kinds[name]) > 1:
-                notes.append(f"column {name!r} becomes text: row {row} has {shown}")
+                notes.append(f"column {name!r} becomes text: record {row} has {shown}")
         return notes
 
     def _value(self, value: Any, kind: pa.DataType, typed: bool) -> Any:

@@ -12,7 +12,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from tfrtool.engines.processes import cores
-from tfrtool.errors import DatasetError, TfrtoolError, WriteError, os_reason
+from tfrtool.errors import DatasetError, TfrtoolError, TrainingError, WriteError, os_reason
 from tfrtool.inspection.verify.payload_check import unparseable
 from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.dataset.open_dataset import split_files
@@ -70,13 +70,18 @@ def naming_damage(dataset: Dataset, *splits: str) -> Iterator[None]:
 
     TensorFlow says "corrupted record at N" without the file, and of an image that doesn't decode
     nothing but that. The first record that can't be used is named, by a CorruptShardError if it is
-    damaged and by a DatasetError if it is whole; other errors are passed on in words.
+    damaged and by a DatasetError if it is whole; other errors are passed on in words. Too little
+    memory, as on a GPU, is a TrainingError.
     """
     cache = dataset.shard_cache
     if cache is not None:
         cache.failure = None
     try:
         yield
+    except tf.errors.ResourceExhaustedError as error:
+        raise TrainingError(
+            "out of memory", hint="use a smaller --batch-size or --image-size"
+        ) from error
     except _READ_ERRORS as error:
         if cache is not None and cache.failure is not None:
             raise cache.failure from error

@@ -12,6 +12,7 @@ from tfrtool.errors import (
     UsageError,
     printable,
     some_of,
+    suggestion,
 )
 from tfrtool.examples.content import decode_text, describe_bytes
 from tfrtool.examples.example import DType, Feature, PayloadKind, decode_example
@@ -29,7 +30,6 @@ from tfrtool.loading.dataset.forms import (
 )
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_shard
-from tfrtool.storage.words import suggestion
 
 _LOOKED_AT = 64
 """Records from which features are told at most."""
@@ -112,7 +112,9 @@ def _choose(
     """Tell image and label from one record and the ``content`` of features.json."""
     for name in wanted:
         if name is not None and name not in features:
-            raise UsageError(f"no feature {name!r}", path=root, hint=suggestion(name, features))
+            raise UsageError(
+                f"no feature {name!r}", path=root, hint=suggestion(name, features, "features")
+            )
     roles = find_roles(features, info)
     said_image, said_label = (info.image_feature, info.label_feature) if info else (None, None)
     images = {name: find_image_form(features, name, describe(content, name)) for name in features}

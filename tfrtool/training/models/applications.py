@@ -5,12 +5,13 @@ import functools
 import inspect
 import io
 import sys
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import keras
 
-from tfrtool.errors import UsageError, WeightsError, nearest, reason_of
+from tfrtool.errors import UsageError, WeightsError, nearest, os_reason, reason_of
 from tfrtool.loading.pipeline.load_options import Rescale
 from tfrtool.training.models.model_choice import IMAGENET, model_name
 
@@ -99,7 +100,12 @@ def build_base(construct: Callable[..., Any], image_size: int, *, imagenet: bool
         if imagenet:
             # Keras shows a download on stdout, which is for results.
             shown = sys.stderr if sys.stderr.isatty() else io.StringIO()
-            with contextlib.suppress(ValueError), contextlib.redirect_stdout(shown):
+            with (
+                contextlib.suppress(ValueError),
+                contextlib.redirect_stdout(shown),
+                warnings.catch_warnings(),
+            ):
+                warnings.simplefilter("ignore")  # weights for 224 pixels are meant to be taken
                 return build(weights=IMAGENET)
         # Keras raises the same for an impossible size and for a download whose hash is wrong.
         base = build(weights=None)
@@ -117,8 +123,9 @@ def build_base(construct: Callable[..., Any], image_size: int, *, imagenet: bool
 
 
 def _not_downloaded(reason: object) -> WeightsError:
+    text = os_reason(reason) if isinstance(reason, OSError) else reason_of(reason)
     return WeightsError(
-        f"the ImageNet weights can't be downloaded: {reason_of(reason)}",
+        f"the ImageNet weights can't be downloaded: {text}",
         hint="use --weights none to start from random weights, --weights FILE to load a file, or "
         "--model cnn, which needs none",
     )

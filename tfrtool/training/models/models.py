@@ -253,5 +253,8 @@ def _load(model: Any, file: Path, source: Any) -> None:
         else:
             model.set_weights(source.get_weights())
     except (ValueError, OSError, KeyError, TypeError) as error:
+        if isinstance(error, OSError) or "format not supported" in str(error):  # HDF5's, or Keras'
+            known = ".keras, .weights.h5 or .h5"
+            raise WeightsError("not a file of weights", path=file, expected=known) from error
         raise WeightsError(f"weights don't fit the model: {reason_of(error)}", path=file) from error
     check_finite(model, file)

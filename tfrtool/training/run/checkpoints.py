@@ -197,7 +197,10 @@ def _last_epoch(folder: Path) -> int:
 
 
 def _words(error: Exception) -> str:
-    return os_reason(error) if isinstance(error, OSError) else reason_of(error)
+    if isinstance(error, OSError):
+        return os_reason(error)
+    damaged = isinstance(error, tf.errors.DataLossError) or "sstable" in str(error)
+    return "its files are damaged" if damaged else reason_of(error)
 
 
 def unusable(path: Path, reason: str) -> DatasetError:

@@ -409,8 +409,8 @@ def resumed(options: Mapping[str, Any]) -> dict[str, Any]:
     out = as_local_path(given["out"]) if given.get("out") is not None else None
     if not given.get("resume") or out is None or not os.path.lexists(out / RUN_FILE):
         if "dataset" not in given:
-            hint = "pass DATASET, or use --resume and --out to continue a run"
-            raise UsageError("no dataset given", hint=hint)
+            hint = "pass it, or use --resume with the --out of an earlier run"
+            raise UsageError("no DATASET given", hint=hint)
         return given
     path = out / RUN_FILE
     try:
@@ -420,7 +420,8 @@ def resumed(options: Mapping[str, Any]) -> dict[str, Any]:
         _check_types(recorded)
         before = make_options(TrainOptions, **recorded, out=out)
     except (UsageError, ValueError, LookupError, TypeError, RecursionError) as error:
-        what = f"unusable record of the run: {reason_of(error)}"
+        broken = isinstance(error, json.JSONDecodeError)
+        what = f"unusable record of the run: {'not JSON' if broken else reason_of(error)}"
         raise DatasetError(what, path=path, hint="delete it and pass all options") from error
     if is_own(before.model) and "model" not in given:
         raise UsageError(
