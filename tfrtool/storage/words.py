@@ -39,7 +39,7 @@ class OnError(enum.Enum):
     """Stop with an error that names it."""
 
 
-def as_size(size: int | str) -> int:
+def as_size(size: int | str, option: str = "size") -> int:
     """Return a number of bytes: 1000, "64KB" (a thousand each), "128MiB" (1024 each).
 
     Raises:
@@ -50,18 +50,18 @@ def as_size(size: int | str) -> int:
         match = _SIZE.fullmatch(str(size).strip())
         if match is None or (match["binary"] and not match["prefix"]):
             raise UsageError(
-                f"invalid size {size!r}: expected bytes, or a unit as in 128MiB or 100MB"
+                f"invalid {option} {size!r}: expected bytes, or a size such as 128MiB or 100MB"
             )
         base = 1024 if match["binary"] else 1000
         number = int(float(match["number"]) * base ** _POWERS[match["prefix"].lower()])
     if number < 1:
-        raise UsageError(f"invalid size {size!r}: expected at least 1 byte")
+        raise UsageError(f"{option} must be at least 1 byte, got {size}")
     return number
 
 
 def as_shard_size(size: int | str) -> int:
     """Return the bytes of a shard; a number without a unit must be large enough to be meant."""
-    number = as_size(size)
+    number = as_size(size, "--shard-size")
     if number < _LEAST_BARE and str(size).strip() == str(number):
         raise UsageError(
             f"--shard-size {number} has no unit, so it means {number} bytes",

@@ -168,7 +168,7 @@ def _dtype(
         try:
             dtype = form.widest(dtypes)
         except ValueError as error:
-            places = " and ".join(f"{one.value} in {path}" for one, path in dtypes.items())
+            places = " and ".join(f"{one.value} in {dtypes[one]}" for one in reversed(dtypes))
             hint = "--select to choose other features"
             hint = (
                 f"use {hint}"
@@ -178,7 +178,7 @@ def _dtype(
             what = f"conflicting types of {name!r}: {places}"
             raise SchemaError(what, hint=hint) from error
     if dtype is DType.STRING and len(dtypes) > 1 and cast is None:
-        places = " and ".join(f"{one.value} in {path}" for one, path in dtypes.items())
+        places = " and ".join(f"{one.value} in {dtypes[one]}" for one in reversed(dtypes))
         return dtype, 0.0, [f"column {name!r} becomes text: it is {places}"]
     if dtype is DType.INT64 and total.doubles and total.whole:
         return dtype, 0.0, [f"column {name!r}: whole numbers become int64"]

@@ -282,7 +282,9 @@ class TrainOptions:
         take_words(self, strategy=StrategyKind, class_weights=ClassWeights, decode=Decoding)
         take_paths(self, "dataset", "cache_directory", "out", "tensorboard", "shard_cache")
         if self.shard_cache_size is not None:
-            object.__setattr__(self, "shard_cache_size", as_size(self.shard_cache_size))
+            object.__setattr__(
+                self, "shard_cache_size", as_size(self.shard_cache_size, "--shard-cache-size")
+            )
         if self.weights is not None:
             object.__setattr__(self, "weights", str(as_path(self.weights)))
         if not self.trainable:
