@@ -120,8 +120,9 @@ def _as_asked(
     free = request.free_disk if cache is Cache.DISK else request.free_memory
     if free is not None and size > free * _MOST and not there:
         raise UsageError(
-            f"the cache does not fit: {_mib(size)} {what}",
+            "the cache does not fit",
             expected=f"at most {_mib(int(free * _MOST))}, with {_free(free)}",
+            found=f"{_mib(size)} {what}",
             hint=hint,
         )
     return CachePlan(cache=cache, reason=f"{_mib(size)} {what}; {_free(free)}")

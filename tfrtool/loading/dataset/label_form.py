@@ -77,8 +77,8 @@ class LabelForm:
 def label_problem(label: str, expected: str, value: Value | str) -> str:
     """Return what is wrong with a record's label: a value of it, or what else is found."""
     found = value if isinstance(value, str) else f"the number {value!r}"
-    found = f"{len(value)} bytes" if isinstance(value, bytes) else found
-    return f"feature {label!r} is not a class: expected {expected}, found {found}"
+    found = f"a string of {len(value)} bytes" if isinstance(value, bytes) else found
+    return f"invalid class in feature {label!r}: expected {expected}, found {found}"
 
 
 def label_check(label: str, form: LabelForm) -> Callable[[Feature], str | None]:
