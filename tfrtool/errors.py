@@ -197,6 +197,8 @@ def reason_of(error: object) -> str:
     if (reason := _disk_reason(said)) is not None:
         return reason
     said = re.sub(r"\{\{function_node .*?\}\} *", "", said)  # and nodes that nobody has named
+    # Keras begins with the layer that it was in, and makes the reason bold.
+    said = re.sub(r"\x1b\[\d*m|Exception encountered when calling [^ ]*\(\)\.", "", said)
     return " ".join(said.split())[:200] or type(error).__name__
 
 

@@ -151,8 +151,8 @@ def test_reason_has_the_numbers() -> None:
     )
     assert "0.6 MiB" in _plan(images=4).reason
     assert _plan(free_memory=GB).reason == (
-        "not 3,351 MiB of uint8 in memory, and 954 MiB are free; "
-        "3,340 MiB of uint8 on disk, and 94,414 MiB are free"
+        "no room for 3,351 MiB of uint8 in memory, with 954 MiB free; "
+        "3,340 MiB of uint8 on disk, with 94,414 MiB free"
     )
 
 

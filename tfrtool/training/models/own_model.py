@@ -91,11 +91,11 @@ def build_own(build: Any, name: str, image_size: int, classes: int) -> tuple[Any
             raise UsageError(f"{name} raised {_told(error)}") from error
     elif keras.config.dtype_policy().compute_dtype != "float32":
         raise UsageError(
-            "--precision does not apply to a built keras.Model: pass a function that builds it"
+            "--precision does not apply to a keras.Model: pass a function that builds it"
         )
     if not isinstance(model, keras.Model):
         raise UsageError(
-            f"{name} did not return a keras.Model", expected=_TAKES, found=repr(type(model))
+            f"{name} did not return a keras.Model", expected=_TAKES, found=type(model).__name__
         )
     inputs = keras.Input((image_size, image_size, 3))
     if keras.config.dtype_policy().compute_dtype != "float32":
@@ -144,8 +144,11 @@ def _try_out(core: Any, name: str, image_size: int) -> None:
             core.save(path)
             keras.models.load_model(path, compile=False, safe_mode=True)
         except Exception as error:  # Keras raises anything where a layer is not its own
+            reason = reason_of(error)
+            if "`Lambda` layer" in reason:  # Keras' paragraph on what such a layer might do
+                reason = "its Lambda layer is not safe to load"
             raise UsageError(
-                f"{name} can't be loaded after it is saved: {reason_of(error)}",
+                f"{name} can't be loaded after it is saved: {reason}",
                 hint="give custom layers get_config and "
                 "@keras.saving.register_keras_serializable()",
             ) from error

@@ -109,7 +109,8 @@ class Checkpoints:
         try:
             self._manager.save(checkpoint_number=len(run.epochs))
         except (OSError, tf.errors.OpError) as error:
-            raise WriteError(f"can't be written: {_words(error)}", path=self._folder) from error
+            reason = os_reason(error) if isinstance(error, OSError) else reason_of(error)
+            raise WriteError(f"can't be written: {reason}", path=self._folder) from error
 
     def restore(self, epoch: int) -> None:
         """Make all variables what they were after an epoch, if they are this model's."""
@@ -136,7 +137,7 @@ class Checkpoints:
                 if value.dtype.kind == "i" and (value < 0).any():
                     raise ValueError("a counter is negative")
         except Exception as error:  # TensorFlow raises anything on a damaged file
-            raise unusable(self._folder, _words(error)) from error
+            raise unusable(self._folder, _damage(error)) from error
         for name, variable in names.items():
             variable.assign(values[name])
 
@@ -178,7 +179,7 @@ def read_run(out: Path) -> RunState | None:
             raise ValueError(f"its record of the run has more than {MAX_METADATA_BYTES:,} bytes")
         return RunState.from_bytes(reader.get_tensor(_RUN).tobytes(), epoch)
     except Exception as error:  # TensorFlow and json raise anything on a damaged file
-        raise unusable(folder, _words(error)) from error
+        raise unusable(folder, _damage(error)) from error
 
 
 def _last_epoch(folder: Path) -> int:
@@ -196,11 +197,13 @@ def _last_epoch(folder: Path) -> int:
     return int(Path(listed.model_checkpoint_path).name.partition("-")[2])
 
 
-def _words(error: Exception) -> str:
+def _damage(error: Exception) -> str:
+    """Return why a checkpoint can't be used, in other words than those of TensorFlow and json."""
     if isinstance(error, OSError):
         return os_reason(error)
-    damaged = isinstance(error, tf.errors.DataLossError) or "sstable" in str(error)
-    return "its files are damaged" if damaged else reason_of(error)
+    if isinstance(error, tf.errors.NotFoundError):
+        return "one of its files is missing"
+    return reason_of(error) if type(error) is ValueError else "its files are damaged"
 
 
 def unusable(path: Path, reason: str) -> DatasetError:

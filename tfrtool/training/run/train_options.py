@@ -259,7 +259,7 @@ class TrainOptions:
                     "invalid model",
                     expected="a name, a function of image size and number of classes, or a "
                     "keras.Model",
-                    found=repr(type(self.model)),
+                    found=type(self.model).__name__,
                 )
             object.__setattr__(self, "own", self.model)
             object.__setattr__(self, "model", own_name(self.model))
