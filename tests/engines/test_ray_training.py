@@ -27,7 +27,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"engine": "ray", "out": "run", "compare": True}, "--compare"),
     ({"engine": "ray", "out": "run", "callbacks": [1]}, "callbacks"),
     ({"engine": "ray", "out": "run", "recipe": "naive"}, "--recipe naive and --engine ray"),
-    ({"engine": "ray", "out": "run", "model": lambda *_: None}, "the model can't be sent to nodes"),
+    ({"engine": "ray", "out": "run", "model": lambda *_: None}, "the model can't be sent"),
     ({"workers": 2}, "--workers requires a cluster"),
     ({"engine_address": "127.0.0.1:1"}, "only a cluster has an address"),
 ]

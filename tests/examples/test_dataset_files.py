@@ -42,7 +42,7 @@ def test_metadata_says_which_files_a_dataset_has(pets: Path, tmp_path: Path) -> 
     copied = tfrtool.reshard(pets, tmp_path / "copy")
     assert copied.records_in == 4
     for notes in (said, copied.warnings):
-        assert any("2 files left aside" in note for note in notes)
+        assert any("skipped 2 files" in note for note in notes)
 
 
 def test_wrong_counts_and_missing_files_are_told(pets: Path, tmp_path: Path) -> None:

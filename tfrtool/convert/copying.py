@@ -191,16 +191,12 @@ def _check_alike(places: Sequence[Path], found: DatasetFiles, workers: Workers) 
         differ |= before.keys() ^ after.keys() if len(places) > 1 else set()
         if differ or some.kind != more.kind:
             names = [printable(feature_name(key)) for key, _ in sorted(differ)]
-            why = (
-                f"{some_of(names, _SHOWN)} differ"
+            what = (
+                f"its features differ from those of {printable(first)}: {some_of(names, _SHOWN)}"
                 if differ
-                else f"{more.kind.title} instead of {some.kind.title}"
+                else f"it has {more.kind.title} records, and {printable(first)} {some.kind.title}"
             )
-            raise SchemaError(
-                f"its features don't match those of {printable(first)}: {why}",
-                path=other,
-                hint="use --allow-mixed to merge them anyway",
-            )
+            raise SchemaError(what, path=other, hint="use --allow-mixed to merge them anyway")
 
 
 def _write_chosen(path: Path, codes: NDArray[np.uint16], code: int) -> int:

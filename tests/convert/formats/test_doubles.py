@@ -240,6 +240,6 @@ def test_a_cast_needs_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert (
         main(["convert", str(tmp_path / "out"), str(tmp_path / "a.csv"), "--cast", "x:string"]) == 2
     )
-    assert "tfrtool edit --cast" in capsys.readouterr().err
+    assert "--cast of tfrtool edit" in capsys.readouterr().err
     assert main(["convert", str(source), str(tmp_path / "b"), "--cast", "xx:string"]) == 2
     assert "no column 'xx'" in capsys.readouterr().err

@@ -205,7 +205,7 @@ def _check_columns(come: ColumnsFold, held: ColumnsFold, source: str | os.PathLi
     if after != before or (not new.parsed and new.kind not in (before.kind, PayloadKind.EMPTY)):
         differ = {feature_name(one.key) for one in {*before.columns} ^ {*after.columns}}
         raise SchemaError(
-            f"its features don't match those of the dataset: {', '.join(sorted(differ))} differ",
+            f"its features differ from those of the dataset: {', '.join(sorted(differ))}",
             path=source,
             expected=", ".join(before.names),
             found=", ".join(new.names),

@@ -59,14 +59,16 @@ def content_of(
     known = [scan.content for scan in scans]
     kept = not form.payloads and all(one.exact for one in known)
     if exact and not (form.payloads or kept):
-        raise UsageError("--exact keeps payloads; a table has none", hint="remove --exact")
+        raise UsageError(
+            "--exact keeps payloads; a table has none", hint="convert it without --exact"
+        )
     if exact and select:
         raise UsageError(_WHOLE)
     if any(one.declared != known[0].declared for one in known):
         raise SchemaError("some of the files have a schema next to them, others don't")
     if cast and (form.payloads or kept or (form.widening and known[0].declared)):
         what = "--cast applies to tables without a schema; these records have types already"
-        raise UsageError(what, hint="use tfrtool edit --cast to change them")
+        raise UsageError(what, hint="change them with --cast of tfrtool edit")
     some = [scan for scan in scans if scan.rows] or scans[:1]
     columns, changes, notes = _merged(form, some, select, cast)
     columns.select(cast)

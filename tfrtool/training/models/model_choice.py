@@ -7,6 +7,8 @@ from tfrtool.errors import UsageError
 
 CNN, MOBILENET_V2 = "cnn", "mobilenet_v2"
 IMAGENET, NO_WEIGHTS = "imagenet", "none"
+PICKLED = "a function of a module, FILE.py:FUNCTION or a keras.Model"
+"""The models that other processes can have."""
 
 _USUAL_SIZE = 224
 _KNOWN = {

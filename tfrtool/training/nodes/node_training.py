@@ -17,6 +17,7 @@ from tfrtool.storage.child import ChildDied
 from tfrtool.storage.progress import OnProgress, silent
 from tfrtool.storage.words import make_options
 from tfrtool.training.devices.worker_cluster import VARIABLE, StrategyKind, find_workers
+from tfrtool.training.models.model_choice import PICKLED
 from tfrtool.training.nodes import node_worker
 from tfrtool.training.run.train_options import TrainOptions, resumed
 from tfrtool.training.run.train_report import EpochReport, TrainPlan, TrainReport
@@ -124,9 +125,7 @@ def _check(chosen: TrainOptions, *, compare: bool) -> None:
     try:
         pickle.dumps(chosen.own)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise UsageError(
-            "the model can't be sent to other nodes", found=str(error)[:200]
-        ) from error
+        raise UsageError("the model can't be sent to other nodes", expected=PICKLED) from error
     if chosen.out is None:
         raise UsageError(
             "--engine ray requires --out, where all nodes see it",

@@ -21,6 +21,7 @@ from tfrtool.storage.opening import file_sha256
 from tfrtool.storage.progress import OnProgress, Progress, silent
 from tfrtool.storage.words import check_least
 from tfrtool.training.devices.worker_cluster import StrategyKind, find_workers
+from tfrtool.training.models.model_choice import PICKLED
 from tfrtool.training.run.train_options import KNOBS, Precision, TrainOptions
 from tfrtool.training.run.train_report import TrainReport
 from tfrtool.training.run.training_data import open_original
@@ -69,8 +70,7 @@ def compared(
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise UsageError(
             "--compare requires a model that other processes can load",
-            expected="a function of a module, FILE.py:FUNCTION or a keras.Model",
-            found=str(error)[:200],
+            expected=PICKLED,
         ) from error
     dataset = open_original(options, given)
     for name in {options.split, options.validation, "validation"} & dataset.splits.keys():
