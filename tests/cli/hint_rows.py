@@ -359,8 +359,8 @@ evaluate run hurt --split train | 1
 bench hurt | 1
   ? train and evaluate leave out what is damaged with --on-error skip
 train undecodable --model cnn --image-size 32 --epochs 1 | 1
-  ? use --on-error skip of train and evaluate to skip it, or tfrtool inspect shard
-  ? undecodable/train.tfrecord --record 3 to show it
+  ? run tfrtool inspect shard undecodable/train.tfrecord --record 3 to show it, or use --on-error
+  ? skip of train and evaluate
   > tfrtool inspect shard undecodable/train.tfrecord --record 3
   > tfrtool train undecodable --model cnn --image-size 32 --epochs 1 --on-error skip | 3
 """

@@ -97,7 +97,7 @@ def filter_records(
         rules |= {"sample": sample, "seed": seed}
     if not rules:
         hint = "use --where, --keep, --drop, --dedupe or --sample"
-        raise UsageError("no rule for which records to keep", hint=hint)
+        raise UsageError("no filter given", hint=hint)
     select = partial(
         _select, source=source, where=where, lists=lists, dedupe=dedupe, sample=sample, seed=seed
     )

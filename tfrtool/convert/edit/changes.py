@@ -81,7 +81,7 @@ class Changes:
                 raise UsageError(f"feature {name!r} is dropped, so it can't be cast or renamed")
         if self.recipe is not None and self.image is None:
             raise UsageError(
-                "--encode and --resize require an image feature; the first record has none"
+                "--encode and --resize require an image feature, and the first record has none"
             )
         measured = [f"{start}{name}" for start in OBJECT_STARTS for name in _MEASURED]
         if self.recipe is not None and self.recipe.resize is not None:

@@ -60,14 +60,14 @@ def content_of(
     kept = not form.payloads and all(one.exact for one in known)
     if exact and not (form.payloads or kept):
         raise UsageError(
-            "--exact keeps payloads; a table has none", hint="convert it without --exact"
+            "--exact keeps payloads, and a table has none", hint="convert it without --exact"
         )
     if exact and select:
         raise UsageError(_WHOLE)
     if any(one.declared != known[0].declared for one in known):
         raise SchemaError("some of the files have a schema next to them, others don't")
     if cast and (form.payloads or kept or (form.widening and known[0].declared)):
-        what = "--cast applies to tables without a schema; these records have types already"
+        what = "--cast applies to tables without a schema, and these records have types"
         raise UsageError(what, hint="change them with --cast of tfrtool edit")
     some = [scan for scan in scans if scan.rows] or scans[:1]
     columns, changes, notes = _merged(form, some, select, cast)

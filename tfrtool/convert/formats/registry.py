@@ -273,7 +273,7 @@ def read_rows(
                         values, places, one.column(name), content.changes.get(name)
                     )
                     if where is not None:
-                        what = f"column {name!r} was read back and differs from the source"
+                        what = f"column {name!r}: the converted values differ from the source"
                         raise WriteError(what, path=piece.path, record=first + where)
                 yield one
 

@@ -56,7 +56,7 @@ class WebDatasetFormat(JsonLinesFormat):
         """Refuse a name that is taken, and say which feature may be a label."""
         if _FEATURES in content.schema.names:
             raise SchemaError(
-                f"the feature name {_FEATURES!r} is reserved in WebDataset: rename it"
+                f"the feature name {_FEATURES!r} is reserved in WebDataset: use --rename"
             )
         guess = None if content.label else _roles(content).guess
         if guess is None:

@@ -73,7 +73,7 @@ def find_sources(
     read = {*found.paths}
     for sets in find_conflicts(one for one in found.sets if not read.isdisjoint(one.paths)):
         names = " and ".join(printable(str(one.directory / one.name)) for one in sets)
-        found.notes.append(f"{names} are both read; one may be left from an earlier write")
+        found.notes.append(f"{names} are both read; one may be left over from an earlier write")
     return found
 
 

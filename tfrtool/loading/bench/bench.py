@@ -228,7 +228,7 @@ def _measure_all(
     free, float_cache = request.free_memory, request.bytes(Cache.MEMORY, 4) or 0
     if free is not None and float_cache > _MOST * free:
         stages = tuple(stage for stage in STAGES if stage not in ("cache", "prefetch"))
-        sizes = f"{float_cache / 2**20:,.0f} MiB, and {free / 2**20:,.0f} are free"
+        sizes = f"{float_cache / 2**20:,.0f} MiB, with {free / 2**20:,.0f} MiB free"
         skipped = f"its float32 cache would need {sizes}"
 
     total, done = 1 + rounds * len(stages), 0

@@ -104,9 +104,8 @@ def _first_problem(dataset: Dataset, splits: Collection[str]) -> TfrtoolError | 
                     path=path,
                     record=fault.record,
                     offset=fault.offset,
-                    hint="use --on-error skip of train and evaluate to skip it, or "
-                    f"tfrtool inspect shard {shlex.quote(str(path))} --record {fault.record} "
-                    "to show it",
+                    hint=f"run tfrtool inspect shard {shlex.quote(str(path))} --record "
+                    f"{fault.record} to show it, or use --on-error skip of train and evaluate",
                 )
     return None
 

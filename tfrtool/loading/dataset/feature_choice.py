@@ -40,9 +40,7 @@ _RANGED = 16
 _SHOWN = 6
 _LONGEST_NAME = 1024
 
-_OBJECTS_ALONE = (
-    "its records have labelled boxes but no label per image, and a classifier needs one per image"
-)
+_OBJECTS_ALONE = "its records have boxes but no label for the whole image, which a classifier needs"
 
 _Features = Mapping[str, Feature]
 

@@ -157,7 +157,7 @@ def find_image_form(
     content = describe_bytes(data)
     found = f"{len(data)} bytes of {content} data"
     if is_file and not described.dtype.startswith("uint"):
-        found = f"{described.dtype} pixels that TFDS stores as the bytes of colors"
+        found = f"{described.dtype} pixels that TFDS packs into an image file"
     elif content in _DECODED:
         return ImageForm()
     return (
@@ -266,7 +266,7 @@ def stored_pixels(form: ImageForm, image: str, features: Mapping[str, Feature]) 
         try:  # padding may be there or not
             data = b64decode(data + b"=" * (-len(data) % 4), altchars=b"-_", validate=True)
         except ValueError as error:  # or binascii.Error, which is one
-            raise ValueError("is not base64 of pixels") from error
+            raise ValueError("is not base64-encoded pixels") from error
     sides = [_number(features.get(one)) if isinstance(one, str) else one for one in form.size]
     if min(sides) < 1:
         raise ValueError("is of unknown size: its record has no height and width")

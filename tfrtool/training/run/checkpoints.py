@@ -193,7 +193,7 @@ def _last_epoch(folder: Path) -> int:
         raise ValueError("its list of checkpoints is damaged")
     for path in (listed.model_checkpoint_path, *listed.all_model_checkpoint_paths):
         if Path(path).parent != folder or not _NUMBERED.fullmatch(Path(path).name):
-            raise ValueError(f"its list of checkpoints has {path[:100]!r}")
+            raise ValueError(f"its list of checkpoints names {path[:100]!r}")
     return int(Path(listed.model_checkpoint_path).name.partition("-")[2])
 
 
