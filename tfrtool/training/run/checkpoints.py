@@ -188,7 +188,11 @@ def _last_epoch(folder: Path) -> int:
     The manager deletes what is on its list: paths that lead elsewhere must not be.
     """
     read_bounded(folder / _LIST, follow=False)
+    logger = tf.get_logger()
+    level = logger.level
+    logger.setLevel("ERROR")  # it warns of a list that it can't parse, and so do we
     listed = tf.train.get_checkpoint_state(str(folder))
+    logger.setLevel(level)
     if listed is None:
         raise ValueError("its list of checkpoints is damaged")
     for path in (listed.model_checkpoint_path, *listed.all_model_checkpoint_paths):
