@@ -85,7 +85,7 @@ def _in_turn(shards: Path, count: int, rounds: int) -> dict[str, list[StageRun]]
             options = LoadOptions(image_size=_SIZE, cache=cache)
             runs[way].append(measure("measure_stage", dataset, options, stage, _EPOCHS))
     if len({(run.images, run.labels) for some in runs.values() for run in some}) > 1:
-        raise RuntimeError("the pipelines don't give the same images")
+        raise RuntimeError("the pipelines return different images")
     return runs
 
 

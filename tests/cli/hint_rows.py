@@ -28,7 +28,7 @@ inspect images pixels.tfrecord --out s.png | 1
   ? --feature names the one that holds pixels
   > tfrtool inspect images pixels.tfrecord --out s.png --feature second
 train pets --model cnn --image-size 32 --epochs 1 --strategy mirrored | 2
-  ? --strategy one trains on it
+  ? use --strategy one to train on it
   > tfrtool train pets --model cnn --image-size 32 --epochs 1 --strategy one
 inspect images a.tfrecord --out s.png --limit 99999999 | 2
   ? ask for fewer or smaller ones
@@ -41,7 +41,7 @@ inspect images a.tfrecord --out sheet.png | 2
   > tfrtool inspect images a.tfrecord --out sheet.png --overwrite
 $ tfrtool write photos halves --split a=0.5 --split b=0.5
 evaluate run halves | 2
-  ? --split names it
+  ? use --split NAME
   > tfrtool evaluate run halves --split b
 inspect dataset numbers --label nosuch | 2
   ? it may be one of these: kind, sort
@@ -72,19 +72,19 @@ inspect schema notes.tfrecord | 1
   ? tfrtool inspect shard notes.tfrecord shows what is there
   > tfrtool inspect shard notes.tfrecord
 edit numbers new --add kind=1 | 2
-  ? --drop or --rename the one that is there
+  ? use --drop or --rename on the existing one
   > tfrtool edit numbers new --drop kind --add kind=1
   > tfrtool edit numbers other --rename kind=type --add kind=1
 edit texts.tfrecord new --cast title=int64 | 1
   ? use --on-error skip to skip such records
   > tfrtool edit texts.tfrecord new --cast title=int64 --on-error skip | 3
 append pets photos | 2
-  ? --out DIR gives it one
+  ? use --out DIR to choose one
   > tfrtool append pets photos --out new
 $ mkdir -p more/ape
 $ cp photos/cat/cat.1.jpg more/ape
 append pets more --out new | 2
-  ? --new-classes appends them to its list
+  ? use --new-classes to add them
   > tfrtool append pets more --out new --new-classes
 cat a.tfrecord --where 'lable = 1' | 2
   ? did you mean 'label'?
@@ -238,16 +238,16 @@ write photos photos/new | 2
   ? choose a directory outside
   > tfrtool write photos new
 convert a.tfrecord new | 2
-  ? --to says it: tfrecord, parquet, hf, jsonl, csv, arrayrecord, webdataset
+  ? use --to with one of tfrecord, parquet, hf, jsonl, csv, arrayrecord, webdataset
   > tfrtool convert a.tfrecord new --to hf
 convert foreign/thesis.doc new --to csv | 1
-  ? --from NAME chooses one
+  ? use --from NAME to choose one
   > tfrtool convert pets.csv new --from csv --to jsonl
 convert photos.zip new --to csv | 1
-  ? unpack it first
+  ? decompress it first
   > tfrtool convert pets.csv new --to jsonl
 convert a.tfrecord new.csv.gz | 2
-  ? leave off .gz
+  ? remove .gz from the name
   > tfrtool convert a.tfrecord new.csv
 repair a.tfrecord new.zst | 2
   ? leave off the ending, or use .gz
@@ -262,48 +262,60 @@ reshard a.tfrecord new.gz | 2
   ? name a folder; --compression of reshard and filter compresses shards
   > tfrtool reshard a.tfrecord new --compression gzip
 reshard a.tfrecord texts.tfrecord new | 1
-  ? --allow-mixed merges them nevertheless
+  ? use --allow-mixed to merge them anyway
   > tfrtool reshard a.tfrecord texts.tfrecord new --allow-mixed
 $ printf '{"x": 16777217}\\n{"x": 0.5}' > wide.jsonl
 convert wide.jsonl new | 1
-  ? --cast x:float32 rounds it, --cast x:string keeps its digits
+  ? use --cast x:float32 to round it, or --cast x:string to keep its digits
   > tfrtool convert wide.jsonl new --cast x:float32
   > tfrtool convert wide.jsonl new --cast x:string --overwrite
 convert a.tfrecord new --to csv --cast label:string | 2
-  ? --cast of edit changes them
+  ? change them with --cast of tfrtool edit
   > tfrtool edit a.tfrecord new --cast label=string
 convert a.tfrecord pets.csv new | 2
-  ? --from takes those of one format
+  ? use --from to read those of one format
   > tfrtool convert pets new --from tfrecord --to jsonl
 convert pets rows.jsonl | 2
-  ? name a directory, and the format by --to
+  ? pass a directory, and its format with --to
   > tfrtool convert pets rows --to jsonl
 convert a.tfrecord lined.jsonl | 2
-  ? --overwrite replaces it
+  ? use --overwrite to replace it
   > tfrtool convert a.tfrecord lined.jsonl --overwrite
 convert a.tfrecord new --to csv --verify bytes | 2
-  ? --exact keeps them
+  ? use --exact to keep them
   > tfrtool convert a.tfrecord new --to csv --verify bytes --exact
 convert pets.csv new --to parquet --exact | 2
-  ? take it without --exact
+  ? convert it without --exact
   > tfrtool convert pets.csv new --to parquet
 $ printf '{"x": 1}' > 1.jsonl ; printf '{"x": "a", "y": 1}' > 2.jsonl
 convert 1.jsonl 2.jsonl new --to csv | 1
-  ? --cast x:TYPE chooses one, --select leaves a feature out
+  ? use --cast x:TYPE to choose one, or --select to choose other features
   > tfrtool convert 1.jsonl 2.jsonl new --to csv --cast x:string
   > tfrtool convert 1.jsonl 2.jsonl new --to csv --overwrite --select y
 reshard pets new --stratify label | 2
   ? --split says which there are to be
   > tfrtool reshard pets new --stratify label --split a=0.5 --split b=0.5
+train nosuch --model mobilenet_v2 --trainable all --fine-tune block_5 | 2
+  ? use --trainable head, or a layer after that of --fine-tune
+  > tfrtool train nosuch --model mobilenet_v2 --trainable head --fine-tune block_5 | 1
+edit a.tfrecord new | 2
+  ? use --select, --drop, --rename, --cast, --add, --encode or --resize
+  > tfrtool edit a.tfrecord new1 --select label
+  > tfrtool edit a.tfrecord new2 --drop label
+  > tfrtool edit a.tfrecord new3 --rename label=class
+  > tfrtool edit a.tfrecord new4 --cast label=string
+  > tfrtool edit a.tfrecord new5 --add source=web
+  > tfrtool edit a.tfrecord new6 --encode png
+  > tfrtool edit a.tfrecord new7 --resize 8
 train nosuch --resume | 2
-  ? --out names the directory of the run
+  ? use --out DIR
   > tfrtool train nosuch --resume --out run | 1
 train nosuch --profile | 2
-  ? --tensorboard or --out names one
+  ? use --tensorboard or --out
   > tfrtool train nosuch --profile --tensorboard logs | 1
   > tfrtool train nosuch --profile --out run | 1
 train nosuch --model cnn --precision bfloat16 | 2
-  ? it needs a model of keras.applications, --trainable head, --cache features or auto,
+  ? use a model of keras.applications, --trainable head, --cache features or auto,
   ? --recipe tfrtool, and no --augment
   > tfrtool train nosuch --precision bfloat16 --model mobilenet_v2 --trainable head --cache
     features --recipe tfrtool | 1
@@ -315,11 +327,11 @@ hint that it gives; and after that what is done then, with its exit code where t
 
 SLOW = """
 train blobs --model cnn --image-size 32 | 1
-  ? tfrtool write makes such a dataset of image files
+  ? make a dataset from image files with tfrtool write
   > tfrtool write photos new
   > tfrtool bench new --split nosuch | 2
 train pets --model cnn --image-size 32 --epochs 2 --out run | 2
-  ? --resume goes on with it; or choose another
+  ? use --resume to continue it, or choose another directory
   > tfrtool train pets --model cnn --image-size 32 --epochs 2 --out run --resume
 train pets --model cnn --image-size 32 --seed 9 --epochs 1 --out run --resume | 2
   ? choose another directory for another run
@@ -330,16 +342,16 @@ train pets --model cnn --image-size 32 --epochs 1 --out run | 2
   > tfrtool train nosuch --model cnn --image-size 32 --epochs 1 --out another | 1
 $ truncate -s 5 run/checkpoint/checkpoint
 train pets --model cnn --image-size 32 --epochs 1 --out run --resume | 1
-  ? without it, the run can only begin anew
+  ? delete it to start over
   > rm -r run
   > tfrtool train pets --model cnn --image-size 32 --epochs 1 --out run --resume
 train unclear --model cnn --image-size 32 | 1
-  ? tfrtool inspect shard unclear shows what the records hold, and --image-feature NAME says which
-  ? it is
+  ? run tfrtool inspect shard unclear to show the features, and use --image-feature NAME to choose
+  ? one
   > tfrtool inspect shard unclear
   > tfrtool bench unclear --image-feature left --label-feature kind --split nosuch | 2
 train pets --model cnn --image-size 32 --label-feature labels | 2
-  ? it may be one of these: label
+  ? did you mean 'label'?
   > tfrtool bench pets --label-feature label --split nosuch | 2
 train hurt --model cnn --image-size 32 --epochs 1 | 1
   ? train and evaluate leave out what is damaged with --on-error skip
@@ -350,8 +362,8 @@ evaluate run hurt --split train | 1
 bench hurt | 1
   ? train and evaluate leave out what is damaged with --on-error skip
 train undecodable --model cnn --image-size 32 --epochs 1 | 1
-  ? train and evaluate leave it out with --on-error skip, and tfrtool inspect shard
-  ? undecodable/train.tfrecord --record 3 shows it
+  ? run tfrtool inspect shard undecodable/train.tfrecord --record 3 to show it, or use --on-error
+  ? skip of train and evaluate
   > tfrtool inspect shard undecodable/train.tfrecord --record 3
   > tfrtool train undecodable --model cnn --image-size 32 --epochs 1 --on-error skip | 3
 """
@@ -359,12 +371,11 @@ train undecodable --model cnn --image-size 32 --epochs 1 | 1
 
 ELSEWHERE = {
     "set TMPDIR to a folder on a larger disk": "tests/storage/test_scratch.py makes room instead",
-    "each is started with the same TF_CONFIG but for its task": "tests/process/several_devices.py",
-    "all workers are started alike, and see the same files": "tests/process/several_devices.py",
-    "on all workers, goes on from the": "tests/process/several_devices.py resumes",
+    "start each with the same TF_CONFIG except for its task": "tests/process/several_devices.py",
+    "start all workers with the same options and files": "tests/process/several_devices.py",
+    "on all workers to continue from": "tests/process/several_devices.py resumes",
     "a scheduler such as Kubeflow sets it": "no advice, but where it comes from",
-    "a function has it while it builds one": "tests/training/test_precision.py has one",
-    "a function that returns it can": "tests/training/test_own_model.py has one",
+    "pass a function that returns it": "tests/training/test_own_model.py has one",
     'pip install "tfrtool[hf]"': "tests/cli/test_stores_read.py does without it",
     "the environment, or a profile, gives credentials": "no advice, but where they belong",
     "write it again without compression and dictionaries": "test_hostile_parquet.py does",
@@ -376,25 +387,32 @@ ELSEWHERE = {
     "give different ids to different images": "test_annotation_round_trips.py has some",
     "use one id for one category in all files": "test_annotation_round_trips.py has one",
     "pipe a shard into it": "test_standard_input.py runs it",
+    "give it a larger fraction, or use another --seed": "above, of write",
+    "append TFRecord files instead": "tests/convert/test_append.py appends some",
+    "and append those": "tests/convert/test_append.py appends some",
+    "use a smaller --batch-size or --image-size": "may help, or not: it depends on the GPU",
     "--engine ray runs on one": "tests/engines/test_ray_cluster.py runs it",
+    "was there enough memory?": "a question, where a worker died",
+    "--shard-cache-size makes it larger": "tests/cli/test_train_stores.py has one that fits",
+    "use --engine ray to train on one": "tests/engines/test_ray_cluster.py runs it",
     'pip install "tfrtool[ray]': "tests/engines/test_ray_cluster.py does without it",
     "`ray start --head` starts one and says its address": "tests/engines has one",
     "of the machine on which `ray start --head` was run": "tests/engines has one",
     "RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH=FILE": "tests/engines/test_ray_cluster.py has one",
     "nodes need the same paths, as on a shared file system": "no advice, but what is needed",
-    "--shard-cache-size makes it larger": "tests/cli/test_train_stores.py has one that fits",
+    "raise --shard-cache-size": "tests/cli/test_train_stores.py has one that fits",
     "--shard-cache names a folder": "tests/storage/test_shard_cache.py does",
     "on another disk by --shard-cache": "tests/storage/test_shard_cache.py makes room instead",
-    "a lower --learning-rate than": "may help, or not: tests/training/test_resume.py",
+    "try a --learning-rate lower than": "may help, or not: tests/training/test_resume.py",
     "train and evaluate leave that out": "tests/cli/test_train_stores.py does",
-    "a run whose worker died is started again": "no advice, but why",
-    "was there enough memory?": "a question, where a worker died",
+    "for the checkpoint from which a failed run is restarted": "tests/engines has some",
+    "check whether it ran out of memory": "tests/engines/test_ray_cluster.py kills one",
     "set XDG_CACHE_HOME": "below",
-    "--recipe tfrtool keeps": "below",
-    "--cache auto takes what fits": "below",
+    "use --recipe tfrtool, whose cache": "below",
+    "use --cache auto to cache what fits": "below",
     "open one of them: split=": "below",
     "names another place for its index": "test_standard_input.py runs it",
-    "layers of one's own need get_config": "tests/training/test_own_model.py has one without",
+    "give custom layers get_config": "tests/training/test_own_model.py has one without",
     "shows the damage": "below",
     "to list all damage": "below",
     "labels:": "above, with the paths",
@@ -407,18 +425,18 @@ ELSEWHERE = {
     "--resume makes what is missing": "tests/convert/test_store_faults.py runs it",
     "let it end; --overwrite would replace it": "test_store_faults.py has two writers",
     "gives up what it holds": "no advice, but what deleting does",
-    "give it again with --model": "tests/cli/test_train.py has a model that is code",
     "rename the file": "tests/view/test_live.py has such a name",
-    "delete it, and give all options": "tests/cli/test_train.py has such records",
-    "only `--resume` takes it from the run.json in `--out`": "tests/cli/test_train.py",
+    "pass it again with --model": "tests/cli/test_train.py has a model that is code",
+    "delete it and pass all options": "tests/cli/test_train.py has such records",
+    "pass it, or use --resume with the --out of an earlier run": "tests/cli/test_train.py",
     "add the unit, such as": "tests/writing/test_sizes.py runs both",
     "save it as Parquet: `datasets.load_from_disk(DIR)`": "what Hugging Face's library does",
     "label_feature=NAME says which": "tests/examples/test_guessed_labels.py",
     "try again": "tests/process/test_publish_death.py reads again",
-    "--weights none starts from random ones": "below",
-    "--rescale unit takes 0..1": "below",
-    "leave --precision out": "below",
-    "model.summary() of its Keras model lists them": "below",
+    "use --weights none to start from random weights": "below",
+    "use --rescale unit for 0..1": "below",
+    "remove --precision": "below",
+    "print model.summary() of its Keras model to list them": "below",
     "it was there when the source was listed": "no advice",
 }
 """Hints that no row above can bring about, and where they are tested or why they need not be."""

@@ -373,4 +373,4 @@ def test_why_no_record_could_be_read(
     words = [{"SHARD": str(shard), "OUT": str(tmp_path / "b")}.get(w, w) for w in command.split()]
     assert main(words) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"tfrtool: error: {shard}: no record could be read: {why}")
+    assert line.startswith(f"tfrtool: error: {shard}: no record can be read: {why}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import re
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -41,10 +42,10 @@ def rows_of(folder: Path) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("name", "text", "note"),
     [
-        ("a.csv", "a;b\n1,5;x\n2,5;y, z\n", "columns are separated by ';'"),
-        ("a.csv", "a\tb\n1,5\tx\n2,5\ty, z\n", "columns are separated by tab"),
-        ("a.csv", "a|b\n1,5|x\n2,5|y, z\n", "columns are separated by '|'"),
-        ("a.tsv", "a\tb\n1,5\tx\n2,5\ty, z\n", "columns are separated by tab"),
+        ("a.csv", "a;b\n1,5;x\n2,5;y, z\n", "delimiter ';'"),
+        ("a.csv", "a\tb\n1,5\tx\n2,5\ty, z\n", "delimiter tab"),
+        ("a.csv", "a|b\n1,5|x\n2,5|y, z\n", "delimiter '|'"),
+        ("a.tsv", "a\tb\n1,5\tx\n2,5\ty, z\n", "delimiter tab"),
         ("a.csv", 'a,b\n"1,5",x\n"2,5","y, z"\n', ""),
     ],
 )
@@ -68,10 +69,10 @@ def test_the_delimiter_is_chosen(tmp_path: Path, capsys: Capture) -> None:
     assert run("convert", tmp_path / "a.csv", tmp_path / "tab", "--delimiter", "tab") == 0
     assert rows_of(tmp_path / "tab") == [{"a": 1, "b;c": b"2;3"}]
     assert run("convert", tmp_path / "a.csv", tmp_path / "x", "--delimiter", "ab") == 2
-    assert "invalid delimiter: expected one character, or tab" in capsys.readouterr().err
+    assert "invalid --delimiter 'ab'" in capsys.readouterr().err
     (tmp_path / "a.jsonl").write_text('{"a": 1}\n')
     assert run("convert", tmp_path / "a.jsonl", tmp_path / "x", "--delimiter", ";") == 2
-    assert "--delimiter is for CSV" in capsys.readouterr().err
+    assert "--delimiter applies to CSV, not to jsonl" in capsys.readouterr().err
 
 
 def test_a_tsv_is_written_with_tabs(tmp_path: Path) -> None:
@@ -89,7 +90,7 @@ def test_the_index_of_pandas_gets_a_name(tmp_path: Path, capsys: Capture) -> Non
     pd.DataFrame({"a": [5, 6]}).to_csv(tmp_path / "a.csv")
     assert run("convert", tmp_path / "a.csv", tmp_path / "out") == 0
     assert rows_of(tmp_path / "out") == [{"a": 5, "index": 0}, {"a": 6, "index": 1}]
-    assert "column 1 has no name, and is called 'index'" in capsys.readouterr().err
+    assert re.search("column 1 .*'index'", capsys.readouterr().err)
     pd.DataFrame({"index": [5]}).to_csv(tmp_path / "b.csv")
     tfrtool.convert(tmp_path / "b.csv", tmp_path / "two")
     assert rows_of(tmp_path / "two") == [{"index": 5, "Unnamed: 0": 0}]
@@ -110,10 +111,10 @@ def test_a_feature_without_a_name_comes_back(tmp_path: Path) -> None:
         (
             ["02134", "10001"],
             [b"02134", b"10001"],
-            "stays text: '02134' in row 0 starts with a zero",
+            "stays text: '02134' in record 0 ",
         ),
-        (["1", "NA"], [b"1", b"NA"], "becomes text: row 1 has 'NA'"),
-        (["1", str(2**63)], [b"1", str(2**63).encode()], f"'{2**63}' in row 1 is not an int64"),
+        (["1", "NA"], [b"1", b"NA"], "becomes text: record 1 has 'NA'"),
+        (["1", str(2**63)], [b"1", str(2**63).encode()], f"'{2**63}' in record 1 is not an int64"),
         (["0", "-7"], [0, -7], ""),
     ],
 )
@@ -141,7 +142,7 @@ def test_an_object_that_only_looks_like_base64(tmp_path: Path, capsys: Capture) 
     (tmp_path / "a.jsonl").write_text('{"a": {"base64": 1}}\n')
     assert run("convert", tmp_path / "a.jsonl", tmp_path / "out") != 0
     err = capsys.readouterr().err
-    assert "a.jsonl, record 0: column 'a': the value of base64 is not a string" in err
+    assert "a.jsonl, record 0: column 'a': base64 " in err
     member = b'{"a": {"base64": 1}, "__features__": {}}'
     info = tarfile.TarInfo("0.json")
     info.size = len(member)
@@ -149,7 +150,7 @@ def test_an_object_that_only_looks_like_base64(tmp_path: Path, capsys: Capture) 
         tar.addfile(info, io.BytesIO(member))
     assert run("convert", tmp_path / "a.tar", tmp_path / "out") != 0
     err = capsys.readouterr().err
-    assert "a.tar, record 0: column 'a': the value of base64 is not a string" in err
+    assert "a.tar, record 0: column 'a': base64 " in err
 
 
 WIDE = {
@@ -179,8 +180,8 @@ def test_parquet_with_too_many_columns(tmp_path: Path, capsys: Capture) -> None:
     ("name", "what"),
     [
         ("a.json", "one JSON document, not JSON Lines"),
-        ("a.csv.gz", "a compressed file, but not of TFRecord"),
-        ("a.arrow", "an Arrow file, which is not read"),
+        ("a.csv.gz", "compressed, and not a TFRecord file"),
+        ("a.arrow", "Arrow files can't be read"),
         ("a.xyz", "unknown format"),
     ],
 )
@@ -225,7 +226,7 @@ def test_the_ending_decides_the_compression(tmp_path: Path, capsys: Capture) -> 
     assert gzip.decompress((tmp_path / "a.tfrecord.gz").read_bytes()) == shard_of(payloads)
     for name in ("b.csv.gz", "b.jsonl.gz", "b.parquet.gz"):
         assert run("convert", tmp_path / "a.tfrecord.gz", tmp_path / name) == 2
-        assert "only TFRecord files can be written compressed" in capsys.readouterr().err
+        assert "only TFRecord files can be compressed" in capsys.readouterr().err
     assert run("convert", tmp_path / "a.csv", tmp_path / "b.tfrecord.zst") == 2
     assert "files ending in .zst can't be written" in capsys.readouterr().err
     for words in (("reshard",), ("filter", "--sample", "1"), ("edit", "--rename", "a=b")):
@@ -257,12 +258,14 @@ def test_similar_notes_of_many_columns_are_counted(tmp_path: Path, capsys: Captu
     (tmp_path / "a.csv").write_text("\n".join(lines) + "\n")
     assert run("convert", tmp_path / "a.csv", tmp_path / "out") == 0
     expected = [
-        *(f"column 'code{n}' stays text: '0{n}' in row 0 starts with a zero" for n in range(3)),
-        "47 similar notes on other columns; use --json to print all of them",
-        "column 'z' becomes text: row 1 has 'a'",
+        *(f"column 'code{n}' stays text: '0{n}' in record 0" for n in range(3)),
+        "47 similar notes",
+        "column 'z' becomes text: record 1 has 'a'",
     ]
-    said = [line.removeprefix("tfrtool: ") for line in capsys.readouterr().err.splitlines()]
-    assert said == expected
+    lines = capsys.readouterr().err.splitlines()
+    for line, start in zip(lines, expected, strict=True):
+        assert line.startswith(f"tfrtool: {start}")
+    assert "--json" in lines[3]
     assert run("convert", tmp_path / "a.csv", tmp_path / "out", "--overwrite", "--dry-run") == 0
     out = capsys.readouterr().out
     assert all(line in out for line in expected)

@@ -86,7 +86,7 @@ def test_tfds_reads_the_new_version_and_the_old_one_is_untouched(root: Path) -> 
     report = tfrtool.append(old, new, dedupe=True)
     assert (report.records_in, report.records_out, report.corrupt) == (20, 34, 0)
     assert sorted((one.key, one.reason.split(" ")[0]) for one in report.rejected) == [
-        ("dog/again.jpg", "an"), ("dog/bad.jpg", "not"),
+        ("dog/again.jpg", "exact"), ("dog/bad.jpg", "not"),
     ]  # fmt: skip
     assert report.dataset == root / "pets" / "1.1.0"
     after = _state(report.dataset)
@@ -172,10 +172,10 @@ def test_packed_and_damaged_records_of_several_splits(root: Path) -> None:
     assert not any(verdict.faults for verdict in tfrtool.verify(report.dataset).shards)
     small = root / "small" / "1.0.0"
     tfrtool.edit(old, small, resize=8, name="pets")
-    with pytest.raises(tfrtool.DatasetError, match="by edit"):
+    with pytest.raises(tfrtool.DatasetError, match="tfrtool edit"):
         tfrtool.append(small, root / "photos", split="train")
     (old / "label.labels.txt").unlink()
-    with pytest.raises(tfrtool.DatasetError, match="numbers of its classes"):
+    with pytest.raises(tfrtool.DatasetError, match=r"label\.labels\.txt"):
         tfrtool.append(old, root / "photos", version="3.0.0")
 
 
@@ -231,7 +231,7 @@ def test_what_is_unclear_is_refused(root: Path, tmp_path: Path) -> None:
     with pytest.raises(tfrtool.UsageError, match="inside its source"):
         tfrtool.append(old, new, split="train", version="1.0.0")
     next(old.glob("*-train.tfrecord-00001-*")).unlink()
-    with pytest.raises(tfrtool.DatasetError, match="lacks 1"):
+    with pytest.raises(tfrtool.DatasetError, match="1 shard missing"):
         tfrtool.append(old, new, split="train")
     hurt = root / "plain"
     flip_bit(next(hurt.glob("*-train.tfrecord-00001-*")), 40)

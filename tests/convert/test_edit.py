@@ -95,7 +95,7 @@ def test_records_without_the_feature_keep_their_bytes(tmp_path: Path) -> None:
 def test_bad_values_are_named_or_skipped(tmp_path: Path) -> None:
     """A value that is no number names file, record and offset; or it is listed, and the rest go."""
     source = write_foreign(tmp_path / "in", [[_record(1), _record(2, text="two"), _record(3)]])
-    with pytest.raises(tfrtool.DatasetError, match="'text' is no int64") as caught:
+    with pytest.raises(tfrtool.DatasetError, match=r"'text'.*int64") as caught:
         tfrtool.edit(source, tmp_path / "out", cast={"text": "int64"})
     assert (caught.value.record, caught.value.offset) == (1, len(_record(1)) + 16)
     assert caught.value.path is not None
@@ -124,12 +124,12 @@ def test_damage_is_listed_or_stops_the_work(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "want"),
     [
-        ({"drop": ["txt"]}, "no feature 'txt'; nearest 'text'"),
-        ({"drop": ["zzzz"]}, "no feature 'zzzz'; nearest 'id', 'text'"),
-        ({"shards": 2, "drop": ["text"]}, "no such option 'shards'"),
+        ({"drop": ["txt"]}, "'txt'.*'text'"),
+        ({"drop": ["zzzz"]}, "'zzzz'.*id, text"),
+        ({"shards": 2, "drop": ["text"]}, "option 'shards'"),
         ({"cast": {"text": "int32"}}, "string, int64, float32"),
         ({"encode": "raw", "drop": ["text"]}, "keep, jpeg or png"),
-        ({"resize": 8}, "hold images"),
+        ({"resize": 8}, "--resize"),
         ({"on_error": "keep"}, "one of"),
         ({"add": {"x": 2**70}}, "no feature"),
         ({"add": {"id": 2}}, "two features"),
@@ -199,7 +199,7 @@ def test_an_edit_needs_a_change(tmp_path: Path, capsys: pytest.CaptureFixture[st
     path = tmp_path / "a.tfrecord"
     path.write_bytes(shard_of([tfrtool.encode_example({"n": 1})]))
     assert main(["edit", str(path), str(tmp_path / "out")]) == 2
-    assert "nothing to change: expected one of --select, --drop" in capsys.readouterr().err
+    assert "--select, --drop" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 

@@ -96,10 +96,10 @@ def test_lists_keep_and_drop(pets: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("nosuch.tfrecord 5", "line 2 names no shard of the source: found 'nosuch.tfrecord'"),
-        ("pets-test.tfrecord-00000-of-00001 100", "below 100 in"),
-        ("pets-test.tfrecord-00000-of-00001", "line 2 does not name.* found .pets-test"),
-        ("pets-test.tfrecord-00000-of-00001 -1", "line 2 does not name.*-1"),
+        ("nosuch.tfrecord 5", "line 2: .*'nosuch.tfrecord'"),
+        ("pets-test.tfrecord-00000-of-00001 100", "line 2: .*record 100 in.*than 100"),
+        ("pets-test.tfrecord-00000-of-00001", "line 2: .*found .pets-test"),
+        ("pets-test.tfrecord-00000-of-00001 -1", "line 2: .*found.* -1"),
     ],
 )
 def test_lists_of_what_is_not_there_are_errors(
@@ -142,11 +142,9 @@ def test_a_sample_has_just_as_many(pets: Path, tmp_path: Path) -> None:
 
 def test_nothing_to_keep_is_an_error(pets: Path, tmp_path: Path) -> None:
     """No rule, and no record that passes."""
-    with pytest.raises(
-        tfrtool.UsageError, match="no rule for which records to keep; use --where, --keep"
-    ):
+    with pytest.raises(tfrtool.UsageError, match="--where, --keep"):
         tfrtool.filter(pets, tmp_path / "new")
-    with pytest.raises(tfrtool.WriteError, match="none of the 700 records is left"):
+    with pytest.raises(tfrtool.WriteError, match="0 of 700"):
         tfrtool.filter(pets, tmp_path / "new", where="label > 99")
     assert not (tmp_path / "new").exists()
 

@@ -62,7 +62,7 @@ def test_what_is_in_pixels_does_not_outlive_a_resize(layout: Layout, tmp_path: P
     """Areas would be those of the images before; boxes are shares of the sides, and stay."""
     source = _dataset(tmp_path, layout, optional={"area": 3072.0})
     area = "image/object/area" if layout is Layout.TFOD else "objects/area"
-    with pytest.raises(UsageError, match=f"{area} would no longer fit .*--drop {area}"):
+    with pytest.raises(UsageError, match=f"{area} .*--drop {area}"):
         tfrtool.edit(source, tmp_path / "small", resize=32)
     tfrtool.edit(source, tmp_path / "small", resize=32, drop=[area])
     before, after = _only(source), _only(tmp_path / "small")

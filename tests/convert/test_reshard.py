@@ -220,7 +220,7 @@ def test_class_names_go_along_and_must_agree(pets: Path, tmp_path: Path) -> None
     lengths = {one["name"]: one["shardLengths"] for one in info["splits"]}
     assert lengths == {"train": ["1201"], "test": ["300"]}
     (more / "label.labels.txt").write_text("b\na\n")
-    with pytest.raises(tfrtool.DatasetError, match="other class names") as raised:
+    with pytest.raises(tfrtool.DatasetError, match="class names") as raised:
         tfrtool.reshard([pets, more], tmp_path / "no")
     assert str(pets / "label.labels.txt") in str(raised.value)
     for folder in (pets, pets / "in"):
@@ -249,7 +249,7 @@ def test_a_dry_run_says_what_would_be_written(
     assert "1,500 records in, 1,500 out" in printed
     assert "new-train.tfrecord-00001-of-00002  600 records" in printed
     assert not (tmp_path / "new").exists()
-    with pytest.raises(tfrtool.UsageError, match="too few records"):
+    with pytest.raises(tfrtool.UsageError, match=r"--shards 301.*300 records"):
         tfrtool.reshard(pets, tmp_path / "new", shards=301)
     assert os.listdir(tmp_path) == ["pets"]  # noqa: PTH208
 
@@ -299,8 +299,9 @@ def test_sources_with_other_features(tmp_path: Path, capsys: pytest.CaptureFixtu
         words = ["reshard", sources[0], sources[other], str(tmp_path / "out")]
         assert main(words) != 0
         error = capsys.readouterr().err
-        assert f"{sources[other]}: has other features than {sources[0]}: they differ in" in error
-        assert f"they differ in {feature}; --allow-mixed" in error
+        assert f"{sources[other]}: " in error
+        assert f"{sources[0]}: {feature};" in error
+        assert "--allow-mixed" in error
         assert not (tmp_path / "out").exists()
     assert main([*words, "--dry-run"]) != 0
     assert main(["reshard", *sources, str(tmp_path / "out"), "--allow-mixed"]) == 0
@@ -311,7 +312,7 @@ def test_shards_of_one_pattern_with_other_types(tmp_path: Path) -> None:
     """A pattern may mean several datasets; optional features of one dataset are no conflict."""
     for name, value in (("a", b"text"), ("b", 3)):
         (tmp_path / f"{name}.tfrecord").write_bytes(shard_of([encode_example({"x": value})]))
-    with pytest.raises(tfrtool.SchemaError, match="they differ in x"):
+    with pytest.raises(tfrtool.SchemaError, match=": x;"):
         tfrtool.reshard(str(tmp_path / "*.tfrecord"), tmp_path / "out")
     train, test = [encode_example({"x": 1, "y": 2})], [encode_example({"x": 1})]
     write_shards(tmp_path / "whole", {"train": [train], "test": [test]})

@@ -92,7 +92,7 @@ def test_somebody_else_answers(shard: Path) -> None:
 
 def test_jobs_without_engines_say_so(shard: Path, tmp_path: Path) -> None:
     """What only this machine does takes no engine."""
-    with pytest.raises(tfrtool.UsageError, match="no such option 'engine'"):
+    with pytest.raises(tfrtool.UsageError, match="no option 'engine'"):
         tfrtool.edit(shard, tmp_path / "out", rename={"a": "b"}, engine="ray")
 
 

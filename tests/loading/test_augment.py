@@ -260,6 +260,5 @@ def test_images_must_be_larger(name: str) -> None:
     change = tf.function(augmenter(parse_augment(f"{name}=5")), autograph=False)
     seed = tf.TensorSpec([2], tf.int64)
     change.get_concrete_function(tf.TensorSpec([None, 24, 6, 3], tf.uint8), seed)
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(UsageError, match=f"--augment {name}=5 must be less .*, 5$"):
         change.get_concrete_function(tf.TensorSpec([None, 24, 5, 3], tf.uint8), seed)
-    assert (caught.value.expected, caught.value.found) == ("less than 5", 5)

@@ -38,7 +38,7 @@ def test_shards_without_metadata(tmp_path: Path) -> None:
     """All shards are one split, classes are numbered; a label without a usual name is named."""
     payloads = [image_payload(label, image="pic", target="kind") for label in (0, 3, 1)]
     folder = write_foreign(tmp_path / "d", [payloads, payloads[:1]])
-    with pytest.raises(DatasetError, match=r"kind: int64, 1 value; could be it.*--label-feature"):
+    with pytest.raises(DatasetError, match=r"kind: int64, 1 value; .*--label-feature"):
         open_dataset(folder)
     dataset = open_dataset(folder, label_feature="kind")
     assert dataset.split("train").records == 4
@@ -61,7 +61,7 @@ def test_mixed_compression_is_an_error(tmp_path: Path) -> None:
     directory = write_foreign(tmp_path / "d", [[image_payload(0)], [image_payload(1)]])
     path = min(directory.iterdir())
     path.write_bytes(gzip.compress(path.read_bytes()))
-    with pytest.raises(DatasetError, match="compressed"):
+    with pytest.raises(DatasetError, match="gzip, none"):
         open_dataset(directory)
 
 
@@ -258,7 +258,7 @@ def test_shards_of_two_writes_are_refused(tmp_path: Path) -> None:
     """Shards that an earlier write left behind would come twice."""
     directory = write_foreign(tmp_path / "d", [[image_payload(0)], [image_payload(1)]])
     (directory / "part-00000-of-00001.tfrecord").write_bytes(frame(image_payload(0)))
-    with pytest.raises(DatasetError, match="claim"):
+    with pytest.raises(DatasetError, match=r"00001\.tfrecord and .*00002\.tfrecord"):
         open_dataset(directory)
 
 

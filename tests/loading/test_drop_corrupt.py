@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import tfrtool
 from tests.datasets import flip_bit, image_payload, write_foreign, write_pets
 from tests.photos import image_bytes, many_scans, write_class_folders
-from tfrtool.errors import CorruptShardError, DatasetError, TfrtoolError, UsageError
+from tfrtool.errors import CorruptShardError, DatasetError, TfrtoolError, TrainingError, UsageError
 from tfrtool.examples.example import DType, Feature, encode_example
 from tfrtool.loading.dataset.dataset import Dataset, Split
 from tfrtool.loading.dataset.drop_corrupt import DropReport, naming_damage
@@ -271,10 +271,17 @@ def test_nothing_left_is_an_error(tmp_path: Path) -> None:
     """A split without a usable record can't be trained on; an unknown one is a usage error."""
     directory = write_foreign(tmp_path / "d", [[image_payload(0, data=_CUT)]])
     (directory / "label.labels.txt").write_text("cat\ndog\n")
-    with pytest.raises(DatasetError, match="no record"):
+    with pytest.raises(DatasetError, match="no usable records"):
         _dropped(directory, tmp_path / "scratch")
     with pytest.raises(UsageError):
         _dropped(directory, tmp_path / "scratch", splits=["validation"])
+
+
+def test_too_little_memory_is_an_error(tmp_path: Path, tf: Any) -> None:
+    """What TensorFlow raises on a GPU that is full names the options that need less."""
+    dataset = open_dataset(write_foreign(tmp_path / "d", [[image_payload(0), image_payload(1)]]))
+    with pytest.raises(TrainingError, match="--batch-size"), naming_damage(dataset, "train"):
+        raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
 
 
 def test_file_that_is_no_shard_is_skipped(tmp_path: Path, tf: Any) -> None:

@@ -139,25 +139,25 @@ def test_what_candidates_lack_is_said(tmp_path: Path) -> None:
     image = feature(image_bytes())
     error = _lacking(
         tmp_path / "a",
-        "label: float32, 2 values; want int64 or string",
+        "label: float32, 2 values; needs int64 or string",
         image=image,
         label=feature(0.5, 2.0),
     )
     assert "--label-feature NAME" in str(error)
     error = _lacking(
         tmp_path / "b",
-        "label: int64, 1 value; want string / other: int64, 70 values; want string, or its height "
-        "and width in int64 features or features.json / "
-        "x: 5 bytes of text data; want a JPEG, PNG, GIF, BMP or WebP "
-        "file, a serialized tensor, or uint8 pixels of a height and width that each record or "
-        "features.json says",
+        "label: int64, 1 value; needs string / other: int64, 70 values; needs string, or its "
+        "height and width in int64 features or features.json / "
+        "x: 5 bytes of text data; needs a JPEG, PNG, GIF, BMP or WebP "
+        "file, a serialized tensor, or uint8 pixels with a height and width in each record or in "
+        "features.json",
         x=feature(b"words"),
         label=feature(1),
         other=feature(*range(70)),
     )
     assert "--image-feature NAME" in str(error)
     many = {f"n{number}": feature(number) for number in range(8)}
-    found = " / ".join(f"n{number}: int64, 1 value; could be it" for number in range(6))
+    found = " / ".join(f"n{number}: int64, 1 value; possible" for number in range(6))
     _lacking(tmp_path / "c", found, image=image, **many)
 
 
@@ -179,13 +179,13 @@ def test_features_are_named(tmp_path: Path) -> None:
     assert (dataset.task, dataset.class_names) == (Task.MULTI, ("sea", "sky"))
     assert open_dataset(directory, label_feature="height").class_names == ("4",)
     for role, name, lack in (
-        ("image", "tags", "string, 2 values; want one"),
-        ("label", "score", "float32, 1 value; want int64 or string"),
-        ("label", "image", "it is the image"),
+        ("image", "tags", "string, 2 values; needs one"),
+        ("label", "score", "float32, 1 value; needs int64 or string"),
+        ("label", "image", "the image feature"),
     ):
-        with pytest.raises(DatasetError, match=f"the feature '{name}' can't be the {role}") as odd:
+        with pytest.raises(DatasetError, match=f"feature '{name}' can't be the {role}") as odd:
             open_dataset(directory, **{f"{role}_feature": name})
         assert odd.value.found == lack
     with pytest.raises(UsageError) as caught:
         open_dataset(directory, label_feature="tag")
-    assert caught.value.hint == "it may be one of these: tags, image"
+    assert caught.value.hint == "did you mean 'tags'?"

@@ -84,7 +84,7 @@ def test_an_iterator_that_was_left_early_does_no_harm(tf: Any) -> None:
 def test_another_number_of_images_is_an_error(tf: Any, images: int, claimed: int) -> None:
     """Where more or fewer images come than were counted, no batch is made of empty memory."""
     decoded = _Decoded(tf, images, claimed)
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"than the .* images that were"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"than the .* that were counted"):
         _numbers(decoded.batches(_order(claimed)))
 
 

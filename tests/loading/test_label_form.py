@@ -183,7 +183,7 @@ def test_label_that_changed_since_is_named(name: str, tmp_path: Path) -> None:
     with pytest.raises(DatasetError) as caught, naming_damage(dataset, "train"):
         loaded_labels(dataset)
     assert (caught.value.path, caught.value.record) == (str(last), 0)
-    assert "'label' is no class" in caught.value.what
+    assert "invalid class in feature 'label'" in caught.value.what
 
 
 def test_lists_and_arrays_that_tfds_wrote(tmp_path: Path) -> None:

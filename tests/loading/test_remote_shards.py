@@ -221,9 +221,9 @@ def test_cache_that_can_hold_too_few(pets: Path, url: str, tmp_path: Path) -> No
         remote.load(image_size=16)
     assert _batches(remote, cycle_length=3) == _batches(tfrtool.dataset(pets), cycle_length=3)
     tiny = tfrtool.dataset(url, shard_cache=tmp_path / "s", shard_cache_size=1)
-    with pytest.raises(UsageError, match=r"too small to read a shard: .* makes it larger$"):
+    with pytest.raises(UsageError, match=r"too small to read a shard: .*--shard-cache-size$"):
         tiny.load(image_size=16, cycle_length=1)
-    with pytest.raises(UsageError, match="these are local"):
+    with pytest.raises(UsageError, match="--shard-cache"):
         tfrtool.dataset(pets, shard_cache=tmp_path / "s")
 
 
@@ -299,7 +299,7 @@ def test_shard_with_other_records_than_the_metadata_says(
     bucket.client.delete_object(Bucket=bucket.name, Key="pets/write_report.json")
     bucket.put(f"pets/{first}", (pets / first).read_bytes() + (pets / second).read_bytes())
     remote = tfrtool.dataset(url)
-    with pytest.raises(DatasetError, match=rf"{first}: .*agree"), naming_damage(remote, "train"):
+    with pytest.raises(DatasetError, match=rf"{first}: .*metadata"), naming_damage(remote, "train"):
         _batches(remote)
     bucket.put(f"pets/{first}", (pets / first).read_bytes()[:-10])
     remote = tfrtool.dataset(url)

@@ -167,7 +167,7 @@ def _main() -> None:
         alone = worker(1, ports[:2], run("alone", *small, "--worker-timeout", "0.5"))
         others = [worker(n, ports[2:], run("b", *small, "--seed", str(n))) for n in range(2)]
         for process, code, named in (
-            (alone, 1, f"worker 0 (127.0.0.1:{ports[0]}) has not come"),
+            (alone, 1, f"worker 0 (127.0.0.1:{ports[0]}) has not connected"),
             (others[0], 2, f"worker 1 (127.0.0.1:{ports[3]})"),
             (others[1], 2, f"worker 0 (127.0.0.1:{ports[2]})"),
         ):

@@ -183,7 +183,7 @@ def test_billions_of_classes(dataset: Path) -> None:
     )
     with pytest.raises(tfrtool.DatasetError) as caught:
         tfrtool.dataset(dataset)
-    assert "2,000,000,000 classes, and at most 100,000 are read" in str(caught.value)
+    assert "2,000,000,000 classes; the limit is 100,000" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from tfrtool.training.models.optimizers import Optimizer, make_optimizer
 pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("quick_base")]
 
 LABELS = [0] * 11 + [1] + [2] * 4
-TOLD = "warning: there are 11 times as many images of 0 as of 1 (11 and 1): --class-weights"
+TOLD = "there are 11 times as many images of 0 as of 1 (11 and 1)"
 
 
 def _pictures(labels: list[int], first: int = 0) -> list[bytes]:
@@ -84,8 +85,8 @@ def test_the_command_line_tells(uneven: Path, capfd: pytest.CaptureFixture[str])
     words = ["train", str(uneven), "--model", "cnn", "--image-size", "32", "--epochs", "1"]
     assert main([*words, "--json"]) == 0
     output = capfd.readouterr()
-    assert TOLD in output.err
-    assert TOLD.removeprefix("warning: ") in output.out.splitlines()[-1]
+    assert f"warning: {TOLD}" in output.err
+    assert TOLD in output.out.splitlines()[-1]
     assert main([*words, "--class-weights", "balanced"]) == 0
     output = capfd.readouterr()
     assert "  weights  0 0.485, 1 5.33, 2 1.33\n" in output.out
@@ -101,7 +102,8 @@ def test_a_validation_split_without_records(tmp_path: Path) -> None:
     directory = write_foreign(tmp_path / "d", [_pictures([0, 1, 0, 1])])
     (directory / "part-00000-of-00001.tfrecord").rename(directory / "a-train.tfrecord")
     (directory / "a-validation.tfrecord").touch()
-    assert _warnings(directory) == ("the split 'validation' has no records: nothing is validated",)
+    (found,) = _warnings(directory)
+    assert found.startswith("split 'validation' has no records")
     with pytest.raises(UsageError, match="split 'validation' has no records"):
         _warnings(directory, validation="validation")
 
@@ -112,7 +114,8 @@ def test_images_that_are_trained_and_validated_on(tmp_path: Path) -> None:
     shards = [[first, second, first], [third, first, third], others]
     directory = write_foreign(tmp_path, shards)
     (found,) = _warnings(directory, validation=0.34)
-    assert found.startswith("2 of 3 images to validate on are trained on, too: val_accuracy is")
+    assert found.startswith("2 of 3 validation images are ")
+    assert "val_accuracy" in found
     assert _warnings(directory) == ()
 
 
@@ -127,14 +130,14 @@ def test_a_class_without_an_image(few: Path, tmp_path: Path) -> None:
     told = json.loads(features.read_text())
     told["featuresDict"]["features"]["label"]["classLabel"]["numClasses"] = "3"
     features.write_text(json.dumps(told))
-    assert _warnings(directory) == ("there is no image to train on of elk",)
+    assert _warnings(directory) == ("no training images of elk",)
 
 
 def test_a_frozen_base_with_random_weights(few: Path) -> None:
     """No head learns from its outputs; one that is trained is no cause to warn."""
     options = {"model": "mobilenet", "weights": "none"}
     (found,) = _warnings(few, **options, trainable="head")
-    assert found.startswith("the base is frozen and its weights are random")
+    assert re.search("--trainable all.*--weights imagenet", found)
     assert _warnings(few, **options, trainable="conv_pw_13") == ()
 
 
@@ -151,5 +154,5 @@ def test_several_classes_an_image_have_no_weights(tmp_path: Path) -> None:
         )
         for number in range(6)
     ]
-    with pytest.raises(UsageError, match="images of one class each"):
+    with pytest.raises(UsageError, match="--class-weights"):
         _warnings(write_foreign(tmp_path, [records]), class_weights="balanced")

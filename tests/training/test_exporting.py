@@ -87,7 +87,7 @@ def test_an_operation_that_tflite_lacks(
 ) -> None:
     """It is named, the model is kept, and nothing is half-written."""
     options = small_options(few, model=_lacking, trainable="auto", epochs=1, out=tmp_path / "run")
-    with pytest.raises(TrainingError, match=r"can't be exported as tflite: TFLite has no Betainc$"):
+    with pytest.raises(TrainingError, match=r"can't be exported as tflite: TFLite .* Betainc$"):
         tfrtool.train(**options, export="tflite")
     names = {path.name for path in (tmp_path / "run").iterdir() if not path.is_dir()}
     assert "model.keras" in names
@@ -103,7 +103,7 @@ def test_other_probabilities_are_no_export(
     (tmp_path / "run" / "model.tflite").write_text("before")
     monkeypatch.setattr(exporting, "_tflite", lambda _model, _made, _pixels: np.ones((1, 2)))
     options = small_options(few, epochs=1, out=tmp_path / "run", export=["tflite"])
-    with pytest.raises(TrainingError, match=r"other probabilities.*at most 0\.001 apart, found "):
+    with pytest.raises(TrainingError, match=r"other probabilities.*at most 0\.001, found "):
         tfrtool.train(**options)
     assert (tmp_path / "run" / "model.tflite").read_text() == "before"
 

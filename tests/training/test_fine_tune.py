@@ -148,8 +148,8 @@ def test_a_callback_ends_the_run(few: Path) -> None:
     ("changes", "problem"),
     [
         ({"fine_tune": "nope"}, "has no layer 'nope'"),
-        ({"fine_tune": "conv1:0"}, "expected LAYER or LAYER:EPOCHS, found conv1:0"),
-        ({"fine_tune": ":3"}, "expected LAYER or LAYER:EPOCHS"),
+        ({"fine_tune": "conv1:0"}, "--fine-tune 'conv1:0'"),
+        ({"fine_tune": ":3"}, "--fine-tune ':3'"),
         ({"trainable": "all"}, "all layers are trained already"),
     ],
     ids=str,

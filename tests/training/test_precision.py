@@ -56,7 +56,7 @@ def test_all_but_the_last_layer_compute_in_16_bits(
     options = small_options(few, precision=policy, out=tmp_path / "run", epochs=1, **changes)
     report = tfrtool.train(**options, callbacks=[seen])
     assert keras.config.dtype_policy().name == "float32"
-    assert f"{policy} is slower than float32 here: there is no GPU" in report.plan.warnings
+    assert any(f"{policy} is slower" in text for text in report.plan.warnings)
     assert report.to_json()["warnings"] == list(report.plan.warnings)
     saved = tfrtool.load_model(tmp_path / "run").core
     layers = [
@@ -107,7 +107,7 @@ def test_a_step_whose_gradients_overflow_is_skipped() -> None:
 
 def test_a_model_that_is_there_has_its_precision(few: Path) -> None:
     """It is not changed."""
-    with pytest.raises(UsageError, match="has its precision already"):
+    with pytest.raises(UsageError, match="--precision"):
         tfrtool.train(few, model=_build(32, 2), precision="mixed_float16")
 
 
@@ -117,4 +117,4 @@ def test_it_is_said_on_the_command_line(few: Path, capfd: pytest.CaptureFixture[
     assert main([*words, "--precision", "mixed_bfloat16"]) == 0
     output = capfd.readouterr()
     assert "mixed_bfloat16" in output.out
-    assert output.err.count("warning: mixed_bfloat16 is slower than float32 here") == 1
+    assert output.err.count("mixed_bfloat16 is slower") == 1

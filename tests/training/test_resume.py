@@ -122,9 +122,7 @@ def test_a_schedule_has_its_epochs(few: Path, tmp_path: Path) -> None:
     """A learning rate that has come down to 0 at the end can't go on with more epochs."""
     options = small_options(few, epochs=3, schedule="cosine", out=tmp_path / "run")
     _leave(options, after=1)
-    with pytest.raises(
-        UsageError, match="other options: epochs: expected epochs 3, found epochs 4"
-    ):
+    with pytest.raises(UsageError, match="expected --epochs 3, found --epochs 4"):
         train(**dict(options, epochs=4, resume=True))
 
 
@@ -140,7 +138,7 @@ def test_a_loss_that_is_not_finite_ends_the_run(few: Path, tmp_path: Path) -> No
 
     spoiling = keras.callbacks.LambdaCallback(on_epoch_begin=spoil)
     options = small_options(few, epochs=2, out=tmp_path / "run")
-    with pytest.raises(TrainingError, match=r"epoch 2: the loss is nan.*epoch 1 is kept"):
+    with pytest.raises(TrainingError, match=r"epoch 2: the loss .* nan.*epoch 1 is kept"):
         train(**options, callbacks=[spoiling])
     assert not (tmp_path / "run" / "model.keras").exists()
     resumed = train(**dict(options, resume=True))
@@ -159,13 +157,13 @@ def test_other_options_are_refused(left: dict[str, Any]) -> None:
     file = left["out"] / CHECKPOINTS / "checkpoint"
     before = file.read_bytes()
     for changes, name in (
-        ({"learning_rate": 0.5}, "learning rate"),
-        ({"seed": 4}, "seed"),
+        ({"learning_rate": 0.5}, "--learning-rate 0.5"),
+        ({"seed": 4}, "--seed 4"),
         ({"validation": "train", "split": "validation"}, "split"),
         ({"cache": "none"}, "cache"),
     ):
         with pytest.raises(UsageError, match=name):
             train(**dict(left, resume=True, **changes))
-    with pytest.raises(UsageError, match="a run already"):
+    with pytest.raises(UsageError, match="--resume"):
         train(**left)
     assert file.read_bytes() == before

@@ -55,6 +55,6 @@ def test_no_checkpoint_is_written_through_a_link(tmp_path: Path, name: str, resu
     out = tmp_path / "run"
     (out / name).parent.mkdir(mode=0o700, parents=True)
     (out / name).symlink_to(elsewhere)
-    with pytest.raises(DatasetError, match=r"link|no regular file"):
+    with pytest.raises(DatasetError, match=r"link|not a regular file"):
         train(**small_options(tmp_path / "nowhere", out=out, resume=resume))
     assert list(elsewhere.iterdir()) == []

@@ -188,7 +188,7 @@ def test_a_file_that_inflates_is_refused_before_it_does(saved: Path, member: str
             archive.writestr(name, data)
     tracemalloc.start()
     try:
-        with pytest.raises(WeightsError, match=r"unpack to more than its own [0-9,]+ bytes"):
+        with pytest.raises(WeightsError, match=r"unpack to more than [^0-9]*[0-9,]+ bytes"):
             load_model(saved)
         assert tracemalloc.get_traced_memory()[1] < 10_000_000
     finally:
@@ -226,7 +226,7 @@ def test_a_model_imports_no_package(
     with zipfile.ZipFile(saved, "w") as archive:
         for name, data in members.items():
             archive.writestr(name, data)
-    with pytest.raises(WeightsError, match=f"of the module '{package}'") as caught:
+    with pytest.raises(WeightsError, match=f"module '{package}'") as caught:
         load_model(saved)
     assert caught.value.path == str(saved)
     assert package not in sys.modules

@@ -140,7 +140,7 @@ def test_caches_that_do_not_fit_are_not_made(
 
     plan = planned(1_000_000)
     assert plan.cache is Cache.NONE
-    assert "1.0 MiB are free" in plan.reason
+    assert "1.0 MiB free" in plan.reason
     head = {"model": "mobilenet_v2", "trainable": "head"}
     needed = 199 * (1280 * 4 + 8)
     assert planned(3 * needed, **head).cache is Cache.FEATURES
@@ -235,7 +235,6 @@ def test_impossible_options_are_refused(changes: dict[str, Any]) -> None:
 
 
 def test_unknown_options_are_told_with_the_known_ones() -> None:
-    """A keyword that is misspelt is a usage error that lists those that there are."""
-    with pytest.raises(UsageError, match="epoch") as caught:
+    """A keyword that is misspelt is a usage error that suggests the right one."""
+    with pytest.raises(UsageError, match=r"'epoch'.*'epochs'"):
         train("d", epoch=3)
-    assert "epochs" in str(caught.value.expected).split(", ")

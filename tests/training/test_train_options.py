@@ -198,7 +198,7 @@ def test_unknown_words_are_refused(name: str, known: str, word: object) -> None:
     with pytest.raises(UsageError) as caught:
         train(**{"dataset": "nowhere", name: word})  # type: ignore[arg-type]
     assert caught.value.expected == f"one of {known}"
-    assert caught.value.found == repr(word)
+    assert caught.value.what.endswith(f" {word!r}")
 
 
 @pytest.mark.parametrize("name", ["recipe", "rescale", "precision"])

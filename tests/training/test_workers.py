@@ -138,7 +138,7 @@ def test_a_worker_that_does_not_come_is_named() -> None:
         pytest.raises(ClusterError) as caught,
     ):
         cluster.wait_for_all(0.3)
-    assert f"worker 2 ({cluster.addresses[2]}) has not come" in str(caught.value)
+    assert f"worker 2 ({cluster.addresses[2]}) has not connected" in str(caught.value)
     assert "worker 1" not in str(caught.value)
 
 

@@ -184,7 +184,8 @@ def test_a_number_without_a_unit(
     words = [*words[:-1], *(["--to", "parquet"] if command == "convert" else []), words[-1]]
     assert main([*words, "10"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "--shard-size 10 has no unit and means 10 bytes; add the unit, such as 10MiB" in line
+    assert "--shard-size 10 has no unit" in line
+    assert "; add the unit, such as 10MiB" in line
     assert not out.exists()
     assert main([*words, "10B"]) == 0
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tfrtool.convert.pipeline.carried import CarriedMetadata
 from tfrtool.convert.pipeline.job import JobPlan, numbered, run_job
 from tfrtool.convert.pipeline.job_report import JobReport
-from tfrtool.convert.pipeline.job_settings import JobSettings, SizeSettings
+from tfrtool.convert.pipeline.job_settings import JobSettings, SizeSettings, too_many_shards
 from tfrtool.convert.pipeline.record_order import CopyTask, RecordOrder
 from tfrtool.convert.pipeline.record_sources import (
     RecordPool,
@@ -26,7 +26,6 @@ from tfrtool.engines.engine import Workers
 from tfrtool.errors import (
     DatasetError,
     SchemaError,
-    UsageError,
     WriteError,
     os_errors_as,
     printable,
@@ -106,7 +105,7 @@ def copy_records(
         }
         if not any(counts.values()):
             why = first_fault(found.paths[0])
-            raise DatasetError(f"no record could be read: {why}", path=found.paths[0])
+            raise DatasetError(f"no record can be read: {why}", path=found.paths[0])
         splits, codes, met = select(pool, counts, settings)
         faults.merge(met.faults)
         facts = (sorted(rules.items()), shuffle_seed, [shard.identity for shard in pool.shards])
@@ -120,13 +119,9 @@ def copy_records(
             order = RecordOrder(pool=pool, count=count, first=first, chosen=path, seed=shuffle_seed)
             first += count
             if not count:
-                warnings.append(f"split {split!r} has no records, and is left out")
+                warnings.append(f"split {split!r} has no records, so no shard is written for it")
             elif settings.shards is not None and settings.shards > count:
-                raise UsageError(
-                    f"split {split!r} has too few records for its shards",
-                    expected=f"at most {count} shards",
-                    found=settings.shards,
-                )
+                raise too_many_shards(settings.shards, split, count)
             tasks += [
                 CopyTask(
                     split=split,
@@ -196,16 +191,12 @@ def _check_alike(places: Sequence[Path], found: DatasetFiles, workers: Workers) 
         differ |= before.keys() ^ after.keys() if len(places) > 1 else set()
         if differ or some.kind != more.kind:
             names = [printable(feature_name(key)) for key, _ in sorted(differ)]
-            why = (
-                f"they differ in {some_of(names, _SHOWN)}"
+            what = (
+                f"its features differ from those of {printable(first)}: {some_of(names, _SHOWN)}"
                 if differ
-                else f"it holds {more.kind.title}"
+                else f"it has {more.kind.title} records, and {printable(first)} {some.kind.title}"
             )
-            raise SchemaError(
-                f"has other features than {printable(first)}: {why}",
-                path=other,
-                hint="--allow-mixed merges them nevertheless",
-            )
+            raise SchemaError(what, path=other, hint="use --allow-mixed to merge them anyway")
 
 
 def _write_chosen(path: Path, codes: NDArray[np.uint16], code: int) -> int:

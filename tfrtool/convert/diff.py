@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tfrtool.convert.pipeline.job_report import Faults
 from tfrtool.engines.processes import map_shards
-from tfrtool.errors import UsageError
+from tfrtool.errors import UsageError, suggestion
 from tfrtool.examples.arrow.columns import CONTEXT, PAYLOAD, Column, Columns, Form
 from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch
 from tfrtool.examples.arrow.infer import ColumnsFold
@@ -193,7 +193,8 @@ def diff(
     middle = len(one.numbers)
     total = middle + len(other.numbers)
     if key and one.without_key + other.without_key == total:
-        raise UsageError(f"no record has a feature {key!r}, which was to be the key")
+        hint = suggestion(key, one.types(), "features")
+        raise UsageError(f"no feature {key!r} for --key", hint=hint)
     names = list(dict.fromkeys([*one.splits, *other.splits]))
     known = None not in names  # else a split is nothing to go by
     splits = np.concatenate(

@@ -52,8 +52,8 @@ def draw_splits(
     for split, count in zip(splits, np.bincount(codes, minlength=len(splits) + 1)[1:], strict=True):
         if not count:
             raise WriteError(
-                f"split {split!r} would get none of the records",
-                hint="give it a larger fraction, or another seed",
+                f"split {split!r} would be empty",
+                hint="give it a larger fraction, or use another --seed",
             )
     return list(splits), codes, met
 

@@ -27,7 +27,7 @@ from tfrtool.convert.pipeline.record_marks import (
 )
 from tfrtool.convert.pipeline.record_order import permuted
 from tfrtool.convert.pipeline.record_sources import RecordPool, SourceShard
-from tfrtool.errors import UsageError, WriteError, human_count, os_errors_as
+from tfrtool.errors import UsageError, WriteError, os_errors_as
 from tfrtool.examples.arrow.columns import Columns
 from tfrtool.inspection.rows.batches import Batch, RowColumns
 from tfrtool.inspection.rows.conditions import Condition
@@ -97,7 +97,7 @@ def filter_records(
         rules |= {"sample": sample, "seed": seed}
     if not rules:
         hint = "use --where, --keep, --drop, --dedupe or --sample"
-        raise UsageError("no rule for which records to keep", hint=hint)
+        raise UsageError("no filter given", hint=hint)
     select = partial(
         _select, source=source, where=where, lists=lists, dedupe=dedupe, sample=sample, seed=seed
     )
@@ -116,9 +116,8 @@ def _sample_size(sample: int | float | str) -> int | float:
         return int(text)
     elif number is not None and 0 < float(text) < 1:
         return float(text)
-    what = "invalid --sample"
     expected = "a number of records, such as 1000, or a share of them, such as 5% or 0.05"
-    raise UsageError(what, expected=expected, found=repr(sample))
+    raise UsageError(f"invalid --sample {sample!r}", expected=expected)
 
 
 def _look(
@@ -184,7 +183,7 @@ def _select(
             codes[np.delete(kept, drawn.astype(np.int64))] = _RULES["sample"]
     counts = np.bincount(codes, minlength=max(_RULES.values()) + 1)
     if not counts[KEPT]:
-        what = f"none of the {human_count(int(np.count_nonzero(codes)), 'record')} is left"
+        what = f"no records match (0 of {np.count_nonzero(codes):,})"
         raise WriteError(what, path=shards[0].path.parent)
     numbers = np.arange(1, len(splits) + 1, dtype=np.uint16)
     codes = np.where(codes == KEPT, np.repeat(numbers, [*splits.values()]), np.uint16(0))
@@ -214,23 +213,22 @@ def _listed(path: Path, shards: Sequence[SourceShard]) -> NDArray[np.bool_]:
         name, _, index = (part.strip() for part in line.rpartition(" "))
         if not (name and index.isdecimal() and index.isascii()) or len(index) > 18:
             raise UsageError(
-                f"line {number} does not name a record",
+                f"line {number}",
                 path=path,
                 expected="SHARD RECORD, such as pets-train.tfrecord-00000-of-00008 5",
                 found=repr(line[:100]),
             )
         known = names.get(name, [])
         if len(known) != 1:
-            what = "names no shard of the source" if not known else "names several shards"
-            raise UsageError(f"line {number} {what}", path=path, found=repr(name))
+            what = f"several shards are named {name!r}" if known else f"no shard {name!r}"
+            raise UsageError(f"line {number}: {what}", path=path)
         shard = shards[known[0]]
         at = shard.row(int(index))
         if at is not None and at >= shard.records:
             raise UsageError(
-                f"line {number} names a record that is not there",
+                f"line {number}: no record {index} in {name}",
                 path=path,
-                expected=f"below {shard.records + len(shard.lost)} in {name}",
-                found=index,
+                expected=f"less than {shard.records + len(shard.lost)}",
             )
         if at is not None:  # else it is damaged, and left out anyway
             found[firsts[known[0]] + at] = True

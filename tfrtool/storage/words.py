@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, TypeVar
 
-from tfrtool.errors import UsageError
+from tfrtool.errors import UsageError, suggestion
 
 _Made = TypeVar("_Made")
 _Member = TypeVar("_Member", bound=enum.Enum)
@@ -19,6 +19,16 @@ _LEAST_BARE = 1024
 
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
+_OTHER_NAMES = {
+    "cache_directory": "--cache-dir",
+    "dataset": "DATASET",
+    **{
+        name: name
+        for name in ("batched_parse", "dtype", "existing", "first_epoch", "first_step", "label")
+    },
+}
+"""Arguments that are spelled otherwise on the command line, or don't exist there."""
+
 
 class OnError(enum.Enum):
     """What to do about a bad image or a damaged record; the values are those of the CLI."""
@@ -29,49 +39,58 @@ class OnError(enum.Enum):
     """Stop with an error that names it."""
 
 
-def as_size(size: int | str) -> int:
+def as_size(size: int | str, option: str = "size") -> int:
     """Return a number of bytes: 1000, "64KB" (a thousand each), "128MiB" (1024 each).
 
     Raises:
-        UsageError: it is none, or less than a byte.
+        UsageError: it is not a size, or less than a byte.
     """
     number = size
     if not isinstance(number, int):
         match = _SIZE.fullmatch(str(size).strip())
         if match is None or (match["binary"] and not match["prefix"]):
-            raise UsageError(f"invalid size {size!r}: expected bytes, 128MiB or 100MB")
+            raise UsageError(
+                f"invalid {option} {size!r}: expected bytes, or a size such as 128MiB or 100MB"
+            )
         base = 1024 if match["binary"] else 1000
         number = int(float(match["number"]) * base ** _POWERS[match["prefix"].lower()])
     if number < 1:
-        raise UsageError("a size is at least 1 byte")
+        raise UsageError(f"{option} must be at least 1 byte, got {size}")
     return number
 
 
 def as_shard_size(size: int | str) -> int:
     """Return the bytes of a shard; a number without a unit must be large enough to be meant."""
-    number = as_size(size)
+    number = as_size(size, "--shard-size")
     if number < _LEAST_BARE and str(size).strip() == str(number):
         raise UsageError(
-            f"--shard-size {number} has no unit and means {number} bytes",
+            f"--shard-size {number} has no unit, so it means {number} bytes",
             hint=f"add the unit, such as {number}MiB, or {number}B for bytes",
         )
     return number
 
 
-def as_member(kind: type[_Member], choice: object, what: str) -> _Member:
+def option_name(argument: str) -> str:
+    """Return an argument as the command line spells it: "--early-stopping".
+
+    What has no option there, or is a phrase, stays as it is.
+    """
+    plain = argument if " " in argument else f"--{argument.replace('_', '-')}"
+    return _OTHER_NAMES.get(argument, plain)
+
+
+def as_member(kind: type[_Member], choice: object, argument: str) -> _Member:
     """Return the member of an enumeration that a caller named, or gave.
 
-    The error, a `UsageError`, lists the words, and says ``what`` is chosen.
+    Raises:
+        UsageError: there is no such member; lists the words.
     """
     try:
         return kind(choice)
     except ValueError:
         known = ", ".join(str(member.value) for member in kind)
-        raise UsageError(
-            f"no such {what.replace('_', ' ')}",
-            expected=f"one of {known}",
-            found=repr(choice)[:100],
-        ) from None
+        what = f"invalid {option_name(argument)} {repr(choice)[:100]}"
+        raise UsageError(what, expected=f"one of {known}") from None
 
 
 def take_words(options: Any, **kinds: type[enum.Enum]) -> None:
@@ -90,17 +109,17 @@ def make_options(kind: Callable[..., _Made], **options: Any) -> _Made:
     """Make a dataclass of the keyword arguments that a caller gave.
 
     Raises:
-        UsageError: one of them is no field of it; the error lists those that are.
+        UsageError: one of them is not a field of it; suggests one that is.
     """
     known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
     for name in options:
         if name not in known:
-            raise UsageError(f"no such option {name!r}", expected=f"one of {', '.join(known)}")
+            raise UsageError(f"no option {name!r}", hint=suggestion(name, known, "options"))
     return kind(**options)
 
 
 def check_least(numbers: Mapping[str, float | None], least: Mapping[str, int]) -> None:
-    """Check numbers that callers gave, by name; None is no number.
+    """Check arguments that are numbers, or None.
 
     Raises:
         UsageError: one is below the least that makes sense, or above what a TensorFlow int32 holds.
@@ -108,7 +127,5 @@ def check_least(numbers: Mapping[str, float | None], least: Mapping[str, int]) -
     for name, bound in least.items():
         number = numbers[name]
         if number is not None and not bound <= number < 2**31:
-            expected = f"at least {bound}" if number < bound else f"at most {2**31 - 1}"
-            raise UsageError(
-                f"impossible {name.replace('_', ' ')}", expected=expected, found=number
-            )
+            wanted = f"at least {bound}" if number < bound else f"at most {2**31 - 1}"
+            raise UsageError(f"{option_name(name)} must be {wanted}, got {number}")

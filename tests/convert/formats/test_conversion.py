@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -190,7 +191,7 @@ def test_files_in_conflict(tmp_path: Path) -> None:
     files = [tmp_path / "a.tfrecord", tmp_path / "b.tfrecord"]
     with pytest.raises(tfrtool.SchemaError, match=r"'other'.*a\.tfrecord.*b\.tfrecord") as caught:
         tfrtool.convert(files, tmp_path / "new", to="csv")
-    assert "int64 and string" in str(caught.value)
+    assert re.search("int64 in .*string in ", str(caught.value))
     report = tfrtool.convert(files, tmp_path / "new", to="csv", select=["same"])
     assert report.job.records_out == 2
 
@@ -232,7 +233,7 @@ def test_other_class_names_are_refused(pets: Path, to: str, tmp_path: Path) -> N
     sources = [tmp_path / "a", tmp_path / "b"]
     if to == "parquet":
         sources = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
-    with pytest.raises(tfrtool.TfrtoolError, match="other class names"):
+    with pytest.raises(tfrtool.TfrtoolError, match="class names"):
         tfrtool.convert(sources, tmp_path / "new", to="tfrecord")
 
 

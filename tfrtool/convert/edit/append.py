@@ -88,9 +88,9 @@ def append(
     place = root.parent if VERSION_FOLDER.fullmatch(root.name) else root
     if out is None and not VERSION.fullmatch(place.absolute().name):
         raise UsageError(
-            "the directory is not called after a version, so that a new one has no place beside it",
+            "its name is not a version such as 1.0.0, so the new version has no default directory",
             path=place,
-            hint="--out DIR gives it one",
+            hint="use --out DIR to choose one",
         )
     folder = place.parent / version if out is None else as_path(out)
     settings = make_options(JobSettings, folder=folder, name=name, version=version, **options)
@@ -102,12 +102,12 @@ def append(
     carried = CarriedMetadata([root])
     records = _holds_records(source)
     if records and dedupe:
-        raise UsageError("copies are looked for among images, and these are records", path=source)
+        raise UsageError("--dedupe applies to images, not to records", path=source)
 
     def plan(scratch: Path) -> JobPlan:
         shards, notes = before.paths, [*before.notes]
         if not settings.dry_run and not linked(shards[0], scratch / "linked"):
-            notes.append(f"hard links can't be made in {folder}: shards that stay are copied there")
+            notes.append(f"hard links can't be made in {folder}, so unchanged shards are copied")
         with open_regular(shards[0]) as first:
             compression = detect_compression(first)  # readers take one for all
         if records:
@@ -205,8 +205,8 @@ def _check_columns(come: ColumnsFold, held: ColumnsFold, source: str | os.PathLi
     if after != before or (not new.parsed and new.kind not in (before.kind, PayloadKind.EMPTY)):
         differ = {feature_name(one.key) for one in {*before.columns} ^ {*after.columns}}
         raise SchemaError(
-            "has other features than the dataset",
+            f"its features differ from those of the dataset: {', '.join(sorted(differ))}",
             path=source,
             expected=", ".join(before.names),
-            found=f"{', '.join(new.names)}; they differ in {', '.join(sorted(differ))}",
+            found=", ".join(new.names),
         )

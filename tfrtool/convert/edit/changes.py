@@ -9,7 +9,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from tfrtool.errors import SourceError, UsageError, nearest
+from tfrtool.errors import SourceError, UsageError, suggestion
 from tfrtool.examples.example import DTYPES, DType, Value, decode_example, feature_key, feature_name
 from tfrtool.examples.objects.record_features import OBJECTS
 from tfrtool.examples.proto import example_pb2 as pb
@@ -73,31 +73,34 @@ class Changes:
     def check(self, known: Collection[str]) -> None:
         """Raise a `UsageError` if a name is unknown, or what is asked for contradicts itself."""
         for name in sorted(self.names - {*known}):
-            near = ", ".join(map(repr, nearest(name, sorted(known))))
-            raise UsageError(f"no feature {name!r}; nearest {near}")
+            raise UsageError(
+                f"no feature {name!r}", hint=suggestion(name, sorted(known), "features")
+            )
         for name in (*self.cast, *self.rename):
             if not self.keeps(name):
-                raise UsageError(f"feature {name!r} is left out, so it can't be changed, too")
+                raise UsageError(f"feature {name!r} is dropped, so it can't be cast or renamed")
         if self.recipe is not None and self.image is None:
-            raise UsageError("no feature of the first record is known to hold images")
+            raise UsageError(
+                "--encode and --resize require an image feature, and the first record has none"
+            )
         measured = [f"{start}{name}" for start in OBJECT_STARTS for name in _MEASURED]
         if self.recipe is not None and self.recipe.resize is not None:
             stale = [name for name in measured if name in known and self.keeps(name)]
             if stale:
                 raise UsageError(
-                    f"{', '.join(stale)} would no longer fit the images, which get other sizes",
-                    expected=f"--drop {','.join(stale)}",
+                    f"{', '.join(stale)} would no longer match the resized images",
+                    hint=f"use --drop {','.join(stale)}",
                 )
         if self.image is not None and not self.keeps(self.image):
-            raise UsageError(f"feature {self.image!r} is left out, so it needs no images anew")
+            raise UsageError(f"--encode and --resize require {self.image!r}, which is dropped")
         after = [self.rename.get(name, name) for name in known if self.keeps(name)]
         if known and not after and not self.added:
-            raise UsageError("no feature would be left", expected="one to keep, or one to add")
+            raise UsageError("no features would remain: keep or add at least one")
         twice = {name for name in (*after, *self.added) if [*after, *self.added].count(name) > 1}
         if twice:
             raise UsageError(
-                f"two features would be called {min(twice)!r}",
-                hint="--drop or --rename the one that is there",
+                f"two features would be named {min(twice)!r}",
+                hint="use --drop or --rename on the existing one",
             )
 
     def to_json(self) -> dict[str, Any]:
@@ -123,7 +126,7 @@ class Changes:
         try:
             message = pb.SequenceExample.FromString(payload)
         except DecodeError as error:
-            raise UneditableError("it is no tf.train.Example or SequenceExample") from error
+            raise UneditableError("not a tf.train.Example or SequenceExample") from error
         changed = self.recipe is not None and self._encode_images(message)
         for entries in (message.context.feature, message.feature_lists.feature_list):
             changed |= self._edit(entries)
@@ -149,7 +152,7 @@ class Changes:
                 entry.key = feature_key(self.rename[name])
                 changed = True
             elif name in arriving:
-                raise UneditableError(f"it would have two features {name!r}")
+                raise UneditableError(f"two features would be named {name!r}")
         return changed
 
     def _encode_images(self, message: pb.SequenceExample) -> bool:
@@ -182,7 +185,7 @@ class Changes:
             problem = verdict.problem
         except SourceError as error:
             problem = str(error)
-        raise UneditableError(f"the image in {self.image!r} can't be encoded anew: {problem}")
+        raise UneditableError(f"the image in {self.image!r} can't be re-encoded: {problem}")
 
     def _describe(self, entries: Iterable[Any], image: RenderedImage) -> None:
         """Set the sizes and the format beside an image, where a record has them."""
@@ -216,7 +219,9 @@ def _cast(name: str, feature: Any, dtype: DType) -> bool:
             values.append(as_dtype(value, dtype))
         except (ValueError, OverflowError):
             what = "text" if isinstance(value, bytes) else f"value {value!r}"
-            raise UneditableError(f"a {what} of {name!r} is no {dtype.value}") from None
+            raise UneditableError(
+                f"{what} in feature {name!r} can't be cast to {dtype.value}"
+            ) from None
     held = getattr(feature, _LISTS[dtype])
     held.SetInParent()
     held.value.extend(values)

@@ -83,8 +83,8 @@ def edit(
     on_error = as_member(OnError, on_error, "on_error")
     settings = make_options(JobSettings, folder=as_path(target), on_error=on_error, **options)
     if select is None and not (drop or rename or cast or add or encode or resize):
-        what = "one of --select, --drop, --rename, --cast, --add, --encode and --resize"
-        raise UsageError("nothing to change", expected=what)
+        hint = "use --select, --drop, --rename, --cast, --add, --encode or --resize"
+        raise UsageError("nothing to change", hint=hint)
     found = find_sources(source, settings.folder)
     carried = CarriedMetadata(found.folders)
     recipe = _recipe(encode, resize)
@@ -94,7 +94,7 @@ def edit(
         same_format=encode is None,
         select=None if select is None else tuple(select),
         drop=tuple(drop),
-        cast={key: as_member(DType, word, "dtype") for key, word in (cast or {}).items()},
+        cast={key: as_member(DType, word, "cast") for key, word in (cast or {}).items()},
         rename=dict(rename or {}),
         add=encode_example(add) if add else b"",
     )
@@ -102,7 +102,7 @@ def edit(
     if not columns.parsed and (changes.names or columns.kind is not PayloadKind.EMPTY):
         if columns.kind is PayloadKind.EMPTY:
             why = first_fault(found.paths[0])
-            raise DatasetError(f"no record could be read: {why}", path=found.paths[0])
+            raise DatasetError(f"no record can be read: {why}", path=found.paths[0])
         raise DatasetError(
             "its records have no features",
             path=found.paths[0],
@@ -140,7 +140,7 @@ def _recipe(encode: str | None, resize: int | tuple[int, int] | None) -> ImageRe
     if encode is None and resize is None:
         return None
     if encode not in (None, "keep", "jpeg", "png"):
-        raise UsageError("no such encoding", expected="keep, jpeg or png", found=repr(encode))
+        raise UsageError(f"invalid --encode {encode!r}: expected keep, jpeg or png")
     return ImageRecipe(encode=Encode(encode or "keep"), resize=Resize.of(resize))
 
 

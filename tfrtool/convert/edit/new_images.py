@@ -38,7 +38,7 @@ from tfrtool.sources.source_options import SourceOptions
 from tfrtool.storage.json_files import reading_metadata, whole_number
 from tfrtool.storage.limits import MAX_LISTED, FirstOf
 from tfrtool.storage.locations import as_text
-from tfrtool.storage.words import as_size
+from tfrtool.storage.words import as_size, option_name
 from tfrtool.writing.image_audit import Audit
 from tfrtool.writing.record_sizes import record_sizes
 from tfrtool.writing.shard_writer import payloads_of
@@ -51,7 +51,7 @@ _SHOWN = 10
 _COMPARED = 2**20
 """Images that are looked for in the dataset at a time: some 200 MB of digests."""
 
-_THERE = "an exact copy of an image that is there already"
+_THERE = "exact duplicate of an existing image"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,10 +81,9 @@ class NewImagesTask(FileTask):
 def unclear_split(source: str | os.PathLike[str], before: Collection[str]) -> UsageError:
     """Return the error for what could go into several splits."""
     return UsageError(
-        "nothing tells which split this is for",
+        f"ambiguous split: the dataset has {', '.join(before)}",
         path=source,
-        expected="--split NAME",
-        found=f"the splits {', '.join(before)}",
+        hint="use --split NAME",
     )
 
 
@@ -114,21 +113,21 @@ def plan_new_images(
     root = before.folders[0]
     if "image" in carried.written:
         raise DatasetError(
-            "its images were encoded anew by edit, so that others would differ from them",
+            "its images were re-encoded by tfrtool edit, so new images would not match them",
             path=root,
-            expected="records to append",
+            hint="append TFRecord files instead",
         )
     for option in ("annotations", "columns", "multi_label", "layout", "labels"):
         said = carried.written.get(option)
         if said and (option != "labels" or said == KEEP):
             raise DatasetError(
-                f"was written with {option.replace('_', ' ')}, which images alone don't have",
+                f"was written with {option_name(option)}, which images alone don't have",
                 path=root,
-                expected="records to append, which write makes with the same options",
+                hint="write TFRecord files with the same options, and append those",
             )
     classes = read_class_names(root, "label")
     if classes is None:
-        raise DatasetError(f"no {LABELS} tells the numbers of its classes", path=root)
+        raise DatasetError(f"has no {LABELS}, which lists the classes in order", path=root)
     options = _options_of_write(
         carried.written,
         source=as_text(source),
@@ -145,11 +144,11 @@ def plan_new_images(
     labels = (*classes, *new)
     if new and not new_classes:
         raise UsageError(
-            "holds classes that the dataset does not have",
+            "has classes that the dataset lacks",
             path=source,
             expected=", ".join(classes[:_SHOWN]),
             found=", ".join(new[:_SHOWN]),
-            hint="--new-classes appends them to its list",
+            hint="use --new-classes to add them",
         )
     if new:
         carried.labels[LABELS] = "".join(f"{label}\n" for label in labels)
@@ -190,7 +189,7 @@ def plan_new_images(
     for entry in chain(audit.skipped(), opened.rejected):
         rejected.add(entry)
     more = rejected.more + opened.more_rejected
-    warnings = (f"{more:,} more images are left out, and not listed",) if more else ()
+    warnings = (f"{more:,} more images are skipped, and not listed",) if more else ()
     come = ColumnsFold()
     come.add(payloads_of(audit, [*islice(audit.good(), 1)]))
     return JobPlan(tasks=tasks, rejected=rejected.kept, warnings=warnings), come

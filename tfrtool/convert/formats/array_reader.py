@@ -23,8 +23,8 @@ def library() -> Any:
     try:
         from array_record.python import array_record_module
     except ImportError as error:
-        hint = "pip install array_record"
-        raise UsageError("ArrayRecord needs array_record", hint=hint) from error
+        hint = "run pip install array_record"
+        raise UsageError("ArrayRecord requires the package array_record", hint=hint) from error
     return array_record_module
 
 
@@ -48,10 +48,10 @@ def read_parts(path: Path, start: int) -> Iterator[tuple[list[bytes], str]]:
         found = (
             str(error)[:300] or f"{human_bytes(path.stat().st_size)} without an index at the end"
         )
-        what = "no ArrayRecord file, cut or damaged"
+        what = "not an ArrayRecord file, or truncated or damaged"
         raise SourceError(what, path=path, found=found) from error
     except (ChildDied, MemoryError) as error:
-        what = "damaged, or too large for the process that reads it"
+        what = "damaged, or too large to read in the memory available"
         raise SourceError(what, path=path, found=repr(error)) from error
 
 
@@ -78,7 +78,9 @@ def _read(path: str, start: int) -> tuple[list[bytes], str]:
         while len(payloads) < left and size < _PART_BYTES:
             payload = reader.read()
             if len(payload) > MAX_RECORD_BYTES:
-                raise RuntimeError(f"{len(payload)} bytes, and at most {MAX_RECORD_BYTES} are read")
+                raise RuntimeError(
+                    f"a record has {len(payload)} bytes; the limit is {MAX_RECORD_BYTES}"
+                )
             payloads.append(payload)
             size += len(payload)
     except RuntimeError as error:

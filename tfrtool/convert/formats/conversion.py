@@ -30,7 +30,7 @@ from tfrtool.convert.formats.registry import (
 from tfrtool.convert.formats.text_rows import SCHEMA, CsvFormat
 from tfrtool.convert.pipeline.job import JobPlan, MetadataOf, run_job
 from tfrtool.convert.pipeline.job_report import JobReport
-from tfrtool.convert.pipeline.job_settings import JobSettings, SizeSettings
+from tfrtool.convert.pipeline.job_settings import JobSettings, SizeSettings, too_many_shards
 from tfrtool.convert.pipeline.record_sources import faults_of, find_sources
 from tfrtool.errors import UsageError, WriteError, human_count, os_errors_as
 from tfrtool.examples.arrow.columns import Columns
@@ -131,20 +131,20 @@ def convert(
     folder = as_path(target)
     check_goal(folder)
     verify_mode = as_member(VerifyMode, verify, "verify")
-    casts = {name: as_member(DType, word, "dtype") for name, word in (cast or {}).items()}
+    casts = {name: as_member(DType, word, "cast") for name, word in (cast or {}).items()}
     found = find_sources(source, folder, partial(look_for, name=from_format))
     form = format_of_files(found.paths) if from_format is None else format_of(from_format)
     if delimiter is not None:
         if form.name != "csv":
-            raise UsageError("--delimiter is for CSV", found=form.name)
+            raise UsageError(f"--delimiter applies to CSV, not to {form.name}")
         form = CsvFormat(delimiter)
     goal, single = _goal(folder, to, form)
     own = folder.with_suffix("") if single else folder
     own = own.with_suffix("") if named_compression(own) else own
     settings = make_options(SizeSettings, folder=own, **options)
     if label_feature and not (goal.payloads or goal.name == "webdataset"):
-        what = "--label-feature is for TFRecord, ArrayRecord and WebDataset"
-        raise UsageError(what, found=goal.name)
+        known = "TFRecord, ArrayRecord and WebDataset"
+        raise UsageError(f"--label-feature applies to {known}, not to {goal.name}")
     with settings.running():
         scans = scan_files(form, found.paths, settings.workers, settings.on_progress)
         whole = {scan.path: scan.rows for scan in scans if not scan.faults}
@@ -162,7 +162,9 @@ def convert(
         after = replace(after, label=label if label in after.columns.names else None)
         payloads = form.payloads and goal.payloads
         if verify_mode is VerifyMode.BYTES and not (after.exact or payloads):
-            raise UsageError("only payloads can be proved byte for byte", hint="--exact keeps them")
+            raise UsageError(
+                "--verify bytes requires payloads to compare", hint="use --exact to keep them"
+            )
         read, written, pattern, losses = before, after, goal.file_name, goal.losses(after)
         if payloads and not select and not rename:  # they are copied as they are
             read = written = Content(columns=Columns(PayloadKind.UNKNOWN))
@@ -240,7 +242,7 @@ def shorten_notes(notes: Sequence[str]) -> list[str]:
         shortened += texts[:_NOTES_ALIKE]
         if len(texts) > _NOTES_ALIKE:
             more = human_count(len(texts) - _NOTES_ALIKE, "similar note")
-            shortened.append(f"{more} on other columns; use --json to print all of them")
+            shortened.append(f"{more} on other columns; use --json to list them all")
     return shortened
 
 
@@ -249,13 +251,13 @@ def _goal(target: Path, to: str | None, source: Format) -> tuple[Format, bool]:
     forms = [*map(format_of, NAMES)]
     named = next((one for one in forms if one.own_names.search(target.name)), None)
     if named_compression(target) and named is None and not target.is_dir():
-        what = "only TFRecord files can be written compressed"
-        raise UsageError(what, path=target, hint=f"leave off {target.suffix}")
+        what = "only TFRecord files can be compressed"
+        raise UsageError(what, path=target, hint=f"remove {target.suffix} from the name")
     if named is not None and not target.is_dir() and to in (None, named.name):
         return named, True
     if to is None and source.name == "tfrecord":
-        known = ", ".join(NAMES)
-        raise UsageError("no format to write", path=target, hint=f"--to says it: {known}")
+        hint = f"use --to with one of {', '.join(NAMES)}"
+        raise UsageError("unknown output format", path=target, hint=hint)
     return format_of(to or "tfrecord"), False
 
 
@@ -264,15 +266,14 @@ def _files(
 ) -> dict[str, list[list[Piece]]]:
     """Return the rows of each file to write, by split; files of a split have as many each."""
     if single and len(splits) > 1:
-        hint = "name a directory, and the format by --to"
-        raise UsageError(f"one file can't have the splits {' and '.join(splits)}", hint=hint)
+        hint = "pass a directory, and its format with --to"
+        raise UsageError(f"one file can't hold the splits {' and '.join(splits)}", hint=hint)
     files: dict[str, list[list[Piece]]] = {}
     for split, own in splits.items():
         rows, size = sum(scan.rows for scan in own), sum(scan.bytes for scan in own)
         count = 1 if single else shards or max(1, min(rows, -(-size // shard_bytes)))
         if count > max(rows, 1):
-            what = f"split {split!r} has too few records for its shards"
-            raise UsageError(what, expected=f"at most {rows} shards", found=count)
+            raise too_many_shards(count, split, rows)
         check_shard_count(count)
         bounds = [round(rows * index / count) for index in range(count + 1)]  # as TFDS does it
         files[split] = [[] for _ in range(count)]
@@ -304,9 +305,11 @@ def _run(
     if not single:
         return run_job(settings, "convert", facts, lambda _: plan, metadata)
     if settings.existing is Existing.RESUME:
-        raise UsageError("one file is not resumed", path=path, hint="--overwrite replaces it")
+        raise UsageError(
+            "--resume does not apply to one file", path=path, hint="use --overwrite to replace it"
+        )
     if settings.existing is Existing.REFUSE and (path.exists() or path.is_symlink()):
-        raise UsageError("is there already", path=path, hint="--overwrite replaces it")
+        raise UsageError("already exists", path=path, hint="use --overwrite to replace it")
     scratch = ScratchFolder() if isinstance(path, RemotePath) else None
     folder = Path(scratch.name, "one") if scratch else temporary_name(settings.folder)
     try:

@@ -82,7 +82,7 @@ class ConvertTask(FileTask):
                 )
             row = first_difference(expected, found)
             if row is not None:
-                what = "what was read back is not what was written"
+                what = "the output differs from the source when read back"
                 raise WriteError(what, path=self.name, record=row)
         if kept and not self.source.payloads:
             read = tally

@@ -25,7 +25,7 @@ _SAMPLED_FILES, _SAMPLED_ROWS = 8, 64
 _WORTH_A_PROCESS = 64 * 1024 * 1024
 """Bytes that are scanned in the time that a process takes to start, roughly."""
 
-_WHOLE = "--exact keeps payloads whole; it excludes --select and --rename"
+_WHOLE = "--exact cannot be used together with --select or --rename"
 
 
 def scan_files(
@@ -59,15 +59,16 @@ def content_of(
     known = [scan.content for scan in scans]
     kept = not form.payloads and all(one.exact for one in known)
     if exact and not (form.payloads or kept):
-        hint = "take it without --exact"
-        raise UsageError("a table has no payloads that could be kept", hint=hint)
+        raise UsageError(
+            "--exact keeps payloads, and a table has none", hint="convert it without --exact"
+        )
     if exact and select:
         raise UsageError(_WHOLE)
     if any(one.declared != known[0].declared for one in known):
-        raise SchemaError("some of the files have a schema beside them, and others none")
+        raise SchemaError("some of the files have a schema next to them, others don't")
     if cast and (form.payloads or kept or (form.widening and known[0].declared)):
-        what = "--cast is for tables of other software: these records have their types"
-        raise UsageError(what, hint="--cast of edit changes them")
+        what = "--cast applies to tables without a schema, and these records have types"
+        raise UsageError(what, hint="change them with --cast of tfrtool edit")
     some = [scan for scan in scans if scan.rows] or scans[:1]
     columns, changes, notes = _merged(form, some, select, cast)
     columns.select(cast)
@@ -102,7 +103,7 @@ def renamed_content(content: Content, names: Mapping[str, str]) -> Content:
     try:
         made = Columns(content.columns.kind, tuple(columns))
     except ValueError as error:
-        raise UsageError(f"can't rename: {error}") from error
+        raise UsageError("--rename gives two columns the same name") from error
     return replace(
         content,
         columns=made,
@@ -141,7 +142,7 @@ def _merged(
         return _total(scans).columns(), {}, []
     if len(kinds) > 1:
         found = " and ".join(f"{kind.title} ({path.name})" for kind, path in kinds.items())
-        raise SchemaError("the files hold several kinds of records", found=found)
+        raise SchemaError("the files hold different kinds of records", found=found)
     return Columns(next(iter(kinds)), tuple(merged)), changes, notes
 
 
@@ -169,28 +170,32 @@ def _dtype(
         try:
             dtype = form.widest(dtypes)
         except ValueError as error:
-            places = " and ".join(map(str, reversed(dtypes.values())))
-            what = f"the types of {name!r} are in conflict in {places}"
-            hint = "--select leaves a feature out"
-            hint = hint if form.payloads else f"--cast {name}:TYPE chooses one, {hint}"
-            raise SchemaError(what, found=error, hint=hint) from error
+            places = " and ".join(f"{one.value} in {dtypes[one]}" for one in reversed(dtypes))
+            hint = "--select to choose other features"
+            hint = (
+                f"use {hint}"
+                if form.payloads
+                else f"use --cast {name}:TYPE to choose one, or {hint}"
+            )
+            what = f"conflicting types of {name!r}: {places}"
+            raise SchemaError(what, hint=hint) from error
     if dtype is DType.STRING and len(dtypes) > 1 and cast is None:
-        places = " and ".join(f"{one.value} in {path}" for one, path in dtypes.items())
+        places = " and ".join(f"{one.value} in {dtypes[one]}" for one in reversed(dtypes))
         return dtype, 0.0, [f"column {name!r} becomes text: it is {places}"]
     if dtype is DType.INT64 and total.doubles and total.whole:
-        return dtype, 0.0, [f"column {name!r}: whole doubles become int64"]
+        return dtype, 0.0, [f"column {name!r}: whole numbers become int64"]
     if dtype is not DType.FLOAT32 or not total.seen:
         return dtype, 0.0, []
     for _, scan in held:
         wide = scan.numbers[name].wide if name in scan.numbers else None
         if wide is not None and cast is None:
             row, value = wide
-            rounds = f"--cast {name}:float32 rounds it, " if abs(value) < FLOAT32_END else ""
+            rounds = f"--cast {name}:float32 to round it, or " if abs(value) < FLOAT32_END else ""
             raise SourceError(
                 f"column {name!r} would become float32, which can't hold {value!r}",
                 path=scan.path,
                 record=row,
-                hint=f"{rounds}--cast {name}:string keeps its digits",
+                hint=f"use {rounds}--cast {name}:string to keep its digits",
             )
     said = f"the largest relative change is {total.change:.3g}"
     said = said if total.change else "no value changes"
@@ -208,9 +213,9 @@ def table_losses(scans: Sequence[Scan], content: Content) -> list[str]:
     """Return what no table has of files of payloads, a clause each."""
     total, held = _total(scans), content.columns.columns
     odd = total.kinds[PayloadKind.EVENT] + total.kinds[PayloadKind.UNKNOWN]
-    losses = [f"records that are no Examples: {odd:,}"] if odd and content.columns.parsed else []
+    losses = [f"records that are not Examples: {odd:,}"] if odd and content.columns.parsed else []
     if total.skipped and len(held) == len(total.columns().columns):  # all that there are
-        losses.append(f"features with other names than the first {len(held):,}")
+        losses.append(f"features beyond the first {len(held):,}")
     return losses
 
 
@@ -219,7 +224,7 @@ def _class_names(scans: Sequence[Scan]) -> dict[str, tuple[str, ...]]:
     for scan in scans:
         for name, names in scan.content.class_names.items():
             if found.setdefault(name, names) != names:
-                what = f"has other class names for {name!r} than the files before"
+                what = f"its class names of {name!r} differ from those of the other files"
                 raise SchemaError(what, path=scan.path)
     return found
 

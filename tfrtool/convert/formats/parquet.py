@@ -243,7 +243,7 @@ def _arrow_errors(path: Path) -> Iterator[None]:
     except (pa.ArrowException, ValueError, LookupError, OSError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
         raise SourceError(
-            "not a Parquet file, or cut or damaged", path=path, found=reason
+            "not a Parquet file, or truncated or damaged", path=path, found=reason
         ) from error
 
 

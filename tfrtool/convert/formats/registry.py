@@ -51,12 +51,12 @@ _MODULES = {
 NAMES = tuple(_MODULES)
 _HEAD = 4096
 
-_PACKED = "a compressed file, but not of TFRecord", "unpack it first"
-_ARROW = "an Arrow file, which is not read", "save it as Parquet first"
+_PACKED = "compressed, and not a TFRecord file", "decompress it first"
+_ARROW = "Arrow files can't be read", "save it as Parquet first"
 _UNREADABLE = {
     **dict.fromkeys((".gz", ".bz2", ".xz", ".zst", ".zip"), _PACKED),
     **dict.fromkeys((".arrow", ".feather", ".ipc"), _ARROW),
-    ".json": ("one JSON document, not JSON Lines", "write one object on each line"),
+    ".json": ("one JSON document, not JSON Lines", "write one object per line"),
 }
 """Why files with such names are not read, and what to do."""
 
@@ -169,7 +169,7 @@ class Format(abc.ABC):
     def widest(self, dtypes: Collection[DType]) -> DType | None:
         """Return the type that holds values of all of some; `ValueError` if there is none."""
         if len(dtypes) > 1 and not set(dtypes) <= set(self.widening):
-            raise ValueError(f"it is {' and '.join(sorted(one.value for one in dtypes))}")
+            raise ValueError(f"mixes {' and '.join(sorted(one.value for one in dtypes))}")
         return max(dtypes, key=[*self.widening, *dtypes].index, default=None)
 
     def losses(self, content: Content) -> list[str]:  # noqa: ARG002
@@ -251,7 +251,7 @@ def read_rows(
     parts = form.read_back(piece.path) if own else form.read(piece.path, mark)
     while row < end:
         if (part := next(parts, None)) is None:
-            raise SourceError("was changed while it was read", path=piece.path)
+            raise SourceError("changed while it was being read", path=piece.path)
         first = max(piece.first, row)
         rows = part[first - row : end - row]
         row += len(part)
@@ -273,7 +273,7 @@ def read_rows(
                         values, places, one.column(name), content.changes.get(name)
                     )
                     if where is not None:
-                        what = f"column {name!r} is not what the source holds"
+                        what = f"column {name!r}: the converted values differ from the source"
                         raise WriteError(what, path=piece.path, record=first + where)
                 yield one
 
@@ -302,7 +302,7 @@ def _first_change(
 def format_of(name: str) -> Format:
     """Return a format by its name; `UsageError` lists those that there are."""
     if name not in _MODULES:
-        raise UsageError("no such format", expected=f"one of {', '.join(NAMES)}", found=repr(name))
+        raise UsageError(f"invalid format {name!r}", expected=f"one of {', '.join(NAMES)}")
     module, _, kind = _MODULES[name].partition(":")
     found: type[Format] = getattr(importlib.import_module(f"{__package__}.{module}"), kind)
     return found()
@@ -334,9 +334,9 @@ def format_of_files(paths: Sequence[Path]) -> Format:
     formats = {_format_of_file(path): path for path in reversed(paths)}
     if len(formats) > 1:
         raise UsageError(
-            "the files are of several formats",
+            "the files have different formats",
             found=" and ".join(f"{one} ({path.name})" for one, path in sorted(formats.items())[:2]),
-            hint="--from takes those of one format",
+            hint="use --from to read those of one format",
         )
     return format_of(next(iter(formats)))
 
@@ -354,6 +354,6 @@ def _format_of_file(path: Path) -> str:
         return told[0]
     what, hint = next(
         (why for suffix, why in _UNREADABLE.items() if path.name.lower().endswith(suffix)),
-        ("unknown format", "--from NAME chooses one"),
+        ("unknown format", "use --from NAME to choose one"),
     )
     raise SourceError(what, path=path, expected=f"one of {', '.join(NAMES)}", hint=hint)

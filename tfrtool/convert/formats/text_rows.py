@@ -25,7 +25,14 @@ from tfrtool.convert.formats.registry import (
     Put,
     Scan,
 )
-from tfrtool.errors import SchemaError, SourceError, UsageError, os_errors_as, printable
+from tfrtool.errors import (
+    SchemaError,
+    SourceError,
+    UsageError,
+    human_count,
+    os_errors_as,
+    printable,
+)
 from tfrtool.examples.arrow.columns import TYPES, Column, Columns, Form
 from tfrtool.examples.example import DType, PayloadKind, feature_key
 from tfrtool.examples.number_columns import (
@@ -70,18 +77,18 @@ def from_json(value: Any, kind: pa.DataType) -> Any:
         inner = kind.value_type
         held = [from_json(one, inner) for one in (value if isinstance(value, list) else [value])]
         if None in held and not pa.types.is_nested(inner):
-            raise ValueError("null in a list")
+            raise ValueError("lists can't hold null")
         return held
     if pa.types.is_struct(kind) and isinstance(value, dict):
         if unknown := value.keys() - {one.name for one in kind}:
-            raise ValueError(f"no {min(unknown)!r} is known there")
+            raise ValueError(f"unknown key {min(unknown)!r}")
         return {one.name: from_json(value.get(one.name), one.type) for one in kind}
     if pa.types.is_binary(kind):
         if isinstance(value, str):
             return value.encode()
         if isinstance(value, dict) and list(value) == ["base64"]:
             if not isinstance(value["base64"], str):
-                raise ValueError("the value of base64 is not a string")
+                raise ValueError("base64 must be a string")
             return base64.b64decode(value["base64"], validate=True)
     elif pa.types.is_floating(kind) and isinstance(value, str) and value in _WORDS:
         return _WORDS[value]
@@ -92,7 +99,7 @@ def from_json(value: Any, kind: pa.DataType) -> Any:
         return from_json(int(value), kind)
     elif isinstance(value, int) and -(2**63) <= value < 2**63:
         return bool(value) if pa.types.is_boolean(kind) else int(value)
-    raise ValueError(f"{type(value).__name__} is no {kind}, or too large")
+    raise ValueError(f"{kind} can't hold this {type(value).__name__}")
 
 
 def load_json(text: str, path: Path, where: str) -> Any:
@@ -131,7 +138,7 @@ class JsonLinesFormat(Format):
                 row = None
             if not isinstance(row, dict):
                 after = f" after offset {start}" if start else ""
-                raise SourceError(f"line {number}{after} is no JSON object", path=path)
+                raise SourceError(f"line {number}{after} is not a JSON object", path=path)
             yield row
 
     def _kind(self, value: Any) -> tuple[set[DType], bool]:
@@ -140,10 +147,12 @@ class JsonLinesFormat(Format):
             kinds = [self._kind(one) for one in value]
             for dtypes, listed in kinds:
                 if listed or not dtypes:
-                    raise ValueError("a list in a list" if listed else "null in a list")
+                    raise ValueError(
+                        "lists can't hold lists" if listed else "lists can't hold null"
+                    )
             return set().union(*(dtypes for dtypes, _ in kinds)), True
         if isinstance(value, dict) and list(value) != ["base64"]:
-            raise ValueError("a nested object, which no feature holds")
+            raise ValueError("features can't hold nested objects")
         types = {int: DType.INT64, bool: DType.INT64, float: DType.FLOAT32}
         return set() if value is None else {types.get(type(value), DType.STRING)}, False
 
@@ -224,7 +233,7 @@ class JsonLinesFormat(Format):
             content = Content(columns=Columns(PayloadKind.EXAMPLE, tuple(made)), declared=False)
             for name, column in zip(content.columns.names, made, strict=True):
                 if feature_key(name) != column.key:
-                    raise SchemaError(f"no column can be called {column.key!r}", path=path)
+                    raise SchemaError(f"invalid column name {column.key!r}", path=path)
         return Scan(
             path=path,
             rows=rows,
@@ -258,7 +267,7 @@ class JsonLinesFormat(Format):
                 for row in rows:
                     value = self._value(row.get(one.name), one.type, content.declared)
                     if value is None and one.type in TYPES.values():
-                        raise ValueError("no value, where all others have one")
+                        raise ValueError("missing value; other rows have one")
                     values.append(value)
             except (ValueError, RecursionError) as error:
                 what = f"column {one.name!r}: {error}"
@@ -311,8 +320,7 @@ class CsvFormat(JsonLinesFormat):
         """Take the character between columns, or "tab"; None finds it in each file."""
         self._delimiter = "\t" if delimiter in ("tab", r"\t") else delimiter
         if self._delimiter is not None and not re.fullmatch(r'[^"\r\n\0]', self._delimiter):
-            expected = "one character, or tab"
-            raise UsageError("invalid delimiter", expected=expected, found=repr(delimiter))
+            raise UsageError(f"invalid --delimiter {delimiter!r}: expected one character, or tab")
 
     def scan(self, path: Path) -> Scan:
         """Read a file through, and note how its header was read."""
@@ -325,18 +333,18 @@ class CsvFormat(JsonLinesFormat):
             names = next(csv_rows(file, path, delimiter, limit=MAX_TEXT_ROW_BYTES), [])
         if delimiter != DELIMITERS[0] and self._delimiter is None:
             shown = "tab" if delimiter == "\t" else repr(delimiter)
-            notes.append(f"columns are separated by {shown}; --delimiter chooses another")
+            notes.append(f"detected the delimiter {shown}; use --delimiter to choose another")
         if "" in names:
-            shown = f"column {names.index('') + 1} has no name"
-            notes.append(f"{shown}, and is called {_name_of_unnamed(names)!r}")
+            number, name = names.index("") + 1, _name_of_unnamed(names)
+            notes.append(f"column {number} has no name; it becomes {name!r}")
         return replace(scan, notes=(*notes, *scan.notes))
 
     def losses(self, content: Content) -> list[str]:
         """Say what only the schema beside the table tells."""
         if not content.schema.names:
-            raise SchemaError("records without any feature are no rows of CSV")
+            raise SchemaError("CSV needs at least one feature, and the records have none")
         lists = [one.name for one in content.schema if pa.types.is_nested(one.type)]
-        return [f"lists are JSON in a cell: {', '.join(map(repr, lists))}"] if lists else []
+        return [f"lists become JSON text: {', '.join(map(repr, lists))}"] if lists else []
 
     def _rows(self, file: BinaryIO, path: Path, start: int) -> Iterator[Mapping[str, Any]]:
         csv.field_size_limit(MAX_TEXT_ROW_BYTES)
@@ -344,14 +352,16 @@ class CsvFormat(JsonLinesFormat):
         names = next(csv_rows(file, path, delimiter, limit=MAX_TEXT_ROW_BYTES), [])
         check_column_count(len(names), path)
         if len(set(names)) < len(names):
-            raise SourceError("two columns have the same name", path=path)
+            twice = next(name for name in names if names.count(name) > 1)
+            raise SourceError(f"two columns are named {printable(twice)!r}", path=path)
+        first = not start
         start = start or file.tell()
-        for cells in csv_rows(file, path, delimiter, start=start, limit=MAX_TEXT_ROW_BYTES):
-            if cells and len(cells) != len(names):
-                what = f"a row of {len(cells)} cells, and the table has {len(names)} columns"
-                raise SourceError(what, path=path, offset=start)
-            if cells:
-                yield dict(zip(names, cells, strict=True))
+        rows = csv_rows(file, path, delimiter, start=start, limit=MAX_TEXT_ROW_BYTES)
+        for number, cells in enumerate(filter(None, rows)):
+            if len(cells) != len(names):
+                what = f"{human_count(len(cells), 'cell')} in a table of {len(names)} columns"
+                raise SourceError(what, path=path, record=number if first else None)
+            yield dict(zip(names, cells, strict=True))
 
     def _named(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
         if "" not in row:
@@ -381,11 +391,13 @@ class CsvFormat(JsonLinesFormat):
         for name, (row, text) in texts.items():
             shown = printable(repr(text[:_SHOWN]))
             if LEADING_ZERO.match(text) and NUMBER.fullmatch(text):
-                notes.append(f"column {name!r} stays text: {shown} in row {row} starts with a zero")
+                notes.append(
+                    f"column {name!r} stays text: {shown} in record {row} starts with a zero"
+                )
             elif _INTEGER.fullmatch(text):
-                notes.append(f"column {name!r} stays text: {shown} in row {row} is not an int64")
+                notes.append(f"column {name!r} stays text: {shown} in record {row} is not an int64")
             elif len(kinds[name]) > 1:
-                notes.append(f"column {name!r} becomes text: row {row} has {shown}")
+                notes.append(f"column {name!r} becomes text: record {row} has {shown}")
         return notes
 
     def _value(self, value: Any, kind: pa.DataType, typed: bool) -> Any:

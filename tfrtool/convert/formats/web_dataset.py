@@ -55,11 +55,15 @@ class WebDatasetFormat(JsonLinesFormat):
     def losses(self, content: Content) -> list[str]:
         """Refuse a name that is taken, and say which feature may be a label."""
         if _FEATURES in content.schema.names:
-            raise SchemaError(f"no feature can be called {_FEATURES!r}: rename it")
+            raise SchemaError(
+                f"the feature name {_FEATURES!r} is reserved in WebDataset: use --rename"
+            )
         guess = None if content.label else _roles(content).guess
         if guess is None:
             return []
-        return [f"no .cls member: --label-feature {guess} makes one, if that is the label"]
+        return [
+            f"no .cls member; if the label is {guess}, use --label-feature {guess} to write one"
+        ]
 
     def _rows(self, file: BinaryIO, path: Path, start: int) -> Iterator[Mapping[str, Any]]:
         file.seek(start)
@@ -80,12 +84,14 @@ class WebDatasetFormat(JsonLinesFormat):
                 key, extension = match[1], match[2].lower()
                 size += member.size + _MEMBER_COST
                 if size > MAX_TEXT_ROW_BYTES:
-                    raise ValueError(f"a sample of more than {MAX_TEXT_ROW_BYTES:,} bytes")
-                if extension in held or member.type == tarfile.GNUTYPE_SPARSE:
-                    raise ValueError("a member with holes, or two of one name in a sample")
+                    raise ValueError(f"a sample has more than {MAX_TEXT_ROW_BYTES:,} bytes")
+                if extension in held:
+                    raise ValueError("a sample has two members of the same name")
+                if member.type == tarfile.GNUTYPE_SPARSE:
+                    raise ValueError("sparse members are not supported")
                 held[extension] = file.read(member.size)
         except ValueError as error:
-            what = f"no tar archive, or damaged{where}: {error}"
+            what = f"not a tar archive, or damaged{where}: {error}"
             raise SourceError(what, path=path, offset=offset) from error
         if held:
             yield _row(key, held, path)
@@ -94,7 +100,7 @@ class WebDatasetFormat(JsonLinesFormat):
         if not isinstance(value, bytes):
             return super()._value(value, kind, typed)
         if not pa.types.is_binary(kind.value_type if pa.types.is_list(kind) else kind):
-            raise ValueError(f"bytes are no {kind}")
+            raise ValueError(f"{kind} can't hold bytes")
         return [value] if pa.types.is_list(kind) else value
 
     @contextlib.contextmanager

@@ -60,17 +60,17 @@ class CarriedMetadata:
                     text = read_bounded(path).decode("utf-8")
                 if _lines(self.labels.setdefault(path.name, text)) != _lines(text):
                     raise DatasetError(
-                        "has other class names, so that labels would mean something else",
+                        f"its class names differ from those of {homes[path.name]}, "
+                        "so labels would change their meaning",
                         path=path,
-                        expected=f"those of {homes[path.name]}",
                     )
                 homes.setdefault(path.name, path)
             features = _object(folder / FEATURES)
             if features and features != self.features:
                 if self.features is not None:
                     self.warnings.append(
-                        f"{folder / FEATURES} differs from that of {homes[FEATURES]}: the result "
-                        "has none, and TFDS can't read it without"
+                        f"{folder / FEATURES} differs from {homes[FEATURES]}: the result has none, "
+                        "so TFDS can't read it"
                     )
                 self.features, homes[FEATURES] = features, folder
             self.info = self.info or _object(folder / DATASET_INFO)

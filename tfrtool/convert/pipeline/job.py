@@ -186,9 +186,9 @@ def run_job(
         if report.corrupt and not report.records_out:
             what, first = "read" if not report.records_in else "used", report.faults[0]
             found = first.fault.message
-            raise DatasetError(f"no record could be {what}", path=first.path, found=found)
+            raise DatasetError(f"no record can be {what}", path=first.path, found=found)
         if not resumed and staging.left:
-            what = "nothing of an interrupted run could be used: it had other options or records"
+            what = "the interrupted run had other options or records, so it was started over"
             report = replace(report, warnings=(*report.warnings, what))
         texts = dict(metadata(split_infos(report.splits), staging.place))
         report = replace(report, metadata=(*texts, REPORT))

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tfrtool.errors import CorruptShardError
 from tfrtool.records.count import as_error
 from tfrtool.records.framing import Fault, FaultKind, LocatedFault
 from tfrtool.records.tally import Tally
@@ -26,6 +27,8 @@ class Faults(FirstOf[LocatedFault]):
 
     def add(self, entry: LocatedFault) -> None:
         """Count a fault; `CorruptShardError` if the job is to stop."""
+        if self.stop and entry.fault.kind is FaultKind.MISSING_SHARD:
+            raise CorruptShardError(entry.fault.message, path=entry.path)
         if self.stop:
             raise as_error(entry.path, entry.fault)
         super().add(entry)

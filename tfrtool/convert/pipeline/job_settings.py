@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tfrtool.engines.engine import Engine, Workers
 from tfrtool.engines.processes import workers_of
-from tfrtool.errors import UsageError
+from tfrtool.errors import UsageError, human_count
 from tfrtool.records.shard_sets import check_dataset_name, check_version
 from tfrtool.storage.progress import OnProgress, silent
 from tfrtool.storage.words import OnError, as_shard_size, take_words
@@ -78,3 +78,9 @@ class SizeSettings(JobSettings):
     def shard_bytes(self) -> int:
         """How large a file is at most before compression, to within one record."""
         return as_shard_size(self.shard_size or _SHARD_SIZE)
+
+
+def too_many_shards(shards: int, split: str, records: int) -> UsageError:
+    """Return the error of a split that has fewer records than it should have shards."""
+    has = f"split {split!r} has {human_count(records, 'record')}"
+    return UsageError(f"--shards {shards} is too many: {has}")

@@ -211,8 +211,8 @@ class _PoolReader:
                 if shard.copy is not None:  # which was whole
                     raise changed(shard.path)
                 message = (
-                    f"the CRC of the payload does not hold: expected {stored:08x} as stored, "
-                    f"found {crc:08x} for its {stop - body} bytes"
+                    f"payload checksum (CRC) mismatch: expected {stored:08x} (stored), "
+                    f"got {crc:08x} for {stop - body} bytes"
                 )
                 index = int(numbers[rank]) - int(self._firsts[number])
                 kind, offset = FaultKind.PAYLOAD_CRC, places[at]

@@ -58,22 +58,22 @@ def find_sources(
     """
     places, goal = as_paths(sources), target.resolve()
     if not places:
-        raise UsageError("no source", expected="files or directories")
+        raise UsageError("no source: expected files or directories")
     found = find_files(places, _named, look)
     within = any(goal.is_relative_to(path.resolve()) for path in places)
     if within or goal in [path.resolve() for path in found.folders]:
         hint = "choose a directory outside"
-        raise UsageError("would lie inside its source", path=target, hint=hint)
+        raise UsageError("would be inside its source", path=target, hint=hint)
     if not found.paths:
-        raise DatasetError("has none of the shards that its metadata names", path=found.folders[0])
+        raise DatasetError("has none of the shards that its metadata lists", path=found.folders[0])
     for aside in found.aside[:1]:
         count = human_count(len(found.aside), "file")
-        why = "neither the metadata nor the names of the others have a place for it"
-        found.notes.append(f"{count} left aside, as {printable(str(aside))}: {why}")
+        why = "not listed in the metadata, and not named like the other shards"
+        found.notes.append(f"skipped {count}, such as {printable(str(aside))}: {why}")
     read = {*found.paths}
     for sets in find_conflicts(one for one in found.sets if not read.isdisjoint(one.paths)):
         names = " and ".join(printable(str(one.directory / one.name)) for one in sets)
-        found.notes.append(f"{names} are read, though one is perhaps of an earlier write")
+        found.notes.append(f"{names} are both read; one may be left over from an earlier write")
     return found
 
 
@@ -86,11 +86,11 @@ def faults_of(files: DatasetFiles, records: Mapping[Path, int], *, stop: bool = 
     faults = Faults(stop=stop)
     for name, split in files.splits.items():
         if split.n_missing:
-            message = f"split {name!r} lacks {split.n_missing:,} of its files"
+            message = f"split {name!r}: {human_count(split.n_missing, 'shard')} missing"
             faults.note(split.missing[0], FaultKind.MISSING_SHARD, message)
         for path, expected in split.shards.items():
             if expected not in (None, count := records.get(path)) and count is not None:
-                message = f"{DATASET_INFO} says {expected:,} records, and it has {count:,}"
+                message = f"{DATASET_INFO} lists {expected:,} records, but it has {count:,}"
                 faults.note(path, FaultKind.COUNT, message)
     return faults
 
@@ -140,7 +140,7 @@ class SourceShard:
 
 def changed(path: Path) -> ShardError:
     """Return the error of a source that is not any more what was planned for."""
-    return ShardError("was changed while it was read", path=path)
+    return ShardError("changed while it was being read", path=path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

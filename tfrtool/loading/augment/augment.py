@@ -43,9 +43,7 @@ def augmenter(augment: Augment) -> Callable[[Tensor, Tensor], Tensor]:
         for name, pixels in (("crop", augment.crop), ("cutout", augment.cutout)):
             if pixels >= side:
                 raise UsageError(
-                    f"{name} is too much for images of {side} pixels",
-                    expected=f"less than {side}",
-                    found=pixels,
+                    f"--augment {name}={pixels} must be less than the image size, {side}"
                 )
         images = _recolour(_move(images, seed, augment), seed, augment)
         if images.dtype != dtype:

@@ -62,10 +62,10 @@ def parse_augment(text: str) -> Augment:
         name, equals, number = (part.strip() for part in notation.partition("="))
         if name not in _KINDS:
             choices = ", ".join(map(_notation, _KINDS))
-            raise UsageError("no such augmentation", expected=choices, found=repr(name))
+            raise UsageError(f"invalid --augment {name!r}", expected=choices)
         field = name.replace("-", "_")
         if field in values:
-            raise UsageError("an augmentation is given twice", found=name)
+            raise UsageError(f"--augment has {name} twice")
         kind, most, _, value = _KINDS[name]
         if equals:
             try:
@@ -77,7 +77,7 @@ def parse_augment(text: str) -> Augment:
             if kind is not bool:
                 whole = "a whole number " if kind is int else ""
                 expected += f", {whole}above 0 and up to {most:,g}"
-            raise UsageError("impossible augmentation", expected=expected, found=repr(notation))
+            raise UsageError(f"invalid --augment {notation!r}", expected=expected)
         values[field] = kind(value)
     return Augment(**values)  # type: ignore[arg-type]  # each field's own type, by its kind
 

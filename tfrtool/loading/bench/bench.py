@@ -46,13 +46,12 @@ _BUSY = 0.1
 """The part of the cores that other programs may take before it is said."""
 
 _HELP = {
-    "parsing": "records are small, and in Python, load(batched_parse=N) parses N of them at a time",
-    "copying": "images are copied into batches of float32, and only a smaller --image-size needs "
-    "less of it",
-    "storing": "the first epoch fills the cache, and only a smaller --image-size needs less of it",
-    "waiting": "the loader kept {busy:.1f} of {cores} cores busy, and --parallel-calls and "
-    "--cycle-length of tfrtool train let more be done at a time, as do more shards (--shards of "
-    "tfrtool write; there are {shards})",
+    "parsing": "Records are small; in Python, load(batched_parse=N) parses N at a time.",
+    "copying": "Images are copied into float32 batches; a smaller --image-size copies less.",
+    "storing": "The first epoch fills the cache; a smaller --image-size stores less.",
+    "waiting": "The loader kept {busy:.1f} of {cores} cores busy. To use more, raise "
+    "--parallel-calls and --cycle-length of tfrtool train, or write more shards (tfrtool write "
+    "--shards, now {shards}).",
 }
 """What would make a share of the cores' time smaller, whatever the images are."""
 
@@ -229,8 +228,8 @@ def _measure_all(
     free, float_cache = request.free_memory, request.bytes(Cache.MEMORY, 4) or 0
     if free is not None and float_cache > _MOST * free:
         stages = tuple(stage for stage in STAGES if stage not in ("cache", "prefetch"))
-        sizes = f"{float_cache / 2**20:,.0f} MiB, and {free / 2**20:,.0f} are free"
-        skipped = f"its float32 cache would take {sizes}"
+        sizes = f"{float_cache / 2**20:,.0f} MiB, with {free / 2**20:,.0f} MiB free"
+        skipped = f"its float32 cache would need {sizes}"
 
     total, done = 1 + rounds * len(stages), 0
     on_progress(Progress(what="pieces", done=done, total=total, unit="runs"))
@@ -242,7 +241,7 @@ def _measure_all(
             on_progress(Progress(what=stage, done=done, total=total, unit="runs"))
             some.append(measure("measure_stage", dataset, load, stage, epochs))
     if len({(run.images, run.labels) for some in runs.values() for run in some}) > 1:
-        raise DatasetError("the pipelines don't give the same images", path=dataset.directory)
+        raise DatasetError("the pipelines return different images", path=dataset.directory)
     return BenchReport(
         stages=tuple(_sum_up(stage, runs, skipped) for stage in STAGES),
         parts_cpu_ms_per_image=parts,
@@ -275,10 +274,10 @@ def in_own_process(path: Path, function: Callable[..., Any], *arguments: object)
         except ChildError as error:
             found = str(error)[:300]
         except ChildDied as death:
-            found = f"its process ended by signal {-death.code}, perhaps for want of memory"
+            found = f"its process was killed by signal {-death.code}, possibly out of memory"
             if death.code >= 0:
                 found = f"its process ended with exit code {death.code}"
-    raise DatasetError("measuring the loader failed", path=path, found=found)
+    raise DatasetError("the benchmark failed", path=path, found=found)
 
 
 def _in_child(work: str, *arguments: object) -> Any:
@@ -325,28 +324,29 @@ def _judge(report: BenchReport) -> tuple[str, str]:
     busy = ""
     if others > _BUSY * report.cores:
         busy = (
-            f" Other programs kept {others:.1f} of {report.cores} cores busy: compare CPU ms, "
-            "not images/s."
+            f" Other programs kept {others:.1f} of {report.cores} cores busy, so compare CPU ms "
+            "rather than images/s."
         )
     size = report.image_size
     larger = report.pixels_per_image > _LARGER * size**2
-    smaller = f"smaller records help (tfrtool write --encode jpeg --resize {size})"
+    smaller = (
+        f" Smaller records help: tfrtool write --encode jpeg --resize {size}." if larger else ""
+    )
     if store is not None and store > max(1e3 / rate, cold or 0.0):
         return "store", (
-            f"The store is the bottleneck of a first epoch: it gives {1e3 / store:,.0f} images a "
-            f"second, and the loader could take {rate:,.0f}; later epochs read what the shard "
-            f"cache keeps{f', and {smaller}' if larger else ''}.{busy}"
+            f"The store is the bottleneck of the first epoch: it delivers {1e3 / store:,.0f} "
+            f"images/s, and the loader can process {rate:,.0f}. Later epochs read from the shard "
+            f"cache.{smaller}{busy}"
         )
     if report.images / rate < _TOO_SHORT:
         return "starting", (
-            f"Starting is the bottleneck: a first epoch of {report.images:,} images takes "
+            f"Startup is the bottleneck: the first epoch of {report.images:,} images takes "
             f"{report.images / rate:.2f} s, too short for any option to matter.{busy}"
         )
     if cold is not None and cold > 1e3 / rate:
         return "disk", (
-            f"The disk is the bottleneck of a first epoch: it gives {1e3 / cold:,.0f} images a "
-            f"second, and the loader could take {rate:,.0f}; "
-            f"{f'{smaller}, or' if larger else 'what helps is'} a faster disk.{busy}"
+            f"The disk is the bottleneck of the first epoch: it delivers {1e3 / cold:,.0f} "
+            f"images/s, and the loader can process {rate:,.0f}.{smaller}{busy}"
         )
     costs = report.shares_ms_per_image
     bottleneck = max(costs, key=costs.__getitem__)
@@ -356,8 +356,8 @@ def _judge(report: BenchReport) -> tuple[str, str]:
         busy=cpu * rate / 1e3, cores=report.cores, shards=report.shards
     )
     return bottleneck, (
-        f"{bottleneck.capitalize()} is the bottleneck, {shares[bottleneck]} of the time that the "
-        f"cores had for a first epoch ({told}){helps and f': {helps}'}.{busy}"
+        f"{bottleneck.capitalize()} is the bottleneck, with {shares[bottleneck]} of the core time "
+        f"of the first epoch ({told}).{helps and f' {helps}'}{busy}"
     )
 
 
@@ -365,15 +365,17 @@ def _help(bottleneck: str, report: BenchReport, larger: bool) -> str:
     """Return what would make a share of the cores' time smaller; nothing where nothing would."""
     size = report.image_size
     if bottleneck == "reading":
-        helps = [f"--resize {size} of tfrtool write makes records smaller"] if larger else []
+        helps = [f"tfrtool write --resize {size} makes records smaller."] if larger else []
         if report.compression != Compression.NONE.value:
-            helps.append("--compression none of tfrtool write leaves nothing to inflate")
-        return ", and ".join(helps)
+            helps.append("tfrtool write --compression none avoids decompression.")
+        return " ".join(helps)
     if bottleneck in ("decoding", "resizing"):
         if larger:
-            fewer = f"--resize {size} of tfrtool write leaves fewer pixels"
-            return f"{fewer}, and --encode raw none to decode"
+            smaller = f"tfrtool write --resize {size} makes images smaller"
+            return f"{smaller}, and --encode raw avoids decoding."
         if bottleneck == "decoding":
-            return "--encode raw of tfrtool write leaves nothing to decode"
-        return "" if report.pixels_per_image >= size**2 else "a smaller --image-size enlarges less"
+            return "tfrtool write --encode raw avoids decoding."
+        if report.pixels_per_image < size**2:
+            return "Images are enlarged; a smaller --image-size enlarges them less."
+        return ""
     return _HELP[bottleneck]

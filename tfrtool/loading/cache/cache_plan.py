@@ -91,20 +91,20 @@ def plan_cache(request: CacheRequest) -> CachePlan:
     """
     asked, why, obstacle = request.asked, "", ""
     if not request.base_frozen:
-        obstacle = "there is no frozen base whose outputs could be kept"
+        obstacle = "no base is frozen"
     elif request.augmented:
-        obstacle = "augmented images differ every epoch, and so do a base's outputs"
+        obstacle = "augmented images differ in every epoch"
     if request.recipe is Recipe.NAIVE:
-        return CachePlan(cache=Cache.NONE, reason="the naive recipe has none")
+        return CachePlan(cache=Cache.NONE, reason="the naive recipe has no cache")
     if request.recipe is Recipe.NOTEBOOK:
-        hint = "--recipe tfrtool keeps a quarter of that, or what fits, or nothing"
+        hint = "use --recipe tfrtool, whose cache takes a quarter of that, or none"
         what, size = "of float32 in memory, as published", request.bytes(Cache.MEMORY, _FLOAT)
         return _as_asked(request, Cache.MEMORY, size, what, hint)
     if asked is Cache.FEATURES and obstacle:
-        asked, why = None, f"not features, as {obstacle}; "
+        asked, why = None, f"not features, because {obstacle}; "
     if asked is not None:
-        hint = "--cache auto takes what fits; a smaller --image-size needs less"
-        what = f"{_KINDS[asked]}, as asked for"
+        hint = "use --cache auto to cache what fits, or a smaller --image-size"
+        what = f"{_KINDS[asked]}, as requested"
         return _as_asked(request, asked, request.bytes(asked), what, hint)
     cache, reason = _choose(request, obstacle)
     return CachePlan(cache=cache, reason=why + reason)
@@ -115,14 +115,14 @@ def _as_asked(
 ) -> CachePlan:
     """Keep images where it was asked for; raise if there is no room for them."""
     if cache is Cache.NONE or size is None:
-        return CachePlan(cache=cache, reason="as asked for")
+        return CachePlan(cache=cache, reason="as requested")
     there = cache is Cache.DISK and request.on_disk
     free = request.free_disk if cache is Cache.DISK else request.free_memory
     if free is not None and size > free * _MOST and not there:
         raise UsageError(
-            f"the cache does not fit: {_mib(size)} {what}",
-            expected=f"at most {_mib(int(free * _MOST))}, as {_free(free)}",
-            found=_mib(size),
+            "the cache does not fit",
+            expected=f"at most {_mib(int(free * _MOST))}, with {_free(free)}",
+            found=f"{_mib(size)} {what}",
             hint=hint,
         )
     return CachePlan(cache=cache, reason=f"{_mib(size)} {what}; {_free(free)}")
@@ -135,24 +135,24 @@ def _choose(request: CacheRequest, obstacle: str) -> tuple[Cache, str]:
         size = request.bytes(Cache.FEATURES)
         # An unknown amount of free memory is trusted with these alone: they are kilobytes an image.
         if size is None or memory is None or size <= memory * _MODEST:
-            numbers = "" if size is None else f": {_mib(size)} of float32, and {_free(memory)}"
-            return Cache.FEATURES, f"the base is frozen, so its outputs are kept{numbers}"
-        why = f"the frozen base's outputs would take {_mib(size)}; "
+            numbers = "" if size is None else f": {_mib(size)} of float32, with {_free(memory)}"
+            return Cache.FEATURES, f"the base is frozen, so its outputs are cached{numbers}"
+        why = f"no room for {_mib(size)} of the frozen base's outputs; "
     if request.on_disk:
-        return Cache.DISK, f"{why}they are on disk, from an earlier run"
+        return Cache.DISK, f"{why}images are on disk from an earlier run"
     if request.epochs == 1:
-        return Cache.NONE, f"{why}there is one epoch only"
+        return Cache.NONE, f"{why}only one epoch"
     for cache, free in ((Cache.MEMORY, memory), (Cache.DISK, request.free_disk)):
         size = request.bytes(cache) or 0
-        what = f"{_mib(size)} {_KINDS[cache]}, and {_free(free)}"
+        what = f"{_mib(size)} {_KINDS[cache]}, with {_free(free)}"
         if free is not None and size <= free * _MODEST:
             return cache, f"{why}{what}"
-        why += f"not {what}; "
+        why += f"no room for {what}; "
     return Cache.NONE, why.removesuffix("; ")
 
 
 def _free(size: int | None) -> str:
-    return "an unknown amount is free" if size is None else f"{_mib(size)} are free"
+    return "an unknown amount free" if size is None else f"{_mib(size)} free"
 
 
 def _mib(size: int) -> str:

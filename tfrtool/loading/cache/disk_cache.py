@@ -89,7 +89,7 @@ class CacheKey:
         with contextlib.suppress(OSError):  # it comes again below
             deque(remote[0].store.ahead(look_at, remote) if remote else (), 0)
         for path in split.shards:
-            with os_errors_as(DatasetError, path, "can't be looked at"):
+            with os_errors_as(DatasetError, path, "can't be read"):
                 if isinstance(path, RemotePath):
                     look_at(path)
                 status = path.stat()
@@ -136,7 +136,7 @@ def default_cache_directory(environment: Mapping[str, str] = os.environ) -> Path
     """Return where caches are kept unless told otherwise; `UsageError` if there is no home."""
     path = user_cache("images", environment)
     if path is None:
-        raise UsageError("there is no home directory to keep a cache in", hint="set XDG_CACHE_HOME")
+        raise UsageError("no home directory for the cache", hint="set XDG_CACHE_HOME")
     return path
 
 
@@ -161,11 +161,11 @@ class DiskCache:
         if hasattr(os, "geteuid") and status.st_uid != os.geteuid():
             raise ValueError("belongs to another user")
         if status.st_size != self._pixels + len(end):
-            raise ValueError("has another size")
+            raise ValueError("has the wrong size")
         self._fill(memoryview(end), self._pixels)
         self._crc = _END.unpack_from(end, labels)[-1]
         if end != _end(key, bytes(end[:labels]), self._crc):
-            raise ValueError("is not what its name says")
+            raise ValueError("does not match its name")
         held = np.frombuffer(end, empty.dtype, empty.size).reshape(empty.shape)
         self.labels = held.astype(empty.dtype.newbyteorder("="))
 
@@ -176,7 +176,7 @@ class DiskCache:
         while left and (block := self._file.read(min(_BLOCK, left))):
             crc, left = extend_crc32c(crc, block), left - len(block)
         if left or crc != self._crc:
-            raise ValueError("has other pixels than were written")
+            raise ValueError("does not match its checksum")
 
     def read(self, rows: Tensor) -> Tensor:
         """Return the images of some rows, uint8 [n, image_size, image_size, 3]."""
@@ -197,7 +197,7 @@ class DiskCache:
                 count = self._file.readinto(view)  # type: ignore[attr-defined]  # it has no buffer
             if not count:
                 raise ValueError(
-                    f"{self.path}: the cache was cut while in use; the next run makes another"
+                    f"{self.path}: the cache was truncated while in use; run again to rebuild it"
                 )
             view, offset = view[count:], offset + count
 
@@ -272,7 +272,7 @@ def write_disk_cache(
             on_progress(told)
         if done != key.images:
             raise DatasetError(
-                "the dataset does not give the images to be cached",
+                "the dataset has a different number of images than expected",
                 expected=key.images,
                 found=done,
             )
@@ -281,7 +281,7 @@ def write_disk_cache(
             stack.close()
     cache = open_disk_cache(directory, key, pixels=False)
     if cache is None:
-        raise WriteError("the cache is gone as soon as it was written", path=path)
+        raise WriteError("the cache was deleted as soon as it was written", path=path)
     return cache
 
 

@@ -130,7 +130,7 @@ class ImageStore:
         start = int(number) * self._order.batch_size
         end = start + len(labels)
         if end > self._count:
-            raise ValueError(f"there are more than the {self._count} images that were counted")
+            raise ValueError(f"more images than the {self._count} that were counted")
         # Another iterator has filled it midway.
         if self._full:
             return np.bool_(False)
@@ -147,7 +147,7 @@ class ImageStore:
     def _left(self, epoch: Tensor) -> Tensor:
         """Return the steps that remain, the first and their end, when all images have come."""
         if not self._full:
-            raise ValueError(f"there are fewer than the {self._count} images that were counted")
+            raise ValueError(f"fewer images than the {self._count} that were counted")
         order, options = self._order, self._options
         # Of a first epoch that is begun midway, the steps before are left out.
         first = options.first_step if epoch == options.first_epoch else 0

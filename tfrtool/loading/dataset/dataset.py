@@ -109,7 +109,7 @@ class Dataset(Shown):
     def notes(self) -> tuple[str, ...]:
         """How unusual images and labels were interpreted, one clause each."""
         unused = some_of([printable(name) for name in self.objects], 3)
-        left = (f"objects are not used: {unused}",) if self.objects else ()
+        left = (f"features of objects are ignored: {unused}",) if self.objects else ()
         return *self.image_form.notes, *self.label_form.notes, *left
 
     def _page(self) -> tuple[str, dict[str, Any]]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from tfrtool.engines.processes import cores
-from tfrtool.errors import DatasetError, TfrtoolError, WriteError, os_reason
+from tfrtool.errors import DatasetError, TfrtoolError, TrainingError, WriteError, os_reason
 from tfrtool.inspection.verify.payload_check import unparseable
 from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.dataset.open_dataset import split_files
@@ -70,18 +70,23 @@ def naming_damage(dataset: Dataset, *splits: str) -> Iterator[None]:
 
     TensorFlow says "corrupted record at N" without the file, and of an image that doesn't decode
     nothing but that. The first record that can't be used is named, by a CorruptShardError if it is
-    damaged and by a DatasetError if it is whole; other errors are passed on in words.
+    damaged and by a DatasetError if it is whole; other errors are passed on in words. Too little
+    memory, as on a GPU, is a TrainingError.
     """
     cache = dataset.shard_cache
     if cache is not None:
         cache.failure = None
     try:
         yield
+    except tf.errors.ResourceExhaustedError as error:
+        raise TrainingError(
+            "out of memory", hint="use a smaller --batch-size or --image-size"
+        ) from error
     except _READ_ERRORS as error:
         if cache is not None and cache.failure is not None:
             raise cache.failure from error
         raise _first_problem(dataset, splits) or DatasetError(
-            f"TensorFlow can't go on: {_words(error)}", path=dataset.directory
+            f"TensorFlow failed: {_words(error)}", path=dataset.directory
         ) from error
 
 
@@ -99,9 +104,8 @@ def _first_problem(dataset: Dataset, splits: Collection[str]) -> TfrtoolError | 
                     path=path,
                     record=fault.record,
                     offset=fault.offset,
-                    hint="train and evaluate leave it out with --on-error skip, and "
-                    f"tfrtool inspect shard {shlex.quote(str(path))} --record {fault.record} "
-                    "shows it",
+                    hint=f"run tfrtool inspect shard {shlex.quote(str(path))} --record "
+                    f"{fault.record} to show it, or use --on-error skip of train and evaluate",
                 )
     return None
 
@@ -126,7 +130,7 @@ def drop_corrupt(
             copy = scratch / str(done) / path.name
             clean, records, faults = _clean(dataset, split.compression, path, copy)
             if expected is not None and not faults and records != expected:
-                message = f"expected {expected} records by the metadata, found {records}"
+                message = f"the metadata lists {expected} records, found {records}"
                 faults.append(Fault(kind=FaultKind.COUNT, offset=0, record=None, message=message))
             skipped += [LocatedFault(path=path, fault=fault) for fault in faults]
             if records:
@@ -134,9 +138,7 @@ def drop_corrupt(
             done += 1
             on_progress(Progress(what="checking", done=done, total=total, unit="shards"))
         if not kept:
-            raise DatasetError(
-                f"split {split.name!r} has no record that can be used", path=directory
-            )
+            raise DatasetError(f"split {split.name!r} has no usable records", path=directory)
         saved[split.name] = replace(split, shards=tuple(kept), lengths=tuple(kept.values()))
     counts = [files[split.name].expected for split in wanted]
     records = sum(split.records for split in saved.values())
@@ -234,7 +236,7 @@ def _undecodable(
     bad = {offset for offset, fine in zip(kept, decodes, strict=True) if not fine}
     faults = []
     for record in _records_at(path, compression, bad) if bad else ():
-        problem = f"the image in {dataset.image_feature!r} does not decode"
+        problem = f"the image in {dataset.image_feature!r} can't be decoded"
         try:
             full_image(dataset, parse(tf.constant(record.payload)))
         except _READ_ERRORS as error:

@@ -10,9 +10,9 @@ from tfrtool.errors import (
     DatasetError,
     TfrtoolError,
     UsageError,
-    nearest,
     printable,
     some_of,
+    suggestion,
 )
 from tfrtool.examples.content import decode_text, describe_bytes
 from tfrtool.examples.example import DType, Feature, PayloadKind, decode_example
@@ -40,9 +40,7 @@ _RANGED = 16
 _SHOWN = 6
 _LONGEST_NAME = 1024
 
-_OBJECTS_ALONE = (
-    "its records hold boxes of objects, which classifiers can't use, and no single label an image"
-)
+_OBJECTS_ALONE = "its records have boxes but no label for the whole image, which a classifier needs"
 
 _Features = Mapping[str, Feature]
 
@@ -112,9 +110,9 @@ def _choose(
     """Tell image and label from one record and the ``content`` of features.json."""
     for name in wanted:
         if name is not None and name not in features:
-            near = ", ".join(map(printable, nearest(name, features)))
-            hint = f"it may be one of these: {near}"
-            raise UsageError(f"no feature {name!r}", path=root, hint=hint)
+            raise UsageError(
+                f"no feature {name!r}", path=root, hint=suggestion(name, features, "features")
+            )
     roles = find_roles(features, info)
     said_image, said_label = (info.image_feature, info.label_feature) if info else (None, None)
     images = {name: find_image_form(features, name, describe(content, name)) for name in features}
@@ -128,7 +126,7 @@ def _choose(
     if isinstance(form, str):
         raise _error(root, "image", image, [form])
     lacks = {name: _no_label(item) for name, item in features.items()}
-    lacks[image] = "it is the image"
+    lacks[image] = "the image feature"
     usual = (name for name in (roles.label, said_label, *LABELS) if name and lacks.get(name) == "")
     label = wanted.label or next(usual, None)
     if label is None:
@@ -148,12 +146,12 @@ def _no_label(item: Feature) -> str:
     """Return why a feature can't be the label; nothing if it can."""
     values = item.values
     if item.dtype is None:
-        return "no values; want int64 or string"
+        return "no values; needs int64 or string"
     if item.dtype is DType.FLOAT32 and not (len(values) > 1 and {0, 1}.issuperset(values)):
-        return f"{told(item)}; want int64 or string"
+        return f"{told(item)}; needs int64 or string"
     for value in values[:1]:
         if isinstance(value, bytes) and decode_text(value[:_LONGEST_NAME]) is None:
-            return f"string, {len(value)} bytes of {describe_bytes(value)}; want int64 or text"
+            return f"string, {len(value)} bytes of {describe_bytes(value)}; needs int64 or text"
     return ""
 
 
@@ -162,7 +160,7 @@ def _unclear(root: Path, role: str, features: _Features, lacks: Mapping[str, str
     found = []
     for name, lack in lacks.items():
         measure = role == "label" and measures(name)
-        could = "its name is that of a measure" if measure else "could be it"
+        could = "its name suggests a measurement" if measure else "possible"
         found.append(f"{printable(name)}: {lack or f'{told(features[name])}; {could}'}")
     return _error(root, role, None, found[:_SHOWN] or ["no features"])
 
@@ -172,11 +170,11 @@ def _error(
 ) -> DatasetError:
     """Return an error about a feature that can't be what it should, or about all of them."""
     hint = (
-        f"tfrtool inspect shard {shlex.quote(str(root))} shows what the records hold, and "
-        f"--{role}-feature NAME says which it is"
+        f"run tfrtool inspect shard {shlex.quote(str(root))} to show the features, and use "
+        f"--{role}-feature NAME to choose one"
     )
     if name is not None and role == "image":
-        hint = "tfrtool write makes such a dataset of image files"
-    what = what or f"it is not clear which feature is the {role}"
-    what = what if name is None else f"the feature {name!r} can't be the {role}"
+        hint = "make a dataset from image files with tfrtool write"
+    what = what or f"can't detect the {role} feature"
+    what = what if name is None else f"feature {name!r} can't be the {role}"
     return DatasetError(what, path=root, found=" / ".join(found), hint=hint)

@@ -42,8 +42,8 @@ def find_labels(
     """
     root, label, dtype = dataset.directory, dataset.label_feature, example.dtype or DType.INT64
     if (described.classes or 0) > MAX_CLASSES:
-        many = f"{described.classes:,} classes, and at most {MAX_CLASSES:,} are read"
-        raise DatasetError(f"the label {label!r} has {many}", path=root / FEATURES)
+        many = f"{described.classes:,} classes; the limit is {MAX_CLASSES:,}"
+        raise DatasetError(f"label feature {label!r} has {many}", path=root / FEATURES)
     names: Sequence[str] | None = read_class_names(root, label)
     if names is None and described.classes and dtype is DType.INT64:
         names = list(map(str, range(described.classes)))
@@ -54,9 +54,9 @@ def find_labels(
     form = _read_labels(dataset, dtype, skip=skip).form(listed=described.listed, skip=skip)
     if names and form.is_vector and len(names) != len(form.names):
         raise DatasetError(
-            f"the vectors in the feature {label!r} have another number of classes",
+            f"vectors in label feature {label!r} don't match the classes in the metadata",
             path=root,
-            expected=f"{len(names)} by the metadata",
+            expected=len(names),
             found=len(form.names),
         )
     return replace(form, names=tuple(names), numbers=()) if names else form
@@ -127,7 +127,9 @@ class _Labels:
         for value in values:
             texts.setdefault(value, set())
         if len(texts) > MAX_CLASSES:
-            raise DatasetError(f"the label {self._label!r} has over {MAX_CLASSES:,} classes")
+            raise DatasetError(
+                f"label feature {self._label!r} has more than {MAX_CLASSES:,} classes"
+            )
         beside = features.get(_NAME, NOTHING).values
         if len(beside) == len(values) or len(values) == 1:
             for value, text in zip(values, beside, strict=False):
@@ -142,9 +144,9 @@ class _Labels:
         for value in item.values:
             if isinstance(value, bytes):
                 if len(value) > _LONGEST_NAME or not is_text(value):
-                    raise ValueError(label_problem(self._label, "a name in UTF-8", value))
+                    raise ValueError(label_problem(self._label, "a UTF-8 name", value))
             elif self._dtype is DType.INT64 and value < 0:
-                raise ValueError(label_problem(self._label, "a number from 0 on", value))
+                raise ValueError(label_problem(self._label, "a number of at least 0", value))
 
     def form(self, *, listed: bool, skip: bool) -> LabelForm:
         """Return the form of all labels, and the names of the classes.
@@ -168,8 +170,8 @@ class _Labels:
             wrong = [key for key in kinds if key != (width, True)]
         elif dtype is DType.FLOAT32:
             raise DatasetError(
-                f"the feature {self._label!r} is no label",
-                expected="int64, string, or as many float32 values of 0 and 1 in every record",
+                f"feature {self._label!r} can't be the label",
+                expected="int64, string, or float32 vectors of 0 and 1, all of one length",
                 found="other float32 values",
             )
         else:

@@ -143,26 +143,26 @@ def find_image_form(
     """
     item, is_file = features[image], described.connector == "Image"
     if item.dtype is None:
-        return "no values; want string or float32"
+        return "no values; needs string or float32"
     if item.dtype is DType.STRING and len(item.values) != 1:
-        return f"string, {len(item.values)} values; want one"
+        return f"string, {len(item.values)} values; needs one"
     if item.dtype is not DType.STRING or not is_file:
         for form in _pixel_forms(features, image, described):
             with contextlib.suppress(ValueError):
                 stored_pixels(form, image, features)
                 return form
     if item.dtype is not DType.STRING:
-        return f"{told(item)}; want string" + _UNSIZED * (len(item.values) >= _FEWEST)
+        return f"{told(item)}; needs string" + _UNSIZED * (len(item.values) >= _FEWEST)
     data = _only_bytes(item)
     content = describe_bytes(data)
     found = f"{len(data)} bytes of {content} data"
     if is_file and not described.dtype.startswith("uint"):
-        found = f"{described.dtype} as the bytes of colours, as TFDS stores them"
+        found = f"{described.dtype} pixels that TFDS packs into an image file"
     elif content in _DECODED:
         return ImageForm()
     return (
-        f"{found}; want a JPEG, PNG, GIF, BMP or WebP file, a serialized tensor, or uint8 pixels "
-        "of a height and width that each record or features.json says"
+        f"{found}; needs a JPEG, PNG, GIF, BMP or WebP file, a serialized tensor, or uint8 pixels "
+        "with a height and width in each record or in features.json"
     )
 
 
@@ -216,7 +216,7 @@ def with_range(
         if 2 * sum(low <= least and most <= high for least, most in ends) > len(ends):
             return ranged
     found = f"{ends[0][0]:g} to {ends[0][1]:g}" if ends else "nothing"
-    return f"{form.element}, {found}; want 0 to 1, -1 to 1 or 0 to 255"
+    return f"{form.element}, {found}; needs 0 to 1, -1 to 1 or 0 to 255"
 
 
 def image_problem(
@@ -233,13 +233,13 @@ def image_problem(
     try:
         if form.encoding is ImageEncoding.ENCODED:
             problem = limit_problem(_only_bytes(features.get(image, NOTHING)))
-            return problem and f"does not decode: {problem}"
+            return problem and f"can't be decoded: {problem}"
         pixels = stored_pixels(form, image, features)
     except ValueError as error:
         return str(error)
     low, high = form.range
     if ranged and not ((pixels >= low) & (pixels <= high)).all():
-        return f"has other values than {form.black:g} to {form.white:g}"
+        return f"has values outside {form.black:g} to {form.white:g}"
     return None
 
 
@@ -251,7 +251,7 @@ def stored_pixels(form: ImageForm, image: str, features: Mapping[str, Feature]) 
     item, what = features.get(image, NOTHING), "values"
     if form.encoding is ImageEncoding.VALUES:
         if item.dtype is None or item.dtype.value != form.element:
-            raise ValueError(f"is no image: expected {form.element} values")
+            raise ValueError(f"is not an image: expected {form.element} values")
         data: Any = item.values
     else:
         data, what = _only_bytes(item), "bytes of pixels"
@@ -260,20 +260,20 @@ def stored_pixels(form: ImageForm, image: str, features: Mapping[str, Feature]) 
         found = replace(_tensor_form(pixels), black=form.black, white=form.white)
         if found != form:
             kinds = [f"{one.element} with {one.channels} channels" for one in (form, found)]
-            raise ValueError(f"is another tensor: expected {kinds[0]}, found {kinds[1]}")
+            raise ValueError(f"is a different tensor: expected {kinds[0]}, found {kinds[1]}")
         return pixels
     if form.encoding is ImageEncoding.BASE64:
         try:  # padding may be there or not
             data = b64decode(data + b"=" * (-len(data) % 4), altchars=b"-_", validate=True)
         except ValueError as error:  # or binascii.Error, which is one
-            raise ValueError("is no base64 of pixels") from error
+            raise ValueError("is not base64-encoded pixels") from error
     sides = [_number(features.get(one)) if isinstance(one, str) else one for one in form.size]
     if min(sides) < 1:
-        raise ValueError("is of unknown size: its record doesn't say how high and wide it is")
+        raise ValueError("is of unknown size: its record has no height and width")
     shape = (*sides, form.channels or 0)
     if len(data) != math.prod(shape):
         said = f"{' x '.join(map(str, shape))} = {math.prod(shape)} {what}"
-        raise ValueError(f"has a wrong size: expected {said}, found {len(data)}")
+        raise ValueError(f"has the wrong size: expected {said}, found {len(data)}")
     pixels = np.array(data, form.element) if what == "values" else np.frombuffer(data, np.uint8)
     return pixels.reshape(shape)
 
@@ -286,7 +286,7 @@ def _number(side: Feature | None) -> int:
 def _only_bytes(item: Feature) -> bytes:
     value = item.values[0] if len(item.values) == 1 else None
     if not isinstance(value, bytes):
-        raise ValueError("is no image: expected one string value")
+        raise ValueError("is not an image: expected one string value")
     return value
 
 
@@ -299,13 +299,13 @@ def _tensor(data: bytes) -> Any:
         number, shape, fields = read_tensor(data)
         ((field, content),) = islice(fields, 2)
         if field != _CONTENT or not isinstance(content, bytes) or number not in _ELEMENTS:
-            raise ValueError("no tensor of pixels")
+            raise ValueError("not a tensor of pixels")
         if not _is_image((*shape, 1) if len(shape) == 2 else shape):
             raise ValueError("another shape")
         element = np.dtype(_ELEMENTS[number]).newbyteorder("<")
         return np.frombuffer(content, element).reshape(shape)
     except ValueError as error:
-        raise ValueError("is no serialized tensor of an image") from error
+        raise ValueError("is not a serialized tensor of an image") from error
 
 
 def _tensor_form(pixels: Any) -> ImageForm:

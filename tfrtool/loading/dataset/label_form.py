@@ -53,8 +53,10 @@ class LabelForm:
             several = self.encoding is LabelEncoding.MULTI_HOT
             which = "of 0 and 1" if several else "one of them 1 and all others 0"
             return f"{len(self.names)} values{' ' if several else ', '}{which}"
-        few = "one" if self.encoding is LabelEncoding.CLASS else "any number of"
-        return f"{few} {self.dtype.value} value"
+        kind = self.dtype.value
+        if self.encoding is LabelEncoding.CLASS:
+            return f"one {kind} value"
+        return f"any number of {kind} values"
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -75,8 +77,8 @@ class LabelForm:
 def label_problem(label: str, expected: str, value: Value | str) -> str:
     """Return what is wrong with a record's label: a value of it, or what else is found."""
     found = value if isinstance(value, str) else f"the number {value!r}"
-    found = f"{len(value)} bytes" if isinstance(value, bytes) else found
-    return f"the feature {label!r} is no class: expected {expected}, found {found}"
+    found = f"a string of {len(value)} bytes" if isinstance(value, bytes) else found
+    return f"invalid class in feature {label!r}: expected {expected}, found {found}"
 
 
 def label_check(label: str, form: LabelForm) -> Callable[[Feature], str | None]:

@@ -72,13 +72,13 @@ def open_dataset(
         sha256 = {name: shard.sha256 for name, shard in written.items()}
         cache = ShardCache(shard_cache, shard_cache_size, sha256)
     elif shard_cache is not None or shard_cache_size is not None:
-        raise UsageError("a shard cache is for shards in a store, and these are local", path=root)
+        raise UsageError("--shard-cache applies to object stores; this dataset is local", path=root)
     with unchanged_while_read(root, DATASET_INFO):
         info = read_dataset_info(root)
         if info is not None:
             check_dataset_name(info.name)
             if not info.splits:
-                raise DatasetError("describes no shards", path=root / DATASET_INFO)
+                raise DatasetError("lists no shards", path=root / DATASET_INFO)
         found = {
             name: _split(name, files, skip, cache) for name, files in split_files(root).items()
         }
@@ -112,12 +112,12 @@ def split_files(directory: Path) -> dict[str, SplitFiles]:
     if files.info is None:
         for conflicting in find_conflicts(files.sets):
             raise DatasetError(
-                "the names of the shards claim different numbers of them",
+                "the names of the shards disagree on how many there are",
                 path=directory,
                 found=" and ".join(one.name for one in conflicting),
             )
         for path in files.aside:
-            raise DatasetError("another shard has the same place", path=path)
+            raise DatasetError("another shard has the same split and number", path=path)
     unnamed = _OTHERS if _UNNAMED in files.splits else _UNNAMED
     return {name or unnamed: split for name, split in files.splits.items()}
 
@@ -133,7 +133,7 @@ def _split(name: str, files: SplitFiles, skip: bool, cache: ShardCache | None) -
         raise DatasetError(
             "a shard is missing",
             path=files.missing[0],
-            expected=f"{shards + files.n_missing:,} of split {name!r}",
+            expected=f"{shards + files.n_missing:,} in split {name!r}",
             found=f"{shards:,}",
         )
     for path, expected in files.shards.items():
@@ -151,7 +151,7 @@ def _split(name: str, files: SplitFiles, skip: bool, cache: ShardCache | None) -
             raise as_error(path, first, in_dataset=True)
         if not skip and expected is not None and found != expected:
             raise DatasetError(
-                f"the shard does not agree with {DATASET_INFO}",
+                f"the shard does not match {DATASET_INFO}",
                 path=path,
                 expected=f"{expected} records",
                 found=found,
@@ -164,7 +164,7 @@ def _split(name: str, files: SplitFiles, skip: bool, cache: ShardCache | None) -
     kinds = {Shard.at(path).compression for path in islice(records, None if cache is None else 1)}
     if len(kinds) > 1:
         raise DatasetError(
-            f"the shards of split {name!r} are compressed in different ways",
+            f"the shards of split {name!r} have different compressions",
             path=next(iter(records)).parent,
             found=", ".join(sorted(kind.value for kind in kinds)),
         )

@@ -31,7 +31,7 @@ def features_reader(names: Iterable[str]) -> Callable[[bytes], dict[str, Feature
         try:
             message = pb.Example.FromString(payload)
         except DecodeError as error:
-            raise ValueError(f"its {len(payload)} bytes are no tf.train.Example") from error
+            raise ValueError(f"its {len(payload)} bytes are not a tf.train.Example") from error
         found: dict[str, Feature] = {}
         for entry in message.features.feature:
             name = wanted.get(entry.key)
@@ -59,7 +59,7 @@ def record_check(dataset: Dataset) -> Callable[[bytes], str | None]:
         except ValueError as error:
             return str(error)
         found = image_problem(form, image, features)
-        found = found and f"the feature {image!r} {found}"
+        found = found and f"feature {image!r} {found}"
         return found or label_problem(features.get(label, NOTHING))
 
     return problem
@@ -98,5 +98,5 @@ def check_copy(split: Split, number: int, file: Path) -> None:
     facts = [f"{found.records} records, compression {Shard.at(file).compression.value}"]
     facts.append(f"{split.lengths[number]} records, compression {split.compression.value}")
     if facts[0] != facts[1]:
-        what = "the shard does not agree with the metadata"
+        what = "the shard does not match the metadata"
         raise DatasetError(what, path=shard, expected=facts[1], found=facts[0])

@@ -7,7 +7,7 @@ from pathlib import Path
 from tfrtool.errors import UsageError
 from tfrtool.loading.augment.augment_options import Augment
 from tfrtool.storage.locations import take_paths
-from tfrtool.storage.words import check_least, take_words
+from tfrtool.storage.words import check_least, option_name, take_words
 
 _OURS = {
     **dict.fromkeys(("cycle_length", "block_length", "parallel_calls", "batched_parse"), 1),
@@ -78,11 +78,7 @@ class Holdout:
 
     def __post_init__(self) -> None:
         if not 0 < self.fraction < 1:
-            raise UsageError(
-                "the part to hold out is impossible",
-                expected="a fraction above 0 and below 1",
-                found=self.fraction,
-            )
+            raise UsageError(f"fraction must be between 0 and 1, got {self.fraction}")
 
     def count(self, records: int) -> int:
         """Return how many of ``records`` records belong to this part."""
@@ -127,14 +123,12 @@ class LoadOptions:
         check_least({name: getattr(self, name) for name in _LEAST}, _LEAST)
         if (self.parallel_calls or 1) > _MOST_CALLS:  # each has memory set aside
             raise UsageError(
-                "impossible parallel calls",
-                expected=f"at most {_MOST_CALLS}",
-                found=self.parallel_calls,
+                f"--parallel-calls must be at most {_MOST_CALLS}, got {self.parallel_calls}"
             )
         if not 0 <= self.seed < 2**32:
-            raise UsageError("impossible seed", expected="0 to 2**32 - 1", found=self.seed)
+            raise UsageError(f"--seed must be from 0 to {2**32 - 1}, got {self.seed}")
         if self.cache is Cache.FEATURES:
-            raise UsageError("a loader has no base whose features it could keep")
+            raise UsageError("--cache features applies to training only")
         # The published pipelines are compared, and not changed.
         ours = [] if self.recipe is Recipe.TFRTOOL else [*_OURS]
         ours += ["augment"] if self.recipe is Recipe.NOTEBOOK else []
@@ -144,5 +138,5 @@ class LoadOptions:
             chosen |= {"decode"} if self.decode is not Decoding.EXACT else set()
         for name in sorted(chosen):
             raise UsageError(
-                f"the recipe {self.recipe.value!r} has no choice of {name.replace('_', ' ')}"
+                f"{option_name(name)} cannot be used with --recipe {self.recipe.value}"
             )

@@ -59,7 +59,7 @@ def standard_rescale(images: TfDataset) -> Rescale:
             sums[channel] += int(batch_sums[channel])
             squares[channel] += int(batch_squares[channel])
     if pixels == 0:
-        raise DatasetError("there are no images to take the mean of")
+        raise DatasetError("no images to compute the mean of")
     scale, offset = [], []
     for total, square in zip(sums, squares, strict=True):
         # The variance times the square of the count is a whole number: a difference loses nothing.

@@ -57,7 +57,7 @@ def count_images(dataset: Dataset, options: LoadOptions) -> int:
     records = dataset.split(options.split).records
     images = records if options.holdout is None else options.holdout.count(records)
     if images == 0:
-        what = f"split {options.split!r} has too few records to hold some out"
+        what = f"split {options.split!r} has too few records to hold out a part"
         raise DatasetError(what, path=dataset.directory, found=records)
     return images
 
@@ -77,7 +77,7 @@ def load(
     steps = -(-images // batch_size)
     if options.recipe is not Recipe.TFRTOOL:
         if context is not None:
-            raise UsageError(f"the recipe {options.recipe.value!r} knows no distribution")
+            raise UsageError(f"--recipe {options.recipe.value} can't be distributed")
         batches = load_published(dataset, options, images, STAGES_OF[options.recipe])
         return batches.apply(tf.data.experimental.assert_cardinality(steps))
     share = Share.of(context, images, batch_size)
@@ -92,9 +92,7 @@ def load(
     )
     if options.first_step >= order.steps:
         raise UsageError(
-            "an epoch has no such step",
-            expected=f"0 to {order.steps - 1}",
-            found=options.first_step,
+            f"first_step must be from 0 to {order.steps - 1}, got {options.first_step}"
         )
     split = dataset.split(options.split)
     copies = copies_of(dataset, split, options.cycle_length or _CYCLE)

@@ -40,7 +40,7 @@ def python_call(
     def call(*args: Tensor) -> Tensor:
         found = reference()
         if found is None:
-            raise RuntimeError("the pipeline is gone")
+            raise RuntimeError("the pipeline was deleted")
         return found(*args)
 
     return tf.ensure_shape(tf.numpy_function(call, inputs, dtype), shape)

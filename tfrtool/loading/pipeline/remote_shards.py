@@ -47,13 +47,13 @@ class RemoteShards:
         cycle, room = min(cycle, len(sizes)), cache.max_bytes // max(*sizes, 1)
         if room < cycle:
             several = f"{cycle} shards at a time" if cycle > 1 else "a shard"
-            less = ", or --cycle-length 1 reads one at a time" if cycle > 1 else ""
+            less = ", or use --cycle-length 1 to read one at a time" if cycle > 1 else ""
             raise UsageError(
                 f"the shard cache is too small to read {several}",
                 path=cache.folder,
-                expected=f"{cycle * max(sizes):,} bytes at least",
+                expected=f"at least {cycle * max(sizes):,} bytes",
                 found=f"{cache.max_bytes:,}",
-                hint=f"--shard-cache-size makes it larger{less}",
+                hint=f"raise --shard-cache-size{less}",
             )
         # Training and validation may be under way at once.
         self.parallel = sum(sizes) <= cache.max_bytes or 2 * (_OPENED + 1) * cycle <= room

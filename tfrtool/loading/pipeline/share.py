@@ -34,10 +34,9 @@ class Share:
         count, replicas = context.num_input_pipelines, context.num_replicas_in_sync
         if images < count or batch_size < replicas or batch_size % count:
             raise UsageError(
-                "images and batches can't be shared out",
-                expected=f"{count} images or more, and a batch size for {replicas} replicas"
-                f"{f', a multiple of {count}' if count > 1 else ''}",
-                found=f"{images} and {batch_size}",
+                f"{images} images can't be distributed in batches of {batch_size}",
+                expected=f"at least {count} images, and a batch size of at least {replicas}"
+                f"{f' that is a multiple of {count}' if count > 1 else ''}",
             )
         return cls(
             number=context.input_pipeline_id, count=count, replicas=max(replicas // count, 1)

@@ -82,7 +82,7 @@ class ShardCache:
             what = f"the shard cache can't be made: {os_reason(error)}"
             raise WriteError(what, path=self.folder) from error
         usual = (free + sum(size for _, _, size, _ in self._entries())) // 2
-        self.max_bytes = usual if max_bytes is None else as_size(max_bytes)
+        self.max_bytes = usual if max_bytes is None else as_size(max_bytes, "--shard-cache-size")
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "holders": weakref.WeakSet()}

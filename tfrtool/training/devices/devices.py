@@ -157,8 +157,8 @@ class Devices:
         ):
             names = ", ".join(map(self.cluster.describe, other))
             raise UsageError(
-                f"other options, another dataset or another checkpoint here than at {names}",
-                hint="all workers are started alike, and see the same files",
+                f"options, dataset or checkpoint differ from those of {names}",
+                hint="start all workers with the same options and files",
             )
 
     @contextmanager
@@ -175,11 +175,13 @@ class Devices:
             # Where TensorFlow names none, or this one alone, who is gone does not answer.
             lost = self.cluster.missing() or lost
             if not lost:
-                raise ClusterError(f"the workers lost each other: {reason_of(error)}") from error
+                raise ClusterError(
+                    f"the workers lost their connection: {reason_of(error)}"
+                ) from error
             raise ClusterError(
-                f"{' and '.join(map(self.cluster.describe, lost))} ended in the middle of the run",
-                hint="its own last words say why; --resume, on all workers, goes on from the "
-                "checkpoint in --out",
+                f"{' and '.join(map(self.cluster.describe, lost))} ended during the run",
+                hint="see its output for the cause; use --resume on all workers to continue from "
+                "the checkpoint in --out",
             ) from error
 
 
@@ -219,13 +221,12 @@ def open_devices(kind: StrategyKind, worker_timeout: float, shares: int | None =
         return Devices(kind=kind, strategy=tf.distribute.get_strategy(), shares=shares or 1)
     workers = 1 if kind is StrategyKind.MIRRORED or cluster is None else len(cluster.names)
     if shares not in (None, workers):
-        raise UsageError("only one device can do as so many workers would", found=shares)
+        raise UsageError(f"--shares {shares} requires a single device")
     if kind is StrategyKind.MIRRORED:
         return _mirrored()
     if cluster is None:
         raise UsageError(
-            "no workers for the strategy multi-worker",
-            expected=f"{VARIABLE} in the environment",
+            f"--strategy multi-worker requires {VARIABLE} in the environment",
             hint="a scheduler such as Kubeflow sets it on each worker",
         )
     return _multi_worker(os.environ[VARIABLE], cluster, worker_timeout)
@@ -241,10 +242,9 @@ def _mirrored() -> Devices:
         devices = processors
     if not devices:
         raise UsageError(
-            "no GPU for the strategy mirrored",
-            expected="one GPU at least",
+            "--strategy mirrored requires a GPU",
             found=f"{len(processors)} CPU",
-            hint="--strategy one trains on it",
+            hint="use --strategy one to train on it",
         )
     strategy = tf.distribute.MirroredStrategy([device.name for device in devices])
     return Devices(kind=StrategyKind.MIRRORED, strategy=strategy)
@@ -256,7 +256,7 @@ def _multi_worker(_text: str, cluster: WorkerCluster, timeout: float) -> Devices
     try:
         strategy = tf.distribute.MultiWorkerMirroredStrategy()
     except (RuntimeError, ValueError, tf.errors.OpError) as error:
-        raise ClusterError(f"the workers can't begin together: {reason_of(error)}") from error
+        raise ClusterError(f"the workers can't start together: {reason_of(error)}") from error
     return Devices(
         kind=StrategyKind.MULTI_WORKER,
         strategy=strategy,

@@ -84,7 +84,7 @@ class WorkerCluster:
                 listening.bind(("", _port(address)))
                 listening.listen(2 * len(self.names))
             except OSError as error:
-                what = f"the address of {self.names[self.own]} can't be used"
+                what = f"{self.names[self.own]} can't listen on its address"
                 raise ClusterError(what, path=address, found=os_reason(error)) from error
             reasons = dict.fromkeys(missing, "")
             while missing:
@@ -93,11 +93,11 @@ class WorkerCluster:
                 missing = [place for place in missing if reasons[place]]
                 if missing and time.monotonic() > end:
                     raise ClusterError(
-                        "; ".join(f"{self.describe(one)} has not come" for one in missing),
+                        "; ".join(f"{self.describe(one)} has not connected" for one in missing),
                         expected=f"all {len(self.names)} workers within {seconds:g} seconds",
                         found="; ".join(sorted({reasons[one] for one in missing})),
-                        hint="each is started with the same TF_CONFIG but for its task; "
-                        "--worker-timeout waits for longer",
+                        hint="start each with the same TF_CONFIG except for its task, or raise "
+                        "--worker-timeout",
                     )
                 if missing:
                     time.sleep(_BETWEEN)
@@ -128,7 +128,7 @@ def find_workers(environment: Mapping[str, str] = os.environ) -> WorkerCluster |
     try:
         config = json.loads(text)
     except ValueError as error:
-        raise _nonsense("is no JSON", text) from error
+        raise _nonsense("is not JSON", text) from error
     if config == {}:
         return None
     if not isinstance(config, dict) or not isinstance(config.get("cluster"), dict):
@@ -137,15 +137,15 @@ def find_workers(environment: Mapping[str, str] = os.environ) -> WorkerCluster |
     addresses: list[str] = []
     for job, found in sorted(config["cluster"].items()):
         if job not in _JOBS:
-            raise _nonsense("has tasks that only chief and workers can share", job)
+            raise _nonsense("has a job other than chief and worker", job)
         if not isinstance(found, list) or not found or (job == "chief" and len(found) > 1):
-            raise _nonsense(f"has no list of the addresses of each {job}", found)
+            raise _nonsense(f"has no valid list of addresses for {job}", found)
         for address in found:
             names.append(f"{job} {len(names) if job == 'chief' else found.index(address)}")
             addresses.append(_checked(address))
     repeated = [one for one in addresses if addresses.count(one) > 1]
     if repeated:
-        raise _nonsense("has an address twice", repeated[0])
+        raise _nonsense("has the same address twice", repeated[0])
     return WorkerCluster(
         names=tuple(names), addresses=tuple(addresses), own=_own(config.get("task"), names)
     )
@@ -154,13 +154,13 @@ def find_workers(environment: Mapping[str, str] = os.environ) -> WorkerCluster |
 def _own(task: Any, names: Sequence[str]) -> int:
     """Return the place of a task."""
     if not isinstance(task, dict) or not isinstance(task.get("type"), str):
-        raise _nonsense("does not say which task this is", task)
+        raise _nonsense("has no task for this worker", task)
     index = task.get("index")
     with suppress(ValueError, TypeError):  # Kubernetes' templates make strings of numbers
         index = int(index) if isinstance(index, str) else index
     name = f"{task['type']} {index}"
     if isinstance(index, bool) or not isinstance(index, int) or name not in names:
-        raise _nonsense(f"has no task {name} in its cluster of {', '.join(names)}", task)
+        raise _nonsense(f"has no {name} in its cluster of {', '.join(names)}", task)
     return names.index(name)
 
 

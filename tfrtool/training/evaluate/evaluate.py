@@ -112,10 +112,9 @@ def _chosen_split(dataset: Dataset, split: str | None) -> str:
     found = split or next((name for name in _USUAL if name in names), None)
     if found is None and len(names) > 1:
         raise UsageError(
-            "it is not clear which split to evaluate on",
+            f"ambiguous split: the dataset has {', '.join(names)}",
             path=dataset.directory,
-            expected=" or ".join(names),
-            hint="--split names it",
+            hint="use --split NAME",
         )
     return dataset.split(found or names[0]).name
 
@@ -141,7 +140,7 @@ class _Evaluation:
         task = self._saved.facts.task
         if dataset.task is not task:
             raise UsageError(
-                "the model is for another task than the labels",
+                "the labels don't match the model's task",
                 path=dataset.directory,
                 expected=task.value,
                 found=dataset.task.value,
@@ -150,7 +149,7 @@ class _Evaluation:
         unknown = [name for name in dataset.class_names if name not in numbers]
         if unknown:
             raise UsageError(
-                "the dataset has classes that the model does not know",
+                "the dataset has classes that the model lacks",
                 path=dataset.directory,
                 expected=some_of(list(self._names), _NAMED),
                 found=some_of(unknown, _NAMED),
@@ -215,7 +214,7 @@ class _Evaluation:
             done = self._images
             on_progress(Progress(what="evaluate", done=done, total=split.records, unit="images"))
         if self._images != split.records:
-            raise DatasetError("the split has fewer records than were counted")
+            raise DatasetError("the split has fewer records than counted")
 
     def _told(self, labels: Any, scores: Any) -> tuple[Any, Any]:
         """Return which classes images have, and which the model says: bool [n, classes] both."""

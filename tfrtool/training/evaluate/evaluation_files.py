@@ -42,7 +42,7 @@ class EvaluationFiles:
         for name in (PREDICTIONS, CONFUSION, SHEET, REPORT):
             if name in there and not overwrite:
                 raise UsageError(
-                    "is there already", path=folder / name, hint="--overwrite replaces it"
+                    "already exists", path=folder / name, hint="use --overwrite to replace it"
                 )
 
     def predictions(self) -> AbstractContextManager[IO[bytes]]:
@@ -62,8 +62,8 @@ class EvaluationFiles:
                 side = mistakes[0].pixels.shape[0]
                 thumb = max(_THUMB // side * side, MIN_THUMB) if side <= _THUMB else _THUMB
                 layout = SheetLayout(images=len(mistakes), thumb=thumb)
-                what = f"the {len(mistakes):,} most wrong of {report.images:,} images: the label,"
-                what += " and below it what the model took it for and how sure it was"
+                what = f"worst {len(mistakes):,} of {report.images:,} images: label, and below it "
+                what += "the prediction with its probability"
                 sheet = draw_sheet([_tile(one) for one in mistakes], layout, what)
                 with self._new(SHEET) as file:
                     save_sheet(sheet, file, ".png")

@@ -91,7 +91,7 @@ def extract_features(
         on_images(end - begin)
     if end != len(labels):
         what = "more" if end > len(labels) else "fewer"
-        raise DatasetError(f"the split has {what} records than were counted")
+        raise DatasetError(f"the split has {what} records than counted")
     return values, labels
 
 

@@ -103,7 +103,7 @@ def check_precision(precision: Precision, cpuinfo: Path = _CPUINFO) -> None:
     flags = {flag for line in lines if line.startswith("flags") for flag in line.split()}
     if not flags & _BFLOAT16_FLAGS:
         raise UsageError(
-            "this processor has no instructions for bfloat16",
+            "--precision bfloat16 requires a processor with bfloat16 instructions",
             expected=" or ".join(sorted(_BFLOAT16_FLAGS)),
-            hint="leave --precision out",
+            hint="remove --precision",
         )

@@ -5,12 +5,13 @@ import functools
 import inspect
 import io
 import sys
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import keras
 
-from tfrtool.errors import UsageError, WeightsError, nearest, reason_of
+from tfrtool.errors import UsageError, WeightsError, nearest, os_reason, reason_of
 from tfrtool.loading.pipeline.load_options import Rescale
 from tfrtool.training.models.model_choice import IMAGENET, model_name
 
@@ -59,9 +60,8 @@ def find_application(model: str) -> Callable[..., Any]:
     if model not in names:
         known = ", ".join(names[name] for name in nearest(model, names, len(names)))
         raise UsageError(
-            "no such model",
-            expected=f"mobilenet_v2, cnn or a name of keras.applications: {known}",
-            found=model,
+            f"no model {model!r}",
+            expected=f"mobilenet_v2, cnn or one of keras.applications: {known}",
         )
     construct: Callable[..., Any] = getattr(keras.applications, names[model])
     return construct
@@ -76,8 +76,8 @@ def application_rescale(construct: Callable[..., Any]) -> Rescale:
     module = construct.__module__.rpartition(".")[2]
     if module not in _RESCALED:
         raise UsageError(
-            f"how {construct.__name__} takes pixels is not known",
-            hint="--rescale unit takes 0..1",
+            f"the pixel range of {construct.__name__} is unknown",
+            hint="use --rescale unit for 0..1",
         )
     return _RESCALED[module]
 
@@ -100,7 +100,12 @@ def build_base(construct: Callable[..., Any], image_size: int, *, imagenet: bool
         if imagenet:
             # Keras shows a download on stdout, which is for results.
             shown = sys.stderr if sys.stderr.isatty() else io.StringIO()
-            with contextlib.suppress(ValueError), contextlib.redirect_stdout(shown):
+            with (
+                contextlib.suppress(ValueError),
+                contextlib.redirect_stdout(shown),
+                warnings.catch_warnings(),
+            ):
+                warnings.simplefilter("ignore")  # weights for 224 pixels are meant to be taken
                 return build(weights=IMAGENET)
         # Keras raises the same for an impossible size and for a download whose hash is wrong.
         base = build(weights=None)
@@ -113,13 +118,14 @@ def build_base(construct: Callable[..., Any], image_size: int, *, imagenet: bool
         # Keras raises a plain Exception where a download fails, from the one that says why.
         raise _not_downloaded(getattr(error.__context__, "reason", None) or error) from error
     if imagenet:
-        raise _not_downloaded("the file that came is not the expected one")
+        raise _not_downloaded("the downloaded file is not the expected one")
     return base
 
 
 def _not_downloaded(reason: object) -> WeightsError:
+    text = os_reason(reason) if isinstance(reason, OSError) else reason_of(reason)
     return WeightsError(
-        f"the imagenet weights can't be downloaded: {reason_of(reason)}",
-        hint="--weights none starts from random ones, --weights FILE takes a file, "
-        "--model cnn needs none",
+        f"the ImageNet weights can't be downloaded: {text}",
+        hint="use --weights none to start from random weights, --weights FILE to load a file, or "
+        "--model cnn, which needs none",
     )

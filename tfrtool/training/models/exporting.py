@@ -65,9 +65,9 @@ def export_model(model: SavedModel, kind: Export, image: Any, precision: Precisi
         difference = float(np.abs(found - expected).max())
         if not difference <= tolerated:
             raise TrainingError(
-                f"what was exported as {kind.value} gives other probabilities than the model",
+                f"the exported {kind.value} returns other probabilities than the model",
                 path=target,
-                expected=f"at most {tolerated:g} apart",
+                expected=f"a difference of at most {tolerated:g}",
                 found=f"{difference:.3g}",
             )
         if os.path.lexists(target):
@@ -105,7 +105,7 @@ def _tflite(whole: Any, made: Path, pixels: Any) -> Any:
 def _reason(error: Exception) -> str:
     """Return the operations that TFLite lacks, or else what the error says."""
     lacking = sorted(set(re.findall(r"'tf\.(\w+)' op is neither", str(error))))
-    return f"TFLite has no {', '.join(lacking)}" if lacking else reason_of(error)
+    return f"TFLite does not support {', '.join(lacking)}" if lacking else reason_of(error)
 
 
 @contextlib.contextmanager

@@ -7,6 +7,8 @@ from tfrtool.errors import UsageError
 
 CNN, MOBILENET_V2 = "cnn", "mobilenet_v2"
 IMAGENET, NO_WEIGHTS = "imagenet", "none"
+PICKLED = "a function of a module, FILE.py:FUNCTION or a keras.Model"
+"""The models that other processes can have."""
 
 _USUAL_SIZE = 224
 _KNOWN = {
@@ -58,9 +60,8 @@ def model_name(text: str) -> str:
     key = re.sub(r"[-_ ]", "", str(text).lower())
     if not re.fullmatch(r"[a-z][a-z0-9]*", key):
         raise UsageError(
-            "impossible name of a model",
-            expected="mobilenet_v2, cnn, a name of keras.applications or module:function",
-            found=repr(text),
+            f"invalid --model {text!r}",
+            expected="mobilenet_v2, cnn, a name of keras.applications or MODULE:FUNCTION",
         )
     return MOBILENET_V2 if key == "mobilenetv2" else key
 

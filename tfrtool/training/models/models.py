@@ -227,7 +227,7 @@ def _place_of(name: str, layers: Sequence[Any], model: str) -> int:
         raise UsageError(
             f"{model} has no layer {name!r}",
             expected=f"auto, head, all or a layer: {', '.join(nearest(name, reversed(names)))}",
-            hint="model.summary() of its Keras model lists them",
+            hint="print model.summary() of its Keras model to list them",
         )
     return names.index(name)
 
@@ -237,7 +237,7 @@ def _saved(file: Path, model: str, classes: int, task: Task) -> SavedModel:
     facts = saved.facts
     if (facts.model, len(facts.class_names), facts.task) != (model, classes, task):
         raise WeightsError(
-            "the saved model is another",
+            "the saved model does not match the run",
             path=file,
             expected=f"{model} for {classes} classes, {task.value}",
             found=f"{facts.model} for {len(facts.class_names)}, {facts.task.value}",
@@ -253,5 +253,8 @@ def _load(model: Any, file: Path, source: Any) -> None:
         else:
             model.set_weights(source.get_weights())
     except (ValueError, OSError, KeyError, TypeError) as error:
-        raise WeightsError(f"does not fit the model: {reason_of(error)}", path=file) from error
+        if isinstance(error, OSError) or "format not supported" in str(error):  # HDF5's, or Keras'
+            known = ".keras, .weights.h5 or .h5"
+            raise WeightsError("not a file of weights", path=file, expected=known) from error
+        raise WeightsError(f"weights don't fit the model: {reason_of(error)}", path=file) from error
     check_finite(model, file)

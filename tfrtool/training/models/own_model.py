@@ -37,10 +37,10 @@ def find_function(text: str) -> Build:
             with _current_directory_last():
                 module = importlib.import_module(place)
     except Exception as error:  # whatever the user's own code raises
-        raise UsageError(f"--model {text}: can't be imported: {_told(error)}") from error
+        raise UsageError(f"--model {text} can't be imported: {_told(error)}") from error
     found = getattr(module, name, None)
     if not callable(found):
-        raise UsageError(f"--model {text}: no function {name!r} in it", expected=_TAKES)
+        raise UsageError(f"--model {text}: no function {name!r}", expected=_TAKES)
     function: Build = found
     return function
 
@@ -53,7 +53,7 @@ def _from_file(path: Path) -> Any:
     # Where Keras finds the classes of its layers again; but a json.py takes no library's place.
     known = sys.modules.get(path.stem)
     if known is not None and getattr(known, "__file__", None) != spec.origin:
-        raise ImportError(f"a module {path.stem!r} is loaded already: the file needs another name")
+        raise ImportError(f"a module {path.stem!r} is already loaded: rename the file")
     sys.modules[path.stem] = module
     spec.loader.exec_module(module)
     return module
@@ -91,11 +91,11 @@ def build_own(build: Any, name: str, image_size: int, classes: int) -> tuple[Any
             raise UsageError(f"{name} raised {_told(error)}") from error
     elif keras.config.dtype_policy().compute_dtype != "float32":
         raise UsageError(
-            "a keras.Model has its precision already", expected="a function that builds one"
+            "--precision does not apply to a keras.Model: pass a function that builds it"
         )
     if not isinstance(model, keras.Model):
         raise UsageError(
-            f"{name} returned something else", expected=_TAKES, found=repr(type(model))
+            f"{name} did not return a keras.Model", expected=_TAKES, found=type(model).__name__
         )
     inputs = keras.Input((image_size, image_size, 3))
     if keras.config.dtype_policy().compute_dtype != "float32":
@@ -107,12 +107,12 @@ def build_own(build: Any, name: str, image_size: int, classes: int) -> tuple[Any
         shape = tuple(outputs.shape)
     except Exception as error:  # Keras raises anything where shapes don't fit
         raise UsageError(
-            f"{name} does not take images of {image_size} pixels: {reason_of(error)}",
+            f"{name} can't process images of {image_size} pixels: {reason_of(error)}",
             expected=f"float32 [batch, {image_size}, {image_size}, 3]",
         ) from error
     if shape != (None, classes):
         raise UsageError(
-            f"{name} has other outputs than there are classes",
+            f"the outputs of {name} don't match the number of classes",
             expected=f"[batch, {classes}]",
             found=str([*("batch" if size is None else size for size in shape)]).replace("'", ""),
         )
@@ -134,8 +134,8 @@ def _try_out(core: Any, name: str, image_size: int) -> None:
     outputs = np.asarray(core(images, training=False))
     if not (np.isfinite(outputs).all() and (outputs >= 0).all() and (outputs <= 1).all()):
         raise UsageError(
-            f"{name} gives no probabilities",
-            expected="numbers from 0 to 1: a last layer with softmax (or sigmoid, for multi-label)",
+            f"{name} does not return probabilities",
+            expected="numbers from 0 to 1, as from softmax (or sigmoid, for multi-label)",
             found=f"{outputs.min():.3g} to {outputs.max():.3g}",
         )
     with ScratchFolder() as folder:
@@ -144,9 +144,12 @@ def _try_out(core: Any, name: str, image_size: int) -> None:
             core.save(path)
             keras.models.load_model(path, compile=False, safe_mode=True)
         except Exception as error:  # Keras raises anything where a layer is not its own
+            reason = reason_of(error)
+            if "`Lambda` layer" in reason:  # Keras' paragraph on what such a layer might do
+                reason = "its Lambda layer is not safe to load"
             raise UsageError(
-                f"{name} could not be loaded again from a file: {reason_of(error)}",
-                hint="layers of one's own need get_config and "
+                f"{name} can't be loaded after it is saved: {reason}",
+                hint="give custom layers get_config and "
                 "@keras.saving.register_keras_serializable()",
             ) from error
 

@@ -62,15 +62,15 @@ class ModelFacts:
     def from_json(cls, data: Any) -> "ModelFacts":
         """Make it again from the object in a file; anything else is a ValueError."""
         if not isinstance(data, dict) or {name: data.get(name) for name in _FORM} != _FORM:
-            raise ValueError("of another version of tfrtool")
+            raise ValueError("another version of tfrtool wrote it")
         model, size, names, task = (data.get(field.name) for field in fields(cls))
         if not isinstance(model, str) or type(size) is not int or size < 1:
-            raise ValueError("the model's name or its image size is missing")
+            raise ValueError("the model's name or image size is missing")
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise ValueError("the class names are missing")
         task = Task(Task.SINGLE.value if task is None else task)
         if len(names) < (2 if task is Task.SINGLE else 1):
-            raise ValueError("a classifier knows at least two classes")
+            raise ValueError("a classifier needs at least two classes")
         return cls(model=model, image_size=size, class_names=tuple(names), task=task)
 
 
@@ -143,7 +143,7 @@ def load_model(path: str | os.PathLike[str]) -> SavedModel:
         raise WeightsError(f"the model can't be loaded: {reason_of(error)}", path=path) from error
     expected = (None, facts.image_size, facts.image_size, 3), (None, len(facts.class_names))
     if shapes != expected:
-        raise WeightsError("the model is not the one that is described in it", path=path)
+        raise WeightsError("the model does not match its own description", path=path)
     check_finite(whole, path)
     return SavedModel(path=path, whole=whole, facts=facts)
 
@@ -174,8 +174,8 @@ def _check_classes(config: Any) -> None:
             own = module is None or re.match(r"(keras|builtins)(\.|$)", str(module))
             if not own and keras.saving.get_registered_object(name) is None:
                 raise ValueError(
-                    f"{part.get('class_name')!r} is of the module {module!r}, which Python has to "
-                    "import, and register what is in it, before the model is loaded"
+                    f"{part.get('class_name')!r} is a custom layer: import its module {module!r}, "
+                    "which must register it, before you load the model"
                 )
             parts += part.values()
         elif isinstance(part, list):
@@ -190,20 +190,20 @@ def _read_facts(path: Path) -> ModelFacts:
             # than the file. zipfile gives out no more of a member than it claims to have.
             size, members = file.seek(0, os.SEEK_END), archive.infolist()
             if sum(member.file_size for member in members) > size:
-                raise ValueError(f"its members unpack to more than its own {size:,} bytes")
+                raise ValueError(f"its members unpack to more than the file's {size:,} bytes")
             for member in members:
                 if member.filename.endswith(".json") and member.file_size > MAX_METADATA_BYTES:
                     raise ValueError(
-                        f"{member.filename!r} in it has more than {MAX_METADATA_BYTES:,} bytes"
+                        f"its member {member.filename!r} has more than {MAX_METADATA_BYTES:,} bytes"
                     )
             _check_classes(json.loads(archive.read(_CONFIG)))
             return ModelFacts.from_json(json.loads(archive.read(_MEMBER)))
     except OSError as error:
         reason = f"can't be read: {os_reason(error)}"
     except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, EOFError):
-        reason = "not a model's file"
+        reason = "not a saved model"
     except KeyError:
-        reason = "there are no layers or no class names in it"
+        reason = "it has no layers or no class names"
     except (ValueError, RecursionError) as error:
-        reason = f"what it says of the model can't be used: {error}"
+        reason = f"unusable description of the model: {error}"
     raise WeightsError(reason, path=path, expected=expected)

@@ -17,6 +17,7 @@ from tfrtool.storage.child import ChildDied
 from tfrtool.storage.progress import OnProgress, silent
 from tfrtool.storage.words import make_options
 from tfrtool.training.devices.worker_cluster import VARIABLE, StrategyKind, find_workers
+from tfrtool.training.models.model_choice import PICKLED
 from tfrtool.training.nodes import node_worker
 from tfrtool.training.run.train_options import TrainOptions, resumed
 from tfrtool.training.run.train_report import EpochReport, TrainPlan, TrainReport
@@ -91,8 +92,8 @@ def train_on_nodes(
         count = nodes if workers is None else workers
         if not 1 <= count <= room:
             raise UsageError(
-                "the cluster is too small",
-                expected=f"a CPU for each of {count} workers",
+                f"the cluster is too small for {count} workers",
+                expected="a CPU for each",
                 found=f"{room} CPUs on {nodes} nodes",
             )
         given = cluster, count, chosen.worker_timeout, node_worker.end_run
@@ -105,7 +106,7 @@ def train_on_nodes(
                 restarts += 1
                 if restarts > _RESTARTS:
                     raise
-                on_restart(f"{error.what}; restart {restarts} of {_RESTARTS}")
+                on_restart(f"{error.what}; restarting ({restarts} of {_RESTARTS})")
             time.sleep(_PAUSE)
             words["resume"] = True
 
@@ -113,22 +114,22 @@ def train_on_nodes(
 def _check(chosen: TrainOptions, *, compare: bool) -> None:
     if chosen.strategy in (StrategyKind.ONE, StrategyKind.MIRRORED):
         raise UsageError(
-            f"the strategy {chosen.strategy.value} is of one machine, and not of a cluster"
+            f"--strategy {chosen.strategy.value} and --engine ray cannot be used together"
         )
     if find_workers() is not None:
-        raise UsageError(f"--engine ray makes {VARIABLE} itself", found="one that is set")
+        raise UsageError(f"--engine ray sets {VARIABLE} itself: unset it first")
     if compare:
-        raise UsageError("--engine ray neither compares recipes nor calls callbacks")
+        raise UsageError("--engine ray cannot be used with --compare or callbacks")
     if chosen.recipe.value != "tfrtool":
-        raise UsageError(f"the recipe {chosen.recipe.value!r} knows no cluster")
+        raise UsageError(f"--recipe {chosen.recipe.value} and --engine ray cannot be used together")
     try:
         pickle.dumps(chosen.own)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise UsageError("no node can have this model", found=str(error)[:200]) from error
+        raise UsageError("the model can't be sent to other nodes", expected=PICKLED) from error
     if chosen.out is None:
         raise UsageError(
-            "--engine ray needs --out, where all nodes see it",
-            hint="a run whose worker died is started again from its checkpoint there",
+            "--engine ray requires --out, where all nodes see it",
+            hint="pass a directory for the checkpoint from which a failed run is restarted",
         )
 
 
@@ -158,8 +159,8 @@ def _attempt(
                 name, value = processes.result(call) or ("", None)
             except (ProcessLostError, ChildDied) as error:
                 if lost is None or lost.found is None:  # who dies after that, dies of it
-                    what = f"worker {place} ({addresses[place]}) ended in the middle of the run"
-                    hint = "was there enough memory?"
+                    what = f"worker {place} ({addresses[place]}) ended during the run"
+                    hint = "check whether it ran out of memory"
                     lost = ProcessLostError(what, found=_death(error), hint=hint)
             except ClusterError as error:  # it misses another one, which may tell why itself
                 lost = lost or ProcessLostError(error.what, hint=error.hint)

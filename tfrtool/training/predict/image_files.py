@@ -43,7 +43,7 @@ def find_images(arguments: Paths) -> tuple[ImageFile, ...]:
 def _expand(argument: str) -> list[ImageFile]:
     shown = as_text(argument) if is_url(argument) else argument  # without what is secret
     if not argument:  # Path would make the current directory of it
-        return [ImageFile(argument, "an empty name is no file")]
+        return [ImageFile(argument, "the path is empty")]
     try:
         if is_url(argument):
             listing = list_store(argument)
@@ -62,7 +62,7 @@ def _expand(argument: str) -> list[ImageFile]:
     except SourceError as error:
         return [ImageFile(shown if is_url(argument) else error.path or shown, error.what)]
     images.sort(key=lambda image: natural_order(image.path))
-    return images or [ImageFile(shown, "there are no images in it")]
+    return images or [ImageFile(shown, "no images found")]
 
 
 def _as_given(path: str, argument: str) -> str:

@@ -160,8 +160,8 @@ def _read(image: ImageFile, size: int) -> Any:
     except tf.errors.OpError as error:
         # Without the name of TensorFlow's operation.
         reason = " ".join(str(error.message).rpartition("} ")[2].split())[:200]
-        return f"it does not decode: {reason}"
+        return f"can't be decoded: {reason}"
     except SourceError as error:
-        return f"it does not decode: {error.found}"
+        return f"can't be decoded: {error.found}"
     resized = tf.image.resize(pixels, (size, size))
     return rounded(resized).numpy()

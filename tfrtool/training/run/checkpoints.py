@@ -60,7 +60,7 @@ class RunState:
         """Make it again; any error is raised if it is not JSON of a run of so many epochs."""
         values = json.loads(data)
         if values["format"] != _FORMAT:
-            raise ValueError("it is of another version of tfrtool")
+            raise ValueError("another version of tfrtool wrote it")
         scale, offset = (
             tuple(map(float, value)) if isinstance(value, list) else float(value)
             for value in (values["rescale"]["scale"], values["rescale"]["offset"])
@@ -68,12 +68,12 @@ class RunState:
         reports = [EpochReport(**epoch) for epoch in values["epochs"]]
         numbers = [value for epoch in reports for value in epoch.logs.values()]
         if not all(isinstance(value, int | float) for value in numbers):
-            raise ValueError("what an epoch brought is no number")
+            raise ValueError("a figure of an epoch is not a number")
         if [report.epoch for report in reports] != list(range(1, epochs + 1)):
-            raise ValueError("its epochs are not numbered from 1 on")
+            raise ValueError("its epochs are not numbered from 1")
         phases = [report.phase for report in reports]
         if phases != sorted(phases) or not {1, 2}.issuperset(phases):
-            raise ValueError("its phases don't follow each other")
+            raise ValueError("its phases are out of order")
         return cls(
             request=dict(values["request"]),
             cache=Cache(values["cache"]),
@@ -109,7 +109,8 @@ class Checkpoints:
         try:
             self._manager.save(checkpoint_number=len(run.epochs))
         except (OSError, tf.errors.OpError) as error:
-            raise WriteError(f"can't be written: {_words(error)}", path=self._folder) from error
+            reason = os_reason(error) if isinstance(error, OSError) else reason_of(error)
+            raise WriteError(f"can't be written: {reason}", path=self._folder) from error
 
     def restore(self, epoch: int) -> None:
         """Make all variables what they were after an epoch, if they are this model's."""
@@ -128,15 +129,15 @@ class Checkpoints:
                 if name.startswith(("state/", "best/"))
             }
             if found != expected:  # before they are read: a shape may claim more than the memory
-                raise ValueError("it is of another model")
+                raise ValueError("it belongs to another model")
             values = {name: reader.get_tensor(name) for name in names}
             for value in values.values():
                 if not np.isfinite(value).all():
                     raise ValueError("its weights are not finite")
                 if value.dtype.kind == "i" and (value < 0).any():
-                    raise ValueError("it counts below zero")
+                    raise ValueError("a counter is negative")
         except Exception as error:  # TensorFlow raises anything on a damaged file
-            raise unusable(self._folder, _words(error)) from error
+            raise unusable(self._folder, _damage(error)) from error
         for name, variable in names.items():
             variable.assign(values[name])
 
@@ -167,18 +168,18 @@ def read_run(out: Path) -> RunState | None:
             if stat.S_ISDIR(mode) and path.name.startswith("ckpt-"):
                 shutil.rmtree(path)  # left by a run that was killed while it saved
             elif not stat.S_ISREG(mode):
-                raise ValueError(f"{path.name!r} is no regular file")
+                raise ValueError(f"{path.name!r} is not a regular file")
         if not has_checkpoint(out):
             return None
         epoch = _last_epoch(folder)
         reader = tf.train.load_checkpoint(str(folder / f"ckpt-{epoch}"))
         if reader.get_variable_to_dtype_map().get(_RUN) != tf.uint8:
-            raise ValueError("it is of another version of tfrtool")
+            raise ValueError("another version of tfrtool wrote it")
         if math.prod(reader.get_variable_to_shape_map()[_RUN]) > MAX_METADATA_BYTES:
-            raise ValueError(f"what it says of its run is longer than {MAX_METADATA_BYTES:,} bytes")
+            raise ValueError(f"its record of the run has more than {MAX_METADATA_BYTES:,} bytes")
         return RunState.from_bytes(reader.get_tensor(_RUN).tobytes(), epoch)
     except Exception as error:  # TensorFlow and json raise anything on a damaged file
-        raise unusable(folder, _words(error)) from error
+        raise unusable(folder, _damage(error)) from error
 
 
 def _last_epoch(folder: Path) -> int:
@@ -187,25 +188,34 @@ def _last_epoch(folder: Path) -> int:
     The manager deletes what is on its list: paths that lead elsewhere must not be.
     """
     read_bounded(folder / _LIST, follow=False)
+    logger = tf.get_logger()
+    level = logger.level
+    logger.setLevel("ERROR")  # it warns of a list that it can't parse, and so do we
     listed = tf.train.get_checkpoint_state(str(folder))
+    logger.setLevel(level)
     if listed is None:
-        raise ValueError("the list of its checkpoints is damaged")
+        raise ValueError("its list of checkpoints is damaged")
     for path in (listed.model_checkpoint_path, *listed.all_model_checkpoint_paths):
         if Path(path).parent != folder or not _NUMBERED.fullmatch(Path(path).name):
-            raise ValueError(f"its list of checkpoints has {path[:100]!r}")
+            raise ValueError(f"its list of checkpoints names {path[:100]!r}")
     return int(Path(listed.model_checkpoint_path).name.partition("-")[2])
 
 
-def _words(error: Exception) -> str:
-    return os_reason(error) if isinstance(error, OSError) else reason_of(error)
+def _damage(error: Exception) -> str:
+    """Return why a checkpoint can't be used, in other words than those of TensorFlow and json."""
+    if isinstance(error, OSError):
+        return os_reason(error)
+    if isinstance(error, tf.errors.NotFoundError):
+        return "one of its files is missing"
+    return reason_of(error) if type(error) is ValueError else "its files are damaged"
 
 
 def unusable(path: Path, reason: str) -> DatasetError:
     """Return the one error for a checkpoint that no run can be resumed from."""
     return DatasetError(
-        f"no checkpoint that can be used: {reason}",
+        f"unusable checkpoint: {reason}",
         path=path,
-        hint="without it, the run can only begin anew",
+        hint="delete it to start over",
     )
 
 

@@ -21,6 +21,7 @@ from tfrtool.storage.opening import file_sha256
 from tfrtool.storage.progress import OnProgress, Progress, silent
 from tfrtool.storage.words import check_least
 from tfrtool.training.devices.worker_cluster import StrategyKind, find_workers
+from tfrtool.training.models.model_choice import PICKLED
 from tfrtool.training.run.train_options import KNOBS, Precision, TrainOptions
 from tfrtool.training.run.train_report import TrainReport
 from tfrtool.training.run.training_data import open_original
@@ -59,8 +60,8 @@ def compared(
     if options.strategy is StrategyKind.AUTO and (cluster := find_workers()) is not None:
         several = len(cluster.names) > 1
     if several or options.resume or options.recipe is Recipe.NAIVE:
-        part = "a part of a run" if options.resume else "the naive recipe"
-        raise UsageError(f"nothing can be compared with {'several workers' if several else part}")
+        other = "--resume" if options.resume else "--recipe naive"
+        raise UsageError(f"--compare cannot be used with {'several workers' if several else other}")
     published = partial(run, **_AS_PUBLISHED)
     recipes = [Recipe.NAIVE, *([Recipe.NOTEBOOK] if options.recipe is Recipe.TFRTOOL else [])]
     try:
@@ -68,9 +69,8 @@ def compared(
         tasks = [pickle.dumps(partial(published, recipe=one)) for one in recipes]
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise UsageError(
-            "no other process can have this model, to compare it",
-            expected="a function of a module, FILE.py:FUNCTION or a keras.Model",
-            found=str(error)[:200],
+            "--compare requires a model that other processes can load",
+            expected=PICKLED,
         ) from error
     dataset = open_original(options, given)
     for name in {options.split, options.validation, "validation"} & dataset.splits.keys():

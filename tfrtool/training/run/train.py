@@ -151,7 +151,7 @@ def train(
         )
     engine_of(engine, engine_address, None)
     if workers is not None:
-        raise UsageError("only a cluster has workers", hint="--engine ray runs on one")
+        raise UsageError("--workers requires a cluster", hint="use --engine ray to train on one")
     given = dataset if isinstance(dataset, Dataset) else None
     options = resumed({**options, "dataset": dataset if given is None else given.directory})
     chosen = make_options(TrainOptions, **options)
@@ -196,11 +196,13 @@ def _run_directory(out: Path, *, resume: bool) -> Iterator[None]:
         begun = has_checkpoint(out)
         if begun and not resume:
             raise UsageError(
-                "holds a run already", path=out, hint="--resume goes on with it; or choose another"
+                "already has a run",
+                path=out,
+                hint="use --resume to continue it, or choose another directory",
             )
         if not begun and os.path.lexists(out / MODEL_FILE):
             raise UsageError(
-                "holds a model already, and no checkpoint of its run",
+                "already has a model, and no checkpoint to resume from",
                 path=out,
                 hint="choose another directory",
             )

@@ -13,7 +13,15 @@ from tfrtool.loading.augment.augment_options import Augment, parse_augment
 from tfrtool.loading.pipeline.load_options import Cache, Decoding, LoadOptions, Recipe
 from tfrtool.storage.locations import as_local_path, as_path, take_paths
 from tfrtool.storage.opening import read_bounded
-from tfrtool.storage.words import OnError, as_member, as_size, make_options, take_words
+from tfrtool.storage.words import (
+    OnError,
+    as_member,
+    as_size,
+    check_least,
+    make_options,
+    option_name,
+    take_words,
+)
 from tfrtool.training.devices.worker_cluster import StrategyKind
 from tfrtool.training.models.model_choice import (
     CNN,
@@ -116,9 +124,7 @@ class FineTune:
         layer, colon, epochs = text.partition(":")
         number = int(epochs) if epochs.isascii() and epochs.isdigit() and len(epochs) < 9 else 0
         if not layer or (colon and number < 1):
-            raise UsageError(
-                "impossible second phase", expected="LAYER or LAYER:EPOCHS", found=text
-            )
+            raise UsageError(f"invalid --fine-tune {text!r}: expected LAYER or LAYER:EPOCHS")
         return cls(layer, number or None)
 
     def __str__(self) -> str:
@@ -189,67 +195,59 @@ class TrainOptions:
         self._take_words()
         self.loading(self.size)
         if not 32 <= self.size <= 4096:
-            raise UsageError("impossible image size", expected="32 to 4096", found=self.size)
-        if self.early_stopping is not None and self.early_stopping < 1:
-            raise UsageError("impossible patience", expected="1 or more", found=self.early_stopping)
+            raise UsageError(f"--image-size must be from 32 to 4096, got {self.size}")
+        check_least({"early_stopping": self.early_stopping}, {"early_stopping": 1})
         if self.learning_rate is not None and not 0 < self.learning_rate < 1e3:
-            expected = "a number above 0 and below 1000"
             raise UsageError(
-                "impossible learning rate", expected=expected, found=self.learning_rate
+                f"--learning-rate must be above 0 and below 1000, got {self.learning_rate:g}"
             )
         if isinstance(self.validation, float) and not 0 < self.validation < 1:
             raise UsageError(
-                "impossible part to validate on",
-                expected="a split's name, or a fraction above 0 and below 1",
-                found=self.validation,
+                "--validation must be a split name or a fraction between 0 and 1, got "
+                f"{self.validation:g}"
             )
         if self.resume and self.out is None:
-            raise UsageError(
-                "there is nothing to resume from", hint="--out names the directory of the run"
-            )
+            raise UsageError("--resume requires the directory of the run", hint="use --out DIR")
         if self.export and self.out is None:
-            raise UsageError("there is no place for the export", expected="--out DIR")
+            raise UsageError("--export requires --out")
         if not 0 < self.worker_timeout <= _DAY:
             raise UsageError(
-                "impossible time to wait for workers",
-                expected="above 0, and at most a day",
-                found=self.worker_timeout,
+                f"--worker-timeout must be above 0 and at most {_DAY}, got {self.worker_timeout:g}"
             )
         if self.shares is not None and not 1 <= self.shares <= self.batch_size:
             raise UsageError(
-                "impossible number of shares", expected="1 to the batch size", found=self.shares
+                f"--shares must be from 1 to the batch size, {self.batch_size}, got {self.shares}"
             )
         if self.profile and self.profile_folder is None:
-            raise UsageError(
-                "there is no place for the profile", hint="--tensorboard or --out names one"
-            )
+            raise UsageError("--profile requires a directory", hint="use --tensorboard or --out")
         if self.cache_directory is not None and self.cache not in (None, Cache.DISK):
-            raise UsageError("a cache directory is for the cache on disk", found=self.cache.value)
+            raise UsageError(f"--cache-dir and --cache {self.cache.value} cannot be used together")
         if self.weights == IMAGENET and (self.model == CNN or is_own(self.model)):
-            what = f"there are no imagenet weights for the model {self.model}"
-            raise UsageError(what, expected="none or a file")
+            raise UsageError(
+                f"no ImageNet weights for --model {self.model}", expected="--weights none or FILE"
+            )
         if self.recipe is not Recipe.TFRTOOL:
             # The published pipelines are compared, and not changed.
-            recipe = f"the recipe {self.recipe.value!r}"
+            recipe = f"cannot be used with --recipe {self.recipe.value}"
             if self.cache is not None:
-                raise UsageError(f"{recipe} has a cache rule of its own")
+                raise UsageError(f"--cache {recipe}, which has its own")
             if not self.deterministic:
-                raise UsageError(f"{recipe} has an order of its own")
+                raise UsageError(f"--no-deterministic {recipe}")
             if self.strategy not in (StrategyKind.AUTO, StrategyKind.ONE):
-                raise UsageError(f"{recipe} knows no strategy but one")
+                raise UsageError(f"--strategy {self.strategy.value} {recipe}")
             if self.resume:
-                raise UsageError(f"{recipe} can't be resumed: its order is lost with the run")
+                raise UsageError(f"--resume {recipe}: its order of images can't be restored")
         if self.fine_tune is not None and self.trained == "all" and not is_own(self.model):
             raise UsageError(
-                "all layers are trained already, and a second phase would train fewer",
-                expected="--trainable head, or a layer behind that of the second phase",
+                "--fine-tune has nothing to add: all layers are trained already",
+                hint="use --trainable head, or a layer after that of --fine-tune",
             )
         if self.precision is Precision.BFLOAT16 and not self.keeps_features:
             # A step of MobileNetV2 in bfloat16 took 1.5 times the CPU time of one in float32, on a
             # processor with AVX512_BF16: oneDNN has no fast ways back through its convolutions.
             raise UsageError(
-                f"{self.precision.value} is for a frozen base whose features are kept",
-                hint="it needs a model of keras.applications, --trainable head, --cache features "
+                f"--precision {self.precision.value} requires a frozen base with cached features",
+                hint="use a model of keras.applications, --trainable head, --cache features "
                 "or auto, --recipe tfrtool, and no --augment",
             )
 
@@ -258,10 +256,10 @@ class TrainOptions:
         if not isinstance(self.model, str):
             if not callable(self.model):
                 raise UsageError(
-                    "no model",
+                    "invalid model",
                     expected="a name, a function of image size and number of classes, or a "
                     "keras.Model",
-                    found=repr(type(self.model)),
+                    found=type(self.model).__name__,
                 )
             object.__setattr__(self, "own", self.model)
             object.__setattr__(self, "model", own_name(self.model))
@@ -284,12 +282,14 @@ class TrainOptions:
         take_words(self, strategy=StrategyKind, class_weights=ClassWeights, decode=Decoding)
         take_paths(self, "dataset", "cache_directory", "out", "tensorboard", "shard_cache")
         if self.shard_cache_size is not None:
-            object.__setattr__(self, "shard_cache_size", as_size(self.shard_cache_size))
+            object.__setattr__(
+                self, "shard_cache_size", as_size(self.shard_cache_size, "--shard-cache-size")
+            )
         if self.weights is not None:
             object.__setattr__(self, "weights", str(as_path(self.weights)))
         if not self.trainable:
             raise UsageError(
-                "no layers to train are named", expected="auto, head, all or a layer's name"
+                "invalid --trainable ''", expected="auto, head, all or the name of a layer"
             )
 
     def loading(self, image_size: int) -> LoadOptions:
@@ -411,8 +411,8 @@ def resumed(options: Mapping[str, Any]) -> dict[str, Any]:
     out = as_local_path(given["out"]) if given.get("out") is not None else None
     if not given.get("resume") or out is None or not os.path.lexists(out / RUN_FILE):
         if "dataset" not in given:
-            hint = "only `--resume` takes it from the run.json in `--out`"
-            raise UsageError("there is no dataset", expected="DATASET", hint=hint)
+            hint = "pass it, or use --resume with the --out of an earlier run"
+            raise UsageError("no DATASET given", hint=hint)
         return given
     path = out / RUN_FILE
     try:
@@ -422,13 +422,14 @@ def resumed(options: Mapping[str, Any]) -> dict[str, Any]:
         _check_types(recorded)
         before = make_options(TrainOptions, **recorded, out=out)
     except (UsageError, ValueError, LookupError, TypeError, RecursionError) as error:
-        what = f"the record of the run can't be used: {reason_of(error)}"
-        raise DatasetError(what, path=path, hint="delete it, and give all options") from error
+        broken = isinstance(error, json.JSONDecodeError)
+        what = f"unusable record of the run: {'not JSON' if broken else reason_of(error)}"
+        raise DatasetError(what, path=path, hint="delete it and pass all options") from error
     if is_own(before.model) and "model" not in given:
         raise UsageError(
-            f"the run's model {printable(before.model)[:200]} is code of yours",
+            f"the run's model {printable(before.model)[:200]} is your own code",
             path=path,
-            hint="give it again with --model",
+            hint="pass it again with --model",
         )
     for name in _WRITTEN_TO:
         place = recorded.pop(name, None)
@@ -448,9 +449,9 @@ def _check_inside(out: Path, name: str, place: str, record: Path) -> None:
     if not Path(place).resolve().is_relative_to(out.resolve()):
         option = _WRITTEN_TO[name]
         raise UsageError(
-            f"the run wrote to {printable(place)[:200]}, which is not in its directory",
+            f"the run wrote to {printable(place)[:200]}, which is outside its directory",
             path=record,
-            hint=f"give it again with {option}",
+            hint=f"pass it again with {option}",
         )
 
 
@@ -465,7 +466,7 @@ def _check_types(recorded: Mapping[str, Any]) -> None:
         else:
             fits = type(value) in plain or (type(value) is int and float in plain)
         if name in _OF_A_CALL or not fits:
-            raise TypeError(f"{printable(name)[:100]} can't be what it is there")
+            raise TypeError(f"{printable(name)[:100]} has the wrong type")
 
 
 def check_same(
@@ -488,11 +489,14 @@ def check_same(
     differ = [name for name in sorted(old.keys() | new.keys()) if old.get(name) != new.get(name)]
     if differ:
         expected, found = (
-            ", ".join(f"{name} {json.dumps(one.get(name))}" for name in differ)
+            ", ".join(
+                f"{option_name(name.replace(' ', '_'))} {json.dumps(one.get(name))}"
+                for name in differ
+            )
             for one in (old, new)
         )
         raise UsageError(
-            f"the run that is here has other options: {', '.join(differ)}",
+            "its run was started with other options",
             path=out,
             expected=expected,
             found=found,

@@ -79,8 +79,8 @@ class TrainingRun:
         self._options, self._devices, self._on_progress = options, devices, on_progress
         if devices.kind is not StrategyKind.ONE and isinstance(options.own, keras.Model):
             raise UsageError(
-                f"a keras.Model is of one device, and can't be trained {devices.kind.value}",
-                hint="a function that returns it can",
+                f"a built keras.Model can't be trained with --strategy {devices.kind.value}",
+                hint="pass a function that returns it",
             )
         # The order of images depends on it, and on nothing else of the devices.
         shares = devices.shares if devices.shares > 1 else None
@@ -101,7 +101,7 @@ class TrainingRun:
         cache = self._plan_loading(None if before is None else before.cache)
         weighted = options.class_weights is not None
         if weighted and data.dataset.task is Task.MULTI:
-            raise UsageError("class weights are for images of one class each")
+            raise UsageError("--class-weights requires one class per image")
         facts = look_at(data) if weighted or is_cheap(data) else []
         self._class_weights = balanced_weights(facts[0].counts) if weighted else ()
         keras.utils.set_random_seed(options.seed)
@@ -247,7 +247,7 @@ class TrainingRun:
         self._checkpoints = Checkpoints(options.out, state, self._best, saves=saves)
         if before is not None:
             if before.frozen != self._state.frozen:
-                reason = "the frozen weights are not those that the run began with"
+                reason = "its frozen weights differ from those of the run"
                 raise unusable(options.out / CHECKPOINTS, reason)
             self._checkpoints.restore(len(before.epochs))
 
@@ -330,7 +330,7 @@ class TrainingRun:
             return replace(self._trainer.run_epoch(number, *given), phase=self._phase)
         except TrainingError as error:
             error.what = f"epoch {number}: {error.what}"
-            error.hint = f"a lower --learning-rate than {self._now.rate:g} may help"
+            error.hint = f"try a --learning-rate lower than {self._now.rate:g}"
             if self._checkpoints is not None and number > 1:
                 error.hint += f"; the checkpoint of epoch {number - 1} is kept"
             raise

@@ -25,15 +25,14 @@ def plan_warnings(
     found = []
     mixed = options.precision.policy != Precision.FLOAT32.value
     if mixed and not tf.config.list_physical_devices("GPU"):
-        found.append(f"{options.precision.value} is slower than float32 here: there is no GPU")
+        found.append(f"--precision {options.precision.value} is slower than float32 without a GPU")
     if options.freezes_base and options.initial_weights == NO_WEIGHTS:
         found.append(
-            "the base is frozen and its weights are random: what it makes of images says next to "
-            "nothing, and no head learns from that; --trainable all trains it, and --weights "
-            "imagenet loads it"
+            "the base is frozen with random weights, so the head has almost nothing to learn from; "
+            "use --trainable all to train the base, or --weights imagenet to load it"
         )
     if options.validation is None and USUAL_VALIDATION in data.dataset.empty_splits:
-        found.append(f"the split {USUAL_VALIDATION!r} has no records: nothing is validated")
+        found.append(f"split {USUAL_VALIDATION!r} has no records, so there is no validation")
     if facts:
         names = list(map(printable, data.dataset.class_names))
         found += _of_classes(names, facts[0].counts, options, data.dataset.task)
@@ -42,9 +41,8 @@ def plan_warnings(
         shared = int(np.isin(validated, facts[0].images).sum())
         if shared:
             found.append(
-                f"{shared:,} of {human_count(len(validated), 'image')} to validate on "
-                f"{'is' if shared == 1 else 'are'} trained on, too: val_accuracy is better than "
-                "it would be on others"
+                f"{shared:,} of {human_count(len(validated), 'validation image')} "
+                f"{'is' if shared == 1 else 'are'} also trained on, so val_accuracy is too high"
             )
     return tuple(found)
 
@@ -55,7 +53,7 @@ def _of_classes(
     missing = [name for name, count in zip(names, counts, strict=True) if not count]
     found = []
     if missing:
-        found.append(f"there is no image to train on of {some_of(missing, _SHOWN)}")
+        found.append(f"no training images of {some_of(missing, _SHOWN)}")
     there = sorted((count, name) for name, count in zip(names, counts, strict=True) if count)
     if not there or options.class_weights is not None or task is Task.MULTI:
         return found
@@ -63,6 +61,6 @@ def _of_classes(
     if most >= _UNEVEN * fewest:
         found.append(
             f"there are {most / fewest:.0f} times as many images of {common} as of {rare} "
-            f"({most:,} and {fewest:,}): --class-weights balanced evens them out"
+            f"({most:,} and {fewest:,}); use --class-weights balanced to compensate"
         )
     return found

@@ -61,11 +61,11 @@ class EpochIterator:
             batch = next(self._iterator, None)
             self.waited += time.perf_counter() - before
             if batch is None:
-                raise DatasetError("the split has fewer records than were counted")
+                raise DatasetError("the split has fewer records than counted")
             yield batch
         # A cache has to be read to its end to be complete, and to be used in the next epoch.
         if not self._at_once and next(self._iterator, None) is not None:
-            raise DatasetError("the split has more records than were counted")
+            raise DatasetError("the split has more records than counted")
 
 
 class Trainer:
@@ -276,6 +276,6 @@ def _run(
         sums = [total + figure * count for total, figure in zip(sums, figures, strict=True)]
         means = {"loss": sums[0] / images, "accuracy": sums[1] / images}
         if not math.isfinite(sums[0]):
-            raise TrainingError(f"the loss is {sums[0]}, from step {number + 1} of the epoch on")
+            raise TrainingError(f"the loss became {sums[0]} at step {number + 1}")
         on_end(number, means)
     return means, scores

@@ -117,7 +117,7 @@ def find_training_data(
         validation = replace(training, holdout=replace(holdout, held_out=True))
     elif (name := _validation_split(dataset, options)) is not None:
         if name == options.split:
-            raise UsageError(f"split {name!r} can't be both trained and validated on")
+            raise UsageError(f"split {name!r} can't be used for both training and validation")
         validation = replace(training, split=name)
     parts: tuple[LoadOptions, ...] = (training,)
     if validation is not None:
@@ -129,10 +129,10 @@ def open_original(options: TrainOptions, given: Dataset | None) -> Dataset:
     """Open the dataset of a run as it is on disk, where it is not open yet."""
     folder, size = options.shard_cache, options.shard_cache_size
     if given is not None and (folder is not None or size is not None):
-        raise UsageError("a dataset that is open has its shard cache already")
+        raise UsageError("an open dataset has its shard cache already")
     named = {"image_feature": options.image_feature, "label_feature": options.label_feature}
     if given is not None and any(named.values()):
-        raise UsageError("of a dataset that is open it is told already which features are which")
+        raise UsageError("an open dataset has its image and label features already")
     return given or open_dataset(
         options.dataset, options.on_error, shard_cache=folder, shard_cache_size=size, **named
     )
@@ -193,8 +193,10 @@ def plan_run_cache(
         )
     )
     if plan.cache is not Cache.FEATURES and options.precision is Precision.BFLOAT16:
-        raise UsageError(f"{options.precision.value} is for features that are kept: {plan.reason}")
-    return plan if before is None else replace(plan, reason=f"{plan.reason}, by the resumed run")
+        raise UsageError(
+            f"--precision {options.precision.value} requires cached features: {plan.reason}"
+        )
+    return plan if before is None else replace(plan, reason=f"{plan.reason}, as in the resumed run")
 
 
 def agree_on_cache(plan: CachePlan, devices: Devices) -> CachePlan:
@@ -204,5 +206,5 @@ def agree_on_cache(plan: CachePlan, devices: Devices) -> CachePlan:
     cache = kinds[max(ranks)]
     if cache is plan.cache or devices.cluster is None:
         return plan
-    reason = f"as {devices.cluster.describe(ranks.index(max(ranks)))} has room for no more"
+    reason = f"{devices.cluster.describe(ranks.index(max(ranks)))} has no room for more"
     return CachePlan(cache=cache, reason=reason)
