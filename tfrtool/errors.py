@@ -155,6 +155,17 @@ def nearest(name: str, known: Iterable[str], first: int = 10) -> list[str]:
     return difflib.get_close_matches(name, names, 6, 0.5) or names[:first]
 
 
+def suggestion(name: str, known: Iterable[str], plural: str) -> str | None:
+    """Return a hint for an unknown name: the closest known one, or else some of them."""
+    import difflib  # for errors only
+
+    names = list(known)
+    longer = [one for one in names if len(name) > 2 and name.lower() in one.lower()]
+    for close in sorted(longer, key=len) or difflib.get_close_matches(name, names, 1):
+        return f"did you mean {close!r}?"
+    return f"{plural} are {some_of([*map(printable, names)], 10)}" if names else None
+
+
 def _final_path(path: str) -> str:
     """Return the path that a file in one of our temporary folders was to have in the end."""
     import re  # for errors only

@@ -77,7 +77,7 @@ def wrapped(text: str, first: str = "", width: int = _WIDTH) -> list[str]:
 
 
 def shortened(
-    lines: Sequence[str], shown: int, total: int | None = None, hint: str = "--json lists them all"
+    lines: Sequence[str], shown: int, total: int | None = None, hint: str = "use --json to list all"
 ) -> list[str]:
     """Return the first lines, and one that says how many more there are: ``total`` in all."""
     more = (len(lines) if total is None else total) - min(len(lines), shown)
