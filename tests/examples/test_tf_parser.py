@@ -173,7 +173,7 @@ def test_what_it_refuses(tf: Any, shard: Path, payload: bytes, reason: str) -> N
         tf.io.parse_single_example(payload, {"a": tf.io.VarLenFeature(tf.int64)})
     said = verdict(shard, payload)
     assert said is not None
-    assert said.startswith("TensorFlow's parser refuses it: ")
+    assert said.startswith("TensorFlow's parser rejects it: ")
     assert reason in said
 
 
@@ -208,9 +208,7 @@ def test_what_it_reads_by_half(tf: Any, shard: Path, feature: bytes) -> None:
     read = tf.io.parse_single_example(payload, {"a": tf.io.VarLenFeature(tf.int64)})
     assert read["a"].values.numpy().tolist() == [1]
     assert decode_example(payload).features["a"].values == (1, 2)
-    assert verdict(shard, payload) == (
-        "TensorFlow's parser reads other values of 'a' than protobuf does"
-    )
+    assert "different values for 'a'" in str(verdict(shard, payload))
 
 
 def test_long_records_are_judged_alike(shard: Path) -> None:

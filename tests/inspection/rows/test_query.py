@@ -202,14 +202,14 @@ def test_sequences_and_others(tmp_path: Path) -> None:
 
 
 ATTACKS = {
-    "SELECT 1; DROP VIEW records": "one SELECT",
+    "SELECT 1; DROP VIEW records": "single SELECT",
     "COPY records TO '/tmp/out.csv'": "COPY",
     "COPY (SELECT 1) TO '/tmp/out.csv'": "COPY",
     "ATTACH '/tmp/a.db'": "ATTACH",
     "INSTALL httpfs": "SELECT|LOAD",
     "LOAD httpfs": "LOAD",
     "SET memory_limit = '1TB'": "SET|VARIABLE",
-    "PRAGMA memory_limit = '1TB'": "one SELECT|locked",
+    "PRAGMA memory_limit = '1TB'": "single SELECT|locked",
     "CALL pragma_version()": "CALL",
     "CREATE TABLE a AS SELECT 1": "CREATE",
     "EXPORT DATABASE '/tmp/x'": "EXPORT",
@@ -234,13 +234,13 @@ ATTACKS = {
     "SELECT * FROM arrow_scan_dumb(1::POINTER, 2::POINTER, 3::POINTER)": "POINTER",
     "FROM enable_logging(storage := 'stdout')": "locked",
     "FROM query('FROM enable_' || 'profiling()')": "locked",
-    "WITH a AS (INSERT INTO records VALUES (1)) SELECT 1": "not a query.*INSERT|a SELECT",
-    "WITH a AS (COPY (SELECT 1) TO '/tmp/out.csv') SELECT * FROM a": "not a query.*COPY|a SELECT",
-    "SELECT (WITH a AS (DELETE FROM records) SELECT 1)": "not a query.*DELETE|a SELECT",
+    "WITH a AS (INSERT INTO records VALUES (1)) SELECT 1": "found.*INSERT|a SELECT",
+    "WITH a AS (COPY (SELECT 1) TO '/tmp/out.csv') SELECT * FROM a": "found.*COPY|a SELECT",
+    "SELECT (WITH a AS (DELETE FROM records) SELECT 1)": "found.*DELETE|a SELECT",
     "EXPLAIN ANALYZE SELECT 1": "EXPLAIN",
     "ANALYZE SELECT 1": "syntax error",
     "SELECT * FROM sys": "sys",
-    "SELECT n, n FROM records": "called",
+    "SELECT n, n FROM records": "'n'.*AS",
     "SELECT lable FROM records": "did you mean 'label'",
     "SELECT nothing FROM elsewhere": "elsewhere",
     "SELEC": "syntax error",
@@ -284,7 +284,7 @@ def test_no_setting_shows_where_the_user_lives(paths: list[Path]) -> None:
 def test_memory_is_bounded(paths: list[Path], sql: str) -> None:
     """A query that needs more memory than there may be ends, however the memory would be used."""
     with (
-        pytest.raises(ShardError, match=r"the query needs more memory than 2\.0 GiB"),
+        pytest.raises(ShardError, match=r"2\.0 GiB of memory"),
         query(paths, sql, on_fault=print) as rows,
     ):
         rows.read_all()

@@ -56,7 +56,7 @@ def _label(summary: DatasetSummary) -> str:
         if any(split.objects for split in summary.splits.values()):
             return "none per image; objects have classes"
         found = ", ".join(map(printable, summary.label_candidates))
-        return f"ambiguous; use --label-feature to choose one of: {found}" if found else "none"
+        return f"unknown; choose it with --label-feature: {found}" if found else "none"
     name, distinct = printable(summary.label), summary.distinct_labels
     if distinct is None:
         return f"{name}; too many distinct values to measure the order"

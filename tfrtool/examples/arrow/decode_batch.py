@@ -16,7 +16,7 @@ from tfrtool.examples.arrow.columns import FEATURE, TYPES, Column, Columns, Form
 from tfrtool.examples.arrow.scan import NONE, SCANNED, TAGS, WireScan, scanned
 from tfrtool.examples.example import DType, PayloadKind, feature_name
 
-_NAMES = {NONE: "no kind"} | {tag: dtype.value for dtype, tag in TAGS.items()}
+_NAMES = {NONE: "no value"} | {tag: dtype.value for dtype, tag in TAGS.items()}
 _MOST_BYTES = 2**31 - 1024
 """Bytes of a batch's payloads: Arrow counts those of a column in 32 bits."""
 
