@@ -109,7 +109,7 @@ def test_conflict_is_told() -> None:
     text = " ".join(source.replace("#", "").split())
     path = "dir/a.tfrecord"
     assert f"int64 in 2 records (first in record 0 of {path})" in text
-    assert f"string in 1 (first in record 2 of {path})" in text
+    assert f"string in 1 record (first in record 2 of {path})" in text
 
 
 @pytest.mark.tf

@@ -149,15 +149,15 @@ def features(*parts: bytes) -> bytes:
 
 
 REFUSED = [
-    ("no key", features(field(2, INT)), "a key and a value"),
-    ("no value", field(1, field(1, A, field(2, INT)), field(1, A)), "a key and a value"),
-    ("value twice", features(A, field(2, INT), field(2, INT)), "a key and a value"),
-    ("field 3 in an entry", features(A, field(2, INT), b"\x1a\x00"), "a key and a value"),
+    ("no key", features(field(2, INT)), "one key and one value"),
+    ("no value", field(1, field(1, A, field(2, INT)), field(1, A)), "one key and one value"),
+    ("value twice", features(A, field(2, INT), field(2, INT)), "one key and one value"),
+    ("field 3 in an entry", features(A, field(2, INT), b"\x1a\x00"), "one key and one value"),
     ("unpacked, then packed", features(A, field(2, field(3, b"\x08\x01", field(1, b"\x02")))),
-     "not all packed"),
+     "packed and unpacked"),
     ("field 2 in a list of strings", features(A, field(2, field(1, field(1, b"x"), b"\x12\x00"))),
-     "what is no string"),
-    ("field 2 of the features", field(1, field(1, A, field(2, INT)), b"\x12\x00"), "no map entry"),
+     "other than strings"),
+    ("field 2 of the features", field(1, field(1, A, field(2, INT)), b"\x12\x00"), "other than a map entry"),
     ("a group", features(A, field(2, INT)) + b"\x3b\x3c", "group"),
     ("an unknown kind", features(A, field(2, b"\x22\x00" + INT)), "a list of values"),
 ]  # fmt: skip

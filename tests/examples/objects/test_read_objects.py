@@ -148,7 +148,7 @@ def test_lists_of_unequal_length() -> None:
     text = Feature(dtype=DType.STRING, values=(b"cat",) * 3)
     named = read_objects(sides | {"image/object/class/text": text})
     assert [one.text for one in named.objects] == ["", ""]
-    assert named.problems == ("its 'image/object/class/text' has 3 values for 2 boxes",)
+    assert named.problems == ("'image/object/class/text' has 3 values for 2 boxes",)
     odd = read_objects({"objects/bbox": _floats(*BOX, 0.5)})
     assert len(odd.objects) == 2
     assert "5 values" in str(odd.objects[1].problem)

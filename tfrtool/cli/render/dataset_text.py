@@ -5,14 +5,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
-from tfrtool.cli.render.page import Bad, Good, Heading, Page, Table, facts, findings
+from tfrtool.cli.render.page import Bad, Good, Heading, Page, Table, facts, findings, page_width
 from tfrtool.errors import human_bytes, human_count, printable
 from tfrtool.inspection.dataset.dataset_summary import DatasetSummary, SplitSummary
 from tfrtool.inspection.dataset.object_counts import ObjectSummary
 from tfrtool.inspection.dataset.shuffle import Order, ShuffleQuality
 from tfrtool.records.framing import LocatedFault
 
-_WIDTH = 80
 _LABELS_SHOWN = 20
 _SHARDS_SHOWN = 16
 
@@ -160,7 +159,7 @@ def _objects(found: ObjectSummary) -> Table:
 def _that_fit(columns: Sequence[list[str]]) -> list[list[str]]:
     """Return as many columns as there is room for, at least two."""
     widths = accumulate(2 + max(map(len, column)) for column in columns)
-    return [*columns[: max(sum(width <= _WIDTH for width in widths), 2)]]
+    return [*columns[: max(sum(width <= page_width() for width in widths), 2)]]
 
 
 def _counts(columns: Sequence[Sequence[str]], more: int) -> Table:

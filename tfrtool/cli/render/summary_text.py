@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from tfrtool.cli.render.page import Bad, Good, Heading, Page, Table, facts, findings
+from tfrtool.cli.render.page import Bad, Good, Heading, Page, Table, facts, findings, page_width
 from tfrtool.cli.render.schema_text import feature_table
 from tfrtool.errors import human_bytes, human_count, printable
 from tfrtool.examples.content import decode_text, describe_bytes
@@ -13,7 +13,6 @@ from tfrtool.inspection.summary.summary_json import shortest_float
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import Record
 
-_WIDTH = 80
 _INDICES_SHOWN = 8
 _PIECE = 64 * 1024
 _NAME_WIDTH = 36
@@ -86,13 +85,13 @@ def _sample(sample: Sample) -> Iterator[str]:
     record, parsed = sample
     yield Heading(_title(record))
     if parsed is None:
-        yield _value(record.payload, _WIDTH - 2)
+        yield _value(record.payload, page_width() - 2)
         return
     names = [*parsed.values, *(misfit.name for misfit in parsed.misfits)]
     width = min(max((len(name_text(name)) for name in names), default=0), _NAME_WIDTH)
     for name, value in parsed.values.items():
         note = "  (default)" if name in parsed.defaulted else ""
-        room = _WIDTH - width - 4 - len(note)
+        room = page_width() - width - 4 - len(note)
         yield f"{name_text(name):{width}}  {_value(value, room)}{note}"
     for misfit in parsed.misfits:
         text = f"expected {misfit.expected}, found {misfit.found}"
