@@ -77,7 +77,7 @@ def test_a_dry_run_writes_nothing(shards: Path, tmp_path: Path, capsys: Capture)
     """It says on stdout what would be written, and what can't be kept."""
     assert run("convert", shards, tmp_path / "out", "--to", "csv", "--dry-run") == 0
     out, err = capsys.readouterr()
-    assert "nothing is written" in out
+    assert "nothing written" in out
     assert "not kept: lists are JSON in a cell: 'xs'" in out
     assert err == ""
     assert run("convert", shards, tmp_path / "out.jsonl", "--select", "n", "--dry-run") == 2
@@ -177,7 +177,7 @@ def test_a_missing_shard_is_told(shards: Path, tmp_path: Path, capsys: Capture) 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"PAR1 and no more", "not a Parquet file, or cut or damaged"),
+        (b"PAR1 and no more", "not a Parquet file, or truncated or damaged"),
         (b'{"a": {"b": 1}}\n', "record 0: column 'a': a nested object"),
         (b'{"a": 1}\n[2]\n', "line 2 is no JSON object"),
         (b'{"a": 1}\n{"a": "x"}\n', "record 1: column 'a': it is int64 and string"),
@@ -206,7 +206,7 @@ def test_what_is_there_stays(shards: Path, tmp_path: Path, capsys: Capture) -> N
     assert run("convert", shards, out, "--to", "csv", "--overwrite", "--shards", "2") == 0
     assert not list(out.glob("*.jsonl"))
     assert run("convert", shards, out, "--to", "csv", "--resume", "--shards", "2") == 0
-    assert "complete already" in capsys.readouterr().out
+    assert "already complete" in capsys.readouterr().out
     assert "outside" in failure(capsys, 2, "convert", shards, shards / "in", "--to", "csv")
 
 

@@ -192,7 +192,7 @@ def test_swapped_arguments(shard: Path, capsys: Capture) -> None:
     [
         ("SELECT lable FROM records", "did you mean 'label'"),
         ("SELECT * FROM '/etc/passwd'", "passwd"),
-        ("DROP VIEW records", "one SELECT statement"),
+        ("DROP VIEW records", "single SELECT statement"),
         ("SELECT x FROM", "syntax error"),
         ("selct 1", "error: invalid SQL: syntax error near 'selct'\n"),
         ("SELECT frobb(x) FROM records", "error: no function 'frobb'"),

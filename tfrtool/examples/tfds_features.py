@@ -54,10 +54,10 @@ def tfds_features(
 def _refusal(feature: FeatureStatistics) -> str | None:
     """Return why TFDS can't read a feature; None where it can."""
     if feature.is_list:
-        return "feature list: TFDS reads each record as a tf.train.Example, which has none"
+        return "a feature list; TFDS reads each record as a tf.train.Example, which has none"
     if feature.conflict:
         types = " and ".join(dtype.value for dtype in feature.dtypes)
-        return f"mixed types ({types}): TFDS needs one"
+        return f"mixed types ({types}); TFDS needs one"
     named = feature.key and is_utf8(feature.key)
     return None if named else "name is empty or not UTF-8, which JSON needs"
 

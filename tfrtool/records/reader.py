@@ -219,7 +219,7 @@ class RecordReader:
             return self._bad_length(offset, length, length_crc, computed)
         if length > self._limit:
             message = (
-                f"implausible record length {length} with a valid checksum: "
+                f"implausible record length {length} (its checksum is valid): "
                 f"expected at most {self._limit} bytes"
             )
             return self._search_on(self._fault(FaultKind.OVERSIZED_LENGTH, offset, message))

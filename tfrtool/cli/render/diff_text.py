@@ -20,7 +20,7 @@ def diff_page(report: DiffReport) -> Page:
     counts = {sort: getattr(report, sort) for sort in _SORTS}
     found = [f"{counts[sort]:,} {name}" for sort, name in _SORTS.items() if counts[sort]]
     if report.schema:
-        found.append(human_count(len(report.schema), "feature") + " with different types")
+        found.append(human_count(len(report.schema), "different feature"))
     title = "SOURCE and TARGET have the same records"
     if report.differs:
         title = f"SOURCE and TARGET differ: {', '.join(found)}"

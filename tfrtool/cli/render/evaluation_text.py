@@ -12,7 +12,9 @@ _MATRIX, _CLASSES, _PAIRS, _WORST = 12, 50, 10, 10
 def evaluation_page(report: EvaluationReport, out: str | None) -> Page:
     """Return what ``evaluate`` shows: the figures, each class, what was taken for what."""
     names = [printable(name) for name in report.names]
-    mean = ", ".join(f"{name} {report.mean(name):.4f}" for name in ("precision", "recall", "f1"))
+    mean = ", ".join(
+        f"{title} {report.mean(title.lower()):.4f}" for title in ("precision", "recall", "F1")
+    )
     ranked = []
     if report.task is Task.MULTI:
         ranked = [("mean average precision", _figure(report.mean_average_precision))]

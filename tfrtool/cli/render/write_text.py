@@ -54,7 +54,7 @@ def job_page(report: "JobReport") -> Page:
         if report.digest_out != report.digest_in:
             told += f" in, {report.digest_out} out"
     lines = [_head(report), told, *_splits(report, "file")]
-    lines += [f"skipped by {rule}: {count:,}" for rule, count in report.skipped.items()]
+    lines += [f"skipped by --{rule}: {count:,}" for rule, count in report.skipped.items()]
     lines += _rejected(report, len(report.rejected))
     if report.corrupt:
         lines.append(Bad(f"damaged and skipped: {report.corrupt:,}"))

@@ -112,6 +112,7 @@ def _reader(path: str | Path) -> Iterator[tuple[Child, int]]:
             raise
         text = str(error).partition(": ")[2] if isinstance(error, ChildError) else str(error)
         reason = (text.splitlines() or [type(error).__name__])[0][:200]
+        reason = "no Parquet footer" if "magic bytes" in reason else reason
         what = "not a Parquet file, or truncated or damaged"
         raise SourceError(what, path=path, found=reason) from error
     finally:
