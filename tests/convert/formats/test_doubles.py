@@ -239,4 +239,4 @@ def test_a_cast_needs_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     )
     assert "--cast of edit changes them" in capsys.readouterr().err
     assert main(["convert", str(source), str(tmp_path / "b"), "--cast", "xx:string"]) == 2
-    assert "no column 'xx'; columns are x" in capsys.readouterr().err
+    assert "no column 'xx'; did you mean 'x'?" in capsys.readouterr().err
