@@ -209,7 +209,7 @@ def test_another_kind_of_shard(make_shard: MakeShard, shard: Path, capsys: Captu
     assert run(text, shard) == 3
     out, err = capsys.readouterr()
     assert out.startswith("4 records in 2 shards")
-    assert "skipped (text" in err
+    assert "skipped: text" in err
 
 
 def test_usage(shard: Path, capsys: Capture) -> None:

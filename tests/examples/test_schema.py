@@ -141,7 +141,7 @@ def test_json_of_any_bytes(data: bytes) -> None:
 
 def test_feature_twice() -> None:
     """A name comes once, but may be in the context and a list."""
-    with pytest.raises(SchemaError, match="duplicate.*'a'"):
+    with pytest.raises(SchemaError, match=r"duplicate.*'a'"):
         Schema.from_notation(["a:int64", "a:string"])
     one = FeatureSpec(name="a", dtype=DType.INT64)
     assert len(Schema((one, FeatureSpec(name="a", dtype=DType.INT64, is_list=True)))) == 2

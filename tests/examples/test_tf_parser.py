@@ -157,7 +157,8 @@ REFUSED = [
      "packed and unpacked"),
     ("field 2 in a list of strings", features(A, field(2, field(1, field(1, b"x"), b"\x12\x00"))),
      "other than strings"),
-    ("field 2 of the features", field(1, field(1, A, field(2, INT)), b"\x12\x00"), "other than a map entry"),
+    ("field 2 of the features", field(1, field(1, A, field(2, INT)), b"\x12\x00"),
+     "other than a map entry"),
     ("a group", features(A, field(2, INT)) + b"\x3b\x3c", "group"),
     ("an unknown kind", features(A, field(2, b"\x22\x00" + INT)), "a list of values"),
 ]  # fmt: skip

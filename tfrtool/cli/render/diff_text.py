@@ -26,7 +26,7 @@ def diff_page(report: DiffReport) -> Page:
         title = f"SOURCE and TARGET differ: {', '.join(found)}"
     elif report.corrupt:
         count = human_count(report.corrupt, "fault")
-        title = f"SOURCE and TARGET have the same intact records; {count} not compared"
+        title = f"SOURCE and TARGET have the same intact records; {count} could not be compared"
     rows = [
         ("records", *(f"{count:,}" for count in report.records)),
         *(

@@ -40,7 +40,7 @@ def loss_text(loss: ShardLoss) -> str:
     """Return what was skipped of a shard."""
     path = printable(str(loss.path))
     if loss.content is not None:
-        return f"{path}: skipped ({printable(loss.content)})"
+        return f"{path}: skipped: {printable(loss.content)}"
     first = loss.faults[0]
     what = human_count(loss.count, "fault")
     return f"{path}: skipped {what}; first: {first.title}: {printable(first.message)}"

@@ -96,7 +96,8 @@ def _notes(report: StatsReport) -> list[str]:
     notes = ["too many feature names; some were skipped"] if report.skipped else []
     for one in report.features:
         held = one.get("values") or one.get("bytes") or one["lengths"]
-        odd = [f"{held[name]:,} {name}" for name in ("nan", "infinite") if held[name]]
+        counts = ((held["nan"], "NaN"), (held["infinite"], "infinite"))
+        odd = [f"{count:,} {what}" for count, what in counts if count]
         if one.get("images", {}).get("unreadable"):
             odd.append(f"{one['images']['unreadable']:,} images without a size in their header")
         if held["rank_error"]:

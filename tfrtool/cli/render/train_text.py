@@ -73,8 +73,8 @@ def _tuning(plan: TrainPlan) -> list[str]:
 
 def _weights(plan: TrainPlan) -> list[str]:
     weights = zip(plan.class_names, plan.class_weights, strict=False)
-    told = [f"{printable(name)} {weight:.3g}" for name, weight in weights]
-    return [f"  weights  {some_of(told, _CLASSES_SHOWN)}"] if told else []
+    shown = [f"{printable(name)} {weight:.3g}" for name, weight in weights]
+    return [f"  weights  {some_of(shown, _CLASSES_SHOWN)}"] if shown else []
 
 
 def _pixels(rescale: "Rescale") -> str:
@@ -140,12 +140,12 @@ def _ratios(report: TrainReport) -> list[str]:
         else f"  relative to {ours}, from one round; use --compare-rounds 3 to measure the spread:"
     ]
     for name, what in (("cpu_seconds", "CPU time"), ("seconds", "wall-clock time")):
-        told = []
+        shown = []
         for other in report.runs[:-1]:
             least, median, most = (f"{one:.2g}" for one in report.ratios(other, name))
             spread = f" ({least} to {most})" * (rounds > 1)
-            told.append(f"{other.plan.options.recipe.value} {median}x{spread}")
-        lines.append(f"  {what}: {', '.join(told)}")
+            shown.append(f"{other.plan.options.recipe.value} {median}x{spread}")
+        lines.append(f"  {what}: {', '.join(shown)}")
     others = max(run.median_of("other_cores") or 0.0 for run in report.runs)
     if others > _BUSY * cores():
         busy = f"other programs kept {others:.1f} of {cores()} cores busy"

@@ -48,12 +48,12 @@ def write_page(report: "WriteReport") -> Page:
 
 def job_page(report: "JobReport") -> Page:
     """Return what commands that copy or change records show."""
-    told = f"{human_count(report.records_in, 'record')} in, {report.records_out:,} out"
+    summary = f"{human_count(report.records_in, 'record')} in, {report.records_out:,} out"
     if report.records_out and None not in (report.digest_in, report.digest_out):
-        told += f", digest {report.digest_in}"
+        summary += f", digest {report.digest_in}"
         if report.digest_out != report.digest_in:
-            told += f" in, {report.digest_out} out"
-    lines = [_head(report), told, *_splits(report, "file")]
+            summary += f" in, {report.digest_out} out"
+    lines = [_head(report), summary, *_splits(report, "file")]
     lines += [f"skipped by --{rule}: {count:,}" for rule, count in report.skipped.items()]
     lines += _rejected(report, len(report.rejected))
     if report.corrupt:
@@ -108,8 +108,8 @@ def _objects(report: "WriteReport") -> Iterator[str]:
     rejected = found.read - found.written - found.of_rejected_images
     if rejected:
         yield Bad(f"skipped objects: {rejected:,}")
-        told = [(entry.key, *entry.reason.partition(": ")) for entry in found.rejected]
-        yield from _reasons((f"{key}, {what}", why) for key, what, _, why in told)
+        parts = [(entry.key, *entry.reason.partition(": ")) for entry in found.rejected]
+        yield from _reasons((f"{key}, {what}", why) for key, what, _, why in parts)
     if found.clipped:
         count = len(found.clipped) + found.truncated - (rejected - len(found.rejected))
         yield Bad(f"boxes clipped to their images: {count:,}")

@@ -191,8 +191,8 @@ def extract(
         if not report.files:
             reasons = [f"record {one.record}: {one.reason}" for one in report.skipped]
             reasons += [entry.fault.message for entry in report.faults]
-            found = next(iter(reasons), "no records")
-            raise ShardError("nothing to extract", path=shards[0], found=found)
+            reason = next(iter(reasons), "no records")
+            raise ShardError(f"nothing to extract: {reason}", path=shards[0])
         files.publish()
     return report
 

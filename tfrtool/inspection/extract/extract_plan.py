@@ -126,7 +126,7 @@ def _examples(shards: Sequence[Path]) -> Iterator[tuple[Path, Example]]:
     for path in shards:
         for item in read_shard(path):
             if isinstance(item, Fault):
-                others = others or item.message
+                others = others or f"no intact records ({item.message})"
                 continue
             kind = classify_payload(item.payload)
             if kind in (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE):

@@ -456,7 +456,7 @@ class Sandbox:
         ((_, plan),) = self._connection.execute(f"EXPLAIN (FORMAT JSON) {sql}").fetchall()
         # DuckDB before 2.0 has settings that are not locked.
         if re.search(r'"Function": "(EN|DIS)ABLE_', plan):
-            raise UsageError("a query changes no settings: they are locked")
+            raise UsageError("a query can't change settings: they are locked")
         # That a text beyond ASCII makes no BLOB is found out only when it is run, too.
         if run or not sql.isascii():
             self._connection.sql(sql).limit(1).to_arrow_table()

@@ -212,7 +212,9 @@ class ShardSchema:
             ((name, _),) = payloads.described.most_common(1)
             content = f"{name} payloads"
         elif kind is PayloadKind.EMPTY:
-            content = faults.kept[0].message if faults.kept else "empty records"
+            content = "empty records"
+            if faults.kept:
+                content = f"no intact records ({faults.kept[0].message})"
         kept = tuple(sorted(faults.kept, key=lambda fault: fault.offset))
         loss = ShardLoss(path=self._path, content=content, count=faults.count, faults=kept)
         return schema, loss, self._cut

@@ -225,7 +225,8 @@ class ShardStats:
         fold, faults = self._fold, self._faults
         if faults.count:
             kept = tuple(faults.kept)
-            content = None if fold.records else self._content or kept[0].message
+            content = self._content or f"no intact records ({kept[0].message})"
+            content = None if fold.records else content
             loss = ShardLoss(path=self._path, content=content, count=faults.count, faults=kept)
             fold.losses.append(loss)
         return pickle.dumps(fold)

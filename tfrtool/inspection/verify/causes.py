@@ -63,9 +63,8 @@ class Causes:
                 return self._crc(fault)
             case FaultKind.OVERSIZED_LENGTH:
                 return (
-                    "the checksum of this length is valid, so a broken writer or someone on "
-                    "purpose wrote it; TensorFlow would try to allocate that much memory, and may "
-                    "crash"
+                    "its checksum is valid, so it was written this way, by a broken writer or "
+                    "deliberately; TensorFlow would try to allocate that much memory and may crash"
                 )
         return None
 
