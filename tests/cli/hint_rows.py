@@ -250,7 +250,7 @@ convert a.tfrecord new.csv.gz | 2
   ? leave off .gz
   > tfrtool convert a.tfrecord new.csv
 repair a.tfrecord new.zst | 2
-  ? drop the ending, or use .gz
+  ? remove the ending, or use .gz
   > tfrtool repair a.tfrecord new.gz
 query a.tfrecord 'SELECT label FROM records' --out new.csv.gz | 2
   ? remove .gz

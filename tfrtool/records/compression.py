@@ -47,7 +47,7 @@ def named_compression(path: PurePath) -> Compression | None:
     suffix = path.suffix.lower()
     if suffix in _NEVER_WRITTEN:
         what = f"files ending in {suffix} can't be written"
-        raise UsageError(what, path=path, hint="drop the ending, or use .gz")
+        raise UsageError(what, path=path, hint="remove the ending, or use .gz")
     return SUFFIXES.get(suffix)
 
 

@@ -66,7 +66,7 @@ def _tuning(plan: TrainPlan) -> list[str]:
     now = " (current)" if plan.phase == 2 else ""
     return [
         f"  phases   {human_count(plan.options.epochs, 'epoch')}, then "
-        f"{human_count(second.epochs, 'epoch')} fine-tuned from {printable(tuning.layer)} on, "
+        f"{human_count(second.epochs, 'epoch')} fine-tuning from layer {printable(tuning.layer)}, "
         f"learning rate {second.rate:g}{now}"
     ]
 
