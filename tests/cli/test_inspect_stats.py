@@ -76,7 +76,7 @@ def test_notes(make_shard: MakeShard, capsys: Capture) -> None:
     ]
     assert run(make_shard(records)) == 0
     out = capsys.readouterr().out
-    assert "1 nan, 1 infinite" in out
+    assert "1 NaN, 1 infinite" in out
     assert "\x1b" not in out
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -253,6 +254,36 @@ def test_what_sql_can_not_do(paths: list[Path], sql: str) -> None:
     with pytest.raises(UsageError, match=ATTACKS[sql]):
         answer(paths, sql)
     assert not Path("/tmp/out.csv").exists()
+
+
+WRONG = {
+    "SELECT lable FROM records": "no column 'lable'; did you mean 'label'",
+    "SELECT quux FROM records": "no column 'quux'; columns are ",
+    'SELECT n FROM records WHERE label = "quux"': "single quotes.*'quux'",
+    "SELECT n": "no column 'n'; add FROM records",
+    "SELECT n FROM elsewhere": "no table 'elsewhere'; use FROM records",
+    "SELECT elsewhere.n FROM records": "no table 'elsewhere'; use FROM records",
+    "SELECT lenght(label) FROM records": "no function 'lenght'; did you mean 'length'",
+    "SELECT n, count(*) FROM records": "'n' must be in GROUP BY",
+    "SELECT n FROM records WHERE count(*) > 1": "aggregates.*WHERE",
+    "SELECT n + label FROM records": r"types for '\+': \(BIGINT, BLOB\)",
+    "SELECT n FROM records WHERE n = 'x'": "'x'.*BIGINT",
+    "SELECT n FROM records WHERE label = 5": "compared with INTEGER",
+    "SELECT n FROM records ORDER BY 5": "1 to 1",
+    "SELECT n FROM records a JOIN records b ON n = n": "ambiguous column 'n'",
+    "SELECT n FROM records UNION SELECT n, n + 1 FROM records": "same number of columns",
+    "SELECT n FROM records WHERE n = ?": "parameters",
+    "SELECT n FORM records": "syntax error near 'records'",
+}
+
+
+@pytest.mark.parametrize("sql", WRONG)
+def test_what_is_wrong_is_said_in_terms_of_the_query(paths: list[Path], sql: str) -> None:
+    """One line with the name or value that is wrong, and none of the database's own names."""
+    with pytest.raises(tfrtool.TfrtoolError, match=WRONG[sql]) as caught:
+        answer(paths, sql)
+    line = str(caught.value)
+    assert re.search(r"LINE|Error|clause!|Candidate|INT64|\b[ctv][0-9a-f]{16}\b", line) is None
 
 
 def test_settings_are_locked(paths: list[Path]) -> None:
