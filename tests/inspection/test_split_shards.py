@@ -162,7 +162,7 @@ def test_a_file_that_changes(path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(parts.Part, "find", replaced)
     with parts_of(200):
         (shard,) = tfrtool.verify(path).shards
-    assert shard.error == "changed while it was read"
+    assert shard.error == "was changed while it was read"
 
 
 def test_what_is_cut(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,7 +62,7 @@ class Part:
     def check(self) -> None:
         """Raise a `ShardError` if the file is not any more what it was."""
         if _stamp(self.path) != self.stamp:
-            raise ShardError("changed while it was read", path=self.path)
+            raise ShardError("was changed while it was read", path=self.path)
 
     def find(self, file: BinaryIO) -> int | None:
         """Return where its first record seems to start; None if none does.

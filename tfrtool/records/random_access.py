@@ -83,7 +83,7 @@ def make_index(shard: Path) -> "array[int]":
     if end == size:
         return offsets
     count_records(shard)  # which names the damage
-    raise CorruptShardError("changed while it was read", path=shard)
+    raise CorruptShardError("was changed while it was read", path=shard)
 
 
 def write_index(shard: Path, place: Path) -> int:
