@@ -25,7 +25,7 @@ repair a.tfrecord - | 2
   ? use ./- for a file named -
   > tfrtool repair a.tfrecord ./-
 inspect images pixels.tfrecord --out s.png | 1
-  ? --feature names the one that holds pixels
+  ? use --feature to name the one that holds pixels
   > tfrtool inspect images pixels.tfrecord --out s.png --feature second
 train pets --model cnn --image-size 32 --epochs 1 --strategy mirrored | 2
   ? use --strategy one to train on it
@@ -34,28 +34,28 @@ inspect images a.tfrecord --out s.png --limit 99999999 | 2
   ? ask for fewer or smaller ones
   > tfrtool inspect images a.tfrecord --out s.png --limit 99
 report --run photos --out run.html | 1
-  ? pass the directory given to tfrtool train --out
+  ? pass the output directory of a training run
   > tfrtool report --run run --out run.html
 inspect images a.tfrecord --out sheet.png | 2
-  ? --overwrite replaces it
+  ? use --overwrite to replace it
   > tfrtool inspect images a.tfrecord --out sheet.png --overwrite
 $ tfrtool write photos halves --split a=0.5 --split b=0.5
 evaluate run halves | 2
   ? use --split NAME
   > tfrtool evaluate run halves --split b
 inspect dataset numbers --label nosuch | 2
-  ? it may be one of these: kind, sort
+  ? label candidates are kind, sort
   > tfrtool inspect dataset numbers --label sort
 $ tfrtool extract a.tfrecord done
 extract a.tfrecord done | 2
-  ? choose another directory; --overwrite replaces what an earlier extract made
+  ? choose another directory, or use --overwrite to replace an earlier extract
   > tfrtool extract a.tfrecord new
   > tfrtool extract a.tfrecord done --overwrite
 extract a.tfrecord lined | 2
-  ? choose another directory; --overwrite replaces what an earlier extract made
+  ? choose another directory, or use --overwrite to replace an earlier extract
   > tfrtool extract a.tfrecord new
 extract a.tfrecord photos --overwrite | 2
-  ? move it away; --overwrite replaces what an earlier extract made, and nothing else
+  ? move it away; --overwrite only replaces files of an earlier extract
   > mv photos elsewhere
   > tfrtool extract a.tfrecord photos --overwrite
 extract a.tfrecord lined --overwrite | 2
@@ -63,13 +63,13 @@ extract a.tfrecord lined --overwrite | 2
   > mv lined.jsonl elsewhere.jsonl
   > tfrtool extract a.tfrecord lined
 extract unclear new | 2
-  ? --feature chooses one of them
+  ? use --feature to choose one
   > tfrtool extract unclear new --feature left
 extract texts.tfrecord new | 1
-  ? --feature takes out another string feature
+  ? use --feature to extract another string feature
   > tfrtool extract texts.tfrecord new --feature title
 inspect schema notes.tfrecord | 1
-  ? tfrtool inspect shard notes.tfrecord shows what is there
+  ? run tfrtool inspect shard notes.tfrecord to see what it contains
   > tfrtool inspect shard notes.tfrecord
 edit numbers new --add kind=1 | 2
   ? use --drop or --rename on the existing one
@@ -98,35 +98,35 @@ filter a.tfrecord new | 2
   > tfrtool filter a.tfrecord new4 --dedupe
   > tfrtool filter a.tfrecord new5 --sample 1
 cat a.tfrecord --where 'random() < 0.5' | 2
-  ? --sample draws records
+  ? use --sample for a random sample
   > tfrtool cat a.tfrecord --sample 1
 query a.tfrecord 'SELECT label, label FROM records' | 2
-  ? AS gives one of them another name
+  ? use AS to rename one of them
   > tfrtool query a.tfrecord 'SELECT label, label AS twice FROM records'
 query 'SELECT 1' a.tfrecord | 2
   ? swap the arguments: tfrtool query a.tfrecord 'SELECT 1'
   > tfrtool query a.tfrecord 'SELECT 1'
 index header.tfrecord | 1
-  ? tfrtool verify header.tfrecord shows the damage, and tfrtool repair header.tfrecord OUT
-  ? saves what is whole
+  ? run tfrtool verify header.tfrecord to list the damage, or tfrtool repair header.tfrecord
+  ? TARGET to recover the intact records
   > tfrtool verify header.tfrecord | 3
-  > tfrtool repair header.tfrecord OUT | 3
-  > tfrtool index OUT
+  > tfrtool repair header.tfrecord TARGET | 3
+  > tfrtool index TARGET
 count deep | 1
-  ? for folders farther below it, quote a pattern: 'deep/**'
+  ? to search deeper, quote a pattern: 'deep/**'
   > tfrtool count 'deep/**'
 repair damaged.tfrecord a.tfrecord | 2
-  ? repair never writes over a file
+  ? choose a new file; repair never overwrites one
   > tfrtool repair damaged.tfrecord new | 3
 count pipe | 1
-  ? a shard in a pipe is read from standard input, as -
+  ? to read from a pipe, connect it to standard input and pass -
   > cat a.tfrecord > pipe & cat pipe | tfrtool count -
 index packed.tfrecord | 1
-  ? uncompress it first: gzip -dc < packed.tfrecord > COPY
+  ? decompress it first: gzip -dc < packed.tfrecord > COPY
   > gzip -dc < packed.tfrecord > COPY
   > tfrtool index COPY
 index zlib.tfrecord | 1
-  ? uncompress it first
+  ? decompress it first
   > python3 -c 'import sys, zlib;
     sys.stdout.buffer.write(zlib.decompress(sys.stdin.buffer.read()))' < zlib.tfrecord > COPY
   > tfrtool index COPY
@@ -250,7 +250,7 @@ convert a.tfrecord new.csv.gz | 2
   ? remove .gz from the name
   > tfrtool convert a.tfrecord new.csv
 repair a.tfrecord new.zst | 2
-  ? leave off the ending, or use .gz
+  ? remove the ending, or use .gz
   > tfrtool repair a.tfrecord new.gz
 query a.tfrecord 'SELECT label FROM records' --out new.csv.gz | 2
   ? remove .gz
@@ -354,13 +354,13 @@ train pets --model cnn --image-size 32 --label-feature labels | 2
   ? did you mean 'label'?
   > tfrtool bench pets --label-feature label --split nosuch | 2
 train hurt --model cnn --image-size 32 --epochs 1 | 1
-  ? train and evaluate leave out what is damaged with --on-error skip
+  ? train and evaluate skip damaged records with --on-error skip
   > tfrtool train hurt --model cnn --image-size 32 --epochs 1 --on-error skip | 3
 evaluate run hurt --split train | 1
-  ? train and evaluate leave out what is damaged with --on-error skip
+  ? train and evaluate skip damaged records with --on-error skip
   > tfrtool evaluate run hurt --split train --on-error skip | 3
 bench hurt | 1
-  ? train and evaluate leave out what is damaged with --on-error skip
+  ? train and evaluate skip damaged records with --on-error skip
 train undecodable --model cnn --image-size 32 --epochs 1 | 1
   ? run tfrtool inspect shard undecodable/train.tfrecord --record 3 to show it, or use --on-error
   ? skip of train and evaluate
@@ -410,10 +410,10 @@ ELSEWHERE = {
     "set XDG_CACHE_HOME": "below",
     "use --recipe tfrtool, whose cache": "below",
     "use --cache auto to cache what fits": "below",
-    "open one of them: split=": "below",
-    "names another place for its index": "test_standard_input.py runs it",
+    "pass one of them, such as split=": "below",
+    "write the index elsewhere": "test_standard_input.py runs it",
     "give custom layers get_config": "tests/training/test_own_model.py has one without",
-    "shows the damage": "below",
+    "to list the damage": "below",
     "to list all damage": "below",
     "labels:": "above, with the paths",
     "TFDS_DATA_DIR names another place": "tests/sources/test_tfds.py prepares data where that says",
@@ -431,7 +431,7 @@ ELSEWHERE = {
     "pass it, or use --resume with the --out of an earlier run": "tests/cli/test_train.py",
     "add the unit, such as": "tests/writing/test_sizes.py runs both",
     "save it as Parquet: `datasets.load_from_disk(DIR)`": "what Hugging Face's library does",
-    "label_feature=NAME says which": "tests/examples/test_guessed_labels.py",
+    "pass label_feature=NAME to choose the label": "tests/examples/test_guessed_labels.py",
     "try again": "tests/process/test_publish_death.py reads again",
     "use --weights none to start from random weights": "below",
     "use --rescale unit for 0..1": "below",

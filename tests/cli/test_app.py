@@ -362,7 +362,7 @@ def test_a_wrong_call_names_the_option_as_it_is_typed(
 @pytest.mark.parametrize("command", ["reshard SHARD OUT", "edit SHARD OUT --drop label"])
 @pytest.mark.parametrize(
     ("content", "why"),
-    [(b"", "the file is empty"), (b"some text, which is long enough", "not a TFRecord file")],
+    [(b"", "file is empty"), (b"some text, which is long enough", "not a TFRecord file")],
 )
 def test_why_no_record_could_be_read(
     command: str, content: bytes, why: str, tmp_path: Path, capsys: Capture

@@ -31,7 +31,7 @@ def test_what_is_skipped_is_shown(tmp_path: Path, capsys: Capture) -> None:
     assert main(["append", str(old), str(new.parent), "--dedupe"]) == 3
     shown = capsys.readouterr().out
     assert "6 records in, 7 out" in shown
-    assert "left out: 2" in shown
+    assert "skipped: 2" in shown
     assert "again.jpg" in shown
     assert "\x1b" not in shown
     assert main(["append", str(old), str(new.parent), "--dedupe"]) == 2

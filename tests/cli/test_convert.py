@@ -78,7 +78,7 @@ def test_a_dry_run_writes_nothing(shards: Path, tmp_path: Path, capsys: Capture)
     """It says on stdout what would be written, and what can't be kept."""
     assert run("convert", shards, tmp_path / "out", "--to", "csv", "--dry-run") == 0
     out, err = capsys.readouterr()
-    assert "nothing is written" in out
+    assert "nothing written" in out
     assert re.search("not kept: .*lists .*JSON.*: 'xs'", out)
     assert err == ""
     assert run("convert", shards, tmp_path / "out.jsonl", "--select", "n", "--dry-run") == 2
@@ -208,7 +208,7 @@ def test_what_is_there_stays(shards: Path, tmp_path: Path, capsys: Capture) -> N
     assert run("convert", shards, out, "--to", "csv", "--overwrite", "--shards", "2") == 0
     assert not list(out.glob("*.jsonl"))
     assert run("convert", shards, out, "--to", "csv", "--resume", "--shards", "2") == 0
-    assert "complete already" in capsys.readouterr().out
+    assert "already complete" in capsys.readouterr().out
     assert "outside" in failure(capsys, 2, "convert", shards, shards / "in", "--to", "csv")
 
 

@@ -51,7 +51,7 @@ def test_shards_that_are_not_included_are_counted(command: str, capsys: Capture)
     assert main(shlex.split(command.format("data", "data"))) == 0
     out, err = capsys.readouterr()
     said = " ".join((out + err).split())
-    assert "3 shards in 2 folders below it are not included (more, more/deep)" in said
+    assert "3 shards in 2 subfolders are not included (more, more/deep)" in said
     assert "quote a pattern to read all files: 'data/**'" in said
 
 
@@ -73,7 +73,7 @@ def test_programs_are_told(capsys: Capture) -> None:
     for command in ("verify --json data", "inspect dataset --json data", "diff --json data data"):
         main(command.split())
         last = json.loads(capsys.readouterr().out.splitlines()[-1])
-        assert any("3 shards in 2 folders" in note for note in last["notes"]), command
+        assert any("3 shards in 2 subfolders" in note for note in last["notes"]), command
 
 
 def test_versions_are_never_mixed(make_shard: MakeShard, tmp_path: Path, capsys: Capture) -> None:
@@ -82,7 +82,7 @@ def test_versions_are_never_mixed(make_shard: MakeShard, tmp_path: Path, capsys:
         make_shard([CAT], f"pets/{version}/pets-train.tfrecord-00000-of-00001")
     assert main(["count", str(tmp_path / "pets")]) == 0
     err = capsys.readouterr().err
-    assert "1 shard in 1 folder below it is not included (1.0.0): name a folder to read it\n" in err
+    assert "1 shard in 1 subfolder is not included (1.0.0); name a folder to read it\n" in err
 
 
 def test_only_so_many_folders_are_searched(
@@ -93,11 +93,11 @@ def test_only_so_many_folders_are_searched(
     monkeypatch.setattr("tfrtool.records.shards.MAX_FOLDERS_BELOW", 1)
     assert main(["count", str(data)]) == 0
     err = capsys.readouterr().err
-    assert "1 shard in 1 folder" in err
-    assert "only 1 of the folders below it were searched" in err
+    assert "1 shard in 1 subfolder" in err
+    assert "only 1 of its subfolders were searched" in err
     monkeypatch.undo()
     assert main(["count", str(data)]) == 0
-    assert "3 shards in 2 folders" in capsys.readouterr().err
+    assert "3 shards in 2 subfolders" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -127,4 +127,4 @@ def test_a_file_that_is_no_shard(tmp_path: Path, capsys: Capture) -> None:
             assert main([*words, "--on-error", choice]) == 1
             line = capsys.readouterr().err
             assert "a.tfrecord" in line
-            assert "git-lfs" in line
+            assert "git lfs pull" in line

@@ -138,7 +138,9 @@ def test_a_record_that_was_damaged_meanwhile(world: Path) -> None:
         records[0]
     records.close()
     assert caught.value.hint is not None
-    assert do(caught.value.hint.removesuffix(" shows the damage")) == 3
+    command = re.search("tfrtool verify .*(?= to list)", caught.value.hint)
+    assert command is not None
+    assert do(command[0]) == 3
 
 
 @pytest.mark.tf

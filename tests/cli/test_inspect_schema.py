@@ -41,7 +41,7 @@ def test_table(shard: Path, capsys: Capture) -> None:
     assert (
         out
         == """\
-4 records of 1 shard, tf.train.Example
+4 records in 1 shard, tf.train.Example
 
   feature  dtype   shape       present  values
   ids      int64   [*] 0 to 3  all      0, 1, 2
@@ -63,10 +63,10 @@ def test_table_tells_what_is_odd(make_shard: MakeShard, capsys: Capture) -> None
     )
     assert run(path) == 0
     notes = " ".join(capsys.readouterr().out.partition("\nnotes\n")[2].split())
-    assert "x: no description fits all records: int64 in 1 (first in record 0" in notes
-    assert "string in 1 (first in record 1" in notes
-    assert "more than once in 1 record, where the last one counts" in notes
-    assert "without a kind, which counts as missing: u 2" in notes
+    assert "x: conflicting types: int64 in 1 record (first in record 0" in notes
+    assert "string in 1 record (first in record 1" in notes
+    assert "repeated in 1 record, where the last value is used" in notes
+    assert "treated as missing: u 2" in notes
 
 
 def test_names_are_never_cut(make_shard: MakeShard, capsys: Capture) -> None:
@@ -180,11 +180,11 @@ def test_many_distinct_values_are_null(make_shard: MakeShard, capsys: Capture) -
 def test_sample_is_told(shard: Path, capsys: Capture) -> None:
     """A sample is called one, in each form of output."""
     assert run(shard, "--sample", "2") == 0
-    assert "a sample: 2 records, the first of each shard" in capsys.readouterr().out
+    assert "a sample of 2 records" in capsys.readouterr().out
     assert run(shard, "--sample", "2", "--emit", "python") == 0
     out, err = capsys.readouterr()
-    assert "# This is a sample: 2 records" in out
-    assert "a sample: 2 records" in err
+    assert "a sample of 2 records" in out
+    assert "a sample of 2 records" in err
     assert run(shard, "--sample", "2", "--json") == 0
     assert json.loads(capsys.readouterr().out)["sampled"] is True
 
@@ -208,8 +208,8 @@ def test_another_kind_of_shard(make_shard: MakeShard, shard: Path, capsys: Captu
     assert "found text" in capsys.readouterr().err
     assert run(text, shard) == 3
     out, err = capsys.readouterr()
-    assert out.startswith("4 records of 2 shards")
-    assert "left out, for it holds text" in err
+    assert out.startswith("4 records in 2 shards")
+    assert "skipped: text" in err
 
 
 def test_usage(shard: Path, capsys: Capture) -> None:

@@ -76,7 +76,7 @@ def test_text(capsys: Capture, make_shard: MakeShard) -> None:
     assert run(path) == 0
     captured = capsys.readouterr()
     assert captured.err == ""
-    for words in (str(path), "4", "tf.train.Example", "all hold", "image/jpeg", "label", "int64"):
+    for words in (str(path), "4", "tf.train.Example", "all match", "image/jpeg", "label", "int64"):
         assert words in captured.out
     assert "record 2" in captured.out
     assert "record 3" not in captured.out
@@ -182,7 +182,7 @@ def test_hidden_default(capsys: Capture, make_shard: MakeShard) -> None:
     assert found["hidden_by_default"] == [{"name": "label", "records": [1, 2]}]
     assert run(path, *words) == 0
     out = capsys.readouterr().out
-    assert "default hides: 'label' is missing in 2 records (1, 2)" in out
+    assert "'label', which is missing in 2 records (1, 2)" in out
     assert "-1  (default)" in out
 
 
@@ -198,7 +198,7 @@ def test_description(capsys: Capture, make_shard: MakeShard, tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("{", "not JSON"), ('{"a": {"dtype": "int32"}}', "int32"), (None, "no such")],
+    [("{", "JSON"), ('{"a": {"dtype": "int32"}}', "int32"), (None, "no such")],
 )
 def test_bad_description(
     capsys: Capture, make_shard: MakeShard, tmp_path: Path, text: str | None, words: str

@@ -108,9 +108,9 @@ def test_no_permission(capsys: Capture, make_shard: MakeShard) -> None:
 
 
 DECOYS = {
-    "git-lfs": b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 12345\n",
+    "git lfs pull": b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n",
     "HTML": b"<!DOCTYPE html>\n<html><head><title>404</title></head></html>\n",
-    "gzip data that holds plain text": gzip.compress(b"chr1\t10\t20\n" * 10, mtime=0),
+    "gzip data containing plain text": gzip.compress(b"chr1\t10\t20\n" * 10, mtime=0),
 }
 
 

@@ -48,7 +48,7 @@ def test_page(shard: Path, capsys: Capture) -> None:
     assert (
         out
         == """\
-8 records of 1 shard, tf.train.Example
+8 records in 1 shard, tf.train.Example
 
   numbers  present  mean    std  min  median  max  zeros  histogram
   ids          all     7      0    7       7    7      0  █
@@ -58,7 +58,7 @@ def test_page(shard: Path, capsys: Capture) -> None:
   list lengths  present  mean    std  min  median  max  zeros  histogram
   ids               all   3.5  2.291    0       3    7      1  ███ ██ ███
 
-  values  present  distinct  commonest
+  values  present  distinct  most common
   ids     all      1         7 100.0%
   label   all      2         0 50.0%, 1 50.0%
   size    all      8         0 12.5%, 1 12.5%, 4 12.5%
@@ -76,7 +76,7 @@ def test_notes(make_shard: MakeShard, capsys: Capture) -> None:
     ]
     assert run(make_shard(records)) == 0
     out = capsys.readouterr().out
-    assert "1 nan, 1 infinite" in out
+    assert "1 NaN, 1 infinite" in out
     assert "\x1b" not in out
 
 
@@ -84,11 +84,11 @@ def test_thresholds(shard: Path, other: Path, capsys: Capture) -> None:
     """What is farther than the threshold makes exit code 3, what came or went too."""
     assert run(shard, "--against", other) == 0
     out = capsys.readouterr().out
-    assert "Against 8 records of 1 shard" in out
-    assert "only here: word: string" in out
-    assert "only there: more: float32" in out
+    assert "against 8 records in 1 shard" in out
+    assert "only in SHARDS: word: string" in out
+    assert "only in --against: more: float32" in out
     assert run(shard, "--against", other, "--threshold", "0.2") == 3
-    assert "0.2500 too far  l_infinity" in capsys.readouterr().out
+    assert "0.2500 above threshold  l_infinity" in capsys.readouterr().out
     assert run(shard, "--against", other, "--threshold", "0.99") == 3
     assert run(shard, "--against", other, "--threshold", "1") == 0
     assert run(shard, "--against", shard, "--threshold", "0") == 0
@@ -115,7 +115,7 @@ def test_damage(shard: Path, capsys: Capture) -> None:
     """What is damaged is named on stderr, and makes exit code 3."""
     assert run(damaged(shard, 8 * 40)) == 3
     out, err = capsys.readouterr()
-    assert out.startswith("7 records of 1 shard")
+    assert out.startswith("7 records in 1 shard")
     assert "1 fault" in err
     assert str(shard) in err
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tfrtool.cli.render.page import Good, Heading, Page, Table, facts, plain, styled
+from tfrtool.cli.render.page import Good, Heading, Page, Table, facts, plain, styled, wrapped
 
 PAGE: Page = (
     Heading("shard.tfrecord"),
@@ -57,3 +57,17 @@ def test_long_cells_are_whole(width: int, monkeypatch: pytest.MonkeyPatch) -> No
     assert max(map(len, lines)) <= width
     first_column = "".join(line.split()[0] for line in lines if line.split())
     assert all(name in first_column for name in names)
+
+
+def test_a_narrow_terminal_wraps_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prose and facts are as wide as the terminal, and parts stay an empty line apart."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "60")
+    words = " ".join(["seven"] * 30)
+    page: Page = [*wrapped(words, "- "), Heading("head"), facts(("size", words))]
+    lines = re.sub("\x1b.*?m", "", styled(page)).splitlines()
+    assert "" in map(str.strip, lines)
+    assert max(map(len, lines)) <= 60
+    full = [line for line in lines if line.count("seven") >= 7]
+    assert len(full) >= 6  # no line is cut short by a second wrap

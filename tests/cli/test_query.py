@@ -192,7 +192,7 @@ def test_swapped_arguments(shard: Path, capsys: Capture) -> None:
     [
         ("SELECT lable FROM records", "did you mean 'label'"),
         ("SELECT * FROM '/etc/passwd'", "passwd"),
-        ("DROP VIEW records", "one SELECT statement"),
+        ("DROP VIEW records", "single SELECT statement"),
         ("SELECT x FROM", "syntax error"),
         ("selct 1", "error: invalid SQL: syntax error near 'selct'\n"),
         ("SELECT frobb(x) FROM records", "error: no function 'frobb'"),
@@ -201,8 +201,11 @@ def test_swapped_arguments(shard: Path, capsys: Capture) -> None:
         ("SELECT records.xx FROM records", "error: no column 'xx'"),
         ("SELECT * EXCLUDE (frobb) FROM records", "error: no column 'frobb'"),
         ("SELECT x + label FROM records", "invalid argument types for '+': (FLOAT, BLOB);"),
-        ("SELECT label::INT FROM records", "error: bytes can't be cast to INTEGER; use decode()"),
-        ("SELECT x FROM records WHERE label = 5", "error: INTEGER can't be cast to BLOB\n"),
+        (
+            "SELECT label::INT FROM records",
+            "error: bytes can't be converted to INTEGER; use decode()",
+        ),
+        ("SELECT x FROM records WHERE label = 5", "error: bytes can't be compared with INTEGER\n"),
         ("SELECT * FROM read_csv('a')", "error: can't read 'a': queries read only the records\n"),
     ],
 )

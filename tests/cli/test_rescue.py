@@ -91,13 +91,13 @@ def test_repair(damaged: Path, tmp_path: Path, capsys: Capture) -> None:
     assert read(out.read_bytes()).payloads == [PAYLOADS[0], *PAYLOADS[2:]]
     assert main(["repair", str(damaged), str(out)]) == 2
     assert main(["repair", str(damaged), str(tmp_path / "again")]) == 3
-    assert "saved   3 records" in capsys.readouterr().out
+    assert "recovered   3 records" in capsys.readouterr().out
 
 
 def test_repair_of_a_whole_shard(shard: Path, tmp_path: Path, capsys: Capture) -> None:
     """Nothing is lost: exit code 0, and the same bytes."""
     assert main(["repair", str(shard), str(tmp_path / "out")]) == 0
-    assert "lost    nothing" in capsys.readouterr().out
+    assert "lost        nothing" in capsys.readouterr().out
     assert (tmp_path / "out").read_bytes() == shard.read_bytes()
 
 
@@ -135,7 +135,7 @@ def test_index_of_gzip(tmp_path: Path, capsys: Capture) -> None:
     path = tmp_path / "a.gz"
     path.write_bytes(gzip.compress(shard_of(PAYLOADS)))
     assert main(["index", str(path)]) == 1
-    assert "uncompress it first" in capsys.readouterr().err
+    assert "decompress it first" in capsys.readouterr().err
 
 
 def test_index_goes_on_after_a_shard_without_one(shard: Path, capsys: Capture) -> None:

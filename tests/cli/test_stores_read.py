@@ -88,8 +88,8 @@ def test_a_look_into_a_large_shard_transfers_little(bucket: Bucket, capsys: Capt
     bucket.forget()
     assert main(["inspect", "shard", f"{bucket.url}/long.tfrecord", "--limit", "2"]) == 0
     text = capsys.readouterr().out
-    assert "2 read; --all reads the others" in text
-    assert "those of the records that were read hold" in text
+    assert "2 read; use --all" in text
+    assert "all match in the records that were read" in text
     assert bucket.down() < 1_000_000
     assert main(["inspect", "shard", f"{bucket.url}/long.tfrecord", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
@@ -122,7 +122,7 @@ def test_a_look_says_how_many_records_a_file_beside_it_names(
     split = {"name": "train", "shardLengths": ["59", "60"], "numBytes": "1"}
     bucket.put("d/dataset_info.json", json.dumps({"name": "pets", "splits": [split]}).encode())
     assert said("--record=59") == (60, 1, "dataset_info.json", "example")
-    assert "60, says dataset_info.json; 3 read" in run("inspect", "shard", shard)[1]
+    assert "60 (from dataset_info.json); 3 read" in run("inspect", "shard", shard)[1]
     bucket.put("d/dataset_info.json", b"{")
     assert said() == (60, 3, f"{name}.idx", "example")
     code, _, error = run("inspect", "shard", shard, "--record", "60")

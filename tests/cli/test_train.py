@@ -112,7 +112,7 @@ def test_a_run_is_resumed(pets: str, tmp_path: Path, capfd: pytest.CaptureFixtur
     assert main([*run, "--resume"]) == 0
     output = capfd.readouterr()
     assert "classes  2 (cat, dog)" in output.out
-    assert "14 to train on, 6 to validate on" in output.out
+    assert "14 for training, 6 for validation" in output.out
     assert "2 epochs in " in output.out
     assert str(tmp_path / "run") in output.out
     assert (tmp_path / "run" / "model.keras").is_file()
@@ -121,7 +121,7 @@ def test_a_run_is_resumed(pets: str, tmp_path: Path, capfd: pytest.CaptureFixtur
     assert main([*run, "--resume", "--seed", "1"]) == 2
     assert "seed" in capfd.readouterr().err
     assert main([*run, "--resume"]) == 0
-    assert "a higher --epochs adds some" in capfd.readouterr().out
+    assert "use a higher --epochs" in capfd.readouterr().out
     assert main([*run, "--resume", "--epochs", "4", "--json"]) == 0
     first, second, last = map(json.loads, capfd.readouterr().out.splitlines())
     for number, epoch in enumerate((first, second), 3):
@@ -213,9 +213,11 @@ def test_every_option_at_once(pets: str, tmp_path: Path, capfd: pytest.CaptureFi
     words += ["--tensorboard", str(tmp_path / "logs"), "--profile", "--on-error", "skip"]
     assert main(["train", pets, *words]) == 0
     output = capfd.readouterr()
-    assert "loader   tfrtool, in any order, augment flip,cutout=6; cache: none" in output.out
+    assert (
+        "loader   tfrtool, nondeterministic order, augment flip,cutout=6; cache: none" in output.out
+    )
     assert f"profile  {tmp_path / 'logs'}" in output.out
-    assert "the weights are those of epoch" in output.out
+    assert "kept the weights of the best epoch" in output.out
     assert output.err == ""
     assert {path.name for path in (tmp_path / "logs").iterdir()} >= {"train", "plugins"}
 
@@ -266,8 +268,8 @@ def test_damage_is_skipped(tmp_path: Path, capfd: pytest.CaptureFixture[str]) ->
     words = ["train", str(directory), *FAST, "--on-error", "skip"]
     assert main(words) == 3
     output = capfd.readouterr()
-    assert "5 to train on" in output.out
-    assert "damage   1 record left out" in output.out
+    assert "5 for training" in output.out
+    assert "skipped  1 damaged record\n" in output.out
     (line,) = output.err.splitlines()
     assert f"{shard}, record 1, offset {len(payloads[0]) + 16}" in line
 

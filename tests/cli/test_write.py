@@ -55,7 +55,7 @@ def test_text_tells_what_was_written(
     output = capsys.readouterr()
     assert code == 3
     assert "pets 1.0.0, 20 records" in output.out
-    assert "left out: 1" in output.out
+    assert "skipped: 1" in output.out
     assert "cat/bad.jpg" in output.out
     assert "train: " in output.out
     assert "b: " in output.out
@@ -151,7 +151,7 @@ def test_resume_may_be_repeated(
     assert main(words) == 3
     capsys.readouterr()
     assert main(words) == 0
-    assert "complete already; nothing is written" in capsys.readouterr().out
+    assert "already complete, nothing written" in capsys.readouterr().out
     assert main([*words, "--seed", "3"]) == 2
     assert "seed 0, not 3" in capsys.readouterr().err
     assert main(words) == 0

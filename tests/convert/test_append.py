@@ -325,7 +325,7 @@ def test_a_killed_overwrite_with_another_version_is_resumed(
     done = subprocess.run([*program, *words, "--version", "2.0.0", "--overwrite"], check=False)
     assert done.returncode == -signal.SIGKILL
     assert main([*words, "--version", "2.0.0", "--resume"]) == 0
-    assert "complete already" not in capsys.readouterr().out
+    assert "already complete" not in capsys.readouterr().out
     assert json.loads((new / "dataset_info.json").read_text())["version"] == "2.0.0"
 
 

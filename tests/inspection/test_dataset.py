@@ -273,7 +273,7 @@ def test_a_label_that_is_named(tmp_path: Path) -> None:
     assert inspect(tmp_path).label is None
     assert set(inspect(tmp_path).label_candidates) == {"a", "b"}
     assert inspect(tmp_path, "b").splits["train"].labels == {"2": 3}
-    with pytest.raises(UsageError, match=r"no record has a label.*'c'.*a, b"):
+    with pytest.raises(UsageError, match=r"feature 'c'.*a, b"):
         inspect(tmp_path, "c")
 
 

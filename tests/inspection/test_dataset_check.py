@@ -97,7 +97,8 @@ def test_split_that_is_not_there_at_all(dataset: Path) -> None:
     (dataset / "nums-test.tfrecord-00000-of-00001").unlink()
     report = verify([str(dataset)])
     assert told(report) == [("missing-shard", "nums")]
-    assert "1 shard of split 'test'" in report.faults[0].message
+    assert "'test'" in report.faults[0].message
+    assert "1 shard" in report.faults[0].message
 
 
 def test_files_of_one_split_are_not_held_to_the_others(dataset: Path) -> None:
@@ -129,7 +130,7 @@ def test_wrong_number_of_records(dataset: Path) -> None:
     report = verify([str(dataset)])
     (fault,) = report.faults
     assert (fault.kind.value, fault.path) == ("count", path)
-    assert fault.message == "expected 3 records by dataset_info.json, found 2"
+    assert fault.message == "dataset_info.json lists 3 records, found 2"
 
 
 def test_damaged_record_is_not_counted_against_the_metadata(dataset: Path) -> None:
@@ -159,7 +160,7 @@ def test_numbytes(dataset: Path) -> None:
     write_info(dataset, info)
     (fault,) = verify([str(dataset)]).faults
     assert fault.kind.value == "count"
-    assert f"expected {size + 1:,} bytes" in fault.message
+    assert f"{size + 1:,} bytes" in fault.message
     assert f"found {size:,}" in fault.message
 
 
@@ -177,7 +178,7 @@ def test_other_count_than_the_metadata_says(dataset: Path) -> None:
         path.rename(str(path).replace("-of-00003", "-of-00005"))
     (fault,) = verify([str(dataset)]).faults
     assert fault.kind.value == "count"
-    assert "expected 3 shards" in fault.message
+    assert "3 shards" in fault.message
     assert "found nums-train.tfrecord-*-of-00005" in fault.message
 
 
@@ -213,7 +214,7 @@ def test_copy_of_a_shard_in_place_of_another(tmp_path: Path) -> None:
         write_shard(tmp_path / name, 0)
     report = verify([str(tmp_path)])
     assert told(report) == [("count", "x-00001-of-00002")]
-    assert report.notes == ("x-00000-of-00002 holds the same 3 records as copy.tfrecord",)
+    assert report.notes == ("x-00000-of-00002 contains the same 3 records as copy.tfrecord",)
 
 
 def test_shards_of_one_equal_record_are_noted(tmp_path: Path) -> None:
@@ -222,7 +223,7 @@ def test_shards_of_one_equal_record_are_noted(tmp_path: Path) -> None:
         write_shard(tmp_path / f"x-{index:05d}-of-00002", 0, 1)
     report = verify([str(tmp_path)])
     assert report.is_sound
-    assert report.notes == ("x-00001-of-00002 holds the same 1 record as x-00000-of-00002",)
+    assert report.notes == ("x-00001-of-00002 contains the same 1 record as x-00000-of-00002",)
 
 
 def test_same_records_in_two_splits(tmp_path: Path) -> None:

@@ -241,7 +241,7 @@ def test_overwriting_where_half_of_it_is_gone(shard: Path, tmp_path: Path, left:
     if left != "metadata":
         beside.unlink()
     if left == "files":
-        with pytest.raises(UsageError, match="made by no extract"):
+        with pytest.raises(UsageError, match="not created by"):
             again(shard, out)
     else:
         again(shard, out)
@@ -251,14 +251,14 @@ def test_overwriting_where_half_of_it_is_gone(shard: Path, tmp_path: Path, left:
 @pytest.mark.parametrize(
     ("change", "what"),
     [
-        (lambda out: (out / "mine.txt").touch(), "made by no extract"),
-        (lambda out: (out / "0" / "cat" / "mine").mkdir(), "made by no extract"),
-        (lambda out: (out / "mine").symlink_to("../a.tfrecord"), "made by no extract"),
+        (lambda out: (out / "mine.txt").touch(), "not created by"),
+        (lambda out: (out / "0" / "cat" / "mine").mkdir(), "not created by"),
+        (lambda out: (out / "mine").symlink_to("../a.tfrecord"), "not created by"),
         (lambda out: (out / "0" / "cat" / "0.jpg").write_bytes(b"retouched"), "was changed"),
-        (lambda out: Path(f"{out}.jsonl").write_text(""), "made by no extract"),
-        (lambda out: Path(f"{out}.jsonl").write_text('{"a": 1}\n'), "is not what an extract"),
-        (lambda out: Path(f"{out}.jsonl").write_text("[]"), "is not what an extract"),
-        (lambda out: Path(f"{out}.jsonl").write_text("[" * 100_000), "is not what an extract"),
+        (lambda out: Path(f"{out}.jsonl").write_text(""), "not created by"),
+        (lambda out: Path(f"{out}.jsonl").write_text('{"a": 1}\n'), "not written by"),
+        (lambda out: Path(f"{out}.jsonl").write_text("[]"), "not written by"),
+        (lambda out: Path(f"{out}.jsonl").write_text("[" * 100_000), "not written by"),
     ],
 )
 def test_overwriting_spares_what_is_not_known(
@@ -278,7 +278,7 @@ def test_overwriting_spares_what_is_not_known(
 def test_metadata_of_others_are_never_replaced(shard: Path, tmp_path: Path) -> None:
     """A JSON Lines file that is no extract's stays, with --overwrite, too."""
     (tmp_path / "out.jsonl").write_text('{"text": "my own"}\n')
-    with pytest.raises(UsageError, match="is not what an extract writes"):
+    with pytest.raises(UsageError, match="not written by"):
         again(shard, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -178,7 +178,7 @@ def test_voc(tmp_path: Path) -> None:
     objects = report.annotations
     assert objects is not None
     assert objects.lost == {"outlines": 1}
-    assert objects.listed == (f"{SHARD}, record 1, object 0: voc has no crowd regions",)
+    assert objects.listed == (f"{SHARD}, record 1, object 0: voc does not support crowd regions",)
     assert not report.complete
     assert lines_beside(tmp_path / "out")[0]["file"] == [
         "JPEGImages/a.jpg",
@@ -215,17 +215,17 @@ def test_what_is_wrong_is_listed(tmp_path: Path, form: str) -> None:
     assert objects is not None
     assert objects.written == 3
     said = [line.partition(", record ")[2] for line in objects.listed]
-    starts = ["0, object 0: its box", "0, object 1: its box", "2, object 0: the size of"]
-    for line, start in zip(said, [*starts, "3, object 0: it has no feature"], strict=True):
+    starts = ["0, object 0: box", "0, object 1: box", "2, object 0: image size"]
+    for line, start in zip(said, [*starts, "3, object 0: no feature"], strict=True):
         assert line.startswith(start)
     told = [line.partition(", record ")[2] for line in objects.problems]
     for line, start in zip(
         told,
         [
-            "0, object 2: its box 0.0164062, 0.0468384, 1.09375, 0.515222 reaches outside",
-            "0, object 3: its outline is none",
-            "1: says 640 x 427 pixels; its image has 64 x 43",
-            "2: the size of its image is not known",
+            "0, object 2: box (0.0164062, 0.0468384, 1.09375, 0.515222) extends outside",
+            "0, object 3: invalid outline",
+            "1: recorded size is 640 x 427, but the image is 64 x 43",
+            "2: image size is unknown",
         ],
         strict=True,
     ):
@@ -307,7 +307,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "images": 1,
         "objects": 2,
         "written": 1,
-        "listed": [f"{SHARD}, record 0, object 1: yolo has no crowd regions"],
+        "listed": [f"{SHARD}, record 0, object 1: yolo does not support crowd regions"],
         "listed_count": 1,
         "problems": [],
         "problem_count": 0,

@@ -84,7 +84,7 @@ def test_what_is_no_image_among_images(make_shard: MakeShard) -> None:
         ("parse", 2),
     ]
     messages = [message for _, _, message in faults(report)]
-    assert "no bytes" in messages[0]
+    assert "empty" in messages[0]
     assert "text" in messages[1]
     assert report.n_faults == 3
     assert all(fault.cause for shard in report.shards for fault in shard.faults)
@@ -113,7 +113,7 @@ def test_bare_pixels(make_shard: MakeShard) -> None:
         verify([str(make_shard([right[0], wrong]))], images=True, workers=1)
     )
     assert (kind, record) == ("parse", 1)
-    assert "5 x 4 x 3 = 60 bytes of pixels, found 57" in message
+    assert "5 x 4 x 3 = 60 bytes of raw pixels, found 57" in message
 
 
 def test_hostile_sizes(make_shard: MakeShard) -> None:

@@ -38,16 +38,16 @@ def test_sound_objects_have_no_faults(layout: Layout, make_shard: MakeShard) -> 
 @pytest.mark.parametrize(
     ("features", "message"),
     [
-        ({XMIN: float32(-0.5, 0.05)}, "object 0: its box -0.5, 0.2, 0.5, 0.6 reaches outside"),
-        ({XMIN: float32(0.1, 0.9)}, "object 1: its box 0.9, 0.0666667, 0.25, 0.4 is inverted"),
-        ({XMIN: float32(0.5, 0.05)}, "object 0: its box 0.5, 0.2, 0.5, 0.6 is empty"),
-        ({XMAX: float32(0.5, math.nan)}, "object 1: its box is not four numbers"),
-        ({XMAX: float32(0.5)}, "its boxes have 2, 2, 1, 2 values of xmin, ymin, xmax, ymax"),
+        ({XMIN: float32(-0.5, 0.05)}, "object 0: box (-0.5, 0.2, 0.5, 0.6) extends outside"),
+        ({XMIN: float32(0.1, 0.9)}, "object 1: box (0.9, 0.0666667, 0.25, 0.4) is inverted"),
+        ({XMIN: float32(0.5, 0.05)}, "object 0: box (0.5, 0.2, 0.5, 0.6) is empty"),
+        ({XMAX: float32(0.5, math.nan)}, "object 1: box is not four finite numbers"),
+        ({XMAX: float32(0.5)}, "xmin 2, ymin 2, xmax 1, ymax 2"),
         ({XMAX: int64(1, 1)}, "is int64, not float32"),
-        ({LABEL: int64(1)}, "its 'image/object/class/label' has 1 values for 2 boxes"),
-        ({LABEL: int64(1, 0)}, "object 1: no class has its number 0 by the label map"),
-        ({LABEL: int64(1, 2)}, "its class 2 is 'dog' by the label map, not 'traffic light'"),
-        ({TEXT: string(b"cat", b"lamp")}, "is 'traffic light' by the label map, not 'lamp'"),
+        ({LABEL: int64(1)}, "'image/object/class/label' has 1 values for 2 boxes"),
+        ({LABEL: int64(1, 0)}, "object 1: class number 0 is not in the label map"),
+        ({LABEL: int64(1, 2)}, "class 2 is 'dog' in the label map, not 'traffic light'"),
+        ({TEXT: string(b"cat", b"lamp")}, "is 'traffic light' in the label map, not 'lamp'"),
         ({"image__object__is_crowd": int64(0, 0, 1)}, "has 3 values for 2 boxes"),
     ],
 )
@@ -80,9 +80,9 @@ def test_tfds_layout_and_its_names(make_shard: MakeShard) -> None:
     name_classes(path.parent, Layout.TFDS)
     (verdict,) = verify([path]).shards
     told = [fault.message for fault in verdict.faults]
-    assert told[0] == "object 1: no class has its number 3 by the label map"
-    assert told[1] == "object 0: its box 0.1, 0.5, 0.3, 0.2 is inverted"
-    assert told[2].startswith("its 'objects/bbox' has 5 values")
+    assert told[0] == "object 1: class number 3 is not in the label map"
+    assert told[1] == "object 0: box (0.1, 0.5, 0.3, 0.2) is inverted"
+    assert told[2].startswith("'objects/bbox' has 5 values")
 
 
 def test_sizes_are_those_of_images(make_shard: MakeShard) -> None:
@@ -94,9 +94,8 @@ def test_sizes_are_those_of_images(make_shard: MakeShard) -> None:
     assert verify([path]).is_sound
     (verdict,) = verify([path], images=True).shards
     assert [fault.record for fault in verdict.faults] == [1, 2]
-    assert verdict.faults[0].message == (
-        "its width and height are 120 x 160, and its image has 160 x 120 pixels"
-    )
+    message = verdict.faults[0].message
+    assert message.index("120 x 160") < message.index("160 x 120")
     assert "feature 'image/encoded'" in verdict.faults[1].message
 
 
@@ -112,7 +111,7 @@ def test_many_problems_are_few_words(make_shard: MakeShard) -> None:
     outside = [(10, 10, 20, 20, number % 3) for number in range(50)]
     bad = changed(object_record(outside), **{XMIN: float32(*[0.9] * 50)})
     (verdict,) = verify([make_shard([bad])]).shards
-    assert verdict.faults[0].message.endswith("; 47 more like that")
+    assert verdict.faults[0].message.endswith("; 47 more")
 
 
 def test_long_lists_are_looked_at(make_shard: MakeShard) -> None:
@@ -142,7 +141,7 @@ def test_one_record_with_objects_is_found(size: int, values: int, make_shard: Ma
     bad = changed(object_record(TWO), **held, **{XMIN: float32(*[0.9] * 800)})
     (verdict,) = verify([make_shard([*[plain] * 70, bad, plain])]).shards
     assert [fault.record for fault in verdict.faults] == [70]
-    assert verdict.faults[0].message.startswith("its boxes have 800, 2, 2, 2 values")
+    assert verdict.faults[0].message.startswith("box lists differ in length: xmin 800, ymin 2,")
 
 
 @pytest.mark.parametrize("objects_from", [0, 70])

@@ -112,7 +112,7 @@ def test_strangers_are_skipped_and_told(make_shard: MakeShard) -> None:
         ([b"\xff\xd8\xff\xe0"] * 3, "image/jpeg payloads"),
         ([b"\xff\0"], "binary payloads"),
         ([b"\n" + bytes([len(CAT)]) + CAT], "ExampleListWithContext payloads"),
-        ([b""], "without a byte"),
+        ([b""], "empty records"),
         ([], "empty"),
     ],
 )

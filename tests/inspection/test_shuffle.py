@@ -122,8 +122,9 @@ def test_blocks_are_partly_sorted(size: int) -> None:
     found = measure(labels)
     assert found.order is Order.PARTLY_SORTED
     assert found.longest_run % size == 0
-    words = f"partly sorted: runs of up to {found.longest_run}; shuffle with a buffer of at least"
-    assert found.shuffle == f"{words} {found.shuffle_buffer:,}"
+    assert found.shuffle.startswith("partly sorted")
+    assert f" {found.longest_run:,};" in found.shuffle
+    assert f" {found.shuffle_buffer:,} records" in found.shuffle
     assert 1 < found.shuffle_buffer < len(labels)
     assert spread(shuffled(labels, found.shuffle_buffer)) < 1 + TOLERANCE
     assert spread(shuffled(labels, max(found.shuffle_buffer // 8, 1))) > 1 + TOLERANCE

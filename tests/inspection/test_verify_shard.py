@@ -166,5 +166,5 @@ def test_json_of_a_fault_is_that_of_inspection_and_its_cause() -> None:
     (inspected,) = inspect_shard(path).faults
     cause = fault["cause"]
     assert fault == plain(inspected) | {"cause": cause}
-    assert "cut" in cause
-    assert "6 whole records" in cause
+    assert "interrupted" in cause
+    assert "6 intact records" in cause

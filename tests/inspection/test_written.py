@@ -42,7 +42,7 @@ def test_a_shard_that_was_made_anew_is_told(pets: Path) -> None:
     path.write_bytes(frame(bytes(payload)) + data[first:])
     faults = verify([str(pets)]).faults
     assert [(fault.kind.value, fault.path) for fault in faults] == [("count", path)]
-    assert "not the SHA-256 that write_report.json says" in faults[0].message
+    assert "SHA-256 differs from the one in write_report.json" in faults[0].message
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"splits": {"a": {"shards": [1]}}}', "[" * 9999])

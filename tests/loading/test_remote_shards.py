@@ -303,7 +303,10 @@ def test_shard_with_other_records_than_the_metadata_says(
         _batches(remote)
     bucket.put(f"pets/{first}", (pets / first).read_bytes()[:-10])
     remote = tfrtool.dataset(url)
-    with pytest.raises(CorruptShardError, match=rf"{first}.*cut"), naming_damage(remote, "train"):
+    with (
+        pytest.raises(CorruptShardError, match=rf"{first}.*truncated"),
+        naming_damage(remote, "train"),
+    ):
         _batches(remote)
     assert home.is_dir()
 

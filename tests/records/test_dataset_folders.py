@@ -84,8 +84,8 @@ def test_newest_version_is_taken_and_told(make_shard: MakeShard, tmp_path: Path)
     folders = find_folders(tmp_path / "pets")
     assert folders.root == tmp_path / "pets" / "1.10.0"
     version, others = folders.notes
-    assert version == "version 1.10.0, the newest of 1.2.0, 1.9.0, 1.10.0"
-    assert others.startswith("3 shards in 3 folders below it are not included (1.2.0, 1.9.0, not.a")
+    assert version == "using version 1.10.0, the newest of 1.2.0, 1.9.0, 1.10.0"
+    assert others.startswith("3 shards in 3 subfolders are not included (1.2.0, 1.9.0, not.a")
     assert found(tmp_path / "pets") == ["1.10.0/pets-train.tfrecord-00000-of-00001"]
 
 
@@ -108,7 +108,7 @@ def test_folders_of_splits(make_shard: MakeShard, tmp_path: Path) -> None:
         "1.0.0/Split-train/data_tfrecord-00000-of-00001.gz",
     ]
     assert find_folders(tmp_path / "1.0.0").notes == (
-        "the shards in its folders Split-eval, Split-train",
+        "reading the shards in its folders Split-eval, Split-train",
     )
 
 
@@ -116,7 +116,7 @@ def test_images_are_named_where_shards_are_wanted(tmp_path: Path) -> None:
     """Who begins may want to train from photographs: the error says what makes shards of them."""
     for name, told in (
         ("notes.txt", None),
-        ("1.JPG", "images, of which tfrtool write makes shards"),
+        ("1.JPG", "images; convert them to shards with tfrtool write"),
     ):
         (tmp_path / "cat").mkdir(exist_ok=True)
         (tmp_path / "cat" / name).touch()
@@ -131,7 +131,7 @@ def test_links_and_pipes_do_no_harm(make_shard: MakeShard, tmp_path: Path) -> No
     (tmp_path / "circle").symlink_to(tmp_path)
     os.mkfifo(tmp_path / "data")
     os.mkfifo(tmp_path / "b.tfrecord")
-    with pytest.raises(DatasetError, match="no shard files"):
+    with pytest.raises(DatasetError, match="no shards"):
         found(tmp_path)
     make_shard([b"x"], "train.record")
     assert found(tmp_path) == ["train.record"]

@@ -25,7 +25,7 @@ def tar_of_nothing() -> bytes:
 
 
 DECOYS = [
-    (LFS, "git-lfs"),
+    (LFS, "git lfs pull"),
     (b"<!DOCTYPE html>\n<html><body>404</body></html>", "HTML"),
     (b"\n  <HTML>", "HTML"),
     (b'{"splits": []}', "JSON"),
@@ -37,7 +37,7 @@ DECOYS = [
     (b"PAR1\x15\x04\x15\x10", "Parquet"),
     (tar_of_nothing(), "tar"),
     (bytes(64), "zero"),
-    (bytes(range(255, 200, -1)), "other binary data"),
+    (bytes(range(255, 200, -1)), "binary data"),
 ]
 
 

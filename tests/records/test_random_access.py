@@ -203,7 +203,7 @@ def test_a_shard_that_was_written_anew(directory: Path) -> None:
         shard = records.shard_of(0)
         shard.write_bytes(shard_of([b"x" * 1000, b"new", b""]))  # of the same size, but for a byte
         for number in range(3):
-            with pytest.raises(CorruptShardError, match="changed after it was opened"):
+            with pytest.raises(CorruptShardError, match="changed since it was opened"):
                 records[number]
         shard.write_bytes(shard_of(FIRST))
 

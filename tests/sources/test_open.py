@@ -76,7 +76,7 @@ def test_the_name_of_an_archive_proves_nothing(form: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("data", "found"),
     [
-        (b"", "no bytes at all"),
+        (b"", "no data"),
         (bytes(2000), "only zero bytes"),
         (image_bytes(), "a JPEG image"),
         (b"\x1f\x8b\x08", "gzip data"),

@@ -106,7 +106,7 @@ def test_a_cut_table_is_an_error(folder: Path, part: float) -> None:
     path = folder / "images.parquet"
     pq.write_table(pa.table({"path": ["a.jpg"] * 50, "label": ["x"] * 50}), path)
     path.write_bytes(path.read_bytes()[: int(path.stat().st_size * part)])
-    with pytest.raises(SourceError, match="cut or damaged") as caught:
+    with pytest.raises(SourceError, match="truncated or damaged") as caught:
         open_tree(path)
     assert caught.value.path == str(path)
 

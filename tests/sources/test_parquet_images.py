@@ -144,9 +144,9 @@ def test_what_cannot_be_used_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
     data = bytearray(path.read_bytes())
     data[20:200] = bytes(180)
     path.write_bytes(data)
-    with pytest.raises(SourceError, match="cut or damaged"):
+    with pytest.raises(SourceError, match="truncated or damaged"):
         open_tree(path)
     pq.write_table(pa.table({"image": [bytes(9000)] * 400, "label": [1] * 400}), path)
     monkeypatch.setattr("tfrtool.storage.limits.FREE_UNPACKED_BYTES", 1_000_000)
-    with pytest.raises(SourceError, match="unpacks to more than"):
+    with pytest.raises(SourceError, match="to more than 1,000,000 bytes"):
         open_tree(path)

@@ -261,7 +261,7 @@ def test_reader_in_threads_and_processes(tfds: Any, data_dir: Path) -> None:
         ("flip", "offset"),
         ("cut", "expected 7, found 6"),
         ("longer", "expected 7, found 8"),
-        ("other", "no tf.train.Example"),
+        ("other", "not a tf.train.Example"),
         ("missing", "no such file"),
         ("empty", "empty"),
     ],

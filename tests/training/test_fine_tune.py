@@ -165,8 +165,9 @@ def test_the_command_line_tells(few: Path, capfd: pytest.CaptureFixture[str]) ->
     words = ["train", str(few), "--model", "cnn", "--image-size", "32", "--epochs", "1"]
     words += ["--trainable", "head", "--fine-tune", "hidden"]
     assert main(words) == 0
-    assert "  phases   1 epoch, then 1 epoch from hidden on, learning rate 0.0001\n" in (
-        capfd.readouterr().out
+    assert (
+        "  phases   1 epoch, then 1 epoch fine-tuning from layer hidden, learning rate 0.0001\n"
+        in (capfd.readouterr().out)
     )
     assert main([*words, "--json"]) == 0
     *epochs, last = map(json.loads, capfd.readouterr().out.splitlines())

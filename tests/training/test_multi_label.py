@@ -129,7 +129,7 @@ def test_text_tells_the_task(run: Any) -> None:
     """The plan says what the labels are, and the table has the mean average precision."""
     report, _ = run
     plan, head = render_plan(report.plan), render_plan(report.plan).splitlines()[-1]
-    assert "3 (blue, green, red), any number of them an image: sigmoid" in plan
+    assert "3 (blue, green, red), multi-label: sigmoid" in plan
     assert "  data     lists of class names" in plan
     line = render_epoch(report.epochs[-1])
     assert head.endswith("mAP  val mAP")

@@ -124,7 +124,7 @@ def test_records_are_filtered_and_sorted_and_the_address_keeps_it(
     assert page.input_value("[name=where]") == "number < 30"
     assert page.input_value("[name=label]") == "dog"
     _ask(page, where="number <")
-    page.wait_for_selector("#problem >> text=not a condition")
+    page.wait_for_selector("#problem >> text=invalid condition")
     assert page.get_attribute("[name=where]", "aria-invalid") == "true"
     _ask(page, where="number > 1000")
     page.wait_for_selector("#found >> text=No records match")

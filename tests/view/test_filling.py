@@ -80,7 +80,7 @@ def test_a_full_disk(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             "tfrtool.inspection.table.record_table.tempfile.NamedTemporaryFile", full
         )
         found.fill(workers=1)
-        assert "no room for what is found" in found.errors["table_done"]
+        assert "can't store temporary data" in found.errors["table_done"]
         assert "no space left on device" in found.errors["table_done"]
         assert sorted(found.index.read(range(3))) == [1, 2]
         assert found.verdict is not None

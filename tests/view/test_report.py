@@ -288,7 +288,7 @@ def test_payloads_that_are_not_known_are_not_said_to_parse(
     tfrtool.report(make_shard([b"\xff\x00" * 9] * 3), tmp_path / "r.html")
     page = Page(tmp_path / "r.html")
     assert "All CRCs match." in page.sections["health"]
-    assert page.text.count("holds no tf.train.Example") == 1
+    assert page.text.count("contains no tf.train.Example") == 1
 
 
 def test_what_may_be_the_label_is_a_guess(make_shard: MakeShard, tmp_path: Path) -> None:

@@ -111,10 +111,10 @@ def test_what_is_skipped_makes_the_exit_code(
     told = [line.strip() for line in capsys.readouterr().out.splitlines()]
     at = told.index("objects: 4 read, 2 written")
     assert told[at + 1 : at + 6] == [
-        "objects of images that are left out: 1",
-        "objects left out: 1",
+        "objects of skipped images: 1",
+        "skipped objects: 1",
         "its box is empty: a.jpg, row 3",
-        "boxes cut to their images: 1",
+        "boxes clipped to their images: 1",
         "a.jpg, row 2: its box 8, 8, 300, 40 is cut to 160 x 120 pixels",
     ]
     report = json.loads(Path(out, "write_report.json").read_text())

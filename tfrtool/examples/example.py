@@ -37,7 +37,7 @@ class PayloadKind(enum.Enum):
     @property
     def title(self) -> str:
         """What it is called where people read it."""
-        return _TITLES.get(self, "nothing")
+        return _TITLES.get(self, "empty")
 
 
 _TITLES = {
@@ -59,7 +59,7 @@ class Feature:
         if self.dtype is not None and type(self.dtype) is not DType:
             take_words(self, dtype=DType)
         if self.dtype is None and len(self.values):
-            raise ValueError("a feature without a kind has no values")
+            raise ValueError("a feature without a type can't have values")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +110,7 @@ def decode_example(payload: bytes, kind: PayloadKind = PayloadKind.EXAMPLE) -> E
         # An Example is a SequenceExample without feature lists, to the byte.
         message = pb.SequenceExample.FromString(hollowed(payload))
     except DecodeError as error:
-        raise ValueError(f"its {len(payload)} bytes are no {kind.title}") from error
+        raise ValueError(f"payload ({len(payload)} bytes) is not a {kind.title}") from error
     context = {feature_name(e.key): _feature(e.value, payload) for e in message.context.feature}
     if kind is not PayloadKind.SEQUENCE_EXAMPLE:
         return Example(features=context)
@@ -159,7 +159,7 @@ def encode_example(features: Mapping[str, Any]) -> bytes:
             try:
                 values.value.extend(feature.values)
             except (TypeError, ValueError, OverflowError) as error:
-                what = f"no feature holds a value of {name!r}"
+                what = f"invalid value for feature {name!r}"
                 raise UsageError(what, expected=feature.dtype.value, found=error) from error
     return message.SerializeToString(deterministic=True)
 
@@ -175,7 +175,8 @@ def _as_feature(name: str, given: Any) -> Feature:
             made = map(int, values) if dtype is DType.INT64 else values  # of a bool, too
             return Feature(dtype=dtype, values=tuple(made))
     found = type(given).__name__
-    raise UsageError(f"{name!r} is no feature", expected="bytes, texts or numbers", found=found)
+    what = f"invalid value for feature {name!r}"
+    raise UsageError(what, expected="bytes, strings or numbers", found=found)
 
 
 def classify_payload(payload: bytes) -> PayloadKind:

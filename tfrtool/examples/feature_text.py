@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from tfrtool.errors import printable
+from tfrtool.errors import human_count, printable
 from tfrtool.examples.content import decode_text
 from tfrtool.examples.example import DType, Value, feature_key, is_utf8
 from tfrtool.examples.statistics import FeatureStatistics
@@ -43,9 +43,9 @@ def conflict_text(feature: FeatureStatistics) -> str:
     for dtype, count in sorted(feature.dtypes.items(), key=lambda item: (-item[1], item[0].value)):
         source, index = feature.values[dtype].first
         where = f" of {printable(source)}" if source else ""
-        parts.append(f"{dtype.value} in {count:,} (first in record {index}{where})")
-    unit = "steps" if feature.is_list else "records"
-    return f"no description fits all {unit}: {', '.join(parts)}"
+        unit = human_count(count, "step" if feature.is_list else "record")
+        parts.append(f"{dtype.value} in {unit} (first in record {index}{where})")
+    return f"conflicting types: {', '.join(parts)}"
 
 
 def lengths_text(feature: FeatureStatistics) -> str:
@@ -104,7 +104,7 @@ def python_source(
     lines += ["import tensorflow as tf", ""]
     if not all(is_utf8(feature.key) for feature in features):
         # TensorFlow sorts the names; it takes bytes and text, but not both in one description.
-        lines.append("# Some names are no UTF-8, so that all of them are given as bytes.")
+        lines.append("# Some names are not UTF-8, so all of them are given as bytes.")
     lines += _dictionary("context_features" if lists else "feature_description", context, records)
     if lists:
         lines += _dictionary("sequence_features", lists, records)
@@ -143,10 +143,11 @@ def _note(feature: FeatureStatistics, records: int) -> str:
     elif feature.present != records:
         parts.append(f"in {feature.present:,} of {records:,} records")
     if feature.unset:
-        where = "steps" if feature.is_list else "records"
-        parts.append(f"without a kind in {feature.unset:,} {where}")
+        unit = human_count(feature.unset, "step" if feature.is_list else "record")
+        parts.append(f"without a value in {unit}")
     if feature.duplicates:
-        parts.append(f"more than once in {feature.duplicates:,}, where the last counts")
+        unit = human_count(feature.duplicates, "record")
+        parts.append(f"repeated in {unit}, where the last value is used")
     lengths = lengths_text(feature)
     if feature.is_list:
         parts.append(lengths)

@@ -51,7 +51,7 @@ def parse_example(payload: bytes, schema: Schema | None = None) -> dict[str, Par
     try:
         example = decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE)
     except ValueError as error:
-        what = f"its {len(payload)} bytes are neither an Example nor a SequenceExample"
+        what = f"payload ({len(payload)} bytes) is not a tf.train.Example or SequenceExample"
         raise SchemaError(what) from error
     if schema is not None:
         parsed = fit_example(example, schema)
@@ -83,7 +83,7 @@ def fit_example(example: Example, schema: Schema) -> Parsed:
             found = [(f"{name}[{n}]", _unfit(spec, step)) for n, step in enumerate(steps or ())]
             wrong = next((item for item in found if item[1]), None)
             if steps is None and spec.size is not None:
-                wrong = name, "no such feature list"
+                wrong = name, "no feature list"
             if wrong is None:
                 values[name] = [_shaped(spec, step.values) for step in steps or ()]  # type: ignore[assignment]
             else:
@@ -120,7 +120,7 @@ def _expected(spec: FeatureSpec) -> str:
 def _unfit(spec: FeatureSpec, feature: Feature | None) -> str:
     """Return what is there in place of what a spec wants; nothing if it fits."""
     if feature is None:
-        return "no such feature"
+        return "no feature"
     if feature.dtype is None:
         return "" if spec.size is None else "a feature without a value"
     fits = feature.dtype is spec.dtype and spec.size in (None, len(feature.values))

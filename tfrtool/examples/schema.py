@@ -50,23 +50,25 @@ class FeatureSpec:
         take_words(self, dtype=DType)
         name, size = repr(self.name), self.size
         if not all(0 <= size < 1 << 31 for size in self.shape or ()):
-            raise SchemaError(f"{name} has an impossible shape", found=self.shape)
+            raise SchemaError(f"invalid shape for {name}", found=self.shape)
         if self.is_list and size == 0:
             # tf.io.parse_single_sequence_example of TensorFlow 2.21 divides by it, and dies.
-            raise SchemaError(f"{name} is a feature list whose steps have no values")
+            raise SchemaError(
+                f"invalid shape for feature list {name}: its steps can't have 0 values"
+            )
         if self.default is None:
             return
         if size is None or self.is_list:
-            what = "a feature list" if self.is_list else "any number of values"
-            raise SchemaError(f"{name} takes no default, for it has {what}")
+            what = "is a feature list" if self.is_list else "has any number of values"
+            raise SchemaError(f"{name} can't have a default: it {what}")
         if len(self.default) != size:
-            what = f"the default of {name} does not fill its shape"
+            what = f"the default of {name} doesn't match its shape"
             raise SchemaError(what, expected=f"{size} values", found=len(self.default))
         for value in self.default:
             too_large = isinstance(value, int) and not -(2**63) <= value < 2**63
             if too_large or type(value) is not _TYPES[self.dtype]:
-                what = f"the default of {name} is no {self.dtype.value}"
-                raise SchemaError(what, found=repr(value))
+                what = f"invalid default for {name}"
+                raise SchemaError(what, expected=self.dtype.value, found=repr(value))
 
     @property
     def size(self) -> int | None:
@@ -78,7 +80,7 @@ class FeatureSpec:
         """Parse ``NAME:DTYPE[:SHAPE][=DEFAULT]``; raise `SchemaError` if it is malformed."""
         match = _NOTATION.fullmatch(notation)
         if match is None:
-            raise SchemaError("not a feature", expected=_FORM, found=repr(notation))
+            raise SchemaError("invalid feature description", expected=_FORM, found=repr(notation))
         name, dtype, shape, default = match.group("name", "dtype", "shape", "default")
         data: dict[str, Any] = {"dtype": dtype}
         if shape is not None and shape[1:-1].strip():
@@ -121,20 +123,22 @@ class FeatureSpec:
         A default with a single value fills the whole shape.
         """
         if not isinstance(data, Mapping):
-            raise SchemaError(f"{name!r} is not described", expected="a JSON object", found=data)
+            raise SchemaError(
+                f"invalid description of {name!r}", expected="a JSON object", found=data
+            )
         unknown = set(data) - {"dtype", "shape", "default", "list"}
         if unknown:
-            raise SchemaError(f"{name!r} has keys that mean nothing", found=sorted(unknown))
+            raise SchemaError(f"unknown keys in the description of {name!r}", found=sorted(unknown))
         word = data.get("dtype")
         if word not in [dtype.value for dtype in DType]:
-            what = f"{name!r} has no such dtype"
+            what = f"invalid dtype for {name!r}"
             raise SchemaError(what, expected="string, int64 or float32", found=word)
         dtype = DType(word)
         shape = data.get("shape", [])
         sizes = None if shape == ["*"] else shape
         if sizes is not None:
             if not isinstance(sizes, list) or not all(type(size) is int for size in sizes):
-                what = f"the shape of {name!r} is not one"
+                what = f"invalid shape for {name!r}"
                 raise SchemaError(what, expected="[], [3], [2,2] or [*]", found=shape)
             sizes = tuple(sizes)
         default = data.get("default")
@@ -180,7 +184,7 @@ class Schema(Shown):
         seen: set[tuple[str, bool]] = set()
         for spec in self.specs:
             if (spec.name, spec.is_list) in seen:
-                raise SchemaError(f"{spec.name!r} is described twice")
+                raise SchemaError(f"duplicate description of {spec.name!r}")
             seen.add((spec.name, spec.is_list))
 
     def _page(self) -> tuple[str, dict[str, Any]]:
@@ -214,9 +218,9 @@ class Schema(Shown):
         try:
             data = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise SchemaError(f"not JSON ({error})") from error
+            raise SchemaError(f"invalid JSON: {error}") from error
         if not isinstance(data, dict):
-            raise SchemaError("not a feature description", expected="a JSON object")
+            raise SchemaError("invalid schema", expected="a JSON object")
         return cls(
             tuple(
                 FeatureSpec.from_json(name, item)

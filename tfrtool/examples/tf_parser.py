@@ -41,9 +41,9 @@ def parser_problem(payload: bytes, parsed: bytes, message: pb.SequenceExample) -
     try:
         _check(payload, sequence=message.HasField("feature_lists"))
     except _OtherwiseError as problem:
-        return f"TensorFlow's parser reads other values of {problem} than protobuf does"
+        return f"TensorFlow's parser reads different values for {problem} than protobuf does"
     except ValueError as problem:
-        return f"TensorFlow's parser refuses it: {problem}"
+        return f"TensorFlow's parser rejects it: {problem}"
     return None
 
 
@@ -72,7 +72,9 @@ def _check(data: bytes, *, sequence: bool) -> None:
                 kinds[key] = kind
         elif tag == _SECOND and sequence:
             for key, span in _entries(data, start, end, sequence=sequence):
-                for step in _repeated(data, *span, "a list of what is no feature"):
+                for step in _repeated(
+                    data, *span, "a feature list with something other than features"
+                ):
                     _check_feature(data, key, *step)
 
 
@@ -80,18 +82,18 @@ def _repeated(data: bytes, start: int, end: int, other: str) -> Iterator[_Span]:
     """Yield the fields of a message that has nothing but field 1."""
     for tag, first, last in read_spans(data, start, end):
         if tag != _FIRST:
-            raise ValueError(f"there is {other}")
+            raise ValueError(f"it has {other}")
         yield first, last
 
 
 def _entries(data: bytes, start: int, end: int, *, sequence: bool) -> Iterator[tuple[bytes, _Span]]:
     """Yield the keys of a map, and where their values are."""
-    for entry in _repeated(data, start, end, "what is no map entry"):
+    for entry in _repeated(data, start, end, "something other than a map entry"):
         fields = list(islice(read_spans(data, *entry), 3))
         if not sequence:
             fields.sort()  # TensorFlow takes either first
         if [tag for tag, _, _ in fields] != [_FIRST, _SECOND]:
-            raise ValueError("a map entry is not a key and a value")
+            raise ValueError("a map entry is not one key and one value")
         (_, first, last), (_, start_of_value, end_of_value) = fields
         yield data[first:last], (start_of_value, end_of_value)
 
@@ -107,11 +109,11 @@ def _check_feature(data: bytes, key: bytes, start: int, end: int) -> int | None:
     if last < end:
         raise _OtherwiseError(name)
     if tag == _STRINGS:
-        for _ in _repeated(data, first, last, f"in {name} what is no string"):
+        for _ in _repeated(data, first, last, f"something other than strings in {name}"):
             pass
     elif first < last and data[first] == _FIRST:
         if next(read_spans(data, first, last))[2] < last:
             raise _OtherwiseError(name)
     elif not _UNPACKED[tag].fullmatch(data, first, last):
-        raise ValueError(f"the numbers of {name} are not all packed, nor all unpacked")
+        raise ValueError(f"{name} mixes packed and unpacked numbers")
     return tag

@@ -54,12 +54,12 @@ def tfds_features(
 def _refusal(feature: FeatureStatistics) -> str | None:
     """Return why TFDS can't read a feature; None where it can."""
     if feature.is_list:
-        return "a feature list: TFDS reads each record as a tf.train.Example, which has none"
+        return "a feature list; TFDS reads each record as a tf.train.Example, which has none"
     if feature.conflict:
         types = " and ".join(dtype.value for dtype in feature.dtypes)
-        return f"its type is {types}: TFDS takes one"
+        return f"mixed types ({types}); TFDS needs one"
     named = feature.key and is_utf8(feature.key)
-    return None if named else "its name is empty, or no UTF-8, as names in JSON are"
+    return None if named else "name is empty or not UTF-8, which JSON needs"
 
 
 def _connector(feature: FeatureStatistics, records: int, labels: bool) -> Json:

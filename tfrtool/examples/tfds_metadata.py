@@ -149,7 +149,7 @@ def read_dataset_info(directory: Path) -> DatasetInfo | None:
             raise ValueError("two splits have the same name")
         shards = len(splits) + sum(map(len, lengths))
         if shards > MAX_SHARDS:
-            raise ValueError(f"it has {shards:,} shards, and at most {MAX_SHARDS:,} are read")
+            raise ValueError(f"it lists {shards:,} shards, more than the {MAX_SHARDS:,} supported")
         return DatasetInfo(
             name=text_of(data["name"]),
             version=text_of(data.get("version", "1.0.0")),
@@ -189,7 +189,7 @@ def read_class_names(directory: Path, label_feature: str) -> tuple[str, ...] | N
             text = read_bounded(path).decode("utf-8")
             count = text.count("\n")
             if count > MAX_CLASSES:
-                raise ValueError(f"it has {count:,} lines, and at most {MAX_CLASSES:,} are read")
+                raise ValueError(f"it has {count:,} lines, more than the {MAX_CLASSES:,} supported")
             # TFDS ends a name at LF alone.
             return tuple(line.strip() for line in text.split("\n") if line.strip())
     return None

@@ -47,7 +47,7 @@ def named_compression(path: PurePath) -> Compression | None:
     suffix = path.suffix.lower()
     if suffix in _NEVER_WRITTEN:
         what = f"files ending in {suffix} can't be written"
-        raise UsageError(what, path=path, hint="leave off the ending, or use .gz")
+        raise UsageError(what, path=path, hint="remove the ending, or use .gz")
     return SUFFIXES.get(suffix)
 
 
@@ -123,7 +123,7 @@ class Inflater:
             if output:
                 return output
             if ended and not self._inflate.eof:
-                self._end(f"the {self.name} data is cut short, before its end marker")
+                self._end(f"{self.name} data is truncated: no end marker")
         return b""
 
     def _next_member(self) -> bool:
@@ -134,7 +134,7 @@ class Inflater:
         if len(rest) < len(_GZIP_MAGIC):
             rest += self._file.read(_INPUT_BLOCK)
         if self.name != "gzip" or not rest.startswith(_GZIP_MAGIC):
-            self._end(f"there are bytes after the end of the {self.name} data")
+            self._end(f"extra bytes after the end of the {self.name} data")
             return False
         self._inflate = zlib.decompressobj(self._wbits)
         self._input = rest
@@ -143,7 +143,7 @@ class Inflater:
     def _rescue(self, inflate: "zlib._Decompress") -> bytes:
         """Return all that comes before the damage: byte by byte, for none goes with the failure."""
         pieces = []
-        reason = "it can't be read twice"
+        reason = "inconsistent data"
         try:
             # What zlib holds already may be enough for more.
             for part in (b"", *(bytes((value,)) for value in self._input)):
@@ -152,7 +152,7 @@ class Inflater:
                     part = inflate.unconsumed_tail
         except zlib.error as error:
             reason = str(error).rpartition(": ")[2]  # Error -3 ...: incorrect header check
-        self._end(f"the {self.name} data is damaged ({reason})")
+        self._end(f"{self.name} data is damaged: {reason}")
         return b"".join(pieces)
 
     def _end(self, failure: str | None) -> None:
@@ -161,7 +161,7 @@ class Inflater:
 
 
 _MAGIC: tuple[tuple[bytes, str], ...] = (
-    (b"version https://git-lfs.github.com/spec/", "a git-lfs pointer (fetch it: git lfs pull)"),
+    (b"version https://git-lfs.github.com/spec/", "a Git LFS pointer (run git lfs pull)"),
     (b"\xff\xd8\xff", "a JPEG image"),
     (b"\x89PNG\r\n\x1a\n", "a PNG image"),
     (b"PK\x03\x04", "a zip archive (unpack it)"),
@@ -185,14 +185,14 @@ def describe_content(head: bytes) -> str:
         return "a tar archive (unpack it)"
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:64].lower()
     if text.startswith((b"<!doctype html", b"<html", b"<head")):
-        return "an HTML page (an error page, saved in place of the file?)"
+        return "an HTML page (perhaps an error page saved in place of the file)"
     if text.startswith(b"<?xml"):
         return "an XML document"
     if not head.strip(b"\0"):
-        return "only zero bytes" if head else "no bytes at all"
+        return "only zero bytes" if head else "no data"
     if is_text(head):
         return "JSON text" if text.startswith((b"{", b"[")) else "plain text"
-    return "other binary data"
+    return "unknown binary data"
 
 
 def is_text(head: bytes) -> bool:

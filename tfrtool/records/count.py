@@ -104,11 +104,11 @@ def as_error(path: Path, fault: Fault, *, in_dataset: bool = False) -> CorruptSh
     """
     hint = None  # the message says what it is instead of a TFRecord file
     if in_dataset:
-        hint = "train and evaluate leave out what is damaged with --on-error skip"
+        hint = "train and evaluate skip damaged records with --on-error skip"
     elif fault.kind is not FaultKind.NOT_TFRECORD:
         shard = shlex.quote(str(path))
-        saves = f"tfrtool repair {shard} OUT saves what is whole"
-        hint = f"tfrtool verify {shard} shows the damage, and {saves}"
+        repair = f"tfrtool repair {shard} TARGET to recover the intact records"
+        hint = f"run tfrtool verify {shard} to list the damage, or {repair}"
     return CorruptShardError(
         fault.message, path=path, record=fault.record, offset=fault.offset, hint=hint
     )

@@ -49,8 +49,8 @@ def index_paths(shards: Sequence[Path], out: Path | None = None) -> list[Path]:
         for shard in shards:
             folder = f"{os.path.realpath(shard.parent)}/"
             if folder.startswith(("/dev/fd/", "/proc/")) or shard.parent == Path("/dev"):
-                hint = "--out DIR names another place for its index"
-                raise UsageError("nothing is written beside it", path=shard, hint=hint)
+                hint = "use --out DIR to write the index elsewhere"
+                raise UsageError("no index can be written next to it", path=shard, hint=hint)
         return [shard.with_name(f"{shard.name}.idx") for shard in shards]
     folders = [os.path.abspath(shard.parent) for shard in shards]  # noqa: PTH100 - links stay
     top = os.path.commonpath(folders) if folders else ""
@@ -72,9 +72,9 @@ def make_index(shard: Path) -> "array[int]":
         if compression is not Compression.NONE:
             hint = f": gzip -dc < {shlex.quote(str(shard))} > COPY"
             raise ShardError(
-                f"compressed with {compression.value}: its records can't be read at random",
+                f"compressed with {compression.value}: random access needs an uncompressed shard",
                 path=shard,
-                hint="uncompress it first" + (hint if compression is Compression.GZIP else ""),
+                hint="decompress it first" + (hint if compression is Compression.GZIP else ""),
             )
         size = size_of_file(file)
         if isinstance(shard, RemotePath) and (known := indexed(file, shard, size)):
@@ -83,7 +83,7 @@ def make_index(shard: Path) -> "array[int]":
     if end == size:
         return offsets
     count_records(shard)  # which names the damage
-    raise CorruptShardError("it was changed while it was read", path=shard)
+    raise CorruptShardError("was changed while it was read", path=shard)
 
 
 def write_index(shard: Path, place: Path) -> int:
@@ -263,11 +263,11 @@ class Records(Sequence[T]):
         if record is not None:
             return self._decoded(record, path)
         raise CorruptShardError(
-            "the record is damaged, or the shard was changed after it was opened",
+            "the record is damaged, or the shard has changed since it was opened",
             path=path,
             record=index,
             offset=self._offsets[shard][index],
-            hint=f"tfrtool verify {shlex.quote(str(path))} shows the damage",
+            hint=f"run tfrtool verify {shlex.quote(str(path))} to list the damage",
         )
 
     def _record_at(self, shard: int, index: int, frame: bytes | None = None) -> Record | None:

@@ -219,7 +219,7 @@ class RecordReader:
             return self._bad_length(offset, length, length_crc, computed)
         if length > self._limit:
             message = (
-                f"the length {length} is not believable, though its CRC holds: "
+                f"implausible record length {length} (its checksum is valid): "
                 f"expected at most {self._limit} bytes"
             )
             return self._search_on(self._fault(FaultKind.OVERSIZED_LENGTH, offset, message))
@@ -231,7 +231,7 @@ class RecordReader:
                 window.give_back(body, payload)
         if not whole:
             message = (
-                f"the record is cut short: expected {length + FRAME_SIZE} bytes from here on, "
+                f"record is truncated: expected {length + FRAME_SIZE} bytes, "
                 f"found {(window.end if self._size is None else self._size) - offset}"
             )
             fault = self._fault(FaultKind.TRUNCATED, offset, message)
@@ -243,8 +243,8 @@ class RecordReader:
             self._index += 1
             return Record(self._index - 1, offset, payload, crc), after
         message = (
-            f"the CRC of the payload does not hold: expected {crc:08x} as stored, "
-            f"found {found:08x} for its {length} bytes"
+            f"payload checksum (CRC) mismatch: expected {crc:08x} (stored), "
+            f"got {found:08x} for {length} bytes"
         )
         fault = self._fault(FaultKind.PAYLOAD_CRC, offset, message)
         window.give_back(body, payload)
@@ -294,18 +294,20 @@ class RecordReader:
             kind, message = FaultKind.DECOMPRESSION, self._inflater.failure
             yield self._fault(kind, offset, message, known=held > 0)
         elif not rest and offset == 0:
-            message = "the file is empty: it has no bytes and no records"
+            message = "file is empty"
             if self._inflater is not None:
-                message = "the file uncompresses to nothing: no records"
+                message = "file decompresses to nothing"
             yield self._fault(FaultKind.EMPTY, 0, message, known=False)
         elif _is_cut_header(rest):
-            message = f"the file ends in a header: expected {HEADER_SIZE} bytes, found {held}"
+            message = (
+                f"file ends within a record header: expected {HEADER_SIZE} bytes, found {held}"
+            )
             yield self._fault(FaultKind.TRUNCATED, offset, message)
         elif offset == 0:
             yield self._not_tfrecord(rest)
         elif rest:
             noun = "bytes" if held > 1 else "byte"
-            message = f"expected a header or the end after the last record, found {held} {noun}"
+            message = f"{held} trailing {noun} after the last record"
             yield self._fault(FaultKind.TRAILING_BYTES, offset, message, known=False)
 
     def _bad_length(
@@ -315,8 +317,8 @@ class RecordReader:
         window.load(offset, BLOCK_SIZE)
         head = window.view(offset, offset + BLOCK_SIZE)
         message = (
-            f"the CRC of the length does not hold: expected {stored:08x} as stored, "
-            f"found {found:08x} for the length {length}"
+            f"length checksum (CRC) mismatch: expected {stored:08x} (stored), "
+            f"got {found:08x} for length {length}"
         )
         fault, following = self._search_on(
             self._fault(FaultKind.LENGTH_CRC, offset, message), offset + 1
@@ -325,8 +327,7 @@ class RecordReader:
             if offset == 0:
                 return self._not_tfrecord(head, self._hole_text(offset)), None
             if not head.strip(b"\0"):
-                message = "zero bytes after the last record: expected a header or the end"
-                message += self._hole_text(offset)
+                message = "trailing zero bytes after the last record" + self._hole_text(offset)
                 fault = self._fault(FaultKind.TRAILING_BYTES, offset, message, known=False)
         return fault, following
 
@@ -336,16 +337,14 @@ class RecordReader:
         if start is None:
             return ""
         where = "from here on" if start <= offset else f"from offset {start} on"
-        return f"; {size} bytes {where} are a hole of a sparse file, which reads as zeros"
+        return f"; {size} bytes {where} are a hole in a sparse file, read as zeros"
 
     def _not_tfrecord(self, head: bytes, more: str = "") -> Fault:
         content = describe_content(head)
-        message = "not a TFRecord file: expected a length and its CRC"
         if self._inflater is not None:
-            content = f"{self._inflater.name} data that holds {content}"
-        return self._fault(
-            FaultKind.NOT_TFRECORD, 0, f"{message}, found {content}{more}", known=False
-        )
+            content = f"{self._inflater.name} data containing {content}"
+        message = f"not a TFRecord file: found {content}{more}"
+        return self._fault(FaultKind.NOT_TFRECORD, 0, message, known=False)
 
 
 def _size(file: BinaryIO, offset: int) -> int | None:

@@ -87,7 +87,9 @@ def repair_shard(
     source, out = as_source(shard), as_path(out)
     path = path_of(source)
     if out.is_symlink() or out.exists():
-        raise UsageError("exists already", path=out, hint="repair never writes over a file")
+        raise UsageError(
+            "already exists", path=out, hint="choose a new file; repair never overwrites one"
+        )
     lost, faults = FirstOf[LostRange](), FirstOf[Fault]()
     count = digest = end = saved = 0
     writing = os_errors_as(WriteError, out, "can't be written")
@@ -112,7 +114,7 @@ def repair_shard(
             for piece in _pieces(item):
                 new.write(piece if pack is None else pack.compress(piece))
             if total:
-                on_progress(Progress(what="repair", done=end, total=total, unit="B"))
+                on_progress(Progress(what="repairing", done=end, total=total, unit="B"))
         if pack is not None:
             new.write(pack.flush())
         new.flush()
@@ -121,7 +123,7 @@ def repair_shard(
             lost.add(LostRange(offset=end, bytes=size - end))
         if not count:
             first = faults.kept[0]
-            what = f"nothing can be saved: {first.message}"
+            what = f"no intact records to recover: {first.message}"
             raise CorruptShardError(what, path=path, record=first.record, offset=first.offset)
         _check(Path(new.name), out, count, digest)
     return RepairReport(
@@ -166,5 +168,5 @@ def _check(written: Path, out: Path, count: int, digest: int) -> None:
                 records += 1
                 found = _digest(found, item)
     if (records, found) != (count, digest):
-        what = "was not written as it should"
+        what = "differs from what was written"
         raise WriteError(what, path=out, expected=f"{count} records", found=records)

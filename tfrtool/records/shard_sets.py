@@ -196,7 +196,7 @@ class ShardName:
         check_dataset_name(self.dataset)
         check_split_name(self.split)
         if not 0 <= self.index < self.count:
-            raise ValueError(f"a shard's index is 0 to {self.count - 1}, not {self.index}")
+            raise ValueError(f"shard index must be 0 to {self.count - 1}, got {self.index}")
 
     def __str__(self) -> str:
         return f"{self.dataset}-{self.split}.tfrecord-{self.index:05d}-of-{self.count:05d}"
@@ -228,14 +228,14 @@ def natural_order(name: str) -> list[tuple[int, str]]:
 def check_dataset_name(name: str) -> str:
     """Return ``name`` if TFDS takes it for a dataset's name; else it is a `UsageError`."""
     expected = "a letter, then letters, digits and underscores"
-    return _checked(name, _DATASET.fullmatch(name) is not None, "name for a dataset", expected)
+    return _checked(name, _DATASET.fullmatch(name) is not None, "dataset name", expected)
 
 
 def check_split_name(name: str) -> str:
     """Return ``name`` if it can be a split's name; else it is a `UsageError`."""
     known = _SPLIT_NAME.fullmatch(name) is not None and name != "all"
     expected = "letters, digits and underscores, and not 'all'"
-    return _checked(name, known, "name for a split", expected)
+    return _checked(name, known, "split name", expected)
 
 
 def check_version(version: str) -> str:
@@ -246,5 +246,5 @@ def check_version(version: str) -> str:
 
 def _checked(text: str, known: bool, what: str, expected: str) -> str:
     if not known:
-        raise UsageError(f"not a {what}", expected=expected, found=repr(text))
+        raise UsageError(f"invalid {what}", expected=expected, found=repr(text))
     return text

@@ -135,8 +135,8 @@ def _expand(location: Location, keep: bool) -> FoundShards:
     argument = str(path) if isinstance(path, RemotePath) else os.fspath(cast(str, location))
     if argument == STREAM:
         raise UsageError(
-            "standard input is one shard: count, cat, verify, repair, and inspect shard, schema "
-            "and stats read it, without any others",
+            "standard input can only be read as a single shard, by count, cat, verify, repair, "
+            "and inspect shard, schema and stats",
             path=argument,
         )
     with os_errors_as(ShardError, argument):
@@ -156,7 +156,7 @@ def _expand(location: Location, keep: bool) -> FoundShards:
     shards = tuple(_ShardFinder().choose(files) or unknown)
     if not shards:
         check_begun(Path(*takewhile(lambda part: not glob.has_magic(part), Path(argument).parts)))
-        other = f"{printable(files[0].name)}, which is none by its name" if files else None
+        other = f"{printable(files[0].name)}, which is not a shard by its name" if files else None
         skipped = next(note_unmatched([argument], ()), None)
         raise ShardError("no shard matches", path=argument, found=other, hint=skipped)
     return FoundShards(shards)
@@ -191,10 +191,12 @@ def find_folders(directory: str | os.PathLike[str]) -> DatasetFolders:
     if not found.shards:
         pattern = shlex.quote(f"{glob.escape(str(found.root))}/**")
         raise DatasetError(
-            "no shard files in this directory or in a folder in it",
+            "no shards in this directory or in its subfolders",
             path=found.root,
-            found="images, of which tfrtool write makes shards" if _has_images(directory) else None,
-            hint=f"for folders farther below it, quote a pattern: {pattern}",
+            found="images; convert them to shards with tfrtool write"
+            if _has_images(directory)
+            else None,
+            hint=f"to search deeper, quote a pattern: {pattern}",
         )
     skipped = _note_of_others(directory, found.shards, finder)
     return found._replace(notes=(*found.notes, *skipped))
@@ -210,15 +212,15 @@ def _note_of_others(
     others.pop(directory, None)
     if others:
         count, hint = human_count(sum(others.values()), "shard"), "name a folder to read it"
-        where = human_count(len(others), "folder")
+        where = human_count(len(others), "subfolder")
         below = [one.relative_to(directory) for one in others]
         names = some_of([printable(str(one)) for one in below], _NAMED)
         if not _has_version(below):
             pattern = shlex.quote(f"{glob.escape(str(directory))}/**")
             hint += f", or quote a pattern to read all files: {pattern}"
-        yield f"{count} in {where} below it {_is_not(count)} included ({names}): {hint}"
+        yield f"{count} in {where} {_is_not(count)} included ({names}); {hint}"
     if is_cut:
-        yield f"only {most:,} of the folders below it were searched for further shards"
+        yield f"only {most:,} of its subfolders were searched for more shards"
 
 
 def note_unmatched(
@@ -244,10 +246,10 @@ def note_unmatched(
                 else:
                     hint += f", or add a quoted pattern: {shlex.quote(f'{pattern}/**')}"
             where = human_count(len(others), "folder")
-            text = f"{count} in {where} {_is_not(count)} included ({names}): {hint}"
+            text = f"{count} in {where} {_is_not(count)} included ({names}); {hint}"
             yield f"{printable(pattern)}: {text}"
         if is_cut:
-            text = f"only {most:,} of the folders below it were searched for further shards"
+            text = f"only {most:,} of its subfolders were searched for more shards"
             yield f"{printable(pattern)}: {text}"
 
 
@@ -381,18 +383,20 @@ def _descend(directory: Path, finder: _ShardFinder) -> DatasetFolders:
         last = [versions[number].name for number in sorted(versions)[-_NAMED:]]
         names = ", ".join(["..."] * (len(versions) > len(last)) + last)
         which = "the only one" if len(versions) == 1 else f"the newest of {names}"
-        return _noted(_descend(versions[max(versions)], finder), f"version {last[-1]}, {which}")
+        return _noted(
+            _descend(versions[max(versions)], finder), f"using version {last[-1]}, {which}"
+        )
     if shards := [shard for folder in below for shard in finder.shards(folder)]:
         folders = [*dict.fromkeys(printable(shard.parent.name) for shard in shards)]
-        note = f"the shards in its folders {some_of(folders, _NAMED)}"
+        note = f"reading the shards in its folders {some_of(folders, _NAMED)}"
         return DatasetFolders(directory, tuple(shards), (note,))
     configs = [path for path in below if any(_version(one.name) for one in finder.folders(path))]
     names = ", ".join(printable(path.name) for path in configs)
     if len(configs) > 1:
-        what = "holds several datasets; name one of them"
+        what = "contains several datasets; name one of them"
         raise DatasetError(what, path=directory, found=names)
     if configs:
-        return _noted(_descend(configs[0], finder), f"configuration {names}, the only one")
+        return _noted(_descend(configs[0], finder), f"using configuration {names}, the only one")
     return DatasetFolders(directory, ())
 
 

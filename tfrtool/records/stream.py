@@ -106,8 +106,8 @@ def as_source(shard: Location, *, keep: bool = False) -> Path | Stream:
     if isinstance(shard, str | os.PathLike):
         return as_path(shard)
     if not hasattr(shard, "read"):
-        what = "a str, a PathLike of str or a binary file"
-        raise UsageError(f"a shard is {what}, not {type(shard).__name__}")
+        found = type(shard).__name__
+        raise UsageError(f"a shard must be a str, a PathLike or a binary file, not {found}")
     return Stream(shard, keep=keep)
 
 
@@ -135,7 +135,7 @@ def open_shard(source: Path | Stream) -> Iterator[BinaryIO]:
         raise ShardError(
             f"can't be read: {os_reason(error)}",
             path=path_of(source),
-            hint="a shard in a pipe is read from standard input, as -" if pipe else None,
+            hint="to read from a pipe, connect it to standard input and pass -" if pipe else None,
         ) from error
 
 

@@ -34,9 +34,9 @@ def read_spans(
         if tag > 0x7F:
             tag, position = read_varint(data, position - 1)
             if not data[position - 1]:
-                raise ValueError("a tag is longer than it must be")
+                raise ValueError("a tag is longer than necessary")
         if tag <= 7:  # so zeros are rejected at their first byte
-            raise ValueError("there is no field 0")
+            raise ValueError("a field has number 0")
         match tag & 7:
             case 2:
                 length, position = read_varint(data, position)
@@ -48,9 +48,9 @@ def read_spans(
             case 5:
                 stop = position + 4
             case _:
-                raise ValueError("it has a group")
+                raise ValueError("it contains a group")
         if stop > end:
-            raise ValueError("a field goes beyond its message")
+            raise ValueError("a field extends past the end of its message")
         yield tag, position, stop
         position = stop
 
@@ -60,7 +60,7 @@ def read_fields(data: bytes) -> Iterator[Field]:
     for tag, start, stop in read_spans(data):
         number, wire_type = divmod(tag, 8)
         if wire_type in (1, 5):
-            raise ValueError("a number of fixed size")
+            raise ValueError("unexpected fixed-size number")
         yield number, data[start:stop] if wire_type else read_varint(data, start)[0]
 
 
@@ -72,7 +72,7 @@ def read_tensor(data: bytes) -> tuple[int, tuple[int, ...], Iterator[Field]]:
     fields = read_fields(data)
     (first, dtype), (second, shape) = islice(fields, 2)
     if (first, second) != (_DTYPE, _SHAPE) or isinstance(dtype, bytes) or isinstance(shape, int):
-        raise ValueError("no tensor")
+        raise ValueError("not a tensor")
     sizes: list[int] = []
     for number, dim in read_fields(shape):
         parts = list(read_fields(dim)) if isinstance(dim, bytes) and len(dim) <= 11 else [(0, 0)]

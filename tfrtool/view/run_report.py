@@ -63,7 +63,7 @@ def run_report(
     history = _read(run / "history.json", "tfrtool train")
     if history is None:
         raise DatasetError(
-            "no history.json", path=run, hint="pass the directory given to tfrtool train --out"
+            "no history.json", path=run, hint="pass the output directory of a training run"
         )
     evaluation = _read(run / "evaluation.json", "tfrtool evaluate")
     path = run / "history.json"

@@ -70,7 +70,7 @@ def test_bombs_are_refused(
     table = pa.table({"a": column, "n": pa.array([1] * len(column), pa.int8())})
     pq.write_table(table, path, **options)
     line = _error(capsys, "convert", path, new)
-    assert "unpacks to more than 1," in line
+    assert "to more than 1," in line
     assert line.endswith("if you trust it, write it again without compression and dictionaries")
     assert not new.exists()
     if kind in ("zstd", "a dictionary"):
@@ -88,7 +88,7 @@ def test_write_refuses_them_too(
     columns = {name: [value] * COUNT, "label": ["x"] * COUNT}
     pq.write_table(pa.table(columns), tmp_path / "a.parquet")
     words = "write", tmp_path / "a.parquet", tmp_path / "new"
-    assert "unpacks to more than 1,000,000 bytes" in _error(capsys, *words)
+    assert "to more than 1,000,000 bytes" in _error(capsys, *words)
 
 
 def test_memory_is_limited(

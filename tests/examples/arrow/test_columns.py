@@ -56,10 +56,10 @@ def test_misfits() -> None:
     """A record that the columns can't hold is named with the reason."""
     columns = columns_of([example(a=int64(1), b=string(b"x", b"y"))])
     reasons = {
-        example(b=string()): "'a': expected one int64 value, found no such feature",
+        example(b=string()): "'a': expected one int64 value, found no feature",
         example(a=int64(1, 2)): "'a': expected one int64 value, found 2 values",
         example(a=string(b"x")): "'a': expected one int64 value, found string",
-        example(a=int64(1), b=UNSET): "'b': expected string values, found no kind",
+        example(a=int64(1), b=UNSET): "'b': expected string values, found no value",
     }
     for payload, why in reasons.items():
         with pytest.raises(MisfitError) as error:

@@ -111,7 +111,7 @@ def test_a_condition_goes_to_other_processes(path: Path) -> None:
 def test_memory_is_bounded(path: Path) -> None:
     """A condition that needs more memory than there may be ends the work with an error."""
     with (
-        pytest.raises(ShardError, match=r"needs more memory than 2\.0 GiB"),
+        pytest.raises(ShardError, match=r"2\.0 GiB of memory"),
         Condition("len(range(800000000 + n)) > 0", infer_columns([path]), RowColumns()) as it,
     ):
         matches(path, it)
@@ -119,7 +119,7 @@ def test_memory_is_bounded(path: Path) -> None:
 
 def test_a_value_that_fails(path: Path, child: SqlChild) -> None:
     """An error at a value of a record is not one of the command line."""
-    with pytest.raises(ShardError, match=r"(?i)could not convert") as caught:
+    with pytest.raises(ShardError, match=r"decode|UTF-8") as caught:
         kept(path, "CAST(decode(name) AS INT) = 1", child)
     assert caught.value.exit_code == 1
 
@@ -139,36 +139,36 @@ def test_batches_make_no_difference(
 REFUSED = {
     "nam = 'cat'": "did you mean 'name'",
     "frob(n) = 1": "frob",
-    "": "condition is empty",
-    " ": "condition is empty",
-    "-- nothing": "not a condition",
-    "n =": "it is incomplete",
-    "n = 1)": "brackets don't match",
-    "n = 1; DROP TABLE records": "not a condition",
-    "n = 1) OR (n = 2": "not a condition",
-    "n = 1) LIMIT (5": "not a condition",
-    "n = 1) UNION SELECT (1": "not a condition",
-    "n = 1) --": "not a condition",
-    "n = 1) /*": "not a condition|unterminated",
-    "(n = 1": "not a condition",
+    "": "empty",
+    " ": "empty",
+    "-- nothing": "invalid condition",
+    "n =": "incomplete",
+    "n = 1)": "brackets",
+    "n = 1; DROP TABLE records": "invalid condition",
+    "n = 1) OR (n = 2": "invalid condition",
+    "n = 1) LIMIT (5": "invalid condition",
+    "n = 1) UNION SELECT (1": "invalid condition",
+    "n = 1) --": "invalid condition",
+    "n = 1) /*": "invalid condition|unterminated",
+    "(n = 1": "invalid condition",
     "n = 1 ORDER BY n": "syntax error",
-    "'": "unterminated|not a condition",
+    "'": "unterminated|invalid condition",
     "count(*) > 1": "aggregate",
     "row_number() OVER () < 3": "window",
     "unnest([true, false])": "UNNEST",
-    "n = (SELECT max(n) FROM records)": "records",
+    "n = (SELECT max(n) FROM records)": "subquery",
     "random() < 0.1": "--sample",
     "RANDOM ( ) < 0.1": "--sample",
     '"random"() < 0.1': "--sample",
     '(n)."RANDOM"() < 0.1': "--sample",
     "n IN (FROM range(CAST(9 * random() AS INT)))": "--sample",
-    "n IN (FROM query('SELECT 9 * random()'))": r"no query\(\)",
-    "n IN (FROM range(9) USING SAMPLE 5)": "no SAMPLE",
-    "uuidv7() IS NULL": r"no uuidv7\(\)",
-    "n = 'cat'": "INT64|convert",
+    "n IN (FROM query('SELECT 9 * random()'))": r"query\(\)",
+    "n IN (FROM range(9) USING SAMPLE 5)": "SAMPLE",
+    "uuidv7() IS NULL": r"uuidv7\(\)",
+    "n = 'cat'": "'cat'.*BIGINT",
     "n LIKE '1%'": "argument types for 'LIKE'",
     "'x' IN (SELECT content FROM read_text('/etc/passwd'))": "only the records",
-    "EXISTS (FROM '/etc/passwd')": "passwd",
+    "EXISTS (FROM '/etc/passwd')": "subquery|passwd",
     "EXISTS (FROM glob('/*'))": "only the records",
     "getenv('HOME') = 'x'": "getenv",
 }

@@ -73,7 +73,7 @@ def test_a_selection_that_is_nowhere() -> None:
     payloads = PayloadJson(select=["lable"])
     payloads.check_selection()
     payloads.tell(tfrtool.encode_example({"label": 1}))
-    with pytest.raises(UsageError, match="'lable'; it may be one of these: label"):
+    with pytest.raises(UsageError, match="'lable'; did you mean 'label'"):
         payloads.check_selection()
 
 

@@ -129,7 +129,7 @@ def test_images_for_a_loader(tmp_path: Path) -> None:
     with pytest.raises(tfrtool.ShardError, match="'a', 'b'"):
         tfrtool.open(path, decode="image")
     path.write_bytes(shard_of([b"noise"]))
-    with pytest.raises(tfrtool.ShardError, match=r"no tf\.train"):
+    with pytest.raises(tfrtool.ShardError, match=r"not a tf\.train"):
         tfrtool.open(path, decode="image")
 
 

@@ -5,14 +5,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
-from tfrtool.cli.render.page import Bad, Good, Heading, Page, Table, facts, findings
+from tfrtool.cli.render.page import Bad, Good, Heading, Page, Table, facts, findings, page_width
 from tfrtool.errors import human_bytes, human_count, printable
 from tfrtool.inspection.dataset.dataset_summary import DatasetSummary, SplitSummary
 from tfrtool.inspection.dataset.object_counts import ObjectSummary
 from tfrtool.inspection.dataset.shuffle import Order, ShuffleQuality
 from tfrtool.records.framing import LocatedFault
 
-_WIDTH = 80
 _LABELS_SHOWN = 20
 _SHARDS_SHOWN = 16
 
@@ -39,27 +38,27 @@ def dataset_page(summary: DatasetSummary) -> Page:
 def _head(summary: DatasetSummary) -> Table:
     shards = sum(len(split.shards) for split in summary.splits.values())
     size = human_bytes(sum(split.bytes for split in summary.splits.values()))
-    checked = "see the faults" if summary.faults else "agrees with all counts and shards"
-    unchecked = "none; counts and shards can't be checked against it"
+    checked = "see the faults below" if summary.faults else "matches the shards"
+    unchecked = "none, so shards and counts can't be checked"
     return facts(
         ("name", printable(" ".join(filter(None, (summary.name, summary.version))))),
         ("records", f"{summary.records:,} in {human_count(shards, 'shard')}, {size}"),
         ("payload", summary.payload.title),
         ("label", _label(summary)),
         ("metadata", unchecked if summary.version is None else checked),
-        *(("taken", note) for note in summary.notes),
+        *(("note", note) for note in summary.notes),
     )
 
 
 def _label(summary: DatasetSummary) -> str:
     if summary.label is None:
         if any(split.objects for split in summary.splits.values()):
-            return "none of images; objects have classes"
+            return "none per image; objects have classes"
         found = ", ".join(map(printable, summary.label_candidates))
-        return f"not clear which; name it with --label-feature: {found}" if found else "none"
+        return f"unknown; choose it with --label-feature: {found}" if found else "none"
     name, distinct = printable(summary.label), summary.distinct_labels
     if distinct is None:
-        return f"{name}; too many different values for a label, so that its order is not measured"
+        return f"{name}; too many distinct values to measure the order"
     return f"{name}, {'1 class' if distinct == 1 else f'{distinct:,} classes'}"
 
 
@@ -85,7 +84,7 @@ def _splits(summary: DatasetSummary) -> Table:
                 ", ".join(sorted({shard.shard.compression.value for shard in split.shards})),
             )
         )
-    head = ("split", "records", "share", "shards", "size", "compressed")
+    head = ("split", "records", "share", "shards", "size", "compression")
     return Table(head=head, rows=rows, right=(1, 2, 3, 4))
 
 
@@ -146,13 +145,13 @@ def _objects(found: ObjectSummary) -> Table:
     sizes = ", ".join(f"{n:,} {size}" for size, n in found.object_sizes.items())
     boxes = max(found.objects - found.unusable_boxes, 1)
     rows = [" ".join(f"{n / boxes:6.1%}" for n in row) for row in found.object_places]
-    unusable = f"{found.unusable_boxes:,} unusable; tfrtool verify names them"
+    unusable = f"{found.unusable_boxes:,} unusable; run tfrtool verify to list them"
     return facts(
-        ("objects", f"{found.objects:,}; {least:,} to {most:,} an image, median {median:g}"),
-        ("", f"{human_count(found.images_without_objects, 'image')} without"),
+        ("objects", f"{found.objects:,}; {least:,} to {most:,} per image, median {median:g}"),
+        ("", f"{human_count(found.images_without_objects, 'image')} without objects"),
         ("sizes", sizes + share),
-        ("places", rows[0]),
-        *(("", row) for row in rows[1:]),
+        ("centres", "by cell of a 3 x 3 grid over the image"),
+        *(("", row) for row in rows),
         *((("boxes", Bad(unusable)),) if found.unusable_boxes else ()),
     )
 
@@ -160,7 +159,7 @@ def _objects(found: ObjectSummary) -> Table:
 def _that_fit(columns: Sequence[list[str]]) -> list[list[str]]:
     """Return as many columns as there is room for, at least two."""
     widths = accumulate(2 + max(map(len, column)) for column in columns)
-    return [*columns[: max(sum(width <= _WIDTH for width in widths), 2)]]
+    return [*columns[: max(sum(width <= page_width() for width in widths), 2)]]
 
 
 def _counts(columns: Sequence[Sequence[str]], more: int) -> Table:
@@ -173,11 +172,11 @@ def _counts(columns: Sequence[Sequence[str]], more: int) -> Table:
 
 def _order(found: ShuffleQuality) -> Table:
     verdict, *advice = found.shuffle.split("; ")
-    spread = f"{found.batch_spread:.2f} times as much as by chance"
+    spread = f"varies {found.batch_spread:.2f}x as much as in random batches"
     return facts(
         ("order", (Good if found.order is Order.SHUFFLED else Bad)(verdict)),
         *(("", line) for line in advice),
-        ("batches", f"of {found.batch}: mixes of labels vary {spread}"),
+        ("label mix", f"in batches of {found.batch} {spread}"),
     )
 
 

@@ -12,7 +12,9 @@ _MATRIX, _CLASSES, _PAIRS, _WORST = 12, 50, 10, 10
 def evaluation_page(report: EvaluationReport, out: str | None) -> Page:
     """Return what ``evaluate`` shows: the figures, each class, what was taken for what."""
     names = [printable(name) for name in report.names]
-    mean = ", ".join(f"{name} {report.mean(name):.4f}" for name in ("precision", "recall", "f1"))
+    mean = ", ".join(
+        f"{title} {report.mean(title.lower()):.4f}" for title in ("precision", "recall", "F1")
+    )
     ranked = []
     if report.task is Task.MULTI:
         ranked = [("mean average precision", _figure(report.mean_average_precision))]
@@ -23,7 +25,7 @@ def evaluation_page(report: EvaluationReport, out: str | None) -> Page:
             ("accuracy", f"{report.accuracy:.4f}"),
             ("loss", f"{report.loss:.4f}"),
             *ranked,
-            ("classes", f"{len(names):,}; their means: {mean}"),
+            ("classes", f"{len(names):,}; macro average: {mean}"),
         ),
     ]
     # The worst first, where not all can be shown; those without images last.
@@ -46,17 +48,17 @@ def evaluation_page(report: EvaluationReport, out: str | None) -> Page:
             for n, name in enumerate(names)
         ]
         page += [
-            Heading("confusion: a row a label, a column a prediction"),
+            Heading("confusion matrix (rows: true label, columns: prediction)"),
             Table(head=("", *names), rows=matrix, right=range(1, len(names) + 1)),
         ]
     elif pairs := report.most_confused(_PAIRS):
         found = [(printable(one), printable(other), f"{n:,}") for one, other, n in pairs]
         page += [
             Heading("most confused"),
-            Table(head=("label", "predicted", "images"), rows=found, right=(2,)),
+            Table(head=("true label", "prediction", "images"), rows=found, right=(2,)),
         ]
     if report.most_wrong:
-        page += [Heading("most wrong"), _mistakes(report)]
+        page += [Heading("worst mistakes"), _mistakes(report)]
     if out is not None:
         page += [Heading(f"written to {printable(out)}")]
     return page
@@ -70,7 +72,7 @@ def _mistakes(report: EvaluationReport) -> Table:
         record = "-" if one.record is None else f"{one.record:,}"
         found = printable(labels), printable(predicted), _figure(sure), record
         rows.append((*found, printable(one.shard.name)))
-    head = ("label", "predicted", "probability", "record", "shard")
+    head = ("true label", "prediction", "probability", "record", "shard")
     return Table(head=head, rows=rows, right=(2, 3))
 
 

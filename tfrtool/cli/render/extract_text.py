@@ -14,32 +14,34 @@ def extract_page(report: ExtractReport) -> Page:
     """Return what ``extract`` prints."""
     by, names = f"by feature {report.by!r}", f"from feature {report.name!r}"
     if report.by is None:
-        by = "none" if set(report.classes) == {"."} else "as in the names"
+        by = "none" if set(report.classes) == {"."} else "from the file names"
     if report.label_guess is not None:
-        by = f"none: {report.label_guess!r} may be the label; --by {report.label_guess} uses it"
+        by = f"none; if {report.label_guess!r} is the label, use --by {report.label_guess}"
     if report.name is None:
-        names = "from the shards' names and the records' numbers"
+        names = "from shard names and record numbers"
     about = [
         ("files", f"{report.files:,} from feature {report.feature!r}"),
         ("size", human_bytes(report.bytes)),
         ("folders", by),
         ("names", names),
-        ("others", f"{printable(str(report.metadata))}, a line for each record"),
+        ("metadata", f"{printable(str(report.metadata))}, one line per record"),
     ]
     if report.unlabelled:
-        about.append(("no class", f"{human_count(report.unlabelled, 'file')}, in no class folder"))
+        about.append(
+            ("unlabelled", f"{human_count(report.unlabelled, 'file')}, not in a class folder")
+        )
     objects = report.annotations
     if objects is not None:
         of = human_count(objects.objects, "object")
         about.append(("objects", f"{objects.written:,} of {of} in {objects.format.value} files"))
-        about.append(("in files", ", ".join(map(printable, objects.files))))
+        about.append(("annotations", ", ".join(map(printable, objects.files))))
     if objects is not None and objects.lost:
         lost = ", ".join(f"{what} ({some:,})" for what, some in objects.lost.items())
-        about.append(("no place for", lost))
+        about.append(("unsupported", lost))
     if objects is not None and objects.renumbered:
-        about.append(("renumbered", f"{objects.renumbered:,} ids that were there already"))
+        about.append(("renumbered", f"{objects.renumbered:,} duplicate ids"))
     rows = [
-        ("(DIR itself)" if name == "." else printable(f"{name}/"), f"{count:,}")
+        ("(top level)" if name == "." else printable(f"{name}/"), f"{count:,}")
         for name, count in report.classes.items()
     ]
     more = len(rows) - _FOLDERS_SHOWN
@@ -56,11 +58,11 @@ def extract_page(report: ExtractReport) -> Page:
         page.append(Heading(f"renamed: {report.renamed_count:,}"))
         page += shortened(renamed, _LISTED, report.renamed_count)
     if report.skipped:
-        page.append(Heading(Bad(f"left out: {human_count(report.skipped_count, 'record')}")))
+        page.append(Heading(Bad(f"skipped: {human_count(report.skipped_count, 'record')}")))
         first = {one.reason: one for one in reversed(report.skipped)}
         for reason, count in Counter(one.reason for one in report.skipped).most_common(_LISTED):
             where = f"record {first[reason].record} of {printable(first[reason].shard.name)}"
-            page.append(f"{reason}: {where}" + (f", the first of {count:,}" * (count > 1)))
+            page.append(f"{reason}: {where}" + (f", first of {count:,}" * (count > 1)))
     if objects is not None and objects.listed:
         page.append(Heading(Bad(f"not written: {human_count(objects.listed_count, 'object')}")))
         page += shortened([*map(printable, objects.listed)], _LISTED, objects.listed_count)

@@ -5,6 +5,7 @@ A terminal gets them from rich, which knows its width and whether colours are wa
 No result is told by its colour alone.
 """
 
+import shutil
 import textwrap
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _INDENT = "  "
-_WIDTH = 80 - len(_INDENT)
-"""Columns in which prose is wrapped, wherever it goes."""
-
 _FOUND_SHOWN = 10
 _WIDEST = 60
 """Columns that all cells of a column get; a longer one pushes what follows it to the right."""
@@ -60,24 +58,31 @@ Page = Sequence[str | Table]
 """Texts are lines, which are indented by two columns unless they are headings."""
 
 
+def page_width() -> int:
+    """Return how many columns a page takes: 80, or those of a terminal that has fewer."""
+    return min(shutil.get_terminal_size().columns, 80)
+
+
 def facts(*rows: tuple[str, str]) -> Table:
     """Return labels and what they say, a line each, or several where it is long."""
     lines: list[tuple[str, str]] = []
+    room = page_width() - len(_INDENT) - 3 - max((len(label) for label, _ in rows), default=0)
     for label, text in rows:
-        first, *more = wrapped(text, width=_WIDTH - 12) or [""]
+        first, *more = wrapped(text, width=room) or [""]
         lines += [(label, first if more else text), *(("", line) for line in more)]
     return Table(rows=lines)
 
 
-def wrapped(text: str, first: str = "", width: int = _WIDTH) -> list[str]:
+def wrapped(text: str, first: str = "", width: int | None = None) -> list[str]:
     """Return lines that start where the first one does; long words stay whole."""
+    width = page_width() - len(_INDENT) if width is None else width
     wrap = textwrap.TextWrapper(width, break_on_hyphens=False, break_long_words=False)
     wrap.initial_indent, wrap.subsequent_indent = first, " " * len(first)
     return wrap.wrap(text)
 
 
 def shortened(
-    lines: Sequence[str], shown: int, total: int | None = None, hint: str = "--json lists them all"
+    lines: Sequence[str], shown: int, total: int | None = None, hint: str = "use --json to list all"
 ) -> list[str]:
     """Return the first lines, and one that says how many more there are: ``total`` in all."""
     more = (len(lines) if total is None else total) - min(len(lines), shown)
@@ -111,6 +116,8 @@ def styled(page: Page) -> str:
         for block in _blocks(page):
             if isinstance(block, Table):
                 console.print(Padding.indent(_grid(block), len(_INDENT)))
+            elif not block:
+                console.print()
             else:
                 inner = len(block) - len(block.lstrip(" "))
                 indent = inner + len(_indent(block))
@@ -159,8 +166,9 @@ def _grid(table: Table) -> "Grid":
     grid = Grid(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
     grid.show_header = bool(table.head)
     for column, name in enumerate(table.head or ("", "")):
-        justify: JustifyMethod = "right" if column in table.right else "left"
-        grid.add_column(_text(name), justify=justify, overflow="fold")
+        numeric = column in table.right
+        justify: JustifyMethod = "right" if numeric else "left"
+        grid.add_column(_text(name), justify=justify, overflow="fold", no_wrap=numeric)
     for row in table.rows:
         grid.add_row(*map(_text, row))
     return grid

@@ -11,21 +11,21 @@ _SHOWN = 10
 def repair_page(report: RepairReport) -> Page:
     """Return what ``repair`` shows."""
     packed = "" if report.compression is Compression.NONE else f", {report.compression.value}"
-    saved = f"{human_count(report.records, 'record')}{packed}, read back and whole"
+    saved = f"{human_count(report.records, 'record')}{packed}, read back and compared"
     lost: str = Good("nothing")
     if not report.is_whole:
         size, places = human_bytes(report.lost_bytes), human_count(report.lost_count, "place")
         lost = Bad(f"{size} in {places}, {human_count(report.fault_count, 'fault')}")
     page: list[str | Table] = [
         Heading(printable(str(report.out))),
-        facts(("saved", saved), ("lost", lost)),
+        facts(("recovered", saved), ("lost", lost)),
     ]
     ranges = [
         (f"{part.bytes:,}", f"{part.offset:,}", f"{part.offset + part.bytes:,}")
         for part in report.lost[:_SHOWN]
     ]
     if ranges:
-        head = ("bytes lost", "from offset", "to")
+        head = ("lost bytes", "start", "end")
         page.append(Table(head=head, rows=ranges, right=(0, 1, 2)))
     titles = [fault.title for fault in report.faults]
     return [*page, *shortened(titles, _SHOWN, max(report.lost_count, report.fault_count))]

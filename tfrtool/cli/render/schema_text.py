@@ -13,7 +13,7 @@ def schema_page(inferred: InferredSchema) -> Page:
     """Return what ``inspect schema --emit table`` shows."""
     shards = human_count(inferred.shards, "shard")
     records = human_count(inferred.records, "record")
-    page: list[str | Table] = [Heading(f"{records} of {shards}, {inferred.payload.title}")]
+    page: list[str | Table] = [Heading(f"{records} in {shards}, {inferred.payload.title}")]
     if inferred.features:
         page.append(feature_table(inferred.features, inferred.records))
     notes = [*_notes(inferred), *notes_of(inferred)]
@@ -26,25 +26,24 @@ def notes_of(inferred: InferredSchema) -> list[str]:
     """Return why others than the records that were looked at may not fit, a clause each."""
     notes = []
     if inferred.sampled:
-        share = human_count(inferred.records, "record")
-        first = "the first of each shard in equal shares"
-        notes.append(f"this is a sample: {share}, {first}; others may not fit")
+        count = human_count(inferred.records, "record")
+        notes.append(
+            f"based on a sample of {count} from the start of the shards; others may differ"
+        )
     if inferred.skipped:
-        count = human_count(inferred.skipped, "feature")
-        notes.append(f"there are too many names: {count} of records are not in")
+        count = human_count(inferred.skipped, "feature occurrence")
+        notes.append(f"too many feature names; skipped {count}")
     return notes
 
 
 def loss_text(loss: ShardLoss) -> str:
-    """Return what of a shard is not in the schema."""
+    """Return what was skipped of a shard."""
     path = printable(str(loss.path))
     if loss.content is not None:
-        return f"{path}: left out, for it holds {printable(loss.content)}"
+        return f"{path}: skipped: {printable(loss.content)}"
     first = loss.faults[0]
-    return (
-        f"{path}: {human_count(loss.count, 'fault')}; what they concern is left out; the first is "
-        f"{first.title}: {printable(first.message)}"
-    )
+    what = human_count(loss.count, "fault")
+    return f"{path}: skipped {what}; first: {first.title}: {printable(first.message)}"
 
 
 def feature_table(features: Iterable[FeatureStatistics], records: int) -> Table:
@@ -75,9 +74,9 @@ def _notes(inferred: InferredSchema) -> Iterator[str]:
         parts = [conflict_text(feature)]
         if feature.duplicates:
             count = human_count(feature.duplicates, "record")
-            parts.append(f"more than once in {count}, where the last one counts")
+            parts.append(f"repeated in {count}, where the last value is used")
         if text := "; ".join(filter(None, parts)):
             yield f"{name_text(feature.name)}: {text}"
     unset = [f"{name_text(item.name)} {item.unset:,}" for item in inferred.features if item.unset]
     if unset:
-        yield f"there without a kind, which counts as missing: {', '.join(unset)}"
+        yield f"present without a value, treated as missing: {', '.join(unset)}"

@@ -34,18 +34,18 @@ def stats_page(report: StatsReport, threshold: float | None) -> Page:
         for one in features
         if "images" not in one and (one.get("common") or "bytes" in one)
     ]:
-        page.append(Table(head=("values", "present", "distinct", "commonest"), rows=rows))
+        page.append(Table(head=("values", "present", "distinct", "most common"), rows=rows))
     if rows := [(name_text(one["name"]), *_image(one)) for one in features if "images" in one]:
         page.append(Table(head=("images", "formats", "channels", "width", "height"), rows=rows))
     if notes := _notes(report):
-        page += [Heading("To note"), *notes]
+        page += [Heading("notes"), *notes]
     if report.against is not None:
         page += _against(report.against, threshold)
     return page
 
 
 def _of(records: int, shards: int) -> str:
-    return f"{human_count(records, 'record')} of {human_count(shards, 'shard')}"
+    return f"{human_count(records, 'record')} in {human_count(shards, 'shard')}"
 
 
 def _titles(feature: Feature, records: int) -> tuple[str, str]:
@@ -93,36 +93,36 @@ def _image(feature: Feature) -> tuple[str, ...]:
 
 
 def _notes(report: StatsReport) -> list[str]:
-    notes = ["there are too many names: some features are not in"] if report.skipped else []
+    notes = ["too many feature names; some were skipped"] if report.skipped else []
     for one in report.features:
         held = one.get("values") or one.get("bytes") or one["lengths"]
-        odd = [f"{held[name]:,} {name}" for name in ("nan", "infinite") if held[name]]
+        counts = ((held["nan"], "NaN"), (held["infinite"], "infinite"))
+        odd = [f"{count:,} {what}" for count, what in counts if count]
         if one.get("images", {}).get("unreadable"):
-            odd.append(f"{one['images']['unreadable']:,} images whose header says no size")
+            odd.append(f"{one['images']['unreadable']:,} images without a size in their header")
         if held["rank_error"]:
-            odd.append(f"ranks in its histogram are off by {held['rank_error']:.2%} at most")
+            odd.append(
+                f"approximate quantiles and histogram (rank error up to {held['rank_error']:.2%})"
+            )
         if odd:
             notes.append(f"{name_text(one['name'])}: {', '.join(odd)}")
     return notes
 
 
 def _against(against: Mapping[str, Any], threshold: float | None) -> list[str | Table]:
-    lines = [
-        f"{side.replace('_', ' ')}: {printable(name)}"
-        for side in ("only_here", "only_there")
-        for name in against[side]
-    ]
+    lines = [f"only in SHARDS: {printable(name)}" for name in against["only_here"]]
+    lines += [f"only in --against: {printable(name)}" for name in against["only_there"]]
     rows = []
     for one in sorted(against["distances"], key=lambda one: -one["distance"]):
         text = f"{one['distance']:.4f}"
         if threshold is not None and one["distance"] > threshold:
-            text = Bad(f"{text} too far")
+            text = Bad(f"{text} above threshold")
         if one["distance"] > 0:
             rows.append((name_text(one["feature"]), one["of"], text, one["measure"]))
     if same := len(against["distances"]) - len(rows):
         lines.append(f"{same} of {len(against['distances'])} distances are 0")
-    title = f"Against {_of(against['records'], against['shards'])}"
+    title = f"against {_of(against['records'], against['shards'])}"
     page: list[str | Table] = [Heading(title), *lines]
     if rows:
-        page.append(Table(head=("feature", "of", "distance", "measure"), rows=rows))
+        page.append(Table(head=("feature", "compared", "distance", "measure"), rows=rows))
     return page

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from tfrtool.cli.render.page import Bad, Good, Heading, Page, Table, facts, findings
+from tfrtool.cli.render.page import Bad, Good, Heading, Page, Table, facts, findings, page_width
 from tfrtool.cli.render.schema_text import feature_table
 from tfrtool.errors import human_bytes, human_count, printable
 from tfrtool.examples.content import decode_text, describe_bytes
@@ -13,7 +13,6 @@ from tfrtool.inspection.summary.summary_json import shortest_float
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import Record
 
-_WIDTH = 80
 _INDICES_SHOWN = 8
 _PIECE = 64 * 1024
 _NAME_WIDTH = 36
@@ -23,19 +22,19 @@ _NAME_WIDTH = 36
 def summary_page(summary: ShardSummary, *, raw: bool = False) -> Page:
     """Return what ``inspect shard`` shows of a shard; ``raw`` leaves its records to `raw_page`."""
     shard = summary.shard
-    crcs: str = Good("all hold")
+    crcs: str = Good("all match")
     if damage := summary.fault_count - summary.misfit_count:
         crcs = Bad(f"{human_count(damage, 'fault')}, see below")
     elif not summary.verified:
-        crcs = "those of lengths hold; those of payloads were not checked"
+        crcs = "lengths match; payloads were not checked"
     elif not summary.whole:
-        crcs = "those of the records that were read hold"
-    packed = "not compressed" if shard.compression is Compression.NONE else shard.compression.value
+        crcs = "all match in the records that were read"
+    packed = "uncompressed" if shard.compression is Compression.NONE else shard.compression.value
     about = facts(
         ("size", f"{human_bytes(shard.bytes)}, {packed}"),
         ("records", _records(summary)),
         ("payload", f"{summary.payload.title}, {human_bytes(summary.payload_bytes)}"),
-        ("CRCs", crcs),
+        ("checksums", crcs),
     )
     page: list[str | Table] = [Heading(printable(str(shard.path))), about]
     found = [(one.title, printable(one.message)) for one in summary.faults]
@@ -46,7 +45,7 @@ def summary_page(summary: ShardSummary, *, raw: bool = False) -> Page:
         listed = ", ".join(map(str, indices[:_INDICES_SHOWN]))
         listed += ", ..." * (len(indices) > _INDICES_SHOWN)
         count = human_count(len(indices), "record")
-        page.append(f"default hides: {name!r} is missing in {count} ({listed})")
+        page.append(f"default used for {name!r}, which is missing in {count} ({listed})")
     return page if raw else [*page, *(line for one in summary.sample for line in _sample(one))]
 
 
@@ -55,10 +54,9 @@ def _records(summary: ShardSummary) -> str:
         return f"{summary.records:,}"
     read = f"{summary.records:,} read" if summary.records else "none read"
     if summary.total is None:
-        return f"{read}; --all reads the others, and tfrtool count counts them"
-    said = f"{summary.total:,}"
-    said += f", says {printable(summary.counted_by)}" if summary.counted_by else ""
-    return f"{said}; {read}, --all reads the others"
+        return f"{read}; use --all to read the rest, or tfrtool count to count them"
+    source = f" (from {printable(summary.counted_by)})" if summary.counted_by else ""
+    return f"{summary.total:,}{source}; {read}, use --all to read the rest"
 
 
 def raw_page(record: Record) -> Page:
@@ -79,20 +77,21 @@ def raw_text(payload: bytes) -> Iterator[str]:
 
 
 def _title(record: Record) -> str:
-    return f"record {record.index} at offset {record.offset}, {len(record.payload):,} bytes"
+    size = human_count(len(record.payload), "byte")
+    return f"record {record.index} at offset {record.offset}, {size}"
 
 
 def _sample(sample: Sample) -> Iterator[str]:
     record, parsed = sample
     yield Heading(_title(record))
     if parsed is None:
-        yield _value(record.payload, _WIDTH - 2)
+        yield _value(record.payload, page_width() - 2)
         return
     names = [*parsed.values, *(misfit.name for misfit in parsed.misfits)]
     width = min(max((len(name_text(name)) for name in names), default=0), _NAME_WIDTH)
     for name, value in parsed.values.items():
         note = "  (default)" if name in parsed.defaulted else ""
-        room = _WIDTH - width - 4 - len(note)
+        room = page_width() - width - 4 - len(note)
         yield f"{name_text(name):{width}}  {_value(value, room)}{note}"
     for misfit in parsed.misfits:
         text = f"expected {misfit.expected}, found {misfit.found}"

@@ -16,31 +16,31 @@ _CLASSES_SHOWN = 10
 _BUSY = 0.1
 """The part of the cores that other programs may take before it is said."""
 
-_MULTI = ", any number of them an image: sigmoid and binary cross-entropy"
+_MULTI = ", multi-label: sigmoid and binary cross-entropy"
 
 
 def render_plan(plan: TrainPlan) -> str:
     """Return what is printed before the first step, and the head of the table of epochs."""
     classes = some_of(list(map(printable, plan.class_names)), _CLASSES_SHOWN)
     validated = f"{plan.validation_images:,}" if plan.validation_images else "none"
-    validated += " to validate on"
+    validated += " for validation"
     if plan.epochs_before:
-        validated += f"; {human_count(plan.epochs_before, 'epoch')} done before"
+        validated += f"; {human_count(plan.epochs_before, 'epoch')} already done"
     options, precision = plan.options, plan.options.precision.value
     loader = options.recipe.value
     if not options.deterministic:
-        loader += ", in any order"
+        loader += ", nondeterministic order"
     if options.augment is not None:
         loader += f", augment {options.augment}"
-    down = "" if options.schedule is Schedule.CONSTANT else f" down a {options.schedule.value}"
+    decay = "" if options.schedule is Schedule.CONSTANT else f", {options.schedule.value} decay"
     lines = [
         f"{options.model} at {plan.image_size} px, "
         f"{human_count(plan.trainable_parameters, 'trainable parameter')}, "
-        f"{options.optimizer.value}, learning rate {options.rate:g}{down}"
+        f"{options.optimizer.value}, learning rate {options.rate:g}{decay}"
         + ("" if precision == "float32" else f", {precision}"),
         f"  classes  {len(plan.class_names)} ({classes}){_MULTI * (plan.task is Task.MULTI)}",
         *(f"  data     {printable(note)}" for note in plan.notes),
-        f"  images   {plan.train_images:,} to train on, {validated}",
+        f"  images   {plan.train_images:,} for training, {validated}",
         *_weights(plan),
         *_tuning(plan),
         f"  pixels   {_pixels(plan.rescale)}",
@@ -50,7 +50,7 @@ def render_plan(plan: TrainPlan) -> str:
         several = f", {human_count(plan.devices.workers, 'worker')}"
         lines.append(f"  devices  {plan.devices.replicas}, {plan.devices.strategy.value}" + several)
     if plan.n_skipped:
-        lines.append(f"  damage   {human_count(plan.n_skipped, 'record')} left out")
+        lines.append(f"  skipped  {human_count(plan.n_skipped, 'damaged record')}")
     if options.profile_folder is not None:
         lines.append(f"  profile  {printable(str(options.profile_folder))}")
     head = "epoch   seconds  images/s     loss  accuracy  val loss  val accuracy  input wait"
@@ -63,26 +63,26 @@ def _tuning(plan: TrainPlan) -> list[str]:
     tuning, second = plan.options.fine_tune, plan.options.second_phase
     if tuning is None or second is None:
         return []
-    now = " (now)" * (plan.phase == 2)
+    now = " (current)" if plan.phase == 2 else ""
     return [
         f"  phases   {human_count(plan.options.epochs, 'epoch')}, then "
-        f"{human_count(second.epochs, 'epoch')} from {printable(tuning.layer)} on, "
+        f"{human_count(second.epochs, 'epoch')} fine-tuning from layer {printable(tuning.layer)}, "
         f"learning rate {second.rate:g}{now}"
     ]
 
 
 def _weights(plan: TrainPlan) -> list[str]:
     weights = zip(plan.class_names, plan.class_weights, strict=False)
-    told = [f"{printable(name)} {weight:.3g}" for name, weight in weights]
-    return [f"  weights  {some_of(told, _CLASSES_SHOWN)}"] if told else []
+    shown = [f"{printable(name)} {weight:.3g}" for name, weight in weights]
+    return [f"  weights  {some_of(shown, _CLASSES_SHOWN)}"] if shown else []
 
 
 def _pixels(rescale: "Rescale") -> str:
     """Return what 0 to 255 becomes: "0 to 1"."""
     scale, offset = rescale.scale, rescale.offset
     if isinstance(scale, tuple) or isinstance(offset, tuple):
-        return "each channel rescaled by its own mean and spread"
-    return f"rescaled to {offset:g} to {255 * scale + offset:g}"
+        return "each channel normalized by its own mean and standard deviation"
+    return f"scaled to [{offset:g}, {255 * scale + offset:g}]"
 
 
 def render_epoch(epoch: EpochReport) -> str:
@@ -107,16 +107,16 @@ def render_end(report: TrainReport) -> str:
     epochs = len(report.epochs)
     lines = ["", f"{human_count(epochs, 'epoch')} in {report.seconds:.1f} s"]
     if epochs == report.plan.epochs_before:
-        lines.append("they were done before; a higher --epochs adds some")
+        lines.append("all were already done; use a higher --epochs to train longer")
     if report.best_epoch is not None:
         early = "stopped early; " if report.stopped_early else ""
-        lines.append(f"{early}the weights are those of epoch {report.best_epoch}, the best")
+        lines.append(f"{early}kept the weights of the best epoch, {report.best_epoch}")
     if report.plan.options.out is not None:
         lines.append(
-            f"saved in {printable(str(report.plan.options.out))}: model.keras, history, labels"
+            f"saved model.keras, history and labels in {printable(str(report.plan.options.out))}"
         )
     lines += [
-        f"exported {printable(str(one.path))}: probabilities differ by {one.difference:.1e} at most"
+        f"exported {printable(str(one.path))}: probabilities differ by at most {one.difference:.1e}"
         for one in report.exported
     ]
     if report.naive is not None:
@@ -126,7 +126,7 @@ def render_end(report: TrainReport) -> str:
         ]
         lines += map(_compared_run, report.runs)
         if report.notebook_skipped:
-            lines.append(f"  notebook was left out: {printable(report.notebook_skipped)}")
+            lines.append(f"  notebook was skipped: {printable(report.notebook_skipped)}")
         lines += _ratios(report)
     return "\n".join(lines)
 
@@ -135,21 +135,21 @@ def _ratios(report: TrainReport) -> list[str]:
     """Return how the recipes compare with ours, round by round, and what disturbed them."""
     rounds, ours = len(report.again) + 1, report.plan.options.recipe.value
     lines = [
-        f"  medians of {rounds} rounds; smallest and largest ratio of a round in brackets:"
+        f"  medians of {rounds} rounds relative to {ours}, smallest and largest in parentheses:"
         if rounds > 1
-        else "  one round only, so the spread is unknown; --compare-rounds 3 measures it:"
+        else f"  relative to {ours}, from one round; use --compare-rounds 3 to measure the spread:"
     ]
     for name, what in (("cpu_seconds", "CPU time"), ("seconds", "wall-clock time")):
-        told = []
+        shown = []
         for other in report.runs[:-1]:
             least, median, most = (f"{one:.2g}" for one in report.ratios(other, name))
             spread = f" ({least} to {most})" * (rounds > 1)
-            told.append(f"{other.plan.options.recipe.value} {median} times{spread}")
-        lines.append(f"  {what}: {', '.join(told)} that of {ours}")
+            shown.append(f"{other.plan.options.recipe.value} {median}x{spread}")
+        lines.append(f"  {what}: {', '.join(shown)}")
     others = max(run.median_of("other_cores") or 0.0 for run in report.runs)
     if others > _BUSY * cores():
         busy = f"other programs kept {others:.1f} of {cores()} cores busy"
-        lines.append(f"  {busy}: compare CPU time, not wall-clock time")
+        lines.append(f"  {busy}; compare CPU time rather than wall-clock time")
     return lines
 
 

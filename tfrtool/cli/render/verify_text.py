@@ -35,20 +35,20 @@ def verify_page(report: VerifyReport) -> Page:
     for shard in wrong[:_SHARDS_SHOWN]:
         page += [Heading(printable(str(shard.path))), *_shard(shard)]
     if len(wrong) > _SHARDS_SHOWN:
-        more = human_count(len(wrong) - _SHARDS_SHOWN, "shard")
-        page.append(Heading(f"... and faults in {more} more; --json lists them all"))
+        more = human_count(len(wrong) - _SHARDS_SHOWN, "more shard")
+        page.append(Heading(f"... and {more} with faults; use --json to list all"))
     if report.faults:
         found = [
             (f"{fault.kind.value}  {printable(str(fault.path))}", printable(fault.message))
             for fault in report.faults
         ]
-        page += [Heading("all shards together"), *findings(found)]
+        page += [Heading("across shards"), *findings(found)]
     if report.duplicates is not None and report.duplicates.groups:
         page += _duplicates(report.duplicates)
     if report.notes:
         lines = [line for note in report.notes for line in wrapped(printable(note), "- ")]
         page += [Heading("notes"), *lines]
-    verdict: str = Good("all is well")
+    verdict: str = Good("no faults found")
     if not report.is_sound:
         verdict = human_count(report.n_faults, "fault")
         if report.unreadable:
@@ -70,11 +70,11 @@ def _shard(verdict: ShardVerdict) -> Iterator[str]:
 def _duplicates(duplicates: Duplicates) -> list[str]:
     counts = [
         (duplicates.across_splits, "in more than one split"),
-        (duplicates.across_labels, "with contradicting labels"),
+        (duplicates.across_labels, "with conflicting labels"),
         (duplicates.within, "within one split and label"),
     ]
     title = ", ".join(f"{count:,} {what}" for count, what in counts if count)
-    lines: list[str] = [Heading(f"the same image again: {title}")]
+    lines: list[str] = [Heading(f"duplicate images: {title}")]
     for group in duplicates.groups[:_GROUPS_SHOWN]:
         for sign, copy in zip(" ===", group.copies, strict=False):
             about = ", ".join(printable(f) for f in (copy.split, copy.label, copy.name) if f)
@@ -82,7 +82,7 @@ def _duplicates(duplicates: Duplicates) -> list[str]:
             text += f" ({about})" if about else ""
             lines.append(Bad(text) if group.is_fault else text)
         if group.count > _COPIES_SHOWN:
-            lines.append(f"= {group.count - _COPIES_SHOWN:,} more")
+            lines.append(f"= and {group.count - _COPIES_SHOWN:,} more")
     more = duplicates.spoiled + duplicates.within - _GROUPS_SHOWN
     return shortened(lines, len(lines), len(lines) + more)
 
@@ -90,26 +90,25 @@ def _duplicates(duplicates: Duplicates) -> list[str]:
 def _sums(report: VerifyReport) -> Iterator[tuple[str, str]]:
     read = len(report.shards) - len(report.unreadable)
     yield "read", f"{human_count(read, 'shard')}, {human_bytes(report.bytes)}"
-    text = human_count(report.records, "record")
+    text = f"{report.records:,}"
     if any(map(_is_damaged, report.shards)):
-        text = human_count(report.records, "intact record")
+        text += " intact"
         if lost := sum(shard.lost for shard in report.shards):
             text += f", {lost:,} damaged"
     elif report.records:
-        text += "; the CRCs of lengths and payloads hold"
+        text += ", all checksums (CRCs) match"
     yield "records", text
     kinds = Counter[PayloadKind]()
     for shard in report.shards:
         kinds[shard.payload] += shard.records
     if +kinds:
         unfit = any(f.kind is FaultKind.PARSE for s in report.shards for f in s.faults)
-        word = "in shards of" if unfit else "as"
-        parsed = (f"{count:,} {word} {kind.title}" for kind, count in (+kinds).items())
-        yield "parsed", ", ".join(parsed)
+        text = ", ".join(f"{kind.title} ({count:,})" for kind, count in (+kinds).items())
+        yield "payloads", text + ("; exceptions are listed above" if unfit else "")
     for info in (found.info for found in report.directories):
         if info is not None and info.splits:
             splits = (f"{printable(split.name)} {split.records:,}" for split in info.splits)
-            yield "metadata", f"dataset_info.json says {', '.join(splits)}"
+            yield "metadata", f"dataset_info.json lists {', '.join(splits)}"
     if report.duplicates is not None:
         images = [shard.images for shard in report.shards if shard.images is not None]
         yield "images", _image_sum(images, any_duplicates=bool(report.duplicates.groups))
@@ -127,11 +126,11 @@ def _image_sum(found: Sequence[ImageFindings], *, any_duplicates: bool) -> str:
     if not encoded and not pixels:
         return "none found"
     faults = sum(i.n_faults for i in found)
-    what = f"looked at, {faults:,} of them broken" if faults else "decoded"
+    what = f"checked, {faults:,} broken" if faults else "decoded"
     parts = [f"{encoded:,} {what}"] if encoded else []
     counts = sum((Counter(i.features) for i in found), Counter[str]())
     if len(counts) > 1:
         parts += [f"{count:,} in {printable(name)!r}" for name, count in counts.most_common(8)]
-    parts += [f"{pixels:,} of bare pixels"] if pixels else []
-    parts += [] if any_duplicates else ["no two are the same"]
+    parts += [f"{pixels:,} as raw pixels"] if pixels else []
+    parts += [] if any_duplicates else ["no duplicates"]
     return ", ".join(parts)

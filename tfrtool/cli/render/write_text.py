@@ -25,21 +25,21 @@ def write_page(report: "WriteReport") -> Page:
     lines = [_head(report, f" {report.version}, {records}"), *_splits(report, "shard", about)]
     if report.bytes_estimated_from is not None:
         tried = human_count(report.bytes_estimated_from, "image")
-        lines.append(f"sizes and numbers of shards are estimated, from {tried}")
+        lines.append(f"sizes and shard counts are estimated from {tried}")
     if report.converted:
         lines.append(f"converted: {report.count('converted'):,}")
         lines += _reasons((entry["key"], entry["reason"]) for entry in report.converted)
     lines += _rejected(report, report.count("rejected"))
     if report.duplicates:
         where = "" if report.across_splits else ", kept in the same split"
-        lines.append(f"exact copies of others: {report.duplicates:,}{where}")
+        lines.append(f"exact duplicates: {report.duplicates:,}{where}")
     if report.across_splits:
         count = human_count(report.count("across_splits"), "image")
         lines.append(Bad(f"in more than one split: {count}"))
         lines += shortened([f"  {shared_text(one)}" for one in report.across_splits], _KEYS_SHOWN)
     lines += _objects(report)
     if report.ignored:
-        what = "no images by their names" if report.annotations is None else "not used"
+        what = "not images by name" if report.annotations is None else "not used"
         lines.append(f"{what}: {human_count(report.count('ignored'), 'file')}")
         if report.annotations is not None:
             lines += _reasons((entry.key, entry.reason) for entry in report.ignored)
@@ -48,16 +48,16 @@ def write_page(report: "WriteReport") -> Page:
 
 def job_page(report: "JobReport") -> Page:
     """Return what commands that copy or change records show."""
-    told = f"{human_count(report.records_in, 'record')} in, {report.records_out:,} out"
+    summary = f"{human_count(report.records_in, 'record')} in, {report.records_out:,} out"
     if report.records_out and None not in (report.digest_in, report.digest_out):
-        told += f", digest {report.digest_in}"
+        summary += f", digest {report.digest_in}"
         if report.digest_out != report.digest_in:
-            told += f" in, {report.digest_out} out"
-    lines = [_head(report), told, *_splits(report, "file")]
-    lines += [f"left out by {rule}: {count:,}" for rule, count in report.skipped.items()]
+            summary += f" in, {report.digest_out} out"
+    lines = [_head(report), summary, *_splits(report, "file")]
+    lines += [f"skipped by --{rule}: {count:,}" for rule, count in report.skipped.items()]
     lines += _rejected(report, len(report.rejected))
     if report.corrupt:
-        lines.append(Bad(f"damaged, and left out: {report.corrupt:,}"))
+        lines.append(Bad(f"damaged and skipped: {report.corrupt:,}"))
         faults = [f"  {one}" for one in report.faults]
         lines += shortened(faults, _FAULTS_SHOWN, report.corrupt, "see write_report.json")
     return lines
@@ -71,7 +71,7 @@ def shared_text(image: "Shared") -> str:
 def _head(report: "WriteReport | JobReport", about: str = "") -> Heading:
     how = f" in {report.seconds:.1f} s"
     if report.dry_run or report.complete:
-        how = ", complete already" * report.complete + "; nothing is written"
+        how = f"; {'already complete' if report.complete else 'dry run'}, nothing written"
     return Heading(f"{printable(str(report.dataset))}: {report.name}{about}{how}")
 
 
@@ -90,29 +90,29 @@ def _splits(report: "WriteReport | JobReport", noun: str, about: str = "") -> It
             ]
             yield from shortened(shards, _FILES_SHOWN)
     if report.resumed and not report.complete:
-        yield f"resumed: {human_count(report.resumed, noun)} had been done before"
+        yield f"resumed: {human_count(report.resumed, noun)} already done"
 
 
 def _rejected(report: "WriteReport | JobReport", count: int) -> list[str]:
     entries = [(entry.key, entry.reason) for entry in report.rejected]
-    return [Bad(f"left out: {count:,}"), *_reasons(entries)] if entries else []
+    return [Bad(f"skipped: {count:,}"), *_reasons(entries)] if entries else []
 
 
 def _objects(report: "WriteReport") -> Iterator[str]:
-    """Yield what became of the objects that annotations tell of."""
+    """Yield what became of annotated objects."""
     if (found := report.annotations) is None:
         return
     yield f"objects: {found.read:,} read, {found.written:,} written"
     if found.of_rejected_images:
-        yield Bad(f"objects of images that are left out: {found.of_rejected_images:,}")
+        yield Bad(f"objects of skipped images: {found.of_rejected_images:,}")
     rejected = found.read - found.written - found.of_rejected_images
     if rejected:
-        yield Bad(f"objects left out: {rejected:,}")
-        told = [(entry.key, *entry.reason.partition(": ")) for entry in found.rejected]
-        yield from _reasons((f"{key}, {what}", why) for key, what, _, why in told)
+        yield Bad(f"skipped objects: {rejected:,}")
+        parts = [(entry.key, *entry.reason.partition(": ")) for entry in found.rejected]
+        yield from _reasons((f"{key}, {what}", why) for key, what, _, why in parts)
     if found.clipped:
         count = len(found.clipped) + found.truncated - (rejected - len(found.rejected))
-        yield Bad(f"boxes cut to their images: {count:,}")
+        yield Bad(f"boxes clipped to their images: {count:,}")
         cut = [printable(f"  {entry.key}, {entry.reason}") for entry in found.clipped]
         yield from shortened(cut, _KEYS_SHOWN, count, "see write_report.json")
 
@@ -127,5 +127,5 @@ def _reasons(entries: Iterable[tuple[str, str]]) -> list[str]:
     for reason, those in found[:_REASONS_SHOWN]:
         lines.append(f"  {printable(reason)}: {some_of(those, _KEYS_SHOWN)}")
     if rest := sum(len(those) for _, those in found[_REASONS_SHOWN:]):
-        lines.append(f"  and {rest:,} more for other reasons; write_report.json lists all")
+        lines.append(f"  and {rest:,} more for other reasons; see write_report.json")
     return lines

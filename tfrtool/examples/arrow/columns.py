@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tfrtool.errors import UsageError, nearest
+from tfrtool.errors import UsageError, suggestion
 from tfrtool.examples.example import DTYPES, DType, PayloadKind, feature_key, feature_name, is_utf8
 
 METADATA = b"tfrtool"
@@ -86,7 +86,7 @@ class Columns:
     def __post_init__(self) -> None:
         places = {(column.key, column.is_list) for column in self.columns}
         if len(places) < len(self.columns):
-            raise ValueError("two columns hold the same feature")
+            raise ValueError("duplicate feature")
         sequence = self.kind is PayloadKind.SEQUENCE_EXAMPLE
         if (self.columns and not self.parsed) or (not sequence and any(self.lists)):
             raise ValueError(f"{self.kind.title} have no such columns")
@@ -145,15 +145,13 @@ class Columns:
         """Return the columns of these names, in this order.
 
         Raises:
-            UsageError: there is none of a name; the error says the nearest.
+            UsageError: there is no such column; the error suggests the nearest.
         """
         known = dict(zip(self.names, self.columns or [None], strict=False))
         chosen = []
         for name in dict.fromkeys(names):
             if name not in known:
-                near = ", ".join(nearest(name, known))
-                hint = f"it may be one of these: {near}" if known else None
-                raise UsageError(f"no column {name!r}", hint=hint)
+                raise UsageError(f"no column {name!r}", hint=suggestion(name, known, "columns"))
             chosen.append(known[name])
         return Columns(self.kind, tuple(column for column in chosen if column is not None))
 

@@ -16,7 +16,7 @@ from tfrtool.examples.arrow.columns import FEATURE, TYPES, Column, Columns, Form
 from tfrtool.examples.arrow.scan import NONE, SCANNED, TAGS, WireScan, scanned
 from tfrtool.examples.example import DType, PayloadKind, feature_name
 
-_NAMES = {NONE: "no kind"} | {tag: dtype.value for dtype, tag in TAGS.items()}
+_NAMES = {NONE: "no value"} | {tag: dtype.value for dtype, tag in TAGS.items()}
 _MOST_BYTES = 2**31 - 1024
 """Bytes of a batch's payloads: Arrow counts those of a column in 32 bits."""
 
@@ -55,7 +55,7 @@ def decode_batch(
     ends = np.cumsum([0, *map(len, payloads)])
     if ends[-1] > _MOST_BYTES:
         index = int(np.searchsorted(ends, _MOST_BYTES, "right")) - 1
-        raise MisfitError({index: "a batch that ends with it is larger than 2 GiB"})
+        raise MisfitError({index: "its batch is larger than 2 GiB"})
     own, parts = [], []
     if exact or not columns.parsed:
         own.append(strings_array(payloads))
@@ -102,7 +102,9 @@ class _Table:
             for column, rows, start, end in context
         ]
         if columns.kind is not PayloadKind.SEQUENCE_EXAMPLE:
-            self.misfits |= dict.fromkeys(sequences.tolist(), "it is a tf.train.SequenceExample")
+            self.misfits |= dict.fromkeys(
+                sequences.tolist(), "a tf.train.SequenceExample, not a tf.train.Example"
+            )
             return
         *first, last = columns.to_arrow()
         held = [struct_array(field.type, self._rows, None, self.arrays) for field in first]
@@ -154,7 +156,7 @@ class _Table:
         if column.form is Form.LIST:
             return list_array(pa.list_(TYPES[column.dtype]), size, places, counts, values)
         missing = np.delete(np.arange(size), places)
-        self._refuse(column, missing, lambda _: "no such feature")
+        self._refuse(column, missing, lambda _: "no feature")
         wrong = np.flatnonzero(counts != 1)
         self._refuse(column, rows[wrong], lambda one: f"{counts[wrong[one]]} values")
         if len(values) != size or missing.size or wrong.size:

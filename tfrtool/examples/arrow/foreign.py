@@ -7,10 +7,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tfrtool.errors import SchemaError
+from tfrtool.errors import SchemaError, reason_of
 from tfrtool.examples.arrow.arrays import list_array
 from tfrtool.examples.arrow.columns import EXACT, FEATURE, PLACES, TYPES, Column, Columns, Form
-from tfrtool.examples.example import DType, PayloadKind, feature_key
+from tfrtool.examples.example import DType, PayloadKind, feature_key, feature_name
 from tfrtool.examples.number_columns import as_dtype
 
 _MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1, "day": 86_400_000_000}
@@ -35,7 +35,7 @@ def foreign_columns(schema: pa.Schema) -> tuple[Columns, tuple[str, ...]]:
     for key, field in _keys(schema).items():
         kind, form = _plain_type(field.type), Form.SCALAR
         if pa.types.is_null(kind):
-            notes.append(f"column {field.name!r} has no values, and is left out")
+            notes.append(f"column {field.name!r} has no values; skipped")
             continue
         if kind == FEATURE:
             columns.append(Column(key=key, form=Form.FEATURE, dtype=None))
@@ -45,8 +45,8 @@ def foreign_columns(schema: pa.Schema) -> tuple[Columns, tuple[str, ...]]:
         dtype, note = _mapping(kind)
         if dtype is None:
             raise SchemaError(
-                f"no feature can hold the column {field.name!r}",
-                expected="numbers, texts, bytes, times, or lists of these, or --select without it",
+                f"unsupported type of column {field.name!r}",
+                expected="numbers, strings, bytes, times or lists of them, or --select without it",
                 found=field.type,
             )
         if note:
@@ -64,7 +64,7 @@ def _keys(schema: pa.Schema) -> dict[bytes, pa.Field]:
     for field in schema:
         key = known[field.name].key if field.name in known else feature_key(field.name)
         if key in found:
-            raise SchemaError(f"two columns are called {field.name!r}")
+            raise SchemaError(f"duplicate column {field.name!r}")
         if field.name not in own:
             found[key] = field
     return found
@@ -80,10 +80,10 @@ def _mapping(kind: pa.DataType) -> tuple[DType | None, str]:
     if types.is_decimal(kind):
         return DType.STRING, "decimals become text with all their digits"
     if types.is_temporal(kind) and not types.is_interval(kind):
-        cut = "; nanoseconds are cut off" if getattr(kind, "unit", "") == "ns" else ""
+        cut = "; nanoseconds are truncated" if getattr(kind, "unit", "") == "ns" else ""
         return DType.INT64, f"times become int64, in microseconds{cut}"
     if types.is_struct(kind) and {field.name for field in kind} == _IMAGE:
-        return DType.STRING, "of images the bytes are kept, and no path"
+        return DType.STRING, "image bytes are kept, paths are dropped"
     return (DType.STRING if str(kind).partition("[")[0] in _BYTES else None), ""
 
 
@@ -145,7 +145,7 @@ def conform(batch: pa.RecordBatch, columns: Columns, first_row: int) -> pa.Recor
         arrays = []
         for column in columns.columns:
             if column.key not in fields:
-                raise SchemaError(f"the rows from {first_row} on have no column {column.key!r}")
+                raise SchemaError(f"no column {feature_name(column.key)!r} from row {first_row} on")
             name = fields[column.key].name
             arrays.append(_Cells(name, first_row).conformed(batch.column(name), column))
         arrays += [batch.column(EXACT)] if exact else []
@@ -155,7 +155,7 @@ def conform(batch: pa.RecordBatch, columns: Columns, first_row: int) -> pa.Recor
     try:
         return batch.select(schema.names).cast(schema)
     except (KeyError, ValueError, pa.ArrowException) as error:
-        raise SchemaError(f"the rows from {first_row} on are of another table: {error}") from error
+        raise SchemaError(f"the schema changes at row {first_row}: {reason_of(error)}") from error
 
 
 class _Cells:
@@ -179,13 +179,13 @@ class _Cells:
         lists = _is_list(array.type)
         if lists != (column.form is Form.LIST):
             # The schema of another file.
-            raise SchemaError(f"column {self._name!r} has another type here", found=array.type)
+            raise SchemaError(f"the type of column {self._name!r} changes", found=array.type)
         if not lists:
             return self._values(array, column.dtype, rows)
         counts = np.asarray(pc.fill_null(pc.list_value_length(array), 0))
         values = _plain(array.flatten())
         rows = np.repeat(rows, counts)
-        self._refuse(rows, values.is_null(), "a null within a list, which no feature can hold")
+        self._refuse(rows, values.is_null(), "a null within a list, which a feature can't store")
         values = self._values(values, column.dtype, rows)
         places = np.flatnonzero(np.asarray(array.is_valid()))
         return list_array(column.type, len(array), places, counts[places], values)
@@ -195,11 +195,11 @@ class _Cells:
         types = pa.types
         natural = _mapping(kind)[0]
         if natural is None:
-            raise SchemaError(f"column {self._name!r} has another type here", found=kind)
+            raise SchemaError(f"the type of column {self._name!r} changes", found=kind)
         if types.is_struct(kind):
             data, path = (pc.struct_field(array, name) for name in ("bytes", "path"))
             lost = pc.and_(data.is_null(), path.is_valid())
-            self._refuse(rows, lost, "an image by its path alone, and not its bytes")
+            self._refuse(rows, lost, "an image with a path but no bytes")
             return self._values(data, dtype, rows)
         if types.is_decimal(kind):
             texts = [None if one is None else format(one, "f") for one in array.to_pylist()]
@@ -208,11 +208,11 @@ class _Cells:
             array = self._microseconds(array, rows)
         if types.is_uint64(kind) and dtype is DType.INT64:
             beyond = pc.greater(array, pa.scalar(2**63 - 1, kind))
-            self._refuse(rows, beyond, "a uint64 that is larger than any int64")
+            self._refuse(rows, beyond, "a uint64 too large for int64")
         if types.is_float64(kind) and dtype is DType.FLOAT32:
             cast = array.cast(held)
             infinite = pc.and_(pc.is_inf(cast), pc.invert(pc.is_inf(array)))
-            self._refuse(rows, infinite, "a double that is larger than any float32")
+            self._refuse(rows, infinite, "a double too large for float32")
             return cast
         if types.is_float64(kind) and dtype is DType.INT64:
             inside = pc.and_(pc.greater_equal(array, -(2.0**63)), pc.less(array, 2.0**63))
@@ -244,5 +244,5 @@ class _Cells:
         factor = _MICROSECONDS[unit]
         most = (2**63 - 1) // factor
         beyond = pc.or_(pc.greater(array, most), pc.less(array, -most))
-        self._refuse(rows, beyond, "a time that no int64 of microseconds can hold")
+        self._refuse(rows, beyond, "a time that doesn't fit into int64 microseconds")
         return pc.multiply(array, factor)

@@ -98,13 +98,13 @@ def _reader(path: str | Path) -> Iterator[tuple[Child, int]]:
         yield child, size
         works = True
     except ChildDied as error:
-        what = "the Parquet file crashes its reader: it is damaged, or takes too much memory"
+        what = "reading the Parquet file crashed: it is damaged, or needs too much memory"
         code = error.code
         found = f"exit code {code}" if code >= 0 else signal.Signals(-code).name
         raise SourceError(what, path=path, found=found) from error
     except MemoryError as error:
         most = human_bytes(MAX_PARQUET_MEMORY)
-        what = f"the Parquet file takes more than {most} of memory to read"
+        what = f"reading the Parquet file needs more than {most} of memory"
         raise SourceError(what, path=path) from error
     except (SourceError, ChildError, pa.ArrowException, *_ERRORS) as error:
         works = isinstance(error.__cause__, ChildError)  # the child reported it, and goes on
@@ -112,7 +112,8 @@ def _reader(path: str | Path) -> Iterator[tuple[Child, int]]:
             raise
         text = str(error).partition(": ")[2] if isinstance(error, ChildError) else str(error)
         reason = (text.splitlines() or [type(error).__name__])[0][:200]
-        what = "not a Parquet file, or cut or damaged"
+        reason = "no Parquet footer" if "magic bytes" in reason else reason
+        what = "not a Parquet file, or truncated or damaged"
         raise SourceError(what, path=path, found=reason) from error
     finally:
         if works:
@@ -145,7 +146,7 @@ def _start_reader() -> Child:
 
 def _check_unpacked(path: str | Path, size: int, most: int) -> None:
     if size > most:
-        what = f"the Parquet file unpacks to more than {most:,} bytes"
+        what = f"the Parquet file decompresses to more than {most:,} bytes"
         hint = "if you trust it, write it again without compression and dictionaries"
         raise SourceError(what, path=path, hint=hint)
 

@@ -279,14 +279,14 @@ def canonical(payload: bytes, *, again: bool = False) -> bytes:
     `ValueError` if it is none, or what came of it is odd ``again``.
     """
     if again:
-        raise ValueError(f"its {len(payload)} bytes can't be scanned")
+        raise ValueError(f"payload ({len(payload)} bytes) can't be decoded")
     try:
         hollowed(payload)  # what is none to those who read it alone is none here
         message = pb.SequenceExample.FromString(payload)
     except DecodeError as error:
-        raise ValueError(f"its {len(payload)} bytes are no tf.train.Example") from error
+        raise ValueError(f"payload ({len(payload)} bytes) is not a tf.train.Example") from error
     if not holds_features(message):
-        raise ValueError("it is neither a tf.train.Example nor a tf.train.SequenceExample")
+        raise ValueError("not a tf.train.Example or SequenceExample")
     message.DiscardUnknownFields()
     context = _unique(message.context, "feature")
     sequence = message.HasField("feature_lists")

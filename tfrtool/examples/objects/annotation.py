@@ -90,7 +90,7 @@ class ImageAnnotation(NamedTuple):
         if (self.width, self.height) in ((width, height), shown):
             return None
         return (
-            f"its annotations are for {self.width} x {self.height} pixels, and it has "
+            f"annotations are for {self.width} x {self.height} pixels, but the image is "
             f"{width} x {height}"
         )
 

@@ -112,11 +112,11 @@ def parse_label_items(text: str) -> dict[int, tuple[str, str]]:
     for place, item in enumerate(found.item, start=1):
         name = item.display_name or item.name
         if not item.HasField("id") or item.id < 0:
-            raise ValueError(f"item {place} has no id that is a number from 0 on")
+            raise ValueError(f"item {place} has no id, or a negative one")
         if not name:
             raise ValueError(f"item {place} has no name")
         if item.id in names:
-            raise ValueError(f"item {place}: the id {item.id} is there twice")
+            raise ValueError(f"item {place}: duplicate id {item.id}")
         names[item.id] = name, item.name
         if place > MAX_CLASSES:
             raise ValueError(f"more than {MAX_CLASSES:,} items")
@@ -136,7 +136,7 @@ def _words(text: str) -> tuple[list[str], "array[int]"]:
         elif word[0] != "#":
             if word in ('"', "'"):
                 raise ValueError(
-                    f"line {line}: a text with a missing ending quote, or with more than "
+                    f"line {line}: a string without a closing quote, or with more than "
                     f"{MAX_LABEL_MAP_WORD:,} characters"
                 )
             if len(word) > MAX_LABEL_MAP_WORD + 2:

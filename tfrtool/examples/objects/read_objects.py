@@ -152,13 +152,14 @@ class _Lists:
             lists = [self._values(f"{OBJECTS}bbox/{side}", DType.FLOAT32) for side in SIDES]
             counts = [len(some) for some in lists]
             self._count, whole = max(counts), min(counts) == max(counts)
-            torn = f"its boxes have {', '.join(map(str, counts))} values of {', '.join(SIDES)}"
+            sides = ", ".join(f"{side} {n}" for side, n in zip(SIDES, counts, strict=True))
+            torn = f"box lists differ in length: {sides}"
             boxes = [*zip(*(self._cut(some, 1) for some in lists), strict=False)]
         else:
             name = next((name for name in _BOXES if name in self._features), _BOXES[0])
             flat = self._values(name, DType.FLOAT32)
             self._count, whole = -(-len(flat) // 4), not len(flat) % 4
-            torn = f"its {name!r} has {len(flat)} values, which is no number of fours"
+            torn = f"{name!r} has {len(flat)} values, not a multiple of 4"
             y0, x0, y1, x1 = (self._cut(flat, 4)[at::4] for at in range(4))
             boxes = [*zip(x0, y0, x1, y1, strict=False)]
         if whole:
@@ -180,7 +181,7 @@ class _Lists:
         if rest or any(other != count for other in others):
             counts = ", ".join(map(str, (count, *others)))
             what = f"{counts} values of x, y and visibility for {self._count} objects"
-            self._problems.append(f"its key points have {what}")
+            self._problems.append(f"key points have {what}")
             return None
         if not each or not self._count:
             return None
@@ -195,7 +196,7 @@ class _Lists:
         """Return a value for each object; none where there are none, or not as many."""
         values = self._values(name, dtype)
         if len(values) not in (0, self._count):
-            what = f"its {name!r} has {len(values)} values for {self._count} boxes"
+            what = f"{name!r} has {len(values)} values for {self._count} boxes"
             self._problems.append(what)
             return ()
         return self._cut(values, 1)
@@ -205,7 +206,7 @@ class _Lists:
         if feature is None or feature.dtype is None:
             return ()
         if feature.dtype is not dtype:
-            self._problems.append(f"its {name!r} is {feature.dtype.value}, not {dtype.value}")
+            self._problems.append(f"{name!r} is {feature.dtype.value}, not {dtype.value}")
             return ()
         return feature.values
 
@@ -228,15 +229,15 @@ def _box_problem(box: Sequence[float]) -> str | None:
     """Return what is wrong with a box in shares of the sides of its image; None for nothing."""
     x0, y0, x1, y1 = box
     if not all(map(math.isfinite, box)):
-        return "its box is not four numbers"
+        return "box is not four finite numbers"
     shown = ", ".join(f"{side:g}" for side in box)
     if x1 < x0 or y1 < y0:
-        return f"its box {shown} is inverted"
+        return f"box ({shown}) is inverted"
     if x1 == x0 or y1 == y0:
-        return f"its box {shown} is empty"
+        return f"box ({shown}) is empty"
     if max(-x0, -y0, x1 - 1, y1 - 1) > _SLACK:
         outside = x0 >= 1 or y0 >= 1 or x1 <= 0 or y1 <= 0
-        return f"its box {shown} {'lies' if outside else 'reaches'} outside of the image, 0 to 1"
+        return f"box ({shown}) {'lies' if outside else 'extends'} outside the image (0 to 1)"
     return None
 
 

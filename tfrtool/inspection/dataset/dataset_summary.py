@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 
 from tfrtool.engines.processes import engine_of, map_shards
-from tfrtool.errors import DatasetError, UsageError
+from tfrtool.errors import DatasetError, UsageError, suggestion
 from tfrtool.examples.dataset_files import SplitFiles, find_files
 from tfrtool.examples.example import PayloadKind
 from tfrtool.examples.objects.label_map import object_names
@@ -168,12 +168,11 @@ def inspect_dataset(
         meter.finish()
     labelled = overflowed or bool(codes)
     if label is not None and not labelled:
-        listed = ", ".join(first.candidates)
         raise UsageError(
-            f"no record has a label in a feature {label!r}",
+            f"no labels in feature {label!r}",
             path=root,
-            expected="one whole number or short text",
-            hint=f"it may be one of these: {listed}" if listed else None,
+            expected="one integer or short string per record",
+            hint=suggestion(label, first.candidates, "label candidates"),
         )
     if overflowed:
         none = array("H")

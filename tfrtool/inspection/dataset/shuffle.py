@@ -68,13 +68,16 @@ def measure_order(shards: Sequence[Sequence[int]]) -> ShuffleQuality | None:
         order, words, buffer = Order.SORTED, "sorted by label", n
     elif len(shards) > 1 and not _is_clumped(shards):
         order = Order.UNEVEN_SHARDS
-        words = "shuffled within shards, but their label mixes differ"
+        words = "shuffled within shards, but label mixes differ between shards"
     else:
-        order, words = Order.PARTLY_SORTED, f"partly sorted: runs of up to {max(lengths):,}"
+        order, words = (
+            Order.PARTLY_SORTED,
+            f"partly sorted, longest run of one label: {max(lengths):,}",
+        )
     if buffer == n:
-        words += f"; shuffle with a buffer of all {n:,}, or write it anew in random order"
+        words += f"; shuffle with a buffer of all {n:,} records, or rewrite it in random order"
     elif buffer > 1:
-        words += f"; shuffle with a buffer of at least {buffer:,}"
+        words += f"; shuffle with a buffer of at least {buffer:,} records"
     return ShuffleQuality(
         shuffle=words,
         order=order,

@@ -140,24 +140,26 @@ class AnnotatedImages(ABC):
         except RefusedImageError as error:
             width, height = found.size or (0, 0)
             if found.size is None:
-                unknown = f"the size of its image is not known: {error}"
+                unknown = f"image size is unknown: {error}"
                 self._problems.add(f"{where}: {unknown}")
         if found.size not in (None, (width, height)):
             said = " x ".join(map(str, found.size or ()))
-            self._problems.add(f"{where}: says {said} pixels; its image has {width} x {height}")
+            self._problems.add(
+                f"{where}: recorded size is {said}, but the image is {width} x {height} pixels"
+            )
         objects, classes, outlines = [], [], []
         for number, one in enumerate(found.objects):
             name, what = one.title or _UNNAMED, f"{where}, object {number}"
             reason = unknown if one.is_inside else one.problem
             if one.more.get("crowd") and "crowd" not in self.holds:
-                reason = reason or f"{self.form.value} has no crowd regions"
+                reason = reason or f"{self.form.value} does not support crowd regions"
             if reason is None and not self._know(name, one.label):
-                reason = f"it is of more than {MAX_CLASSES:,} classes"
+                reason = f"more than {MAX_CLASSES:,} classes"
             if reason is not None:
                 self._skipped.add(f"{what}: {reason}")
                 continue
             if one.problem is not None:
-                self._problems.add(f"{what}: {one.problem}, and is clipped")
+                self._problems.add(f"{what}: {one.problem}; clipped")
             made = one.in_pixels(width, height)
             if found.masks and "crowd" not in self.holds:
                 self.lost["masks"] += 1
@@ -168,7 +170,7 @@ class AnnotatedImages(ABC):
                     self._problems.add(f"{what}: {error}")
             outlines.append(outline_of(made.segmentation) if made.segmentation else None)
             if made.segmentation and outlines[-1] is None:
-                self._problems.add(f"{what}: its outline is none")
+                self._problems.add(f"{what}: invalid outline")
                 made = made._replace(segmentation="")
             for field, title in _TITLES.items():
                 if field not in self.holds and getattr(made, field) != _MISSING[field]:

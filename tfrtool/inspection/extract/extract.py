@@ -168,11 +168,11 @@ def extract(
     """
     directory, shards = as_local_path(directory), find_shards(shards)
     if not shards:
-        raise UsageError("no shards to take anything out of")
+        raise UsageError("no shards to extract from")
     if flat and by is not None:
         raise UsageError("--by and --flat cannot be used together")
     if limit is not None and limit < 1:
-        raise UsageError(f"limit is at least 1, not {limit}")
+        raise UsageError(f"--limit must be at least 1, got {limit}")
     kind = None if annotations is None else as_member(AnnotationFormat, annotations, "annotations")
     if kind is not None and by is not None:
         raise UsageError("--by and --annotations cannot be used together")
@@ -183,7 +183,7 @@ def extract(
         extraction = _Extraction(plan, flat, files, objects)
         total = sum(path.stat().st_size for path in shards if path.exists())
         for path, item, read in _items(shards):
-            on_progress(Progress(what="extract", done=read, total=total, unit="B"))
+            on_progress(Progress(what="extracting", done=read, total=total, unit="B"))
             extraction.add(path, item)
             if extraction.records == limit:
                 break
@@ -191,8 +191,8 @@ def extract(
         if not report.files:
             reasons = [f"record {one.record}: {one.reason}" for one in report.skipped]
             reasons += [entry.fault.message for entry in report.faults]
-            found = next(iter(reasons), "no records")
-            raise ShardError("nothing was taken out", path=shards[0], found=found)
+            reason = next(iter(reasons), "no records")
+            raise ShardError(f"nothing to extract: {reason}", path=shards[0])
         files.publish()
     return report
 
@@ -242,13 +242,13 @@ class _Extraction:
         line: dict[str, Any] = {"file": None, "shard": printable(str(shard)), "record": item.index}
         taken_out, reason = None, None
         if feature is None:
-            reason = f"it has no feature {name!r}"
+            reason = f"no feature {name!r}"
         elif feature.dtype not in (DType.STRING, None):
-            reason = f"its feature {name!r} is {feature.dtype.value}, not string"
+            reason = f"feature {name!r} is {feature.dtype.value}, not string"
         elif not feature.values:
-            reason = f"its feature {name!r} has no value"
+            reason = f"feature {name!r} has no value"
         elif self._objects is not None and len(feature.values) > 1:
-            reason = f"its feature {name!r} has several images, and its objects are in one"
+            reason = f"feature {name!r} has several images, but the objects belong to one"
         else:
             taken_out = self._plan.feature
             values = [value for value in feature.values if isinstance(value, bytes)]

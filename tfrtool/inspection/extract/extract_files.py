@@ -166,17 +166,17 @@ def check_target(directory: Path, overwrite: bool) -> list[str]:
         found = os.listdir(directory)  # noqa: PTH208 - no iterator that an error could hide in
     except FileNotFoundError:
         if directory.is_symlink():
-            raise UsageError("is a link that leads nowhere", path=directory) from None
+            raise UsageError("broken symbolic link", path=directory) from None
         found = []
     except NotADirectoryError:
-        raise UsageError("is a file; files go into a directory", path=directory) from None
+        raise UsageError("is a file, not a directory", path=directory) from None
     staging = {path.name for path in leftovers(directory / STAGING)}
     names = sorted({*found} - {LOCK} - staging)
     if not overwrite and (names or os.path.lexists(beside)):
         raise UsageError(
-            "is not empty" if names else "is there already, and the other features go there",
+            "is not empty" if names else "already exists, and the metadata would be written there",
             path=directory if names else beside,
-            hint="choose another directory; --overwrite replaces what an earlier extract made",
+            hint="choose another directory, or use --overwrite to replace an earlier extract",
         )
     _check_made(directory, names, beside)
     return names
@@ -190,7 +190,7 @@ def _check_made(directory: Path, names: Iterable[str], beside: Path) -> None:
         try:
             files = set(_listed(beside))
         except ValueError as error:
-            what = "is not what an extract writes"
+            what = "was not written by tfrtool extract"
             raise UsageError(what, path=beside, hint="move it away") from error
     folders = {str(parent) for name in files for parent in PurePosixPath(name).parents}
     paths = [directory / name for name in names]
@@ -199,11 +199,11 @@ def _check_made(directory: Path, names: Iterable[str], beside: Path) -> None:
         is_folder = stat.S_ISDIR(status.st_mode)
         what = "was changed after it was extracted"
         if name not in (folders if is_folder else files):
-            what = "was made by no extract that is known here"
+            what = "was not created by tfrtool extract"
         elif is_folder or status.st_mtime_ns <= last:
             paths += path.iterdir() if is_folder else ()
             continue
-        hint = "move it away; --overwrite replaces what an earlier extract made, and nothing else"
+        hint = "move it away; --overwrite only replaces files of an earlier extract"
         raise UsageError(what, path=path, hint=hint)
 
 
@@ -221,7 +221,7 @@ def _listed(path: Path) -> Iterator[str]:
                 if isinstance(name, str):
                     yield name
                 elif name is not None:
-                    raise ValueError("no names of files")
+                    raise ValueError("invalid file names")
 
 
 def _close(file: BinaryIO) -> None:

@@ -77,9 +77,7 @@ def plan_extract(
             guess = guess or roles.guess
         del example, item  # a large record is not held while the next one is read
     for missing in sorted(map(str, wanted - seen.keys())):
-        raise UsageError(
-            f"no record has a feature {missing!r}", path=shards[0], found=_listed(seen)
-        )
+        raise UsageError(f"no feature {missing!r}", path=shards[0], found=_listed(seen))
     if feature is None:
         # A list of images is as good as one, where there is none that stands alone.
         info = next((info for info in infos.values() if info is not None), None)
@@ -92,17 +90,17 @@ def plan_extract(
                 "several features hold images",
                 path=shards[0],
                 found=", ".join(images),
-                hint="--feature chooses one of them",
+                hint="use --feature to choose one",
             )
         strings = any(head.dtype is DType.STRING for head in seen.values())
         raise ShardError(
-            "no image in the records",
+            "no feature holds an image",
             path=shards[0],
             found=_listed(seen),
-            hint="--feature takes out another string feature" if strings else None,
+            hint="use --feature to extract another string feature" if strings else None,
         )
-    beside = "a string feature beside the one that is taken out"
-    checks = ((name, "name the files", beside), (feature, "become files", "string"))
+    other = "a string feature other than the extracted one"
+    checks = ((name, "name the files", other), (feature, "become files", "string"))
     for asked, part, expected in checks:
         dtype = DType.STRING if asked is None else seen[asked].dtype
         if dtype not in (DType.STRING, None) or asked == feature == name:
@@ -128,7 +126,7 @@ def _examples(shards: Sequence[Path]) -> Iterator[tuple[Path, Example]]:
     for path in shards:
         for item in read_shard(path):
             if isinstance(item, Fault):
-                others = others or item.message
+                others = others or f"no intact records ({item.message})"
                 continue
             kind = classify_payload(item.payload)
             if kind in (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE):
@@ -138,7 +136,7 @@ def _examples(shards: Sequence[Path]) -> Iterator[tuple[Path, Example]]:
                 others = kind.title
     if not count:
         raise ShardError(
-            "nothing to take out", path=shards[0], expected="records with features", found=others
+            "nothing to extract", path=shards[0], expected="records with features", found=others
         )
 
 
@@ -148,4 +146,4 @@ def _dtype(dtype: DType | None) -> str:
 
 def _listed(seen: Mapping[str, Feature]) -> str:
     names = [f"{printable(key)} ({_dtype(seen[key].dtype)})" for key in sorted(seen)]
-    return some_of(names, _NAMES_SHOWN) or "records without any feature"
+    return some_of(names, _NAMES_SHOWN) or "records without features"

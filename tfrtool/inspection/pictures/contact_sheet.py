@@ -145,10 +145,10 @@ def contact_sheet(
     if not tiles:
         path, roles = next(iter(roles_of.items()))
         what = "no feature holds an image" if feature is None else f"no feature {feature!r}"
-        names, hint = None if roles.faults else "no tf.train.Example", None
+        names, hint = None if roles.faults else "records that are not a tf.train.Example", None
         if roles.features:
-            names = f"the features {_listed(roles.features)}"
-            hint = "--feature names the one that holds pixels"
+            names = f"features {_listed(roles.features)}"
+            hint = "use --feature to name the one that holds pixels"
         elif roles.faults:
             what = f"no image can be read: {roles.faults[0].message}"
         raise ShardError(what, path=path, found=names, hint=hint)
@@ -157,7 +157,7 @@ def contact_sheet(
     )
     if label is not None and label not in features:
         raise UsageError(
-            f"no feature {label!r} that could label an image",
+            f"no feature {label!r} to label images with",
             path=paths[0],
             expected=f"one of {_listed(features)}",
         )
@@ -229,16 +229,16 @@ def _listed(names: Iterable[str]) -> str:
 def _check_out(out: Path, shards: Sequence[Path], overwrite: bool) -> None:
     if out.suffix.lower() not in SUFFIXES:
         raise UsageError(
-            "the end of the sheet's name is no picture format",
+            "unsupported image format",
             path=out,
             expected=", ".join(SUFFIXES),
             found=repr(out.suffix),
         )
     with os_errors_as(WriteError, out, "can't be written"):
         if not isinstance(out, RemotePath) and not out.parent.is_dir():
-            raise UsageError("the directory for the sheet is not there", path=out.parent)
+            raise UsageError("no such directory", path=out.parent)
         if out.exists():
             if any(out.samefile(path) for path in shards):
-                raise UsageError("is one of the shards", path=out)
+                raise UsageError("is one of the shards to read", path=out)
             if not overwrite:
-                raise UsageError("is there already", path=out, hint="--overwrite replaces it")
+                raise UsageError("already exists", path=out, hint="use --overwrite to replace it")

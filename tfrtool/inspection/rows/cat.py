@@ -43,13 +43,14 @@ def parse_ranges(text: str) -> tuple[Range, ...]:
     for part in text.split(","):
         match = re.fullmatch(r"\s*(?:(\d{1,18})|(\d{0,18}):(\d{0,18}))\s*", part, re.ASCII)
         if match is None:
-            what = "an index, a range or several: 5, 10:20, 0,7,9"
-            raise UsageError("no records", expected=what, found=repr(text)[:100])
+            raise UsageError(
+                f"invalid --records {repr(text)[:100]}",
+                expected="an index, a range or several, such as 5, 10:20 or 0,7,9",
+            )
         start = int(match[1] or match[2] or 0)
         stop = start + 1 if match[1] else int(match[3] or END)
         if stop < start:
-            what = f"{stop}:{start}, the end behind the start"
-            raise UsageError("a range that ends before it starts", expected=what, found=part[:50])
+            raise UsageError(f"invalid --records {part[:50]!r}: the range ends before it starts")
         found.append((start, stop))
     return _merged(found)
 
@@ -113,7 +114,7 @@ def _drawn(
     shards: Sequence[Path | Stream], sample: int, seed: int
 ) -> dict[Path | Stream, tuple[Range, ...]]:
     if any(isinstance(shard, Stream) for shard in shards):
-        raise UsageError("a sample needs shards that can be read twice", found="a stream")
+        raise UsageError("--sample can't be used with a stream: shards are read twice")
     ends = list(accumulate((count_shard(shard).records for shard in shards), initial=0))
     drawn = random.Random(seed).sample(range(ends[-1]), min(sample, ends[-1]))
     return {

@@ -99,7 +99,9 @@ class _Matcher:
         self._query = f'SELECT {PLACES[1]} FROM "{view}" AS records WHERE (\n{sql}\n)'
         self._held, self._sandbox = held, Sandbox(schema, lambda _: iter(held), view=view)
         if (drawn := self._sandbox.drawn(self._query)) is not None:
-            raise UsageError(f"a condition has no {drawn}", hint="--sample draws records")
+            raise UsageError(
+                f"a condition can't use {drawn}", hint="use --sample for a random sample"
+            )
         self.fields = self._sandbox.check(self._query, run=True) | {PLACES[1]}
 
     def match(self, table: pa.RecordBatch) -> bytes:
@@ -130,9 +132,9 @@ def _matches(question: bytes, table: bytes) -> bytes:
 
 def check_condition(sql: str) -> None:
     """Check that a text can't be anything else than an expression once it stands in brackets."""
-    expected = "one SQL expression, such as: label = 1 AND height > 64"
+    expected = "an SQL expression, such as: label = 1 AND height > 64"
     if not sql.strip():
-        raise UsageError("the condition is empty", expected=expected)
+        raise UsageError("empty condition", expected=expected)
     # What closes a bracket that it has not opened fails in the other sort of brackets.
     for form in ("SELECT coalesce(\n{}\n, false)", "SELECT [\n{}\n]"):
         try:
@@ -142,7 +144,7 @@ def check_condition(sql: str) -> None:
             line = re.search(r"^LINE (\d+):", str(error.__cause__), re.MULTILINE)
             if line and int(line[1]) > 2 + sql.count("\n"):  # what is ours, behind the condition
                 is_bracket = fault.endswith("')'")
-                fault = "its brackets don't match" if is_bracket else "it is incomplete"
+                fault = "unbalanced brackets" if is_bracket else "incomplete expression"
             raise UsageError(
-                f"not a condition: {fault}", expected=expected, found=repr(sql)[:100]
+                f"invalid condition: {fault}", expected=expected, found=repr(sql)[:100]
             ) from error

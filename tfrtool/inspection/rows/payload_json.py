@@ -5,7 +5,7 @@ from array import array
 from collections.abc import Sequence
 from typing import Any
 
-from tfrtool.errors import UsageError, nearest, printable
+from tfrtool.errors import UsageError, suggestion
 from tfrtool.examples.content import decode_text, describe_bytes
 from tfrtool.examples.example import Feature, PayloadKind, classify_payload, decode_example
 from tfrtool.inspection.summary.summary_json import as_json, value_json
@@ -69,11 +69,10 @@ class PayloadJson:
         return [one for one in self._select or () if self.seen and one not in self.seen]
 
     def check_selection(self) -> None:
-        """Check that there was each feature that was selected; `UsageError` says the nearest."""
+        """Check that each selected feature exists; `UsageError` suggests the nearest name."""
         for name in self.unseen():
-            near = ", ".join(map(printable, nearest(name, sorted(self.seen))))
-            hint = f"it may be one of these: {near}"
-            raise UsageError(f"no record has a feature {name!r}", hint=hint)
+            hint = suggestion(name, sorted(self.seen), "features")
+            raise UsageError(f"no feature {name!r}", hint=hint)
 
     def tell(self, payload: bytes) -> dict[str, Any]:
         """Return what ``tfrtool cat`` prints of a payload."""

@@ -143,9 +143,9 @@ def read(
     if columns is None:
         return read_shard(shard, compression=compression, verify_payload=verify_payload)  # type: ignore[arg-type]
     if compression is not None or not verify_payload:
-        raise UsageError("compression and verify_payload are for records, not for columns")
+        raise UsageError("compression and verify_payload cannot be used with columns")
     if hasattr(shard, "read"):
-        raise UsageError("columns need shards that can be read twice", found="a stream")
+        raise UsageError("columns cannot be used with a stream: shards are read twice")
     from tfrtool.inspection.rows.batches import infer_columns
 
     shards = find_shards(shard)  # type: ignore[arg-type]
@@ -165,7 +165,7 @@ class Decode(enum.Enum):
 def _example(payload: bytes) -> Example:
     kind = classify_payload(payload)
     if kind not in (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE, PayloadKind.EMPTY):
-        raise ValueError("no tf.train.Example or SequenceExample")
+        raise ValueError("not a tf.train.Example or SequenceExample")
     return decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE)
 
 
@@ -194,21 +194,21 @@ def _pixels(values: Sequence[Value]) -> Any:
     from tfrtool.images.decoder import RefusedImageError, open_image, quiet_pillow
 
     if len(values) != 1 or not isinstance(values[0], bytes):
-        raise ValueError("there is not one image")
+        raise ValueError("not a single image")
     try:
         with quiet_pillow(), open_image(values[0]) as image:
             return np.array(opaque(image).convert("RGB"))
     except RefusedImageError as error:
-        raise ValueError(f"the image: {error.problem}") from error
+        raise ValueError(f"image: {error.problem}") from error
     except Exception as error:  # decoders raise anything on hostile bytes
-        raise ValueError(f"the image can't be decoded: {reason_of(error)}") from error
+        raise ValueError(f"image can't be decoded: {reason_of(error)}") from error
 
 
 def _image_and_label(payload: bytes, image: str, label: str) -> tuple[Any, int]:
     example = _example(payload)
     number = example.values(label)
     if len(number) != 1 or not isinstance(number[0], int):
-        raise ValueError("the label is not one int64")
+        raise ValueError("label is not a single int64")
     return _pixels(example.values(image)), number[0]
 
 
@@ -260,15 +260,13 @@ def open_rows(
                 "has several splits",
                 path=location,
                 found=", ".join(sorted(names)),
-                hint=f"open one of them: split={min(filter(None, splits))!r}",
+                hint=f"pass one of them, such as split={min(filter(None, splits))!r}",
             )
         known |= names
         for name in [*splits] if split is None else [split]:
             paths |= dict.fromkeys(splits.get(name, ()))
     if split is not None and not paths:
-        raise UsageError(
-            "there is no such split", expected=", ".join(sorted(known)), found=repr(split)
-        )
+        raise UsageError("no such split", expected=", ".join(sorted(known)), found=repr(split))
     records = Records(tuple(paths))
     if how is Decode.EXAMPLE:
         return records.decoded_by(_features)
@@ -279,7 +277,7 @@ def open_rows(
     image, label = roles.image, label_feature or roles.label
     if image is None or label is None:
         found = ", ".join(map(repr, list(features)[:10]))
-        what = "no feature is the one encoded image, or the one label"
-        hint = None if image is None else "label_feature=NAME says which feature is the label"
+        what = "can't choose the image and the label among the features"
+        hint = None if image is None else "pass label_feature=NAME to choose the label"
         raise ShardError(what, path=shard, record=0, found=found, hint=hint)
     return records.decoded_by(partial(_image_and_label, image=image, label=label))

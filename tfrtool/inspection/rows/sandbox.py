@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from tfrtool.engines.processes import cores
-from tfrtool.errors import ShardError, UsageError, human_bytes
+from tfrtool.errors import ShardError, UsageError, human_bytes, suggestion
 from tfrtool.examples.arrow.columns import PLACES
 from tfrtool.storage.child import Child, ChildDied
 from tfrtool.storage.limits import MAX_DUCKDB_MEMORY, MAX_SQL_MEMORY
@@ -29,6 +29,9 @@ _ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
 }
 """Keeps libraries from reserving address space that they don't use, some GiB of it."""
+
+_HIDDEN = re.compile("_[0-9a-f]{16}")
+"""Columns that no condition names."""
 
 _MESSAGE = 300
 """Characters of DuckDB's message, which may quote a value of any length."""
@@ -92,7 +95,7 @@ class SqlChild(Child):
 
 
 def _too_much_memory() -> ShardError:
-    return ShardError(f"the query needs more memory than {human_bytes(MAX_SQL_MEMORY)}")
+    return ShardError(f"the query needs more than {human_bytes(MAX_SQL_MEMORY)} of memory")
 
 
 def pack_batch(batch: pa.RecordBatch) -> bytes:
@@ -133,8 +136,8 @@ def check_select(sql: str) -> None:
     except duckdb.Error as error:
         raise UsageError(f"invalid SQL: {_message(error)}") from error
     if kinds != ["SELECT"]:
-        what = "one SELECT statement, and nothing else"
-        raise UsageError("not a query", expected=what, found=", ".join(kinds) or "nothing")
+        found = ", ".join(kinds) or "nothing"
+        raise UsageError("invalid query", expected="a single SELECT statement", found=found)
 
 
 _WRONG_QUERY = ("Parser", "Syntax", "Binder", "Catalog", "Permission", "NotImplemented")
@@ -146,23 +149,47 @@ _WRITES = re.compile(r'"type":"(?!SELECT_)([A-Z]+)_QUERY_NODE"')
 
 _PLAIN: Sequence[tuple[str, str]] = (
     (r'syntax error at or near "(.*)"', "syntax error near '{0}'"),
-    (r'.*[Cc]olumn "([^"]+)"(?: in \w+ list)? (?:was )?not found.*', "no column '{0}'"),
-    (r'.*does not have a column named "([^"]+)".*', "no column '{0}'"),
+    (r'.*column "(.+)" was not found because the FROM.*', "no column '{0}'; add FROM records"),
+    (r'.*[Cc]olumn "(.+)"(?: in \w+ list)? not found.*', "no column '{0}'"),
+    (r'.*does not have a column named "(.+)".*', "no column '{0}'"),
     (r"(?:\w+ )*Function with name (.+) does not exist!?", "no function '{0}'"),
-    (r"Table with name (.+) does not exist!?", "no table '{0}'; use FROM records"),
+    (r"Table with name \"?(.+?)\"? does not exist.*", "no table '{0}'; use FROM records"),
+    (r'Referenced table "(.+)" not found!?', "no table '{0}'; use FROM records"),
     (
-        r"No function matches the given name and argument types '(.+?)(\(.*\))'.*",
+        r"(?:No function matches the given .*types '|Could not choose .*call \")"
+        r"(.+?)(\(.*\))['\"]\. .*",
         "invalid argument types for '{0}': {1}; use CAST to convert them",
     ),
     (
         r"Unimplemented type for cast \(BLOB -> (.*?)\).*",
-        "bytes can't be cast to {0}; use decode() to make text of them first",
+        "bytes can't be converted to {0}; use decode() to make text of them first",
     ),
-    (r"Unimplemented type for cast \((.*?) -> (.*?)\).*", "{0} can't be cast to {1}"),
+    (r"Unimplemented type for cast \((.*) -> BLOB\)", "bytes can't be compared with {0}"),
+    (r"Unimplemented type for cast \((.*) -> (.*)\)", "{0} can't be converted to {1}"),
+    (r"Could not convert string '(.*)' to (\w+).*", "'{0}' can't be converted to {1}"),
+    (r"Type \w+ with value (.*) can't be cast .* type (\w+)", "{0} is out of range for {1}"),
+    (r"Overflow in (\w+) of (\w+) (.*)", "overflow in {2}, the result doesn't fit into {1}"),
+    (
+        r'column "(.+)" must appear in the GROUP BY clause or .*',
+        "column '{0}' must be in GROUP BY or in an aggregate, such as any_value",
+    ),
+    (r"WHERE clause cannot contain (.+?)!?", "{0} can't be used in WHERE"),
+    (r"Window functions are not supported here", "a window function can't be used here"),
+    (r"ORDER term out of range - .* between 1 and (\d+)", "ORDER BY accepts columns 1 to {0}"),
+    (r"More than one row returned by a subquery .*", "a subquery returned more than one row"),
+    (r"Set operations can only apply .*", "both sides of a UNION need the same number of columns"),
+    (r'Ambiguous reference to column name "(.+)" \(use: (.*)\)', "ambiguous column '{0}'; use {1}"),
+    (
+        r"((?:missing [\])]|unexpected \)|trailing \\|no argument for repetition|(?:invalid|bad) "
+        r"(?:escape sequence|character class|repetition|perl operator|named capture)).*: .*)",
+        "invalid regular expression: {0}",
+    ),
     (
         r"Division by zero in expression (.*?)\. Use TRY.*",
         "division by zero in {0}; use TRY() to get NULL instead",
     ),
+    (r"Values were not provided for .*", "parameters such as ? and $1 can't be used"),
+    (r"Failure in decode: .*", "bytes are not UTF-8 text; use try(decode()) to get NULL instead"),
     (r'Cannot access file "(.*)" - .*', "can't read '{0}': queries read only the records"),
 )
 """What DuckDB says, and the same in plain words."""
@@ -170,20 +197,28 @@ _PLAIN: Sequence[tuple[str, str]] = (
 _TYPES = {
     "INTEGER_LITERAL": "INTEGER",
     "STRING_LITERAL": "VARCHAR",
-    "'~~(": "'LIKE(",
-    "'!~~(": "'NOT LIKE(",
+    r"'~~\(": "'LIKE(",
+    r"'!~~\(": "'NOT LIKE(",
+    r"(?<= )(U?)INT128\b": r"\1HUGEINT",
+    r"(?<= )(U?)INT64\b": r"\1BIGINT",
+    r"(?<= )(U?)INT32\b": r"\1INTEGER",
+    r"(?<= )(U?)INT16\b": r"\1SMALLINT",
+    r"(?<= )(U?)INT8\b": r"\1TINYINT",
 }
+"""DuckDB's own names of types and operators, and those of SQL."""
 
 
 def _message(error: Exception) -> str:
     text = re.sub(r"^(\w+ )+Error: ", "", str(error).strip().partition("\n")[0])
     for theirs, ours in _TYPES.items():
-        text = text.replace(theirs, ours)
+        text = re.sub(theirs, ours, text)
+    text = text.rstrip("!. ")
     for theirs, ours in _PLAIN:
-        if found := re.fullmatch(theirs, text):
+        if found := re.fullmatch(theirs, text, re.DOTALL):
             text = ours.format(*found.groups())
             break
-    text = text.rstrip("!.")
+    if text[1:2].islower():
+        text = text[0].lower() + text[1:]
     return text if len(text) <= _MESSAGE else f"{text[:_MESSAGE]}..."
 
 
@@ -320,7 +355,7 @@ class Sandbox:
                     used = self._plan(sql, text - {column}, run)
                     text, failed = text - {column}, False
             if failed:
-                raise self._wrong_query(error) from error
+                raise self._wrong_query(error, sql) from error
         # A table has some column, even where the rows are only counted; and DuckDB can't read
         # its own word for the type of a struct in which a name is empty.
         used |= {c for c, n in self._names.items() if n == PLACES[1] or '""' in self._types[c]}
@@ -344,8 +379,8 @@ class Sandbox:
         names, types = found.columns, found.types
         for name, count in Counter(names).items():
             if count > 1:
-                hint = "AS gives one of them another name"
-                raise UsageError(f"{count} columns are called {name!r}", hint=hint)
+                hint = "use AS to rename one of them"
+                raise UsageError(f"{count} columns are named {name!r}", hint=hint)
         casts = [_cast_type(kind, as_text) for kind in types]
         if any(casts):
             if ";" in sql:  # which can't stand in brackets
@@ -358,12 +393,12 @@ class Sandbox:
             sql = f"SELECT {chosen} FROM (\n{sql}\n) AS t({columns})"
         return self.read(sql)
 
-    def _wrong_query(self, error: Exception) -> Exception:
+    def _wrong_query(self, error: Exception, sql: str) -> Exception:
         """Return what is wrong with a query, before any record is read."""
-        found = self.as_error(error)
+        found = self.as_error(error, sql)
         return UsageError(found.what, hint=found.hint) if type(found) is ShardError else found
 
-    def as_error(self, error: Exception) -> Exception:
+    def as_error(self, error: Exception, sql: str = "") -> Exception:
         """Return what ended a query: an error of the scan, or else what DuckDB says of a value."""
         failure = None
         if self._rows:  # which is in the traceback: DuckDB's objects in a cycle leak
@@ -373,12 +408,29 @@ class Sandbox:
             return failure or error  # with a number it is the system's, such as a full disk
         if isinstance(error, self._duckdb.OutOfMemoryException):
             return _too_much_memory()
-        near = re.search(r'(?:bindings:|^.*Function with .*\n+Did you mean) "([^"]+)"', str(error))
         wrong = tuple(getattr(self._duckdb, f"{name}Exception") for name in _WRONG_QUERY)
         # No value can be cast from one of these types to the other.
         is_wrong = isinstance(error, wrong) or "Unimplemented type for cast" in str(error)
-        kind = UsageError if is_wrong else ShardError
-        return kind(_message(error), hint=near and f"did you mean {near[1]!r}?")
+        kind, what = UsageError if is_wrong else ShardError, _message(error)
+        if what.startswith("no table") and self._view != "records":  # of conditions
+            what = "a condition can't contain a subquery"
+        return kind(what, hint=self._hint(what, str(error), sql))
+
+    def _hint(self, what: str, error: str, sql: str) -> str | None:
+        """Return what may be meant by an unknown name."""
+        if near := re.search(r'Function with .*\n+Did you mean "([^"]+)"', error):
+            return f"did you mean {near[1]!r}?"
+        unknown = re.fullmatch(r"no column '(.*)'", what)
+        if unknown is None or "Values list" in error:  # of a subquery
+            return None
+        own = [one for one in self._names.values() if not _HIDDEN.fullmatch(one)]
+        candidates = re.findall(r'(?<=[:,] )"([^"\n]+)"', error.partition("\nCandidate ")[2])
+        names = [*sorted(own, key=lambda one: one[:1] == "_"), *candidates]
+        typed = dict.fromkeys(one if one.isidentifier() else f'"{one}"' for one in names)
+        hint = suggestion(unknown[1], typed, "columns")
+        if f'"{unknown[1]}"' in sql and hint and hint.startswith("columns"):
+            return f"use single quotes for a string: '{unknown[1]}'"
+        return hint
 
     def close(self) -> None:
         """Give back what DuckDB holds."""
@@ -404,7 +456,7 @@ class Sandbox:
         ((_, plan),) = self._connection.execute(f"EXPLAIN (FORMAT JSON) {sql}").fetchall()
         # DuckDB before 2.0 has settings that are not locked.
         if re.search(r'"Function": "(EN|DIS)ABLE_', plan):
-            raise UsageError("a query changes no settings: they are locked")
+            raise UsageError("a query can't change settings: they are locked")
         # That a text beyond ASCII makes no BLOB is found out only when it is run, too.
         if run or not sql.isascii():
             self._connection.sql(sql).limit(1).to_arrow_table()

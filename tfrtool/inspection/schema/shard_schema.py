@@ -150,7 +150,7 @@ def sample_shares(
     if sample is None:
         return dict.fromkeys(paths)
     if sample < 1:
-        raise UsageError("a sample has at least 1 record", found=sample)
+        raise UsageError(f"--sample must be at least 1, got {sample}")
     count = len(paths)
     return {path: sample * (n + 1) // count - sample * n // count for n, path in enumerate(paths)}
 
@@ -158,10 +158,10 @@ def sample_shares(
 def no_examples(path: Path, content: str | None) -> ShardError:
     """Return the error of shards that hold no Examples, of which this is the first."""
     return ShardError(
-        "holds no tf.train.Example or SequenceExample",
+        "contains no tf.train.Example or SequenceExample",
         path=path,
         found=content,
-        hint=f"tfrtool inspect shard {shlex.quote(str(path))} shows what is there",
+        hint=f"run tfrtool inspect shard {shlex.quote(str(path))} to see what it contains",
     )
 
 
@@ -212,7 +212,9 @@ class ShardSchema:
             ((name, _),) = payloads.described.most_common(1)
             content = f"{name} payloads"
         elif kind is PayloadKind.EMPTY:
-            content = faults.kept[0].message if faults.kept else "records without a byte"
+            content = "empty records"
+            if faults.kept:
+                content = f"no intact records ({faults.kept[0].message})"
         kept = tuple(sorted(faults.kept, key=lambda fault: fault.offset))
         loss = ShardLoss(path=self._path, content=content, count=faults.count, faults=kept)
         return schema, loss, self._cut

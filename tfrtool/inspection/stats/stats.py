@@ -225,7 +225,9 @@ class ShardStats:
         fold, faults = self._fold, self._faults
         if faults.count:
             kept = tuple(faults.kept)
-            content = None if fold.records else self._content or kept[0].message
+            content = None
+            if not fold.records:
+                content = self._content or f"no intact records ({kept[0].message})"
             loss = ShardLoss(path=self._path, content=content, count=faults.count, faults=kept)
             fold.losses.append(loss)
         return pickle.dumps(fold)

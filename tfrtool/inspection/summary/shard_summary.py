@@ -196,7 +196,7 @@ def inspect_shard(
         UsageError: a number is negative.
     """
     if limit < 0 or (record is not None and record < 0):
-        raise UsageError("limit and record are at least 0", found=f"{limit} and {record}")
+        raise UsageError(f"--limit and --record must be at least 0, got {limit} and {record}")
     source = as_source(shard)
     payloads = PayloadFold(SchemaFold())
     records, size, lost, cut = 0, 0, 0, False

@@ -52,7 +52,7 @@ def find_offsets(path: Path, most: int | None = None) -> "array[int]":
         elif hop(file, size, offsets, most=most)[0] == most:
             return offsets
     if offsets[-1] != size and most is None:
-        raise ShardError("can't be hopped through", path=path)
+        raise ShardError("can't be indexed from its headers", path=path)
     return offsets
 
 

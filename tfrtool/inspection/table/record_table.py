@@ -96,7 +96,7 @@ class TableFold:
         for batch in self._batches(items):
             table = _table(batch, roles, self.kinds)
             with (
-                os_errors_as(ShardError, self._folder, "no room for what is found"),
+                os_errors_as(ShardError, self._folder, "can't store temporary data"),
                 tempfile.NamedTemporaryFile(dir=self._folder, delete=False) as file,
                 pa.ipc.new_file(file, table.schema) as writer,
             ):

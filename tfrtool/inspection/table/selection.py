@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tfrtool.errors import UsageError, nearest, printable
+from tfrtool.errors import UsageError, suggestion
 from tfrtool.examples.arrow.arrays import numbers_array
 from tfrtool.examples.arrow.columns import PLACES
 from tfrtool.inspection.rows.batches import LABEL_NAME, class_names_of, text_array
@@ -95,7 +95,7 @@ class Selector:
             parts.append(f"(\n{where}\n)")
         for name, value in (equal or {}).items():
             if name == "label" and self._shown not in self._columns:
-                raise UsageError("there are no labels to select by")
+                raise UsageError("no labels to filter by")
             asked = self._quoted({"split": PLACES[4], "label": self._shown}[name])
             if name == "label" and self._type(self._shown) == pa.binary():
                 asked = f"try(decode({asked}))"
@@ -124,8 +124,7 @@ class Selector:
 
     def _quoted(self, name: str) -> str:
         if name not in self._columns:
-            expected = ", ".join(map(printable, nearest(name, self.columns)))
-            raise UsageError(f"no column {name!r}", expected=f"one of {expected}")
+            raise UsageError(f"no column {name!r}", hint=suggestion(name, self.columns, "columns"))
         return quoted_names(self._columns)[[*self._columns].index(name)]
 
     def _type(self, name: str) -> pa.DataType:

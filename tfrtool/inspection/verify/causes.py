@@ -42,29 +42,29 @@ class Causes:
         match fault.kind:
             case FaultKind.EMPTY:
                 return (
-                    "nothing was ever written to it: a split without records, or a writer or a "
-                    "copy that died at its start"
+                    "the split has no records, or the writer or the copy stopped before anything "
+                    "was written"
                 )
             case FaultKind.NOT_TFRECORD:  # text has whatever line ends it was written with
                 return None if is_text(self._read(0, _HEAD)) else self._text_mode
             case FaultKind.TRUNCATED:
-                return f"the write or the download was cut: fetch it again, or {self._rescue}"
+                return f"the write, copy or download was interrupted; {self._again}"
             case FaultKind.TRAILING_BYTES:
                 return (
-                    "something was appended to the file, a last record was cut, or its space was "
-                    "reserved in advance and not all of it used: tfrtool repair leaves it out"
+                    "something was appended to the file, its last record was cut, or space was "
+                    "reserved for it and not used; run tfrtool repair to drop these bytes"
                 )
             case FaultKind.DECOMPRESSION:
                 return self._text_mode or (
-                    "a write, a copy or a download was cut or changed it, or its writer was never "
-                    f"closed: fetch it again, or {self._rescue}"
+                    "the write, copy or download was interrupted or corrupted, or the writer was "
+                    f"never closed; {self._again}"
                 )
             case FaultKind.LENGTH_CRC | FaultKind.PAYLOAD_CRC:
                 return self._crc(fault)
             case FaultKind.OVERSIZED_LENGTH:
                 return (
-                    "its CRC holds, so that it was written like this, by a broken writer or on "
-                    "purpose; TensorFlow's reader would try to reserve that memory, and may crash"
+                    "its checksum is valid, so it was written this way, by a broken writer or "
+                    "deliberately; TensorFlow would try to allocate that much memory and may crash"
                 )
         return None
 
@@ -72,19 +72,24 @@ class Causes:
         again = f"copy it again and compare checksums, or {self._rescue}"
         if self._is_plain:
             if self._read(fault.offset, len(_GZIP)) == _GZIP:
-                return "a gzip shard was appended to an uncompressed one (cat): take them apart"
+                return "a gzip shard was appended to an uncompressed one (as with cat); split them"
             if self._read(fault.offset, HEADER_SIZE) == bytes(HEADER_SIZE):
-                return f"a write or a copy left a gap of zeros: {again}"
+                return f"a write or copy left a gap of zeros; {again}"
             if self._text_mode is not None:
                 return self._text_mode
             self._looks -= 1
             flip = self._flipped_bit(fault) if self._looks >= 0 else None
             if flip is not None:
                 return (
-                    f"a single bit is wrong, bit {flip[1]} of the byte at offset {flip[0]:,}, and "
-                    f"all else is right: a fault of memory, disk or cable, not of software; {again}"
+                    f"one bit is flipped (bit {flip[1]} of the byte at offset {flip[0]:,}) and the "
+                    "rest is intact, which points to memory, disk or cable rather than software; "
+                    f"{again}"
                 )
-        return f"bits changed on disk, in memory or in transfer: {again}"
+        return f"data was changed on disk, in memory or in transfer; {again}"
+
+    @property
+    def _again(self) -> str:
+        return f"copy or download it again, or {self._rescue}"
 
     @property
     def _rescue(self) -> str:
@@ -92,9 +97,10 @@ class Causes:
         if not self._records:
             return "write it again"
         if folder is not None and (folder / DATASET_INFO).is_file():
-            # A repaired one would not have the records that the metadata says.
-            return "tfrtool train --on-error skip leaves out what is damaged"
-        return f"tfrtool repair keeps its {human_count(self._records, 'whole record')}"
+            # A repaired one would have fewer records than the metadata lists.
+            return "train with --on-error skip to skip damaged records"
+        intact = human_count(self._records, "intact record")
+        return f"run tfrtool repair to recover its {intact}"
 
     def _read(self, offset: int, size: int) -> bytes:
         with open_shard(self._source) as file:
@@ -119,8 +125,8 @@ class Causes:
         taken_out = not pairs and newlines * returns > 24 * size
         if put_in or taken_out or replaced * 100 > size:
             return (
-                "something took it for text and changed its bytes (FTP in ASCII mode, git "
-                "autocrlf, dos2unix, an editor): fetch it again in binary mode"
+                "the file was treated as text, which changed its bytes (FTP in ASCII mode, git "
+                "autocrlf, dos2unix, an editor); copy or download it again in binary mode"
             )
         return None
 

@@ -70,7 +70,7 @@ def check_directory(directory: Path, verdicts: Verdicts, *, whole: bool = True) 
         faults += _against_names(sets)
     try:
         faults += [
-            DatasetFault(path, f"is whole, but has not the SHA-256 that {REPORT} says")
+            DatasetFault(path, f"intact, but its SHA-256 differs from the one in {REPORT}")
             for name, written in read_written_shards(directory).items()
             if (verdict := verdicts.get(path := directory / name)) is not None
             and verdict.is_whole
@@ -93,21 +93,21 @@ def _against_metadata(
     known = {split.name for split in info.splits}
     for one in sets:
         if one.split not in known:
-            message = f"{DATASET_INFO} says nothing of {printable(one.name)}"
+            message = f"{printable(one.name)} is not listed in {DATASET_INFO}"
             yield DatasetFault(one.paths[0], message)
     for split in info.splits:
         count = human_count(len(split.shard_lengths), "shard")
         meant = info.shards_of(split, sets, directory)
         others = [one for one in sets if one.split == split.name and one is not meant]
         for one in others if split.shard_lengths else ():
-            wanted = f"{count} of split {split.name!r} by {DATASET_INFO}"
-            beside = " beside them, perhaps of an earlier write" if meant.shards else ""
-            message = f"expected {wanted}, found {printable(one.name)}{beside}"
+            extra = " next to them, perhaps from an earlier write" if meant.shards else ""
+            message = f"{DATASET_INFO} lists {count} for split {split.name!r}, "
+            message += f"found {printable(one.name)}{extra}"
             yield DatasetFault(one.paths[0], message)
         if meant.shards and split.shard_lengths:
             yield from _split_against_metadata(directory, split, meant, verdicts)
         elif split.shard_lengths and whole and not others:
-            message = f"there is none of the {count} of split {split.name!r} in {DATASET_INFO}"
+            message = f"no shards of split {split.name!r} found, {DATASET_INFO} lists {count}"
             yield DatasetFault(directory, message, FaultKind.MISSING_SHARD)
 
 
@@ -125,7 +125,7 @@ def _split_against_metadata(
         checked.append(verdict)
         if expected not in (verdict.records, verdict.records + verdict.lost):
             records = human_count(expected, "record")
-            message = f"expected {records} by {DATASET_INFO}, found {verdict.records:,}"
+            message = f"{DATASET_INFO} lists {records}, found {verdict.records:,}"
             yield DatasetFault(verdict.path, message)
     records_found = sum(verdict.records for verdict in checked)
     if len(checked) != count or records_found != split.records or not split.bytes:
@@ -134,8 +134,8 @@ def _split_against_metadata(
     # TFDS counts payloads; older versions and other writers counted the files.
     if split.bytes not in (size, size + FRAME_SIZE * records_found):
         message = (
-            f"expected {split.bytes:,} bytes in the records of split {split.name!r} by "
-            f"{DATASET_INFO}, found {size:,}: it was written for other records"
+            f"{DATASET_INFO} lists {split.bytes:,} bytes of records for split {split.name!r}, "
+            f"found {size:,}: it was written for different records"
         )
         yield DatasetFault(directory / DATASET_INFO, message)
 
@@ -148,8 +148,8 @@ def _against_names(sets: Sequence[ShardSet]) -> Iterator[DatasetFault]:
             forgiven += [one for one in conflicting if one.n_missing]
         counts = " and of ".join(f"{one.count:,}" for one in conflicting)
         message = (
-            f"shards of {counts} side by side, perhaps of an earlier write: a glob such as "
-            f"{printable(conflicting[0].prefix)}* reads them all"
+            f"sets of {counts} shards in one folder, perhaps from an earlier write; a glob such as "
+            f"{printable(conflicting[0].prefix)}* matches all of them"
         )
         yield DatasetFault(conflicting[-1].paths[0], message)
     for one in sets:
@@ -159,22 +159,22 @@ def _against_names(sets: Sequence[ShardSet]) -> Iterator[DatasetFault]:
 
 def _missing(one: ShardSet) -> Iterator[DatasetFault]:
     for name in islice(one.missing, MISSING_TOLD):
-        message = f"missing: the others' names say that there are {one.count:,}"
+        message = f"missing: shard names give a total of {one.count:,}"
         yield DatasetFault(one.directory / name, message, FaultKind.MISSING_SHARD)
     more = one.n_missing - MISSING_TOLD
     if more > 0:
-        message = f"and {more:,} more of {printable(one.name)} are missing"
+        message = f"{more:,} more of {printable(one.name)} are missing"
         yield DatasetFault(one.directory, message, FaultKind.MISSING_SHARD)
 
 
 def _within_set(one: ShardSet, verdicts: Verdicts) -> Iterator[DatasetFault]:
     for path in one.extra:
-        message = f"its number is too high: its own name says that there are {one.count:,}"
+        message = f"shard number out of range: the name gives a total of {one.count:,}"
         yield DatasetFault(path, message)
     for index, paths in one.duplicates.items():
-        beside = printable(one.shards[index].name)
+        first = printable(one.shards[index].name)
         for path in paths:
-            yield DatasetFault(path, f"a second file for number {index}, beside {beside}")
+            yield DatasetFault(path, f"second file for shard number {index}, next to {first}")
     kinds: dict[Compression, list[Path]] = {}
     for path in one.paths:
         if path in verdicts and verdicts[path].records:
@@ -183,7 +183,7 @@ def _within_set(one: ShardSet, verdicts: Verdicts) -> Iterator[DatasetFault]:
         rarest = min(kinds.values(), key=len)
         found = " and ".join(f"{len(paths):,} {kind.value}" for kind, paths in kinds.items())
         message = (
-            f"expected all of {printable(one.name)} to be compressed alike, found {found}: "
+            f"expected one compression for all of {printable(one.name)}, found {found}: "
             "TensorFlow reads one compression_type at a time"
         )
         yield DatasetFault(rarest[0], message, FaultKind.DECOMPRESSION)

@@ -128,7 +128,9 @@ class ImageCheck:
                 tally.empty += not value
                 found = f"{len(value)} bytes of {describe_bytes(value)} data"
                 message = f"{where}: expected an encoded image, found "
-                tally.others.add(unparseable(record, message + (found if value else "no bytes")))
+                tally.others.add(
+                    unparseable(record, message + (found if value else "an empty value"))
+                )
             if value and (name == role or (role is None and encoded)):
                 self._remember(record, example, value, b"" if role else feature_key(name))
         self._absent += role is not None and absent
@@ -148,7 +150,7 @@ class ImageCheck:
             return True
         if channels is None or describe_bytes(value) != "binary":
             return False
-        wanted = f"{width} x {height} x {channels} = {area * channels} bytes of pixels"
+        wanted = f"{width} x {height} x {channels} = {area * channels} bytes of raw pixels"
         message = f"{where}: expected {wanted}, found {len(value)} bytes"
         tally.broken.add(unparseable(record, message))
         return True

@@ -13,7 +13,7 @@ from tfrtool.inspection.verify.payload_check import box_mark, unparseable
 from tfrtool.records.framing import Fault, Record
 from tfrtool.storage.limits import MAX_OBJECTS_CHECKED
 
-_TOLD = 3
+_SHOWN = 3
 _FREEBASE = "/m/"
 """What the texts of Open Images' classes start with, which are identifiers beside a label map's
 names for people."""
@@ -40,24 +40,25 @@ class ObjectCheck:
         if self._names is None:
             self._names = {} if self._directory is None else object_names(self._directory)
         found = read_objects(example.features, most=MAX_OBJECTS_CHECKED)
-        told = [*found.problems]
+        problems = [*found.problems]
         for at, one in enumerate(found.objects):
-            told += [f"object {at}: {what}" for what in self._doubts(one) if what not in told]
+            doubts = (what for what in self._doubts(one) if what not in problems)
+            problems += [f"object {at}: {what}" for what in doubts]
         if self._images and found.size:
-            told += _wrong_size(example, found.size)
-        more = len(told) - _TOLD
-        return "; ".join(told[:_TOLD] + [f"{more:,} more like that"] * (more > 0)) or None
+            problems += _wrong_size(example, found.size)
+        more = len(problems) - _SHOWN
+        return "; ".join(problems[:_SHOWN] + [f"{more:,} more"] * (more > 0)) or None
 
     def _doubts(self, one: ReadObject) -> list[str]:
-        told = [one.problem] if one.problem else []
+        problems = [one.problem] if one.problem else []
         if one.label is None or not self._names:
-            return told
+            return problems
         name = self._names.get(one.label)
         if name is None:
-            told.append(f"no class has its number {one.label} by the label map")
+            problems.append(f"class number {one.label} is not in the label map")
         elif one.text not in ("", name) and not one.text.startswith(_FREEBASE):
-            told.append(f"its class {one.label} is {name!r} by the label map, not {one.text!r}")
-        return told
+            problems.append(f"class {one.label} is {name!r} in the label map, not {one.text!r}")
+        return problems
 
 
 def _may_have_boxes(payload: bytes) -> bool:
@@ -74,6 +75,6 @@ def _wrong_size(example: Example, size: tuple[int, int]) -> list[str]:
         if isinstance(value, bytes):
             with suppress(RefusedImageError), quiet_pillow(), open_image(value) as image:
                 if image.size != size:
-                    said, found = (" x ".join(map(str, one)) for one in (size, image.size))
-                    return [f"its width and height are {said}, and its image has {found} pixels"]
+                    recorded, found = (" x ".join(map(str, one)) for one in (size, image.size))
+                    return [f"recorded size is {recorded}, but the image is {found} pixels"]
     return []

@@ -28,7 +28,7 @@ _ALIKE = 512
 """Bytes of a payload, on average, from which on it takes longer to tell which are the same than to
 parse them all."""
 
-NO_EXAMPLE = "no tf.train.Example or SequenceExample"
+NO_EXAMPLE = "not a tf.train.Example or SequenceExample"
 
 
 def unparseable(record: Record, message: str = NO_EXAMPLE) -> Fault:
@@ -38,7 +38,7 @@ def unparseable(record: Record, message: str = NO_EXAMPLE) -> Fault:
         offset=record.offset,
         record=record.index,
         message=message,
-        cause="its CRC holds, so that it was written like this",
+        cause="its checksum is valid, so it was written this way",
     )
 
 

@@ -208,7 +208,7 @@ def _same_records(
         same = earlier.setdefault((verdict.digest, records, verdict.payload_bytes), {})
         mistaken = [v for v in same.values() if _is_mistake(own, set_of.get(v.path), records)]
         for other in (mistaken or [*same.values()])[:1]:
-            message = f"holds the same {human_count(records, 'record')} as "
+            message = f"contains the same {human_count(records, 'record')} as "
             message += printable(other.path.name)
             name = printable(verdict.path.name)
             yield DatasetFault(verdict.path, message) if mistaken else f"{name} {message}"
@@ -229,8 +229,8 @@ def _image_notes(verdicts: Sequence[ShardVerdict]) -> Iterator[str]:
         images = shard.images
         if images is not None and images.doubtful:
             yield (
-                f"{shard.path.name}: {images.doubtful:,} values of {images.roles.image!r} are no "
-                "image in a known format, and their size is not that of their pixels"
+                f"{shard.path.name}: {images.doubtful:,} values of {images.roles.image!r} are "
+                "neither images in a known format nor raw pixels of the recorded size"
             )
         if images is not None and images.absent:
             records = human_count(images.absent, "record")
@@ -242,9 +242,9 @@ def _compressed(verdicts: Sequence[ShardVerdict]) -> Iterator[str]:
     for kind in (Compression.GZIP, Compression.ZLIB):
         if counts[kind]:
             yield (
-                f"{human_count(counts[kind], 'shard')} {'is' if counts[kind] == 1 else 'are'} "
-                f"{kind.value}: TFDS can't read that, and tf.data.TFRecordDataset needs "
-                f"compression_type={kind.value.upper()!r}"
+                f"{human_count(counts[kind], 'shard')} {'uses' if counts[kind] == 1 else 'use'} "
+                f"{kind.value} compression, which TFDS can't read and tf.data.TFRecordDataset "
+                f"reads with compression_type={kind.value.upper()!r}"
             )
 
 
@@ -252,4 +252,4 @@ def _capped(notes: Iterator[str]) -> Iterator[str]:
     yield from islice(notes, _NOTES_KEPT)
     more = sum(1 for _ in notes)
     if more:
-        yield f"and {more:,} more like that"
+        yield f"and {more:,} more of these"
