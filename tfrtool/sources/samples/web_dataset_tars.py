@@ -123,18 +123,18 @@ def _samples(
                 last = next(iter(members.values()))[0]
                 image = _image(members)
                 if image is None:
-                    yield FoundItem(start + last, problem="no image in its sample")
+                    yield FoundItem(start + last, problem="no image in the sample")
                     continue
                 _, place, size = next(one for one in members.values() if one[0] == image)
                 problem = None
                 if ".." in image.split("/"):
-                    problem = "its name leads out of the archive"
+                    problem = "path leads outside the archive"
                 place |= number << _OFFSET_BITS
                 label, cells = _told(members, texts, label_column)
                 yield FoundItem(start + image, label, size, place, problem, cells)
         except ValueError as error:
-            what = f"the tar archive is cut or damaged in or after {last!r} ({error})"
-            raise SourceError(what, path=path, hint="fetch it again") from error
+            what = f"truncated or damaged tar archive in or after {last!r}: {error}"
+            raise SourceError(what, path=path, hint="download or copy it again") from error
 
 
 def _told(

@@ -39,13 +39,14 @@ def prepared_builder(notation: str, starting: Starting) -> Any:
             if builder.is_prepared():
                 return builder
     except Exception as error:  # builders are anyone's code
+        if type(error).__name__ == "DatasetNotFoundError":  # whose text lists all there are
+            raise SourceError(f"no TFDS dataset {notation!r}") from error
         raise SourceError(f"TFDS can't open {notation}: {_reason(error)}") from error
     if hosts := missing_hosts(builder):
         raise SourceError(
-            f"{notation} is not prepared there, and what TFDS downloads it from can't be reached",
+            f"{notation} is not prepared here and can't be downloaded from {hosts}",
             path=builder.data_dir,
-            found=hosts,
-            hint="TFDS_DATA_DIR names another place where it is prepared",
+            hint="set TFDS_DATA_DIR if it is prepared elsewhere",
         )
     with starting():
         import tensorflow as tf
@@ -56,9 +57,9 @@ def prepared_builder(notation: str, starting: Starting) -> Any:
             builder.download_and_prepare()
     except Exception as error:
         raise SourceError(
-            f"TFDS can't download and prepare {notation}: {_reason(error)}",
+            f"TFDS can't prepare {notation}: {_reason(error)}",
             path=builder.data_dir,
-            hint="prepared data is looked for there; TFDS_DATA_DIR names another place",
+            hint="set TFDS_DATA_DIR if it is prepared elsewhere",
         ) from error
     return builder
 
