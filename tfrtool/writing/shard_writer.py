@@ -156,9 +156,8 @@ def payloads_of(audit: Audit, positions: Sequence[int]) -> list[bytes]:
                 rendered = render_image(data, recipe)
             except Exception as error:  # codecs raise anything
                 raise WriteError(
-                    "decodes, but can't be encoded anew",
+                    f"can't be re-encoded: {reason_of(error)}",
                     path=audit.source.reader.describe(item),
-                    found=reason_of(error),
                 ) from error
         if not usual:
             made = payload_of(audit.source, position, audit.numbers, data, rendered, recipe)
@@ -223,7 +222,7 @@ class _GrowingShard:
                     for item in read_records(file):
                         if isinstance(item, Fault):
                             raise WriteError(
-                                f"does not read back: {item.message}",
+                                f"verification of the written shard failed: {item.message}",
                                 path=self._path,
                                 record=item.record,
                                 offset=item.offset,
@@ -235,7 +234,7 @@ class _GrowingShard:
                 tally.add_keys(keys)
                 if (tally.records, tally.payload_bytes) != (self.records, self._payload_bytes):
                     raise WriteError(
-                        "does not read back",
+                        "verification of the written shard failed",
                         path=self._path,
                         expected=f"{self.records} records of {self._payload_bytes} bytes",
                         found=f"{tally.records} records of {tally.payload_bytes} bytes",
