@@ -315,7 +315,7 @@ def _connected(address: str | None) -> Iterator[Any]:
         address = address or os.environ.get("RAY_ADDRESS")
         if not address:
             raise UsageError(
-                "no cluster address",
+                "--engine ray requires an address",
                 expected="--engine-address HOST:PORT, or RAY_ADDRESS",
                 hint="run `ray start --head` to start a cluster and see its address",
             )

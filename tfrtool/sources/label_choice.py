@@ -92,8 +92,9 @@ def read_class_list(path: Path) -> ClassList:
             if other and repeated[other] == 1:
                 others[other] = name
     except ValueError as error:
+        reason = "not valid UTF-8" if isinstance(error, UnicodeError) else error
         raise SourceError(
-            f"not a list of class names: {error}",
+            f"not a list of class names: {reason}",
             path=path,
             hint="use one name per line, or a label_map.pbtxt",
         ) from error

@@ -192,7 +192,7 @@ def _list(argument: str, scratch: Path, spread: Spread | None) -> Listing | None
         if is_pattern(argument):
             return list_matches(argument)
         reason = os_reason(error) if isinstance(error, OSError) else str(error)
-        raise SourceError(f"can't be read: {reason}", path=argument, expected=_EXPECTED) from error
+        raise SourceError(f"can't be read: {reason}", path=argument) from error
     if stat.S_ISDIR(mode):
         return list_directory(path, spread=spread)
     if not stat.S_ISREG(mode):

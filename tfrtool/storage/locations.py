@@ -46,7 +46,7 @@ def as_text(location: str | os.PathLike[str]) -> str:
 def as_local_path(location: str | os.PathLike[str]) -> Path:
     """Return what a caller gave as a path to write to, which can't be a URL."""
     path = as_path(location)
-    check_no_url(path, "local files are written")
+    check_no_url(path, "the output must be local")
     return path
 
 

@@ -366,7 +366,7 @@ class Store:
 
     def url_of(self, key: str) -> str:
         """Return how an object is called in messages."""
-        return f"{self.url.rstrip('/')}/{key}".rstrip("/")
+        return f"{self.url}{'' if self.url.endswith('/') else '/'}{key}".rstrip("/")
 
     def _etag(self, said: Any) -> str | None:
         etag, version = said.get("e_tag"), said.get("version")

@@ -388,7 +388,9 @@ def may_write(
         )
     if existing is Existing.REFUSE:
         hint = "use --overwrite to replace it" if complete else _ELSEWHERE
-        raise UsageError("already exists" if complete else "not empty", path=dataset, hint=hint)
+        raise UsageError(
+            "already exists" if complete else "directory is not empty", path=dataset, hint=hint
+        )
     foreign = names - ours - {STAGING}
     if complete:  # beside its own, those that would be taken for shards of the new one
         foreign = {name for name in foreign if is_shard_of(name, target.name)}

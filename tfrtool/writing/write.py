@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tfrtool.engines.engine import Engine
 from tfrtool.engines.processes import cores, map_shards, workers_of
-from tfrtool.errors import SourceError, UsageError, printable
+from tfrtool.errors import SourceError, UsageError, os_errors_as, printable
 from tfrtool.images.recipe import Check, Encode, ImageRecipe, Resize
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import FRAME_SIZE
@@ -193,7 +193,9 @@ def write(
             layout=layout,
         ),
     )
-    if place.is_dir() and path.resolve().is_relative_to(place.resolve()):
+    with os_errors_as(SourceError, as_text(source)):
+        inside = place.is_dir() and path.resolve().is_relative_to(place.resolve())
+    if inside:
         raise UsageError(
             "the dataset would be inside its source", path=path, hint="choose a directory outside"
         )
@@ -295,9 +297,7 @@ def check_images(
             )
         if not any(True for _ in audit.good()):
             raise SourceError(
-                f"none of the {len(audit.source.items):,} images can be used "
-                f"({printable(item.key)}: {problem})",
-                path=options.source,
+                f"no image can be used ({printable(item.key)}: {problem})", path=options.source
             )
     if options.dedupe:
         audit.leave_out_copies()

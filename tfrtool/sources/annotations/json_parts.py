@@ -76,7 +76,7 @@ class JsonParts:
 
     def _take(self, wanted: str) -> None:
         if self._peek() != wanted:
-            raise self._fault(f"expecting {wanted}", self._at)
+            raise self._fault(f"expecting {wanted!r}", self._at)
         self._at += 1
 
     def _value(self) -> tuple[Any, str]:

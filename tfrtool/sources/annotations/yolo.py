@@ -116,8 +116,10 @@ class YoloReader(AnnotationReader):
             # Texts alone, so that a class may be called `no`; and no copies of what has an alias.
             found = yaml.load(text, Loader=yaml.BaseLoader)
         except (yaml.YAMLError, ValueError, RecursionError) as error:
-            said = printable(" ".join(str(error).split()))[:200]
-            raise SourceError(f"invalid YAML: {said}", path=self._path) from error
+            mark = getattr(error, "problem_mark", None)
+            reason = f"line {mark.line + 1}: {error.problem}" if mark else str(error)  # type: ignore[union-attr]
+            reason = printable(" ".join(reason.split()))[:200]
+            raise SourceError(f"invalid YAML: {reason}", path=self._path) from error
         config = found if isinstance(found, dict) else {}
         names, count = config.get("names"), config.get("nc")
         if isinstance(names, list):

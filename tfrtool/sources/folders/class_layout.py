@@ -103,7 +103,7 @@ def arrange(
         found, rejected = (), FirstOf[LeftOut]()
         rejected.add(LeftOut(key=odd, reason="not in a class folder"))
     if not found:
-        raise _nothing(tree, rejected, label_from, where)
+        raise _nothing(tree, rejected, label_from, where, depth)
     notices: tuple[str, ...] = ()
     if label_from is LabelFrom.FOLDER and depth is None:
         nested = [one for one in sorted(tree.folders) if one.count("/") >= usual]
@@ -252,6 +252,7 @@ def _nothing(
     rejected: FirstOf[LeftOut],
     label_from: LabelFrom,
     where: str,
+    depth: int | None,
 ) -> SourceError:
     """Return the error for a tree without a labelled image."""
     if not tree.count:
@@ -264,6 +265,9 @@ def _nothing(
     hint = None
     if label_from is LabelFrom.FILENAME:
         what, expected = "no file name contains a label", "names such as cat.0.jpg"
+    elif depth is not None and all(folder.count("/") + 1 < depth for folder in tree.folders):
+        what, hint = f"no images in folders at depth {depth}", "use a lower --label-depth"
+        return SourceError(what, path=where, hint=hint)
     else:
         folders = {name for folder in tree.folders for name in folder.split("/")[-2:] if name}
         check_classes(folders, tree.others, where)

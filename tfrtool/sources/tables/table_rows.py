@@ -33,11 +33,11 @@ _HEAD = 4096
 """Bytes that tell what a table of another name is; blanks may come first."""
 
 DELIMITERS = ",;\t|"
-_QUOTES = "check for a quotation mark that is not closed"
+_QUOTES = "check for an unclosed quotation mark"
 
 _CSV_REASONS = {
-    "unexpected end": "a quoted cell is not closed",
-    "expected after": "text follows a closing quotation mark",
+    "unexpected end": "the file ends inside a quoted cell",
+    "expected after": "text after a closing quotation mark",
     "field limit": "a cell is too long",
     "new-line character": "a carriage return inside a line",
 }

@@ -5,6 +5,7 @@ import io
 import json
 import logging
 import os
+import re
 import socket
 import sys
 from collections.abc import Iterator
@@ -68,6 +69,8 @@ def _reason(error: Exception) -> str:
     """Return what an error of other people's code says, in a line."""
     lines = str(error).strip().splitlines() or [""]
     text = printable(lines[0])
+    if built := re.fullmatch(r"Failed to construct dataset .*?\}\": (.*)", text):
+        return built[1][:_REASON_SHOWN]
     return f"{type(error).__name__}: {text[:_REASON_SHOWN]}{'...' if text[_REASON_SHOWN:] else ''}"
 
 
