@@ -31,12 +31,12 @@ _LOOKAHEAD = b"\xff\x00" * 8
 
 
 _REASONS = {
+    "max_text_chunk": "a text in the PNG file is too large",
     "truncat": "the image data is truncated",
     "data stream": "the image data is damaged",
     "decoder error": "the image data is damaged",
     "image file": "the image file is damaged",
     "broken png": "the PNG file is damaged",
-    "chunk": "the PNG file is damaged",
 }
 """What is wrong with an image, by words in the messages of Pillow."""
 
@@ -140,12 +140,12 @@ def decode_jpeg(image: ImageFile.ImageFile, data: bytes, scans: JpegScans) -> No
             restarts = len(_RESTART.findall(view[start:end])) if many and whole else 0
             whole = whole and decoder.give(bytes((0xFF, 0xD0 + restarts % 8)), b"\0", b"\0")
             if not (decoder.finished or (many and whole)):
-                raise RefusedImageError("truncated: the data ends before the last pixel")
+                raise RefusedImageError("the data ends before the last pixel")
             fed = end
         early = many and decoder.finished
         decoder.give(view[fed:])
         if not decoder.finished:
-            raise RefusedImageError("truncated: the data ends before the last pixel")
+            raise RefusedImageError("the data ends before the last pixel")
     if early:
         # Likewise: it had all pixels before the last scan, and wanted no more.
         with closing(_Decoder(image)) as decoder:

@@ -104,7 +104,8 @@ class ItemRows:
     def refuse(self, key: str, reason: str, place: int = 0) -> None:
         """List an image that can't be an item."""
         reason = f"row {place}: {reason}" if self._tabular else reason
-        self._why = self._why or f"{printable(key)}: {reason}"
+        known = reason.startswith(f"{key}: ")  # of a row without a path
+        self._why = self._why or (reason if known else f"{printable(key)}: {reason}")
         self._refused.add((key, place, reason))
 
     def source(

@@ -124,8 +124,9 @@ def _array(archive: zipfile.ZipFile, name: str, path: str, packed: int) -> _Arra
         raise _refused(path, name, array, " in Fortran order" if by_columns else "")
     size = prod(shape) * dtype.itemsize
     if size != info.file_size - file.tell() or size > most:
-        what = f"{name} declares {size:,} bytes of values (limit {most:,})"
-        raise SourceError(what, path=path, found=f"{info.file_size - file.tell():,}")
+        what = f"{name} declares {size:,} bytes of values"
+        expected = f"{info.file_size - file.tell():,}, and at most {most:,}"
+        raise SourceError(what, path=path, expected=expected)
     return array
 
 

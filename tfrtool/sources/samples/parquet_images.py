@@ -106,7 +106,7 @@ def read_parquet_images(
         what, expected = "no label column", "a column such as 'label'"
         hint = "use --label-column NAME to read the labels from a column of another name"
         raise SourceError(
-            what, path=where, expected=expected, found=quoted(columns.others), hint=hint
+            what, path=where, expected=expected, found=quoted(columns.others) or None, hint=hint
         )
     if rows.columns is not None:
         roles, mine = rows.columns.of(columns.others, TableColumns(None, columns.label, None))

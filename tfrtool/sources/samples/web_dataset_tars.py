@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from tfrtool.errors import SourceError
+from tfrtool.errors import SourceError, printable
 from tfrtool.sources.archives.members import Stamp, opened, read_at
 from tfrtool.sources.archives.tar_archive import read_headers
 from tfrtool.sources.folders.listing import is_image_name
@@ -133,7 +133,8 @@ def _samples(
                 label, cells = _told(members, texts, label_column)
                 yield FoundItem(start + image, label, size, place, problem, cells)
         except ValueError as error:
-            what = f"truncated or damaged tar archive in or after {last!r}: {error}"
+            where = f" in or after {printable(last)}" if last else ""
+            what = f"truncated or damaged tar archive{where}: {error}"
             raise SourceError(what, path=path, hint="download or copy it again") from error
 
 

@@ -246,7 +246,7 @@ def _read_json_lines(file: BinaryIO, table: Path, form: _Needs) -> Iterator[tupl
             continue
         try:
             # As text, integers stay as they are written, and ten thousand digits cost nothing.
-            value = json.loads(line, parse_int=integer)
+            value = json.loads(line.rstrip(), parse_int=integer)
             cells = value if isinstance(value, dict) else "not a JSON object"
         except ValueError as error:
             cells = f"not valid JSON (column {getattr(error, 'colno', 1)})"

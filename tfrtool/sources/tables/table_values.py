@@ -105,7 +105,7 @@ class ValueColumns:
         if name in self._own and (labelled or name != "label"):
             return "has the name of a feature that tfrtool writes"
         if len(name) > _LONGEST_NAME:
-            return f"has a name longer than {_LONGEST_NAME} characters"
+            return f"has a name longer than {_LONGEST_NAME:,} characters"
         return None if name.isprintable() else "has unprintable characters in its name"
 
     def add(self, cells: Mapping[str, object], names: Sequence[str], *, typed: bool) -> int:
