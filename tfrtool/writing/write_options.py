@@ -133,7 +133,7 @@ def check_shard_count(shards: int, splits: int = 1) -> None:
     if shards + splits > MAX_SHARDS:
         raise UsageError(
             "too many shards",
-            expected=f"at most {MAX_SHARDS:,}",
+            expected=f"at most {MAX_SHARDS - splits:,}",
             found=f"{shards:,}",
             hint="use a larger --shard-size or fewer --shards",
         )
