@@ -225,7 +225,8 @@ def render_image(data: bytes, recipe: ImageRecipe = _DEFAULT) -> RenderedImage:
         with open_image(data) as stored:
             orientation, image = _pixels(stored, recipe)
     except Exception as error:  # decoders raise anything on hostile bytes
-        raise SourceError(f"an image can't be re-encoded: {decoder_reason(error)}") from error
+        reason = decoder_reason(error)
+        raise SourceError("an image can't be re-encoded", found=reason) from error
     if recipe.orient and orientation in UPRIGHTING:
         image, orientation = image.transpose(UPRIGHTING[orientation]), 1
     return _encoded(image, orientation, recipe)

@@ -17,7 +17,7 @@ def check_no_url(location: str | os.PathLike[str], what: str) -> None:
     """Raise a `UsageError` if what stands for a path is a URL; ``what`` says what is done there."""
     if isinstance(location, RemotePath) or (isinstance(location, str) and is_url(location)):
         url = remote_path(str(location))
-        raise UsageError(f"a URL can't be used here: {what}", path=url)
+        raise UsageError(f"is a URL, but {what}", path=url)
 
 
 def as_path(location: str | os.PathLike[str]) -> Path:
@@ -46,7 +46,7 @@ def as_text(location: str | os.PathLike[str]) -> str:
 def as_local_path(location: str | os.PathLike[str]) -> Path:
     """Return what a caller gave as a path to write to, which can't be a URL."""
     path = as_path(location)
-    check_no_url(path, "the output must be local")
+    check_no_url(path, "only local paths can be written here")
     return path
 
 

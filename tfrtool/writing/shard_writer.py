@@ -155,10 +155,9 @@ def payloads_of(audit: Audit, positions: Sequence[int]) -> list[bytes]:
             try:
                 rendered = render_image(data, recipe)
             except Exception as error:  # codecs raise anything
-                raise WriteError(
-                    f"can't be re-encoded: {reason_of(error)}",
-                    path=audit.source.reader.describe(item),
-                ) from error
+                reason = getattr(error, "found", None) or reason_of(error)
+                where = audit.source.reader.describe(item)
+                raise WriteError(f"can't be re-encoded: {reason}", path=where) from error
         if not usual:
             made = payload_of(audit.source, position, audit.numbers, data, rendered, recipe)
             payloads.append(made)
@@ -259,4 +258,6 @@ class _GrowingShard:
         try:
             yield
         except self._errors as error:
-            raise WriteError(f"can't be written: {reason_of(error)}", path=self._path) from error
+            reason = reason_of(error).rpartition("; ")[2]  # TensorFlow's starts with the path
+            reason = reason[:1].lower() + reason[1:]
+            raise WriteError(f"can't be written: {reason}", path=self._path) from error

@@ -119,8 +119,8 @@ def plan_shards(
             bound = f" ({led:,} of {whole:,} images stay with their duplicates or groups)"
             raise WriteError(
                 f"split {split!r} would be empty{bound if led else ''}",
-                expected=f"at least one image for each of {len(splits)} splits" if few else None,
-                hint=None if few else "use a larger fraction or another --seed",
+                expected=f"at least {len(splits)} groups of images, one per split" if few else None,
+                hint=None if few else "give it a larger fraction, or use another --seed",
             )
         if count > len(chosen):
             images = human_count(len(chosen), "image")

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from unicodedata import normalize
 
-from tfrtool.errors import SourceError, printable
+from tfrtool.errors import SourceError, os_reason, printable
 from tfrtool.examples.objects.annotation import (
     Beside,
     ImageAnnotation,
@@ -235,7 +235,8 @@ class _Together:
             with quiet_pillow():
                 frame = read_frame(data)
         except (OSError, SourceError, RefusedImageError) as error:
-            raise UnfitError(f"image size can't be read: {error}") from error
+            reason = os_reason(error) if isinstance(error, OSError) else error
+            raise UnfitError(f"image size can't be read: {reason}") from error
         sides = frame.width, frame.height
         return sides[::-1] if upright and frame.orientation >= 5 else sides
 

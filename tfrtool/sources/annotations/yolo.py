@@ -84,7 +84,7 @@ class YoloReader(AnnotationReader):
                 problem=_problem(content),
             )
         if background := sum(text not in used for text in texts.values()):
-            self.notices.append(f"background images without a label file: {background:,}")
+            self.notices.append(f"images without a label file, kept as background: {background:,}")
         folders, unused = {text.rpartition("/")[0] for text in used}, list[str]()
         for key in sorted(labels - used):
             folder, _, name = key.rpartition("/")

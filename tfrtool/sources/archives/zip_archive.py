@@ -115,8 +115,7 @@ def list_zip(path: str, scratch: Path | None = None) -> Listing:
                 _add(members, info, path, problem)
     # What it raises for versions that it doesn't know, and for names that are no UTF-8.
     except (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError) as error:
-        reason = "its directory is missing" if "not a zip file" in str(error) else str(error)
-        what = f"truncated or damaged zip archive: {reason[:1].lower() + reason[1:]}"
+        what = f"truncated or damaged zip archive: {_reason(error)}"
         raise SourceError(what, path=path, hint="download or copy it again") from error
     extents.sort()
     for (start, end), (next_start, _) in pairwise(extents):
@@ -127,6 +126,16 @@ def list_zip(path: str, scratch: Path | None = None) -> Listing:
                 path=path,
             )
     return members.listing(path, stamp[0], ZipReader(path, stamp))
+
+
+def _reason(error: Exception) -> str:
+    """Return what an error of `zipfile` means."""
+    if isinstance(error, UnicodeError):
+        return "a member's name is not valid UTF-8"
+    text = str(error)
+    text = "its directory is missing" if "not a zip file" in text else text
+    text += " is not supported" if text.startswith("zip file version") else ""
+    return text[:1].lower() + text[1:]
 
 
 def _add(members: Members, info: zipfile.ZipInfo, path: str, problem: str | None) -> None:

@@ -101,7 +101,9 @@ def _samples(
             if images.file.read(1) or labels.file.read(1):  # which checks their CRC-32, too
                 raise ValueError("an array has more values than its shape")
     except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, RuntimeError) as error:
-        what = f"truncated or damaged arrays: {printable(str(error)[:200])}"
+        packed = isinstance(error, zlib.error)
+        reason = "the compressed data is damaged" if packed else printable(str(error)[:200])
+        what = f"truncated or damaged arrays: {reason}"
         raise SourceError(what, path=path, hint="download or copy it again") from error
 
 

@@ -183,7 +183,7 @@ class ShardCache:
                 excess -= held if _evict(path) else 0
             if excess > 0:
                 raise NoRoomError(
-                    "not enough room in the shard cache next to the shards in use",
+                    "not enough free space in the shard cache",
                     path=self.folder,
                     expected=f"{size:,} bytes",
                     found=f"{max(size - excess, 0):,} of {self.max_bytes:,}",
