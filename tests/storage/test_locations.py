@@ -35,7 +35,7 @@ def test_url(url: str | Path) -> None:
     path = as_path(url)
     assert isinstance(path, RemotePath)
     assert str(path).lower() == str(url).lower().replace("://", ":/").replace(":/", "://")
-    with pytest.raises(UsageError, match="a URL"):
+    with pytest.raises(UsageError, match="is a URL"):
         as_local_path(url)
 
 

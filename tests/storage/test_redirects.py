@@ -89,7 +89,9 @@ def test_another_host_is_refused(
     assert main(["count", f"http://127.0.0.1:{server.port}/{path}"]) == 1
     text = capsys.readouterr().err
     named = path.partition("?")[0]
-    assert f"http://127.0.0.1:{server.port}/{named}: can't be read: the server redirects to " in text
+    assert (
+        f"http://127.0.0.1:{server.port}/{named}: can't be read: the server redirects to " in text
+    )
     assert (
         f"redirects to http://localhost:{server.port}/shard; use that URL if you trust it" in text
     )

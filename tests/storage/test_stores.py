@@ -218,6 +218,4 @@ def test_a_time_that_makes_no_sense(
     monkeypatch.setenv("TFRTOOL_STORE_SECONDS", "soon")
     stores._store.cache_clear()
     assert main(["count", f"{bucket.url}/x"]) == 2
-    assert "invalid TFRTOOL_STORE_SECONDS 'soon'" in (
-        capsys.readouterr().err
-    )
+    assert "invalid TFRTOOL_STORE_SECONDS 'soon'" in (capsys.readouterr().err)

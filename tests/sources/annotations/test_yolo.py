@@ -145,7 +145,7 @@ def test_background_is_kept(tmp_path: Path) -> None:
     """Images with an empty file of labels, and without any, are written; the latter are counted."""
     source = _with(tmp_path, "\n")
     assert boxes(source) == {"images/train/a.jpg": [], "images/train/b.jpg": []}
-    assert source.notices == ("background images without a label file: 1",)
+    assert source.notices == ("images without a label file, kept as background: 1",)
 
 
 def test_labels_without_an_image_are_listed(yolo: Path) -> None:
