@@ -406,6 +406,7 @@ ELSEWHERE = {
     "for the checkpoint from which a failed run is restarted": "tests/engines has some",
     "check whether it ran out of memory": "tests/engines/test_ray_cluster.py kills one",
     "use paths that are the same on every node": "no advice, but what is needed",
+    "--shard-cache-size makes it larger": "tests/cli/test_train_stores.py has one that fits",
     "use a larger --shard-cache-size": "tests/cli/test_train_stores.py has one that fits",
     "use --shard-cache DIR to choose one": "tests/storage/test_shard_cache.py does",
     "use --shard-cache DIR on another disk": "tests/storage/test_shard_cache.py makes room instead",
