@@ -399,6 +399,7 @@ ELSEWHERE = {
     "--shard-cache-size makes it larger": "tests/cli/test_train_stores.py has one that fits",
     "use --engine ray to train on one": "tests/engines/test_ray_cluster.py runs it",
     'pip install "tfrtool[ray]': "tests/engines/test_ray_cluster.py does without it",
+    "--engine ray runs on one": "tests/engines/test_ray_cluster.py runs it",
     "run `ray start --head` to start a cluster": "tests/engines has one",
     "RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH=FILE": "tests/engines/test_ray_cluster.py has one",
     "raise --shard-cache-size": "tests/cli/test_train_stores.py has one that fits",
