@@ -216,7 +216,7 @@ class Processes(Engine):
                     raise ShardError(
                         "a worker process died",
                         path=str(futures[future]),
-                        hint="check for a lack of memory, and use fewer --workers",
+                        hint="check whether it ran out of memory, or use fewer --workers",
                     ) from error
 
 

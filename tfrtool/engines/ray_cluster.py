@@ -214,7 +214,7 @@ def _given_up(task: object, error: Exception) -> ShardError:
     reason = _LOST.get(type(error).__name__, "its worker was lost")
     what = f"a task failed {_ATTEMPTS} times, the last time because {reason}"
     path = next(iter(_pickled(task, lambda _: True)[1]), None)
-    return ShardError(what, path=path, hint="check for a lack of memory, and use fewer --workers")
+    return ShardError(what, path=path, hint="check whether it ran out of memory, or use fewer --workers")
 
 
 def node_call() -> Callable[..., tuple[str, str, bytes]]:

@@ -187,7 +187,7 @@ class ShardCache:
                     path=self.folder,
                     expected=f"{size:,} bytes",
                     found=f"{max(size - excess, 0):,} of {self.max_bytes:,}",
-                    hint="use a larger --shard-cache-size",
+                    hint="raise --shard-cache-size",
                 )
             while size:
                 try:
