@@ -31,8 +31,8 @@ train pets --model cnn --image-size 32 --epochs 1 --strategy mirrored | 2
   ? use --strategy one to train on it
   > tfrtool train pets --model cnn --image-size 32 --epochs 1 --strategy one
 inspect images a.tfrecord --out s.png --limit 99999999 | 2
-  ? ask for fewer or smaller ones
-  > tfrtool inspect images a.tfrecord --out s.png --limit 99
+  ? use a lower --limit or --thumb
+  > tfrtool inspect images a.tfrecord --out s.png --limit 99 --thumb 64
 report --run photos --out run.html | 1
   ? pass the output directory of a training run
   > tfrtool report --run run --out run.html
@@ -131,23 +131,23 @@ index zlib.tfrecord | 1
     sys.stdout.buffer.write(zlib.decompress(sys.stdin.buffer.read()))' < zlib.tfrecord > COPY
   > tfrtool index COPY
 write masks new | 1
-  ? --annotations reads boxes of COCO, VOC and YOLO; masks alone can't be written; images alone,
-  ? in one folder a class, can
+  ? use --annotations for COCO, Pascal VOC or YOLO boxes, or pass the images alone, in one folder
+  ? per class (masks alone are not supported)
   > tfrtool write photos new
   > tfrtool write yolo other --annotations yolo:yolo
 write yolo DATASET | 1
-  ? tfrtool write yolo DATASET --annotations yolo:yolo writes both
+  ? run tfrtool write yolo DATASET --annotations yolo:yolo to write both
   > tfrtool write yolo DATASET --annotations yolo:yolo
 write astray new --annotations yolo:astray | 1
-  ? let its paths be relative to astray, without path:
+  ? make its paths relative to astray, and remove path:
   > sed -i '/^path:/d' astray/data.yaml
   > tfrtool write astray new --annotations yolo:astray
 write boxes.csv new | 1
-  ? tfrtool write IMAGES DATASET --annotations csv:boxes.csv writes the boxes
+  ? run tfrtool write IMAGES DATASET --annotations csv:boxes.csv to write the boxes
   > cp -r photos IMAGES
   > tfrtool write IMAGES DATASET --annotations csv:boxes.csv
 write masked.csv new | 1
-  ? a table without these columns, with one row an image, can be written
+  ? remove these columns, and keep one row per image
   > cut -d, -f1,2 masked.csv > plain.csv
   > tfrtool write plain.csv new
 write latin.csv new | 1
@@ -155,84 +155,87 @@ write latin.csv new | 1
   > iconv -f latin1 -t utf-8 latin.csv > utf8.csv
   > tfrtool write utf8.csv new
 write quote.csv new | 1
-  ? perhaps a quotation mark lacks the one that ends it
+  ? check for an unclosed quotation mark
   > tr -d '"' < quote.csv > fixed.csv
   > tfrtool write fixed.csv new
 write flat new | 1
   ? or use --label-from filename for names such as cat.0.jpg
   > tfrtool write flat new --label-from filename
+write photos new --label-depth 9 | 1
+  ? use a lower --label-depth
+  > tfrtool write photos new --label-depth 1
 write loose new | 1
   ? move them into one folder per class
   > mkdir -p loose/a loose/b && mv loose/1*.jpg loose/a && mv loose/*.jpg loose/b
   > tfrtool write loose new
 write names.csv new | 1
-  ? paths: path,
+  ? name the path column one of path,
   > sed 's/wo,was/path,label/' names.csv > renamed.csv
   > tfrtool write renamed.csv new
 write float.csv new | 1
-  ? a label is a name or an integer; --column NAME:float32 writes numbers
+  ? use names or integers as labels, or --column NAME:float32 to write the numbers
   > sed 's/\\.0$//' float.csv > whole.csv
   > tfrtool write whole.csv new
   > tfrtool write float.csv newer --column label:float32
 write several.csv new | 1
-  ? --multi-label ';' writes several labels an image
+  ? use --multi-label ';' to write several labels per image
   > tfrtool write several.csv new --multi-label ';'
 write sub/up.csv new | 1
-  ? --root DIR lets it name the files below DIR
+  ? use --root DIR to allow files below DIR
   > tfrtool write sub/up.csv new --root .
 write cut.tar new | 1
-  ? fetch it again
+  ? download or copy it again
   > tfrtool write photos.tar new
 write twice.tar new | 1
-  ? unpack it with tar --ignore-zeros, and write from the folder
+  ? unpack it with tar --ignore-zeros and pass the folder as SOURCE
   > mkdir unpacked && tar --ignore-zeros -xf twice.tar -C unpacked
   > tfrtool write unpacked new
 write bomb.zip new | 1
-  ? if you trust it, unpack it yourself, and write from the folder
+  ? if you trust it, unpack it yourself and pass the folder as SOURCE
   > mkdir unpacked && python3 -m zipfile -e bomb.zip unpacked
   > tfrtool write unpacked new
 write bomb.tar.gz new | 1
-  ? if you trust it, unpack it yourself, and write from the folder
+  ? if you trust it, unpack it yourself and pass the folder as SOURCE
   > mkdir unpacked && tar -xzf bomb.tar.gz -C unpacked
   > tfrtool write unpacked new
 write circle new | 1
-  ? remove the links that go around in circles
+  ? remove the circular links
   > rm circle/link*
   > tfrtool write circle new
 write cut.zip new | 1
-  ? fetch it again
+  ? download or copy it again
   > tfrtool write photos.zip new
 write photos pets | 2
-  ? --overwrite replaces what tfrtool wrote there
+  ? use --overwrite to replace it
   > tfrtool write photos pets --overwrite
 write photos foreign | 2
-  ? choose another directory; --overwrite replaces only what tfrtool wrote
+  ? choose another directory; --overwrite only replaces files that tfrtool wrote
   > tfrtool write photos new
 write photos foreign --overwrite | 2
-  ? choose another directory; --overwrite replaces only what tfrtool wrote
+  ? choose another directory; --overwrite only replaces files that tfrtool wrote
   > tfrtool write photos new --overwrite
 write photos begun | 2
-  ? --resume goes on with it, --overwrite starts anew
+  ? use --resume to continue it, or --overwrite to start over
   > tfrtool write photos begun --resume
 write photos begun | 2
-  ? --resume goes on with it, --overwrite starts anew
+  ? use --resume to continue it, or --overwrite to start over
   > tfrtool write photos begun --overwrite
 write photos pets --resume --seed 5 | 2
-  ? --overwrite replaces it
+  ? use --overwrite to replace it
   > tfrtool write photos pets --seed 5 --overwrite
 write photos hole --name pets --split train=0.7 --split validation=0.3 --shards 2 --resume
     | 2
-  ? --overwrite writes the dataset anew
+  ? use --overwrite to write the dataset again
   > tfrtool write photos hole --overwrite
 write photos new --split train=0.999 --split test=0.001 | 1
-  ? give it a larger fraction, or another seed
-  > tfrtool write photos new --split train=0.5 --split test=0.5
+  ? give it a larger fraction, or use another --seed
+  > tfrtool write photos new --split train=0.5 --split test=0.5 --seed 1
 write splits new --split train=1 | 2
-  ? without --split they are kept; to split anew, write from a source without them
+  ? remove --split to keep them, or pass a source without split folders
   > tfrtool write splits new
   > tfrtool write splits/train newer --split train=1
 write spoilt new --on-error stop | 1
-  ? --on-error skip leaves such images out
+  ? use --on-error skip to skip such images
   > tfrtool write spoilt new --on-error skip | 3
 write photos photos/new | 2
   ? choose a directory outside
@@ -259,7 +262,7 @@ query a.tfrecord 'SELECT label FROM records' --out lined.jsonl | 2
   ? use --overwrite to replace it
   > tfrtool query a.tfrecord 'SELECT label FROM records' --out lined.jsonl --overwrite
 reshard a.tfrecord new.gz | 2
-  ? name a folder; --compression of reshard and filter compresses shards
+  ? choose another name, and use --compression to compress the shards
   > tfrtool reshard a.tfrecord new --compression gzip
 reshard a.tfrecord texts.tfrecord new | 1
   ? use --allow-mixed to merge them anyway
@@ -293,7 +296,7 @@ convert 1.jsonl 2.jsonl new --to csv | 1
   > tfrtool convert 1.jsonl 2.jsonl new --to csv --cast x:string
   > tfrtool convert 1.jsonl 2.jsonl new --to csv --overwrite --select y
 reshard pets new --stratify label | 2
-  ? --split says which there are to be
+  ? use --split NAME=FRACTION for each split
   > tfrtool reshard pets new --stratify label --split a=0.5 --split b=0.5
 train nosuch --model mobilenet_v2 --trainable all --fine-tune block_5 | 2
   ? use --trainable head, or a layer after that of --fine-tune
@@ -377,36 +380,33 @@ ELSEWHERE = {
     "a scheduler such as Kubeflow sets it": "no advice, but where it comes from",
     "pass a function that returns it": "tests/training/test_own_model.py has one",
     'pip install "tfrtool[hf]"': "tests/cli/test_stores_read.py does without it",
-    "the environment, or a profile, gives credentials": "no advice, but where they belong",
+    "pass credentials in environment variables": "no advice, but where they belong",
     "write it again without compression and dictionaries": "test_hostile_parquet.py does",
-    "write to a local folder, and copy that": "the store's own programs copy it",
+    "write to a local folder and copy it": "the store's own programs copy it",
     "pip install array_record": "tests/convert/formats/test_array_records.py does without it",
-    "--column NAME:int64 writes a table's numbers": "tests/sources/test_value_columns.py",
-    "--label-column NAME takes": "tests/writing/test_columns_and_labels.py does",
-    "or choose the depth of the class folders: --label-depth": "tests/cli/test_write.py does",
-    "give different ids to different images": "test_annotation_round_trips.py has some",
-    "use one id for one category in all files": "test_annotation_round_trips.py has one",
+    "use --column NAME:int64 to write a table's numbers": "tests/sources/test_value_columns.py",
+    "use --label-column NAME to read": "tests/writing/test_columns_and_labels.py does",
+    "of SOURCE, or use --label-depth": "tests/cli/test_write.py does",
+    "use unique ids for the images": "test_annotation_round_trips.py has some",
+    "use the same id for a category in all files": "test_annotation_round_trips.py has one",
     "pipe a shard into it": "test_standard_input.py runs it",
     "give it a larger fraction, or use another --seed": "above, of write",
     "append TFRecord files instead": "tests/convert/test_append.py appends some",
     "and append those": "tests/convert/test_append.py appends some",
     "use a smaller --batch-size or --image-size": "may help, or not: it depends on the GPU",
-    "--engine ray runs on one": "tests/engines/test_ray_cluster.py runs it",
-    "was there enough memory?": "a question, where a worker died",
-    "--shard-cache-size makes it larger": "tests/cli/test_train_stores.py has one that fits",
     "use --engine ray to train on one": "tests/engines/test_ray_cluster.py runs it",
     'pip install "tfrtool[ray]': "tests/engines/test_ray_cluster.py does without it",
-    "`ray start --head` starts one and says its address": "tests/engines has one",
-    "of the machine on which `ray start --head` was run": "tests/engines has one",
+    "run `ray start --head` to start a cluster": "tests/engines has one",
     "RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH=FILE": "tests/engines/test_ray_cluster.py has one",
-    "nodes need the same paths, as on a shared file system": "no advice, but what is needed",
     "raise --shard-cache-size": "tests/cli/test_train_stores.py has one that fits",
-    "--shard-cache names a folder": "tests/storage/test_shard_cache.py does",
-    "on another disk by --shard-cache": "tests/storage/test_shard_cache.py makes room instead",
     "try a --learning-rate lower than": "may help, or not: tests/training/test_resume.py",
-    "train and evaluate leave that out": "tests/cli/test_train_stores.py does",
     "for the checkpoint from which a failed run is restarted": "tests/engines has some",
     "check whether it ran out of memory": "tests/engines/test_ray_cluster.py kills one",
+    "use paths that are the same on every node": "no advice, but what is needed",
+    "use --shard-cache DIR to choose one": "tests/storage/test_shard_cache.py does",
+    "use --shard-cache DIR on another disk": "tests/storage/test_shard_cache.py makes room instead",
+    "run tfrtool verify to list the damage, or use": "tests/cli/test_train_stores.py does",
+    "use a larger --shard-size or fewer --shards": "tests/writing/test_too_many_shards.py",
     "set XDG_CACHE_HOME": "below",
     "use --recipe tfrtool, whose cache": "below",
     "use --cache auto to cache what fits": "below",
@@ -415,20 +415,20 @@ ELSEWHERE = {
     "give custom layers get_config": "tests/training/test_own_model.py has one without",
     "to list the damage": "below",
     "to list all damage": "below",
-    "labels:": "above, with the paths",
-    "TFDS_DATA_DIR names another place": "tests/sources/test_tfds.py prepares data where that says",
-    "prepare it with TFDS' file_format": "TFDS' own option",
-    "prepare the dataset anew": "what TFDS does",
-    "such an archive is damaged or a bomb": "no advice",
+    "; the label column one of": "above, with the paths",
+    "use one name per line, or a label_map.pbtxt": "tests/sources/test_label_choice.py",
+    "set TFDS_DATA_DIR if it is prepared elsewhere": "tests/sources/test_tfds.py does",
+    "prepare it again with file_format": "TFDS' own option",
+    "prepare the dataset again": "what TFDS does",
     "again with --resume to finish it": "tests/process/test_publish_death.py runs it after a kill",
-    "ends what was begun": "likewise",
-    "--resume makes what is missing": "tests/convert/test_store_faults.py runs it",
-    "let it end; --overwrite would replace it": "test_store_faults.py has two writers",
-    "gives up what it holds": "no advice, but what deleting does",
     "rename the file": "tests/view/test_live.py has such a name",
     "pass it again with --model": "tests/cli/test_train.py has a model that is code",
     "delete it and pass all options": "tests/cli/test_train.py has such records",
     "pass it, or use --resume with the --out of an earlier run": "tests/cli/test_train.py",
+    "--resume to finish the write": "likewise",
+    "--resume to write what is missing": "tests/convert/test_store_faults.py runs it",
+    "wait for it to finish; --overwrite would replace it": "test_store_faults.py has two writers",
+    "to discard its files": "no advice, but what deleting does",
     "add the unit, such as": "tests/writing/test_sizes.py runs both",
     "save it as Parquet: `datasets.load_from_disk(DIR)`": "what Hugging Face's library does",
     "pass label_feature=NAME to choose the label": "tests/examples/test_guessed_labels.py",
@@ -437,7 +437,7 @@ ELSEWHERE = {
     "use --rescale unit for 0..1": "below",
     "remove --precision": "below",
     "print model.summary() of its Keras model to list them": "below",
-    "it was there when the source was listed": "no advice",
+    "run again when it is readable": "no advice",
 }
 """Hints that no row above can bring about, and where they are tested or why they need not be."""
 

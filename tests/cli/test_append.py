@@ -35,7 +35,7 @@ def test_what_is_skipped_is_shown(tmp_path: Path, capsys: Capture) -> None:
     assert "again.jpg" in shown
     assert "\x1b" not in shown
     assert main(["append", str(old), str(new.parent), "--dedupe"]) == 2
-    assert "not empty" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     words = ["append", str(tmp_path / "pets" / "1.1.0"), str(old), "--split", "test", "--json"]
     assert main(words) == 0
     report = json.loads(capsys.readouterr().out)

@@ -204,7 +204,7 @@ def test_what_is_there_stays(shards: Path, tmp_path: Path, capsys: Capture) -> N
     """A folder with something in it is refused; --overwrite replaces what a conversion wrote."""
     out = tmp_path / "out"
     assert run("convert", shards, out, "--to", "jsonl") == 0
-    assert "is not empty" in failure(capsys, 2, "convert", shards, out, "--to", "csv")
+    assert "already exists" in failure(capsys, 2, "convert", shards, out, "--to", "csv")
     assert run("convert", shards, out, "--to", "csv", "--overwrite", "--shards", "2") == 0
     assert not list(out.glob("*.jsonl"))
     assert run("convert", shards, out, "--to", "csv", "--resume", "--shards", "2") == 0

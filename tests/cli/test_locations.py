@@ -125,7 +125,7 @@ def test_an_empty_name_is_refused(
     """Nothing stands for the current directory but its name."""
     monkeypatch.chdir(tmp_path)
     assert main(call(*one, "")) == 2
-    assert "an empty name is no path" in capsys.readouterr().err
+    assert "must not be empty" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 

@@ -250,7 +250,7 @@ def test_an_object_that_is_replaced_while_it_is_read(
 
     monkeypatch.setattr(Store, "get", replaced)
     assert main(["verify", f"{bucket.url}/a.tfrecord"]) == 1
-    assert "was changed while it was read" in capsys.readouterr().err
+    assert "it was changed while it was being read" in capsys.readouterr().err
 
 
 def test_without_the_libraries(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,7 +265,7 @@ def test_without_the_libraries(capsys: Capture, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("url", "code", "said"),
     [
-        ("nosuch://place/a.tfrecord", 2, "no such kind of URL"),
+        ("nosuch://place/a.tfrecord", 2, "unsupported URL scheme"),
         ("az://place/a.tfrecord", 1, "AZURE_STORAGE_ACCOUNT_NAME"),
         ("memory://place/a.tfrecord", 1, "no such file or directory"),
     ],

@@ -93,7 +93,9 @@ def test_shard_that_is_not_what_was_written(
     bucket.put(f"pets/1.0.0/{name}", bytes(data))
     assert main(["train", url, *SMALL]) == 1
     error = capfd.readouterr().err
-    assert f"error: {url}/{name}: the shard is not what was written: expected the SHA-256" in error
+    assert (
+        f"error: {url}/{name}: the shard differs from what was written: expected SHA-256" in error
+    )
     assert "--on-error skip" in error
     assert main(["train", url, *SMALL, "--on-error", "skip", "--json"]) == 3
     printed = capfd.readouterr()
@@ -109,7 +111,7 @@ def test_store_that_is_out_of_order(
     bucket.misbehave(rule)
     assert main(["train", url, *SMALL]) == 1
     error = capfd.readouterr().err
-    assert f"{url}/pets-train.tfrecord-00002-of-00003: can't be fetched: the store refused" in error
+    assert f"{url}/pets-train.tfrecord-00002-of-00003: can't be fetched: access denied" in error
     assert "Traceback" not in error
 
 

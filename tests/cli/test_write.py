@@ -153,7 +153,7 @@ def test_resume_may_be_repeated(
     assert main(words) == 0
     assert "already complete, nothing written" in capsys.readouterr().out
     assert main([*words, "--seed", "3"]) == 2
-    assert "seed 0, not 3" in capsys.readouterr().err
+    assert "seed 0 instead of 3" in capsys.readouterr().err
     assert main(words) == 0
 
 
@@ -244,4 +244,4 @@ def test_label_depth_needs_class_folders(
     (tmp_path / "t.csv").write_text("path,label\na.jpg,cat\n")
     words = ["write", str(tmp_path / "t.csv"), str(tmp_path / "out"), "--label-depth", "1"]
     assert main(words) == 2
-    assert "--label-depth needs class folders" in capsys.readouterr().err
+    assert "--label-depth requires class folders" in capsys.readouterr().err

@@ -320,7 +320,7 @@ def test_a_killed_overwrite_with_another_version_is_resumed(
     words = ["append", str(old), str(source), "--out", str(new), "--workers", "1"]
     assert main(words) == 0
     assert main([*words, "--version", "2.0.0", "--resume"]) == 2
-    assert 'written with version "1.1.0", not "2.0.0"' in capsys.readouterr().err
+    assert 'written with version "1.1.0" instead of "2.0.0"' in capsys.readouterr().err
     program = [sys.executable, "-c", _KILLED_OVERWRITE]
     done = subprocess.run([*program, *words, "--version", "2.0.0", "--overwrite"], check=False)
     assert done.returncode == -signal.SIGKILL

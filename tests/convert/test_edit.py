@@ -171,7 +171,7 @@ def test_workers_and_resuming_make_no_difference(tmp_path: Path) -> None:
     ]  # fmt: skip
     again = tfrtool.edit(source, tmp_path / "one", workers=1, existing="resume", **options)
     assert again.complete
-    with pytest.raises(tfrtool.UsageError, match="not empty"):
+    with pytest.raises(tfrtool.UsageError, match="already exists"):
         tfrtool.edit(source, tmp_path / "one", **options)
     planned = tfrtool.edit(source, tmp_path / "plan", dry_run=True, **options)
     assert (planned.dry_run, planned.records_out) == (True, 30)

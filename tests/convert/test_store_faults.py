@@ -101,7 +101,7 @@ def test_a_killed_write_is_resumed(
         if not _stopped(at, lambda: _write(sources[0], url), Killed(), dead=True):
             break
         if bucket.names():
-            with pytest.raises(UsageError, match=r"interrupted write was left|is not empty"):
+            with pytest.raises(UsageError, match=r"interrupted or running write|already exists"):
                 _write(sources[0], url)
         report = _write(sources[0], url, "resume")
         assert current_digests(bucket) == whole[0]
@@ -177,13 +177,13 @@ def test_a_complete_one_is_left_as_it_is(bucket: Bucket, url: str, sources: list
     _write(sources[0], url)
     with steps(lambda *_: pytest.fail("something is changed")):
         assert _write(sources[0], url, "resume").complete
-        with pytest.raises(UsageError, match="is complete, and was written with other records"):
+        with pytest.raises(UsageError, match=r"already complete.*other records"):
             _write(sources[1], url, "resume")
-        with pytest.raises(UsageError, match="is not empty"):
+        with pytest.raises(UsageError, match="already exists"):
             _write(sources[1], url)
     shard = next(key for key in [*bucket.names()] if key.endswith("-of-00001"))
     bucket.put(shard, bucket.get(shard)[:-1] + b"?")
-    with pytest.raises(UsageError, match="not what was written"):
+    with pytest.raises(UsageError, match="changed since it was written"):
         _write(sources[0], url, "resume")
     bucket.put(f"{PREFIX}/cats-train.tfrecord-00007-of-00009", b"")
     with pytest.raises(UsageError, match="did not write"):
@@ -199,7 +199,7 @@ def test_a_shard_that_changed_meanwhile_is_no_part_of_a_dataset(
         if name == "put" and key.endswith("00000-of-00001.done.json"):
             bucket.put(f"{PREFIX}/cats-train.tfrecord-00000-of-00001", b"another's")
 
-    with steps(damage), pytest.raises(WriteError, match="meanwhile"):
+    with steps(damage), pytest.raises(WriteError, match="during the write"):
         _write(sources[0], url)
     assert bucket.names() == []
 
@@ -229,7 +229,7 @@ def test_of_two_fresh_writes_one_wins(
     _clear(bucket)
 
     def refused() -> Any:
-        with pytest.raises(UsageError, match="or one is at work"):
+        with pytest.raises(UsageError, match="or running write"):
             _write(sources[1], url)
 
     lost, _ = _beside(3, lambda: _write(sources[0], url), refused)
@@ -290,10 +290,10 @@ def test_late_listings_decide_nothing(bucket: Bucket, url: str, sources: list[Pa
     """What was put but isn't listed is found all the same."""
     bucket.misbehave(Misbehaviour(methods=("GET",), hide_for=60))
     _stopped(5, lambda: _write(sources[0], url), Killed(), dead=True)
-    with pytest.raises(UsageError, match="interrupted write was left"):
+    with pytest.raises(UsageError, match="interrupted or running write"):
         _write(sources[0], url)
     assert _write(sources[0], url, "resume").resumed == 1
-    with pytest.raises(UsageError, match="is not empty"):
+    with pytest.raises(UsageError, match="already exists"):
         _write(sources[0], url)
     _write(sources[1], url, "overwrite")
     assert _write(sources[1], url, "resume").complete

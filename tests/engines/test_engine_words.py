@@ -34,32 +34,29 @@ def shard(make_shard: MakeShard, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("words", "facts"),
     [
-        ({"engine": "beam"}, ("no such engine", "local or ray")),
-        ({"engine_address": "10.0.0.1:6379"}, ("only a cluster has an address", None)),
-        (
-            {"engine": "ray"},
-            ("no cluster to run on", "--engine-address HOST:PORT, or RAY_ADDRESS"),
-        ),
-        ({"engine": "ray", "engine_address": "here"}, ("not an address of a cluster", None)),
+        ({"engine": "beam"}, ("--engine 'beam'", "local or ray")),
+        ({"engine_address": "10.0.0.1:6379"}, ("--engine-address", "--engine ray")),
+        ({"engine": "ray"}, ("--engine-address HOST:PORT", "RAY_ADDRESS")),
+        ({"engine": "ray", "engine_address": "here"}, ("'here'", "HOST:PORT")),
         (
             {"engine": "ray", "engine_address": "ray://10.0.0.1:10001"},
-            ("not an address of a cluster", None),
+            ("'ray://10.0.0.1:10001'", "HOST:PORT"),
         ),
-        ({"engine": "ray", "workers": 0}, ("workers is at least 1, not 0", None)),
+        ({"engine": "ray", "workers": 0}, ("--workers", "got 0")),
     ],
 )
 def test_words_that_make_no_sense(
-    shard: Path, tmp_path: Path, words: dict[str, Any], facts: tuple[str, str | None]
+    shard: Path, tmp_path: Path, words: dict[str, Any], facts: tuple[str, str]
 ) -> None:
     """A request that can't be met is refused before anything is done, by verbs and by jobs."""
     with pytest.raises(tfrtool.UsageError) as told:
         tfrtool.verify(shard, **words)
-    assert (told.value.what, told.value.expected) == facts
+    assert all(fact in str(told.value) for fact in facts)
     if "workers" in words:
         return
     with pytest.raises(tfrtool.UsageError) as told:
         tfrtool.reshard(shard, tmp_path / "out", **words)
-    assert (told.value.what, told.value.expected) == facts
+    assert all(fact in str(told.value) for fact in facts)
     assert not (tmp_path / "out").exists()
 
 
@@ -69,7 +66,8 @@ def test_nobody_answers(shard: Path) -> None:
         address = f"127.0.0.1:{server.getsockname()[1]}"
     with pytest.raises(tfrtool.ClusterError) as told:
         tfrtool.verify(shard, engine="ray", engine_address=address)
-    assert (told.value.path, told.value.found) == (address, "connection refused")
+    assert told.value.path == address
+    assert "connection refused" in told.value.what
 
 
 def test_somebody_else_answers(shard: Path) -> None:
@@ -87,7 +85,8 @@ def test_somebody_else_answers(shard: Path) -> None:
         with pytest.raises(tfrtool.ClusterError) as told:
             tfrtool.infer_schema(shard, engine="ray", engine_address=address)
         thread.join()
-    assert (told.value.path, told.value.found) == (address, "another service")
+    assert told.value.path == address
+    assert "another service" in told.value.what
 
 
 def test_jobs_without_engines_say_so(shard: Path, tmp_path: Path) -> None:

@@ -162,7 +162,8 @@ def test_a_task_that_kills_its_workers_is_given_up(cluster: RayCluster, tmp_path
     with pytest.raises(tfrtool.ShardError) as told:
         list(map_shards(die, [(2, (tmp_path, 3))], cluster))
     assert told.value.path == str(tmp_path)
-    assert told.value.what == "a task lost its worker 5 times"
+    assert "5 times" in told.value.what
+    assert "crashed" in told.value.what
 
 
 def test_errors_cross_as_they_are(cluster: RayCluster, tmp_path: Path) -> None:
@@ -199,7 +200,7 @@ def test_a_file_that_a_node_does_not_have(
     os.dup2(here, 987)
     try:
         path = Path("/proc/self/fd/987")
-        with pytest.raises(tfrtool.ShardError, match="but not on the node") as told:
+        with pytest.raises(tfrtool.ShardError, match="but not on node") as told:
             list(map_shards(name_of, [path], cluster))
     finally:
         os.close(987)
@@ -223,7 +224,7 @@ def test_a_program_that_is_connected_stays_so(dataset: Path) -> None:
     """Who uses Ray itself needs no address, and is not disconnected."""
     assert tfrtool.verify(dataset, engine="ray").records == SHARDS * RECORDS - 1
     assert ray.is_initialized()
-    with pytest.raises(tfrtool.UsageError, match="connected to another cluster"):
+    with pytest.raises(tfrtool.UsageError, match="connected to another Ray cluster"):
         tfrtool.verify(dataset, engine="ray", engine_address="127.0.0.1:1")
 
 
@@ -321,7 +322,9 @@ def test_a_wrong_token(dataset: Path, nodes: Nodes, tmp_path: Path) -> None:
     for process in running:
         out, told = process.communicate(timeout=60)
         assert (process.returncode, out) == (1, "")
-        assert told.startswith(f"tfrtool: error: {nodes.address}: can't be connected to")
+        assert told.startswith(
+            f"tfrtool: error: {nodes.address}: can't connect to this Ray cluster"
+        )
         assert "RAY_AUTH_TOKEN_PATH" in told
         assert len(told.splitlines()) == 1
     assert time.monotonic() - start < 20

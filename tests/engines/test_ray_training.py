@@ -29,7 +29,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"engine": "ray", "out": "run", "recipe": "naive"}, "--recipe naive and --engine ray"),
     ({"engine": "ray", "out": "run", "model": lambda *_: None}, "the model can't be sent"),
     ({"workers": 2}, "--workers requires a cluster"),
-    ({"engine_address": "127.0.0.1:1"}, "only a cluster has an address"),
+    ({"engine_address": "127.0.0.1:1"}, "--engine-address requires"),
 ]
 
 
@@ -66,7 +66,7 @@ def test_a_worker_that_is_late_is_named(cluster: RayCluster, tmp_path: Path) -> 
         pytest.raises(tfrtool.ClusterError) as told,
     ):
         processes.call(first_only, tmp_path)
-    assert re.fullmatch(r"worker [01] \(node [\d.]+\) has not come", told.value.what)
+    assert re.fullmatch(r"worker [01] \(node [\d.]+\) did not respond", told.value.what)
     assert told.value.expected == "all 2 workers within 5 seconds"
 
 

@@ -74,8 +74,8 @@ BROKEN = {
     "components": (9, b"\x02", "2 components"),
     "no height": (5, b"\x00\x00", "40 x 0 pixels"),
     "no width": (7, b"\x00\x00", "0 x 24 pixels"),
-    "long side": (7, b"\xff\xff", "65535 x 24 pixels, more than 65,500 a side"),
-    "bomb": (5, b"\xff\xdc\xff\xdc", "65500 x 65500 pixels, more than 89,478,485"),
+    "long side": (7, b"\xff\xff", "65535 x 24 pixels (limit 65,500 per side)"),
+    "bomb": (5, b"\xff\xdc\xff\xdc", "65500 x 65500 pixels (limit 89,478,485"),
     "hierarchical": (1, b"\xc5", "SOF5"),
     "no frame": (1, b"\xfe", "no frame header"),
 }
@@ -97,7 +97,7 @@ def test_cut_before_the_scan(length: int) -> None:
     data = saved()
     header = read_jpeg_header(data[:length])
     assert length < data.index(b"\xff\xda") + 4
-    assert header.problem == "it is truncated before its image data"
+    assert header.problem == "truncated before the image data"
 
 
 @pytest.mark.parametrize("junk", [b"\0\0\0", b"\xff\xff\xff", b"\xff\0", b"abc\xff\xd0"])
@@ -215,11 +215,11 @@ def test_scans_are_counted() -> None:
     data = saved("L", (256, 256), progressive=True)
     last = data.rindex(b"\xff\xda")
     many = data[:-2] + data[last:-2] * 600 + data[-2:]
-    assert "501 scans" in str(read_jpeg_scans(many, read_jpeg_header(many)).problem)
+    assert "501 or more" in str(read_jpeg_scans(many, read_jpeg_header(many)).problem)
     frame = many.index(b"\xff\xc2")
     large = many[: frame + 5] + b"\x24\xb8\x24\xb8" + many[frame + 9 :]
     problem = read_jpeg_scans(large, read_jpeg_header(large)).problem
-    assert "33 scans or more of 9400 x 9400" in str(problem)
+    assert "33 or more of 9400 x 9400" in str(problem)
 
 
 @pytest.mark.tf
@@ -238,7 +238,7 @@ def test_what_is_read_in_one_scan_is_not_searched_for_more() -> None:
     apart = many[:count] + b"\1" + many[count + 1 :]
     for other in (apart, saved(progressive=True), data[:count]):
         assert not read_jpeg_header(other).single
-    assert "501 scans" in str(limit_problem(apart))
+    assert "501 or more" in str(limit_problem(apart))
 
 
 @pytest.mark.parametrize("segment", [b"\xff\xfe\0\2", b"\xff\x01", b"\xff\xe0\0\0"])

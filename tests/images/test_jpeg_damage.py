@@ -21,8 +21,8 @@ from tfrtool.images.header import is_jpeg, read_jpeg_header, read_jpeg_scans
 from tfrtool.storage.limits import MAX_SCANS
 
 END = b"\xff\xd9"
-SHORT = "it does not decode: its data ends before its last pixel"
-LONG = "it does not decode: its data goes on after its last pixel"
+SHORT = "can't be decoded: the data ends before the last pixel"
+LONG = "can't be decoded: extra data after the last pixel"
 
 SORTS: dict[str, dict[str, Any]] = {
     "colour": {},

@@ -116,36 +116,36 @@ def tiles(side: int) -> bytes:
 
 
 JPEG_EXIF = segment(0xE1, b"Exif\0\0" + exif(3, 60_000))
-LONG_HEADER = "its header has more than 65,536 bytes"
+LONG_HEADER = "65,536 bytes"
 BOMBS: dict[str, tuple[Callable[[], bytes], str]] = {
-    "JPEG scans": (lambda: many_scans(MAX_SCANS + 1), "501 scans or more of 256 x 256 pixels"),
+    "JPEG scans": (lambda: many_scans(MAX_SCANS + 1), "501 or more of 256 x 256 pixels"),
     "JPEG segments": (lambda: jpeg(b"\xff\xfe\0\2" * 10_001), "more than 10,000 segments"),
-    "JPEG Exif segments": (lambda: jpeg(JPEG_EXIF * 18), "bytes of Exif data, more than 1,048,576"),
-    "JPEG stray bytes": (lambda: jpeg(bytes(MAX_STRAY_BYTES + 1)), "stray bytes, more than 65,536"),
+    "JPEG Exif segments": (lambda: jpeg(JPEG_EXIF * 18), "bytes of EXIF data (limit 1,048,576)"),
+    "JPEG stray bytes": (lambda: jpeg(bytes(MAX_STRAY_BYTES + 1)), "stray bytes (limit 65,536)"),
     "JPEG fill bytes": (lambda: jpeg(b"\xff" * MAX_STRAY_BYTES * 2), "stray bytes"),
-    "JPEG Exif tags": (lambda: jpeg_with_exif(exif(1001)), "1,001 tags, more than 1,000"),
+    "JPEG Exif tags": (lambda: jpeg_with_exif(exif(1001)), "1,001 tags (limit 1,000)"),
     "WebP Exif tags": (lambda: webp_with_exif(exif(1001)), "1,001 tags"),
     "PNG Exif tags": (lambda: png(chunk(b"eXIf", exif(1001))), "1,001 tags"),
-    "PNG Exif bytes": (lambda: png(chunk(b"eXIf", exif(1, MAX_EXIF_BYTES))), "bytes of Exif data"),
+    "PNG Exif bytes": (lambda: png(chunk(b"eXIf", exif(1, MAX_EXIF_BYTES))), "bytes of EXIF data"),
     "PNG chunks": (lambda: png(after=chunk(b"IDAT") * MAX_CHUNKS), "more than 100,000 chunks"),
     "PNG texts": (
         lambda: png(chunk(b"tEXt", b"a\0b") * MAX_METADATA_CHUNKS),
-        "more than 1,000 chunks besides its pixels",
+        "more than 1,000 metadata chunks",
     ),
-    "PNG frames": (lambda: apng(MAX_FRAMES + 1), "10,001 frames, more than 10,000"),
+    "PNG frames": (lambda: apng(MAX_FRAMES + 1), "10,001 frames (limit 10,000)"),
     "PNG text of a gigabyte": (
         lambda: png(chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(1 << 24)))),
         "too large",
     ),
     "GIF frames": (lambda: gif(frames=MAX_FRAMES + 1), "more than 10,000 frames"),
-    "GIF comments": (lambda: gif(b"\x21\xfe\1x\0" * MAX_CHUNKS), "blocks besides its pixels"),
+    "GIF comments": (lambda: gif(b"\x21\xfe\1x\0" * MAX_CHUNKS), "metadata blocks"),
     "GIF stray bytes": (lambda: gif(bytes(MAX_STRAY_BYTES + 1)), "stray bytes"),
     "TIFF tags": (lambda: tiff([(1000 + n, 1, 1, 0) for n in range(MAX_TAGS)]), "1,008 tags"),
     "TIFF strips": (lambda: tiff([(324, 4, MAX_STRIPS + 1, 8)]), "100,001 strips or tiles"),
     "TIFF tile": (lambda: tiles(10_000), "tiles of 100,000,000 pixels"),
     "TIFF tags that overlap": (
         lambda: tiff([(1000 + n, 1, 1_000_000, 72) for n in range(80)], bytes(1_000_000)),
-        "its tags claim 80,000,0",
+        "tags claim 80,000,0",
     ),
     "BigTIFF tags": (
         lambda: b"II+\0\x08\0\0\0" + struct.pack("<QQ", 16, 2**40) + bytes(80_000),
@@ -153,16 +153,16 @@ BOMBS: dict[str, tuple[Callable[[], bytes], str]] = {
     ),
     "PPM comment": (
         lambda: b"P6\n#" + b"x" * 70_000 + b"\n1 1\n255\nabc",
-        "more than 65,536 bytes",
+        "65,536 bytes",
     ),
-    "PPM in text": (lambda: b"P2\n4000 4000\n255\n" + b"1 " * 4_200_000, "at most 8,388,608"),
+    "PPM in text": (lambda: b"P2\n4000 4000\n255\n" + b"1 " * 4_200_000, "(limit 8,388,608)"),
     "PPM of unusual depth": (
         lambda: b"P5 4000 4000 1000\n" + bytes(9_000_000),
-        "at most 8,388,608",
+        "(limit 8,388,608)",
     ),
     "BMP of runs": (
         lambda: b"BM" + bytes(12) + struct.pack("<IiiHHI", 40, 9, 9, 1, 8, 1) + bytes(9_000_000),
-        "run-length encoded BMP at most",
+        "run-length encoded BMP",
     ),
 }
 
@@ -182,7 +182,7 @@ def test_bomb_is_refused_on_every_path(name: str) -> None:
         assert reason in str(picture.problem)
         with pytest.raises(SourceError) as raised:
             render_image(data)
-        assert reason in str(raised.value.found)
+        assert reason in str(raised.value)
 
 
 GOOD: dict[str, Callable[[], bytes]] = {
@@ -216,7 +216,7 @@ def test_number_of_bytes_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoder, "MAX_IMAGE_BYTES", 400)
     for format_ in ("JPEG", "BMP"):
         data = image_bytes(format_)
-        assert f"it has {len(data):,} bytes, more than 400" in str(audit_image(data).problem)
+        assert f"{len(data):,} bytes (limit 400)" in str(audit_image(data).problem)
         assert decode_picture(data, 64).image is None
 
 
@@ -292,8 +292,8 @@ LARGE = {
 @pytest.mark.parametrize("name", LARGE)
 def test_the_size_that_a_header_tells_is_held_to_the_limit(name: str) -> None:
     """In every format that TensorFlow decodes."""
-    size = "13000 x 13000 pixels, more than 89,478,485"
-    frames = "its frames have more than 715,827,880 pixels together"
+    size = "13000 x 13000 pixels (limit 89,478,485"
+    frames = "more than 715,827,880 pixels"
     assert (frames if name == "GIF, frames" else size) in str(limit_problem(LARGE[name]))
 
 
@@ -308,7 +308,7 @@ def test_large_image_does_not_get_to_the_decoder_in_training(
     assert main(["train", str(directory), *words]) == 1
     said = capsys.readouterr().err
     assert "record 5" in said
-    assert "13000 x 13000 pixels, more than 89,478,485" in said
+    assert "13000 x 13000 pixels (limit 89,478,485" in said
 
 
 @pytest.mark.tf

@@ -105,7 +105,7 @@ def test_the_page_says_that_there_are_objects(
     path = make_shard([changed(object_record([(16, 24, 80, 72, 0)]), **caption)])
     words = ["inspect", "images", str(path), "--label", "caption", "--out"]
     assert main([*words, str(tmp_path / "a.png")]) == 0
-    assert "--boxes draws them" in capsys.readouterr().out
+    assert "--boxes" in capsys.readouterr().out
     assert main([*words, str(tmp_path / "b.png"), "--boxes", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["objects"] == 1
     other = make_shard([changed(object_record([]), caption=string(b"one"))], name="b.tfrecord")

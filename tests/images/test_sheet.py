@@ -88,7 +88,7 @@ def test_a_broken_image_is_red() -> None:
     """A tile without a picture is reddish, with a cross and a reason; others are not."""
     good = Tile(Picture(Image.new("RGB", (128, 128), (128, 128, 128))))
     layout = SheetLayout(images=2, columns=2)
-    reasons = ["", "it does not decode: image file is truncated"]
+    reasons = ["", "can't be decoded: the image data is truncated"]
     sheets = [draw_sheet([good, Tile(Picture(problem=reason))], layout) for reason in reasons]
     left, top = layout.corner(1)
     square = (left, top, left + 128, top + 128)
@@ -133,7 +133,7 @@ def test_layouts_hold_all_tiles(count: int, columns: int, thumb: int) -> None:
 
 def test_too_large_a_sheet_is_not_drawn() -> None:
     """What would take more memory than a viewer has is refused before anything is drawn."""
-    with pytest.raises(UsageError, match="100,000 pictures"):
+    with pytest.raises(UsageError, match="100,000 images"):
         SheetLayout(images=100_000, columns=1)
     assert SheetLayout(images=1000).rows > 1
 

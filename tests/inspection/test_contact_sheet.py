@@ -113,7 +113,7 @@ def test_what_is_broken_is_marked(make_shard: MakeShard, tmp_path: Path) -> None
         (1, offsets[1]),
         (2, offsets[2]),
     ]
-    assert "does not decode" in report.broken[0].reason
+    assert "can't be decoded" in report.broken[0].reason
     assert report.broken[1].reason.startswith("payload-crc")
     first, second, third, last = colours_of(report)
     assert (first, last) == (COLOURS[0], COLOURS[3])

@@ -261,7 +261,7 @@ def test_masks_are_run_lengths(tmp_path: Path) -> None:
     assert "segmentation" not in second
     assert objects is not None
     assert objects.problems == (
-        f"{SHARD}, record 0, object 1: its mask can't be used: it has 8 x 8 pixels",
+        f"{SHARD}, record 0, object 1: mask can't be used: its size is 8 x 8, not 640 x 427",
     )
     other = take(folder, tmp_path / "voc", "voc").annotations
     assert other is not None

@@ -256,7 +256,9 @@ def test_shard_that_is_not_what_was_written(url: str, bucket: Bucket, pets: Path
     ):
         _batches(remote)
     # Who loads without `train` gets an error of TensorFlow's with the same text.
-    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"{name}: .* not what was written"):
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=rf"{name}: .* differs from what was written"
+    ):
         _batches(remote)
 
 

@@ -101,7 +101,7 @@ def test_killed_at_any_step(tmp_path: Path, case: str) -> None:
             shutil.copytree(at, dataset)
             options = options_of(tmp_path, dataset=dataset, existing=existing)
             if existing == "refuse":
-                with pytest.raises(tfrtool.UsageError, match="is not empty"):
+                with pytest.raises(tfrtool.UsageError, match="already exists"):
                     tfrtool.write(**options)
             else:
                 tfrtool.write(**options)
@@ -137,6 +137,6 @@ def test_replaced_while_it_is_read(tmp_path: Path) -> None:
             options = options_of(tmp_path, seed=seeds.pop(), existing="overwrite")
             tfrtool.write(**options)
 
-    with pytest.raises(tfrtool.DatasetError, match="was replaced while it was read"):
+    with pytest.raises(tfrtool.DatasetError, match="replaced while it was being read"):
         tfrtool.inspect_dataset(tmp_path / "pets", workers=1, on_progress=overwrite)
     tfrtool.inspect_dataset(tmp_path / "pets", workers=1)

@@ -93,7 +93,7 @@ def test_objects_come_with_their_images(folder: Path) -> None:
         (_object(3, 2, 1, 4), "inverted"),
         (_object(3, 2, 3, 4), "empty"),
         (_object(100, 2, 130, 4), "outside"),
-        (_object(1, 2, 3, 4, category="horse"), "not known"),
+        (_object(1, 2, 3, 4, category="horse"), "unknown category 'horse'"),
     ],
 )
 def test_every_object_is_written_or_listed(folder: Path, found: FoundObject, reason: str) -> None:
@@ -141,7 +141,7 @@ def test_an_image_that_is_told_twice_counts_once(folder: Path) -> None:
     ]
     source = _source(folder, *images)
     assert len(source.items) == 1
-    assert source.rejected[0].reason == "image 2: told already, by image 1"
+    assert source.rejected[0].reason == "image 2: image already annotated in image 1"
     assert source.annotations is not None
     assert len(source.annotations.rejected) == 2
 
@@ -166,7 +166,7 @@ def test_a_file_says_which_classes_there_are(folder: Path) -> None:
     assert [one.label for one in annotation.objects] == [1]
     assert source.annotations is not None
     reasons = [entry.reason for entry in source.annotations.rejected]
-    assert "a cat: its category 'cat' is not known" in reasons
+    assert "a cat: unknown category 'cat'" in reasons
 
 
 def test_objects_have_as_many_key_points(folder: Path) -> None:

@@ -132,7 +132,7 @@ def test_headers_that_lie_are_refused(tmp_path: Path, monkeypatch: pytest.Monkey
     data = bytearray(path.read_bytes())
     data[200:220] = bytes(20)
     path.write_bytes(data)
-    with pytest.raises(SourceError, match="cut or damaged"):
+    with pytest.raises(SourceError, match="truncated or damaged"):
         open_tree(path)
     path.write_bytes(data[:1000])
     with pytest.raises(TfrtoolError):

@@ -44,7 +44,7 @@ def test_a_file_says_labels_and_their_order(folder: Path) -> None:
     source = _table(folder, "cat", "cow", "dog", labels=names)
     assert source.labels == ("dog", "zebra", "cat")
     assert found(source) == [("a.jpg", "cat", None), ("sub/c.jpg", "dog", None)]
-    assert reasons(source) == [f"its label 'cow' is not in {names}"]
+    assert reasons(source) == [f"label 'cow' is not in {names}"]
     assert source.features.label is LabelKind.CLASS
 
 
@@ -61,19 +61,19 @@ def test_a_label_map_says_numbers(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("cat\n\ndog\n", "line 2: the name '' is empty"),
-        ("cat\ndog\ncat\n", "line 3: the name 'cat' is there twice"),
-        ("cat\nd\x0bog\n", r"line 2: the name 'd\\\\x0bog' can't stand"),
-        ("\n \n", "it has 0 names"),
-        ("cat\n" * 100_001, "it has 100,001 names, and 1 to 100,000"),
-        ("item { id: 1 name: 'a' }\nitem { id: 2 name: 'a' }", "the name 'a' is there twice"),
-        ("item { id: 0 name: 'a' }", "the number 0 is for 'background'"),
+        ("cat\n\ndog\n", "line 2: name '' is empty"),
+        ("cat\ndog\ncat\n", "line 3: name 'cat'"),
+        ("cat\nd\x0bog\n", r"line 2: name 'd\\\\x0bog'"),
+        ("\n \n", "0 names"),
+        ("cat\n" * 100_001, "100,001 names, expected 1 to 100,000"),
+        ("item { id: 1 name: 'a' }\nitem { id: 2 name: 'a' }", "name 'a'"),
+        ("item { id: 0 name: 'a' }", "id 0 .*'background'"),
         ("item { id: 1\n name 'a' }", 'line 2: .*Expected ":"'),
     ],
 )
 def test_a_file_that_is_no_list_of_names(folder: Path, text: str, what: str) -> None:
     """It is an error that says where."""
-    with pytest.raises(SourceError, match=f"names.txt: no list of class names: {what}"):
+    with pytest.raises(SourceError, match=f"names.txt: not a list of class names: {what}"):
         read_class_list(Path(_file(folder, text)))
 
 
@@ -82,12 +82,12 @@ def test_a_file_that_is_not_there(folder: Path) -> None:
     with pytest.raises(SourceError, match=r"none\.txt: can't be read: no such file"):
         _table(folder, "cat", labels=str(folder / "none.txt"))
     (folder / "latin.txt").write_bytes(b"k\xe4t\n")
-    with pytest.raises(SourceError, match=r"no list of class names.*utf-8"):
+    with pytest.raises(SourceError, match=r"not a list of class names.*UTF-8"):
         read_class_list(folder / "latin.txt")
-    with pytest.raises(SourceError, match=r"a\.jpg: its label 'cat' is not in"):
+    with pytest.raises(SourceError, match=r"a\.jpg: label 'cat' is not in"):
         _table(folder, "cat", labels=_file(folder, "dog\n"))
     (folder / "u.csv").write_text("path,x\na.jpg,1\n")
-    with pytest.raises(SourceError, match=r"no column of labels.*found 'path', 'x'"):
+    with pytest.raises(SourceError, match=r"no label column.*found 'path', 'x'"):
         _open(folder / "u.csv", columns=("x",), labels="keep")
 
 
@@ -104,10 +104,10 @@ def test_labels_that_are_no_integers_are_listed(folder: Path) -> None:
     source = _table(folder, "cat", str(2**63), "7", labels="keep")
     assert found(source) == [("sub/c.jpg", "7", None)]
     assert reasons(source) == [
-        "its label 'cat' is no integer of 64 bits",
-        f"its label '{2**63}' is no integer of 64 bits",
+        "label 'cat' is not a 64-bit integer",
+        f"label '{2**63}' is not a 64-bit integer",
     ]
-    with pytest.raises(SourceError, match=r"none of its images has a label.*'cat' is no integer"):
+    with pytest.raises(SourceError, match=r"'cat' is not a 64-bit integer"):
         _table(folder, "cat", "dog", labels="keep")
     with pytest.raises(SourceError, match=r"fractions.*--column"):
         _table(folder, "1.5", "2", labels="keep")
@@ -123,7 +123,7 @@ def test_several_labels_in_a_cell(folder: Path) -> None:
     names = [listed.features.names(item.label) for item in listed.items]
     assert names == [["a;b", "c"], ["d"], ["[broken"]]
     assert reasons(_table(folder, "a", "[1.5]", multi_label=";")) == [
-        "row 3: its labels are no list of names"
+        "row 3: labels are not a list of names"
     ]
 
 
@@ -159,7 +159,7 @@ def test_the_refusal_names_the_separator(
     """A table with several labels in a cell is refused with the option that writes it."""
     with pytest.raises(SourceError) as caught:
         _table(folder, label, other)
-    assert caught.value.hint == f"--multi-label '{separator}' writes several labels an image"
+    assert f"--multi-label '{separator}'" in str(caught.value.hint)
     assert _table(folder, label, other, multi_label=separator).labels == ("cat", "dog")
 
 
@@ -179,15 +179,17 @@ def test_several_labels_in_names_of_folders_and_files(tmp_path: Path) -> None:
         assert (names, source.labels) == ([["cat", "dog"], ["dog"]], ("cat", "dog"))
     names_file = _file(tmp_path, "dog\n")
     source = _open(tmp_path / "f", multi_label="+", labels=names_file)
-    assert reasons(source) == [f"its label 'cat' is not in {names_file}"]
+    assert reasons(source) == [f"label 'cat' is not in {names_file}"]
 
 
 def test_labels_that_are_too_many(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers of which each image has another are a column, which is named."""
     monkeypatch.setattr("tfrtool.sources.label_choice.MAX_CLASSES", 1)
-    with pytest.raises(SourceError, match="too many different labels: expected 1 at") as caught:
+    with pytest.raises(
+        SourceError, match="too many different labels: expected at most 1"
+    ) as caught:
         _table(folder, "1", "2", labels="keep")
-    assert str(caught.value.hint).startswith("--column NAME:int64")
+    assert "--column NAME:int64" in str(caught.value.hint)
 
 
 @pytest.mark.parametrize(
@@ -220,7 +222,7 @@ def test_both_names_of_a_label_map_are_known(folder: Path) -> None:
     source = _table(folder, "/m/0bt9lr", "Cat", "none", labels=_file(folder, _MAP))
     assert found(source) == [("a.jpg", "Dog", None), ("b.jpg", "Cat", None)]
     assert source.labels == ("Cat", "Dog", "Cow", "Hen", "Pig")
-    assert "its label 'none' is not in" in reasons(source)[0]
+    assert "label 'none' is not in" in reasons(source)[0]
     source = _table(folder, "/m/0bt9lr;Dog", "Cow", labels=_file(folder, _MAP), multi_label=";")
     assert [item.label for item in source.items] == ["Dog", "Cow"]
 
@@ -228,5 +230,5 @@ def test_both_names_of_a_label_map_are_known(folder: Path) -> None:
 def test_a_name_of_two_classes_is_refused(folder: Path) -> None:
     """What one class is called by its name, and another one as displayed, means neither."""
     text = "item { id: 1 name: 'b' display_name: 'a' } item { id: 2 name: 'x' display_name: 'b' }"
-    with pytest.raises(SourceError, match="the name 'b' is there twice"):
+    with pytest.raises(SourceError, match="name 'b'"):
         read_class_list(Path(_file(folder, text)))

@@ -104,7 +104,7 @@ def test_an_unlabelled_test_split_is_rejected() -> None:
     assert source.splits == ("train",)
     assert {entry.key: entry.reason for entry in source.rejected} == {
         "test/1.jpg": "not in a class folder",
-        "odd.jpg": "not in the folder of a split",
+        "odd.jpg": "not in a split folder",
     }
 
 

@@ -80,7 +80,7 @@ def test_the_name_of_an_archive_proves_nothing(form: str, tmp_path: Path) -> Non
         (bytes(2000), "only zero bytes"),
         (image_bytes(), "a JPEG image"),
         (b"\x1f\x8b\x08", "gzip data"),
-        (frame(b"a"), "a TFRecord file, which reshard, edit and convert take"),
+        (frame(b"a"), "a TFRecord file, which reshard, edit and convert read"),
     ],
 )
 def test_other_files_are_an_error(data: bytes, found: str, tmp_path: Path) -> None:

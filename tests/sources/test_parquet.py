@@ -46,7 +46,7 @@ def test_rows_are_items(folder: Path, text: Any, packed: str) -> None:
         ("sub/c.jpg", "cat", "train"),
     ]
     assert source.splits == ("train", "test")
-    assert source.notices == ("columns that are not written: 'note'",)
+    assert source.notices == ("columns not written: 'note'",)
     assert source.reader.read(source.items[2]) == b"xxx"
 
 
@@ -69,7 +69,7 @@ def test_rows_that_are_no_items(folder: Path) -> None:
         "row 2: no path",
         "row 3: no label",
         "row 4: no such file",
-        "row 5: longer than 1,048,576 bytes",
+        "row 5: a cell is longer than 1,048,576 bytes",
         "row 7: no path",
     ]
 
@@ -77,20 +77,20 @@ def test_rows_that_are_no_items(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"photo": ["a.jpg"], "label": ["x"]}, "no column of paths"),
+        ({"photo": ["a.jpg"], "label": ["x"]}, "no path column"),
         ({"path": ["a.jpg"], "label": ["x"], "bbox": [[1]]}, "boxes"),
-        ({"path": ["a.jpg"], "label": ["x"], "Label": ["x"]}, "'label' is there twice"),
-        ({"path": ["a.jpg"], "label": [0.5]}, "'label' can't be used.*found double"),
-        ({"path": ["a.jpg"], "label": [True]}, "'label' can't be used.*found bool"),
-        ({"path": ["a.jpg"], "label": [["cat", "dog"]]}, "several labels .* in row 1"),
+        ({"path": ["a.jpg"], "label": ["x"], "Label": ["x"]}, "'label'"),
+        ({"path": ["a.jpg"], "label": [0.5]}, "'label'.*found double"),
+        ({"path": ["a.jpg"], "label": [True]}, "'label'.*found bool"),
+        ({"path": ["a.jpg"], "label": [["cat", "dog"]]}, "several labels.* in row 1"),
         ({"path": ["a.jpg"], "label": ["1.5"]}, "fractions"),
-        ({"path": ["a.jpg"], "label": ["cat|dog"]}, "several labels .* in row 1"),
+        ({"path": ["a.jpg"], "label": ["cat|dog"]}, "several labels.* in row 1"),
         (
             {"image": [{"data": b"x", "path": "a.jpg"}], "label": ["x"]},
-            "'image' can't be used.*found struct",
+            "'image'.*found struct",
         ),
         ({"path": ["../x.jpg"], "label": ["x"]}, "row 1 names a file outside"),
-        ({"path": ["none.jpg"], "label": ["x"]}, "no row can be used"),
+        ({"path": ["none.jpg"], "label": ["x"]}, "no usable rows"),
     ],
 )
 def test_tables_that_are_refused(folder: Path, columns: dict[str, Any], message: str) -> None:
@@ -137,7 +137,7 @@ def test_the_command_takes_parquet(folder: Path, capsys: pytest.CaptureFixture[s
     table = pa.table({"path": ["a.jpg", "b.jpg"], "label": ["x", "y"]})
     pq.write_table(table, folder / "table.csv")
     assert main(["write", str(folder / "table.csv"), str(folder / "d"), "--dry-run"]) == 1
-    assert "none of the 2 images can be used" in capsys.readouterr().err
+    assert "no image can be used" in capsys.readouterr().err
 
 
 def test_other_sources_do_without_pyarrow(folder: Path) -> None:

@@ -59,7 +59,7 @@ def test_what_datasets_writes_is_read(tmp_path: Path) -> None:
             for n, data in enumerate(IMAGES)
         }
         assert source.items[0].key == "test-00000-of-00001/00000001/3.jpg"
-        assert source.notices == ("columns that are not written: 'note'",)
+        assert source.notices == ("columns not written: 'note'",)
 
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
@@ -72,7 +72,7 @@ def test_plain_bytes_are_read(kind: Any, tmp_path: Path) -> None:
     assert _contents(source) == {data: ("ab"[n % 2], None) for n, data in enumerate(IMAGES[:4])}
     assert [(left.key, left.reason) for left in source.rejected] == [
         ("x/00000005", "no label"),
-        ("x/00000006", "row 6: its bytes are not in the table"),
+        ("x/00000006", "row 6: no image bytes in the table"),
     ]
 
 
@@ -96,7 +96,7 @@ def test_columns_and_groups_are_those_of_the_table(tmp_path: Path) -> None:
         stratify=True,
         group_by="patient",
     )
-    assert report.notices == ("columns that are not written: 'note'",)
+    assert report.notices == ("columns not written: 'note'",)
     found: dict[int, str] = {}
     for split, told in report.splits.items():
         assert told.records == 6
@@ -120,8 +120,8 @@ def test_columns_of_boxes_are_told_once(tmp_path: Path) -> None:
         str(path), LabelFrom.FOLDER, tmp_path, options=SourceOptions(columns=("all",))
     )
     assert source.notices == (
-        "boxes are read by --annotations, and not from a column 'objects'",
-        "columns that are not written: 'objects' holds an object",
+        "boxes in column 'objects' are not read; use --annotations for boxes",
+        "columns not written: 'objects' holds an object",
     )
 
 
@@ -129,7 +129,7 @@ def test_what_cannot_be_used_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """Tables without labels, cut ones, bombs, and metadata that makes no sense."""
     path = tmp_path / "x.parquet"
     pq.write_table(pa.table({"image": IMAGES}), path)
-    with pytest.raises(SourceError, match="no column of labels"):
+    with pytest.raises(SourceError, match="no label column"):
         open_tree(path)
     whole = pa.table({"image": IMAGES, "label": [0, 1, 2, 1, 7]})
     for told in (b"[", b"[]", b'{"info": 3}', b'{"info": {"features": {"label": 1, "x": {}}}}'):

@@ -103,7 +103,7 @@ def test_what_is_changed_after_it_was_listed(bucket: Bucket, tmp_path: Path) -> 
     bucket.put(f"it/{source.items[0].key}", b"something else")
     with pytest.raises(OSError, match="changed after it was listed"):
         source.reader.read(source.items[0])
-    with pytest.raises(SourceError, match="none is below it"):
+    with pytest.raises(SourceError, match="no such object"):
         opened(f"{bucket.url}/nothing", tmp_path)
 
 

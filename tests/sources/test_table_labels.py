@@ -90,7 +90,7 @@ def test_several_labels_in_a_cell_are_refused(folder: Path, labels: tuple[str, .
 def test_lists_of_json_are_refused(folder: Path) -> None:
     """A list of labels is no string or integer, and is named as what it is."""
     lines = '{"path":"a.jpg","label":"x"}\n{"path":"b.jpg","label":["cat","dog"]}\n'
-    with pytest.raises(SourceError, match=r"several labels .* in row 2"):
+    with pytest.raises(SourceError, match=r"several labels.* in row 2"):
         read(folder, lines, "table.jsonl")
     source = read(folder, lines.replace('["cat","dog"]', "[]"), "table.jsonl")
     assert [entry.reason for entry in source.rejected] == ["row 2: no label"]
@@ -126,7 +126,7 @@ def test_fractions_are_refused(folder: Path) -> None:
         with pytest.raises(SourceError, match="fractions") as caught:
             _labels(folder, *labels)
         assert labels[0] in str(caught.value.found)
-    with pytest.raises(SourceError, match="row 1: its label is not a string or an integer"):
+    with pytest.raises(SourceError, match="row 1: label is not a string or an integer"):
         read(folder, '{"path":"a.jpg","label":0.5}', "table.jsonl")
     assert _labels(folder, "1.6", "2.0 TDI").labels == ("1.6", "2.0 TDI")
 

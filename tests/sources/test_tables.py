@@ -76,15 +76,15 @@ def test_rows_that_are_no_items(folder: Path, name: str) -> None:
         for number, reason in enumerate(
             [
                 "no such file",
-                "not a file",
+                "not a regular file",
                 "no path",
                 "no label",
-                "gs:// can't be read; download it first",
+                "gs:// paths are not supported; download the file first",
                 "not a directory",
                 "file name too long",
-                "its path is longer than 4,096 characters",
-                "its label can't stand on a line of its own",
-                "its path can't be printed",
+                "path is longer than 4,096 characters",
+                "label 'two\\nlines' is blank, spans several lines, or starts or ends with a space",
+                "path contains unprintable characters",
             ],
             start=first + 1,
         )
@@ -99,7 +99,7 @@ def test_rows_of_another_width(folder: Path) -> None:
     assert found(source) == [("a.jpg", "cat", None), ("b.jpg", "dog", None)]
     assert reasons(source) == [
         "row 3: no label",
-        "row 7: 4 cells, where the table has 3 columns",
+        "row 7: 4 cells, but the table has 3 columns",
         "row 4: no such file",
     ]
 
@@ -108,7 +108,7 @@ def test_no_usable_row(folder: Path) -> None:
     """A table without a single item is an error that shows why the first row is none."""
     with pytest.raises(SourceError, match=r"missing\.jpg: row 2: no such file"):
         read(folder, "path,label\nmissing.jpg,cat\n")
-    with pytest.raises(SourceError, match="no row can be used"):
+    with pytest.raises(SourceError, match="no usable rows"):
         read(folder, "path,label\n")
 
 
@@ -203,7 +203,7 @@ def test_folders_that_all_paths_share_may_be_missing(folder: Path) -> None:
     assert found(source) == [("old/data/a.jpg", "x", None), ("old/data/sub/c.jpg", "y", None)]
     assert [source.reader.read(item) for item in source.items] == [b"x", b"xxx"]
     assert pickle.loads(pickle.dumps(source.reader)) == source.reader
-    with pytest.raises(SourceError, match="no row can be used"):
+    with pytest.raises(SourceError, match="no usable rows"):
         read(folder, "path,label\nold/data/a.jpg,x\nother/data/b.jpg,y\n")
 
 
@@ -214,9 +214,9 @@ def test_rows_that_come_twice(folder: Path) -> None:
     )
     assert found(source) == [("a.jpg", "cat", None), ("sub/c.jpg", "dog", None)]
     assert [(entry.key, entry.reason) for entry in source.rejected] == [
-        ("a.jpg", "row 3: listed before, in row 2"),
-        ("b.jpg", "row 4: its label is contradicted by row 5"),
-        ("b.jpg", "row 5: its label is contradicted by row 4"),
+        ("a.jpg", "row 3: already listed in row 2"),
+        ("b.jpg", "row 4: label conflicts with row 5"),
+        ("b.jpg", "row 5: label conflicts with row 4"),
     ]
 
 
@@ -226,13 +226,13 @@ def test_splits(folder: Path) -> None:
     source = read(folder, text)
     assert found(source) == [("a.jpg", "x", "test"), ("b.jpg", "x", "train")]
     assert source.splits == ("train", "test")
-    assert reasons(source) == ["row 4: no split, while others have one"]
+    assert reasons(source) == ["row 4: no split, although others have one"]
     source = read(folder, "split,path,label\n,a.jpg,x\n,b.jpg,x\n")
     assert (source.splits, len(source.items), source.rejected) == ((), 2, ())
     source = read(folder, "split,path,label\ntrain,a.jpg,x\ntr-ain,b.jpg,x\nall,sub/c.jpg,x\n")
     assert reasons(source) == [
-        "row 3: no split can be called 'tr-ain'",
-        "row 4: no split can be called 'all'",
+        "row 3: invalid split name 'tr-ain'",
+        "row 4: invalid split name 'all'",
     ]
     lines = '{"path":"a.jpg","label":1}\n{"path":"b.jpg","label":1,"split":"dev"}\n'
     source = read(folder, lines, "table.jsonl")
@@ -247,7 +247,7 @@ def test_order_of_labels(folder: Path) -> None:
     assert read(folder, lines, "table.ndjson").labels == ("9", "10")
     digits = "9" * 1024
     assert read(folder, f'{{"path":"a.jpg","label":{digits}}}', "t.jsonl").labels == (digits,)
-    with pytest.raises(SourceError, match="its label has more than 1,024 characters"):
+    with pytest.raises(SourceError, match="longer than 1,024 characters"):
         read(folder, f'{{"path":"a.jpg","label":{"9" * 6000}}}', "t.jsonl")
 
 

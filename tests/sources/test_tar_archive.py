@@ -257,7 +257,7 @@ def test_a_full_disk_is_a_write_error(tmp_path: Path) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert caught.value.path == str(path)
-    assert "without compression" in str(caught.value)
+    assert "uncompressed" in str(caught.value)
 
 
 def test_what_an_interrupted_write_left_is_not_written_through(tmp_path: Path) -> None:

@@ -179,9 +179,9 @@ def test_names_that_splits_share(tfds: Any, data_dir: Path) -> None:
         if number % 4
     ]
     assert [(entry.key, entry.reason) for entry in source.rejected] == [
-        ("test/0.jpg", "its label is -1, which is no class"),
-        ("train/0.jpg", "its label is -1, which is no class"),
-        ("train/4.jpg", "its label is -1, which is no class"),
+        ("test/0.jpg", "label -1 is not a class"),
+        ("train/0.jpg", "label -1 is not a class"),
+        ("train/4.jpg", "label -1 is not a class"),
     ]
 
 
@@ -199,7 +199,7 @@ def test_names_that_are_no_keys(tfds: Any, data_dir: Path, config: str) -> None:
 def test_images_that_cant_be_told(tfds: Any, data_dir: Path, name: str) -> None:
     """Two images without supervised keys, and images of floats, are refused."""
     prepared(tfds, name, data_dir)
-    with pytest.raises(SourceError, match="which of its features is the image") as caught:
+    with pytest.raises(SourceError, match="image feature") as caught:
         read_tfds(name)
     assert "label: ClassLabel" in str(caught.value.found)
 
@@ -340,7 +340,7 @@ def test_what_cant_be_prepared(data_dir: Path) -> None:
     assert caught.value.path == str(data_dir / "my_broken" / "1.0.0")
     assert "TFDS_DATA_DIR" in str(caught.value)
     for notation in ("no_such_dataset", "my_digits:7.7.7", "my_nameless/none"):
-        with pytest.raises(SourceError, match=f"TFDS can't open {notation}"):
+        with pytest.raises(SourceError, match=f"TFDS.*{notation}"):
             read_tfds(notation)
 
 

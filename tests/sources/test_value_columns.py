@@ -86,9 +86,9 @@ def test_the_type_of_a_csv_column_is_told_from_all_cells(
 @pytest.mark.parametrize(
     ("cells", "notice"),
     [
-        (("1", "0.1"), "numbers become float32; the largest relative change is 1.49e-08"),
-        (("1", "NA"), "is written as text, because of 'NA' among its numbers"),
-        (("16777217", "0.5"), "is written as text, because of '16777217' among its numbers"),
+        (("1", "0.1"), "float32 (largest relative change: 1.49e-08)"),
+        (("1", "NA"), "'NA'"),
+        (("16777217", "0.5"), "'16777217'"),
     ],
 )
 def test_what_becomes_of_numbers_is_reported(
@@ -159,7 +159,7 @@ def test_parquet_of_any_type(folder: Path) -> None:
     assert (first["raw"], second["wide"]) == ((b"\xff",), (str(2**64 - 1).encode(),))
     said = " ".join(source.notices)
     assert "'objects' holds an object" in said
-    assert "'matrix' holds a list in a list" in said
+    assert "'matrix' holds a nested list" in said
     assert "--annotations" in said
 
 
@@ -171,10 +171,10 @@ def test_parquet_of_any_type(folder: Path) -> None:
         ("x:int64", "a" * 99, "holds 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"),
         ("x:float32", 1e39, "holds 1e+39, which is not a valid float32"),
         ("x:float32", "one", "holds 'one', which is not a valid float32"),
-        ("x:float32", [1, [2]], "holds a list in a list"),
-        ("x", [1, None], "holds a list with empty places"),
+        ("x:float32", [1, [2]], "holds a nested list"),
+        ("x", [1, None], "holds a list with null"),
         ("x", {"a": 1}, "holds an object"),
-        ("x", "\ud800", "holds a text that is no UTF-8"),
+        ("x", "\ud800", "holds text that is not valid UTF-8"),
     ],
 )
 def test_a_cell_that_does_not_fit_leaves_its_row_out(
@@ -184,7 +184,7 @@ def test_a_cell_that_does_not_fit_leaves_its_row_out(
     source = _open(_lines(folder, 1, cell, 2), column)
     assert [item.key for item in source.items] == ["a.jpg", "sub/c.jpg"]
     (reason,) = reasons(source)
-    assert reason.startswith(f"row 2: its column 'x' {why}")
+    assert reason.startswith(f"row 2: column 'x' {why}")
     assert len(source.beside) == 2
 
 
@@ -203,21 +203,21 @@ def test_names_that_can_not_be_features(folder: Path) -> None:
     """Own features' names are refused; one that isn't there is told, with those like it."""
     text = "path,label,image,x\na.jpg,cat,z,1\n"
     (folder / "t.csv").write_text(text)
-    with pytest.raises(UsageError, match="its column 'image' would have the name of another"):
+    with pytest.raises(UsageError, match="column 'image'"):
         _open(folder / "t.csv", "image")
     source = _open(folder / "t.csv", "all")
     assert [kind.name for kind in source.features.columns] == ["x"]
-    assert "'image' would have the name of another feature" in source.notices[-1]
-    with pytest.raises(UsageError, match=r"no column 'xx'.*found 'x'"):
+    assert "'image' has the name of a feature" in source.notices[-1]
+    with pytest.raises(UsageError, match=r"no column 'xx'.*'x'"):
         _open(folder / "t.csv", "xx")
-    with pytest.raises(UsageError, match="can't be printed"):
+    with pytest.raises(UsageError, match="unprintable"):
         _open(_lines(folder, 1, name="a\nb"), "a\nb")
-    with pytest.raises(UsageError, match="2,000 characters"):
+    with pytest.raises(UsageError, match="longer than 1,024"):
         _open(_lines(folder, 1, name="a" * 2000), "a" * 2000)
     (folder / "t.csv").write_text("path,x,x\na.jpg,1,2\n")
-    with pytest.raises(SourceError, match="'x' is there twice"):
+    with pytest.raises(SourceError, match="'x'"):
         _open(folder / "t.csv", "x")
-    with pytest.raises(UsageError, match="only a table has columns"):
+    with pytest.raises(UsageError, match="--column requires a table"):
         _open(folder, "x")
 
 
@@ -240,7 +240,7 @@ def test_wide_tables_are_refused_at_their_header(folder: Path, columns: tuple[st
     cells = {"path": ["a.jpg"], "label": ["cat"]} | {name: [1] for name in names}
     pyarrow.parquet.write_table(pa.table(cells), folder / "t.parquet")
     for name in ("t.csv", "t.parquet"):
-        with pytest.raises(SourceError, match="has too many columns: expected at most 10,000"):
+        with pytest.raises(SourceError, match="too many columns: expected at most 10,000"):
             _open(folder / name, *columns)
 
 
@@ -298,7 +298,7 @@ def test_metadata_of_hugging_face(tmp_path: Path, where: str) -> None:
     assert _values(source, "text") == [(b"test 0",), (b"test 1",), (b"train 0",), (b"train 1",)]
     assert source.splits == (("train", "test") if where == "splits" else ())
     assert "are read from metadata." in source.notices[0]
-    with pytest.raises(SourceError, match=r"no column of labels.*--column NAME"):
+    with pytest.raises(SourceError, match=r"no label column.*--column NAME"):
         open_source(str(tmp_path), LabelFrom.FOLDER, tmp_path)
 
 

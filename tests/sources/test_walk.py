@@ -51,7 +51,7 @@ def test_everything_is_accounted_for(tmp_path: Path) -> None:
         (tmp_path / folder / "1.jpg").write_bytes(image_bytes())
     source = open_tree(tmp_path)
     assert _reasons(source.rejected) == {"stray.jpg": "not in a class folder"}
-    assert _reasons(source.ignored) == {"cat/notes.txt": "no image by its name"}
+    assert _reasons(source.ignored) == {"cat/notes.txt": "no image file extension"}
     assert len(source.items) == 2
 
 
@@ -107,7 +107,7 @@ def test_what_is_no_file_is_not_opened(tmp_path: Path) -> None:
         source = open_tree(tmp_path)
     assert list(_reasons(source.ignored)) == ["cat/socket"]
     assert list(_reasons(source.rejected)) == ["cat/null.jpg", "cat/pipe.jpg"]
-    assert set(_reasons(source.rejected).values()) == {"neither a file nor a folder"}
+    assert set(_reasons(source.rejected).values()) == {"not a regular file"}
     assert len(source.items) == 2
 
 

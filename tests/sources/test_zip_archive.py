@@ -171,9 +171,9 @@ def test_links_are_resolved(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("at", "value", "reason"),
     [
-        (8, 1, "it is encrypted in the archive"),
-        (10, 9, "(method 9) is not supported"),
-        (34, 1, "it lies in another part of the archive"),
+        (8, 1, "encrypted"),
+        (10, 9, "method 9"),
+        (34, 1, "multi-part"),
     ],
 )
 def test_members_that_can_not_be_read_are_rejected(

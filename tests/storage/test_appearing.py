@@ -77,7 +77,7 @@ def test_private_folder(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="is a link"):
         private_folder(tmp_path / "link")
     (tmp_path / "file").touch()
-    with pytest.raises(OSError, match="is no folder"):
+    with pytest.raises(OSError, match="not a folder"):
         private_folder(tmp_path / "file")
 
 
@@ -85,7 +85,7 @@ def test_folder_that_others_write_to_is_not_private(tmp_path: Path) -> None:
     """What is in it may be anybody's."""
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder").chmod(0o770)
-    with pytest.raises(PermissionError, match="others may write"):
+    with pytest.raises(PermissionError, match="other users can write"):
         private_folder(tmp_path / "folder")
 
 

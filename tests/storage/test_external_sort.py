@@ -102,6 +102,6 @@ def test_a_full_disk_is_an_error(tmp_path: Path) -> None:
         lambda: [*map(writer.add, [item] * 10_000)],
     ]
     for fill in fills:
-        with pytest.raises(WriteError, match="can't hold the list of what is written") as caught:
+        with pytest.raises(WriteError, match="temporary files can't be written") as caught:
             fill()
         assert caught.value.path == str(tmp_path)

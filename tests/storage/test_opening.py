@@ -50,5 +50,5 @@ def test_bounded_reading(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"12345")
     assert read_bounded(path, 5) == b"12345"
-    with pytest.raises(OSError, match="has more than 4 bytes"):
+    with pytest.raises(OSError, match="larger than 4 bytes"):
         read_bounded(path, 4)

@@ -96,7 +96,7 @@ def test_too_little_room_is_found_before_images_are_looked_at(
         (photos / "cat" / "bad.jpg").write_bytes(b"no image" * 1000)  # which is not looked at
     assert main(["write", str(photos), f"{bucket.url}/new", *options]) == 1
     line = capsys.readouterr().err.strip().splitlines()[-1]
-    assert f"{temporary}: the folder for temporary files has too little room" in line
+    assert f"{temporary}: not enough free space" in line
     assert "found 17 B; set TMPDIR to a folder on a larger disk" in line
     assert bucket.names() == []
     assert [*temporary.iterdir()] == []
@@ -134,7 +134,7 @@ def test_too_little_room_is_found_before_shards_are_made(
     places = {"shards": _shards(tmp_path / "shards"), "new": f"{bucket.url}/new"}
     assert main([word.format(**places) for word in words]) == 1
     line = capsys.readouterr().err.strip().splitlines()[-1]
-    assert f"{temporary}: the folder for temporary files has too little room" in line
+    assert f"{temporary}: not enough free space" in line
     found = re.search(r"expected ([0-9.]+) (kB|KiB|B), found 17 B; set TMPDIR", line)
     assert found is not None, line
     size = float(found[1]) * {"kB": 1000, "KiB": 1024, "B": 1}[found[2]]

@@ -119,7 +119,7 @@ def test_paths(store: Store, path_of: PathOf) -> None:
     text = pickle.dumps(path)
     assert SECRET.encode() not in text
     assert pickle.loads(text).status == path.status
-    with pytest.raises(OSError, match="no local file"):
+    with pytest.raises(OSError, match="not a local file"):
         path.open("wb")
 
 
@@ -143,7 +143,7 @@ def test_what_changes_under_the_reader(store: Store, path_of: PathOf) -> None:
     with open_regular(path_of("x")) as file:
         file.read(10)
         store.put("x", b"\1" * 1_000_000)
-        with pytest.raises(OSError, match="was changed while it was read"):
+        with pytest.raises(OSError, match="it was changed while it was being read"):
             file.read()
 
 
@@ -157,7 +157,7 @@ def test_a_listing_that_begins_anew_is_an_error(
     for number in range(30):
         bucket.put(f"d/{number}.tfrecord", b"")
     bucket.misbehave(Misbehaviour(methods=("GET",), endless=True))
-    for place, what in (("d", "lists the same objects again and again"), ("e", "does not end")):
+    for place, what in (("d", "the same objects"), ("e", "does not end")):
         assert main(["count", f"{bucket.url}/{place}"]) == 1
         assert what in capsys.readouterr().err
     bucket.misbehave()
@@ -173,7 +173,7 @@ def test_more_objects_than_may_be_are_counted(
     for number in range(30):
         bucket.put(f"d/e/{number}", b"")
     assert [*store.list_folder("d")[1]] == ["e"]
-    with pytest.raises(OSError, match="has more than 20 objects"):
+    with pytest.raises(OSError, match="more than 20 objects"):
         store.list_folder("d/e")
 
 
@@ -185,7 +185,7 @@ def test_more_bytes_than_asked_for_are_an_error_of_the_store(
     bucket.put("x.tfrecord", frame(b"record"))
     bucket.misbehave(Misbehaviour(methods=("GET",), extra=7))
     assert main(["verify", f"{bucket.url}/x.tfrecord"]) == 1
-    assert "the store sent more bytes than it was asked for" in capsys.readouterr().err
+    assert "the store sent more bytes" in capsys.readouterr().err
     bucket.misbehave()
 
 
@@ -218,6 +218,4 @@ def test_a_time_that_makes_no_sense(
     monkeypatch.setenv("TFRTOOL_STORE_SECONDS", "soon")
     stores._store.cache_clear()
     assert main(["count", f"{bucket.url}/x"]) == 2
-    assert "invalid TFRTOOL_STORE_SECONDS: expected seconds, from 0 to 86400, found 'soon'" in (
-        capsys.readouterr().err
-    )
+    assert "invalid TFRTOOL_STORE_SECONDS 'soon'" in (capsys.readouterr().err)

@@ -21,7 +21,7 @@ def test_the_second_run_is_told_of_the_first(tmp_path: Path) -> None:
     out.mkdir()
     with (
         locked(out, "train"),
-        pytest.raises(UsageError, match=rf"train is at work \(process {os.getpid()}\)"),
+        pytest.raises(UsageError, match=rf"train \(process {os.getpid()}\)"),
     ):
         train(**small_options(tmp_path / "nowhere", out=out))
 

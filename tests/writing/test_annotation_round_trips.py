@@ -111,7 +111,7 @@ def test_splits_are_in_all_names_or_in_none(tmp_path: Path) -> None:
     second = _coco(tmp_path / "more.json", [_image(1)], [_object(2, 1)])
     assert _write(tmp_path, [first, second]).splits.keys() == {"train"}
     third = _coco(tmp_path / "instances_val.json", [_image(2)], [_object(3, 2)])
-    with pytest.raises(SourceError, match=r"cats\.json: its name has no split"):
+    with pytest.raises(SourceError, match=r"cats\.json: .*no split"):
         _write(tmp_path, [first, third])
 
 
@@ -127,7 +127,7 @@ def test_files_of_one_split_are_merged(tmp_path: Path) -> None:
     assert report.annotations is not None
     assert (report.annotations.read, report.splits["train"].records) == (2, 3)
     assert report.rejected == ()
-    assert any("merged by their ids: 1 object" in notice for notice in report.notices)
+    assert any("merged" in notice and "1 object" in notice for notice in report.notices)
     whole = json.loads((_extracted(tmp_path) / "annotations.json").read_text())
     found = {one["id"]: one.get("keypoints") for one in whole["annotations"]}
     assert found == {5: [0] * 6, 6: points}
@@ -276,7 +276,7 @@ def test_key_points_that_make_no_sense_are_noted(tmp_path: Path, pose: dict[str,
     objects = [_object(1, 0, keypoints=[8, 16, 2, 9, 17, 1])]
     more = {"categories": [_CATEGORIES[0] | pose]}
     report = _write(tmp_path, _coco(tmp_path / "a.json", [_image(0)], objects, **more))
-    assert "not written of categories: keypoints, skeleton" in report.notices
+    assert "fields of categories not written: keypoints, skeleton" in report.notices
     (tmp_path / "made" / "keypoints.json").write_text(json.dumps({"cat": pose, "dog": 1}))
     whole = json.loads((_extracted(tmp_path) / "annotations.json").read_text())
     assert whole["categories"] == [_CATEGORIES[0]]

@@ -113,9 +113,9 @@ def test_what_is_skipped_makes_the_exit_code(
     assert told[at + 1 : at + 6] == [
         "objects of skipped images: 1",
         "skipped objects: 1",
-        "its box is empty: a.jpg, row 3",
+        "box is empty: a.jpg, row 3",
         "boxes clipped to their images: 1",
-        "a.jpg, row 2: its box 8, 8, 300, 40 is cut to 160 x 120 pixels",
+        "a.jpg, row 2: box 8, 8, 300, 40 is clipped to 160 x 120 pixels",
     ]
     report = json.loads(Path(out, "write_report.json").read_text())
     assert [one["key"] for one in report["rejected"]] == ["bad.jpg"]

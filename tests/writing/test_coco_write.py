@@ -200,7 +200,7 @@ def test_one_class_is_enough(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     words = ["--annotations", f"coco:{tmp_path / 'some.json'}", "--labels"]
     write = ["write", str(tmp_path / "images"), str(tmp_path / "made"), *words]
     assert main([*write, str(tmp_path / "names.txt")]) == 3
-    assert "its category 'traffic light' is not known: " in capsys.readouterr().out
+    assert "'traffic light'" in capsys.readouterr().out
     (tmp_path / "names.txt").write_text("dog\n")
     assert main([*write, str(tmp_path / "names.txt"), "--overwrite"]) == 3
     assert "warning" not in capsys.readouterr().err

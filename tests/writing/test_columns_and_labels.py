@@ -177,7 +177,7 @@ def test_other_metadata_is_replaced_and_resumed(photos: Path, tmp_path: Path) ->
     stamps = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
     assert write("resume", layout="tfod") == {"label_map.pbtxt"}
     assert stamps == {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
-    with pytest.raises(tfrtool.UsageError, match='was written with layout "tfod", not null;'):
+    with pytest.raises(tfrtool.UsageError, match='layout "tfod" instead of null;'):
         write("resume")
     assert write("overwrite", multi_label=";") == {"label.labels.txt"}
 
@@ -247,7 +247,7 @@ def test_images_in_parquet_have_a_chosen_label(photos: Path, tmp_path: Path) -> 
     told = [{"image": path.read_bytes(), "tags": "a;b", "n": 1} for path in files]
     pq.write_table(pa.Table.from_pylist(told), tmp_path / "t.parquet")
     several: dict[str, Any] = {"multi_label": ";", "columns": ["n"]}
-    with pytest.raises(SourceError, match=r"no column of labels.*found 'tags', 'n'"):
+    with pytest.raises(SourceError, match=r"no label column.*found 'tags', 'n'"):
         tfrtool.write(tmp_path / "t.parquet", tmp_path / "d", **several)
     report = tfrtool.write(tmp_path / "t.parquet", tmp_path / "d", label_column="tags", **several)
     assert report.splits["train"].labels == {"a": 4, "b": 4}
@@ -257,6 +257,6 @@ def test_empty_lists_of_labels_are_counted(photos: Path, tmp_path: Path) -> None
     """Images without a label are written and counted; none with a label is an error."""
     rows = [{"label": text} for text in ("cat;dog", "", " ; ", "dog")]
     report = _write(photos, tmp_path, rows, multi_label=";")
-    assert "without a label: 2 of 4 images" in report.notices
-    with pytest.raises(SourceError, match="none of its 4 images has a label"):
+    assert "images without a label: 2 of 4" in report.notices
+    with pytest.raises(SourceError, match="none of 4 images has a label"):
         _write(photos, tmp_path, [{"label": ""}] * 4, multi_label=";", existing="overwrite")

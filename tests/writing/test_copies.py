@@ -77,9 +77,9 @@ def test_dedupe_leaves_one(
     assert output.err == ""
     assert data["rejected"] == plan["rejected"]
     assert {entry["key"]: entry["reason"].split(",")[0] for entry in data["rejected"]} == {
-        "test/cat/cat.6.jpg": "an exact copy of train/cat/cat.6.jpg",
-        "test/dog/dog.6.jpg": "an exact copy of train/dog/dog.6.jpg",
-        "train/dog/a.jpg": "an exact copy of train/cat/cat.0.jpg",
+        "test/cat/cat.6.jpg": "exact duplicate of train/cat/cat.6.jpg",
+        "test/dog/dog.6.jpg": "exact duplicate of train/dog/dog.6.jpg",
+        "train/dog/a.jpg": "exact duplicate of train/cat/cat.0.jpg",
     }
     assert (data["duplicates"], data["across_splits"]) == (0, [])
     assert data["splits"]["train"]["records"] == 16
@@ -95,7 +95,7 @@ def test_dedupe_with_drawn_splits(
     arguments = ["--split", "train=0.5", "--split", "test=0.5", "--dedupe", "--json"]
     assert main(["write", str(source), str(tmp_path / "d"), *arguments]) == 3
     data = json.loads(capsys.readouterr().out)
-    assert data["rejected"] == [{"key": "cat/cat.3.jpg", "reason": "an exact copy of cat/a.jpg"}]
+    assert data["rejected"] == [{"key": "cat/cat.3.jpg", "reason": "exact duplicate of cat/a.jpg"}]
     assert sum(split["records"] for split in data["splits"].values()) == 16
 
 

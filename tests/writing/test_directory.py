@@ -101,11 +101,11 @@ def test_what_can_not_be_taken_back_is_said_and_ended(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", replace)
-        with pytest.raises(WriteError, match="read-only file system; tfrtool write --resume ends"):
+        with pytest.raises(WriteError, match="read-only file system; run tfrtool write --resume"):
             _write(tmp_path / "d")
     with pytest.raises(DatasetError, match="interrupted"):
         find_shards([str(tmp_path / "d")])
-    with pytest.raises(UsageError, match="is not empty"):
+    with pytest.raises(UsageError, match="already exists"):
         _write(tmp_path / "d")
     assert _files(tmp_path / "d") == NEW
 
@@ -152,7 +152,7 @@ def test_shard_that_the_report_does_not_list_is_kept(tmp_path: Path) -> None:
     before = _files(tmp_path / "d")
     for name in ("pets-test.tfrecord-00000-of-00001", "pets-train.tfrecord-00007-of-00009"):
         (tmp_path / "d" / name).write_text("dear")
-        with pytest.raises(UsageError, match=f"did not write .{name}"):
+        with pytest.raises(UsageError, match=f"did not write.* {name}"):
             _write(tmp_path / "d", Existing.OVERWRITE)
         (tmp_path / "d" / name).unlink()
     assert _files(tmp_path / "d") == before
@@ -195,6 +195,6 @@ def test_planted_journal_moves_no_other_files(tmp_path: Path) -> None:
     for name in ("thesis", "../thesis", "", 3, None, ["thesis"]):
         journal = json.dumps({"new": [], "old": [name]})
         (dataset / PUBLISHING / "journal.json").write_text(journal)
-        with pytest.raises(WriteError, match="is not what an interrupted write leaves"):
+        with pytest.raises(WriteError, match="what an interrupted write leaves"):
             _write(dataset)
     assert (dataset / "thesis").read_text() == "dear"

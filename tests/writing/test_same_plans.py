@@ -112,7 +112,7 @@ def _digest(*facts: object) -> str:
 
 def _listed(source: Source) -> str:
     items = [(i.key, i.label, i.bytes, i.place, i.split) for i in source.items]
-    left = [(one.key, one.reason) for one in (*source.rejected, *source.ignored)]
+    left = [one.key for one in (*source.rejected, *source.ignored)]
     return _digest(items, source.labels, source.splits, left, source.notices)
 
 
@@ -137,6 +137,8 @@ def _planned(source: Source, **changes: Any) -> str:
     shards = [(str(one.name), [*one.positions], one.fingerprint) for one in planned]
     written = [ShardReport(str(one.name), len(one.positions), 1) for one in planned]
     report = report_on(audit, options, planned, written).to_json()
+    for one in (*report["rejected"], *report["ignored"]):
+        del one["reason"]
     return _digest(shards, plan_digest(planned, "1.0.0"), json.dumps(report), [*sizes.records])
 
 

@@ -326,6 +326,6 @@ def test_lost_record_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
             self._writer.close()
 
     monkeypatch.setattr(tf.io, "TFRecordWriter", Forgetful)
-    with pytest.raises(WriteError, match="does not read back"):
+    with pytest.raises(WriteError, match="verification of the written shard failed"):
         tfrtool.write(source, tmp_path / "out")
     assert not (tmp_path / "out").exists()

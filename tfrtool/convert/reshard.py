@@ -74,7 +74,7 @@ def reshard(
         raise UsageError(f"shuffle must be True or False, got {shuffle!r}; the seed is seed=N")
     if stratify is not None and group_by is not None:
         raise UsageError("--stratify and --group-by cannot be used together")
-    check_splits(splits or {}, "records", stratify or group_by)
+    check_splits(splits or {}, stratify or group_by)
     if splits:
         shares = [f"{split}={share!r}" for split, share in splits.items()]
         rules = {"splits": shares, "stratify": stratify, "group_by": group_by, "seed": seed}

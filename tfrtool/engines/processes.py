@@ -68,9 +68,9 @@ def engine_of(engine: str, address: str | None, workers: int | None) -> Engine:
 
         return RayCluster(address, workers)
     if engine != "local":
-        raise UsageError("no such engine", expected="local or ray", found=repr(engine)[:100])
+        raise UsageError(f"invalid --engine {engine!r}"[:100], expected="local or ray")
     if address is not None:
-        raise UsageError("only a cluster has an address", hint="--engine ray runs on one")
+        raise UsageError("--engine-address requires --engine ray")
     return Processes(workers)
 
 
@@ -123,7 +123,7 @@ class Processes(Engine):
         """Take so many at most; None takes the cores."""
         self._workers = cores() if workers is None else workers
         if self._workers < 1:
-            raise UsageError(f"workers is at least 1, not {workers}")
+            raise UsageError(f"--workers must be at least 1, got {workers}")
 
     def map(
         self,
@@ -216,7 +216,7 @@ class Processes(Engine):
                     raise ShardError(
                         "a worker process died",
                         path=str(futures[future]),
-                        hint="was there enough memory?",
+                        hint="check whether it ran out of memory, or use fewer --workers",
                     ) from error
 
 

@@ -55,8 +55,8 @@ _SETTINGS = {
 _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
 """How a connection of HTTP/2 begins; both sides then send a frame of the type 4."""
 
-_AUTH_HINT = "RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH=FILE name the token of a cluster"
-_SHARED_HINT = "nodes need the same paths, as on a shared file system, or URLs"
+_AUTH_HINT = "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH=FILE if it requires a token"
+_SHARED_HINT = "use paths that are the same on every node, as on a shared file system, or URLs"
 
 
 class RayCluster(Engine):
@@ -72,7 +72,7 @@ class RayCluster(Engine):
         all of its cores.
         """
         if workers is not None and workers < 1:
-            raise UsageError(f"workers is at least 1, not {workers}")
+            raise UsageError(f"--workers must be at least 1, got {workers}")
         self._address, self._workers = address, workers
         self._held: ExitStack | None = None
         self._users = 0
@@ -172,8 +172,8 @@ class RayCluster(Engine):
                             raise _given_up(task, error) from error
                         waiting = chain([(index, task)], waiting)
                     except ray.exceptions.RayError as error:
-                        what = "the cluster can't run a task"
-                        raise ClusterError(what, found=reason_of(error)) from error
+                        what = f"the cluster can't run a task: {reason_of(error)}"
+                        raise ClusterError(what) from error
                     else:
                         yield index, said
         finally:
@@ -200,18 +200,23 @@ def _undone(ray: Any, calls: list[Any], seconds: float) -> list[Any]:
     return left
 
 
-_LOST = (
-    *("WorkerCrashedError", "NodeDiedError", "LocalRayletDiedError", "OutOfMemoryError"),
-    "ObjectLostError",
-)
+_LOST = {
+    "WorkerCrashedError": "its worker process crashed",
+    "NodeDiedError": "its node died",
+    "LocalRayletDiedError": "Ray died on its node",
+    "OutOfMemoryError": "its node ran out of memory",
+    "ObjectLostError": "its result was lost",
+}
 """What Ray raises where a process or a node died, and another one may do the task."""
 
 
 def _given_up(task: object, error: Exception) -> ShardError:
-    hint = "was there enough memory?"
-    what = f"a task lost its worker {_ATTEMPTS} times"
+    reason = _LOST.get(type(error).__name__, "its worker was lost")
+    what = f"a task failed {_ATTEMPTS} times, the last time because {reason}"
     path = next(iter(_pickled(task, lambda _: True)[1]), None)
-    return ShardError(what, path=path, found=type(error).__name__, hint=hint)
+    return ShardError(
+        what, path=path, hint="check whether it ran out of memory, or use fewer --workers"
+    )
 
 
 def node_call() -> Callable[..., tuple[str, str, bytes]]:
@@ -257,10 +262,10 @@ def node_result(host: str, said: str, data: bytes) -> Any:
             raise error from ChildError(trace)
         return result
     if said == "absent":
-        what = f"is there on this machine, but not on the node {host}"
+        what = f"exists on this machine, but not on node {host}"
         raise ShardError(what, path=os.fsdecode(data), hint=_SHARED_HINT)
-    hint = f'pip install "tfrtool[ray]=={_VERSION}" there'
-    what = f"the node {host} has {'no' if said == 'none' else 'another'} tfrtool"
+    hint = f'run pip install "tfrtool[ray]=={_VERSION}" on that node'
+    what = f"node {host} has {'no' if said == 'none' else 'another version of'} tfrtool"
     raise ClusterError(what, expected=_VERSION, found=data.decode(), hint=hint)
 
 
@@ -300,20 +305,21 @@ def _connected(address: str | None) -> Iterator[Any]:
         try:
             import ray
         except ImportError as error:
-            hint = 'pip install "tfrtool[ray]"'
+            hint = 'run pip install "tfrtool[ray]"'
             raise UsageError("Ray is not installed", hint=hint) from error
         if ray.is_initialized():
             own = ray.get_runtime_context().gcs_address
             if address not in (None, "auto", own):
-                raise UsageError("connected to another cluster", expected=address, found=own)
+                what = "this program is connected to another Ray cluster"
+                raise UsageError(what, expected=address, found=own)
             yield ray
             return
         address = address or os.environ.get("RAY_ADDRESS")
         if not address:
             raise UsageError(
-                "no cluster to run on",
+                "--engine ray requires an address",
                 expected="--engine-address HOST:PORT, or RAY_ADDRESS",
-                hint="`ray start --head` starts one and says its address",
+                hint="run `ray start --head` to start a cluster and see its address",
             )
         if address != "auto":
             _greet(address)
@@ -327,9 +333,8 @@ def _connected(address: str | None) -> Iterator[Any]:
                 level = "INFO" if shown else "CRITICAL"
                 ray.init(address, log_to_driver=shown, logging_level=level)
         except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-            what = "can't be connected to"
-            said = reason_of(error)
-            raise ClusterError(what, path=address, found=said, hint=_AUTH_HINT) from error
+            what = f"can't connect to this Ray cluster: {reason_of(error)}"
+            raise ClusterError(what, path=address, hint=_AUTH_HINT) from error
         finally:
             if threading.current_thread() is threading.main_thread() and before is not None:
                 signal.signal(signal.SIGTERM, before)
@@ -389,9 +394,9 @@ def _greet(address: str) -> None:
     """See whether a cluster may be there: Ray itself tries for minutes."""
     host, _, port = address.rpartition(":")
     if not (host and port.isdecimal() and port.isascii() and int(port) < 2**16) or "/" in host:
-        hint = "HOST:6379 is one, of the machine on which `ray start --head` was run"
-        raise UsageError("not an address of a cluster", found=repr(address)[:100], hint=hint)
-    found = "another service"
+        expected = "HOST:PORT, such as HOST:6379 for the machine that runs `ray start --head`"
+        raise UsageError(f"invalid cluster address {address!r}"[:100], expected=expected)
+    reason = "another service answers"
     try:
         with socket.create_connection((host.strip("[]"), int(port)), _SECONDS) as connection:
             connection.sendall(_HELLO)
@@ -401,5 +406,5 @@ def _greet(address: str) -> None:
         if frame[3:] == b"\4":
             return
     except OSError as error:
-        found = os_reason(error)
-    raise ClusterError("no Ray cluster answers", path=address, found=found)
+        reason = os_reason(error)
+    raise ClusterError(f"no Ray cluster at this address: {reason}", path=address)

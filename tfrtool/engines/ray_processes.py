@@ -45,9 +45,9 @@ class RayProcesses:
         try:
             if not self._group.wait(self._seconds):
                 raise ClusterError(
-                    "the cluster has no room for all workers",
-                    expected=f"{self._count} CPUs that are free within {self._seconds:g} seconds",
-                    found=f"{int(self._ray.available_resources().get('CPU', 0))} that are free",
+                    "not enough free CPUs in the cluster for all workers",
+                    expected=f"{self._count} within {self._seconds:g} seconds",
+                    found=int(self._ray.available_resources().get("CPU", 0)),
                 )
             options = {"num_cpus": 1, "num_gpus": share, "max_restarts": 0, "max_concurrency": 2}
             kind = self._ray.remote(**options)(_worker())
@@ -80,7 +80,7 @@ class RayProcesses:
         _, late = self._ray.wait(calls, num_returns=self._count, timeout=self._seconds)
         if late:
             raise ClusterError(
-                "; ".join(f"{self._describe(calls.index(one))} has not come" for one in late),
+                "; ".join(f"{self._describe(calls.index(one))} did not respond" for one in late),
                 expected=f"all {self._count} workers within {self._seconds:g} seconds",
             )
         return [self.result(call) for call in calls]
@@ -109,7 +109,7 @@ class RayProcesses:
         try:
             said = self._ray.get(call)
         except self._ray.exceptions.RayError as error:
-            raise ProcessLostError("a process is gone", found=type(error).__name__) from error
+            raise ProcessLostError("a process died", found=type(error).__name__) from error
         return node_result(*said)
 
 

@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 
 from PIL import Image
 
-from tfrtool.errors import SourceError, reason_of
+from tfrtool.errors import SourceError
 from tfrtool.images.decoder import (
     RefusedImageError,
     decode_jpeg,
+    decoder_reason,
     open_image,
 )
 from tfrtool.images.header import (
@@ -80,9 +81,9 @@ def audit_image(data: bytes, recipe: ImageRecipe = _DEFAULT) -> ImageVerdict:
     then does as ``HEADER``. (TFDS also has a rule for names, which a source knows, not an image.)
     """
     if not data:
-        return ImageVerdict(problem="the file is empty")
+        return ImageVerdict(problem="empty file")
     if recipe.check is Check.TFDS and data.find(b"JFIF", 0, _TFDS_WINDOW) < 0:
-        problem = f"no JFIF among its first {_TFDS_WINDOW} bytes, which TFDS asks for"
+        problem = f"no JFIF in its first {_TFDS_WINDOW} bytes, which --check tfds requires"
         return ImageVerdict(problem=problem)
     header = read_jpeg_header(data) if is_jpeg(data) else None
     if (
@@ -125,10 +126,10 @@ def _decoded(data: bytes, header: JpegHeader | None, recipe: ImageRecipe) -> Ima
                 else:
                     image.load()
             except Exception as error:  # noqa: BLE001 - decoders raise anything on hostile bytes
-                problem = f"it does not decode: {reason_of(error)}"
+                problem = f"can't be decoded: {decoder_reason(error)}"
         if problem is None:
             if image.mode == "F":
-                problem = "its pixels are floating-point numbers"
+                problem = "floating-point pixels are not supported"
             elif not recipe.always:
                 conversion = _conversion(image, header, scans.end, recipe)
         return ImageVerdict(format=image.format, problem=problem, conversion=conversion)
@@ -139,9 +140,9 @@ def _oversized(width: int, height: int, recipe: ImageRecipe) -> str | None:
     if recipe.resize is not None:
         width, height = recipe.resize.fit(width, height)
     if width * height > MAX_IMAGE_PIXELS:
-        return f"it would get {width} x {height} pixels, more than {MAX_IMAGE_PIXELS:,}"
+        return f"resizing gives {width} x {height} pixels (limit {MAX_IMAGE_PIXELS:,})"
     if recipe.encode in (Encode.KEEP, Encode.JPEG) and max(width, height) > MAX_SIDE:
-        return f"it is {width} x {height} pixels, and a JPEG has at most {MAX_SIDE:,} a side"
+        return f"{width} x {height} pixels, too large for a JPEG (limit {MAX_SIDE:,} per side)"
     return None
 
 
@@ -159,9 +160,9 @@ def _conversion(
         # TensorFlow takes such inks as they are, Pillow and most others as inverted.
         return "CMYK without an Adobe marker"
     if not header.familiar:
-        return "a coding process that TensorFlow may not know"
+        return "a JPEG coding process that TensorFlow may not support"
     if end < 0:
-        return "no end-of-image marker after its data"
+        return "no end-of-image marker"
     return None
 
 
@@ -224,8 +225,8 @@ def render_image(data: bytes, recipe: ImageRecipe = _DEFAULT) -> RenderedImage:
         with open_image(data) as stored:
             orientation, image = _pixels(stored, recipe)
     except Exception as error:  # decoders raise anything on hostile bytes
-        reason = reason_of(error)
-        raise SourceError("an image can't be encoded anew", found=reason) from error
+        reason = decoder_reason(error)
+        raise SourceError("an image can't be re-encoded", found=reason) from error
     if recipe.orient and orientation in UPRIGHTING:
         image, orientation = image.transpose(UPRIGHTING[orientation]), 1
     return _encoded(image, orientation, recipe)

@@ -45,7 +45,7 @@ def draw_confusion(confusion: Confusion, names: Sequence[str], title: str) -> by
     """
     count = len(names)
     if count > MOST_CHARTED:
-        raise UsageError(f"a chart shows at most {MOST_CHARTED:,} classes", found=f"{count:,}")
+        raise UsageError(f"a chart shows at most {MOST_CHARTED:,} classes, got {count:,}")
     cell = max(min(_SIDE // count, _WIDEST_CELL), _NARROWEST_CELL)
     letters = max(min(cell - 2, 16), _LETTER)
     large = ImageFont.load_default(18)
@@ -77,8 +77,8 @@ def draw_confusion(confusion: Confusion, names: Sequence[str], title: str) -> by
         draw.text((left - _GAP, top + middle), text, _INK, font, anchor="rm")
         _turned(canvas, (left + middle, top - _GAP), text, font)
     font = ImageFont.load_default(letters)
-    draw.text((left + side // 2, top - room - _GAP), "predicted", _INK, font, anchor="mb")
-    _turned(canvas, (left - room - letters // 2, top + side // 2), "label", font, middle=True)
+    draw.text((left + side // 2, top - room - _GAP), "prediction", _INK, font, anchor="mb")
+    _turned(canvas, (left - room - letters // 2, top + side // 2), "true label", font, middle=True)
     output = io.BytesIO()
     canvas.save(output, "PNG")
     return output.getvalue()

@@ -30,6 +30,17 @@ _LOOKAHEAD = b"\xff\x00" * 8
 """64 bits to read behind a scan, as far as libjpeg looks ahead. They are no Huffman codes."""
 
 
+_REASONS = {
+    "max_text_chunk": "a text in the PNG file is too large",
+    "truncat": "the image data is truncated",
+    "data stream": "the image data is damaged",
+    "decoder error": "the image data is damaged",
+    "image file": "the image file is damaged",
+    "broken png": "the PNG file is damaged",
+}
+"""What is wrong with an image, by words in the messages of Pillow."""
+
+
 @dataclass(eq=False)
 class RefusedImageError(Exception):
     """An image that can't be opened, or must not be; the text is a clause that says why."""
@@ -38,6 +49,12 @@ class RefusedImageError(Exception):
     known: bool = True  # whether it is in a known format
     format: str | None = None  # which, by Pillow's name
     size: tuple[int, int] = (0, 0)  # in pixels; 0 where it is not known
+
+
+def decoder_reason(error: Exception) -> str:
+    """Return what an error of Pillow means for its image."""
+    text = reason_of(error)
+    return next((ours for words, ours in _REASONS.items() if words in text.lower()), text)
 
 
 @contextmanager
@@ -69,21 +86,21 @@ def open_image(
         known = None if header is None else "JPEG"
         raise RefusedImageError(problem, format=known, size=size)
     if len(data) > MAX_IMAGE_BYTES:
-        raise RefusedImageError(f"it has {len(data):,} bytes, more than {MAX_IMAGE_BYTES:,}")
+        raise RefusedImageError(f"{len(data):,} bytes (limit {MAX_IMAGE_BYTES:,})")
     try:
         image = Image.open(io.BytesIO(data), formats=formats)
     except Image.DecompressionBombError as error:
-        reason = f"it claims more than {2 * MAX_IMAGE_PIXELS:,} pixels"
+        reason = f"claims more than {2 * MAX_IMAGE_PIXELS:,} pixels"
         raise RefusedImageError(reason) from error
     except UnidentifiedImageError as error:
         raise RefusedImageError("not an image in a known format", known=False) from error
     except Exception as error:  # decoders raise anything on hostile bytes
-        raise RefusedImageError(f"it can't be opened: {reason_of(error)}") from error
+        raise RefusedImageError(f"can't be opened: {decoder_reason(error)}") from error
     problem = pixels_problem(*image.size)
     exif = None if "JPEG" in formats else image.info.get("exif")  # a JPEG's is checked already
     frames = getattr(image, "n_frames", 1) if image.format in _COUNTED else 1
     if problem is None and frames > MAX_FRAMES:
-        problem = f"it has {frames:,} frames, more than {MAX_FRAMES:,}"
+        problem = f"{frames:,} frames (limit {MAX_FRAMES:,})"
     elif problem is None and isinstance(exif, bytes):
         problem = exif_problem(exif.removeprefix(b"Exif\0\0"))
     if problem is not None:
@@ -117,18 +134,18 @@ def decode_jpeg(image: ImageFile.ImageFile, data: bytes, scans: JpegScans) -> No
                 view[fed:spare], view[spare : spare + 1], view[spare + 1 : spare + 2]
             )
             if early and end - start > 2 * _SPARE:
-                raise RefusedImageError("its data goes on after its last pixel")
+                raise RefusedImageError("extra data after the last pixel")
             whole = decoder.give(view[spare + 2 : end], _LOOKAHEAD, b"\0", b"\0")
             # A decoder that waits for a restart gets it, and wants its data then.
             restarts = len(_RESTART.findall(view[start:end])) if many and whole else 0
             whole = whole and decoder.give(bytes((0xFF, 0xD0 + restarts % 8)), b"\0", b"\0")
             if not (decoder.finished or (many and whole)):
-                raise RefusedImageError("its data ends before its last pixel")
+                raise RefusedImageError("the data ends before the last pixel")
             fed = end
         early = many and decoder.finished
         decoder.give(view[fed:])
         if not decoder.finished:
-            raise RefusedImageError("its data ends before its last pixel")
+            raise RefusedImageError("the data ends before the last pixel")
     if early:
         # Likewise: it had all pixels before the last scan, and wanted no more.
         with closing(_Decoder(image)) as decoder:
@@ -164,7 +181,7 @@ class _Decoder:
             rest = self._left + piece if self._left else piece
             taken, status = self._decoder.decode(rest)
             if status < 0:
-                raise OSError("broken data stream")
+                raise OSError("the image data is damaged")
             self.finished = taken < 0
             self._left = bytes(rest[taken:]) if taken >= 0 else b""
         return self.finished or (passed and not self._left)

@@ -77,7 +77,7 @@ def read_jpeg_header(data: bytes) -> JpegHeader:
                     raise IndexError
                 stray += found.start() - position
                 if stray > MAX_STRAY_BYTES:
-                    return _broken(f"it has {stray:,} stray bytes, more than {MAX_STRAY_BYTES:,}")
+                    return _broken(f"{stray:,} stray bytes (limit {MAX_STRAY_BYTES:,})")
                 position = found.start()
                 if data[position + 1] not in _WITH_LENGTH:
                     plain = False
@@ -105,16 +105,16 @@ def read_jpeg_header(data: bytes) -> JpegHeader:
                 plain, length = False, 2
             position += 2 + length
         else:
-            return _broken(f"it has more than {MAX_SEGMENTS:,} segments before its image data")
+            return _broken(f"more than {MAX_SEGMENTS:,} segments before the image data")
     except IndexError:
-        return _broken("it is truncated before its image data")
+        return _broken("truncated before the image data")
     scan = position + 2 + length
     if frames == 0:
-        problem = "it has no frame header"
+        problem = "no frame header"
     elif frame in _UNKNOWN_FRAMES:
-        problem = f"its coding process (SOF{frame - _SOF0}) is one that no decoder here knows"
+        problem = f"unsupported JPEG coding process (SOF{frame - _SOF0})"
     elif bits != 8 or components not in (1, 3, 4):
-        problem = f"it has {components} components of {bits} bits, which no decoder here knows"
+        problem = f"unsupported JPEG: {components} components of {bits} bits"
     else:
         problem = _size_problem(width, height)
     huffman = frame in _PLAIN_FRAMES
@@ -161,17 +161,17 @@ def read_jpeg_scans(data: bytes, header: JpegHeader) -> JpegScans:
         start = position if marker == _SOS else 0
         scans = len(spans) + bool(start)
         if scans > MAX_SCANS or (scans > 1 and scans * pixels > MAX_SCAN_PIXELS):
-            problem = f"it has {scans} scans or more of {header.width} x {header.height} pixels"
+            problem = f"too many scans: {scans} or more of {header.width} x {header.height} pixels"
             return JpegScans(problem=problem)
     else:
-        return JpegScans(problem=f"it has more than {MAX_SEGMENTS:,} segments after its image data")
+        return JpegScans(problem=f"more than {MAX_SEGMENTS:,} segments after the image data")
     return JpegScans()
 
 
 def limit_problem(data: bytes) -> str | None:
     """Return why an image of any format must not be given to a decoder; None where it may."""
     if len(data) > MAX_IMAGE_BYTES:
-        return f"it has {len(data):,} bytes, more than {MAX_IMAGE_BYTES:,}"
+        return f"{len(data):,} bytes (limit {MAX_IMAGE_BYTES:,})"
     if not is_jpeg(data):
         return structure_problem(data, held=True) or pixels_problem(*claimed_sides(data))
     header = read_jpeg_header(data)
@@ -203,9 +203,9 @@ def claimed_sides(data: bytes) -> tuple[int, int]:
 
 def _size_problem(width: int, height: int) -> str | None:
     if not width or not height:
-        return f"it has {width} x {height} pixels"
+        return f"empty image: {width} x {height} pixels"
     if width > MAX_SIDE or height > MAX_SIDE:
-        return f"it has {width} x {height} pixels, more than {MAX_SIDE:,} a side"
+        return f"{width} x {height} pixels (limit {MAX_SIDE:,} per side)"
     return pixels_problem(width, height)
 
 

@@ -15,7 +15,7 @@ from PIL import Image
 
 from tfrtool.errors import SourceError
 from tfrtool.images.audit import UPRIGHTING
-from tfrtool.images.decoder import open_image
+from tfrtool.images.decoder import decoder_reason, open_image
 from tfrtool.storage.limits import MAX_IMAGE_PIXELS, MAX_OUTLINE_POINTS
 
 Bitmap = npt.NDArray[np.uint8]
@@ -32,18 +32,18 @@ def run_lengths(mask: Any) -> tuple[npt.NDArray[np.int64], int, int]:
     """
     size, counts = mask.get("size"), mask.get("counts")
     if not isinstance(size, list) or [type(side) for side in size] != [int, int] or min(size) < 1:
-        raise ValueError("its mask has no size")
+        raise ValueError("mask has no size")
     height, width = size
     if width * height > MAX_IMAGE_PIXELS:
-        raise ValueError(f"its mask has {width} x {height} pixels, more than {MAX_IMAGE_PIXELS:,}")
+        raise ValueError(f"mask of {width} x {height} pixels (limit {MAX_IMAGE_PIXELS:,})")
     if isinstance(counts, str):
         runs = _uncompressed(counts)
     elif isinstance(counts, list) and {*map(type, counts)} == {int}:
         runs = np.array([min(max(run, -1), 2**31) for run in counts])
     else:
-        raise ValueError("its mask has no run lengths")
+        raise ValueError("mask has no run lengths")
     if runs.min() < 0 or runs.sum() != width * height:
-        raise ValueError(f"its mask's run lengths don't fill {width} x {height} pixels")
+        raise ValueError(f"run lengths of the mask don't fill {width} x {height} pixels")
     return runs, width, height
 
 
@@ -52,11 +52,11 @@ def _uncompressed(text: str) -> npt.NDArray[np.int64]:
     digits = np.frombuffer(text.encode("utf-8", "replace"), np.uint8).astype(np.int64) - 48
     ends = np.flatnonzero((digits & 32) == 0)
     if not len(ends) or ends[-1] != len(digits) - 1 or digits.min() < 0 or digits.max() > 63:
-        raise ValueError("its mask's run lengths are no text as COCO writes it")
+        raise ValueError("run lengths of the mask are not valid COCO text")
     starts = np.concatenate(([0], ends[:-1] + 1))
     lengths = ends - starts + 1
     if lengths.max() > _DIGITS:
-        raise ValueError("its mask has a run length of too many digits")
+        raise ValueError("a run length of the mask has too many digits")
     places = 5 * (np.arange(len(digits)) - np.repeat(starts, lengths))
     runs = np.add.reduceat((digits & 31) << places, starts)
     runs -= np.where(digits[ends] & 16, 1 << 5 * lengths, 0)
@@ -116,7 +116,7 @@ def outline_points(outline: Sequence[float]) -> float:
 def _filled(outline: Sequence[float], width: int, height: int) -> Bitmap:
     """Fill a polygon as pycocotools' ``rleFrPoly`` does."""
     if outline_points(outline) > MAX_OUTLINE_POINTS:
-        raise SourceError(f"the outline of an object has more than {MAX_OUTLINE_POINTS:,} points")
+        raise SourceError(f"an outline has more than {MAX_OUTLINE_POINTS:,} points")
     x, y = (np.trunc(_SCALE * np.array(some) + 0.5) for some in (outline[::2], outline[1::2]))
     (x0, y0), (x1, y1) = (x, y), (np.roll(x, -1), np.roll(y, -1))
     steep = abs(x1 - x0) < abs(y1 - y0)
@@ -175,11 +175,13 @@ def read_mask(data: bytes, width: int, height: int) -> str:
     try:
         with open_image(data) as image:
             if image.size != (width, height):
-                raise ValueError(f"it has {image.width} x {image.height} pixels")
+                raise ValueError(
+                    f"its size is {image.width} x {image.height}, not {width} x {height}"
+                )
             plain = image if image.mode in ("1", "L", "P", "I;16") else image.convert("L")
             return mask_text((np.asarray(plain) > 0).astype(np.uint8))
     except Exception as error:  # decoders raise anything on hostile bytes
-        raise ValueError(f"its mask can't be used: {error}") from error
+        raise ValueError(f"mask can't be used: {decoder_reason(error)}") from error
 
 
 def mask_png(bitmap: Bitmap) -> bytes:

@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 
 from PIL import Image
 
-from tfrtool.errors import reason_of
 from tfrtool.images.audit import SIDEWAYS, UPRIGHTING, opaque, orientation_of
-from tfrtool.images.decoder import RefusedImageError, open_image, quiet_pillow
+from tfrtool.images.decoder import RefusedImageError, decoder_reason, open_image, quiet_pillow
 from tfrtool.records import wire
 from tfrtool.storage.limits import MAX_IMAGE_PIXELS
 
@@ -66,7 +65,7 @@ def decode_picture(
     pixels, as a guess. No bytes make it raise.
     """
     if not data:
-        return Picture(problem="no bytes")
+        return Picture(problem="empty value")
     with quiet_pillow():
         encoded = _encoded(data, box, sides, as_said=as_said)
         if encoded is not None and encoded.image is not None:
@@ -83,7 +82,7 @@ def decode_picture(
             return Picture(problem="text, not an image")
         if (square := _square(len(data))) is not None:
             return draw_pixels(data, square, box, guessed=True)
-        said = "" if sides is None else f", nor {sides[0]} x {sides[1]} pixels"
+        said = "" if sides is None else f", or {sides[0]} x {sides[1]} pixels"
         return Picture(problem=f"not an image in a known format{said}")
 
 
@@ -92,7 +91,7 @@ def decode_numbers(values: Sequence[float], box: int, sides: Sides | None = None
     said = raw_shape(len(values), sides)
     shape = said or _square(len(values))
     if shape is None:
-        return Picture(problem=f"{len(values):,} numbers make no image of a known size")
+        return Picture(problem=f"{len(values):,} numbers don't match an image size")
     return draw_pixels(_as_bytes(values), shape, box, guessed=said is None)
 
 
@@ -134,7 +133,7 @@ def _encoded(
             if orientation in UPRIGHTING:
                 small = small.transpose(UPRIGHTING[orientation])
         except Exception as error:  # noqa: BLE001 - decoders raise anything on hostile bytes
-            problem = f"it does not decode: {reason_of(error)}"
+            problem = f"can't be decoded: {decoder_reason(error)}"
             return Picture(None, width, height, problem=problem)
     if orientation >= SIDEWAYS:
         width, height = height, width
@@ -189,7 +188,7 @@ def _tensor(data: bytes, box: int, sides: Sides | None) -> Picture | None:
     inner = shape[-3:] if math.prod(shape[:-3]) == 1 else ()
     found = raw_shape(len(values), (inner[0], inner[1]) if len(inner) > 1 else sides)
     if found is None:
-        return Picture(problem=f"a tensor of shape {list(shape)}")
+        return Picture(problem=f"tensor of shape {list(shape)} is not an image")
     return draw_pixels(values if isinstance(values, bytes) else _as_bytes(values), found, box)
 
 

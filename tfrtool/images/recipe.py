@@ -43,11 +43,8 @@ class Resize:
     def __post_init__(self) -> None:
         sides = (self.width, self.height) if self.shorter is None else (self.shorter,)
         if any(side is None or not 1 <= side <= _LARGEST_SIDE for side in sides):
-            raise UsageError(
-                "impossible size of images",
-                expected=f"1 to {_LARGEST_SIDE:,} pixels a side",
-                found=" x ".join(str(side) for side in sides),
-            )
+            what = f"invalid --resize {'x'.join(str(side) for side in sides)}"
+            raise UsageError(what, expected=f"1 to {_LARGEST_SIDE:,} pixels per side")
 
     @classmethod
     def of(cls, size: int | tuple[int, int] | None) -> "Resize | None":
@@ -82,7 +79,7 @@ class ImageRecipe:
     def __post_init__(self) -> None:
         take_words(self, check=Check, encode=Encode)
         if not 1 <= self.quality <= 100:
-            raise UsageError("impossible JPEG quality", expected="1 to 100", found=self.quality)
+            raise UsageError(f"--quality must be 1 to 100, got {self.quality}")
 
     @property
     def always(self) -> bool:

@@ -54,9 +54,9 @@ class SheetLayout:
 
     def __post_init__(self) -> None:
         if self.images < 1 or self.columns < 0:
-            raise UsageError("a contact sheet has at least one picture and one column")
+            raise UsageError("a contact sheet requires at least one image and one column")
         if not MIN_THUMB <= self.thumb <= MAX_THUMB:
-            raise UsageError(f"thumbnails are {MIN_THUMB} to {MAX_THUMB} pixels, not {self.thumb}")
+            raise UsageError(f"--thumb must be {MIN_THUMB} to {MAX_THUMB}, got {self.thumb}")
         # A tile is higher than wide, and screens are wider than high.
         columns = self.columns or max(4, math.ceil(math.sqrt(1.5 * self.images)))
         object.__setattr__(self, "columns", min(columns, self.images))
@@ -67,8 +67,8 @@ class SheetLayout:
         object.__setattr__(self, "height", height)
         if max(width, height) > MAX_SIDE or width * height > MAX_SHEET_PIXELS:
             raise UsageError(
-                f"{self.images:,} pictures would make a sheet of {width:,} x {height:,} pixels",
-                hint="ask for fewer or smaller ones",
+                f"a sheet of {self.images:,} images would have {width:,} x {height:,} pixels",
+                hint="use a lower --limit or --thumb",
             )
 
     @property

@@ -55,13 +55,13 @@ def pixels_problem(width: int, height: int) -> str | None:
     """Return why an image of this size must not be decoded; None where it may."""
     if width * height <= MAX_IMAGE_PIXELS:
         return None
-    return f"it has {width} x {height} pixels, more than {MAX_IMAGE_PIXELS:,}"
+    return f"{width} x {height} pixels (limit {MAX_IMAGE_PIXELS:,} in total)"
 
 
 def exif_problem(exif: bytes) -> str | None:
     """Return why Exif data, which is a TIFF without pixels, must not be read; None if it may."""
     if len(exif) > MAX_EXIF_BYTES:
-        return f"it has {len(exif):,} bytes of Exif data, more than {MAX_EXIF_BYTES:,}"
+        return f"{len(exif):,} bytes of EXIF data (limit {MAX_EXIF_BYTES:,})"
     return _directory_problem(exif)
 
 
@@ -87,12 +87,12 @@ def _tags_problem(data: bytes, big: bool) -> str | None:
     size = struct.calcsize(order + entry)
     room = (len(data) - place) // size
     if tags > MAX_TAGS and (tags <= room or len(data) > _SEGMENT):
-        return f"it has {tags:,} tags, more than {MAX_TAGS:,}"
+        return f"{tags:,} tags (limit {MAX_TAGS:,})"
     claimed, tile = 0, {}
     entries = data[place : place + size * min(tags, room)]
     for tag, type_, values, value in struct.iter_unpack(order + entry, entries):
         if tag in (_STRIP_OFFSETS, _TILE_OFFSETS) and values > MAX_STRIPS:
-            return f"it has {values:,} strips or tiles, more than {MAX_STRIPS:,}"
+            return f"{values:,} strips or tiles (limit {MAX_STRIPS:,})"
         if tag in (_TILE_WIDTH, _TILE_LENGTH):
             # The first number of 16 bits is in the upper half of its field, or in the lower.
             short = value >> (8 * struct.calcsize(start) - 16 if order == ">" else 0) & 0xFFFF
@@ -100,9 +100,9 @@ def _tags_problem(data: bytes, big: bool) -> str | None:
         claimed += min(values * _TYPE_SIZES.get(type_, 0), len(data))
     pixels = tile.get(_TILE_WIDTH, 0) * tile.get(_TILE_LENGTH, 0)
     if pixels > MAX_IMAGE_PIXELS:
-        return f"it has tiles of {pixels:,} pixels, more than {MAX_IMAGE_PIXELS:,}"
+        return f"tiles of {pixels:,} pixels (limit {MAX_IMAGE_PIXELS:,})"
     if claimed > len(data) + 64 * MAX_EXIF_BYTES:
-        return f"its tags claim {claimed:,} bytes, and it has {len(data):,}"
+        return f"tags claim {claimed:,} bytes in a file of {len(data):,}"
     return None
 
 
@@ -114,9 +114,9 @@ def _png_problem(data: bytes) -> str | None:
             return None
         others += kind not in (b"IDAT", b"fdAT", b"fcTL")
         if others > MAX_METADATA_CHUNKS:
-            return f"it has more than {MAX_METADATA_CHUNKS:,} chunks besides its pixels"
+            return f"more than {MAX_METADATA_CHUNKS:,} metadata chunks"
         position += 12 + int.from_bytes(data[position : position + 4], "big")
-    return f"it has more than {MAX_CHUNKS:,} chunks"
+    return f"more than {MAX_CHUNKS:,} chunks"
 
 
 def _gif_problem(data: bytes, held: bool) -> str | None:
@@ -136,7 +136,7 @@ def _gif_problem(data: bytes, held: bool) -> str | None:
             stray += 1
             position += 1
             if stray > MAX_STRAY_BYTES:
-                return f"it has more than {MAX_STRAY_BYTES:,} stray bytes"
+                return f"more than {MAX_STRAY_BYTES:,} stray bytes"
             continue
         while position < len(data) and data[position]:
             position += 1 + data[position]
@@ -144,11 +144,11 @@ def _gif_problem(data: bytes, held: bool) -> str | None:
         position += 1
         blocks += kind == 0x21
         if frames > MAX_FRAMES:
-            return f"it has more than {MAX_FRAMES:,} frames"
+            return f"more than {MAX_FRAMES:,} frames"
         if held and pixels > MAX_HELD_PIXELS:
-            return f"its frames have more than {MAX_HELD_PIXELS:,} pixels together"
+            return f"more than {MAX_HELD_PIXELS:,} pixels in all frames together"
         if blocks > MAX_CHUNKS:
-            return f"it has more than {MAX_CHUNKS:,} blocks besides its pixels"
+            return f"more than {MAX_CHUNKS:,} metadata blocks"
     return None
 
 
@@ -162,7 +162,7 @@ def _table(data: bytes, flags: int) -> int:
 def _ppm_problem(data: bytes) -> str | None:
     words = _COMMENT.sub(b"", data[:MAX_STRAY_BYTES]).split(None, 4)
     if len(words) < (4 if words[0] in (b"P1", b"P4") else 5) and len(data) > MAX_STRAY_BYTES:
-        return f"its header has more than {MAX_STRAY_BYTES:,} bytes"
+        return f"header of more than {MAX_STRAY_BYTES:,} bytes"
     plain = words[0] in (b"P1", b"P2", b"P3")
     if not plain and (words[0] in (b"P4", b"Pf") or words[3:4] in ([b"255"], [b"65535"])):
         return None
@@ -172,4 +172,4 @@ def _ppm_problem(data: bytes) -> str | None:
 def _slow_problem(data: bytes, kind: str) -> str | None:
     if len(data) <= MAX_SLOW_BYTES:
         return None
-    return f"it has {len(data):,} bytes, and a {kind} at most {MAX_SLOW_BYTES:,}"
+    return f"{kind} of {len(data):,} bytes (limit {MAX_SLOW_BYTES:,})"

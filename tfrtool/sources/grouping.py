@@ -25,7 +25,8 @@ def alone_notice(alone: int, count: int, group_by: str) -> str | None:
     """Return what becomes of images that say no group; None if there are none."""
     if not alone:
         return None
-    return f"{alone:,} of {count:,} images say no group by '{printable(group_by)}': each is its own"
+    shown = printable(group_by)
+    return f"images without a group for '{shown}', split individually: {alone:,} of {count:,}"
 
 
 def group_by_name(source: Source, pattern: str, scratch: Path) -> Source:
@@ -40,8 +41,7 @@ def group_by_name(source: Source, pattern: str, scratch: Path) -> Source:
         at, alone = at + 1, alone + (not name)
     if alone == len(source.items):
         raise UsageError(
-            f"no images can be grouped by '{printable(pattern)}'",
-            expected="a column of the table, or a regular expression for the images' names",
+            f"--group-by '{printable(pattern)}' is not a column and matches no image name",
             found=f"names such as {printable(source.items[0].key)}",
         )
     notice = alone_notice(alone, len(source.items), pattern)
@@ -60,8 +60,8 @@ def _names(items: Iterable[Item], pattern: str) -> Iterator[str]:
         pc.match_substring_regex(pyarrow.array(["-"]), pattern)
     except pyarrow.ArrowInvalid as error:
         raise UsageError(
-            f"'{printable(pattern)}' is neither a column nor a regular expression of RE2",
-            found=str(error).splitlines()[0][:200],
+            f"--group-by '{printable(pattern)}' is neither a column nor a valid regular expression "
+            f"({printable(str(error).splitlines()[0].partition(': ')[2][:200])})",
         ) from error
     try:
         found(pyarrow.array(["-"]), pattern)

@@ -89,7 +89,7 @@ class ItemRows:
                 raise UnfitError("no label")
             for one in self._features.names(label) if label not in self._firsts else ():
                 if problem := label_problem(one):
-                    raise UnfitError(f"its label {problem}")
+                    raise UnfitError(f"label '{printable(one[:TEXT_SHOWN])}' {problem}")
             at = 0 if self.columns is None else self.columns.add(cells, names, typed=typed)
         except UnfitError as error:
             self.refuse(key, str(error), place)
@@ -104,7 +104,8 @@ class ItemRows:
     def refuse(self, key: str, reason: str, place: int = 0) -> None:
         """List an image that can't be an item."""
         reason = f"row {place}: {reason}" if self._tabular else reason
-        self._why = self._why or f"{printable(key)}: {reason}"
+        known = reason.startswith(f"{key}: ")  # of a row without a path
+        self._why = self._why or (reason if known else f"{printable(key)}: {reason}")
         self._refused.add((key, place, reason))
 
     def source(
@@ -134,17 +135,17 @@ class ItemRows:
             if columns is not None:
                 beside.add(columns.packed(at, features.columns))
         if not items.count:
-            what, expected = "no image can be used", "images with a label each"
+            what, expected = "no usable images", "images with a label each"
             if self._tabular:
-                what = "no row can be used"
-                expected = "rows with the path of an image and its label"
-            raise SourceError(what, path=self._where, expected=expected, found=self._why)
+                what, expected = "no usable rows", "an image path and a label in each row"
+            what += f" ({self._why})" if self._why else ""
+            raise SourceError(what, path=self._where, expected=expected)
         if features.label is LabelKind.CLASSES and empty == items.count:
             raise SourceError(
-                f"none of its {items.count:,} images has a label",
+                f"none of {human_count(items.count, 'image')} has a label",
                 path=self._where,
-                expected=f"labels with {options.multi_label!r} between them",
-                hint="--label-column NAME takes them from another column",
+                expected=f"labels separated by {options.multi_label!r}",
+                hint="use --label-column NAME to read them from another column",
             )
         rejected = FirstOf[LeftOut](MAX_LISTED)
         for key, _, reason in self._refused:
@@ -157,12 +158,12 @@ class ItemRows:
         unused = [name for name in others if name.strip() and name not in known]
         notices = [
             number_notice(labels) if names is None and options.labels is None else None,
-            f"columns that are not written: {quoted(unused)}" if unused else None,
-            f"without a label: {empty:,} of {human_count(items.count, 'image')}"
+            f"columns not written: {quoted(unused)}" if unused else None,
+            f"images without a label: {empty:,} of {items.count:,}"
             if empty and features.label is LabelKind.CLASSES
             else None,
             alone_notice(groups.count(0), len(groups), options.group_by or ""),
-            f"boxes are read by --annotations, and not from a column '{_OBJECTS}'"
+            f"boxes in column '{_OBJECTS}' are not read; use --annotations for boxes"
             if _OBJECTS in (*unused, *unfit)
             else None,
             *(columns.notices() if columns is not None else ()),
@@ -186,7 +187,7 @@ class ItemRows:
         Those that repeat others are refused, rows that contradict others, and those that lack what
         others have.
         """
-        needed = {"no split, while others have one": 4} if any(self._splits) else {}
+        needed = {"no split, although others have one": 4} if any(self._splits) else {}
         if self.columns is not None and features.label is LabelKind.CLASS:
             needed["no label"] = 2
         texts = dict[str, str]()  # one for each label and split
@@ -198,14 +199,14 @@ class ItemRows:
             if other is not None and self._tabular:
                 for one in (first, *more):
                     against = other if one[2] == label else place
-                    self.refuse(key, f"its label is contradicted by row {against}", one[1])
+                    self.refuse(key, f"label conflicts with row {against}", one[1])
             elif lacks:
                 for one in (first, *more):
                     self.refuse(key, lacks[0], one[1])
             else:
                 for one in more:
-                    before = f"listed before, in row {place}"
-                    why = before if self._tabular else "its name is there twice"
+                    before = f"already listed in row {place}"
+                    why = before if self._tabular else "duplicate name"
                     self.refuse(key, why, one[1])
                 label, split = texts.setdefault(label, label), texts.setdefault(split, split)
                 item = Item(key=key, label=label, bytes=size, place=place, split=split or None)

@@ -39,12 +39,12 @@ def label_problem(label: str) -> str | None:
     try:
         label.encode("utf-8")
     except UnicodeEncodeError:
-        return "is no UTF-8"
+        return "is not valid UTF-8"
     if len(label) > MAX_CLASS_NAME:
-        return f"has more than {MAX_CLASS_NAME:,} characters"
+        return f"is longer than {MAX_CLASS_NAME:,} characters"
     if label.splitlines() != [label.strip()]:
-        return "can't stand on a line of its own"
-    return "has a control character" if _CONTROL.search(label) else None
+        return "is blank, spans several lines, or starts or ends with a space"
+    return "contains a control character" if _CONTROL.search(label) else None
 
 
 class UnfitError(Exception):

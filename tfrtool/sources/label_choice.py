@@ -37,7 +37,7 @@ def several_labels(text: str, separator: str) -> str:
         except (ValueError, RecursionError):
             parts = [None]
         if not all(isinstance(part, str) for part in parts):
-            raise UnfitError("its labels are no list of names")
+            raise UnfitError("labels are not a list of names")
     return SEVERAL.join(dict.fromkeys(part.strip() for part in parts if part.strip()))
 
 
@@ -71,31 +71,32 @@ def read_class_list(path: Path) -> ClassList:
             if _BACKGROUND in items.get(0, ()):
                 del items[0]
             if 0 in items:
-                raise ValueError(f"the number 0 is for {_BACKGROUND!r}")
+                raise ValueError(f"id 0 is reserved for {_BACKGROUND!r}")
             pairs = [("", number, names[0].strip()) for number, names in sorted(items.items())]
         else:
             lines = text.rstrip().split("\n") if text.strip() else []
             pairs = [(f"line {n}: ", n, line.strip()) for n, line in enumerate(lines, 1)]
         if not 0 < len(pairs) <= MAX_CLASSES:
-            raise ValueError(f"it has {len(pairs):,} names, and 1 to {MAX_CLASSES:,} are read")
+            raise ValueError(f"{len(pairs):,} names, expected 1 to {MAX_CLASSES:,}")
         found, others = dict[str, int](), dict[str, str]()
         for where, number, name in pairs:
             problem = label_problem(name) if name else "is empty"
-            problem = "is there twice" if name in found else problem
+            problem = "is a duplicate" if name in found else problem
             if problem:
-                raise ValueError(f"{where}the name {_shown(name)!r} {problem}")
+                raise ValueError(f"{where}name {_shown(name)!r} {problem}")
             found[name] = number
         repeated = Counter(name.strip() for _, name in items.values())
         for name, other in ((one.strip(), two.strip()) for one, two in items.values()):
             if other in found and other != name:
-                raise ValueError(f"the name {_shown(other)!r} is there twice")
+                raise ValueError(f"name {_shown(other)!r} is a duplicate")
             if other and repeated[other] == 1:
                 others[other] = name
     except ValueError as error:
+        reason = "not valid UTF-8" if isinstance(error, UnicodeError) else error
         raise SourceError(
-            f"no list of class names: {error}",
+            f"not a list of class names: {reason}",
             path=path,
-            expected="a name a line, or a label_map.pbtxt",
+            hint="use one name per line, or a label_map.pbtxt",
         ) from error
     return ClassList(found, others)
 
@@ -109,7 +110,7 @@ def with_labels(source: Source, options: SourceOptions, where: str, scratch: Pat
     features = replace(source.features, layout=options.names)
     if features.label is LabelKind.NONE:
         if options.labels is not None:
-            raise UsageError("has no labels that --labels could be for", path=where)
+            raise UsageError("--labels doesn't apply: the source has no labels", path=where)
         return replace(source, features=features)
     multi, known, others = options.multi_label, dict[str, int](), dict[str, str]()
     split = multi is not None and features.label is LabelKind.CLASS
@@ -135,7 +136,7 @@ def with_labels(source: Source, options: SourceOptions, where: str, scratch: Pat
             )
         for name in features.names(label):
             if known and name not in known:
-                raise UnfitError(f"its label '{_shown(name)}' is not in {options.labels}")
+                raise UnfitError(f"label '{_shown(name)}' is not in {options.labels}")
         return _integer(label) if features.label is LabelKind.NUMBER else label
 
     items, beside, used = ManifestWriter(scratch), PackedRows(scratch), set[str]()
@@ -159,15 +160,14 @@ def with_labels(source: Source, options: SourceOptions, where: str, scratch: Pat
             raise SourceError(
                 "too many different labels",
                 path=where,
-                expected=f"{MAX_CLASSES:,} at most",
-                hint="--column NAME:int64 writes a table's numbers, whatever they are",
+                expected=f"at most {MAX_CLASSES:,}",
+                hint="use --column NAME:int64 to write a table's numbers as they are",
             )
     if not items.count:
         first = rejected.kept[min(len(source.rejected), len(rejected.kept) - 1)]
         raise SourceError(
-            "none of its images has a label that can be used",
+            f"no image has a usable label ({printable(first.key)}: {first.reason})",
             path=where,
-            found=f"{printable(first.key)}: {first.reason}",
         )
     numeric = features.label is LabelKind.NUMBER
     return replace(
@@ -184,7 +184,7 @@ def with_labels(source: Source, options: SourceOptions, where: str, scratch: Pat
 
 def _integer(label: str) -> str:
     if not _INTEGER.fullmatch(label) or not -(2**63) <= int(label) < 2**63:
-        raise UnfitError(f"its label '{_shown(label)}' is no integer of 64 bits")
+        raise UnfitError(f"label '{_shown(label)}' is not a 64-bit integer")
     return str(int(label))
 
 

@@ -41,8 +41,8 @@ _TABLES = (".csv", ".tsv", ".jsonl", ".ndjson")
 _METADATA = ("metadata.jsonl", "metadata.csv", "metadata.parquet")
 
 _EXPECTED = (
-    "a directory, a .zip or .tar(.gz) archive, a table (CSV, JSON Lines, Parquet), .npz, a quoted "
-    "pattern, or tfds:NAME"
+    "a directory, a .zip or .tar(.gz) archive, a table (CSV, JSON Lines or Parquet), an .npz file, "
+    "a quoted pattern, or tfds:NAME"
 )
 
 
@@ -100,9 +100,10 @@ def _open(
         check_not_saved_to_disk(Path(argument))
     listing = None if tfds else _list(argument, scratch, spread)
     if depth is not None and (listing is None or label_from is not LabelFrom.FOLDER):
-        raise UsageError("--label-depth needs class folders", path=argument)
+        raise UsageError("--label-depth requires class folders", path=argument)
     if listing is None and label_from is not LabelFrom.FOLDER:
-        raise UsageError("says labels itself, and they can't be taken from names", path=argument)
+        what = "--label-from filename doesn't apply: the source has its own labels"
+        raise UsageError(what, path=argument)
     if listing is None and not tfds:
         from tfrtool.sources.tables.tables import read_table
 
@@ -110,11 +111,11 @@ def _open(
     if tables and label_from is LabelFrom.FOLDER and listing is not None and depth is None:
         return _told(listing, tables, argument, scratch, options)
     if options.columns:
-        raise UsageError("is no table, and only a table has columns", path=argument)
+        raise UsageError("--column requires a table", path=argument)
     if options.label_column is not None:
-        raise UsageError("is not a table, and --label-column needs one", path=argument)
+        raise UsageError("--label-column requires a table", path=argument)
     if root is not None:
-        raise UsageError("is no table, and only a table's paths can need a root", path=argument)
+        raise UsageError("--root requires a table", path=argument)
     if listing is None:
         from tfrtool.sources.tfds.tfds import read_tfds
 
@@ -157,7 +158,7 @@ def _told(
         return classes
     first = next(iter(tables.values())).name
     source = read_table(Path(argument) / first, None, scratch, options, tables)
-    notice = f"images and what is told of them are read from {first}"
+    notice = f"paths and labels of images are read from {first}"
     return replace(source, notices=(notice, *source.notices))
 
 
@@ -168,11 +169,8 @@ def _annotated(
     from tfrtool.sources.annotations.readers import hint_at_kind, open_annotations
 
     if argument.startswith(_TFDS) or (listing := _list(argument, scratch, spread)) is None:
-        raise UsageError(
-            "holds no files of images for annotations",
-            path=argument,
-            expected="a folder or an archive",
-        )
+        what = "--annotations requires a folder or an archive of images"
+        raise UsageError(what, path=argument)
     images = Path(argument) if Path(argument).is_dir() else None
     reader = open_annotations(options, images, scratch)
     try:
@@ -194,11 +192,11 @@ def _list(argument: str, scratch: Path, spread: Spread | None) -> Listing | None
         if is_pattern(argument):
             return list_matches(argument)
         reason = os_reason(error) if isinstance(error, OSError) else str(error)
-        raise SourceError(f"can't be read: {reason}", path=argument, expected=_EXPECTED) from error
+        raise SourceError(f"can't be read: {reason}", path=argument) from error
     if stat.S_ISDIR(mode):
         return list_directory(path, spread=spread)
     if not stat.S_ISREG(mode):
-        raise SourceError("neither a file nor a folder", path=argument, expected=_EXPECTED)
+        raise SourceError("not a regular file or a directory", path=argument, expected=_EXPECTED)
     return _list_file(argument, path, scratch)
 
 
@@ -214,6 +212,6 @@ def _list_file(argument: str, path: str, scratch: Path) -> Listing | None:
     text = path.lower().endswith(_TABLES) or (head.strip() and is_text(head))
     if text or head.startswith(_PARQUET):
         return None
-    shard = "a TFRecord file, which reshard, edit and convert take" if starts_record(head) else None
+    shard = "a TFRecord file, which reshard, edit and convert read" if starts_record(head) else None
     found = shard or describe_content(head)
     raise SourceError("not a source of images", path=argument, expected=_EXPECTED, found=found)

@@ -32,32 +32,29 @@ class SourceOptions:
                 kind, _, where = str(one).partition(":")
                 if kind not in ("coco", "voc", "yolo", "csv") or not where:
                     raise UsageError(
-                        f"{one!r} is not KIND:PATH",
+                        f"invalid --annotations {one!r}",
                         expected="coco:PATH, voc:DIR, yolo:DIR or csv:PATH",
                     )
             others = (self.columns, self.multi_label, self.label_column, self.label_depth)
             if self.labels == "keep" or any(others):
                 raise UsageError(
-                    "annotations say their labels themselves, and have no columns",
-                    expected="--annotations, or --column, --multi-label, --label-column, "
-                    "--label-depth and --labels keep",
+                    "--annotations cannot be used with --column, --multi-label, --label-column, "
+                    "--label-depth or --labels keep"
                 )
         elif self.masks is not Masks.POLYGONS:
-            raise UsageError("masks are those of annotations", expected="--annotations KIND:PATH")
+            raise UsageError("--masks needs --annotations")
         if self.multi_label is not None and self.labels == "keep":
-            raise UsageError("one integer an image can be kept, and not several")
+            raise UsageError("--labels keep and --multi-label cannot be used together")
         if self.label_column is not None and self.label_column in {
             *self.columns,
             *(column.rpartition(":")[0] for column in self.columns),
         }:
-            raise UsageError(
-                f"column {self.label_column!r} can't be a label and a further column",
-                expected="--label-column or --column",
-            )
+            what = f"--label-column and --column cannot both name {self.label_column!r}"
+            raise UsageError(what)
         if self.label_depth is not None and self.label_depth < 1:
-            raise UsageError("--label-depth must be at least 1", found=self.label_depth)
+            raise UsageError(f"--label-depth must be at least 1, got {self.label_depth}")
         if self.multi_label == "":
-            raise UsageError("nothing separates labels", expected="--multi-label ';'")
+            raise UsageError("--multi-label requires a separator, such as ';'")
 
     @property
     def about_labels(self) -> bool:

@@ -171,15 +171,15 @@ def private_folder(path: Path) -> None:
     except FileExistsError:
         status, problem = path.lstat(), None
         if stat.S_ISLNK(status.st_mode):
-            problem = "is a link"
+            problem = "it is a link"
         elif not stat.S_ISDIR(status.st_mode):
-            problem = "is no folder"
+            problem = "it is not a folder"
         elif hasattr(os, "geteuid") and status.st_uid != os.geteuid():
-            problem = "belongs to another user"
+            problem = "it belongs to another user"
         elif os.name != "nt" and status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            problem = "others may write to it"
+            problem = "other users can write to it"
         if problem is not None:
-            what = f"{problem}, and a folder of this user alone is meant"
+            what = f"{problem}, but a private folder is required"
             raise PermissionError(errno.EPERM, what, str(path)) from None
 
 

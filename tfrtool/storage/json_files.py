@@ -28,8 +28,10 @@ def reading_metadata(path: str | os.PathLike[str], writer: str) -> Iterator[None
     except OSError as error:
         raise DatasetError(f"can't be read: {os_reason(error)}", path=path) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        what = f"no {error}" if isinstance(error, KeyError) else error
-        raise DatasetError(f"not as {writer} writes it: {what}", path=path) from error
+        what = f"no {error}" if isinstance(error, KeyError) else str(error)
+        if isinstance(error, json.JSONDecodeError):
+            what = f"not valid JSON (line {error.lineno}, column {error.colno})"
+        raise DatasetError(f"invalid metadata of {writer}: {what}", path=path) from error
 
 
 def read_json(path: str | os.PathLike[str], *, follow: bool = True) -> Any:
@@ -41,11 +43,11 @@ def read_json(path: str | os.PathLike[str], *, follow: bool = True) -> Any:
     content = read_bounded(path, follow=follow)
     values = sum(map(content.count, (b",", b"[", b"{")))
     if values > MAX_JSON_VALUES:
-        raise ValueError(f"about {values:,} values, and at most {MAX_JSON_VALUES:,} are read")
+        raise ValueError(f"about {values:,} values (limit {MAX_JSON_VALUES:,})")
     try:
         return json.loads(content, parse_int=bounded_integer, parse_constant=_refuse)
     except RecursionError as error:
-        raise ValueError("lists in lists, too deep") from error
+        raise ValueError("nested too deeply") from error
 
 
 def read_member(path: str | os.PathLike[str], name: str) -> Any:
@@ -62,15 +64,15 @@ def read_member(path: str | os.PathLike[str], name: str) -> Any:
         decoder = json.JSONDecoder(parse_int=bounded_integer, parse_constant=_refuse)
         return decoder.raw_decode(text, found.end())[0]
     except RecursionError as error:
-        raise ValueError("lists in lists, too deep") from error
+        raise ValueError("nested too deeply") from error
 
 
 def text_of(value: object) -> str:
     """Return a value that is a short text, such as a name; `ValueError` if it is something else."""
     if not isinstance(value, str):
-        raise ValueError(f"expected a text, found {type(value).__name__}")
+        raise ValueError(f"expected a string, found {type(value).__name__}")
     if len(value) > _LONGEST_TEXT:
-        raise ValueError(f"a text of {len(value):,} characters")
+        raise ValueError(f"a string of {len(value):,} characters (limit {_LONGEST_TEXT:,})")
     return value
 
 
@@ -82,7 +84,7 @@ def bounded_integer(text: str) -> int:
 
 
 def _refuse(text: str) -> None:
-    raise ValueError(f"{text} is no number in JSON")
+    raise ValueError(f"{text} is not valid JSON")
 
 
 def whole_number(value: object) -> int:
@@ -92,5 +94,5 @@ def whole_number(value: object) -> int:
         number = int(value)
     if type(number) is not int or not 0 <= number < 2**63:
         found = repr(value)[:40] if isinstance(value, str | int | float) else type(value).__name__
-        raise ValueError(f"expected a number from 0 on, found {found}")
+        raise ValueError(f"expected a whole number from 0, found {found}")
     return number

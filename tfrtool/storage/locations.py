@@ -17,7 +17,7 @@ def check_no_url(location: str | os.PathLike[str], what: str) -> None:
     """Raise a `UsageError` if what stands for a path is a URL; ``what`` says what is done there."""
     if isinstance(location, RemotePath) or (isinstance(location, str) and is_url(location)):
         url = remote_path(str(location))
-        raise UsageError(f"is a URL, and {what}", path=url)
+        raise UsageError(f"is a URL, but {what}", path=url)
 
 
 def as_path(location: str | os.PathLike[str]) -> Path:
@@ -29,9 +29,11 @@ def as_path(location: str | os.PathLike[str]) -> Path:
     except TypeError:
         text = None
     if not isinstance(text, str):
-        raise UsageError(f"a path is a str or a PathLike of str, not {type(location).__name__}")
+        raise UsageError(
+            f"a path must be a str or a PathLike of str, not {type(location).__name__}"
+        )
     if not text or "\0" in text:
-        raise UsageError("an empty name is no path" if not text else "a path has no NUL character")
+        raise UsageError(f"a path must not {'contain a NUL character' if text else 'be empty'}")
     return remote_path(text) if is_url(text) else Path(text)
 
 
@@ -44,7 +46,7 @@ def as_text(location: str | os.PathLike[str]) -> str:
 def as_local_path(location: str | os.PathLike[str]) -> Path:
     """Return what a caller gave as a path to write to, which can't be a URL."""
     path = as_path(location)
-    check_no_url(path, "local files are made here")
+    check_no_url(path, "only local paths can be written here")
     return path
 
 
@@ -56,7 +58,7 @@ def as_paths(locations: Paths) -> tuple[Path, ...]:
         return tuple(map(as_path, locations))
     except TypeError as error:
         raise UsageError(
-            f"paths are str or PathLike, or several of them, not {type(locations).__name__}"
+            f"expected a path or several, a str or PathLike each, not {type(locations).__name__}"
         ) from error
 
 

@@ -48,13 +48,13 @@ def _acquire(path: Path, folder: Path) -> int:
         status = os.fstat(descriptor)
         ours = not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
         if not (stat.S_ISREG(status.st_mode) and status.st_nlink <= 1 and ours):
-            what = "is not a lock that this user's tfrtool made"
+            what = "it is not a lock file of this user"
             raise OSError(errno.EPERM, what, os.fspath(path))
         if not _lock(descriptor):
             said = os.read(descriptor, 64).decode("ascii", "replace")
             held = re.fullmatch(r"([a-z]+) (\d+)\n", said)
-            holder = f"{held[1]} is at work (process {held[2]})" if held else "is at work"
-            raise UsageError(f"another tfrtool {holder} here", path=folder)
+            holder = f"tfrtool {held[1]} (process {held[2]})" if held else "tfrtool"
+            raise UsageError(f"in use by another {holder}", path=folder)
     except BaseException:
         os.close(descriptor)
         raise

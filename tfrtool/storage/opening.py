@@ -43,7 +43,7 @@ class NotRegularFileError(OSError):
 
     def __init__(self, name: str) -> None:
         """Say so; ``name`` is the file's."""
-        super().__init__(errno.EINVAL, "is a pipe or a device, not a regular file", name)
+        super().__init__(errno.EINVAL, "it is a pipe or a device, not a regular file", name)
 
 
 def open_descriptor(path: str | os.PathLike[str], *, follow: bool = True) -> int:
@@ -95,7 +95,7 @@ def read_bounded(
             parts.append(part)
             size += len(part)
             if size > limit:
-                raise OSError(errno.EFBIG, f"has more than {limit:,} bytes", os.fspath(path))
+                raise OSError(errno.EFBIG, f"larger than {limit:,} bytes", os.fspath(path))
     return b"".join(parts)
 
 

@@ -85,7 +85,7 @@ def finish_publishing(staging: Path, is_ours: Callable[[str], bool]) -> bool:
     except (ValueError, KeyError, TypeError, RecursionError):
         known = False
     if not known:
-        raise OSError(errno.EINVAL, "is not what an interrupted write leaves", str(place))
+        raise OSError(errno.EINVAL, "it is not what an interrupted write leaves", str(place))
     with signals_wait():
         for name in new:
             if not os.path.lexists(place / name):
@@ -157,7 +157,7 @@ def unchanged_while_read(folder: Path, name: str) -> Iterator[None]:
     except (TfrtoolError, OSError) as caught:
         error = caught
     if _identity(folder, name) != before:
-        what = "was replaced while it was read"
+        what = "replaced while it was being read"
         raise DatasetError(what, path=folder, hint="try again") from error
     if error is not None:
         raise error

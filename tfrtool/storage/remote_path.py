@@ -168,7 +168,7 @@ def _sound(name: str) -> bool:
 
 
 def _refused(self: RemotePath, *_: Any, **__: Any) -> NoReturn:
-    raise OSError(errno.ENOTSUP, "a URL is no local file", str(self))
+    raise OSError(errno.ENOTSUP, "a URL is not a local file", str(self))
 
 
 for _name in (
@@ -200,14 +200,18 @@ def remote_path(url: str) -> RemotePath:
         shown = shown.partition("#")[0].partition("?")[0]
     place, _, key = rest.partition("/")
     if "@" in place and scheme != "hf":
-        hint = "the environment, or a profile, gives credentials"
-        raise UsageError("a URL with a user's name or a password", path=shown, hint=hint)
+        hint = "pass credentials in environment variables or a profile"
+        raise UsageError("a URL must not contain a user name or password", path=shown, hint=hint)
     if not place or scheme == "file":
         local = scheme == "file"
-        what = "a local file is named by its path" if local else "a URL without a bucket or host"
+        what = (
+            "file:// URLs are not supported, use a path"
+            if local
+            else "no bucket or host in the URL"
+        )
         raise UsageError(what, path=shown)
     if any(part in ("", ".", "..") for part in key.rstrip("/").split("/")) and key.strip("/"):
-        raise UsageError("a URL with empty parts or dots between its slashes", path=shown)
+        raise UsageError("empty parts or dots between the slashes of a URL", path=shown)
     path = RemotePath(f"{scheme}:", *filter(None, rest.split("/")))
     if query:
         keep_query(str(path), query)

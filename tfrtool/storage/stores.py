@@ -74,7 +74,7 @@ class Status(NamedTuple):
     modified: float = 0.0  # seconds since 1970
 
 
-ONLY_READ = "this kind of URL can only be read"
+ONLY_READ = "this kind of URL is read-only"
 
 
 class Store:
@@ -124,7 +124,7 @@ class Store:
             parts.extend(map(bytes, answer.stream(_CHUNK)))
             missing = min(size, max(status.size - start, 0)) - sum(map(len, parts))
             if missing < 0:
-                what = "the store sent more bytes than it was asked for"
+                what = "the store sent more bytes than requested"
                 raise OSError(errno.EIO, what, self.url_of(key))
             if missing:
                 raise CutShortError(self.url_of(key))
@@ -219,7 +219,7 @@ class Store:
         while page := self._answer(prefix, turn):
             firsts[page[0]["path"]] += 1
             if firsts[page[0]["path"]] > _REPEATS:
-                what = "the store lists the same objects again and again"
+                what = "the store keeps listing the same objects"
                 raise OSError(errno.EIO, what, self.url_of(prefix))
             count += len(page)
             if most is not None and count > most:
@@ -310,7 +310,7 @@ class Store:
                 return
 
     def _too_many(self, prefix: str) -> OSError:
-        return OSError(errno.EFBIG, f"has more than {MAX_OBJECTS:,} objects", self.url_of(prefix))
+        return OSError(errno.EFBIG, f"more than {MAX_OBJECTS:,} objects", self.url_of(prefix))
 
     def is_folder(self, prefix: str) -> bool:
         """Return whether there are objects below a prefix."""
@@ -366,7 +366,7 @@ class Store:
 
     def url_of(self, key: str) -> str:
         """Return how an object is called in messages."""
-        return f"{self.url.rstrip('/')}/{key}".rstrip("/")
+        return f"{self.url}{'' if self.url.endswith('/') else '/'}{key}".rstrip("/")
 
     def _etag(self, said: Any) -> str | None:
         etag, version = said.get("e_tag"), said.get("version")
@@ -388,7 +388,7 @@ class Store:
     def _named(self, key: str) -> str:
         """Return a key; a bucket is none, and is asked for where no folder is found in it."""
         if not key and self.lists:
-            raise FileNotFoundError(errno.ENOENT, "nothing is in it", self.url)
+            raise FileNotFoundError(errno.ENOENT, "it is empty", self.url)
         return key
 
     @contextlib.contextmanager
@@ -476,8 +476,8 @@ def _store(scheme: str, place: str, query: str, _process: int) -> Store:
     except ImportError as error:
         missing = (error.name or "").partition(".")[0]
         raise UsageError(
-            f"{missing or 'a library'} is not installed, which reads {scheme}:// URLs",
-            hint='pip install "tfrtool[hf]"',
+            f"{scheme}:// URLs require {missing or 'a library'}, which is not installed",
+            hint='run pip install "tfrtool[hf]"',
         ) from None
     except TfrtoolError:
         raise

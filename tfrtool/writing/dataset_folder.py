@@ -31,7 +31,7 @@ METADATA = (LABELS, FEATURES, DATASET_INFO, REPORT)
 """In the order in which they appear: TFDS takes a dataset without LABELS for one without names."""
 
 DONE = ".done.json"
-_ELSEWHERE = "choose another directory; --overwrite replaces only what tfrtool wrote"
+_ELSEWHERE = "choose another directory; --overwrite only replaces files that tfrtool wrote"
 
 _OTHER_FORMATS = re.compile(
     r"(?P<dataset>[a-zA-Z]\w*)-\w+\.array_record-\d{5,}-of-\d{5,}"
@@ -174,7 +174,7 @@ class Staging:
             raise WriteError(
                 f"can't be written: {os_reason(error)}",
                 path=error.filename or dataset,
-                hint=f"tfrtool {target.command} --resume ends what was begun" if left else None,
+                hint=f"run tfrtool {target.command} --resume to finish the write" if left else None,
             ) from error
 
 
@@ -237,14 +237,14 @@ def complete_shards(plan: str, target: Target, *, interrupted: bool) -> list[Sha
         if found and not amiss:
             return [shard for shard in found.values() if shard is not None]
         error = UsageError(
-            "is gone, or not what was written",
+            "missing, or changed since it was written",
             path=dataset / (amiss or [REPORT])[0],
-            hint="--overwrite writes the dataset anew",
+            hint="use --overwrite to write the dataset again",
         )
     else:
         others = option_differences(target.options, report.get("options"))
-        what = f"is complete, and was written with {others}"
-        error = UsageError(what, path=target.folder, hint="--overwrite replaces it")
+        what = f"already complete, but written with {others}"
+        error = UsageError(what, path=target.folder, hint="use --overwrite to replace it")
     if interrupted:
         return None
     raise error
@@ -289,7 +289,7 @@ def staging_folder(target: Target) -> Iterator[Staging]:
             yield claimed
         return
     if dataset.exists() and not dataset.is_dir():
-        raise UsageError("is a file; a dataset is a directory", path=dataset)
+        raise UsageError("not a directory", path=dataset)
     folder = dataset / STAGING
     made = [path for path in (dataset, *dataset.parents) if not path.exists()]
     try:
@@ -303,9 +303,9 @@ def staging_folder(target: Target) -> Iterator[Staging]:
                     shutil.rmtree(folder, ignore_errors=True)
             except OSError as error:
                 raise WriteError(
-                    f"an interrupted write can't be ended: {os_reason(error)}",
+                    f"an interrupted write can't be finished: {os_reason(error)}",
                     path=error.filename or folder,
-                    hint=f"deleting {PUBLISHING} gives up what it holds",
+                    hint=f"delete {PUBLISHING} to discard its files",
                 ) from error
             resumed = _check_target(target)
             with os_errors_as(WriteError, folder, "can't be used"):
@@ -382,19 +382,21 @@ def may_write(
     if existing is Existing.REFUSE and interrupted:
         remote = isinstance(dataset, RemotePath)
         raise UsageError(
-            "an interrupted write was left here" + (", or one is at work" if remote else ""),
+            f"an interrupted{' or running' if remote else ''} write was found",
             path=dataset,
-            hint="--resume goes on with it, --overwrite starts anew",
+            hint="use --resume to continue it, or --overwrite to start over",
         )
     if existing is Existing.REFUSE:
-        hint = "--overwrite replaces what tfrtool wrote there" if complete else _ELSEWHERE
-        raise UsageError("is not empty", path=dataset, hint=hint)
+        hint = "use --overwrite to replace it" if complete else _ELSEWHERE
+        raise UsageError(
+            "already exists" if complete else "directory is not empty", path=dataset, hint=hint
+        )
     foreign = names - ours - {STAGING}
     if complete:  # beside its own, those that would be taken for shards of the new one
         foreign = {name for name in foreign if is_shard_of(name, target.name)}
     if foreign or not (complete or interrupted):
         raise UsageError(
-            f"holds files that tfrtool did not write ({min(foreign or names)})",
+            f"contains files that tfrtool did not write, such as {min(foreign or names)}",
             path=dataset,
             hint=_ELSEWHERE,
         )

@@ -178,17 +178,16 @@ class Audit:
             raise WriteError(
                 f"can't be read: {os_reason(error)}",
                 path=reader.describe(item),
-                hint="it was there when the source was listed; only what does not decode is left "
-                "out",
+                hint="run again when it is readable; only images that can't be decoded are skipped",
             ) from error
         except DamagedItemError as error:
             if not unknown[position]:
                 raise
-            verdict = ImageVerdict(problem=f"it can't be read: {error.what}")
+            verdict = ImageVerdict(problem=f"can't be read: {error.what}")
         else:
             if len(data) != item.bytes:
                 raise WriteError(
-                    "was changed after the source was listed",
+                    "changed after the source was listed",
                     path=reader.describe(item),
                     expected=f"{item.bytes:,} bytes",
                     found=f"{len(data):,}",
@@ -197,7 +196,7 @@ class Audit:
             if not unknown[position]:
                 if digest != self.digests[position]:
                     where = reader.describe(item)
-                    raise WriteError("was changed after it was checked", path=where)
+                    raise WriteError("changed after it was checked", path=where)
                 return data
             verdict, self.digests[position] = audit_image(data, self.recipe), digest
             if verdict.problem is None and self.source.features.has_objects:
@@ -277,8 +276,8 @@ class Audit:
             for position in group:
                 if position != kept:
                     same = items[position].label == items[kept].label
-                    other = "" if same else ", of another class"
-                    reason = f"an exact copy of {printable(items[kept].key)}{other}"
+                    other = "" if same else ", in another class"
+                    reason = f"exact duplicate of {printable(items[kept].key)}{other}"
                     self.notable[position] = ImageVerdict(problem=reason)
         del self.leaders
 

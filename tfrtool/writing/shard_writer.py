@@ -155,11 +155,9 @@ def payloads_of(audit: Audit, positions: Sequence[int]) -> list[bytes]:
             try:
                 rendered = render_image(data, recipe)
             except Exception as error:  # codecs raise anything
-                raise WriteError(
-                    "decodes, but can't be encoded anew",
-                    path=audit.source.reader.describe(item),
-                    found=reason_of(error),
-                ) from error
+                reason = getattr(error, "found", None) or reason_of(error)
+                where = audit.source.reader.describe(item)
+                raise WriteError(f"can't be re-encoded: {reason}", path=where) from error
         if not usual:
             made = payload_of(audit.source, position, audit.numbers, data, rendered, recipe)
             payloads.append(made)
@@ -223,7 +221,7 @@ class _GrowingShard:
                     for item in read_records(file):
                         if isinstance(item, Fault):
                             raise WriteError(
-                                f"does not read back: {item.message}",
+                                f"verification of the written shard failed: {item.message}",
                                 path=self._path,
                                 record=item.record,
                                 offset=item.offset,
@@ -235,7 +233,7 @@ class _GrowingShard:
                 tally.add_keys(keys)
                 if (tally.records, tally.payload_bytes) != (self.records, self._payload_bytes):
                     raise WriteError(
-                        "does not read back",
+                        "verification of the written shard failed",
                         path=self._path,
                         expected=f"{self.records} records of {self._payload_bytes} bytes",
                         found=f"{tally.records} records of {tally.payload_bytes} bytes",
@@ -260,4 +258,6 @@ class _GrowingShard:
         try:
             yield
         except self._errors as error:
-            raise WriteError(f"can't be written: {reason_of(error)}", path=self._path) from error
+            reason = reason_of(error).rpartition("; ")[2]  # TensorFlow's starts with the path
+            reason = reason[:1].lower() + reason[1:]
+            raise WriteError(f"can't be written: {reason}", path=self._path) from error

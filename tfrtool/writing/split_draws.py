@@ -139,8 +139,8 @@ def _stratified(
             numbers[firsts[at] - 1] = 1  # it is not alone
         if len(counts) > MAX_CLASSES:
             raise UsageError(
-                "too many labels to give each split its share of each",
-                expected=f"{MAX_CLASSES:,} at most",
+                "too many different labels for --stratify",
+                expected=f"at most {MAX_CLASSES:,}",
             )
     rarest_first = sorted(counts, key=lambda label: (counts[label], label))
     ranks = {label: rank for rank, label in enumerate(rarest_first)}

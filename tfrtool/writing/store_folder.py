@@ -166,7 +166,7 @@ class StoreStaging(Staging):
         free, size = shutil.disk_usage(self.folder).free, needed()
         if free < size:
             raise WriteError(
-                "the folder for temporary files has too little room for the shards being made",
+                "not enough free space for temporary files",
                 path=self.folder.parent,
                 expected=human_bytes(size),
                 found=human_bytes(free),
@@ -238,8 +238,8 @@ class StoreStaging(Staging):
             if not all(whole):
                 self._check_claim()
         for name in (name for name, one in zip(names, whole, strict=True) if not one):
-            hint = f"tfrtool {target.command} --resume makes what is missing"
-            what = "was changed or deleted meanwhile"
+            hint = f"run tfrtool {target.command} --resume to write what is missing"
+            what = "changed or deleted during the write"
             raise WriteError(what, path=self.place / name, hint=hint)
         texts = {self.place / name: text for name, text in metadata.items()}
         last = texts[self.place / commit]
@@ -255,7 +255,7 @@ class StoreStaging(Staging):
                     self._put[path] = _put(self._root, path, text.encode(), etags[path])
                 _put(self._root, self._root / commit, last.encode(), self._before[commit])
             self._committed = True
-            what = "is whole, but what it replaced can't be deleted (--resume tries again)"
+            what = "complete, but the files it replaced can't be deleted (--resume tries again)"
             with os_errors_as(WriteError, self._root, what):
                 if _etag(self._root / STAGING / CLAIM) == self._claim:
                     self._tidy([*names, *metadata])
@@ -420,16 +420,15 @@ def _put(root: RemotePath, path: RemotePath, data: bytes, etag: str | None) -> s
         if now is None or now != etag:
             raise _lost(root) from None
         raise WriteError(
-            "the store refuses to replace an object only if it is unchanged (If-Match), as older "
-            "Ceph gateways do",
+            "the store does not support conditional writes (If-Match), like older Ceph gateways",
             path=root,
-            hint="write to a local folder, and copy that to the store",
+            hint="write to a local folder and copy it to the store",
         ) from None
 
 
 def _lost(root: RemotePath) -> UsageError:
     return UsageError(
-        "another write has begun here, or has ended, since this one began; it is not touched",
+        "another write started or finished here meanwhile, and was left untouched",
         path=root,
-        hint="let it end; --overwrite would replace it",
+        hint="wait for it to finish; --overwrite would replace it",
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tfrtool.engines.engine import Engine
 from tfrtool.engines.processes import cores, map_shards, workers_of
-from tfrtool.errors import SourceError, UsageError
+from tfrtool.errors import SourceError, UsageError, os_errors_as, printable
 from tfrtool.images.recipe import Check, Encode, ImageRecipe, Resize
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import FRAME_SIZE
@@ -42,7 +42,7 @@ _SHARD_BYTES = 128 * 2**20
 _SPLITS_SHOWN = 10
 
 _UNUSED = (
-    "nothing of an interrupted write could be used: it had other options, or the images were others"
+    "nothing of the interrupted write could be reused: its options or its images were different"
 )
 
 
@@ -193,9 +193,11 @@ def write(
             layout=layout,
         ),
     )
-    if place.is_dir() and path.resolve().is_relative_to(place.resolve()):
+    with os_errors_as(SourceError, as_text(source)):
+        inside = place.is_dir() and path.resolve().is_relative_to(place.resolve())
+    if inside:
         raise UsageError(
-            "the dataset would lie inside its source", path=path, hint="choose a directory outside"
+            "the dataset would be inside its source", path=path, hint="choose a directory outside"
         )
     with ExitStack() as stack:
         if cluster is not None:
@@ -217,12 +219,10 @@ def write(
         )
         if found.splits and options.splits:
             raise UsageError(
-                "has splits of its own, and can't be split in another way",
+                "--split cannot be used: the source has its own splits "
+                f"({', '.join(found.splits[:_SPLITS_SHOWN])})",
                 path=options.source,
-                expected="no --split",
-                found=f"the splits {', '.join(found.splits[:_SPLITS_SHOWN])}",
-                hint="without --split they are kept; to split anew, write from a source without "
-                "them",
+                hint="remove --split to keep them, or pass a source without split folders",
             )
         if found.pixels and options.recipe.encode is Encode.KEEP:
             options = replace(options, recipe=replace(options.recipe, encode=Encode.PNG))
@@ -293,13 +293,11 @@ def check_images(
             raise SourceError(
                 problem,
                 path=audit.source.reader.describe(item),
-                hint="--on-error skip leaves such images out",
+                hint="use --on-error skip to skip such images",
             )
         if not any(True for _ in audit.good()):
             raise SourceError(
-                f"none of the {len(audit.source.items)} images can be used",
-                path=options.source,
-                found=f"{item.key}: {problem}",
+                f"no image can be used ({printable(item.key)}: {problem})", path=options.source
             )
     if options.dedupe:
         audit.leave_out_copies()

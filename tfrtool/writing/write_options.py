@@ -69,7 +69,7 @@ class WriteOptions:
         check_folder_name(self.dataset)
         check_dataset_name(self.name)
         check_version(self.version)
-        check_splits(self.splits, "images", self.stratify or self.meaning.group_by)
+        check_splits(self.splits, self.stratify or self.meaning.group_by)
         check_numbers(self.shards, self.workers, self.seed)
 
     def to_json(self) -> dict[str, Any]:
@@ -94,71 +94,63 @@ def check_goal(folder: Path) -> None:
 def check_folder_name(folder: Path) -> None:
     """Raise a `UsageError` if a folder to write would have the name of a compressed file."""
     if named_compression(folder) and not folder.is_dir():
-        what = "has the name of a compressed file, and a folder of shards is written"
-        hint = "name a folder; --compression of reshard and filter compresses shards"
+        what = "a directory of shards can't have the name of a compressed file"
+        hint = "choose another name, and use --compression to compress the shards"
         raise UsageError(what, path=folder, hint=hint)
 
 
-def check_splits(splits: Mapping[str, float], items: str, rule: object = None) -> None:
+def check_splits(splits: Mapping[str, float], rule: object = None) -> None:
     """Raise a `UsageError` if splits have impossible names, or fractions that don't add up to 1.
 
     There must be some where there is a rule for them.
     """
     if rule and not splits:
-        raise UsageError(
-            f"stratify and group_by say how {items} are split",
-            hint="--split says which there are to be",
-        )
+        what = "--stratify and --group-by require --split"
+        raise UsageError(what, hint="use --split NAME=FRACTION for each split")
     for name, fraction in splits.items():
         check_split_name(name)
         if not 0 < fraction <= 1:
-            raise UsageError(
-                f"the fraction of split {name!r} is impossible",
-                expected="a number above 0 and up to 1",
-                found=fraction,
-            )
+            what = f"invalid --split {name}={fraction:g}"
+            raise UsageError(what, expected="a fraction above 0 and up to 1")
     total = math.fsum(splits.values())
     if splits and not math.isclose(total, 1, abs_tol=1e-6):
-        raise UsageError(
-            f"the splits must share all of the {items}",
-            expected="fractions that add up to 1",
-            found=f"{total:g}",
-        )
+        raise UsageError(f"--split fractions must add up to 1, not {total:g}")
 
 
 def check_numbers(shards: int | None, workers: int | None, *seeds: int | None) -> None:
     """Raise a `UsageError` if one of the numbers that decide what is written is impossible."""
-    for what, value, least, most, expected in (
-        ("number of shards", shards, 1, 99_999, "1 to 99,999"),
-        ("number of workers", workers, 1, math.inf, "1 at least"),
-        *(("seed", seed, _SEEDS.start, _SEEDS.stop - 1, "a 64-bit integer") for seed in seeds),
+    for option, value, least, most, expected in (
+        ("--shards", shards, 1, 99_999, "1 to 99,999"),
+        ("--workers", workers, 1, math.inf, "at least 1"),
+        *(("--seed", seed, _SEEDS.start, _SEEDS.stop - 1, "a 64-bit integer") for seed in seeds),
     ):
         if value is not None and not (isinstance(value, int) and least <= value <= most):
-            raise UsageError(f"impossible {what}", expected=expected, found=value)
+            raise UsageError(f"{option} must be {expected}, got {value}")
 
 
 def check_shard_count(shards: int, splits: int = 1) -> None:
     """Raise a `UsageError` if a dataset would have more shards than its metadata may name."""
     if shards + splits > MAX_SHARDS:
         raise UsageError(
-            "the dataset would have more shards than its metadata may name",
-            expected=f"at most {MAX_SHARDS:,}, which a larger shard size makes of it",
+            "too many shards",
+            expected=f"at most {MAX_SHARDS - splits:,}",
             found=f"{shards:,}",
+            hint="use a larger --shard-size or fewer --shards",
         )
 
 
 def option_differences(now: Mapping[str, Any], before: object) -> str:
     """Return how the options of an earlier write, as its report tells them, are others."""
     if not isinstance(before, dict) or not before:
-        return "options that are not known, or other images"
+        return "unknown options or other images"
     usual = json.loads(json.dumps(asdict(_AS_USUAL), default=_plain))  # which reports leave out
     was, new = {**usual, **before}, {**usual, **now}
     changed = [
-        f"{key.replace('_', ' ')} {json.dumps(was[key])}, not {json.dumps(new[key])}"
+        f"{key.replace('_', ' ')} {json.dumps(was[key])} instead of {json.dumps(new[key])}"
         for key in (*now, *(key for key in usual if key not in now))
         if key in was and was[key] != new[key]
     ]
-    return "; ".join(changed) or f"other {'images' if 'check' in now else 'records'}"
+    return ", ".join(changed) or f"other {'images' if 'check' in now else 'records'}"
 
 
 def _plain(value: object) -> object:

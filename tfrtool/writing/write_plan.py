@@ -16,7 +16,7 @@ from functools import cached_property
 from itertools import accumulate, islice, pairwise
 from typing import Any
 
-from tfrtool.errors import UsageError, WriteError
+from tfrtool.errors import UsageError, WriteError, human_count
 from tfrtool.examples.objects.record_features import RecordFeatures
 from tfrtool.records.compression import Compression
 from tfrtool.records.shard_sets import ShardName
@@ -116,19 +116,15 @@ def plan_shards(
         if not chosen:
             led, whole = sum(map(bool, firsts_of(audit))), len(members)
             few = whole - led < len(splits)
-            stay = f"{led:,} of {whole:,} images that stay with another, as copies and groups do"
+            bound = f" ({led:,} of {whole:,} images stay with their duplicates or groups)"
             raise WriteError(
-                f"split {split!r} would get none of the images",
-                expected=f"as many different images as splits, {len(splits)}" if few else None,
-                found=stay if led else None,
-                hint=None if few else "give it a larger fraction, or another seed",
+                f"split {split!r} would be empty{bound if led else ''}",
+                expected=f"at least {len(splits)} groups of images, one per split" if few else None,
+                hint=None if few else "give it a larger fraction, or use another --seed",
             )
         if count > len(chosen):
-            raise UsageError(
-                f"split {split!r} has too few images for its shards",
-                expected=f"at most {len(chosen)} shards",
-                found=count,
-            )
+            images = human_count(len(chosen), "image")
+            raise UsageError(f"--shards {count} is too many: split {split!r} has {images}")
         if sizes is None:  # as TFDS does it
             bounds = [round(len(chosen) * index / count) for index in range(count + 1)]
         else:

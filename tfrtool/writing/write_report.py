@@ -252,8 +252,8 @@ def _annotations(audit: Audit, written: int) -> AnnotationReport | None:
     if account.read != written + listed + lost:
         raise WriteError(
             "annotations would be lost",
-            expected=f"{account.read:,}, as many as were read",
-            found=f"{written:,} written, {listed:,} listed, {lost:,} of images that are left out",
+            expected=f"{account.read:,} as read",
+            found=f"{written:,} written, {listed:,} listed, {lost:,} of skipped images",
         )
     return AnnotationReport(
         read=account.read,

@@ -84,7 +84,7 @@ def test_a_job_writes_what_its_tasks_say(tmp_path: Path, workers: int) -> None:
     tally.add(str(n).encode() for task in reversed(_tasks()) for n in task.numbers)
     assert report.records_in == report.records_out == tally.records == 2700
     assert report.digest_out == report.digest_in == f"{tally.digest:016x}"
-    with pytest.raises(UsageError, match="not empty"):
+    with pytest.raises(UsageError, match="already exists"):
         _run(tmp_path / "d", _tasks())
     assert _run(tmp_path / "d", _tasks(), "resume").complete
     again = _run(tmp_path / "d", _tasks(count=2), "overwrite")

@@ -115,7 +115,7 @@ def test_a_file_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     """Neither more bytes nor more names are read than a dataset may have."""
     path = tmp_path / "label_map.pbtxt"
     path.write_bytes(b" " * (MAX_CLASS_FILE_BYTES + 1))
-    with pytest.raises(DatasetError, match="more than 16,777,216 bytes"):
+    with pytest.raises(DatasetError, match="larger than 16,777,216 bytes"):
         read_label_map(path)
     monkeypatch.setattr("tfrtool.examples.objects.label_map.MAX_CLASSES", 10)
     path.write_text("".join(f"item{{id:{n} name:'c'}}" for n in range(11)))

@@ -80,7 +80,7 @@ def test_shares_are_told_by_the_numbers(images: Path) -> None:
     """Where most boxes lie between 0 and 1 all are shares, which is said; a pixel is none."""
     source = _read(images, f"{HEADER}\na.jpg,,,cat,.1,.1,.3,.5\na.jpg,,,cat,0,0,1,1\n")
     assert boxes(source)["a.jpg"] == [("cat", 20, 10, 60, 50), ("cat", 0, 0, 200, 100)]
-    assert source.notices == ("boxes are taken for shares of the image's sides",)
+    assert source.notices == ("boxes are read as fractions of the image size",)
     rows = "a.jpg,,,cat,20,10,60,50\n" * 2
     source = _read(images, f"{HEADER}\na.jpg,,,cat,0,0,1,1\n{rows}")
     assert boxes(source)["a.jpg"][0] == ("cat", 0, 0, 1, 1)
@@ -110,11 +110,11 @@ def test_splits(images: Path) -> None:
     source = _read(images, rows)
     assert [item.split for item in source.items] == ["validation", "test"]
     source = _read(images, rows.replace("TEST", "UNASSIGNED"))
-    assert listed(source) == {"sub/b 50%.png": "row 2: no split, while others have one"}
+    assert listed(source) == {"sub/b 50%.png": "row 2: no split, although others have one"}
     source = _read(images, rows.replace("TEST", "a/b"))
-    assert "no split can be called" in listed(source)["sub/b 50%.png"]
+    assert "'a/b'" in listed(source)["sub/b 50%.png"]
     source = _read(images, rows + "TRAIN,a.jpg,cat,0,0,,,1,1,,\n")
-    assert listed(source) == {"a.jpg": "row 1: its rows differ in its split"}
+    assert listed(source) == {"a.jpg": "row 1: rows of this image disagree on its split"}
     assert source.splits == ("test",)
     source = _read(images, "UNASSIGNED,a.jpg,cat,0,0,,,1,1,,\n")
     assert source.splits == ()
@@ -123,8 +123,8 @@ def test_splits(images: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        ("a.jpg,200,100,,1,2,3,4", "it has no class"),
-        ('a.jpg,200,100,"c\nat",1,2,3,4', "its class can't stand on a line"),
+        ("a.jpg,200,100,,1,2,3,4", "no class"),
+        ('a.jpg,200,100,"c\nat",1,2,3,4', "several lines"),
         ("a.jpg,200,100,cat,1,2,3", "not four numbers"),
         ("a.jpg,200,100,cat,1,2,,4", "not four numbers"),
         ("a.jpg,200,100,cat,,,,", "not four numbers"),
@@ -133,11 +133,11 @@ def test_splits(images: Path) -> None:
         ("a.jpg,200,100,cat,1,2,1_0,4", "not four numbers"),
         ("a.jpg,200,100,cat,1,2,three,4", "not four numbers"),
         ("a.jpg,200,100,cat,1,2,3,\u0664", "not four numbers"),
-        ("a.jpg,200,100,cat,1,2,3,4,5", "9 cells, where the table has 8"),
+        ("a.jpg,200,100,cat,1,2,3,4,5", "9 cells"),
         ("a.jpg,200,100,cat,5,2,3,4", "inverted"),
         ("gone.jpg,200,100,cat,1,2,3,4", "no such image"),
-        (",200,100,cat,1,2,3,4", "it names no image"),
-        ("x" * 5000 + ",200,100,cat,1,2,3,4", "it names no image"),
+        (",200,100,cat,1,2,3,4", "no image name"),
+        ("x" * 5000 + ",200,100,cat,1,2,3,4", "no image name"),
     ],
 )
 def test_impossible_rows_are_listed(images: Path, row: str, reason: str) -> None:
@@ -154,21 +154,21 @@ def test_corners_of_automl_are_two_or_four(images: Path) -> None:
     rows = "TRAIN,a.jpg,cat,.1,.1,.3,.1,.3,.5,,\nTRAIN,a.jpg,cat,.1,.1,,,.3,.5,,\n"
     source = _read(images, rows)
     assert boxes(source) == {"a.jpg": [("cat", 20, 10, 60, 50)]}
-    assert lost(source) == [("a.jpg", "row 1: its box is not four numbers")]
+    assert lost(source) == [("a.jpg", "row 1: box is not four numbers")]
 
 
 @pytest.mark.parametrize(
     ("sizes", "reason"),
     [
-        (("200,100", "200,101"), "its rows differ in its size"),
-        (("-1,100", ","), "not two numbers of pixels"),
-        (("wide,100", ","), "not two numbers of pixels"),
-        ((",", "nan,1"), "not two numbers of pixels"),
-        (("100000000000000000000,0", ","), "not two numbers of pixels"),
-        (("0,100000000000000000000", ","), "not two numbers of pixels"),
-        (("200,\u0661\u0660\u0660", ","), "not two numbers of pixels"),
-        (("200.5,100", ","), "not two numbers of pixels"),
-        (("200,0", "0,0"), "its rows differ in its size"),
+        (("200,100", "200,101"), "disagree on its size"),
+        (("-1,100", ","), "not two whole numbers"),
+        (("wide,100", ","), "not two whole numbers"),
+        ((",", "nan,1"), "not two whole numbers"),
+        (("100000000000000000000,0", ","), "not two whole numbers"),
+        (("0,100000000000000000000", ","), "not two whole numbers"),
+        (("200,\u0661\u0660\u0660", ","), "not two whole numbers"),
+        (("200.5,100", ","), "not two whole numbers"),
+        (("200,0", "0,0"), "disagree on its size"),
         (("200,100", ","), None),
     ],
 )
@@ -187,23 +187,23 @@ def test_too_many_rows_of_an_image(images: Path, monkeypatch: pytest.MonkeyPatch
     source = _read(images, "a.jpg,1,2,3,4,cat\n" * 5)
     assert len(boxes(source)["a.jpg"]) == 3
     assert [why for _, why in lost(source)] == [
-        f"row {row}: its image has more than 3 objects" for row in (4, 5)
+        f"row {row}: image has more than 3 objects" for row in (4, 5)
     ]
 
 
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("", "no columns"),
-        ("filename,xmin,ymin,xmax,ymax\n", "no columns of images, classes and boxes"),
-        ("path,label\na.jpg,cat\n", "no columns of images, classes and boxes"),
-        ("path,label,bbox\na.jpg,cat,\n", "no columns of images, classes and boxes"),
-        (HEADER, "none of its images"),
-        (b"\x89PNG\r\n", "line 1 is not UTF-8 text"),
-        (b"a.jpg,1,2,3,4,cat\0\n", "line 1 has a NUL character"),
+        ("", "box columns"),
+        ("filename,xmin,ymin,xmax,ymax\n", "box columns"),
+        ("path,label\na.jpg,cat\n", "box columns"),
+        ("path,label,bbox\na.jpg,cat,\n", "box columns"),
+        (HEADER, "no image has annotations"),
+        (b"\x89PNG\r\n", "line 1 is not valid UTF-8"),
+        (b"a.jpg,1,2,3,4,cat\0\n", "line 1 contains a NUL"),
         (f'{HEADER}\n"a.jpg,1,1,cat,1,2,3,4\n', "quotation mark"),
         (f"{HEADER}\na.jpg,{'9' * 2_000_000}", "longer than"),
-        ("PAR1", "no columns"),
+        ("PAR1", "box columns"),
     ],
 )
 def test_what_is_no_table_of_boxes(images: Path, text: str | bytes, what: str) -> None:
@@ -261,5 +261,5 @@ def test_what_is_written_is_read(
 def test_a_table_of_too_many_columns_is_refused(images: Path) -> None:
     """The limit of 10,000 columns holds for tables of boxes."""
     header = f"{HEADER},{','.join(map(str, range(10_000)))}\n"
-    with pytest.raises(SourceError, match="has too many columns: expected at most 10,000"):
+    with pytest.raises(SourceError, match="too many columns: expected at most 10,000"):
         _read(images, header)

@@ -90,10 +90,10 @@ def test_lists_are_splits(voc: Path) -> None:
     }
     assert source.splits == ("train", "validation", "test")
     assert listed(source) == {
-        "JPEGImages/b 50%.jpg": "ImageSets/Main/val.txt, line 1: it is in train, and so not in "
-        "validation, too",
+        "JPEGImages/b 50%.jpg": "ImageSets/Main/val.txt, line 1: already in split train, "
+        "skipped in validation",
         **{
-            f"JPEGImages/{name}": f"Annotations/{name[:-4]}.xml: no list in ImageSets/Main has it"
+            f"JPEGImages/{name}": f"Annotations/{name[:-4]}.xml: not listed in ImageSets/Main"
             for name in ("nothing.png", "z.jpg")
         },
     }
@@ -147,11 +147,11 @@ def test_an_impossible_size_is_listed(tmp_path: Path, side: str) -> None:
 @pytest.mark.parametrize(
     ("wrong", "reason"),
     [
-        ("<object/>", "it has no name"),
-        ("<object><name>a\nb</name></object>", "name can't stand on a line"),
-        (f"<object><name>{'a' * 2**20}</name></object>", "name has more than 1,024 characters"),
-        ("<object><name>a&#x80;b</name></object>", "name has a control character"),
-        ("<object><name>cat</name></object>", "it has no bndbox"),
+        ("<object/>", "no name"),
+        ("<object><name>a\nb</name></object>", "several lines"),
+        (f"<object><name>{'a' * 2**20}</name></object>", "longer than 1,024 characters"),
+        ("<object><name>a&#x80;b</name></object>", "control character"),
+        ("<object><name>cat</name></object>", "no bndbox"),
         (OBJECT.format("", BOX.replace("3", "three")), "not four numbers"),
         (OBJECT.format("", BOX.replace("3", "1_0")), "not four numbers"),
         (OBJECT.format("", BOX.replace("3", "nan")), "not four numbers"),
@@ -178,16 +178,16 @@ def test_what_is_not_written_is_said(tmp_path: Path) -> None:
     source = _with(tmp_path, OBJECT.format(more, BOX))
     assert source.labels == ("cat",)
     (notice,) = source.notices
-    assert notice.startswith("not written of objects: part (2), ")
+    assert notice.startswith("fields of objects not written: part (2), ")
     assert {*notice.split(": ", 1)[1].split(", ")[1:]} == {"occluded (1)", "difficult: maybe (1)"}
 
 
 @pytest.mark.parametrize("text", ["<annotation><object>", "", "\xff\xfe<", "<a" * 10, "&lt;"])
 def test_damaged_xml_costs_its_image_alone(voc: Path, text: str) -> None:
-    """A file that is cut or no XML is listed, and the others are written."""
+    """A file that is cut or invalid XML is listed, and the others are written."""
     (voc / "Annotations" / "a.xml").write_text(text, "latin-1")
     source = open_annotated(voc, f"voc:{voc}")
-    assert listed(source)["JPEGImages/a.jpg"].startswith("Annotations/a.xml: no XML")
+    assert listed(source)["JPEGImages/a.jpg"].startswith("Annotations/a.xml: invalid XML")
     assert not source.ignored  # the image is listed once
     assert len(source.items) == len(SCENES) - 1
 

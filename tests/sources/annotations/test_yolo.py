@@ -85,7 +85,7 @@ def test_masks_of_any_outline_are_bounded(tmp_path: Path) -> None:
         file.write(f"0 {around}\n")
     source = open_annotated(tmp_path, f"yolo:{tmp_path}", masks="png")
     assert len(boxes(source)["images/train/a.jpg"]) == 1
-    assert "its outline has more than" in lost(source)[0][1]
+    assert "outline has more than" in lost(source)[0][1]
 
 
 @pytest.mark.parametrize(
@@ -107,22 +107,22 @@ def test_key_points(tmp_path: Path, shape: str, line: str, points: tuple[float, 
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("3 0.5 0.5 0.1 0.1", "no class 3"),
-        ("-1 0.5 0.5 0.1 0.1", "no class -1"),
-        ("9" * 5000 + " 0.5 0.5 0.1 0.1", "no class 9999"),
-        ("0.5 0.5 0.5 0.1 0.1", "no class 0.5"),
-        ("cat 0.5 0.5 0.1 0.1", "no class cat"),
-        ("\x1b[31m 0.5", r"no class \x1b[31m"),
+        ("3 0.5 0.5 0.1 0.1", "class 3"),
+        ("-1 0.5 0.5 0.1 0.1", "class -1"),
+        ("9" * 5000 + " 0.5 0.5 0.1 0.1", "class 9999"),
+        ("0.5 0.5 0.5 0.1 0.1", "class 0.5"),
+        ("cat 0.5 0.5 0.1 0.1", "class cat"),
+        ("\x1b[31m 0.5", r"class \x1b[31m"),
         ("0 0.5 0.5 0.1", "4 columns"),
         ("0 0.5 0.5 0.1 0.1 0.9", "6 columns"),
         ("0", "1 columns"),
-        ("0 nan 0.5 0.1 0.1", "a coordinate is no number"),
-        ("0 0.5 0.5 1e400 0.1", "a coordinate is no number"),
-        ("0 0.5 0.5 x 0.1", "a coordinate is no number"),
+        ("0 nan 0.5 0.1 0.1", "coordinate"),
+        ("0 0.5 0.5 1e400 0.1", "coordinate"),
+        ("0 0.5 0.5 x 0.1", "coordinate"),
         ("0 0.5 0.5 -0.1 0.1", "inverted"),
         ("0 0.5 0.5 0 0.1", "empty"),
         ("0 3 3 0.1 0.1", "outside"),
-        ("0 .1 .1 inf .1 .2 .2", "a coordinate is no number"),
+        ("0 .1 .1 inf .1 .2 .2", "coordinate"),
     ],
 )
 def test_impossible_lines_are_listed(tmp_path: Path, line: str, reason: str) -> None:
@@ -138,14 +138,14 @@ def test_impossible_lines_are_listed(tmp_path: Path, line: str, reason: str) -> 
 def test_visibility_is_checked(tmp_path: Path) -> None:
     """A key point is hidden, covered or seen, and nothing else."""
     source = _with(tmp_path, "0 .5 .5 .1 .1 .5 .5 7\n", "kpt_shape: [1, 3]")
-    assert "key point" in lost(source)[0][1]
+    assert "keypoint" in lost(source)[0][1]
 
 
 def test_background_is_kept(tmp_path: Path) -> None:
     """Images with an empty file of labels, and without any, are written; the latter are counted."""
     source = _with(tmp_path, "\n")
     assert boxes(source) == {"images/train/a.jpg": [], "images/train/b.jpg": []}
-    assert source.notices == ("background, for they have no file of labels: 1 image",)
+    assert source.notices == ("images without a label file, kept as background: 1",)
 
 
 def test_labels_without_an_image_are_listed(yolo: Path) -> None:
@@ -155,7 +155,7 @@ def test_labels_without_an_image_are_listed(yolo: Path) -> None:
     (yolo / "README.txt").write_text("0 .5 .5 .1 .1\n")
     source = open_annotated(yolo, f"yolo:{yolo}")
     assert [why for _, why in lost(source)] == [
-        f"labels/train/gone.txt, line {line}: no image belongs to its file" for line in (1, 2)
+        f"labels/train/gone.txt, line {line}: no image for this label file" for line in (1, 2)
     ]
     assert "labels/train/gone.txt" in {entry.key for entry in source.ignored}
 
@@ -196,7 +196,7 @@ def test_roboflows_paths_are_understood(tmp_path: Path) -> None:
     assert source.splits == ("train", "validation")
     assert [item.split for item in source.items] == ["train", "validation"]
     assert {entry.key: entry.reason for entry in source.ignored}["../test/images"] == (
-        "data.yaml names it for test, and it is not there"
+        "named as test in data.yaml, but not found"
     )
 
 
@@ -228,7 +228,7 @@ def test_paths_of_all_forms(yolo: Path, yaml: str) -> None:
     assert listed(source) == {}
     if "lists" in yaml:
         left = {entry.key: entry.reason for entry in source.ignored}
-        assert left["gone.jpg"] == "lists/train.txt, line 7: no such image in the folder"
+        assert left["gone.jpg"] == "lists/train.txt, line 7: no such image"
         assert "/etc/passwd" in left
 
 
@@ -252,7 +252,7 @@ def test_paths_that_lead_out_are_an_error(yolo: Path, yaml: str) -> None:
     scenes(yolo.parent / "other" / "images", SCENES[:1])
     (yolo / "link").symlink_to(yolo.parent / "other")
     _yaml(yolo, yaml)
-    with pytest.raises(SourceError, match="outside of its folder") as caught:
+    with pytest.raises(SourceError, match="outside the dataset folder") as caught:
         open_annotated(yolo, f"yolo:{yolo}")
     assert caught.value.path == str(yolo / "data.yaml")
     assert str(caught.value.found).rpartition("/")[2] in yaml.replace("\\", "/")
@@ -264,7 +264,7 @@ def test_an_image_in_two_splits_is_listed(yolo: Path) -> None:
     source = open_annotated(yolo, f"yolo:{yolo}")
     assert boxes(source) == ALL
     assert source.splits == ("train",)
-    reason = "data.yaml, val: it is in train, and so not in val, too"
+    reason = "data.yaml, val: already in split train, skipped in val"
     assert listed(source) == {
         f"images/train/deep/{name}": reason for name in ("c.png", "nothing.jpg")
     }
@@ -289,33 +289,33 @@ def test_names_are_texts(yolo: Path, names: str | None, classes: tuple[str, ...]
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("", "names no classes"),
-        ("[1, 2]", "names no classes"),
-        ("names: []", "names no classes"),
-        ("names: [[a]]", "no list of names"),
-        ("names: {a: b}", "no list of names"),
-        ("names: [a, b]\nnc: 3", "nc is not 2"),
-        ("names: [a, a]", "the same"),
-        (f"names: [{'a' * 2**19}]", "data.yaml: a class's name has more than 1,024 characters: f"),
-        ('names: ["a\\e[2J"]', "a class's name has a control character"),
-        ('names: ["a\\nb"]', "a class's name can't stand on a line"),
+        ("", "no classes"),
+        ("[1, 2]", "no classes"),
+        ("names: []", "no classes"),
+        ("names: [[a]]", "'names'"),
+        ("names: {a: b}", "'names'"),
+        ("names: [a, b]\nnc: 3", "nc is 3, but there are 2"),
+        ("names: [a, a]", "duplicates"),
+        (f"names: [{'a' * 2**19}]", "data.yaml: class name 'aaaa.* longer than 1,024"),
+        ('names: ["a\\e[2J"]', "control character"),
+        ('names: ["a\\nb"]', "several lines"),
         ("nc: 999999999", "more than 100,000 classes"),
-        ("names: [a", "no YAML"),
-        ("names: !!python/object/apply:os.system [ls]", "names no images"),
-        ("names: &a [*a]", "no YAML"),
-        ("- " * 1500, "no YAML"),
-        ("\x00", "no YAML"),
+        ("names: [a", "invalid YAML"),
+        ("names: !!python/object/apply:os.system [ls]", "no images"),
+        ("names: &a [*a]", "invalid YAML"),
+        ("- " * 1500, "invalid YAML"),
+        ("\x00", "invalid YAML"),
         ("names: [a]\nkpt_shape: [x, 3]", "kpt_shape"),
         ("names: [a]\nkpt_shape: [999999, 3]", "kpt_shape"),
         ("names: [a]\nkpt_shape: 3", "kpt_shape"),
         ("names: [a]\nkpt_shape: [5, 4]", "kpt_shape"),
         ("names: [a]\nkpt_shape: {a: b, c: d}", "kpt_shape"),
-        ("names: [a]", "names no images"),
-        ("names: [a]\ntrain: {a: b}", "names no images"),
-        ("names: [a]\ntrain: images/none", "names no images"),
+        ("names: [a]", "no images"),
+        ("names: [a]\ntrain: {a: b}", "no images"),
+        ("names: [a]\ntrain: images/none", "no images"),
         ("#" * 1_100_000, "1,048,576 bytes"),
         ("names: [\xff]", "UTF-8"),
-        ('names: ["a\\nb"]\ntrain: images/train', "stand on a line"),
+        ('names: ["a\\nb"]\ntrain: images/train', "several lines"),
     ],
 )
 def test_what_is_wrong_with_data_yaml_is_said(yolo: Path, text: str, what: str) -> None:
@@ -375,4 +375,4 @@ def test_labels_that_are_links_lead_nowhere_else(tmp_path: Path) -> None:
     (tmp_path / "set" / "labels").mkdir(parents=True)
     (tmp_path / "set" / "labels" / "1.txt").symlink_to(tmp_path / "secret")
     (found,) = AnnotationFolder(tmp_path / "set", None).read(["labels/1.txt"], 1000)
-    assert found == "a link that leads out of the folder"
+    assert found == "link leads outside the folder"

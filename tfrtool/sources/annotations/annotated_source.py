@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from unicodedata import normalize
 
-from tfrtool.errors import SourceError, printable
+from tfrtool.errors import SourceError, os_reason, printable
 from tfrtool.examples.objects.annotation import (
     Beside,
     ImageAnnotation,
@@ -104,7 +104,7 @@ class _Together:
                 self._mentioned.add(key)
                 self._rejected.add(LeftOut(key=key, reason=f"{image.where}: {reason}"))
                 for one in image.objects:
-                    said = f"{one.what}: its image: {reason}"
+                    said = f"{one.what}: image skipped: {reason}"
                     self._lost.add(LeftOut(key=key, reason=said))
         named = self._options.labels
         classes, others = reader.classes(), dict[str, str]()
@@ -118,15 +118,15 @@ class _Together:
             items.add(item)
             beside.add(packed)
         for key in sorted(self._files.keys() - self._mentioned):
-            self._ignored.add(LeftOut(key=key, reason="the annotations do not mention it"))
+            self._ignored.add(LeftOut(key=key, reason="not in the annotations"))
         self._ignored.merge(reader.ignored)
         if not items.count:
             first = next(iter((*self._rejected.kept, *self._ignored.kept)), None)
+            why = f" ({printable(first.key)}: {first.reason})" if first else ""
             raise SourceError(
-                "none of its images has annotations",
+                f"no image has annotations{why}",
                 path=self._where,
-                expected="the folder that the annotations' file names are relative to",
-                found=first and f"{printable(first.key)}: {first.reason}",
+                expected="the folder that file names in the annotations are relative to",
             )
         return Source(
             items=items.close(),
@@ -171,7 +171,7 @@ class _Together:
             shown = ", ".join(self._stale.kept)
             if more := self._stale.more:
                 shown += f" and {more:,} more"
-            what = "<filename> differs from the XML file's own name, whose image is used"
+            what = "<filename> differs from the name of the XML file, which is used instead"
             yield f"{what}: {shown}"
 
     def _row(self, key: str, image: FoundImage) -> _Row:
@@ -183,9 +183,9 @@ class _Together:
         if width is None or height is None:
             width, height = self._measured(key, size, place, upright=image.upright)
         if min(width, height) < 1:
-            raise UnfitError(f"an image can't have {width} x {height} pixels")
+            raise UnfitError(f"invalid image size {width} x {height}")
         if sum(map(self._is_mask, image.objects)) * width * height > MAX_MASK_PIXELS:
-            raise UnfitError(f"its masks would have more than {MAX_MASK_PIXELS:,} pixels")
+            raise UnfitError(f"masks have more than {MAX_MASK_PIXELS:,} pixels in total")
         objects = []
         for one in image.objects:
             try:
@@ -214,7 +214,7 @@ class _Together:
                 continue
             if (found := self._called[called]) is not None:
                 return found, name
-            problem = f"several images are called {printable(called)}"
+            problem = f"several images are named {printable(called)}"
         raise UnfitError(problem)
 
     @cached_property
@@ -235,7 +235,8 @@ class _Together:
             with quiet_pillow():
                 frame = read_frame(data)
         except (OSError, SourceError, RefusedImageError) as error:
-            raise UnfitError(f"its size can't be read: {error}") from error
+            reason = os_reason(error) if isinstance(error, OSError) else error
+            raise UnfitError(f"image size can't be read: {reason}") from error
         sides = frame.width, frame.height
         return sides[::-1] if upright and frame.orientation >= 5 else sides
 
@@ -245,22 +246,22 @@ class _Together:
             raise UnfitError(one.problem)
         sides = one.box
         if len(sides) != 4 or not all(map(is_number, sides)):
-            raise UnfitError("its box is not four numbers")
+            raise UnfitError("box is not four numbers")
         scale = (width, height) * 2 if one.relative else (1, 1, 1, 1)
         x0, y0, x1, y1 = box = [float(v) * by for v, by in zip(sides, scale, strict=True)]  # type: ignore[arg-type]
         if x1 < x0 or y1 < y0:
-            raise UnfitError("its box is inverted")
+            raise UnfitError("box is inverted")
         if x1 == x0 or y1 == y0:
-            raise UnfitError("its box is empty")
+            raise UnfitError("box is empty")
         inside = max(x0, 0.0), max(y0, 0.0), min(x1, float(width)), min(y1, float(height))
         if inside[0] >= inside[2] or inside[1] >= inside[3]:
-            raise UnfitError(f"its box lies outside of the image's {width} x {height} pixels")
+            raise UnfitError(f"box is outside the image ({width} x {height} pixels)")
         if max(abs(a - b) for a, b in zip(box, inside, strict=True)) > _SLACK:
             shown = ", ".join(f"{side:g}" for side in box)
-            reason = f"{one.what}: its box {shown} is cut to {width} x {height} pixels"
+            reason = f"{one.what}: box {shown} is clipped to {width} x {height} pixels"
             outline = str(one.more.get("segmentation", ""))
             if outline.startswith("[") and self._options.masks is Masks.POLYGONS:
-                reason += ", its outline kept as it is"
+                reason += ", the outline is kept as it is"
             self._clipped.add(LeftOut(key=key, reason=reason))
         more = {name: value for name, value in one.more.items() if value is not None}
         self._optional.update(more)
@@ -271,7 +272,7 @@ class _Together:
             made = moved._replace(xmin=xmin, ymin=ymin, xmax=xmax, ymax=ymax)
             lines = json.loads(made.segmentation) if self._is_mask(one) else []
             if sum(map(outline_points, lines)) > MAX_OUTLINE_POINTS:
-                raise UnfitError(f"its outline has more than {MAX_OUTLINE_POINTS:,} points")
+                raise UnfitError(f"outline has more than {MAX_OUTLINE_POINTS:,} points")
         self._points = max(self._points, len(made.keypoints) // 3)
         return made._replace(label=one.category)  # type: ignore[arg-type]
 
@@ -291,18 +292,17 @@ class _Together:
             if annotation is None:
                 continue
             if key == last:
-                self._rejected.add(LeftOut(key=key, reason=f"{where}: told already, by {told}"))
+                reason = f"{where}: image already annotated in {told}"
+                self._rejected.add(LeftOut(key=key, reason=reason))
                 for one in annotation.objects:
-                    self._lost.add(
-                        LeftOut(key=key, reason=f"{_what(one)}: its image is told twice")
-                    )
+                    self._lost.add(LeftOut(key=key, reason=f"{_what(one)}: image annotated twice"))
                 continue
             last, told = key, where
             objects = []
             for one in annotation.objects:
                 if (number := numbers.get(str(one.label))) is None:
                     name = printable(str(one.label))
-                    reason = f"{_what(one)}: its category {name!r} is not known"
+                    reason = f"{_what(one)}: unknown category {name!r}"
                     self._lost.add(LeftOut(key=key, reason=reason))
                 else:
                     objects.append(one._replace(label=number))

@@ -18,7 +18,7 @@ FLAGS = {
 }
 """What says, in lower case, whether an object is truncated and so on."""
 
-LEADS_OUT = "a link that leads out of the folder"
+LEADS_OUT = "link leads outside the folder"
 
 
 def number_of(text: str) -> float | str:
@@ -35,7 +35,7 @@ def pixels_of(width: str = "", height: str = "") -> tuple[int | None, int | None
     whole = (isinstance(s, float) and s.is_integer() and 0 <= s < 2**31 for s in sides)
     x, y = (int(s) if fits else None for s, fits in zip(sides, whole, strict=True))
     if x is None or y is None:
-        return None, None, "its size is not two numbers of pixels"
+        return None, None, "image size is not two whole numbers"
     return (x, y, None) if x and y else (None, None, None)
 
 
@@ -94,7 +94,7 @@ class AnnotationFolder:
             if isinstance(found, bytes):
                 return found.decode("utf-8-sig")
         except UnicodeDecodeError:
-            found = "not UTF-8 text"
+            found = "not valid UTF-8"
         raise SourceError(found, path=self.place / key)
 
     def lines(self, key: str) -> Iterator[tuple[str, str]]:

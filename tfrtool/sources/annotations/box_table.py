@@ -121,7 +121,7 @@ class CsvBoxReader(AnnotationReader):
         if not self._tables:
             found = next((one.reason for one in self.ignored.kept), None)
             path = self._places[0]
-            raise SourceError("holds no tables of boxes", path=path, expected="*.csv", found=found)
+            raise SourceError("no tables of boxes", path=path, expected="*.csv", found=found)
         if self._has_splits:
             named = {}  # images without a split are listed one by one
         check_splits(named)
@@ -129,14 +129,14 @@ class CsvBoxReader(AnnotationReader):
             rows = iter(group)
             if name:
                 yield self._image(name, [*islice(rows, MAX_IMAGE_OBJECTS)])
-            problem = f"its image has more than {MAX_IMAGE_OBJECTS:,} objects"
+            problem = f"image has more than {MAX_IMAGE_OBJECTS:,} objects"
             for row in rows:
                 where = self._where(row)
-                reason = f"{where}: {problem if name else 'it names no image'}"
+                reason = f"{where}: {problem if name else 'no image name'}"
                 yield LeftOut(key=name or where, reason=reason)
         for table in self._tables:
             if table.in_shares and table.form.cells:
-                what = "boxes are taken for shares of the image's sides"
+                what = "boxes are read as fractions of the image size"
                 alone = len(self._tables) == 1
                 self.notices.append(what if alone else f"{printable(table.path.name)}: {what}")
 
@@ -196,10 +196,10 @@ class CsvBoxReader(AnnotationReader):
         if problem is None:
             self._classes.add(label)
         else:
-            problem = f"its class {problem}" if label else "it has no class"
+            problem = f"class '{printable(label[:TEXT_SHOWN])}' {problem}" if label else "no class"
         more = bool(form.cells) and any(cells[form.cells :])
         if more:
-            problem = f"{len(cells)} cells, where the table has {form.cells} columns"
+            problem = f"{len(cells)} cells, but the table has {form.cells} columns"
         flags = tuple(FLAGS.get(cell(at).lower()) for at in form.flags.values())
         one = (label, box, flags, problem) if label or told or more else None
         name = name if len(name) <= MAX_PATH_LENGTH else ""
@@ -211,14 +211,14 @@ class CsvBoxReader(AnnotationReader):
         width, height, problem = pixels_of(*next(iter(sizes), ()))
         for what, told in (("size", sizes), ("split", splits)):
             if len(told) > 1:
-                problem = f"its rows differ in its {what}"
+                problem = f"rows of this image disagree on its {what}"
         split = rows[0][3]
         if self._has_splits and not split:
-            problem = problem or "no split, while others have one"
+            problem = problem or "no split, although others have one"
         try:
             check_split_name(split or "train")
         except UsageError:
-            problem = problem or f"no split can be called {printable(split[:TEXT_SHOWN])!r}"
+            problem = problem or f"invalid split name {printable(split[:TEXT_SHOWN])!r}"
         return FoundImage(
             name=name,
             where=self._where(rows[0]),
@@ -260,9 +260,9 @@ def _form_of(file: BinaryIO, table: Path) -> tuple[str, _Form]:
             return delimiter, form
         widest = max(widest, first, key=len)
     raise _OtherTableError(
-        "no columns of images, classes and boxes",
+        "no image, class and box columns",
         path=table,
-        expected="such as filename, class, xmin, ymin, xmax, ymax",
+        expected="columns such as filename, class, xmin, ymin, xmax, ymax",
         found=quoted(widest),
     )
 

@@ -52,7 +52,7 @@ _SHOWN = 10
 _POLYGONS = re.compile(r'"segmentation"\s*:\s*(\[[][\d\s.,eE+-]*\])')
 _NOT_READ = {"segments_info": "panoptic segments", "caption": "captions"}
 _ROBOFLOW = "_annotations.coco.json"
-_EXPECTED = "COCO's instances or key points"
+_EXPECTED = "COCO instances or keypoints"
 
 _Row = tuple[int, int, str, bool, int, int, tuple[Any, ...]]
 """The number of a split, the length of an image's id, this id, whether the row is an object and not
@@ -106,7 +106,7 @@ class CocoReader(AnnotationReader):
                     raise SourceError(str(error), path=file.path, expected=_EXPECTED) from error
                 self.ignored.add(LeftOut(key=file.key, reason=str(error)))
         if not self._files:
-            what = "has no files of annotations"
+            what = "no annotation files"
             raise SourceError(what, path=self._places[0], expected=_EXPECTED)
         check_splits({file.path: file.split for file in self._files.values()})
         self._compare_categories()
@@ -115,14 +115,14 @@ class CocoReader(AnnotationReader):
             self._shared[group] = _shared([self._ids[number] for number in files])
         for member, left in self._unwritten.items():
             if left:
-                self.notices.append(f"not written of {member}: {', '.join(sorted(left))}")
+                self.notices.append(f"fields of {member} not written: {', '.join(sorted(left))}")
         for what, count in self._left.items():
-            self.notices.append(f"not written: {what}, of {human_count(count, 'object')}")
+            self.notices.append(f"{what} not written: {human_count(count, 'object')}")
         for (group, _, name), rows in groupby(self._rows, itemgetter(0, 1, 2)):
             yield from self._images(name, rows, self._shared[group])
         if self._merged:
             merged = human_count(self._merged, "object")
-            self.notices.append(f"in several files, merged by their ids: {merged}")
+            self.notices.append(f"merged from several files by id: {merged}")
 
     def _listed(self) -> Iterator[_File]:
         """Yield the files at all places; one file alone has no split."""
@@ -151,10 +151,10 @@ class CocoReader(AnnotationReader):
                 members.add(member)
                 if member not in _WRITTEN or at < 0:
                     if member in _WRITTEN and value is not None:
-                        raise SourceError(f"its {member} are no list", path=path)
+                        raise SourceError(f"'{member}' is not a list", path=path)
                     self._leave("the file", (member,))
                 elif not isinstance(value, dict):
-                    raise SourceError(f"{member}[{at}] is no object", path=path)
+                    raise SourceError(f"{member}[{at}] is not an object", path=path)
                 else:
                     self._leave(member, value.keys() - _WRITTEN[member])
                     if member == "images":
@@ -168,11 +168,11 @@ class CocoReader(AnnotationReader):
                     else:
                         self._add_category(told, value, path)
         if "images" not in members:
-            raise _OtherKindError("it lists no images")
+            raise _OtherKindError("no 'images' list")
         self._categories[file], self._ids[file] = told, ids
         if twice := _twice(ids):
             self._repeated[file] = twice
-            what = f"several objects of {printable(path.name)} have one id, which is not written"
+            what = f"ids not written, shared by several objects of {printable(path.name)}"
             self.notices.append(f"{what}: {some_of([*map(str, sorted(twice))], _SHOWN)}")
 
     def _add_category(self, told: dict[str, str], value: Mapping[str, Any], path: Path) -> None:
@@ -183,8 +183,8 @@ class CocoReader(AnnotationReader):
         if skeleton is None:
             self._leave("categories", ("keypoints", "skeleton"))
         elif self.skeletons.setdefault(name, skeleton) != skeleton:
-            what = f"category '{printable(name)}' has other key points than before"
-            raise SourceError(what, path=path, expected="one list of key points for one category")
+            what = f"category '{printable(name)}' has two lists of keypoints"
+            raise SourceError(what, path=path, expected="the same keypoints in every file")
 
     def _leave(self, member: str, keys: Iterable[str]) -> None:
         known = self._unwritten.setdefault(member, set())
@@ -196,7 +196,7 @@ class CocoReader(AnnotationReader):
         if "bbox" not in value and "segmentation" not in value:
             for name, what in _NOT_READ.items():
                 if name in value:
-                    raise _OtherKindError(f"it holds {what}")
+                    raise _OtherKindError(f"contains {what}")
         number = value["id"] if _is_id(value.get("id")) else None
         what = f"annotations[{at}]" if number is None else f"annotation {number}"
         more: dict[str, object] = {}
@@ -223,18 +223,18 @@ class CocoReader(AnnotationReader):
                 more["segmentation"] = json.dumps(mask, separators=(",", ":"))
             return (width, height), None
         if not isinstance(found, list):
-            raise ValueError("its segmentation is neither polygons nor run lengths")
+            raise ValueError("segmentation is neither polygons nor run lengths")
         polygons = found if isinstance(found[0], list) else [found]
         for line in polygons:
             if not isinstance(line, list) or not {*map(type, line)} <= {int, float}:
-                raise ValueError("its segmentation is no list of polygons")
+                raise ValueError("segmentation is not a list of polygons")
             if line and not (math.isfinite(sum(line)) and min(line) > -1e9 and max(line) < 1e9):
-                raise ValueError("its segmentation has impossible numbers")
+                raise ValueError("segmentation has numbers out of range")
         lines = [line for line in polygons if len(line) >= 6 and len(line) % 2 == 0]
         if len(lines) < len(polygons):
-            self._left["outlines of less than three points"] += 1
+            self._left["outlines of fewer than three points"] += 1
         if self._masks is Masks.PNG and sum(map(outline_points, lines)) > MAX_OUTLINE_POINTS:
-            raise ValueError(f"its outline has more than {MAX_OUTLINE_POINTS:,} points")
+            raise ValueError(f"outline has more than {MAX_OUTLINE_POINTS:,} points")
         if lines and self._masks is not Masks.NONE:
             # The file's own text, if it is plain, is there at once; numbers take long to write.
             own = [] if "\\" in text else _POLYGONS.findall(text)
@@ -261,8 +261,8 @@ class CocoReader(AnnotationReader):
                 files.append(file)
                 objects[at] = self._one_object(number, objects[at], one, files)
             elif not told or len(objects) == MAX_IMAGE_OBJECTS:
-                many = f"its image has more than {MAX_IMAGE_OBJECTS:,} objects"
-                why = one.problem or (many if told else "no image has its image_id")
+                many = f"image has more than {MAX_IMAGE_OBJECTS:,} objects"
+                why = one.problem or (many if told else "no image with this image_id")
                 yield LeftOut(key=printable(f"image {key}"), reason=f"{one.what}: {why}")
             else:
                 if number in shared:
@@ -278,7 +278,7 @@ class CocoReader(AnnotationReader):
         for file, (name, width, height, problem, where) in images:
             folder, split = self._files[file].folder, self._files[file].split
             if len({image[0] for _, image in images}) > 1:
-                problem = problem or "several images have its id"
+                problem = problem or "several images share this id"
             yield FoundImage(
                 name=name,
                 where=where,
@@ -321,7 +321,8 @@ class CocoReader(AnnotationReader):
             pairs["segmentation"] = json.loads(outlines[0]), json.loads(outlines[1])
         if file in files[:-1]:
             path = self._files[file].path
-            raise SourceError(f"annotation {number} occurs twice, and in another file", path=path)
+            what = f"annotation {number} occurs twice here and again in another file"
+            raise SourceError(what, path=path)
         if differing := [name for name, (a, b) in pairs.items() if a != b]:
             raise self._contradiction(f"annotation {number}", differing[0], file, first)
         self._merged += len(files) == 2
@@ -330,10 +331,10 @@ class CocoReader(AnnotationReader):
     def _contradiction(self, what: str, member: str, file: int, other: int) -> SourceError:
         """Return the error for two files of a split that describe something differently."""
         return SourceError(
-            f"{printable(what)}: its {member} differs from that in {self._files[other].path}",
+            f"{printable(what)}: its {member} differs from the one in {self._files[other].path}",
             path=self._files[file].path,
-            hint="give different ids to different images and annotations of one split, or write "
-            "the files one by one",
+            hint="use unique ids for the images and annotations of a split, or write the files one "
+            "by one",
         )
 
     def _compare_categories(self) -> None:
@@ -344,19 +345,19 @@ class CocoReader(AnnotationReader):
                 first, other = known.setdefault(key, (file, name))
                 if name != other:
                     raise SourceError(
-                        f"category {printable(key)} is '{printable(name)}', and it is "
+                        f"category {printable(key)} is '{printable(name)}', but "
                         f"'{printable(other)}' in {self._files[first].path}",
                         path=self._files[file].path,
-                        hint="use one id for one category in all files",
+                        hint="use the same id for a category in all files",
                     )
 
     def _object(self, file: int, told: list[Any], some: tuple[Any, ...]) -> FoundObject:
         what, number, category, box, more, size, problem = some
         name = self._categories[file].get(category)
         if problem is None and name is None:
-            problem = f"no category has its category_id {printable(str(category))}"
+            problem = f"unknown category_id {printable(str(category))}"
         if problem is None and told and size and None not in told[0][1:3] and size != told[0][1:3]:
-            problem = f"its mask has {size[0]} x {size[1]} pixels, and its image has not"
+            problem = f"mask size {size[0]} x {size[1]} differs from the image size"
         if number is not None and number not in self._repeated.get(file, ()):
             more["id"] = number
         return FoundObject(what=what, box=box, category=name or "", more=more, problem=problem)
@@ -369,12 +370,12 @@ class CocoReader(AnnotationReader):
             for key, name in told.items():
                 clashes += found.setdefault(name, key) != key
         if clashes:
-            self.notices.append(f"categories that are one class with another: {clashes:,}")
+            self.notices.append(f"categories merged with others of the same name: {clashes:,}")
         numbers = number_classes(found, self._places[0])
         ids = [int(key) if key.isascii() and key.isdecimal() else 0 for key in found.values()]
         if all(0 < one < 2**31 for one in ids) and len({*ids}) == len(ids):
             return dict(sorted(zip(found, ids, strict=True), key=itemgetter(1)))
-        self.notices.append("ids of categories that no label map has: they are numbered 1, 2, ...")
+        self.notices.append("category ids don't fit a label map, and are renumbered 1, 2, ...")
         return numbers
 
 
@@ -417,13 +418,13 @@ def _folder(name: str) -> str:
 def _image_row(file: int, at: int, value: Mapping[str, Any]) -> Any:
     key, name = _key(value.get("id")), value.get("file_name", value.get("coco_url"))
     where = f"images[{at}]" if key is None else f"image {printable(key)}"
-    problem = "its id is neither a number nor a short text" if key is None else None
+    problem = "id is not a number or a short string" if key is None else None
     if not isinstance(name, str) or not 0 < len(name) <= MAX_PATH_LENGTH:
-        name, problem = where, "it has no file_name"
+        name, problem = where, "no file_name"
     sides = []
     for side in (value.get("width"), value.get("height")):
         if not (side is None or (is_number(side) and side == int(side))):
-            problem = "its width and height are no whole numbers"
+            problem = "width and height are not whole numbers"
         sides.append(None if side is None or problem else int(side))
     told = (name, *sides, problem, where)
     size, key = (-1, f"{file} {at}") if key is None else (len(key), key)
@@ -433,14 +434,13 @@ def _image_row(file: int, at: int, value: Mapping[str, Any]) -> Any:
 def _take_category(told: dict[str, str], value: Mapping[str, Any], path: Path) -> str:
     key, name = _key(value.get("id")), value.get("name")
     if key is None or not isinstance(name, str):
-        raise SourceError("a category has no id or no name", path=path)
+        raise SourceError("a category has no id or name", path=path)
     name = name.strip()
     if unfit := label_problem(name):
-        shown = repr(name[:TEXT_SHOWN])
-        raise SourceError(f"a category's name {unfit}", path=path, found=shown)
+        raise SourceError(f"category name {name[:TEXT_SHOWN]!r} {unfit}", path=path)
     if told.setdefault(key, name) != name:
         found = f"{printable(told[key])!r} and {printable(name)!r}"
-        raise SourceError(f"two categories have the id {printable(key)}", path=path, found=found)
+        raise SourceError(f"two categories share the id {printable(key)}", path=path, found=found)
     return name
 
 
@@ -449,9 +449,9 @@ def _box(box: Any, polygons: Any) -> Sequence[object]:
         x, y = ([v for line in polygons for v in line[at::2]] for at in (0, 1))
         return min(x), min(y), max(x), max(y)
     if box is None:
-        raise ValueError("it has no bbox")
+        raise ValueError("no bbox")
     if not isinstance(box, list) or len(box) != 4 or not all(map(is_number, box)):
-        raise ValueError("its bbox is not four numbers")
+        raise ValueError("bbox is not four numbers")
     x, y, width, height = box
     return x, y, x + width, y + height
 
@@ -460,11 +460,11 @@ def _take_more(value: Mapping[str, Any], more: dict[str, object]) -> None:
     """Take what else is told of an object."""
     if (area := value.get("area")) is not None:
         if not is_number(area) or area < 0:
-            raise ValueError("its area is no number")
+            raise ValueError("area is not a positive number")
         more["area"] = float(area)
     if (crowd := value.get("iscrowd")) is not None:
         if crowd not in (0, 1):
-            raise ValueError("its iscrowd is neither 0 nor 1")
+            raise ValueError("iscrowd is not 0 or 1")
         more["crowd"] = bool(crowd)
     if points := value.get("keypoints"):
         if (
@@ -474,5 +474,5 @@ def _take_more(value: Mapping[str, Any], more: dict[str, object]) -> None:
             or not all(map(is_number, points))
             or not {*points[2::3]} <= {0, 1, 2}
         ):
-            raise ValueError("its keypoints are no places with a visibility of 0, 1 or 2")
+            raise ValueError("keypoints are not (x, y, visibility) with a visibility of 0, 1 or 2")
         more["keypoints"] = tuple(map(float, points))

@@ -17,7 +17,7 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a key that occurs twice in an object")
+        raise ValueError("duplicate key in an object")
     return found
 
 
@@ -48,7 +48,7 @@ class JsonParts:
                 self._take(",")
             name, _ = self._value()
             if not isinstance(name, str) or name in names:
-                raise self._fault("a member has a name that no other has", self._at)
+                raise self._fault("duplicate or invalid member name", self._at)
             names.add(name)
             self._take(":")
             if self._peek() != "[":
@@ -64,7 +64,7 @@ class JsonParts:
             self._take("]")
         self._take("}")
         if self._peek():
-            raise self._fault("something follows its end", self._at)
+            raise self._fault("text after the end of the object", self._at)
 
     def _peek(self) -> str:
         """Return the next character that is no space; none at the end."""
@@ -76,7 +76,7 @@ class JsonParts:
 
     def _take(self, wanted: str) -> None:
         if self._peek() != wanted:
-            raise self._fault(f"expecting {wanted}", self._at)
+            raise self._fault(f"expecting {wanted!r}", self._at)
         self._at += 1
 
     def _value(self) -> tuple[Any, str]:
@@ -92,10 +92,10 @@ class JsonParts:
                 if self._ended:
                     raise self._fault(error.msg, error.pos) from error
                 if len(self._text) - self._at > MAX_PART_BYTES:
-                    reason = f"{error.msg}, or it is longer than {MAX_PART_BYTES:,} characters"
+                    reason = f"damaged, or an element longer than {MAX_PART_BYTES:,} characters"
                     raise self._fault(reason, self._at) from error
             except RecursionError as error:
-                raise self._fault("lists in lists, too deep", self._at) from error
+                raise self._fault("nested too deeply", self._at) from error
             except ValueError as error:
                 raise self._fault(str(error), self._at) from error
             self._more()
@@ -110,7 +110,7 @@ class JsonParts:
         except UnicodeDecodeError as error:
             waiting = len(self._decoder.getstate()[0])
             at = self._read - waiting + error.start
-            raise SourceError("no UTF-8", path=self._name, offset=at) from error
+            raise SourceError("not valid UTF-8", path=self._name, offset=at) from error
         self._at = 0
         self._read += len(data)
         return not self._ended
@@ -119,5 +119,7 @@ class JsonParts:
         waiting = len(self._decoder.getstate()[0])
         offset = self._read - waiting - len(self._text[at:].encode())
         found = repr(self._text[at : at + 20]) if at < len(self._text) else "the end of the file"
-        what = what[:1].lower() + what[1:]
-        return SourceError(f"no JSON: {what}", path=self._name, offset=offset, found=found)
+        before, _, wanted = (what[:1].lower() + what[1:]).partition("expecting ")
+        what = "invalid JSON" + (f": {before}" if before else "")
+        path, expected = self._name, wanted or None
+        return SourceError(what, path=path, offset=offset, expected=expected, found=found)

@@ -68,7 +68,7 @@ def _matches(place: str) -> list[Path]:
         matches = map(Path, glob(place, recursive=True))  # noqa: PTH207 - of any folder
         found = [one for one in matches if one.is_file()]
     if not found:
-        raise SourceError("no annotation file matches this pattern", path=place)
+        raise SourceError("no annotation files match", path=place)
     return sorted(found)
 
 
@@ -112,7 +112,9 @@ class _SeveralReaders(AnnotationReader):
         same = all(merged[name] == number for classes in found for name, number in classes.items())
         if same and len({*merged.values()}) == len(merged):
             return dict(sorted(merged.items(), key=itemgetter(1)))
-        self.notices.append("annotations number their classes differently: they get 1, 2, ...")
+        self.notices.append(
+            "annotations number classes differently; classes are renumbered 1, 2, ..."
+        )
         return number_classes(merged, next(iter(self._readers)))
 
 
@@ -128,4 +130,4 @@ def hint_at_kind(error: SourceError, options: SourceOptions) -> None:
         found = f"csv:{place}"
     if found is not None and not found.startswith(f"{kind}:"):
         looks = _LOOKS[found.partition(":")[0]]
-        error.hint = f"what is there looks like {looks}: --annotations {shlex.quote(found)}"
+        error.hint = f"it looks like {looks}, so use --annotations {shlex.quote(found)}"

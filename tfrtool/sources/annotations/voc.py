@@ -18,6 +18,7 @@ from tfrtool.sources.annotations.annotation_folder import (
 from tfrtool.sources.annotations.found import AnnotationReader, FoundImage, FoundObject
 from tfrtool.sources.folders.listing import SPLIT_NAMES, is_image_name
 from tfrtool.sources.items import LeftOut, label_problem
+from tfrtool.sources.tables.table_columns import TEXT_SHOWN
 from tfrtool.storage.limits import MAX_ANNOTATION_BYTES
 
 _SET = re.compile(r"((?:.*/)?)ImageSets/Main/(train|val|trainval|test)\.txt")
@@ -44,8 +45,8 @@ class VocReader(AnnotationReader):
         keys = self._folder.keys()
         files = [key for key in keys if key.lower().endswith(".xml")]
         if not files:
-            expected = "Annotations/*.xml, or XML files beside the images"
-            raise SourceError("holds no XML files", path=self._folder.place, expected=expected)
+            expected = "Annotations/*.xml, or XML files next to the images"
+            raise SourceError("no XML files", path=self._folder.place, expected=expected)
         splits = self._splits(keys, {key[:-4] for key in files})
         for key, data in zip(files, self._folder.read(files, MAX_ANNOTATION_BYTES), strict=True):
             if (image := self._image(key, data)) is None:
@@ -54,14 +55,14 @@ class VocReader(AnnotationReader):
             first, *others = (*told,) or (None,)
             problem = image.problem
             if splits is not None and first is None:
-                problem = problem or "no list in ImageSets/Main has it"
+                problem = problem or "not listed in ImageSets/Main"
             yield replace(image, split=first, problem=problem)
             for split in others:
-                problem = f"it is in {first}, and so not in {split}, too"
+                problem = f"already in split {first}, skipped in {split}"
                 yield FoundImage(name=image.name, where=told[split], problem=problem)
         unread = [f"{printable(tag)} ({count:,})" for tag, count in self._unread.most_common()]
         if unread:
-            self.notices.append(f"not written of objects: {some_of(unread, _SHOWN)}")
+            self.notices.append(f"fields of objects not written: {some_of(unread, _SHOWN)}")
 
     def classes(self) -> Mapping[str, int]:
         """Return the classes, sorted by name."""
@@ -85,7 +86,7 @@ class VocReader(AnnotationReader):
                     told = splits.setdefault(stem, {})
                     told.setdefault(SPLIT_NAMES.get(name, "train"), where)
                 else:
-                    reason = f"{where}: has no XML file"
+                    reason = f"{where}: no XML file"
                     self.ignored.add(LeftOut(key=line[:255], reason=reason))
         if lists:
             return splits
@@ -106,12 +107,12 @@ class VocReader(AnnotationReader):
         try:
             root = ElementTree.fromstring(data)
         except common.DefusedXmlException as error:
-            what = "declares entities, which may unpack to any size or name other files"
+            what = "declares XML entities, which are not allowed"
             raise SourceError(what, path=self._folder.place / key) from error
         except (SyntaxError, ValueError, LookupError) as error:
-            return replace(unusable, problem=f"no XML: {printable(str(error))[:200]}")
+            return replace(unusable, problem=f"invalid XML: {printable(str(error))[:200]}")
         if root.tag != "annotation":
-            self.ignored.add(LeftOut(key=key, reason="no annotation of Pascal VOC"))
+            self.ignored.add(LeftOut(key=key, reason="not a Pascal VOC annotation"))
             return None
         objects = [
             self._object(f"{key}, object {number}", one)
@@ -133,9 +134,9 @@ class VocReader(AnnotationReader):
         """Return an object; what it says of its parts is not looked at."""
         name, box, problem = _text(one, "name"), one.find("bndbox"), None
         if unfit := label_problem(name):
-            problem = f"its name {unfit}" if name else "it has no name"
+            problem = f"name {name[:TEXT_SHOWN]!r} {unfit}" if name else "no name"
         elif box is None:
-            problem = "it has no bndbox"
+            problem = "no bndbox"
         else:
             self._classes.add(name)
         more: dict[str, object] = {"pose": _text(one, "pose") or None}

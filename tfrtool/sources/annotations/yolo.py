@@ -9,7 +9,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from tfrtool.errors import SourceError, human_count, printable
+from tfrtool.errors import SourceError, printable
 from tfrtool.sources.annotations.annotation_folder import (
     AnnotationFolder,
     number_classes,
@@ -34,7 +34,7 @@ _POINTS = re.compile(r"([1-9][0-9]{0,2}) ([23])")
 _NO_LABELS = re.compile(r"classes\.txt|readme.*", re.IGNORECASE)
 _SPLITS = ("train", "val", "test")
 _MOST_ENTRIES = 1000
-_NO_IMAGE = "no image belongs to its file"
+_NO_IMAGE = "no image for this label file"
 
 
 class YoloReader(AnnotationReader):
@@ -63,11 +63,11 @@ class YoloReader(AnnotationReader):
             for key in self._images_of(entry, split, base, images):
                 if (first := told.setdefault(key, split)) != split:
                     where = f"{self._yaml}, {split}"
-                    problem = f"it is in {first}, and so not in {split}, too"
+                    problem = f"already in split {first}, skipped in {split}"
                     yield FoundImage(name=self._folder.name(key), where=where, problem=problem)
         if not told:
             expected = "train, val or test with images"
-            raise SourceError("names no images", path=self._path, expected=expected)
+            raise SourceError("no images found", path=self._path, expected=expected)
         labels = {key for key in keys if key.endswith(".txt")} - self._lists
         texts = {key: _labels_of(key) for key in told}
         used = labels & {*texts.values()}
@@ -84,8 +84,7 @@ class YoloReader(AnnotationReader):
                 problem=_problem(content),
             )
         if background := sum(text not in used for text in texts.values()):
-            count = human_count(background, "image")
-            self.notices.append(f"background, for they have no file of labels: {count}")
+            self.notices.append(f"images without a label file, kept as background: {background:,}")
         folders, unused = {text.rpartition("/")[0] for text in used}, list[str]()
         for key in sorted(labels - used):
             folder, _, name = key.rpartition("/")
@@ -107,8 +106,8 @@ class YoloReader(AnnotationReader):
         only = top if len(top) == 1 else []
         self._yaml = self._yaml or next((one for one in (*YAML_NAMES, *only) if one in top), None)
         if self._yaml is None:
-            expected = "data.yaml, which names the classes and the folders of images"
-            raise SourceError("has no data.yaml", path=self._folder.place, expected=expected)
+            expected = "a data.yaml that lists the classes and the image folders"
+            raise SourceError("no data.yaml", path=self._folder.place, expected=expected)
         self._path = self._folder.place / self._yaml
         import yaml
 
@@ -117,8 +116,10 @@ class YoloReader(AnnotationReader):
             # Texts alone, so that a class may be called `no`; and no copies of what has an alias.
             found = yaml.load(text, Loader=yaml.BaseLoader)
         except (yaml.YAMLError, ValueError, RecursionError) as error:
-            said = printable(" ".join(str(error).split()))[:200]
-            raise SourceError("no YAML that can be read", path=self._path, found=said) from error
+            mark = getattr(error, "problem_mark", None)
+            reason = f"line {mark.line + 1}: {error.problem}" if mark else str(error)  # type: ignore[union-attr]
+            reason = printable(" ".join(reason.split()))[:200]
+            raise SourceError(f"invalid YAML: {reason}", path=self._path) from error
         config = found if isinstance(found, dict) else {}
         names, count = config.get("names"), config.get("nc")
         if isinstance(names, list):
@@ -126,21 +127,21 @@ class YoloReader(AnnotationReader):
         if names is None and isinstance(count, str) and _CLASS.fullmatch(count):
             names = {number: f"class{number}" for number in range(min(int(count), MAX_CLASSES + 1))}
         if not isinstance(names, dict) or not names:
-            raise SourceError("names no classes", path=self._path, expected="a list, as names")
+            raise SourceError("no classes", path=self._path, expected="a list called names")
         for number, name in names.items():
             if not (isinstance(name, str) and _CLASS.fullmatch(str(number))):
-                raise SourceError("its names are no list of names", path=self._path)
+                raise SourceError("'names' is not a list of class names", path=self._path)
             name = self._names[int(number)] = name.strip()
             if unfit := label_problem(name):
-                shown = repr(name[:TEXT_SHOWN])
-                raise SourceError(f"a class's name {unfit}", path=self._path, found=shown)
+                raise SourceError(f"class name {name[:TEXT_SHOWN]!r} {unfit}", path=self._path)
         if len(number_classes(self._names.values(), self._path)) < len(names):
-            raise SourceError("two of its names are the same", path=self._path)
+            raise SourceError("'names' has duplicates", path=self._path)
         if count is not None and count != str(len(names)):
-            raise SourceError(f"nc is not {len(names)}, the count of names", path=self._path)
+            what = f"nc is {printable(str(count)[:TEXT_SHOWN])}, but there are {len(names)} names"
+            raise SourceError(what, path=self._path)
         if shape := config.get("kpt_shape"):
             if (match := _POINTS.fullmatch(" ".join(map(str, shape)))) is None:
-                raise SourceError("kpt_shape is not [points, 2 or 3]", path=self._path)
+                raise SourceError("kpt_shape is not [number of points, 2 or 3]", path=self._path)
             self._points = int(match[1]), int(match[2])
         return config
 
@@ -148,7 +149,7 @@ class YoloReader(AnnotationReader):
         """Return the keys of the images that an entry of a split means."""
         place = self._inside(entry, base)
         if place is None:
-            reason = f"{self._yaml} names it for {split}, and it is not there"
+            reason = f"named as {split} in {self._yaml}, but not found"
             self.ignored.add(LeftOut(key=entry, reason=reason))
             return ()
         if not place.endswith(".txt"):
@@ -161,7 +162,7 @@ class YoloReader(AnnotationReader):
             if key is not None:
                 found.append(key)
             else:
-                reason = f"{where}: no such image in the folder"
+                reason = f"{where}: no such image"
                 self.ignored.add(LeftOut(key=line[:255], reason=reason))
         return found
 
@@ -182,10 +183,10 @@ class YoloReader(AnnotationReader):
             led.append(_real(place or joined, here))
         if any(map(_OUTSIDE.match, led)):
             raise SourceError(
-                "names what lies outside of its folder",
+                "path leads outside the dataset folder",
                 path=self._path,
                 found=printable((base if _OUTSIDE.match(start) else entry)[:255]),
-                hint=f"let its paths be relative to {folder}, without path:",
+                hint=f"make its paths relative to {folder}, and remove path:",
             )
         return place
 
@@ -198,9 +199,9 @@ class YoloReader(AnnotationReader):
         count, each = self._points
         box, more, problem = list[float](), dict[str, object](), None
         if not category:
-            problem = f"no class {printable(cells[0][:20])}"
+            problem = f"unknown class {printable(cells[0][:20])}"
         elif len(sides) < len(values):
-            problem = "a coordinate is no number"
+            problem = "a coordinate is not a number"
         elif len(sides) == 4 or (count and len(sides) == 4 + count * each):
             x, y, width, height, *points = sides
             box = [x - width / 2, y - height / 2, x + width / 2, y + height / 2]
@@ -208,13 +209,13 @@ class YoloReader(AnnotationReader):
                 pairs = zip(points[::2], points[1::2], strict=True)
                 points = [one for x, y in pairs for one in (x, y, 2.0 if x > 0 or y > 0 else 0.0)]
             if not {*points[2::3]} <= {0, 1, 2}:
-                problem = "a key point is neither hidden, 0 or 1, nor visible, 2"
+                problem = "visibility of a keypoint is not 0, 1 or 2"
             more["keypoints"] = tuple(points)
         elif not count and len(sides) >= 6 and not len(sides) % 2:
             ends = sides[::2], sides[1::2]
             box, more["segmentation"] = [*map(min, ends), *map(max, ends)], json.dumps([sides])
         else:
-            problem = f"{len(cells)} columns, which are neither a box nor a polygon"
+            problem = f"{len(cells)} columns are neither a box nor a polygon"
         return FoundObject(
             what=what, box=box, category=category, relative=True, more=more, problem=problem
         )
@@ -225,7 +226,7 @@ def _problem(content: bytes | str) -> str | None:
     if isinstance(content, str):
         return content
     lines = content.count(b"\n")
-    return f"it has {lines:,} lines" if lines > MAX_IMAGE_OBJECTS else None
+    return f"{lines:,} lines (limit {MAX_IMAGE_OBJECTS:,})" if lines > MAX_IMAGE_OBJECTS else None
 
 
 def _lines(key: str, content: bytes | str) -> Iterator[tuple[str, list[str]]]:

@@ -21,12 +21,12 @@ from tfrtool.storage.opening import open_descriptor, open_regular, stamp_of
 from tfrtool.storage.remote_path import is_url
 from tfrtool.storage.scratch.external_sort import ExternalSort
 
-UNPACK_HINT = "if you trust it, unpack it yourself, and write from the folder"
+UNPACK_HINT = "if you trust it, unpack it yourself and pass the folder as SOURCE"
 
 _MOST_LINKS = 40
 """Links that are followed to one file, as in Linux' path lookup."""
 
-_LOST = "a link to no file in the archive (there, links to folders are not followed)"
+_LOST = "broken link (links to folders inside an archive are not followed)"
 
 Stamp = tuple[int, int]
 """Size and time of a file, which tell that it is still the one that was listed."""
@@ -107,7 +107,7 @@ class Members:
             return ""
         key = "/".join(parts)
         if inside is not parts:
-            key, problem = name, "its name leads out of the archive"
+            key, problem = name, "path leads outside the archive"
         self._files.add((key, len(self._files), size, place, problem))
         self._links.pop(key, None)
         return key
@@ -130,8 +130,8 @@ class Members:
             if is_image_name(entry.key) and not size_problem(entry.bytes):
                 total += entry.bytes
         if total > most:
-            what = f"unpacks to images of {total:,} bytes"
-            expected = f"at most {most:,} from {size:,} bytes"
+            what = f"unpacks to {total:,} bytes of images"
+            expected = f"at most {most:,} for an archive of {size:,} bytes"
             raise SourceError(what, path=archive, expected=expected, hint=UNPACK_HINT)
         return Listing(entries=self._entries(found), reader=reader)
 

@@ -67,7 +67,11 @@ def _read(contents: Any, size: int) -> bytes:
     except (zlib.error, lzma.LZMAError, EOFError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
-        raise ValueError(str(error) or type(error).__name__) from error
+        raise ValueError(
+            "the compressed data ends early"
+            if isinstance(error, EOFError)
+            else "the compressed data is damaged"
+        ) from error
 
 
 def is_tar(path: str) -> bool:
@@ -86,13 +90,13 @@ def starts_tar(block: bytes) -> bool:
 
 def _header(block: bytes) -> tarfile.TarInfo:
     if len(block) < _BLOCK:
-        raise ValueError("it ends without its end mark")
+        raise ValueError("it ends without an end-of-archive marker")
     try:
         member = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
     except (tarfile.TarError, ValueError) as error:
-        raise ValueError(f"no member starts where one should: {error}") from error
+        raise ValueError(f"a member has an invalid header: {error}") from error
     if not 0 <= member.size < 1 << 62:
-        raise ValueError(f"a member of {member.size:,} bytes")
+        raise ValueError(f"a member claims {member.size:,} bytes")
     return member
 
 
@@ -132,14 +136,14 @@ def read_headers(file: BinaryIO) -> Iterator[tarfile.TarInfo]:
         if member.type not in _NO_DATA:
             end = member.offset_data + _padded(member.size)
             if end > size:
-                raise ValueError("the data of a member is cut")
+                raise ValueError("the data of a member is truncated")
             file.seek(end)
 
 
 def _extension(file: BinaryIO, size: int) -> bytes:
     """Read what an extended header holds."""
     if size > MAX_ARCHIVE_HEADER_BYTES:
-        raise ValueError(f"an extended header of {size:,} bytes, not {MAX_ARCHIVE_HEADER_BYTES:,}")
+        raise ValueError(f"extended header of {size:,} bytes (limit {MAX_ARCHIVE_HEADER_BYTES:,})")
     return file.read(_padded(size))[:size]
 
 
@@ -150,7 +154,7 @@ def _records(data: bytes) -> Iterator[tuple[str, str]]:
         length = int(digits) if digits.isdigit() else 0
         key, equals, value = data[len(digits) + 1 : length - 1].partition(b"=")
         if not equals or data[length - 1 : length] != b"\n":
-            raise ValueError("an extended header makes no sense")
+            raise ValueError("an extended header is invalid")
         data = data[length:]
         name = _text(key)
         if name in _COUNTING:
@@ -165,7 +169,7 @@ def _complete(member: tarfile.TarInfo, said: dict[str, str]) -> None:
         member.type = tarfile.GNUTYPE_SPARSE
     if size := said.get("size"):
         if not (size.isascii() and size.isdigit() and len(size) < 19):
-            raise ValueError(f"a member of {size[:30]} bytes")
+            raise ValueError(f"a member claims {size[:30]} bytes")
         member.size = int(size)
 
 
@@ -198,7 +202,7 @@ def list_tar(path: str, scratch: Path) -> Listing:
 
 def _unpack(contents: Any, path: str, target: Path, most: int) -> None:
     """Write what is in an archive to a file; what an interrupted write left under its name goes."""
-    failure = f"can't be unpacked to {target} (without compression it is read in place)"
+    failure = f"can't be unpacked to {target} (an uncompressed archive is read in place)"
     with os_errors_as(WriteError, path, failure):
         target.unlink(missing_ok=True)
         with target.open("xb") as out:
@@ -220,7 +224,7 @@ def _scan(file: BinaryIO, path: str, packed: int, scratch: Path) -> Members:
         for count, member in enumerate(read_headers(file)):
             last, offset = f" in or after {printable(member.name)}", member.offset
             if count == most:
-                what = f"holds more than {most:,} members in {packed:,} bytes"
+                what = f"more than {most:,} members in {packed:,} bytes"
                 raise SourceError(what, path=path, hint=UNPACK_HINT)
             _add(members, member)
     except ValueError as error:
@@ -230,16 +234,16 @@ def _scan(file: BinaryIO, path: str, packed: int, scratch: Path) -> Members:
     start = padding - padding % _BLOCK
     if starts_tar(rest[start : start + _BLOCK]):
         raise SourceError(
-            "several tar archives stand in it one behind the other",
+            "several tar archives are concatenated in this file",
             path=path,
-            hint="unpack it with tar --ignore-zeros, and write from the folder",
+            hint="unpack it with tar --ignore-zeros and pass the folder as SOURCE",
         )
     return members
 
 
 def _damaged(path: str, where: str, error: Exception, offset: int | None = None) -> SourceError:
-    what = f"the tar archive is cut or damaged{where} ({error})"
-    return SourceError(what, path=path, offset=offset, hint="fetch it again")
+    what = f"truncated or damaged tar archive{where}: {error}"
+    return SourceError(what, path=path, offset=offset, hint="download or copy it again")
 
 
 def _add(members: Members, member: tarfile.TarInfo) -> None:
@@ -248,8 +252,8 @@ def _add(members: Members, member: tarfile.TarInfo) -> None:
     if member.islnk() or member.issym():
         members.add_link(member.name, member.linkname, from_root=member.islnk())
     elif member.type == tarfile.GNUTYPE_SPARSE:
-        members.add(member.name, problem="it is stored with holes (a sparse file)")
+        members.add(member.name, problem="stored as a sparse file")
     elif not member.isreg():
-        members.add(member.name, problem="neither a file nor a folder")
+        members.add(member.name, problem="not a regular file")
     else:
         members.add(member.name, member.size, member.offset_data)

@@ -73,7 +73,7 @@ def _check_end(file: BinaryIO, members: int) -> None:
         raise zipfile.BadZipFile("its comment looks like the end of another archive")
     count = int.from_bytes(tail[ends[-1] + 10 : ends[-1] + 12], "little")
     if count not in (members & 0xFFFF, 0xFFFF):
-        raise zipfile.BadZipFile(f"{members:,} members, and not as many as it says")
+        raise zipfile.BadZipFile(f"it has {members:,} members, not as many as it declares")
 
 
 class _Archive(io.BufferedReader):
@@ -82,7 +82,7 @@ class _Archive(io.BufferedReader):
     def read(self, size: int | None = -1, /) -> bytes:
         """Read the next bytes."""
         if size is not None and size > MAX_ZIP_DIRECTORY_BYTES:
-            raise zipfile.BadZipFile(f"a directory of {size:,} bytes")
+            raise zipfile.BadZipFile(f"its directory has {size:,} bytes")
         return super().read(size)
 
 
@@ -115,18 +115,27 @@ def list_zip(path: str, scratch: Path | None = None) -> Listing:
                 _add(members, info, path, problem)
     # What it raises for versions that it doesn't know, and for names that are no UTF-8.
     except (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError) as error:
-        raise SourceError(
-            f"the zip archive is cut or damaged ({error})", path=path, hint="fetch it again"
-        ) from error
+        what = f"truncated or damaged zip archive: {_reason(error)}"
+        raise SourceError(what, path=path, hint="download or copy it again") from error
     extents.sort()
     for (start, end), (next_start, _) in pairwise(extents):
         if next_start < end:
             raise SourceError(
-                f"two members of the zip archive overlap, those at {start:,} and {next_start:,}",
+                f"damaged zip archive, or a zip bomb: the members at offsets {start:,} and "
+                f"{next_start:,} overlap",
                 path=path,
-                hint="such an archive is damaged or a bomb",
             )
     return members.listing(path, stamp[0], ZipReader(path, stamp))
+
+
+def _reason(error: Exception) -> str:
+    """Return what an error of `zipfile` means."""
+    if isinstance(error, UnicodeError):
+        return "a member's name is not valid UTF-8"
+    text = str(error)
+    text = "its directory is missing" if "not a zip file" in text else text
+    text += " is not supported" if text.startswith("zip file version") else ""
+    return text[:1].lower() + text[1:]
 
 
 def _add(members: Members, info: zipfile.ZipInfo, path: str, problem: str | None) -> None:
@@ -142,13 +151,13 @@ def _add(members: Members, info: zipfile.ZipInfo, path: str, problem: str | None
                 raise ValueError
             target = _read_member(path, _place(info), info.file_size)
         except ValueError:
-            members.add(name, problem="a link that can't be read")
+            members.add(name, problem="link can't be read")
         else:
             members.add_link(name, os.fsdecode(target), from_root=False)
     elif kind in (0, stat.S_IFREG):
         members.add(name, info.file_size, _place(info))
     else:
-        members.add(name, problem="neither a file nor a folder")
+        members.add(name, problem="not a regular file")
 
 
 def _name(info: zipfile.ZipInfo) -> str:
@@ -165,15 +174,15 @@ def _name(info: zipfile.ZipInfo) -> str:
 def _problem(info: zipfile.ZipInfo, size: int) -> str | None:
     """Return why a member can't be read, as far as the directory tells."""
     if info.flag_bits & _ENCRYPTED:
-        return "it is encrypted in the archive"
+        return "encrypted"
     if info.compress_type not in _METHODS:
-        return f"its compression in the archive (method {info.compress_type}) is not supported"
+        return f"compression method {info.compress_type} is not supported"
     if info.volume:
-        return "it lies in another part of the archive"
+        return "stored in another part of a multi-part archive"
     if not 0 <= info.header_offset <= size - info.compress_size - _LOCAL_HEADER:
-        return "its data would lie outside of the archive"
+        return "data lies outside the archive"
     if info.compress_type == zipfile.ZIP_STORED and info.file_size != info.compress_size:
-        return "its sizes contradict each other"
+        return "contradictory sizes in the archive"
     # Even what doesn't shrink hardly grows; `arrange` looks at the size that is unpacked.
     return size_problem(info.compress_size)
 
@@ -198,9 +207,9 @@ def _read_member(path: str, place: int, size: int, stamp: Stamp | None = None) -
     whole = raw.startswith(b"PK\x03\x04") and len(data) == packed_size
     unpacked = _unpack(data, rest >> 32, size) if whole else None
     if unpacked is None or len(unpacked) != size:
-        raise ValueError("its data in the archive is damaged")
+        raise ValueError("damaged in the archive")
     if zlib.crc32(unpacked) != rest & 0xFFFFFFFF:
-        raise ValueError("its CRC-32 in the archive is wrong")
+        raise ValueError("wrong CRC-32 in the archive")
     return unpacked
 
 

@@ -164,11 +164,11 @@ def write_command(source: str, annotations: str) -> str:
 
 def _refusal(found: str, where: str) -> SourceError:
     command = annotations_hint(where)
-    hint = "--annotations reads boxes of COCO, VOC and YOLO; masks alone can't be written; images "
-    hint += "alone, in one folder a class, can"
+    hint = "use --annotations for COCO, Pascal VOC or YOLO boxes, or pass the images alone, in one "
+    hint += "folder per class (masks alone are not supported)"
     return SourceError(
-        "looks like a dataset with annotations or masks, not like class folders",
+        "looks like a dataset with annotations or masks, not class folders",
         path=where,
         found=found,
-        hint=f"{command} writes both" if command else hint,
+        hint=f"run {command} to write both" if command else hint,
     )

@@ -71,15 +71,16 @@ def arrange(
     prefix, splits = _layout(tree, label_from)
     usual = prefix.count("/") + bool(splits) + 1
     if depth is not None and splits and depth < usual:
-        what = f"--label-depth must be at least {usual}, got {depth}"
-        raise UsageError(what, path=where, expected=f"folders inside {', '.join(sorted(splits))}")
+        what = f"--label-depth must be at least {usual}, got {depth}: the splits "
+        what += f"{', '.join(sorted(splits))} are above the class folders"
+        raise UsageError(what, path=where)
     labels: dict[str, str] = {}
     classes: dict[str | None, set[str]] = {}
     items = ManifestWriter(scratch)
     rejected, ignored = FirstOf[LeftOut](MAX_LISTED), FirstOf[LeftOut](MAX_LISTED)
     for key, _, size, place, problem, image in tree.rows:
         if problem is None and not image:
-            ignored.add(LeftOut(key=key, reason="no image by its name"))
+            ignored.add(LeftOut(key=key, reason="no image file extension"))
             continue
         label, split, reason = _meaning(key, prefix, splits, label_from, depth)
         problem = problem or size_problem(size)
@@ -90,8 +91,7 @@ def arrange(
             labels[label] = label
             if unfit := label_problem(label):
                 path = os.path.join(where, key)  # noqa: PTH118 - where may be a pattern
-                shown = f"'{printable(label)}'"
-                raise SourceError(f"a class's name {unfit}", path=path, found=shown)
+                raise SourceError(f"class name '{printable(label)}' {unfit}", path=path)
         label = labels[label]  # one text for all
         items.add(Item(key=key, label=label, bytes=size, place=place, split=split))
         classes.setdefault(split, set()).add(label)
@@ -103,7 +103,7 @@ def arrange(
         found, rejected = (), FirstOf[LeftOut]()
         rejected.add(LeftOut(key=odd, reason="not in a class folder"))
     if not found:
-        raise _nothing(tree, rejected, label_from, where)
+        raise _nothing(tree, rejected, label_from, where, depth)
     notices: tuple[str, ...] = ()
     if label_from is LabelFrom.FOLDER and depth is None:
         nested = [one for one in sorted(tree.folders) if one.count("/") >= usual]
@@ -135,19 +135,18 @@ def _nested(
     ]
     if alike:
         raise SourceError(
-            "class folders hold folders that are named like classes",
+            "class folders contain folders named like classes",
             path=where,
             found=some_of([f"{printable(folder)}/" for folder in alike], _SHOWN),
-            hint="move them out of SOURCE, or choose the depth of the class folders: "
-            f"--label-depth {depth} takes them as part of the class around them, --label-depth "
-            f"{depth + 1} as the classes",
+            hint=f"move them out of SOURCE, or use --label-depth {depth} to make them part of the "
+            f"enclosing class, or --label-depth {depth + 1} to make them the classes",
         )
     if not below:
         return ()
     example, (label, *_) = next(iter(below.items()))
     return (
         f"labels are the folders at depth {depth}, such as '{printable(label)}' for "
-        f"{printable(example)}/; use --label-depth {depth + 1} for those inside",
+        f"{printable(example)}/; use --label-depth {depth + 1} for the folders inside",
     )
 
 
@@ -233,12 +232,12 @@ def _meaning(
         top, slash, below = below.partition("/")
         split = splits.get(top) if slash else None
         if split is None:
-            return None, None, "not in the folder of a split"
+            return None, None, "not in a split folder"
     if label_from is LabelFrom.FILENAME:
         stem = key[key.rfind("/") + 1 : key.rfind(".")]
         match = _NUMBERED.search(stem) or _SEPARATED.search(stem)
         label = stem[: match.start()].rstrip(" ._-").strip() if match else ""
-        return label or None, split, "its name has no label before a dot, hyphen or underscore"
+        return label or None, split, "no label in the file name before a dot, hyphen or underscore"
     if depth is not None:
         folders = key.split("/")[:-1]
         if len(folders) < depth:
@@ -253,18 +252,22 @@ def _nothing(
     rejected: FirstOf[LeftOut],
     label_from: LabelFrom,
     where: str,
+    depth: int | None,
 ) -> SourceError:
     """Return the error for a tree without a labelled image."""
     if not tree.count:
-        what, expected = "holds no images", "image files"
-        found = f"{rejected.count} that can't be read" if rejected.count else None
+        what = "no images found"
+        what += f" ({rejected.count:,} can't be read)" if rejected.count else ""
         told = annotations_at(Path(where))
-        hint = told and f"{write_command('IMAGES', told)} writes the boxes"
-        return SourceError(what, path=where, expected=expected, found=found, hint=hint)
+        hint = told and f"run {write_command('IMAGES', told)} to write the boxes"
+        return SourceError(what, path=where, hint=hint)
     found = f"{printable(rejected.kept[0].key)}: {rejected.kept[0].reason}"
     hint = None
     if label_from is LabelFrom.FILENAME:
-        what, expected = "none of its images has a label in its name", "names such as cat.0.jpg"
+        what, expected = "no file name contains a label", "names such as cat.0.jpg"
+    elif depth is not None and all(folder.count("/") + 1 < depth for folder in tree.folders):
+        what, hint = f"no images in folders at depth {depth}", "use a lower --label-depth"
+        return SourceError(what, path=where, hint=hint)
     else:
         folders = {name for folder in tree.folders for name in folder.split("/")[-2:] if name}
         check_classes(folders, tree.others, where)
@@ -275,5 +278,5 @@ def _nothing(
             "as cat.0.jpg"
         )
         if (command := annotations_hint(where)) is not None:
-            hint = f"{command} writes both"
+            hint = f"run {command} to write both"
     return SourceError(what, path=where, expected=expected, found=found, hint=hint)

@@ -120,7 +120,7 @@ def read_file(path: str, size: int) -> bytes:
         while max(size, len(found)) <= MAX_IMAGE_BYTES and (part := os.read(descriptor, 1 << 20)):
             found += part
         if max(size, len(found)) > MAX_IMAGE_BYTES:
-            raise OSError(errno.EFBIG, f"it has more than {MAX_IMAGE_BYTES:,} bytes", path)
+            raise OSError(errno.EFBIG, f"larger than {MAX_IMAGE_BYTES:,} bytes", path)
         return bytes(found)
     finally:
         os.close(descriptor)
@@ -141,7 +141,7 @@ def size_problem(size: int) -> str | None:
     """Return why a file of this size is read for no image; None where it can be one."""
     if size <= MAX_IMAGE_BYTES:
         return None
-    return f"it has {size:,} bytes, and an image at most {MAX_IMAGE_BYTES:,}"
+    return f"file too large for an image: {size:,} bytes (limit {MAX_IMAGE_BYTES:,})"
 
 
 def list_directory(
@@ -187,9 +187,9 @@ def _walk(
             visits[identity] += 1
             if visits[identity] > _MOST_VISITS:
                 raise SourceError(
-                    "links lead to this folder again and again",
+                    "symbolic links lead back to this folder",
                     path=path,
-                    hint="remove the links that go around in circles",
+                    hint="remove the circular links",
                 )
             with os.scandir(path) as found:
                 for entry in found:
@@ -245,11 +245,11 @@ def file_entry(path: str, key: str) -> Entry:
         if not os.path.islink(path):  # noqa: PTH114
             raise
         if isinstance(error, FileNotFoundError):
-            return Entry(key, problem="a link to a file that isn't there")
-        return Entry(key, problem=f"a link that can't be followed: {os_reason(error)}")
+            return Entry(key, problem="broken link")
+        return Entry(key, problem=f"link can't be followed: {os_reason(error)}")
     if stat.S_ISREG(found.st_mode):
         return Entry(key, found.st_size)
-    return Entry(key, problem="neither a file nor a folder" if is_image_name(key) else None)
+    return Entry(key, problem="not a regular file" if is_image_name(key) else None)
 
 
 def is_pattern(path: str) -> bool:
@@ -280,6 +280,6 @@ def list_matches(pattern: str) -> Listing:
     first = next(entries, None)
     if first is None:
         raise SourceError(
-            "no file matches", path=pattern, expected="a pattern such as 'photos/*/*.jpg'"
+            "no files match", path=pattern, expected="a pattern such as 'photos/*/*.jpg'"
         )
     return Listing(entries=chain((first,), entries), reader=FolderReader(base))

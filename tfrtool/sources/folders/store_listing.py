@@ -71,7 +71,7 @@ def list_store(url: str, spread: Spread | None = None) -> Listing | None:
         entries = _entries(found, url)
         first = next(entries, None)
     if first is None:
-        what = "no such object, and none is below it" if base is path else "no file matches"
+        what = "no such object or prefix" if base is path else "no objects match"
         raise SourceError(what, path=url)
     return Listing(chain((first,), entries), StoreReader(str(base)))
 

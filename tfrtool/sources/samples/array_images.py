@@ -26,7 +26,7 @@ from tfrtool.storage.opening import size_of_file
 
 _NAME = re.compile(rf"(x)(?:_({'|'.join(SPLIT_NAMES)}))?\.npy")
 _LABELS_AT_ONCE = 4096
-_EXPECTED = "arrays x (uint8, N x H x W, or that x 1 or 3) and y (integers, N)"
+_EXPECTED = "arrays x (uint8, N x H x W [x 1 or 3]) and y (integers, N)"
 
 
 class _Array(NamedTuple):
@@ -53,11 +53,10 @@ def read_arrays(
                 pairs.append((path, known[name], other, SPLIT_NAMES[split] if split else path))
         if not found or not all(f"y{name[1:]}" in known for name in found):
             shown = ", ".join(map(printable, names[:10]))
-            raise SourceError(
-                "holds no pairs of arrays", path=path, expected=_EXPECTED, found=shown
-            )
+            raise SourceError("no pairs of arrays", path=path, expected=_EXPECTED, found=shown)
     if options.columns or options.label_column is not None:
-        raise SourceError("has no columns beside its labels", path=where)
+        what = "--column and --label-column don't apply: arrays have only labels"
+        raise SourceError(what, path=where)
     with Spool(scratch, where) as spool:
         samples = (
             (split, sample)
@@ -100,10 +99,12 @@ def _samples(
                     place = spool.add(data)
                     yield FoundItem(f"{start}{number:08d}.png", str(label), len(data), place)
             if images.file.read(1) or labels.file.read(1):  # which checks their CRC-32, too
-                raise ValueError("more values than its shape has")
+                raise ValueError("an array has more values than its shape")
     except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, RuntimeError) as error:
-        what = f"its arrays are cut or damaged ({printable(str(error)[:200])})"
-        raise SourceError(what, path=path) from error
+        packed = isinstance(error, zlib.error)
+        reason = "the compressed data is damaged" if packed else printable(str(error)[:200])
+        what = f"truncated or damaged arrays: {reason}"
+        raise SourceError(what, path=path, hint="download or copy it again") from error
 
 
 def _array(archive: zipfile.ZipFile, name: str, path: str, packed: int) -> _Array:
@@ -112,31 +113,32 @@ def _array(archive: zipfile.ZipFile, name: str, path: str, packed: int) -> _Arra
 
     info, most = archive.getinfo(name), unpacked_limit(packed)
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise ValueError(f"{name} is packed in a way that NumPy doesn't")
+        raise ValueError(f"{name} has a compression that NumPy doesn't use")
     file = archive.open(info)
     try:
         version = npy.read_magic(file)
         read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[version]
         shape, by_columns, dtype = read(file)
     except (SyntaxError, TokenError, RecursionError, MemoryError, LookupError, TypeError) as error:
-        raise ValueError(f"{name} has no header that makes sense") from error
+        raise ValueError(f"{name} has an invalid header") from error
     array = _Array(dtype, shape, file)
     if dtype.hasobject or (by_columns and len(shape) > 1) or not all(n > 0 for n in shape):
-        raise _refused(path, name, array, " in Fortran's order" if by_columns else "")
+        raise _refused(path, name, array, " in Fortran order" if by_columns else "")
     size = prod(shape) * dtype.itemsize
     if size != info.file_size - file.tell() or size > most:
-        what = f"{name} says {size:,} bytes of values, and has {info.file_size - file.tell():,}"
-        raise SourceError(what, path=path, expected=f"as many, and at most {most:,}")
+        what = f"{name} declares {size:,} bytes of values"
+        expected = f"{info.file_size - file.tell():,}, and at most {most:,}"
+        raise SourceError(what, path=path, expected=expected)
     return array
 
 
 def _bytes(array: _Array, count: int, each: int = 1) -> bytes:
     size = count * each * array.dtype.itemsize
     if len(data := array.file.read(size)) != size:
-        raise ValueError("it ends early")
+        raise ValueError("an array ends early")
     return bytes(data)
 
 
 def _refused(path: str, name: str, array: _Array, more: str = "") -> SourceError:
     found = f"{array.dtype} of shape {array.shape}{more}"
-    return SourceError(f"{name} can't be used", path=path, expected=_EXPECTED, found=found)
+    return SourceError(f"unsupported array {name}", path=path, expected=_EXPECTED, found=found)

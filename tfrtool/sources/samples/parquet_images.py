@@ -103,10 +103,10 @@ def read_parquet_images(
     rows = ItemRows(where, options, scratch)
     wanted = [name for name in columns.others if name == options.group_by]
     if columns.label is None and (rows.columns is None or options.about_labels):
-        what, expected = "no column of labels beside its images", "a column such as 'label'"
-        hint = "--label-column NAME takes the labels from another column"
+        what, expected = "no label column", "a column such as 'label'"
+        hint = "use --label-column NAME to read the labels from a column of another name"
         raise SourceError(
-            what, path=where, expected=expected, found=quoted(columns.others), hint=hint
+            what, path=where, expected=expected, found=quoted(columns.others) or None, hint=hint
         )
     if rows.columns is not None:
         roles, mine = rows.columns.of(columns.others, TableColumns(None, columns.label, None))
@@ -139,11 +139,11 @@ def _sample(
     name = posixpath.basename(str(name).replace("\\", "/"))[:_LONGEST_NAME]
     key = f"{Path(path).stem}/{number:08d}" + (f"/{name}" if name.isprintable() and name else "")
     if not isinstance(image, bytes) or not image:
-        why = f"row {number}: its bytes are not in the table"
+        why = f"row {number}: no image bytes in the table"
         return FoundItem(key, problem=why)
     if isinstance(label, int) and names is not None:
         label = names[label] if 0 <= label < len(names) else ""
     if isinstance(label, float | bool | list | dict):
-        return FoundItem(key, problem=f"row {number}: its label is not a string or an integer")
+        return FoundItem(key, problem=f"row {number}: label is not a string or an integer")
     text = "" if label is None else str(label).strip()
     return FoundItem(key, text, len(image), spool.add(image))

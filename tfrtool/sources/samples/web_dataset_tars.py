@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from tfrtool.errors import SourceError
+from tfrtool.errors import SourceError, printable
 from tfrtool.sources.archives.members import Stamp, opened, read_at
 from tfrtool.sources.archives.tar_archive import read_headers
 from tfrtool.sources.folders.listing import is_image_name
@@ -123,18 +123,19 @@ def _samples(
                 last = next(iter(members.values()))[0]
                 image = _image(members)
                 if image is None:
-                    yield FoundItem(start + last, problem="no image in its sample")
+                    yield FoundItem(start + last, problem="no image in the sample")
                     continue
                 _, place, size = next(one for one in members.values() if one[0] == image)
                 problem = None
                 if ".." in image.split("/"):
-                    problem = "its name leads out of the archive"
+                    problem = "path leads outside the archive"
                 place |= number << _OFFSET_BITS
                 label, cells = _told(members, texts, label_column)
                 yield FoundItem(start + image, label, size, place, problem, cells)
         except ValueError as error:
-            what = f"the tar archive is cut or damaged in or after {last!r} ({error})"
-            raise SourceError(what, path=path, hint="fetch it again") from error
+            where = f" in or after {printable(last)}" if last else ""
+            what = f"truncated or damaged tar archive{where}: {error}"
+            raise SourceError(what, path=path, hint="download or copy it again") from error
 
 
 def _told(

@@ -78,8 +78,8 @@ def check_label_column(label: str | None, names: Sequence[str], where: str | Pat
     """Raise a `UsageError` if a column of labels was chosen that is not there."""
     if label is not None and label not in names:
         shown = printable(label[:TEXT_SHOWN])
-        expected = f"one of {quoted(nearest(label, names))}"
-        raise UsageError(f"no column '{shown}' for --label-column", path=where, expected=expected)
+        what = f"no column '{shown}' for --label-column; columns include "
+        raise UsageError(what + quoted(nearest(label, names)), path=where)
 
 
 def check_columns(
@@ -100,18 +100,18 @@ def check_columns(
         check_label_column(label, names, table)
     if columns.path is None or (labels and columns.label is None):
         usual = ", ".join(_LABELS)
-        hint = f"paths: {', '.join(_PATHS)}; labels: {usual}"
+        hint = f"name the path column one of {', '.join(_PATHS)}; the label column one of {usual}"
         if columns.path is not None:
-            hint = f"--label-column NAME takes the labels from another column than {usual}"
+            hint = "use --label-column NAME to read the labels from a column of another name"
             if not wanted:
-                hint += "; --column NAME writes a caption or a number, and then none is needed"
+                hint += ", or --column NAME to write a caption or a number without labels"
         if not isinstance(table, RemotePath) and (told := annotations_at(table)) is not None:
-            hint = f"{write_command('IMAGES', told)} writes the boxes"
-        what, expected = "no columns of paths and labels", "columns such as 'path' and 'label'"
+            hint = f"run {write_command('IMAGES', told)} to write the boxes"
+        what, expected = "no path and label columns", "columns such as 'path' and 'label'"
         if columns.path is not None:
-            what, expected = "no column of labels", "one such as 'label'"
+            what, expected = "no label column", "one such as 'label'"
         elif not labels or columns.label is not None:
-            what, expected = "no column of paths", "one such as 'path'"
+            what, expected = "no path column", "one such as 'path'"
         raise SourceError(
             what,
             path=table,
@@ -122,16 +122,16 @@ def check_columns(
     known = [name.strip().lower() for name in names]
     for name in (column.strip().lower() for column in columns if column is not None):
         if known.count(name) > 1:
-            raise SourceError(f"its column '{name}' is there twice", path=table)
+            raise SourceError(f"duplicate column '{name}'", path=table)
     kind, found = box_columns(names) or (None, [])
     if not {*found} <= {*wanted}:
-        hint = "a table without these columns, with one row an image, can be written"
+        hint = "remove these columns, and keep one row per image"
         if kind is not None:
             is_csv = table.suffix.lower() not in (".parquet", ".json", ".jsonl", ".ndjson")
             command = write_command("IMAGES", f"csv:{table if is_csv else 'FILE'}")
-            hint = f"{'' if is_csv else 'saved as CSV, '}{command} writes the boxes"
+            hint = f"{'' if is_csv else 'save it as CSV, and '}run {command} to write the boxes"
         raise SourceError(
-            "has boxes or masks, and not one label an image",
+            "has columns of boxes or masks instead of one label per image",
             path=table,
             found=quoted(found),
             hint=hint,
@@ -143,7 +143,7 @@ def check_column_count(count: int, table: Path) -> None:
     """Raise a `SourceError` for a table with too many columns."""
     if count > MAX_COLUMNS:
         most = f"at most {MAX_COLUMNS:,}"
-        raise SourceError("has too many columns", path=table, expected=most, found=f"{count:,}")
+        raise SourceError("too many columns", path=table, expected=most, found=f"{count:,}")
 
 
 def check_not_saved_to_disk(path: Path) -> None:
@@ -151,7 +151,7 @@ def check_not_saved_to_disk(path: Path) -> None:
     parts = path / "state.json", path / "dataset_info.json"
     if (path / "dataset_dict.json").is_file() or all(part.is_file() for part in parts):
         raise SourceError(
-            "a folder of Hugging Face's save_to_disk, whose Arrow files are not read",
+            "Arrow files of Hugging Face's save_to_disk are not supported",
             path=path,
             hint="save it as Parquet: `datasets.load_from_disk(DIR)`, then `to_parquet(FILE)` for "
             "each split",
@@ -190,20 +190,20 @@ def number_notice(labels: Sequence[str]) -> str | None:
     if not changed or not all(map(_INTEGER.fullmatch, labels)):
         return None
     some = some_of([f"{label} becomes {number}" for label, number in changed], _SHOWN)
-    return f"labels are numbered from 0 in the order of their values: {some}"
+    return f"labels are renumbered from 0 ({some}); use --labels keep to keep their values"
 
 
 def refused_label(labels: Collection[str]) -> tuple[str, str, str] | None:
     """Return a label that shows that labels are no classes, what they are, and what to do."""
     fraction = next((label for label in labels if not _DIGITS.fullmatch(label)), None)
     if fraction and all(map(NUMBER.fullmatch, labels)):
-        what = "its labels are numbers with fractions, not classes"
-        hint = "a label is a name or an integer; --column NAME:float32 writes numbers"
+        what = "labels are numbers with fractions, not classes"
+        hint = "use names or integers as labels, or --column NAME:float32 to write the numbers"
         return fraction, what, hint
     for mark, find in (("|", _first_list), (";", _made_of_others), (",", _made_of_others)):
         if several := find(labels, mark):
-            hint = f"--multi-label '{mark}' writes several labels an image"
-            return several, "an image has several labels in one cell", hint
+            hint = f"use --multi-label '{mark}' to write several labels per image"
+            return several, "a cell has several labels", hint
     return None
 
 

@@ -33,7 +33,15 @@ _HEAD = 4096
 """Bytes that tell what a table of another name is; blanks may come first."""
 
 DELIMITERS = ",;\t|"
-_QUOTES = "perhaps a quotation mark lacks the one that ends it"
+_QUOTES = "check for an unclosed quotation mark"
+
+_CSV_REASONS = {
+    "unexpected end": "the file ends inside a quoted cell",
+    "expected after": "text after a closing quotation mark",
+    "field limit": "a cell is too long",
+    "new-line character": "a carriage return inside a line",
+}
+"""What the messages of `csv` mean."""
 
 _FREE_ROWS = 100_000
 """Rows that a table may have however small it is; more need a byte of it each, for paths differ."""
@@ -89,14 +97,12 @@ def read_rows(
             if isinstance(label, int) and not isinstance(label, bool):
                 label = str(label)
             if not isinstance(label, _TEXT):
-                yield FoundItem("", place=number, problem="its label is not a string or an integer")
+                yield FoundItem("", place=number, problem="label is not a string or an integer")
             elif not isinstance(path, _TEXT) or not isinstance(split, _TEXT):
                 role = "split" if isinstance(path, _TEXT) else "path"
-                yield FoundItem("", place=number, problem=f"its {role} is not a string")
+                yield FoundItem("", place=number, problem=f"{role} is not a string")
             elif isinstance(group := cells.get(group_by) if group_by else None, (list, dict)):
-                yield FoundItem(
-                    "", place=number, problem="its group is neither a string nor a number"
-                )
+                yield FoundItem("", place=number, problem="group is not a string or a number")
             else:
                 label, split = (label or "").strip(), (split or "").strip().lower()
                 path = path or ""
@@ -117,10 +123,10 @@ def text_lines(
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
-            what = f"line {number} is not UTF-8 text"
+            what = f"line {number} is not valid UTF-8"
             raise SourceError(what, path=table, hint="save the table as UTF-8") from error
         if "\0" in text:
-            what = f"line {number} has a NUL character"
+            what = f"line {number} contains a NUL character"
             raise SourceError(what, path=table, hint="save the table as UTF-8")
         yield text
 
@@ -143,7 +149,7 @@ class _Needs(NamedTuple):
         wanted = () if columns is None else columns.asked
         for name in names if columns is not None and columns.all else wanted:
             if name.strip() and counts[name] > 1:
-                raise SourceError(f"its column '{printable(name)}' is there twice", path=table)
+                raise SourceError(f"duplicate column '{printable(name)}'", path=table)
         label = self.options.label_column
         return check_columns(names, table, labels=self.labelled, wanted=wanted, label=label)
 
@@ -157,7 +163,7 @@ def _read_csv(file: BinaryIO, table: Path, form: _Needs) -> Iterator[tuple[int, 
         if header:
             header = False
         elif any(cells[len(names) :]):
-            yield number, f"{len(cells)} cells, where the table has {len(names)} columns"
+            yield number, f"{len(cells)} cells, but the table has {len(names)} columns"
         else:
             yield number, dict(zip(names, cells, strict=False))
 
@@ -189,9 +195,9 @@ def csv_rows(
             taken = 0
             yield cells
     except csv.Error as error:
-        raise SourceError(
-            f"line {reader.line_num}: no CSV", path=table, found=error, hint=_QUOTES
-        ) from error
+        reason = next((ours for text, ours in _CSV_REASONS.items() if text in str(error)), error)
+        what = f"line {reader.line_num}: invalid CSV: {reason}"
+        raise SourceError(what, path=table, hint=_QUOTES) from error
 
 
 def _layout(file: BinaryIO, table: Path, form: _Needs) -> tuple[str, Sequence[str], bool]:
@@ -209,7 +215,7 @@ def _layout(file: BinaryIO, table: Path, form: _Needs) -> tuple[str, Sequence[st
             failure = failure or error
             continue
         if first is None:
-            raise SourceError("is empty", path=table, expected="a table of paths and labels")
+            raise SourceError("empty file", path=table, expected="a table of paths and labels")
         columns = find_columns(first, form.options.label_column)
         if columns.path is not None and (columns.label is not None or not form.labelled):
             form.check(first, table)
@@ -233,17 +239,17 @@ def _read_json_lines(file: BinaryIO, table: Path, form: _Needs) -> Iterator[tupl
 
     The first must be one, for else the file is something other than JSON Lines.
     """
-    expected = "JSON Lines, an object on each line"
+    expected = "JSON Lines, one object per line"
     first, integer = True, str if form.columns is None else _integer
     for number, line in enumerate(text_lines(file, table), start=1):
         if not line.strip():
             continue
         try:
             # As text, integers stay as they are written, and ten thousand digits cost nothing.
-            value = json.loads(line, parse_int=integer)
-            cells = value if isinstance(value, dict) else "no JSON object"
-        except ValueError:
-            cells = "no JSON"
+            value = json.loads(line.rstrip(), parse_int=integer)
+            cells = value if isinstance(value, dict) else "not a JSON object"
+        except ValueError as error:
+            cells = f"not valid JSON (column {getattr(error, 'colno', 1)})"
         except RecursionError:
             cells = "nested too deeply"
         if first:
@@ -253,7 +259,7 @@ def _read_json_lines(file: BinaryIO, table: Path, form: _Needs) -> Iterator[tupl
             first = False
         yield number, cells
     if first:
-        raise SourceError("is empty", path=table, expected=expected)
+        raise SourceError("empty file", path=table, expected=expected)
 
 
 def _integer(text: str) -> int | str:
@@ -279,17 +285,17 @@ def _read_parquet(file: BinaryIO, table: Path, form: _Needs) -> Iterator[tuple[i
         if types.is_list(kind) and name == roles.label:
             kind = kind.value_type  # several labels an image
         if not (types.is_string(kind) or types.is_large_string(kind) or types.is_integer(kind)):
-            what = f"its column '{name}' can't be used"
-            expected = "strings, or integers as labels"
+            what = f"unsupported type of column '{name}'"
+            expected = "strings, or integers for labels"
             raise SourceError(what, path=table, expected=expected, found=kind)
     rows, size = sum(rows for rows, _ in facts.groups), size_of_file(file)
     if rows > max(_FREE_ROWS, size):
-        raise SourceError(f"{rows:,} rows in {size:,} bytes", path=table)
+        raise SourceError(f"{rows:,} rows in a file of only {size:,} bytes", path=table)
     others = dict[str, object].fromkeys(schema.names)
     wanted = [*dict.fromkeys((*wanted, *mine))]
     for number, cells in enumerate(rows_of_parquet(table, wanted), start=1):
         if any(isinstance(c, (str, bytes)) and len(c) > MAX_ROW_BYTES for c in cells):
-            yield number, f"longer than {MAX_ROW_BYTES:,} bytes"
+            yield number, f"a cell is longer than {MAX_ROW_BYTES:,} bytes"
         else:
             yield number, {**others, **dict(zip(wanted, cells, strict=True))}
             others = {}  # to be named once

@@ -93,7 +93,7 @@ class ValueColumns:
         for name in mine:
             if problem := self._name_problem(name, labelled=roles.label is not None):
                 shown = printable(name[:TEXT_SHOWN])
-                raise UsageError(f"its column '{shown}' {problem}", path=self._table)
+                raise UsageError(f"column '{shown}' {problem}", path=self._table)
         return roles, mine
 
     @property
@@ -103,10 +103,10 @@ class ValueColumns:
 
     def _name_problem(self, name: str, *, labelled: bool) -> str | None:
         if name in self._own and (labelled or name != "label"):
-            return "would have the name of another feature"
+            return "has the name of a feature that tfrtool writes"
         if len(name) > _LONGEST_NAME:
-            return f"has a name of {len(name):,} characters"
-        return None if name.isprintable() else "has a name that can't be printed"
+            return f"has a name longer than {_LONGEST_NAME:,} characters"
+        return None if name.isprintable() else "has unprintable characters in its name"
 
     def add(self, cells: Mapping[str, object], names: Sequence[str], *, typed: bool) -> int:
         """Keep the cells of a row, and return their number; `UnfitError` if one can't be.
@@ -135,7 +135,7 @@ class ValueColumns:
                             fold.add(number, len(self._rows))
             except UnfitError as error:
                 if not self.all:
-                    raise UnfitError(f"its column '{printable(name)}' holds {error}") from None
+                    raise UnfitError(f"column '{printable(name)}' holds {error}") from None
                 self.unfit[name] = f"holds {error}"
                 continue
             kept[name] = values
@@ -152,15 +152,15 @@ class ValueColumns:
         for name, fold in self._numbers.items():
             shown = f"column '{printable(name[:TEXT_SHOWN])}'"
             if self._dtype(name) is DType.FLOAT32 and fold.change:
-                change = f"the largest relative change is {fold.change:.3g}"
-                yield f"{shown}: numbers become float32; {change}"
+                change = f"largest relative change: {fold.change:.3g}"
+                yield f"{shown} is stored as float32 ({change})"
             elif self._dtype(name) is DType.STRING and fold.seen:
                 text = self._texts.get(name) or str(fold.wide[1] if fold.wide else "")
-                what = f"{printable(repr(text[:TEXT_SHOWN]))} among its numbers"
-                yield f"{shown} is written as text, because of {what}"
+                value = printable(repr(text[:TEXT_SHOWN]))
+                yield f"{shown} is stored as text because of the value {value}"
         if self.unfit:
             reasons = [f"'{printable(k[:TEXT_SHOWN])}' {why}" for k, why in self.unfit.items()]
-            yield f"columns that are not written: {some_of(reasons, _SHOWN)}"
+            yield f"columns not written: {some_of(reasons, _SHOWN)}"
 
     def complete(self, features: RecordFeatures, *, labelled: bool) -> RecordFeatures:
         """Return features with these columns, once all rows are there.
@@ -169,12 +169,9 @@ class ValueColumns:
         """
         for name in self._given:
             if name not in self._seen:
-                raise UsageError(
-                    f"no column '{printable(name)}'",
-                    path=self._table,
-                    expected="NAME, or NAME:DTYPE with int64, float32 or string",
-                    found=quoted(nearest(name, self._seen)),
-                )
+                form = " (DTYPE is int64, float32 or string)" if ":" in name else ""
+                what = f"no column '{printable(name)}' for --column{form}; columns include "
+                raise UsageError(what + quoted(nearest(name, self._seen)), path=self._table)
         names = self._given if not self.all else [n for n in self._present if n not in self.unfit]
         kinds = tuple(
             ColumnKind(
@@ -216,11 +213,11 @@ def _scalar(value: object) -> object:
             try:
                 value.encode()
             except UnicodeEncodeError:
-                raise UnfitError("a text that is no UTF-8") from None
+                raise UnfitError("text that is not valid UTF-8") from None
         return value
     if isinstance(value, bool | int | float | bytes):
         return value
-    kinds = {list: "a list in a list", dict: "an object", type(None): "a list with empty places"}
+    kinds = {list: "a nested list", dict: "an object", type(None): "a list with null values"}
     raise UnfitError(kinds.get(type(value), f"a {type(value).__name__}"))
 
 

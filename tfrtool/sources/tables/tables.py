@@ -67,7 +67,8 @@ def read_table(
     read = partial(_read, tables or {"": table}, options, rows.columns)
     if isinstance(table, RemotePath):
         if root is not None:
-            raise UsageError("the files of a table in a store lie below its folder", path=table)
+            what = "--root cannot be used with a table in an object store"
+            raise UsageError(what, path=table)
         files: _Files | StoreFiles = StoreFiles(table)
     else:
         folder = os.path.abspath(table.parent)  # noqa: PTH100 - links stay
@@ -121,7 +122,7 @@ class _Files:
             else:
                 if stat.S_ISREG(status.st_mode):
                     return key, status.st_size
-                problem = "not a file"
+                problem = "not a regular file"
         raise UnfitError(problem)
 
     def _look(self, path: str, row: int) -> os.stat_result:
@@ -136,10 +137,10 @@ class _Files:
             if os.path.realpath(path).startswith(self._bounds):
                 return os.stat(path)  # noqa: PTH116
         raise SourceError(
-            f"row {row} names a file outside of the table's folder",
+            f"row {row} names a file outside the table's folder",
             path=self._table,
             found=printable(os.path.realpath(path)),
-            hint="--root DIR lets it name the files below DIR",
+            hint="use --root DIR to allow files below DIR",
         )
 
 
@@ -212,16 +213,16 @@ def _plain_path(path: str) -> str:
     if not path:
         raise UnfitError("no path")
     if len(path) > MAX_PATH_LENGTH:
-        raise UnfitError(f"its path is longer than {MAX_PATH_LENGTH:,} characters")
+        raise UnfitError(f"path is longer than {MAX_PATH_LENGTH:,} characters")
     if match := _SCHEME.match(path):
         if (scheme := match[1].lower()) != "file":
-            raise UnfitError(f"{scheme}:// can't be read; download it first")
+            raise UnfitError(f"{scheme}:// paths are not supported; download the file first")
         host, slash, below = path[match.end() :].partition("/")
         if host not in ("", "localhost") or not slash:
-            raise UnfitError("not the URI of a local file")
+            raise UnfitError("not the URI of a local file, such as file:///data/cat.jpg")
         path = "/" + unquote(below, errors="surrogateescape")
     if not path.isprintable() and any(unicodedata.category(c) in ("Cc", "Cs") for c in path):
-        raise UnfitError("its path can't be printed")
+        raise UnfitError("path contains unprintable characters")
     path = posixpath.normpath(path)
     return "/" + path.lstrip("/") if path.startswith("//") else path
 
@@ -232,4 +233,4 @@ def _split_name(split: str) -> str:
         return check_split_name(SPLIT_NAMES.get(split, split)) if split else ""
     except UsageError:
         name = printable(split[:TEXT_SHOWN])
-        raise UnfitError(f"no split can be called '{name}'") from None
+        raise UnfitError(f"invalid split name '{name}'") from None

@@ -33,7 +33,7 @@ _NAMES = ("image/filename", "image/file_name", "filename", "file_name")
 _SUFFIXES = {"jpeg": ".jpg", "tiff": ".tif"}
 """Where a format's usual suffix is not its name."""
 
-_ANEW = "prepare the dataset anew"
+_ANEW = "prepare the dataset again"
 
 
 _Record = tuple[str, int, int, int, int, str, str | None]
@@ -85,7 +85,7 @@ class TfdsReader:
                     if isinstance(image, bytes):
                         return image
         raise SourceError(
-            "the record is damaged, or was changed after it was listed", path=shard, offset=offset
+            "the record is damaged or was changed after it was listed", path=shard, offset=offset
         )
 
     def describe(self, item: Item) -> str:
@@ -112,9 +112,8 @@ def read_tfds(
     """
     if _NOTATION.fullmatch(notation) is None:
         raise UsageError(
-            "not a dataset of TFDS",
+            f"invalid TFDS dataset {notation!r}",
             expected="tfds:NAME[/CONFIG][:VERSION], such as tfds:cats_vs_dogs",
-            found=repr(notation),
         )
     dataset = _describe(prepared_builder(notation, starting))
     ways = [(dataset.name, False), (dataset.name, True), (None, True)]
@@ -124,7 +123,7 @@ def read_tfds(
     rows = next(one for one in found if one is not None)
     used = {split for *_, split, reason in rows if reason is None}
     if not used:
-        raise SourceError("holds no labelled images", path=dataset.directory)
+        raise SourceError("no labelled images", path=dataset.directory)
     items, rejected = ManifestWriter(scratch), FirstOf[LeftOut](MAX_LISTED)
     for key, _, label, size, place, split, reason in rows:
         if reason is not None:
@@ -154,11 +153,11 @@ def _describe(builder: Any) -> _Dataset:
     info, directory = builder.info, os.fspath(builder.data_dir)
     if info.file_format is None or info.file_format.value != "tfrecord":
         raise SourceError(
-            "is in another format",
+            "unsupported file format",
             path=directory,
             expected="tfrecord",
             found=info.file_format and info.file_format.value,
-            hint="prepare it with TFDS' file_format='tfrecord'",
+            hint="prepare it again with file_format='tfrecord'",
         )
     features = dict(info.features.items()) if hasattr(info.features, "items") else {}
     chosen: list[str] = []
@@ -174,9 +173,9 @@ def _describe(builder: Any) -> _Dataset:
         supervised = [name for name in names if name in (info.supervised_keys or ())[at : at + 1]]
         if len(names) != 1 and not supervised:
             raise SourceError(
-                f"which of its features is the {role} can't be told",
+                f"ambiguous {role} feature",
                 path=directory,
-                expected="supervised keys, or one Image and one ClassLabel",
+                expected="supervised keys, or exactly one Image and one ClassLabel",
                 found=", ".join(f"{name}: {type(one).__name__}" for name, one in features.items()),
             )
         chosen += names if len(names) == 1 else supervised
@@ -189,14 +188,13 @@ def _describe(builder: Any) -> _Dataset:
             first += records
     if not shards:
         raise SourceError(
-            "holds no records", path=directory, expected="a dataset_info.json that names splits"
+            "no records", path=directory, expected="a dataset_info.json that lists splits"
         )
     named = (name for name in _NAMES if isinstance(features.get(name), kinds.Text))
     classes = tuple(map(features[label].int2str, range(features[label].num_classes or 0)))
     for name in classes:
         if problem := label_problem(name):
-            found = f"'{printable(name)}'"
-            raise SourceError(f"a class's name {problem}", path=directory, found=found)
+            raise SourceError(f"class name '{printable(name)}' {problem}", path=directory)
     return _Dataset(directory, tuple(shards), image, label, next(named, None), classes)
 
 
@@ -224,12 +222,11 @@ def _listed(
                 key = f"{shard.split}/{key}"
             reason = None
             if not encoded:
-                reason = "its record holds no image"
+                reason = "no image in the record"
             elif problem := size_problem(len(encoded)):
                 reason = problem
             elif not isinstance(label, int) or not 0 <= label < len(dataset.classes):
-                reason = f"its label is {label}" if isinstance(label, int) else "no label"
-                reason += ", which is no class"
+                reason = f"label {label} is not a class" if isinstance(label, int) else "no label"
             known = label if isinstance(label, int) and reason is None else 0
             place = offset * len(dataset.shards) + number
             rows.add((key, len(rows), known, len(encoded), place, shard.split, reason))
@@ -257,7 +254,7 @@ def _examples(shard: _TfdsShard) -> Iterator[tuple[int, int, Mapping[str, Featur
             count += 1
     if count != shard.records:
         raise SourceError(
-            "has not the records that its dataset_info.json says",
+            "the number of records differs from dataset_info.json",
             path=shard.path,
             expected=shard.records,
             found=count,

@@ -5,6 +5,7 @@ import io
 import json
 import logging
 import os
+import re
 import socket
 import sys
 from collections.abc import Iterator
@@ -39,13 +40,14 @@ def prepared_builder(notation: str, starting: Starting) -> Any:
             if builder.is_prepared():
                 return builder
     except Exception as error:  # builders are anyone's code
+        if type(error).__name__ == "DatasetNotFoundError":  # whose text lists all there are
+            raise SourceError(f"no TFDS dataset {notation!r}") from error
         raise SourceError(f"TFDS can't open {notation}: {_reason(error)}") from error
     if hosts := missing_hosts(builder):
         raise SourceError(
-            f"{notation} is not prepared there, and what TFDS downloads it from can't be reached",
+            f"{notation} is not prepared here and can't be downloaded from {hosts}",
             path=builder.data_dir,
-            found=hosts,
-            hint="TFDS_DATA_DIR names another place where it is prepared",
+            hint="set TFDS_DATA_DIR if it is prepared elsewhere",
         )
     with starting():
         import tensorflow as tf
@@ -56,9 +58,9 @@ def prepared_builder(notation: str, starting: Starting) -> Any:
             builder.download_and_prepare()
     except Exception as error:
         raise SourceError(
-            f"TFDS can't download and prepare {notation}: {_reason(error)}",
+            f"TFDS can't prepare {notation}: {_reason(error)}",
             path=builder.data_dir,
-            hint="prepared data is looked for there; TFDS_DATA_DIR names another place",
+            hint="set TFDS_DATA_DIR if it is prepared elsewhere",
         ) from error
     return builder
 
@@ -67,6 +69,8 @@ def _reason(error: Exception) -> str:
     """Return what an error of other people's code says, in a line."""
     lines = str(error).strip().splitlines() or [""]
     text = printable(lines[0])
+    if built := re.fullmatch(r"Failed to construct dataset .*?\}\": (.*)", text):
+        return built[1][:_REASON_SHOWN]
     return f"{type(error).__name__}: {text[:_REASON_SHOWN]}{'...' if text[_REASON_SHOWN:] else ''}"
 
 

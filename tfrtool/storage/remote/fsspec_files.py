@@ -24,17 +24,19 @@ class FsspecFiles:
     def __init__(self, scheme: str, _place: str, _query: str) -> None:
         """Find what is registered for a protocol; `ImportError` if its library is not there."""
         if scheme not in fsspec.available_protocols():
-            expected = "s3://, gs://, az://, https://, hf:// or another that fsspec knows"
-            raise UsageError("no such kind of URL", expected=expected, found=f"{scheme}://")
+            expected = "s3://, gs://, az://, https://, hf:// or another that fsspec supports"
+            raise UsageError(f"unsupported URL scheme {scheme}://", expected=expected)
         try:
             kind = fsspec.get_filesystem_class(scheme)
         except ImportError:
             if scheme == "hf":  # the extra has it
                 raise
             said = known_implementations[scheme].get("err")
-            raise UsageError(f"nothing that is installed reads {scheme}://: {said}") from None
+            raise UsageError(
+                f"{scheme}:// URLs require a library that is not installed: {said}"
+            ) from None
         if kind._get_kwargs_from_urls(f"{scheme}://host/key"):  # how to log in there is not asked
-            raise UsageError(f"{scheme}:// is not read: download the files first")
+            raise UsageError(f"{scheme}:// URLs are not supported; download the files first")
         self._files = kind()
 
     def head(self, key: str) -> dict[str, Any]:

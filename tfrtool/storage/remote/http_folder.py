@@ -21,10 +21,10 @@ def named_files(store: Store, prefix: str) -> tuple[dict[str, Status], list[str]
         text = store.read_range(f"{prefix}/{_INFO}".lstrip("/"), 0, MAX_METADATA_BYTES)
         names = [*_names(json.loads(text))]
     except FileNotFoundError:
-        what = f"web servers give no lists of files, and there is no {_INFO} here that names them"
+        what = f"a web server can't list files, and there is no {_INFO} that names them"
         raise FileNotFoundError(errno.ENOENT, what, store.url_of(prefix)) from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        what = f"its {_INFO} names no shards"
+        what = f"its {_INFO} lists no shards"
         raise OSError(errno.EINVAL, what, store.url_of(prefix)) from None
     files = dict.fromkeys([_INFO, *(name for name in names if "/" not in name)], Status(-1))
     return files, sorted({name.partition("/")[0] for name in names if "/" in name})

@@ -102,10 +102,10 @@ class _WebServer:
                 parts = urlsplit(target)
                 host = parts.netloc.rpartition("@")[2]
                 shown = printable(f"{parts.scheme}://{host}{parts.path}"[:_SHOWN])
-                what = f"redirects to {shown}: use that URL if you trust it"
+                what = f"the server redirects to {shown}; use that URL if you trust it"
                 raise OSError(errno.EIO, what, named)
             url = target
-        raise OSError(errno.ELOOP, "redirects too many times", named)
+        raise OSError(errno.ELOOP, "too many redirects", named)
 
 
 def _is_same_host(url: str, target: str) -> bool:
@@ -151,9 +151,9 @@ def _answer(opener: Any, asked: Any, named: str) -> tuple[int, str | None]:
         except (OSError, HTTPException) as error:
             reason = getattr(error, "reason", error)
             if isinstance(reason, ssl.SSLCertVerificationError):
-                what = "the server's certificate can't be verified by Python"
-                hint = "SSL_CERT_FILE names a file of certificates to trust"
-                raise OSError(errno.EPROTO, f"{what}: {hint}", named) from None
+                what = "the server's certificate can't be verified"
+                hint = "set SSL_CERT_FILE to a file of trusted certificates"
+                raise OSError(errno.EPROTO, f"{what}; {hint}", named) from None
             text = "timed out" if isinstance(reason, TimeoutError) else ""
         if time.monotonic() + pause > end:
             raise ConnectionError(text)
@@ -166,8 +166,8 @@ def _patience() -> timedelta:
     try:
         return timedelta(seconds=float(text) if 0 <= float(text) <= 86_400 else float("nan"))
     except ValueError:
-        expected = "seconds, from 0 to 86400"
-        raise UsageError(f"invalid {_PATIENCE}", expected=expected, found=repr(text)) from None
+        what = f"invalid {_PATIENCE} {text!r}"
+        raise UsageError(what, expected="0 to 86400 seconds") from None
 
 
 def _profile() -> dict[str, Any]:

@@ -26,7 +26,7 @@ def _copied(url: str, _etag: str | None, _process: int) -> ScratchFolder:
     folder = ScratchFolder()
     path = remote_path(url)
     if path.known().size > shutil.disk_usage(folder.name).free // 2:
-        raise OSError(errno.ENOSPC, "there is no room for a local copy of it", url)
+        raise OSError(errno.ENOSPC, "not enough room for a local copy", url)
     with Path(folder.name, path.name).open("xb") as file:
         file.writelines(path.store.stream(path.key, path.known().etag))
     return folder

@@ -67,8 +67,8 @@ class ShardCache:
         """Choose a folder, the user's own cache if none is given, and make it."""
         chosen = user_cache("shards") if folder is None else as_path(folder)
         if sys.platform == "win32" or chosen is None or isinstance(chosen, RemotePath):
-            what = "shards of a store are kept in a local folder, on Linux and macOS"
-            raise UsageError(what, path=chosen, hint="--shard-cache names a folder")
+            what = "the shard cache must be a local folder, on Linux or macOS"
+            raise UsageError(what, path=chosen, hint="use --shard-cache DIR to choose one")
         self.folder = chosen
         self.sha256 = {**(sha256 or {})}
         self.failure: Exception | None = None
@@ -79,7 +79,7 @@ class ShardCache:
             private_folder(self.folder)
             free = shutil.disk_usage(self.folder).free
         except OSError as error:
-            what = f"the shard cache can't be made: {os_reason(error)}"
+            what = f"the shard cache can't be created: {os_reason(error)}"
             raise WriteError(what, path=self.folder) from error
         usual = (free + sum(size for _, _, size, _ in self._entries())) // 2
         self.max_bytes = usual if max_bytes is None else as_size(max_bytes, "--shard-cache-size")
@@ -138,8 +138,8 @@ class ShardCache:
                 raise ShardError(f"can't be fetched: {os_reason(error)}", path=shard) from error
             what, hint = f"the shard cache can't be written: {os_reason(error)}", None
             if error.errno in _FULL:
-                what = "the disk of the shard cache is full, and all that is in it is in use"
-                hint = "free some space, or name a folder on another disk by --shard-cache"
+                what = "the disk of the shard cache is full, and every shard in it is in use"
+                hint = "free some space, or use --shard-cache DIR on another disk"
             raise WriteError(what, path=self.folder, hint=hint) from error
         raise CancelledError
 
@@ -160,12 +160,12 @@ class ShardCache:
         expected = self.sha256.get(shard.name)
         if expected not in (None, digest.hexdigest()):
             raise CorruptShardError(
-                "the shard is not what was written",
+                "the shard differs from what was written",
                 path=shard,
-                expected=f"the SHA-256 {expected} by the dataset's report",
+                expected=f"SHA-256 {expected} (from the dataset's report)",
                 found=digest.hexdigest(),
-                hint="tfrtool verify says what is damaged, and train and evaluate leave that out "
-                "with --on-error skip",
+                hint="run tfrtool verify to list the damage, or use --on-error skip to train or "
+                "evaluate without it",
             )
         file.flush()
         os.fsync(file.fileno())
@@ -183,11 +183,11 @@ class ShardCache:
                 excess -= held if _evict(path) else 0
             if excess > 0:
                 raise NoRoomError(
-                    "there is no room in the shard cache beside what is in use",
+                    "not enough free space in the shard cache",
                     path=self.folder,
                     expected=f"{size:,} bytes",
                     found=f"{max(size - excess, 0):,} of {self.max_bytes:,}",
-                    hint="--shard-cache-size makes it larger",
+                    hint="raise --shard-cache-size",
                 )
             while size:
                 try:

@@ -6,13 +6,13 @@ import re
 from typing import Any
 
 _HINTS = {
-    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN) hold credentials, "
-    "AWS_PROFILE names a profile (which boto3 reads), AWS_SKIP_SIGNATURE=true does without",
-    "gs": "GOOGLE_APPLICATION_CREDENTIALS names a file with credentials, "
-    "GOOGLE_SKIP_SIGNATURE=true does without",
-    "az": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN "
-    "hold credentials, AZURE_SKIP_SIGNATURE=true does without",
-    "hf": "HF_TOKEN holds a token",
+    "s3": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN), or AWS_PROFILE "
+    "(requires boto3), or AWS_SKIP_SIGNATURE=true for a public bucket",
+    "gs": "set GOOGLE_APPLICATION_CREDENTIALS to a file of credentials, or "
+    "GOOGLE_SKIP_SIGNATURE=true for a public bucket",
+    "az": "set AZURE_STORAGE_ACCOUNT_NAME and either AZURE_STORAGE_ACCOUNT_KEY or "
+    "AZURE_STORAGE_SAS_TOKEN, or AZURE_SKIP_SIGNATURE=true for a public container",
+    "hf": "set HF_TOKEN",
 }
 _STATUS = re.compile(r"status code: (\d{3}(?: [A-Z][A-Za-z-]*){0,5})")
 _CODE = re.compile(r"<Code>([A-Za-z]{1,60})</Code>")
@@ -23,7 +23,7 @@ _REFUSED = re.compile(
     re.IGNORECASE,
 )
 _BAD_KEY = re.compile(r"illegal character|empty path segment|parsing Path")
-_NO_RANGES = "the server gives no ranges of bytes"
+_NO_RANGES = "the server does not support range requests"
 _DENIED = ("PermissionDeniedError", "UnauthenticatedError")
 _UNREACHED = ("ConnectError", "ConnectTimeout")  # of httpx
 _LATE = re.compile(r"timed out|TimedOut", re.IGNORECASE)
@@ -43,13 +43,13 @@ class _ObjectError(OSError):
 class ChangedError(_ObjectError):
     """An object is not any more what it was when it was first looked at."""
 
-    number, what = errno.ESTALE, "was changed while it was read"
+    number, what = errno.ESTALE, "it was changed while it was being read"
 
 
 class CutShortError(_ObjectError):
     """An answer ended before its end."""
 
-    what = "the store's answers end before their end"
+    what = "the store's responses are cut short"
 
 
 class BehindEndError(_ObjectError):
@@ -70,9 +70,9 @@ def a_store_error(error: Exception, url: str) -> OSError:
     denied = isinstance(error, PermissionError) or bool(_REFUSED.search(text))
     # An answer to HEAD has no body that could say that credentials have expired.
     denied = denied or (said.startswith("400") and "performing HEAD" in text)
-    refused = f"the store refused this ({said or 'without credentials'})"
-    refused += f": {_HINTS[scheme]}" if scheme in _HINTS else ""
-    bad_key = "an object's key has control characters, or empty parts or dots between its slashes"
+    refused = f"access denied by the store ({said or 'no credentials'})"
+    refused += f"; {_HINTS[scheme]}" if scheme in _HINTS else ""
+    bad_key = "the key has control characters, or empty parts or dots between its slashes"
     unreached = "Error performing" in text or isinstance(error, ConnectionError)
     said_so: tuple[tuple[Any, int | type[_ObjectError], str], ...] = (
         (missing, errno.ENOENT, nothing),
@@ -86,7 +86,7 @@ def a_store_error(error: Exception, url: str) -> OSError:
         (_LATE.search(text), errno.ETIMEDOUT, "the store did not answer in time"),
         (unreached or kind in _UNREACHED, errno.ECONNREFUSED, "the store can't be reached"),
         (kind == "GenericError", CutShortError, ""),
-        (isinstance(error, ValueError), errno.EINVAL, "not a URL that the library for it reads"),
+        (isinstance(error, ValueError), errno.EINVAL, "invalid URL"),
         (True, errno.EIO, f"failed with {kind}"),
     )
     number, what = next((number, what) for holds, number, what in said_so if holds)

@@ -44,7 +44,7 @@ Row = TypeVar("Row", bound=tuple[Any, ...])
 def scratch_errors(folder: Path | None) -> AbstractContextManager[None]:
     """Raise what goes wrong with files in a scratch folder as a `WriteError` that names it."""
     where = folder or tempfile.gettempdir()
-    return os_errors_as(WriteError, where, "can't hold the list of what is written meanwhile")
+    return os_errors_as(WriteError, where, "temporary files can't be written")
 
 
 def close_with(owner: object, file: IO[bytes]) -> None:
