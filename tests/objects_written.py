@@ -10,7 +10,7 @@ from typing import Any
 from PIL import Image, ImageDraw
 
 from tfrtool.examples.example import decode_example, encode_example
-from tfrtool.examples.objects.annotation import Beside, ImageAnnotation, ObjectAnnotation
+from tfrtool.examples.objects.annotation import ExtraFeatures, ImageAnnotation, ObjectAnnotation
 from tfrtool.examples.objects.label_map import label_map_text
 from tfrtool.examples.objects.record_features import (
     LabelKind,
@@ -65,7 +65,7 @@ def object_record(
         masks=Masks.PNG if masks else Masks.POLYGONS,
     )
     objects = tuple(ObjectAnnotation(*thing, **fields) for thing in things)
-    beside = Beside(annotation=ImageAnnotation(*size, objects))
+    beside = ExtraFeatures(annotation=ImageAnnotation(*size, objects))
     written = WrittenImage(output.getvalue(), "png", size[1], size[0])
     values = features.values(written, "a b.png", "", {}, beside, masks)
     return encode_example(values | more)

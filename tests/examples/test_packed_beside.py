@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfrtool.examples.objects.annotation import Beside, ImageAnnotation, ObjectAnnotation
+from tfrtool.examples.objects.annotation import ExtraFeatures, ImageAnnotation, ObjectAnnotation
 
 
 def test_equal_values_have_equal_bytes() -> None:
@@ -11,6 +11,6 @@ def test_equal_values_have_equal_bytes() -> None:
     packed = []
     for poses in ((shared, shared), (shared, apart)):
         objects = tuple(ObjectAnnotation(1.0, 2.0, 3.5, 4.0, 1, pose=pose) for pose in poses)
-        packed.append(Beside(annotation=ImageAnnotation(8, 8, objects)).pack())
+        packed.append(ExtraFeatures(annotation=ImageAnnotation(8, 8, objects)).pack())
     assert packed[0] == packed[1]
-    assert Beside.unpack(packed[0]).annotation == ImageAnnotation(8, 8, objects)
+    assert ExtraFeatures.unpack(packed[0]).annotation == ImageAnnotation(8, 8, objects)

@@ -12,7 +12,7 @@ from PIL import Image
 from tests.inspection.extracting import write_shard
 from tfrtool import extract
 from tfrtool.examples.example import encode_example
-from tfrtool.examples.objects.annotation import Beside, ImageAnnotation, ObjectAnnotation
+from tfrtool.examples.objects.annotation import ExtraFeatures, ImageAnnotation, ObjectAnnotation
 from tfrtool.examples.objects.label_map import label_map_text
 from tfrtool.examples.objects.record_features import (
     FIELDS,
@@ -68,7 +68,9 @@ def record(
     )
     annotation = ImageAnnotation(WIDE, HIGH, objects, source_id)
     image = WrittenImage(data, "jpeg", HIGH, WIDE)
-    return encode_example(features.values(image, name, "", {}, Beside(annotation=annotation)))
+    return encode_example(
+        features.values(image, name, "", {}, ExtraFeatures(annotation=annotation))
+    )
 
 
 def dataset(folder: Path, splits: Mapping[str, Iterable[bytes]]) -> Path:

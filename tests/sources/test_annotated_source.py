@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from tfrtool.errors import SourceError
-from tfrtool.examples.objects.annotation import Beside, ImageAnnotation, ObjectAnnotation
+from tfrtool.examples.objects.annotation import ExtraFeatures, ImageAnnotation, ObjectAnnotation
 from tfrtool.examples.objects.record_features import WrittenImage
 from tfrtool.sources.annotations.annotated_source import bring_together
 from tfrtool.sources.annotations.found import AnnotationReader, FoundImage, FoundObject
@@ -57,7 +57,7 @@ def _object(*box: object, category: str = "cat", **more: object) -> FoundObject:
 
 
 def _annotations(source: Source) -> list[ImageAnnotation | None]:
-    return [Beside.unpack(source.beside[at]).annotation for at in range(len(source.items))]
+    return [ExtraFeatures.unpack(source.beside[at]).annotation for at in range(len(source.items))]
 
 
 def test_objects_come_with_their_images(folder: Path) -> None:
@@ -177,7 +177,7 @@ def test_objects_have_as_many_key_points(folder: Path) -> None:
     source = _source(folder, image)
     (annotation,) = _annotations(source)
     made = source.features.values(
-        WrittenImage(b"", "jpeg", 50, 100), "a.jpg", "", {}, Beside(annotation=annotation)
+        WrittenImage(b"", "jpeg", 50, 100), "a.jpg", "", {}, ExtraFeatures(annotation=annotation)
     )
     assert made["image/object/keypoint/visibility"].values == (2, 0, 2, 1, 0, 0)
     assert made["image/object/keypoint/num"].values == (1, 2, 0)

@@ -13,7 +13,7 @@ import pytest
 from tests.sources.reading_tables import make_images, reasons
 from tfrtool.errors import SourceError, UsageError
 from tfrtool.examples.example import DType
-from tfrtool.examples.objects.annotation import Beside
+from tfrtool.examples.objects.annotation import ExtraFeatures
 from tfrtool.examples.objects.record_features import ColumnKind, LabelKind
 from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.sources.items import Source
@@ -52,7 +52,7 @@ def _csv(folder: Path, *cells: str) -> Path:
 
 
 def _values(source: Source, name: str = "x") -> list[tuple[Any, ...]]:
-    return [(*Beside.unpack(packed).values[name],) for packed in source.beside]
+    return [(*ExtraFeatures.unpack(packed).values[name],) for packed in source.beside]
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_parquet_of_any_type(folder: Path) -> None:
         "seen": ("int64", False),
         "raw": ("string", False),
     }
-    first, second, third = (Beside.unpack(packed).values for packed in source.beside)
+    first, second, third = (ExtraFeatures.unpack(packed).values for packed in source.beside)
     assert (first["price"], third["price"]) == ((1.25,), ())
     assert (first["day"], third["tags"]) == ((b"2026-01-02",), (b"b", b"c"))
     assert (first["raw"], second["wide"]) == ((b"\xff",), (str(2**64 - 1).encode(),))

@@ -12,7 +12,7 @@ from tests.photos import image_bytes
 from tests.sources.trees import open_tree, write_tar
 from tfrtool.errors import SourceError, UsageError
 from tfrtool.examples.example import DType
-from tfrtool.examples.objects.annotation import Beside
+from tfrtool.examples.objects.annotation import ExtraFeatures
 from tfrtool.examples.objects.record_features import ColumnKind, LabelKind
 from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.sources.items import Source
@@ -109,7 +109,7 @@ def test_other_members_become_columns(tmp_path: Path) -> None:
         ColumnKind("text", DType.STRING),
         ColumnKind("tags", DType.STRING, is_list=True),
     )
-    values = [Beside.unpack(packed).values for packed in source.beside]
+    values = [ExtraFeatures.unpack(packed).values for packed in source.beside]
     assert values[3] == {"score": (1.5,), "text": (b"caption 3",), "tags": (b"a",) * 3}
     one, two, three, four = source.groups
     assert one == two != three == four

@@ -13,7 +13,7 @@ import tfrtool
 from tests.photos import write_class_folders
 from tests.writing.test_plan import make_options
 from tfrtool.errors import SourceError, UsageError
-from tfrtool.examples.objects.annotation import Beside
+from tfrtool.examples.objects.annotation import ExtraFeatures
 from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.sources.open_source import open_source
 from tfrtool.sources.source_options import SourceOptions
@@ -196,8 +196,8 @@ def test_parts_hold_what_is_beside_their_images(photos: Path, tmp_path: Path) ->
     there.mkdir()
     for shard in shards:
         sent = pickle.loads(pickle.dumps(shard.part()))
-        beside = [Beside.unpack(packed).values for packed in sent.audit.source.beside]
-        own = [Beside.unpack(source.beside[at]).values for at in shard.positions]
+        beside = [ExtraFeatures.unpack(packed).values for packed in sent.audit.source.beside]
+        own = [ExtraFeatures.unpack(source.beside[at]).values for at in shard.positions]
         assert beside == own != []
         assert sent.fingerprint == shard.fingerprint
         assert write_shard(sent, there) == write_shard(shard, here)

@@ -18,7 +18,7 @@ from tests.photos import image_bytes
 from tests.writing.test_plan import NoReader, make_options
 from tfrtool.cli import main
 from tfrtool.errors import UsageError
-from tfrtool.examples.objects.annotation import Beside, ImageAnnotation, ObjectAnnotation
+from tfrtool.examples.objects.annotation import ExtraFeatures, ImageAnnotation, ObjectAnnotation
 from tfrtool.examples.objects.record_features import LabelKind, RecordFeatures
 from tfrtool.sources.grouping import group_by_name, group_number
 from tfrtool.sources.items import Item, Source
@@ -198,7 +198,7 @@ def test_objects_have_their_share() -> None:
     for _ in range(1000):
         found = draw.choices(range(4), (50, 20, 5, 1), k=draw.choice((0, 1, 1, 2, 9)))
         objects = tuple(ObjectAnnotation(0, 0, 5, 5, label) for label in found)
-        packed.append(Beside(annotation=ImageAnnotation(10, 10, objects)).pack())
+        packed.append(ExtraFeatures(annotation=ImageAnnotation(10, 10, objects)).pack())
     names = tuple("abcd")
     source = Source(
         items=tuple(Item(key=f"{at:04}", label="", bytes=10) for at in range(1000)),

@@ -105,7 +105,7 @@ class Source:
     more_ignored: int = 0
     notices: tuple[str, ...] = ()  # what a user should know of how it was understood, each a clause
     features: RecordFeatures = _USUAL  # that records have
-    beside: Sequence[bytes] = ()  # for each item a packed `Beside`, where there is anything
+    beside: Sequence[bytes] = ()  # for each item a packed `ExtraFeatures`, where there is anything
     annotations: AnnotationAccount | None = None
     pixels: bool = False  # whether the images were made of pixels, which PNG keeps and JPEG doesn't
     groups: Sequence[int] = ()  # for each item 64 bits of what it belongs to; 0 where it is alone

@@ -1,7 +1,7 @@
 """What the record of an image holds: its bytes, its labels, and what was said of it beside."""
 
 from tfrtool.examples.example import encode_example
-from tfrtool.examples.objects.annotation import Beside, ImageAnnotation
+from tfrtool.examples.objects.annotation import ExtraFeatures, ImageAnnotation
 from tfrtool.examples.objects.record_features import Layout, Masks, WrittenImage
 from tfrtool.images.audit import UPRIGHTING, RenderedImage
 from tfrtool.images.decoder import RefusedImageError
@@ -10,14 +10,14 @@ from tfrtool.images.masks import mask_bitmap, mask_png, moved_mask
 from tfrtool.images.recipe import Encode, ImageRecipe
 from tfrtool.sources.items import Source
 
-_NOTHING = Beside()
+_NOTHING = ExtraFeatures()
 _BACK = {6: 8, 8: 6}
 """The orientation that, undone, puts another back; the others are their own."""
 
 
-def beside_of(source: Source, position: int) -> Beside:
+def beside_of(source: Source, position: int) -> ExtraFeatures:
     """Return what is written of an item beside its bytes, its name and its label."""
-    return Beside.unpack(source.beside[position]) if source.beside else _NOTHING
+    return ExtraFeatures.unpack(source.beside[position]) if source.beside else _NOTHING
 
 
 def labels_of(source: Source, position: int) -> list[str]:

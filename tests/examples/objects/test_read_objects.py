@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.examples.strategies import hostile_objects
 from tfrtool.examples.example import DType, Feature, decode_example, encode_example
-from tfrtool.examples.objects.annotation import Beside, ImageAnnotation, ObjectAnnotation
+from tfrtool.examples.objects.annotation import ExtraFeatures, ImageAnnotation, ObjectAnnotation
 from tfrtool.examples.objects.read_objects import read_objects
 from tfrtool.examples.objects.record_features import (
     FIELDS,
@@ -54,7 +54,7 @@ def _record(layout: Layout, *objects: ObjectAnnotation) -> dict[str, Feature]:
         keypoints=2,
         class_ids=(1, 3, 90),
     )
-    beside = Beside(annotation=ImageAnnotation(64, 48, objects))
+    beside = ExtraFeatures(annotation=ImageAnnotation(64, 48, objects))
     values = features.values(WrittenImage(b"", "png", 48, 64), "a.png", "", {}, beside)
     return dict(decode_example(encode_example(values)).features)
 

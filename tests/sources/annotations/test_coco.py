@@ -14,7 +14,7 @@ import pytest
 from tests.annotated_sets import SCENES, scenes, write_coco
 from tests.emulators import Bucket
 from tfrtool.errors import SourceError, TfrtoolError
-from tfrtool.examples.objects.annotation import Beside, ObjectAnnotation
+from tfrtool.examples.objects.annotation import ExtraFeatures, ObjectAnnotation
 from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.sources.items import Source
 from tfrtool.sources.open_source import open_source
@@ -52,7 +52,7 @@ def opening(folder: Path, tmp_path: Path) -> Opening:
 
 def _objects(source: Source, name: str = "a.jpg") -> tuple[ObjectAnnotation, ...]:
     at = [item.key for item in source.items].index(name)
-    annotation = Beside.unpack(source.beside[at]).annotation
+    annotation = ExtraFeatures.unpack(source.beside[at]).annotation
     assert annotation is not None
     return annotation.objects
 

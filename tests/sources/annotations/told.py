@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tests.annotated_sets import Scene
-from tfrtool.examples.objects.annotation import Beside, ImageAnnotation
+from tfrtool.examples.objects.annotation import ExtraFeatures, ImageAnnotation
 from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.sources.items import Source
 from tfrtool.sources.open_source import open_source
@@ -35,7 +35,7 @@ def objects_of(source: Source) -> dict[str, ImageAnnotation]:
     """Return what is told of each image."""
     found = {}
     for item, packed in zip(source.items, source.beside, strict=True):
-        annotation = Beside.unpack(packed).annotation
+        annotation = ExtraFeatures.unpack(packed).annotation
         assert annotation is not None
         found[item.key] = annotation
     return found

@@ -57,7 +57,7 @@ class Column:
         if (self.dtype is None) != (self.form is Form.FEATURE):
             raise ValueError("a column has a type, or holds features of any")
         if self.is_list and self.form is Form.SCALAR:
-            raise ValueError("a feature list is no scalar")
+            raise ValueError("a feature list is not a scalar")
 
     @property
     def type(self) -> pa.DataType:

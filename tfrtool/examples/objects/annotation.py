@@ -156,7 +156,7 @@ _NO_REFERENCES = 2
 """The version of marshal whose bytes depend on values alone, and not on who else holds them."""
 
 
-class Beside(NamedTuple):
+class ExtraFeatures(NamedTuple):
     """What is written of an image beside its bytes, its name and its label."""
 
     values: Mapping[str, tuple[Value, ...]] = {}  # of further features, by their names
@@ -169,7 +169,7 @@ class Beside(NamedTuple):
         return marshal.dumps((values, annotation), _NO_REFERENCES)
 
     @classmethod
-    def unpack(cls, packed: bytes) -> "Beside":
+    def unpack(cls, packed: bytes) -> "ExtraFeatures":
         """Return what `pack` made bytes of, in this very process or one that it trusts."""
         values, annotation = marshal.loads(packed)
         if annotation is not None:

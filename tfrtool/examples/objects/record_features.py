@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from tfrtool.examples.example import DType, Feature
 from tfrtool.examples.objects.annotation import (
-    Beside,
+    ExtraFeatures,
     ImageAnnotation,
     ObjectAnnotation,
     Skeleton,
@@ -171,7 +171,7 @@ class RecordFeatures:
         key: str,
         label: str,
         numbers: Mapping[str, int],
-        beside: Beside,
+        beside: ExtraFeatures,
         masks: Sequence[bytes] = (),
     ) -> dict[str, Any]:
         """Return all features of a record.

@@ -9,7 +9,7 @@ from unicodedata import normalize
 
 from tfrtool.errors import SourceError, os_reason, printable
 from tfrtool.examples.objects.annotation import (
-    Beside,
+    ExtraFeatures,
     ImageAnnotation,
     ObjectAnnotation,
     Skeleton,
@@ -51,7 +51,7 @@ _DEEPEST = 64
 _OPTIONAL = ("id", "area", "crowd", "difficult", "truncated", "pose", "segmentation", "keypoints")
 
 _Row = tuple[str, int, str, int, int, str]
-"""An image with its key, the number of its `Beside`, what tells of it, size, place and split."""
+"""An image with its key, the number of its `ExtraFeatures`, what tells of it, size, place and split."""
 
 
 def bring_together(
@@ -193,7 +193,7 @@ class _Together:
             except UnfitError as error:
                 self._lost.add(LeftOut(key=key, reason=f"{one.what}: {error}"))
         told = ImageAnnotation(width, height, tuple(objects), image.source_id, image.upright)
-        self._told.add(Beside(annotation=told).pack())
+        self._told.add(ExtraFeatures(annotation=told).pack())
         return key, len(self._told) - 1, image.where, size, place, image.split or ""
 
     def _find(self, image: FoundImage) -> tuple[str, str]:
@@ -287,7 +287,7 @@ class _Together:
         """Yield images by key with all that is known of each; its class numbers are final."""
         last, told = "", ""
         for key, at, where, size, place, split in rows:
-            beside = Beside.unpack(self._told[at])
+            beside = ExtraFeatures.unpack(self._told[at])
             annotation = beside.annotation
             if annotation is None:
                 continue

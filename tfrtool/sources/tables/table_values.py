@@ -20,7 +20,7 @@ from tfrtool.examples.number_columns import (
     as_dtype,
     exact_number,
 )
-from tfrtool.examples.objects.annotation import Beside
+from tfrtool.examples.objects.annotation import ExtraFeatures
 from tfrtool.examples.objects.record_features import (
     OWN_NAMES,
     ColumnKind,
@@ -193,13 +193,13 @@ class ValueColumns:
         return self._given.get(name) or dtype
 
     def packed(self, number: int, kinds: Sequence[ColumnKind]) -> bytes:
-        """Return what is written of a row, as a packed `Beside`."""
+        """Return what is written of a row, as a packed `ExtraFeatures`."""
         kept = marshal.loads(self._rows[number])
         values = {
             name: tuple(_converted(one, dtype) for one in kept.get(name, ()))
             for name, dtype, _ in kinds
         }
-        return Beside(values=values).pack()
+        return ExtraFeatures(values=values).pack()
 
 
 def _scalar(value: object) -> object:

@@ -1,0 +1,171 @@
+"""What users read is plain English: no ruled-out words, no sentence that needs a second reading.
+
+A counter can't judge a sentence. This guards against habits that make texts hard to read, and
+doesn't replace a reader.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+import tfrtool
+from tfrtool.cli.app import cli
+
+PACKAGE = Path(tfrtool.__file__).parent
+REPOSITORY = PACKAGE.parent
+PAGES = sorted(
+    path.relative_to(REPOSITORY).as_posix()
+    for path in (*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md"))
+)
+MODULES = sorted(
+    path.relative_to(PACKAGE).as_posix()
+    for path in PACKAGE.rglob("*.py")
+    if not path.name.endswith("_pb2.py")
+)
+TEMPLATES = sorted(
+    path.relative_to(PACKAGE).as_posix()
+    for pattern in ("view/templates/*.html", "view/static/*.js")
+    for path in PACKAGE.glob(pattern)
+)
+
+RULED_OUT = re.compile(
+    r"\b(told|tells?|said|anew|unasked|likewise|beside|of which|for it (?:is|has|holds)"
+    r"|very share|so many|what is there|(?<!there )(?:is|are) no (?!longer\b|more\b|need\b|such\b|way\b)[a-z]+"
+    r"|gets? its name|asks? records|at last|left out|leaves? out|leave out|makes no sense"
+    r"|nothing fulfils|impossible (?!to\b)[a-z]+)\b",
+    re.IGNORECASE,
+)
+"""Words and phrases that readers have to decode."""
+
+EXCEPTIONS: dict[str, set[str]] = {}
+"""By file, phrases in which such a word is right."""
+
+LONGEST = 35
+"""Words in a sentence."""
+
+
+def prose_of(text: str) -> str:
+    """Return a Markdown page without code blocks, tables, headings and link targets."""
+    text = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"^(\||#|!\[|\[\w+\]:|<|:::|\s+options:).*$", "\n", text, flags=re.MULTILINE)
+    text = re.sub(r"^\s*([-*]|\d+\.) ", "\n\n", text, flags=re.MULTILINE)
+    return re.sub(r"\]\([^)]*\)", "]", text)
+
+
+def long_sentences(text: str) -> list[str]:
+    """Return the sentences with more than LONGEST words."""
+    paragraphs = re.split(r"\n\s*\n", text)
+    sentences = (s for one in paragraphs for s in re.split(r"(?<=[.!?:])\s+", one))
+    return [" ".join(s.split()) for s in sentences if len(s.split()) > LONGEST]
+
+
+def ruled_out(text: str, where: str) -> list[str]:
+    """Return the ruled-out words of a text, with what stands around them."""
+    text = " ".join(text.split())
+    for phrase in EXCEPTIONS.get(where, ()):
+        text = text.replace(phrase, "")
+    return [text[max(m.start() - 30, 0) : m.end() + 30] for m in RULED_OUT.finditer(text)]
+
+
+def strings_of(source: str) -> Iterator[tuple[int, str]]:
+    """Yield the line and text of all strings in a module that are no docstrings.
+
+    Values in f-strings are replaced by ``x``.
+    """
+    tree = ast.parse(source)
+    inside: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            inside.add(node.value)
+        if isinstance(node, ast.JoinedStr):
+            inside |= {part for part in node.values if isinstance(part, ast.Constant)}
+            yield (
+                node.lineno,
+                "".join(
+                    str(part.value) if isinstance(part, ast.Constant) else "x"
+                    for part in node.values
+                ),
+            )
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in inside:
+            yield node.lineno, node.value
+
+
+def commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield the words of each command and group."""
+    yield path
+    if isinstance(command, click.Group):
+        for name, child in command.commands.items():
+            yield from commands(child, (*path, name))
+
+
+def help_texts(path: tuple[str, ...]) -> Iterator[str]:
+    """Yield a command's help, and that of each of its options."""
+    command: click.Command = cli
+    for name in path:
+        assert isinstance(command, click.Group)
+        command = command.commands[name]
+    yield command.help or ""
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            yield parameter.help or ""
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_pages_are_plain(page: str) -> None:
+    """No page has a ruled-out word, or a sentence of more than 35 words."""
+    text = (REPOSITORY / page).read_text("utf-8")
+    assert ruled_out(re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S), page) == []
+    assert long_sentences(prose_of(text)) == []
+
+
+@pytest.mark.parametrize("path", list(commands(cli)), ids=lambda path: " ".join(path) or "tfrtool")
+def test_help_is_plain(path: tuple[str, ...]) -> None:
+    """Nor has the help of a command."""
+    for text in help_texts(path):
+        assert ruled_out(text, "help") == []
+        assert long_sentences(prose_of(text)) == []
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_messages_are_plain(module: str) -> None:
+    """Nor have messages: the strings in the code that are no docstrings."""
+    source = (PACKAGE / module).read_text("utf-8")
+    found = [
+        f"{line}: {hit}" for line, text in strings_of(source) for hit in ruled_out(text, module)
+    ]
+    assert found == []
+    assert [s for _, text in strings_of(source) for s in long_sentences(text)] == []
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_pages_of_viewer_and_report_are_plain(template: str) -> None:
+    """Nor have the pages that the tool makes."""
+    text = re.sub(r"\{#.*?#\}|//.*?$", "", (PACKAGE / template).read_text("utf-8"), flags=re.M)
+    assert ruled_out(text, template) == []
+
+
+@pytest.mark.parametrize("name", tfrtool.__all__)
+def test_public_docstrings_are_plain(name: str) -> None:
+    """Nor has what the documentation shows of the Python names."""
+    text = inspect.getdoc(getattr(tfrtool, name)) or ""
+    assert ruled_out(text, f"tfrtool.{name}") == []
+
+
+def test_the_guard_can_fail() -> None:
+    """Each check finds what it is for, and spares what is right."""
+    assert ruled_out("its kind is told from its content", "x") != []
+    assert ruled_out("payloads that are no Examples", "x") != []
+    assert ruled_out("there is no such file, and it is no longer needed", "x") == []
+    assert len(long_sentences("word " * 36)) == 1
+    full = "word " * 34 + "word. "
+    assert long_sentences(full * 2) == []
+    assert long_sentences(prose_of("| " + "word " * 50)) == []
+    code = 'def f():\n    """Told."""\n    raise E(f"told {x} twice")\n'
+    assert [text for _, text in strings_of(code)] == ["told x twice"]
