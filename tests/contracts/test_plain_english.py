@@ -37,7 +37,8 @@ TEMPLATES = sorted(
 
 RULED_OUT = re.compile(
     r"\b(told|tells?|said|anew|unasked|likewise|beside|of which|for it (?:is|has|holds)"
-    r"|very share|so many|what is there|(?<!there )(?:is|are) no (?!longer\b|more\b|need\b|such\b|way\b)[a-z]+"
+    r"|very share|so many|what is there"
+    r"|(?<!there )(?:is|are) no (?!longer\b|more\b|need\b|such\b|way\b)[a-z]+"
     r"|gets? its name|asks? records|at last|left out|leaves? out|leave out|makes no sense"
     r"|nothing fulfils|impossible (?!to\b)[a-z]+)\b",
     re.IGNORECASE,
@@ -121,7 +122,7 @@ def help_texts(path: tuple[str, ...]) -> Iterator[str]:
 def test_pages_are_plain(page: str) -> None:
     """No page has a ruled-out word, or a sentence of more than 35 words."""
     text = (REPOSITORY / page).read_text("utf-8")
-    assert ruled_out(re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S), page) == []
+    assert ruled_out(re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL), page) == []
     assert long_sentences(prose_of(text)) == []
 
 
@@ -147,7 +148,9 @@ def test_messages_are_plain(module: str) -> None:
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_pages_of_viewer_and_report_are_plain(template: str) -> None:
     """Nor have the pages that the tool makes."""
-    text = re.sub(r"\{#.*?#\}|//.*?$", "", (PACKAGE / template).read_text("utf-8"), flags=re.M)
+    text = re.sub(
+        r"\{#.*?#\}|//.*?$", "", (PACKAGE / template).read_text("utf-8"), flags=re.MULTILINE
+    )
     assert ruled_out(text, template) == []
 
 

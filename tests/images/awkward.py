@@ -1,6 +1,6 @@
 """What becomes of difficult image files that other software wrote: the table that tests hold to.
 
-ExtraFeatures each file stands what the manifest that comes with them says: whether Pillow loads it, and
+With each file is what the manifest that comes with them says: whether Pillow loads it, and
 whether ``tf.io.decode_jpeg`` reads pixels of three dimensions from it.
 """
 

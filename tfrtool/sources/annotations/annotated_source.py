@@ -51,7 +51,7 @@ _DEEPEST = 64
 _OPTIONAL = ("id", "area", "crowd", "difficult", "truncated", "pose", "segmentation", "keypoints")
 
 _Row = tuple[str, int, str, int, int, str]
-"""An image with its key, the number of its `ExtraFeatures`, what tells of it, size, place and split."""
+"""An image with its key, the number of its `ExtraFeatures`, annotation, size, place, split."""
 
 
 def bring_together(

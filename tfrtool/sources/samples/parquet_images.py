@@ -60,7 +60,7 @@ def image_columns(path: str, wanted: str | None = None) -> _ImageColumns | None:
         name
         for name in schema.names
         if _holds_bytes(schema.field(name).type)
-        # ExtraFeatures paths, other bytes are another feature.
+        # Next to paths, other bytes are another feature.
         and (paths in (None, name) or name.lower() in _IMAGES)
     ]
     rank = {name: at for at, name in enumerate(reversed(_IMAGES), 1)}
