@@ -71,7 +71,7 @@ def test_millions_of_shard_lengths(dataset: Path) -> None:
         done = run(*command, dataset)
         assert done.returncode == 3, done.stderr
         assert "3,000,0" in done.stdout
-        assert "at most 100,000" in " ".join(done.stdout.split())
+        assert "100,000" in " ".join(done.stdout.split())
 
 
 _NESTED: Any = "x"
@@ -193,7 +193,7 @@ def test_billions_of_classes(dataset: Path) -> None:
         ("item {" + "a:1 " * 1_000_000, "more than 2,000,000 words"),
         ("item {" + " " * 15_000_000, 'Expected "}"'),
         (" " * 15_000_000 + "item {", 'Expected "}"'),
-        ("item { name: '" + "\\'" * 7_000_000, "missing ending quote"),
+        ("item { name: '" + "\\'" * 7_000_000, "closing quote"),
         ("item { id: " + "." * 15_000_000, "a word has more than 65,536 characters"),
     ],
     ids=["one long line", "many words", "spaces", "spaces before", "a long text", "a long word"],

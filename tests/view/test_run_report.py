@@ -99,7 +99,7 @@ def test_no_run(tmp_path: Path, run: Run) -> None:
     code, _, error = run("report", "--run", tmp_path, "--out", tmp_path / "run.html")
     assert code == 1
     assert "no history.json" in error
-    assert "tfrtool train --out" in error
+    assert "output directory of a training run" in error
 
 
 ANY = st.recursive(

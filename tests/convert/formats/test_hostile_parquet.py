@@ -35,10 +35,9 @@ def test_a_file_that_crashes_the_library_is_an_error(
     """The library aborts on it; the command names the file, and prints nothing else."""
     path = shared_data / "hostile" / "histogram-mismatch.parquet"
     assert main(["convert", str(path), str(tmp_path / "new")]) == 1
-    assert capfd.readouterr().err == (
-        f"tfrtool: error: {path}: the Parquet file crashes its reader: it is damaged, or takes too "
-        "much memory: found SIGABRT\n"
-    )
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith(f"tfrtool: error: {path}: ")
+    assert line.endswith("found SIGABRT")
     assert not (tmp_path / "new").exists()
 
 
@@ -147,3 +146,15 @@ def test_images_of_hugging_face_are_read_as_before(tmp_path: Path) -> None:
     ]
     assert [one["image"] for one in examples] == images
     assert [one["label"] for one in examples] == [b"a", b"b", b"a", b"a", b"b"]
+
+
+def test_a_relative_path_means_the_same_after_a_change_of_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files are read in another process, which lives longer than one call."""
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        pq.write_table(pa.table({"x": [1, 2, 3]}), "rows.parquet")
+        assert tfrtool.convert("rows.parquet", "out").job.records_out == 3
+        (tmp_path / name / "rows.parquet").unlink()

@@ -17,6 +17,7 @@ from tfrtool.errors import SourceError, human_bytes, os_errors_as
 from tfrtool.storage.child import Child, ChildDied, ChildError, tell
 from tfrtool.storage.limits import MAX_PARQUET_MEMORY, unpacked_limit
 from tfrtool.storage.opening import open_regular, size_of_file
+from tfrtool.storage.remote_path import RemotePath, is_url
 
 _BATCH_ROWS, _BATCH_BYTES = 65_536, 4 * 1024 * 1024
 
@@ -49,7 +50,7 @@ class ParquetFacts(NamedTuple):
 def read_facts(path: str | Path) -> ParquetFacts:
     """Read the footer of a file; `SourceError` if it is damaged."""
     with _reader(path) as (child, size):
-        return child.call(_facts, path, size)
+        return child.call(_facts, _absolute(path), size)
 
 
 def read_batches(
@@ -66,7 +67,7 @@ def read_batches(
         SourceError: the file is damaged, takes too much memory, or unpacks to too many bytes.
     """
     with _reader(path) as (child, size):
-        child.send(_send_batches, path, group, columns, unpacked_limit(size))
+        child.send(_send_batches, _absolute(path), group, columns, unpacked_limit(size))
         last = False
         while not last:
             part: Any = child.receive()
@@ -109,6 +110,7 @@ def _reader(path: str | Path) -> Iterator[tuple[Child, int]]:
     except (SourceError, ChildError, pa.ArrowException, *_ERRORS) as error:
         works = isinstance(error.__cause__, ChildError)  # the child reported it, and goes on
         if isinstance(error, SourceError):
+            error.path = os.fspath(path)  # as the caller names it
             raise
         text = str(error).partition(": ")[2] if isinstance(error, ChildError) else str(error)
         reason = (text.splitlines() or [type(error).__name__])[0][:200]
@@ -120,6 +122,12 @@ def _reader(path: str | Path) -> Iterator[tuple[Child, int]]:
             idle.append(child)
         else:
             child.__exit__()
+
+
+def _absolute(path: str | Path) -> str | Path:
+    """Return a path that means the same in a child, which stays in the directory it started in."""
+    remote = isinstance(path, RemotePath) or is_url(str(path))
+    return path if remote else Path(path).absolute()
 
 
 @functools.lru_cache
