@@ -11,7 +11,7 @@ from tests.engines.running import Nodes
 
 
 @pytest.mark.tf
-@pytest.mark.slow
+@pytest.mark.several  # TensorFlow is loaded by each process of the cluster
 def test_commands_run(
     nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
