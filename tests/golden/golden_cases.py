@@ -1,0 +1,350 @@
+"""The cases of golden files: commands, run in order in a folder that `test_golden` fills.
+
+In that folder are `photos` (six cats, six dogs, and a table of four of them), `more` (two of each;
+also as `more.zip`), `bad` (one cat is a PNG, one dog is truncated), `pets` (the photos as a dataset
+of two splits) and `fixtures`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, TypeAlias
+
+__all__ = ["CASES", "Case"]
+
+Varies: TypeAlias = Literal["files", "payloads"] | None
+
+
+class Case(NamedTuple):
+    """A name, and commands of tfrtool and of a shell.
+
+    ``varies`` is what differs between versions of libraries: the bytes of compressed files and of
+    other formats (``files``), or also those of records, with images encoded anew (``payloads``).
+    """
+
+    name: str
+    commands: tuple[str, ...]
+    tf: bool
+    varies: Varies
+
+
+def _case(name: str, commands: str, *, varies: Varies = None) -> Case:
+    lines = tuple(line.strip() for line in commands.strip().splitlines())
+    return Case(name, lines, name.startswith("write") or name == "append_images", varies)
+
+
+_DAMAGED = "fixtures/damaged"
+
+CASES = (
+    _case(
+        "write_folders",
+        """
+        tfrtool write photos out --split train=0.5 --split test=0.5 --seed 3 --shards 2
+        tfrtool write photos out
+        tfrtool write photos out --no-shuffle --shards 3 --overwrite
+        """,
+    ),
+    _case(
+        "write_dry_run",
+        """
+        tfrtool write photos out --dry-run
+        tfrtool write photos out --split train=0.7 --split test=0.3 --stratify --dry-run
+        tfrtool write photos out --shard-size 8KB --dry-run
+        """,
+    ),
+    _case(
+        "write_table",
+        """
+        tfrtool write photos/labels.csv out --column age:int64
+        tfrtool write photos/labels.csv tfod --layout tfod --label-column age --labels keep
+        """,
+    ),
+    _case(
+        "write_dedupe",
+        """
+        cp photos/cat/cat-000.jpg photos/cat/copy.jpg
+        cp photos/dog/dog-001.jpg photos/dog/copy.jpg
+        tfrtool write photos out --dedupe --stratify --split train=0.5 --split test=0.5
+        """,
+    ),
+    _case(
+        "write_bad",
+        """
+        tfrtool write bad out
+        tfrtool write bad stopped --on-error stop
+        """,
+        varies="payloads",
+    ),
+    _case(
+        "write_zip",
+        """
+        tfrtool write more.zip out --name zoo --version 2.0.0
+        tfrtool write more.zip packed --compression gzip
+        """,
+        varies="files",
+    ),
+    _case(
+        "write_coco",
+        "tfrtool write fixtures/scenes/images out --annotations coco:fixtures/scenes/coco.json "
+        "--shards 2",
+    ),
+    _case(
+        "write_errors",
+        """
+        tfrtool write none out
+        tfrtool write photos out --shards 0
+        tfrtool write photos out --shards 20
+        tfrtool write photos out --split train=0.5
+        tfrtool write photos out --split train=0.5 --split train=0.5
+        tfrtool write photos out --shards 2 --shard-size 1MB
+        tfrtool write photos out --engine cluster
+        tfrtool write photos/labels.csv out --column weight
+        tfrtool write photos out --annotations voc:none
+        """,
+    ),
+    _case(
+        "append_images",
+        """
+        tfrtool append pets more --out both
+        tfrtool append pets more --out both --split train --dry-run
+        tfrtool append pets more --out both --split train
+        cp photos/cat/cat-000.jpg more/cat
+        tfrtool append pets more --out unique --split test --dedupe
+        """,
+    ),
+    _case(
+        "append_records",
+        """
+        tfrtool filter pets some --where "label = 0"
+        tfrtool append pets some --out both --version 1.2.0 --dry-run
+        tfrtool append pets some --out both --version 1.2.0
+        tfrtool append pets some --out both
+        tfrtool append pets some --out new --split test --workers 1
+        tfrtool append pets some
+        tfrtool append none some --out third
+        tfrtool append pets some --out third --version 1
+        tfrtool append pets fixtures/golden/plain.tfrecord --out third
+        """,
+    ),
+    _case(
+        "convert_tables",
+        """
+        tfrtool convert pets rows.parquet --dry-run
+        tfrtool convert pets table --to parquet --workers 1
+        tfrtool convert pets rows.jsonl --select label,image/filename --workers 1
+        tfrtool convert pets rows.csv --select label,image/filename --rename label=kind --workers 1
+        tfrtool convert rows.jsonl back --workers 1
+        tfrtool convert rows.csv typed --cast kind:float32 --workers 1
+        """,
+        varies="files",
+    ),
+    _case(
+        "convert_datasets",
+        """
+        tfrtool convert pets hf --to hf --workers 1
+        tfrtool convert pets wds --to webdataset --shards 1 --workers 1
+        tfrtool convert pets arrays --to arrayrecord --workers 1
+        """,
+        varies="files",
+    ),
+    _case(
+        "convert_exact",
+        """
+        tfrtool convert pets kept --to parquet --exact --verify bytes --workers 1
+        tfrtool convert kept back --name pets --shards 2 --verify bytes --workers 1
+        tfrtool diff pets back
+        """,
+        varies="files",
+    ),
+    _case(
+        "convert_errors",
+        f"""
+        tfrtool convert none out --to parquet
+        tfrtool convert pets out --to excel
+        tfrtool convert pets rows.parquet --select size
+        tfrtool convert pets rows.csv
+        tfrtool convert pets out --to jsonl --cast label:int32
+        tfrtool convert {_DAMAGED}/payload-bit.tfrecord bit.jsonl
+        tfrtool convert {_DAMAGED}/payload-bit.tfrecord stop.jsonl --on-error stop
+        tfrtool convert {_DAMAGED}/web-page.tfrecord page.jsonl
+        """,
+    ),
+    _case(
+        "reshard",
+        """
+        tfrtool reshard pets one --shards 1 --dry-run
+        tfrtool reshard pets one --shards 1
+        tfrtool reshard pets random --shuffle --seed 7 --shards 2
+        tfrtool reshard pets named --name zoo --version 3.0.0
+        """,
+    ),
+    _case(
+        "reshard_compressed",
+        """
+        tfrtool reshard pets packed --compression gzip
+        tfrtool reshard packed plain
+        """,
+        varies="files",
+    ),
+    _case(
+        "reshard_splits",
+        """
+        tfrtool reshard pets new --split train=0.5 --split test=0.5 --stratify label
+        tfrtool reshard pets new --split a=0.25 --split b=0.75 --seed 5 --shuffle --overwrite
+        tfrtool reshard pets other --split a=0.5 --split b=0.5 --group-by image/filename
+        """,
+    ),
+    _case(
+        "reshard_errors",
+        f"""
+        tfrtool reshard none out
+        tfrtool reshard pets out --shards 0
+        tfrtool reshard pets out --shards 9
+        tfrtool reshard pets out --split train=0.7
+        tfrtool reshard pets out --split train=0.7 --split test=0.3 --stratify color
+        tfrtool reshard pets fixtures/golden/plain.tfrecord out
+        tfrtool reshard {_DAMAGED}/payload-bit.tfrecord stopped --on-error stop
+        tfrtool reshard {_DAMAGED}/payload-bit.tfrecord out
+        tfrtool reshard {_DAMAGED}/cut-in-payload.tfrecord cut
+        """,
+    ),
+    _case(
+        "filter",
+        """
+        tfrtool filter pets cats --where "label = 0" --dry-run
+        tfrtool filter pets cats --where "label = 0"
+        tfrtool filter pets four --sample 4 --seed 2
+        tfrtool filter pets share --where "label = 1" --sample 50% --shards 1
+        """,
+    ),
+    _case(
+        "filter_lists",
+        """
+        printf 'pets-train.tfrecord-00000-of-00002 1\\npets-test.tfrecord-00001-of-00002 0\\n' > two
+        tfrtool filter pets kept --keep two
+        tfrtool filter pets dropped --drop two
+        cat pets/*-train* pets/*-test* pets/*-train* > twice.tfrecord
+        tfrtool filter twice.tfrecord deduped --dedupe
+        """,
+    ),
+    _case(
+        "filter_errors",
+        f"""
+        tfrtool filter none out --sample 1
+        tfrtool filter pets out
+        tfrtool filter pets out --where "color = 1"
+        tfrtool filter pets out --where "label ="
+        tfrtool filter pets out --where "label = 5"
+        tfrtool filter pets out --sample 0
+        tfrtool filter pets out --sample 200%
+        tfrtool filter pets out --keep none.txt
+        printf 'nowhere 1\\n' > list
+        tfrtool filter pets out --drop list
+        tfrtool filter {_DAMAGED}/payload-bit.tfrecord out --sample 2
+        """,
+    ),
+    _case(
+        "edit",
+        """
+        tfrtool edit pets out --drop image --rename label=kind --add source=kaggle --dry-run
+        tfrtool edit pets out --drop image --rename label=kind --add source=kaggle
+        tfrtool edit pets typed --select label --cast label=float32 --add 'size:int64:2=3,4'
+        """,
+    ),
+    _case("edit_resize", "tfrtool edit pets out --resize 24x20 --encode jpeg", varies="payloads"),
+    _case(
+        "edit_errors",
+        f"""
+        tfrtool edit none out --drop a
+        tfrtool edit pets out
+        tfrtool edit pets out --drop color
+        tfrtool edit pets out --select label --drop image
+        tfrtool edit pets out --rename label=image
+        tfrtool edit pets out --cast image/filename=int64
+        tfrtool edit pets out --cast label=int32
+        tfrtool edit pets out --add weight:float32=heavy
+        tfrtool edit pets out --resize 0
+        tfrtool edit {_DAMAGED}/payload-bit.tfrecord out --add a=b
+        tfrtool edit {_DAMAGED}/payload-bit.tfrecord skipped --add a=b --on-error skip
+        """,
+    ),
+    _case(
+        "diff",
+        """
+        tfrtool reshard pets same --shuffle --shards 1 --workers 1
+        tfrtool diff pets same
+        tfrtool filter pets cats --where "label = 0"
+        tfrtool diff pets cats --limit 2
+        tfrtool edit pets changed --rename label=kind --add source=kaggle
+        tfrtool diff pets changed --key image/filename --limit 1
+        tfrtool reshard pets moved --split train=0.5 --split test=0.5
+        tfrtool diff pets moved --key image/filename
+        tfrtool diff pets none
+        tfrtool diff pets cats --key color
+        tfrtool diff pets cats --limit -1
+        """,
+    ),
+    _case(
+        "repair",
+        f"""
+        tfrtool repair {_DAMAGED}/payload-bit.tfrecord bit.tfrecord
+        tfrtool repair {_DAMAGED}/cut-in-payload.tfrecord cut.tfrecord
+        tfrtool repair {_DAMAGED}/inserted-bytes.tfrecord inserted.tfrecord
+        tfrtool repair {_DAMAGED}/two-lengths.tfrecord lengths.tfrecord
+        tfrtool repair {_DAMAGED}/bad-block.tfrecord.gz block.tfrecord.gz
+        tfrtool repair {_DAMAGED}/web-page.tfrecord page.tfrecord
+        tfrtool repair fixtures/golden/plain.tfrecord plain.tfrecord
+        tfrtool repair fixtures/golden/plain.tfrecord plain.tfrecord
+        tfrtool repair none.tfrecord out.tfrecord
+        """,
+    ),
+    _case(
+        "extract",
+        f"""
+        tfrtool extract pets out
+        tfrtool extract pets flat --flat --limit 3
+        tfrtool extract pets named --by image/filename --name label --limit 2
+        tfrtool extract pets out
+        tfrtool extract none new
+        tfrtool extract pets new --feature color
+        tfrtool extract pets new --limit 0
+        tfrtool extract {_DAMAGED}/payload-bit.tfrecord new --feature image
+        """,
+    ),
+    _case(
+        "count",
+        f"""
+        tfrtool count pets
+        tfrtool count fixtures/golden/plain.tfrecord fixtures/golden/plain.tfrecord.gz
+        tfrtool count {_DAMAGED}/length-bit.tfrecord {_DAMAGED}/cut-in-payload.tfrecord
+        tfrtool count {_DAMAGED}/web-page.tfrecord
+        tfrtool count none.tfrecord
+        tfrtool count
+        """,
+    ),
+    _case(
+        "index",
+        f"""
+        tfrtool index pets
+        tfrtool index fixtures/golden/plain.tfrecord --out indexes
+        tfrtool index fixtures/golden/plain.tfrecord.gz --out indexes
+        tfrtool index {_DAMAGED}/length-bit.tfrecord --out indexes
+        tfrtool index none.tfrecord
+        tfrtool index pets --out pets/dataset_info.json
+        """,
+    ),
+    _case(
+        "verify",
+        f"""
+        tfrtool verify pets --workers 1
+        tfrtool verify pets --images --workers 1
+        tfrtool verify fixtures/golden/plain.tfrecord fixtures/golden/members.tfrecord.gz
+        tfrtool verify {_DAMAGED}/payload-bit.tfrecord
+        tfrtool verify {_DAMAGED}/length-bit.tfrecord {_DAMAGED}/cut-in-payload.tfrecord
+        tfrtool verify {_DAMAGED}/git-lfs.tfrecord {_DAMAGED}/bad-crc.tfrecord.gz
+        rm pets/pets-train.tfrecord-00001-of-00002
+        tfrtool verify pets
+        tfrtool verify none
+        tfrtool verify pets --workers 0
+        """,
+    ),
+)
