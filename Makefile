@@ -6,6 +6,7 @@
 # make docs          build the documentation in site/
 # make tables        update the option tables in docs/commands from the help
 # make pictures      update the pictures in docs/images
+# make golden        update the expected output in tests/golden
 # make fixtures      rebuild the files in fixtures/
 # make bench         measure speed against alternatives
 # make fuzz          fuzz for ten minutes (FUZZ_SECONDS=60 for one)
@@ -24,7 +25,7 @@ READY_FOR_DOCS := $(VENV)/.ready-for-docs
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test run-tests test-several test-fast check format bench docs tables pictures fuzz fixtures clean
+.PHONY: help demo test run-tests test-several test-fast check format bench docs tables pictures fuzz fixtures golden clean
 
 help:
 	@sed -n 's/^# //p;/^$$/q' Makefile
@@ -97,6 +98,9 @@ fuzz: $(READY_TO_FUZZ)
 
 fixtures: $(READY_TO_TEST)
 	$(BIN)/python fixtures/make_fixtures.py
+
+golden: $(READY_TO_TEST)
+	UPDATE_GOLDEN=1 $(BIN)/python -m pytest --quiet tests/golden
 
 clean:
 	rm -rf $(VENV) demo site .fuzz .mypy_cache .ruff_cache .pytest_cache .hypothesis .emulators

@@ -84,8 +84,11 @@ CASES = (
     ),
     _case(
         "write_coco",
-        "tfrtool write fixtures/scenes/images out --annotations coco:fixtures/scenes/coco.json "
-        "--shards 2",
+        """
+        cp -r fixtures/scenes .
+        tfrtool write scenes/images out --annotations coco:scenes/coco.json --shards 2
+        tfrtool extract out back --annotations coco
+        """,
     ),
     _case(
         "write_errors",
@@ -130,10 +133,12 @@ CASES = (
         """
         tfrtool convert pets rows.parquet --dry-run
         tfrtool convert pets table --to parquet --workers 1
-        tfrtool convert pets rows.jsonl --select label,image/filename --workers 1
-        tfrtool convert pets rows.csv --select label,image/filename --rename label=kind --workers 1
+        tfrtool convert pets rows.jsonl
+        tfrtool convert 'pets/*-train*' rows.jsonl --select label,image/filename --workers 1
+        tfrtool convert 'pets/*-train*' kinds.csv --select label --rename label=kind --workers 1
         tfrtool convert rows.jsonl back --workers 1
-        tfrtool convert rows.csv typed --cast kind:float32 --workers 1
+        tfrtool convert kinds.csv kinds --workers 1
+        tfrtool convert photos/labels.csv typed --cast age:float32 --workers 1
         """,
         varies="files",
     ),
@@ -247,7 +252,7 @@ CASES = (
         """
         tfrtool edit pets out --drop image --rename label=kind --add source=kaggle --dry-run
         tfrtool edit pets out --drop image --rename label=kind --add source=kaggle
-        tfrtool edit pets typed --select label --cast label=float32 --add 'size:int64:2=3,4'
+        tfrtool edit pets typed --select label --cast label=float32 --add 'weight:float32=0.5'
         """,
     ),
     _case("edit_resize", "tfrtool edit pets out --resize 24x20 --encode jpeg", varies="payloads"),
@@ -257,7 +262,7 @@ CASES = (
         tfrtool edit none out --drop a
         tfrtool edit pets out
         tfrtool edit pets out --drop color
-        tfrtool edit pets out --select label --drop image
+        tfrtool edit pets out --select label --drop label
         tfrtool edit pets out --rename label=image
         tfrtool edit pets out --cast image/filename=int64
         tfrtool edit pets out --cast label=int32
@@ -290,7 +295,6 @@ CASES = (
         tfrtool repair {_DAMAGED}/cut-in-payload.tfrecord cut.tfrecord
         tfrtool repair {_DAMAGED}/inserted-bytes.tfrecord inserted.tfrecord
         tfrtool repair {_DAMAGED}/two-lengths.tfrecord lengths.tfrecord
-        tfrtool repair {_DAMAGED}/bad-block.tfrecord.gz block.tfrecord.gz
         tfrtool repair {_DAMAGED}/web-page.tfrecord page.tfrecord
         tfrtool repair fixtures/golden/plain.tfrecord plain.tfrecord
         tfrtool repair fixtures/golden/plain.tfrecord plain.tfrecord
@@ -298,11 +302,20 @@ CASES = (
         """,
     ),
     _case(
+        "repair_compressed",
+        f"""
+        tfrtool repair {_DAMAGED}/bad-block.tfrecord.gz block.tfrecord.gz
+        tfrtool repair {_DAMAGED}/cut.tfrecord.gz cut.tfrecord.gz
+        """,
+        varies="files",
+    ),
+    _case(
         "extract",
         f"""
         tfrtool extract pets out
         tfrtool extract pets flat --flat --limit 3
         tfrtool extract pets named --by image/filename --name label --limit 2
+        tfrtool extract pets split --by image/filename --limit 2
         tfrtool extract pets out
         tfrtool extract none new
         tfrtool extract pets new --feature color
