@@ -86,16 +86,6 @@ def test_text_tells_what_came_out(shard: Path, tmp_path: Path, capsys: Capture) 
     assert all(len(line) <= 80 for line in text.splitlines() if not any(p in line for p in paths))
 
 
-def test_all_is_fine(tmp_path: Path, capsys: Capture) -> None:
-    """Where every record gave its file, nothing is said on stderr, and the exit code is 0."""
-    shard = write_shard(tmp_path / "a.tfrecord", [photo(JPEG, b"cat/1.jpg", b"cat")])
-    assert run(shard, tmp_path / "out") == 0
-    captured = capsys.readouterr()
-    assert captured.err == ""
-    assert "renamed" not in captured.out
-    assert files_below(tmp_path / "out") == {"cat/1.jpg": JPEG}
-
-
 def test_options(shard: Path, tmp_path: Path) -> None:
     """--flat, --limit, --by, --name and --feature do what the help says."""
     assert run(shard, tmp_path / "a", "--flat", "--limit", "2") == 0

@@ -44,24 +44,6 @@ def test_json_has_the_promised_keys(
     assert json.loads((out / "write_report.json").read_text()) == data
 
 
-def test_text_tells_what_was_written(
-    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The summary has splits, classes, and what was left out and why; the exit code is 3."""
-    (photos / "cat" / "bad.jpg").write_text("no image")
-    code = main(
-        ["write", str(photos), str(tmp_path / "pets"), "--split", "train=0.5", "--split", "b=0.5"]
-    )
-    output = capsys.readouterr()
-    assert code == 3
-    assert "pets 1.0.0, 20 records" in output.out
-    assert "skipped: 1" in output.out
-    assert "cat/bad.jpg" in output.out
-    assert "train: " in output.out
-    assert "b: " in output.out
-    assert output.err == ""
-
-
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
