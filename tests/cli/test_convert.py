@@ -239,3 +239,18 @@ def test_what_differs_is_found(
     assert "read back" in line
     assert not (tmp_path / "out").exists()
     assert run("convert", shards, tmp_path / "out", "--to", "jsonl", "--verify", "none") == 0
+
+
+def test_the_schema_of_another_table_is_not_replaced(
+    shards: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    """rows.csv and rows.jsonl would share rows.schema.json; the first one keeps it."""
+    assert run("convert", f"{shards}/*train*", tmp_path / "rows.jsonl", "--select", "n") == 0
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+    assert "rows.schema.json" in before
+    capsys.readouterr()
+    assert run("convert", f"{shards}/*train*", tmp_path / "rows.csv", "--select", "n") == 2
+    line = capsys.readouterr().err
+    assert "rows.schema.json" in line
+    assert "--overwrite" in line
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before

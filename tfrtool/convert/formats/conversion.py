@@ -308,8 +308,13 @@ def _run(
         raise UsageError(
             "--resume does not apply to one file", path=path, hint="use --overwrite to replace it"
         )
-    if settings.existing is Existing.REFUSE and (path.exists() or path.is_symlink()):
-        raise UsageError("already exists", path=path, hint="use --overwrite to replace it")
+    schema = path.with_name(f"{path.stem}.{SCHEMA}")
+    if settings.existing is Existing.REFUSE:
+        # A schema may be that of another table: rows.jsonl has the one of rows.csv.
+        for place in (path, *([schema] if facts["to"] in ("jsonl", "csv") else [])):
+            if place.exists() or place.is_symlink():
+                hint = "use --overwrite to replace it"
+                raise UsageError("already exists", path=place, hint=hint)
     scratch = ScratchFolder() if isinstance(path, RemotePath) else None
     folder = Path(scratch.name, "one") if scratch else temporary_name(settings.folder)
     try:
@@ -318,7 +323,7 @@ def _run(
         if not job.dry_run:
             with os_errors_as(WriteError, path, "can't be written"):
                 if SCHEMA in job.metadata:
-                    _appear(folder / SCHEMA, path.with_name(f"{path.stem}.{SCHEMA}"))
+                    _appear(folder / SCHEMA, schema)
                 _appear(folder / path.name, path)
     finally:
         rmtree(folder, ignore_errors=True)
