@@ -83,35 +83,6 @@ def test_objects_come_with_their_images(folder: Path) -> None:
     assert [entry.key for entry in source.ignored] == ["b.jpg"]
 
 
-@pytest.mark.parametrize(
-    ("found", "reason"),
-    [
-        (_object(1, 2, "3", 4), "four numbers"),
-        (_object(1, 2, 3), "four numbers"),
-        (_object(1, 2, float("nan"), 4), "four numbers"),
-        (_object(1, 2, True, 4), "four numbers"),
-        (_object(3, 2, 1, 4), "inverted"),
-        (_object(3, 2, 3, 4), "empty"),
-        (_object(100, 2, 130, 4), "outside"),
-        (_object(1, 2, 3, 4, category="horse"), "unknown category 'horse'"),
-    ],
-)
-def test_every_object_is_written_or_listed(folder: Path, found: FoundObject, reason: str) -> None:
-    """An impossible object is listed with its reason, and costs no other."""
-    good = _object(1, 2, 3, 4)
-    image = FoundImage(name="a.jpg", where="1", width=100, height=50, objects=[found, good])
-    source = _source(folder, image)
-    (annotation,) = _annotations(source)
-    assert annotation is not None
-    assert len(annotation.objects) == 1
-    account = source.annotations
-    assert account is not None
-    assert account.read == 3  # with the stray one
-    stray, listed = sorted(account.rejected, key=lambda entry: entry.key != "image 9")
-    assert (listed.key, reason in listed.reason) == ("a.jpg", True)
-    assert stray.reason == "annotation 9: lost"
-
-
 def test_boxes_are_clipped_and_listed(folder: Path) -> None:
     """A box that reaches over its image is clipped, and listed but for rounding."""
     objects = [_object(-5, 2, 3, 400), _object(-0.004, 0, 100.004, 50)]
@@ -122,15 +93,6 @@ def test_boxes_are_clipped_and_listed(folder: Path) -> None:
     assert [one[:4] for one in annotation.objects] == [(0, 2, 3, 50), (0, 0, 100, 50)]
     assert source.annotations is not None
     assert [entry.key for entry in source.annotations.clipped] == ["a.jpg"]
-
-
-def test_shares_need_the_size_of_the_image(folder: Path) -> None:
-    """Shares become pixels by the image's own size where annotations tell none."""
-    one = FoundObject(what="line 1", box=(0.1, 0.2, 0.3, 0.4), category="dog", relative=True)
-    source = _source(folder, FoundImage(name="a.jpg", where="a.txt", objects=[one]))
-    (annotation,) = _annotations(source)
-    assert annotation is not None
-    assert annotation.objects[0][:4] == pytest.approx((10, 10, 30, 20))
 
 
 def test_an_image_that_is_told_twice_counts_once(folder: Path) -> None:

@@ -234,7 +234,7 @@ def _write_coco(folder: Path, some: _Set) -> tuple[Path, str]:
 
 
 _BOX = "<xmin>1</xmin><ymin>2</ymin><xmax>3</xmax><ymax>4</ymax>"
-_SIDE_TEXTS = ("NaN", "1e400", "-5", "wide", "9" * 500, "\u0661\u0666\u0660", "160.5")
+_SIDE_TEXTS = ("NaN", "1e400", "-5", "wide", "9" * 5000, "\u0661\u0666\u0660", "160.5")
 
 
 def _voc_object(name: str, box: str) -> str:
@@ -327,7 +327,8 @@ def _write_yolo(folder: Path, some: _Set) -> tuple[Path, str]:
                 values += [1 / one.size[0], 2 / one.size[1], one.number % 3]
             elif thing.more.get("outline"):
                 values = [x0, y0, x1, y0, x1, y1]
-            line = f"{_CLASSES.index(thing.category)} {' '.join(map(repr, values))}"
+            number = f"{_CLASSES.index(thing.category)}{'.0' * (at % 2)}"
+            line = f"{number} {' '.join(map(repr, values))}"
             lines += ["", thing.broken[0] if thing.broken else line]
         (folder / labels).write_text("\r\n".join(lines))
         if one.broken == "missing":
@@ -482,6 +483,31 @@ def _sets(draw: st.DrawFn, kind: str) -> _Set:
     return _Set(pictures, draw(st.booleans()), masks, points, Random(draw(_NUMBERS)))
 
 
+def _why(one: _Picture) -> str:
+    """Return a word of the reason for which an image is skipped."""
+    if one.fate == "twice":
+        return "already annotated in"
+    if one.fate == "unread":
+        return "invalid XML"
+    if one.broken is None:
+        return "several images share this id"
+    reasons = {
+        "missing": "no such image",
+        "cut": "truncated",
+        "size": f"{one.size[0] + 1} x {one.size[1]}",
+        "id": "several images share this id",
+        "disagree": "disagree on its size",
+        "{'file_name': 5}": "no file_name",
+        "{'file_name': '../../etc/passwd'}": "no such image",
+        "{'height': -120}": f"invalid image size {one.size[0]} x -120",
+        "{'width': 0}": f"invalid image size 0 x {one.size[1]}",
+    }
+    text = str(one.broken)
+    others = {"{'id": "id is not a number or a short string", "g": ""}
+    other = next((why for start, why in others.items() if text.startswith(start)), "whole numbers")
+    return reasons.get(text, other)
+
+
 _Listed = list[tuple[str, str, str]]
 """Keys, places and a word of the reasons."""
 
@@ -575,8 +601,11 @@ def _check(folder: Path, some: _Set, write: _Writer) -> None:
     away = [one for one in some.pictures if one.fate in ("skipped", "audited", "unread", "twice")]
     away += [one for one in some.pictures if one.fate == "stray" and "yolo" not in annotations]
     assert sorted(one.key for one in report.rejected) == sorted(one.key for one in away)
-    ignored = {one.key for one in report.ignored if one.key.endswith(".png")}
-    assert ignored == {one.key for one in some.pictures if one.fate == "ignored"}
+    for one in away:
+        assert any(e.key == one.key and _why(one) in e.reason for e in report.rejected), one
+    ignored = [one.key for one in some.pictures if one.fate == "ignored"]
+    if "yolo" not in annotations:  # which has labels without an image there, too
+        assert sorted(one.key for one in report.ignored) == sorted(ignored)
     told = json.loads((folder / "made" / "write_report.json").read_text())["annotations"]
     assert [len(told["rejected"]), len(told["clipped"])] == [len(listed), len(clipped)]
     assert (told["read"], told["written"], told["of_rejected_images"]) == (read, kept, lost)

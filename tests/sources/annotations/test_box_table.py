@@ -7,10 +7,8 @@ import random
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from tests.annotated_sets import SCENES, Scene, Thing, scenes, write_box_csv, write_voc, write_yolo
+from tests.annotated_sets import SCENES, Scene, scenes, write_box_csv
 from tests.sources.annotations.told import (
     boxes,
     listed,
@@ -120,35 +118,6 @@ def test_splits(images: Path) -> None:
     assert source.splits == ()
 
 
-@pytest.mark.parametrize(
-    ("row", "reason"),
-    [
-        ("a.jpg,200,100,,1,2,3,4", "no class"),
-        ('a.jpg,200,100,"c\nat",1,2,3,4', "several lines"),
-        ("a.jpg,200,100,cat,1,2,3", "not four numbers"),
-        ("a.jpg,200,100,cat,1,2,,4", "not four numbers"),
-        ("a.jpg,200,100,cat,,,,", "not four numbers"),
-        ("a.jpg,200,100,cat,1,2,nan,4", "not four numbers"),
-        ("a.jpg,200,100,cat,1,2,1e999,4", "not four numbers"),
-        ("a.jpg,200,100,cat,1,2,1_0,4", "not four numbers"),
-        ("a.jpg,200,100,cat,1,2,three,4", "not four numbers"),
-        ("a.jpg,200,100,cat,1,2,3,\u0664", "not four numbers"),
-        ("a.jpg,200,100,cat,1,2,3,4,5", "9 cells"),
-        ("a.jpg,200,100,cat,5,2,3,4", "inverted"),
-        ("gone.jpg,200,100,cat,1,2,3,4", "no such image"),
-        (",200,100,cat,1,2,3,4", "no image name"),
-        ("x" * 5000 + ",200,100,cat,1,2,3,4", "no image name"),
-    ],
-)
-def test_impossible_rows_are_listed(images: Path, row: str, reason: str) -> None:
-    """A row that is no object is listed with its number, and costs no other."""
-    source = _read(images, f"{HEADER}\n{row}\na.jpg,200,100,cat,10,20,30,40\n")
-    assert boxes(source)["a.jpg"] == [("cat", 10, 20, 30, 40)]
-    ((_, why),) = lost(source)
-    assert why.startswith("row 2: ")
-    assert reason in why
-
-
 def test_corners_of_automl_are_two_or_four(images: Path) -> None:
     """Three corners are no box."""
     rows = "TRAIN,a.jpg,cat,.1,.1,.3,.1,.3,.5,,\nTRAIN,a.jpg,cat,.1,.1,,,.3,.5,,\n"
@@ -224,38 +193,6 @@ def test_whatever_is_changed_is_an_error_of_ours(images: Path) -> None:
             data[at : at + rng.randrange(12)] = rng.choice([*bits, rng.randbytes(3), b""])
         with contextlib.suppress(TfrtoolError):
             _read(images, bytes(data))
-
-
-@st.composite
-def _things(draw: st.DrawFn) -> Thing:
-    x0, y0 = draw(st.integers(0, 199)), draw(st.integers(0, 99))
-    sides = draw(st.integers(x0 + 1, 200)), draw(st.integers(y0 + 1, 100))
-    name = draw(st.sampled_from(["cat", "dog", "traffic light"]))
-    return Thing(name, x0, y0, *sides)
-
-
-@settings(max_examples=settings().max_examples // 3)
-@given(things=st.lists(_things(), min_size=1, max_size=5))
-def test_what_is_written_is_read(
-    things: list[Thing], tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    """Any boxes come back from each kind of annotations, to a hundredth of a pixel."""
-    root = tmp_path_factory.mktemp("any")
-    wanted = scenes(root / "images", [Scene("a.png", 200, 100, tuple(things))])
-    expected = truth(wanted, "images/")
-    assert boxes(open_annotated(root, f"voc:{write_voc(root, wanted)}")) == expected
-    table = write_box_csv(root / "boxes.csv", wanted)
-    assert boxes(open_annotated(root, f"csv:{table}")) == expected
-    for polygons in (False, True):
-        write_yolo(root, wanted, polygons=polygons)
-        (root / "labels" / "train" / "a.txt").rename(root / "labels" / "a.txt")
-        yaml = root / "data.yaml"
-        yaml.write_text(yaml.read_text().replace("images/train", "images"))
-        found = boxes(open_annotated(root, f"yolo:{root}"))["images/a.png"]
-        assert found == [
-            (name, *(pytest.approx(side, abs=0.01) for side in sides))
-            for name, *sides in expected["images/a.png"]
-        ]
 
 
 def test_a_table_of_too_many_columns_is_refused(images: Path) -> None:

@@ -89,55 +89,6 @@ def test_all_that_is_told_is_there(opening: Opening, tmp_path: Path, first: str)
     assert "fields of categories not written: supercategory" in source.notices
 
 
-_FULL = {"size": [120, 160], "counts": [0, 19200]}
-_RLE = {"size": [120, 160], "counts": [24 + 16 * 120, 48, 72, 48, 160 * 120 - 24 - 18 * 120 + 48]}
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"bbox": ["16", 24, 64, 48]}, "annotation 1: bbox"),
-        ({"bbox": [float("nan"), 24, 64, 48]}, "annotation 1: bbox"),
-        ({"bbox": [16, 24, 64]}, "annotation 1: bbox"),
-        ({"bbox": {"x": 1}}, "annotation 1: bbox"),
-        ({"bbox": [16, 24, 1e300, 48]}, "annotation 1: bbox"),
-        ({"bbox": None}, "annotation 1: no bbox"),
-        ({"bbox": None, "segmentation": _FULL}, "annotation 1: no bbox"),
-        ({"bbox": [16, 24, -64, 48]}, "inverted"),
-        ({"bbox": [16, 24, 0, 48]}, "empty"),
-        ({"bbox": [200, 24, 64, 48]}, "160 x 120"),
-        ({"category_id": 2}, "category_id 2"),
-        ({"category_id": [1]}, "category_id None"),
-        ({"image_id": 99}, "image 99: annotation 1: no image"),
-        ({"image_id": None}, "annotation 1: no image"),
-        ({"area": "large"}, "annotation 1: area"),
-        ({"iscrowd": 7}, "annotation 1: iscrowd"),
-        ({"segmentation": "x"}, "neither polygons nor run lengths"),
-        ({"segmentation": [[1, 2, 3, "4"]]}, "list of polygons"),
-        ({"segmentation": [[1, 2, 3, 4, float("inf"), 6]]}, "out of range"),
-        ({"segmentation": {"size": [120, 160]}}, "no run lengths"),
-        ({"segmentation": {"counts": [5]}}, "no size"),
-        ({"segmentation": {"size": [120, 160], "counts": [5]}}, "don't fill 160 x 120 pixels"),
-        ({"segmentation": {"size": [120, 160], "counts": "~~~"}}, "COCO text"),
-        ({"segmentation": {"size": [120, 160], "counts": "o" * 99 + "0"}}, "too many digits"),
-        ({"segmentation": {"size": [2, 2], "counts": [1, 3]}}, "2 x 2"),
-        ({"segmentation": {"size": [10**6, 10**6], "counts": [0]}}, "89,478,485"),
-        ({"keypoints": [1, 2]}, "keypoints"),
-        ({"keypoints": [1, 2, 3]}, "keypoints"),
-        ({"keypoints": [1.0] * 3003}, "keypoints"),
-    ],
-)
-def test_what_is_wrong_with_an_object_is_listed(
-    opening: Opening, change: dict[str, Any], reason: str
-) -> None:
-    """An object that can't be used is listed with what is wrong, and costs no other."""
-    good = {**_A_CAT, "id": 2}
-    source = opening({"annotations": [{**_A_CAT, **change}, good]})
-    (listed,) = _reasons(source)
-    assert reason in listed
-    assert [one.id for one in _objects(source)] == [2]
-
-
 @pytest.mark.parametrize("masks", ["polygons", "none"])
 def test_boxes_come_from_polygons(opening: Opening, masks: str) -> None:
     """Where there is no box, that around the polygons is taken."""
@@ -149,30 +100,6 @@ def test_boxes_come_from_polygons(opening: Opening, masks: str) -> None:
     assert (
         (json.loads(one.segmentation) == outline) if masks == "polygons" else not one.segmentation
     )
-
-
-@pytest.mark.parametrize(
-    ("change", "key", "reason"),
-    [
-        ({"id": None}, "a.jpg", "images[0]: id is not a number or a short string"),
-        ({"file_name": 5}, "image 1", "image 1: no file_name"),
-        ({"width": "160"}, "a.jpg", "image 1: width and height are not whole numbers"),
-        ({"height": -120}, "a.jpg", "image 1: invalid image size 160 x -120"),
-        ({"file_name": "gone.jpg"}, "gone.jpg", "image 1: no such image"),
-        ({"file_name": "../../etc/passwd"}, "../../etc/passwd", "image 1: no such image"),
-        ({"id": 2}, "a.jpg", "image 2: several images share this id"),
-    ],
-)
-def test_what_is_wrong_with_an_image_is_listed(
-    opening: Opening, tmp_path: Path, change: dict[str, Any], key: str, reason: str
-) -> None:
-    """An image that can't be used is listed, and so are its objects."""
-    images = write_coco(tmp_path / "x.json")["images"]
-    images[0] |= change
-    source = opening({"images": images})
-    assert (key, reason) in [(entry.key, entry.reason) for entry in source.rejected]
-    assert "a.jpg" not in [item.key for item in source.items]
-    assert _reasons(source)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from tests.annotated_sets import SCENES, Scene, Thing, scenes, write_voc
 from tests.sources.annotations.told import (
     boxes,
     listed,
-    lost,
     objects_of,
     open_annotated,
     truth,
@@ -133,44 +132,6 @@ def test_a_missing_size_is_the_images(tmp_path: Path, size: str) -> None:
     assert (told.width, told.height) == (160, 120)
 
 
-@pytest.mark.parametrize(
-    "side", ["NaN", "1e400", "-5", "wide", "9" * 5000, "\u0661\u0666\u0660", "160.5"]
-)
-def test_an_impossible_size_is_listed(tmp_path: Path, side: str) -> None:
-    """Its image is left out, and what it tells with it."""
-    size = f"<size><width>{side}</width><height>120</height></size>"
-    source = _with(tmp_path, size + GOOD)
-    assert "size" in listed(source)["JPEGImages/a.jpg"]
-    assert len(lost(source)) == 1
-
-
-@pytest.mark.parametrize(
-    ("wrong", "reason"),
-    [
-        ("<object/>", "no name"),
-        ("<object><name>a\nb</name></object>", "several lines"),
-        (f"<object><name>{'a' * 2**20}</name></object>", "longer than 1,024 characters"),
-        ("<object><name>a&#x80;b</name></object>", "control character"),
-        ("<object><name>cat</name></object>", "no bndbox"),
-        (OBJECT.format("", BOX.replace("3", "three")), "not four numbers"),
-        (OBJECT.format("", BOX.replace("3", "1_0")), "not four numbers"),
-        (OBJECT.format("", BOX.replace("3", "nan")), "not four numbers"),
-        (OBJECT.format("", BOX.replace("3", "9" * 400)), "not four numbers"),
-        (OBJECT.format("", BOX.replace("<xmax>3</xmax>", "")), "not four numbers"),
-        (OBJECT.format("", BOX.replace("3", "0")), "inverted"),
-        (OBJECT.format("", BOX.replace("3", "1")), "empty"),
-    ],
-)
-def test_an_impossible_object_is_listed(tmp_path: Path, wrong: str, reason: str) -> None:
-    """It is listed with its file and its number, and costs no other."""
-    source = _with(tmp_path, GOOD + wrong)
-    assert boxes(source)["JPEGImages/a.jpg"] == [("cat", 1, 2, 3, 4)]
-    ((key, why),) = lost(source)
-    assert key == "JPEGImages/a.jpg"
-    assert why.startswith("Annotations/a.xml, object 2: ")
-    assert reason in why
-
-
 def test_what_is_not_written_is_said(tmp_path: Path) -> None:
     """Parts of objects are no objects; they are counted, and so is what has no feature."""
     part = f"<part><name>head</name><bndbox>{BOX}</bndbox></part>"
@@ -180,16 +141,6 @@ def test_what_is_not_written_is_said(tmp_path: Path) -> None:
     (notice,) = source.notices
     assert notice.startswith("fields of objects not written: part (2), ")
     assert {*notice.split(": ", 1)[1].split(", ")[1:]} == {"occluded (1)", "difficult: maybe (1)"}
-
-
-@pytest.mark.parametrize("text", ["<annotation><object>", "", "\xff\xfe<", "<a" * 10, "&lt;"])
-def test_damaged_xml_costs_its_image_alone(voc: Path, text: str) -> None:
-    """A file that is cut or invalid XML is listed, and the others are written."""
-    (voc / "Annotations" / "a.xml").write_text(text, "latin-1")
-    source = open_annotated(voc, f"voc:{voc}")
-    assert listed(source)["JPEGImages/a.jpg"].startswith("Annotations/a.xml: invalid XML")
-    assert not source.ignored  # the image is listed once
-    assert len(source.items) == len(SCENES) - 1
 
 
 @pytest.mark.parametrize(

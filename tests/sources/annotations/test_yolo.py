@@ -104,43 +104,6 @@ def test_key_points(tmp_path: Path, shape: str, line: str, points: tuple[float, 
     assert told.keypoints == pytest.approx(points)
 
 
-@pytest.mark.parametrize(
-    ("line", "reason"),
-    [
-        ("3 0.5 0.5 0.1 0.1", "class 3"),
-        ("-1 0.5 0.5 0.1 0.1", "class -1"),
-        ("9" * 5000 + " 0.5 0.5 0.1 0.1", "class 9999"),
-        ("0.5 0.5 0.5 0.1 0.1", "class 0.5"),
-        ("cat 0.5 0.5 0.1 0.1", "class cat"),
-        ("\x1b[31m 0.5", r"class \x1b[31m"),
-        ("0 0.5 0.5 0.1", "4 columns"),
-        ("0 0.5 0.5 0.1 0.1 0.9", "6 columns"),
-        ("0", "1 columns"),
-        ("0 nan 0.5 0.1 0.1", "coordinate"),
-        ("0 0.5 0.5 1e400 0.1", "coordinate"),
-        ("0 0.5 0.5 x 0.1", "coordinate"),
-        ("0 0.5 0.5 -0.1 0.1", "inverted"),
-        ("0 0.5 0.5 0 0.1", "empty"),
-        ("0 3 3 0.1 0.1", "outside"),
-        ("0 .1 .1 inf .1 .2 .2", "coordinate"),
-    ],
-)
-def test_impossible_lines_are_listed(tmp_path: Path, line: str, reason: str) -> None:
-    """A line that is no object is listed with its file and number, and costs no other."""
-    source = _with(tmp_path, f"\n{line}\r\n0.0 0.5 0.5 0.1 0.1")
-    assert boxes(source)["images/train/a.jpg"] == [("cat", 90, 45, 110, 55)]
-    ((key, why),) = lost(source)
-    assert key == "images/train/a.jpg"
-    assert why.startswith("labels/train/a.txt, line 2: ")
-    assert reason in why
-
-
-def test_visibility_is_checked(tmp_path: Path) -> None:
-    """A key point is hidden, covered or seen, and nothing else."""
-    source = _with(tmp_path, "0 .5 .5 .1 .1 .5 .5 7\n", "kpt_shape: [1, 3]")
-    assert "keypoint" in lost(source)[0][1]
-
-
 def test_background_is_kept(tmp_path: Path) -> None:
     """Images with an empty file of labels, and without any, are written; the latter are counted."""
     source = _with(tmp_path, "\n")
