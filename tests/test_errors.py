@@ -107,3 +107,8 @@ def test_printable(text: str) -> None:
 def test_line_is_one_line(path: str) -> None:
     """Whatever the path is, an error is one line."""
     assert len(str(ShardError("it broke", path=path)).splitlines()) == 1
+
+
+def test_a_long_reason_takes_no_time() -> None:
+    """A payload that looks like TensorFlow's messages, again and again, would take hours."""
+    assert len(reason_of(ValueError("{{function_node " * 1_000_000))) <= 200

@@ -196,6 +196,7 @@ def reason_of(error: object) -> str:
     said = str(getattr(error, "message", error))  # TensorFlow's names its operations otherwise
     if (reason := _disk_reason(said)) is not None:
         return reason
+    said = said[:4000]  # it may quote a payload, and the expressions take quadratic time
     said = re.sub(r"\{\{function_node .*?\}\} *", "", said)  # and nodes that nobody has named
     # Keras begins with the layer that it was in, and makes the reason bold.
     said = re.sub(r"\x1b\[\d*m|Exception encountered when calling [^ ]*\(\)\.", "", said)

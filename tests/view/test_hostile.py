@@ -188,5 +188,5 @@ def test_a_page_of_large_records_holds_a_few_of_them(make_shard: MakeShard) -> N
 def test_of_millions_of_numbers_the_first_are_told() -> None:
     """And how many more there are."""
     payload = encode_example({"x": Feature(dtype=DType.INT64, values=tuple(range(100)))})
-    told = PayloadJson(most=3).tell(payload)
+    told = PayloadJson(most=3).describe(payload)
     assert told == {"features": {"x": [0, 1, 2, "... 97 more"]}}

@@ -261,7 +261,7 @@ class Live:
         record = self._record(row)
         if record is None:
             return {"damaged": True}
-        told = PayloadJson(most=9).tell(record.payload)
+        told = PayloadJson(most=9).describe(record.payload)
         held = told.get("features", told)
         short = {printable(str(k))[:100]: _short(v) for k, v in list(held.items())[:12]}
         return {"features": short} if isinstance(held, dict) else {"features": {"": _short(held)}}
@@ -330,7 +330,7 @@ class Live:
             "bytes": len(record.payload),
             "length_crc": f"{record.length_crc:08x}",
             "payload_crc": f"{record.payload_crc:08x}",
-            "content": _cut(PayloadJson(most=_LONGEST_VALUES).tell(record.payload)),
+            "content": _cut(PayloadJson(most=_LONGEST_VALUES).describe(record.payload)),
             "pictures": [
                 {
                     "place": where,

@@ -28,7 +28,7 @@ JPEG = b"\xff\xd8\xff\xe0\x00\x10JFIF"
 
 def tell(payload: bytes, **how: Any) -> Any:
     """Return what is told, as JSON has it."""
-    return json.loads(json.dumps(PayloadJson(**how).tell(payload), allow_nan=False))
+    return json.loads(json.dumps(PayloadJson(**how).describe(payload), allow_nan=False))
 
 
 def test_features() -> None:
@@ -72,7 +72,7 @@ def test_a_selection_that_is_nowhere() -> None:
     """A feature that no record has is an error with the nearest names, once all were told."""
     payloads = PayloadJson(select=["lable"])
     payloads.check_selection()
-    payloads.tell(tfrtool.encode_example({"label": 1}))
+    payloads.describe(tfrtool.encode_example({"label": 1}))
     with pytest.raises(UsageError, match="'lable'; did you mean 'label'"):
         payloads.check_selection()
 

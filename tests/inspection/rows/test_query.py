@@ -256,6 +256,17 @@ def test_what_sql_can_not_do(paths: list[Path], sql: str) -> None:
     assert not Path("/tmp/out.csv").exists()
 
 
+@pytest.mark.parametrize("word", ['column "', "Function with ", "no column '"])
+def test_a_long_value_in_an_error_takes_no_time(tmp_path: Path, word: str) -> None:
+    """A record's value looks like DuckDB's messages, again and again: it would take hours."""
+    value = word * (3_000_000 // len(word))
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(shard_of([tfrtool.encode_example({"text": value})]))
+    with pytest.raises(tfrtool.ShardError) as caught:
+        answer([path], "SELECT CAST(decode(text) AS INTEGER) FROM records")
+    assert len(str(caught.value)) < 1000
+
+
 WRONG = {
     "SELECT lable FROM records": "no column 'lable'; did you mean 'label'",
     "SELECT quux FROM records": "no column 'quux'; columns are ",

@@ -171,7 +171,7 @@ class RecordFeatures:
         key: str,
         label: str,
         numbers: Mapping[str, int],
-        beside: ExtraFeatures,
+        extra: ExtraFeatures,
         masks: Sequence[bytes] = (),
     ) -> dict[str, Any]:
         """Return all features of a record.
@@ -181,13 +181,13 @@ class RecordFeatures:
             key: its path below the source.
             label: as the source has it.
             numbers: those of the classes, by their names.
-            beside: the values of columns, and the objects in the image as it is written.
+            extra: the values of columns, and the objects in the image as it is written.
             masks: of the objects, where they are to be written as PNG.
         """
-        labels, annotation = self.numbers(label, numbers), beside.annotation
+        labels, annotation = self.numbers(label, numbers), extra.annotation
         made: dict[str, Any] = {}
         for name, dtype, is_list in self.columns:
-            some = beside.values.get(name, ())
+            some = extra.values.get(name, ())
             made[name] = Feature(dtype=dtype, values=some if is_list else some[:1])
         filename = key.encode("utf-8", "surrogateescape")
         if self.layout is Layout.TFDS:

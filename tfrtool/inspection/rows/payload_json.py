@@ -74,7 +74,7 @@ class PayloadJson:
             hint = suggestion(name, sorted(self.seen), "features")
             raise UsageError(f"no feature {name!r}", hint=hint)
 
-    def tell(self, payload: bytes) -> dict[str, Any]:
+    def describe(self, payload: bytes) -> dict[str, Any]:
         """Return what ``tfrtool cat`` prints of a payload."""
         kind = classify_payload(payload)
         if kind is PayloadKind.EVENT:

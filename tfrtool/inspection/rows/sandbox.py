@@ -36,6 +36,9 @@ _HIDDEN = re.compile("_[0-9a-f]{16}")
 _MESSAGE = 300
 """Characters of DuckDB's message, which may quote a value of any length."""
 
+_END = 1000
+"""Characters from each end of a message that are looked at for what it means."""
+
 _CONFIG = {
     "autoload_known_extensions": "false",
     "autoinstall_known_extensions": "false",
@@ -208,8 +211,16 @@ _TYPES = {
 """DuckDB's own names of types and operators, and those of SQL."""
 
 
+def _ends(text: str) -> str:
+    """Return the beginning and the end of a text, which may quote a value of a record.
+
+    Such a value can have any length, and the expressions take quadratic time.
+    """
+    return text if len(text) <= 2 * _END else f"{text[:_END]}...{text[-_END:]}"
+
+
 def _message(error: Exception) -> str:
-    text = re.sub(r"^(\w+ )+Error: ", "", str(error).strip().partition("\n")[0])
+    text = re.sub(r"^(\w+ )+Error: ", "", _ends(str(error).strip().partition("\n")[0]))
     for theirs, ours in _TYPES.items():
         text = re.sub(theirs, ours, text)
     text = text.rstrip("!. ")
@@ -414,7 +425,7 @@ class Sandbox:
         kind, what = UsageError if is_wrong else ShardError, _message(error)
         if what.startswith("no table") and self._view != "records":  # of conditions
             what = "a condition can't contain a subquery"
-        return kind(what, hint=self._hint(what, str(error), sql))
+        return kind(what, hint=self._hint(what, _ends(str(error)), sql))
 
     def _hint(self, what: str, error: str, sql: str) -> str | None:
         """Return what may be meant by an unknown name."""

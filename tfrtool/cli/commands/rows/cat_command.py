@@ -73,7 +73,7 @@ def cat_command(
     shown, sources = 0, resolve_sources(shards)
     choices |= {"records": records, "sources": shards}
     for path, record in cat(sources, on_fault=damage, **choices):
-        content = payloads.tell(record.payload)
+        content = payloads.describe(record.payload)
         pending.append(line({"shard": str(path), "record": record.index} | content))
         shown += 1
         pending_bytes += len(record.payload)
@@ -81,7 +81,7 @@ def cat_command(
         if not is_checked and pending_bytes > _HELD_BYTES:
             if all(isinstance(source, Path) for source in sources):
                 for _, other in cat(sources, on_fault=lambda _: None, **choices):
-                    payloads.tell(other.payload)
+                    payloads.describe(other.payload)
                     if not payloads.unseen():
                         break
                 payloads.check_selection()
