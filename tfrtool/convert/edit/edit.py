@@ -82,7 +82,7 @@ def edit(
     """
     on_error = as_member(OnError, on_error, "on_error")
     settings = make_options(JobSettings, folder=as_path(target), on_error=on_error, **options)
-    if select is None and not (drop or rename or cast or add or encode or resize):
+    if select is None and resize is None and not (drop or rename or cast or add or encode):
         hint = "use --select, --drop, --rename, --cast, --add, --encode or --resize"
         raise UsageError("nothing to change", hint=hint)
     found = find_sources(source, settings.folder)
