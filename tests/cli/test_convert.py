@@ -254,3 +254,21 @@ def test_the_schema_of_another_table_is_not_replaced(
     assert "rows.schema.json" in line
     assert "--overwrite" in line
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
+
+
+def test_files_of_an_interrupted_job_are_not_read(
+    shards: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    """What a killed job leaves in its own folder is not part of the tables around it."""
+    tables = tmp_path / "tables"
+    assert run("convert", shards, tables, "--to", "parquet") == 0
+    staged = tables / ".tfrtool-incomplete"
+    staged.mkdir()
+    for path in tables.glob("*.parquet"):
+        (staged / path.name).write_bytes(path.read_bytes())
+    capsys.readouterr()
+    assert run("convert", tables, tmp_path / "back") == 0
+    assert "8 records in, 8 out" in capsys.readouterr().out
+    staged.rename(tables / ".tfrtool-publishing")
+    assert run("convert", tables, tmp_path / "other") == 1
+    assert "--resume" in capsys.readouterr().err

@@ -36,6 +36,7 @@ from tfrtool.sources.tables.table_columns import check_not_saved_to_disk
 from tfrtool.storage.claims import current_folder
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.progress import OnCounts
+from tfrtool.storage.publishing import check_settled
 
 _MODULES = {
     "tfrecord": "payload_formats:TfrecordFormat",
@@ -316,8 +317,11 @@ def look_for(path: Path, name: str | None) -> Sequence[Path]:
     if not path.is_dir():
         return [path] if path.exists() else matching_files(str(path)) or [path]
     check_not_saved_to_disk(path)
+    check_settled(path)
     inside: list[Path] = []
     for one in current_folder(path).iterdir():
+        if one.name.startswith("."):  # such as the folder of a write that has not ended
+            continue
         with contextlib.suppress(OSError):
             inside += [one] if one.is_file() else [p for p in one.iterdir() if p.is_file()]
     for form in map(format_of, NAMES if name is None else (name,)):
