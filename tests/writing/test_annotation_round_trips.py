@@ -292,3 +292,23 @@ def test_voc_has_the_depth_of_images(tmp_path: Path) -> None:
         text = (out / "Annotations" / f"{number}.xml").read_text()
         size = f"<width>96</width><height>80</height><depth>{depth}</depth>"
         assert f"<size>{size}</size>" in text
+
+
+def test_hidden_key_points_move_with_the_image(tmp_path: Path) -> None:
+    """A point of visibility 0 may have a place; three zeros are no point, and stay zeros."""
+    root = tmp_path / "yolo"
+    for folder in ("images", "labels"):
+        (root / folder / "train").mkdir(parents=True)
+    Image.new("RGB", (200, 100)).save(root / "images/train/a.png")
+    (root / "labels/train/a.txt").write_text("0 .5 .5 .5 .5 .4 .6 0 0 0 0 .25 .75 2\n")
+    config = "path: .\ntrain: images/train\nnames: [cat]\nkpt_shape: [3, 3]\n"
+    (root / "data.yaml").write_text(config)
+    for number, resize in enumerate((None, (50, 50))):
+        out = tmp_path / str(number)
+        tfrtool.write(root / "images", out, annotations=f"yolo:{root}", resize=resize)
+        (shard,) = out.glob("*.tfrecord*")
+        (record,) = tfrtool.read(shard)
+        assert isinstance(record, tfrtool.Record)
+        features: dict[str, Any] = dict(tfrtool.parse_example(record.payload))
+        assert list(features["image/object/keypoint/x"]) == pytest.approx([0.4, 0, 0.25])
+        assert list(features["image/object/keypoint/y"]) == pytest.approx([0.6, 0, 0.75])

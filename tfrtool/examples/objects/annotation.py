@@ -133,7 +133,7 @@ def _moved(
     (x0, y0), (x1, y1) = move(one.xmin, one.ymin), move(one.xmax, one.ymax)
     points = [*one.keypoints]
     for at in range(0, len(points), 3):
-        if points[at + 2]:  # 0 says that it is not known where it is
+        if any(points[at : at + 3]):  # all 0: a point that nobody has labeled
             points[at : at + 2] = move(points[at], points[at + 1])
     segmentation = one.segmentation
     if segmentation.startswith("["):
