@@ -86,8 +86,8 @@ _OPTIONS = {
         "to 0 at the last step.",
         "--class-weights balanced": "Weight the loss of each image so that all classes count "
         "equally.",
-        "--early-stopping N": "Stop after N epochs without a lower val_loss (loss if there is no "
-        "validation), and keep the best weights.",
+        "--early-stopping N": "Stop after N epochs without a lower val_loss (without "
+        "validation, loss), and keep the best weights.",
         "--seed N=0": "Random seed for initial weights, image order and augmentation.",
     },
     "Input pipeline": {
