@@ -43,7 +43,7 @@ HELD = [
     (pa.decimal128(30, 10), decimal.Decimal("0.0000000001"), string(b"0.0000000001")),
     (pa.decimal256(60, 2), decimal.Decimal("-12.50"), string(b"-12.50")),
     (pa.timestamp("s"), EPOCH.replace(microsecond=0), int64(1_000_000)),
-    (pa.timestamp("us", "UTC"), EPOCH.replace(tzinfo=dt.timezone.utc), int64(1_000_005)),
+    (pa.timestamp("us", "UTC"), EPOCH.replace(tzinfo=dt.UTC), int64(1_000_005)),
     (pa.timestamp("ns"), -1, int64(-1)),
     (pa.date32(), dt.date(1970, 1, 2), int64(86_400_000_000)),
     (pa.date64(), dt.date(1969, 12, 31), int64(-86_400_000_000)),

@@ -1,7 +1,7 @@
 """What fsspec reads, such as Hugging Face's hub, with the words of obstore."""
 
 from collections.abc import Iterator
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import fsspec
@@ -77,7 +77,7 @@ def _meta(found: dict[str, Any]) -> dict[str, Any]:
     modified = next(filter(None, times), 0.0)
     if not isinstance(modified, datetime):
         number = modified if isinstance(modified, int | float) else 0.0
-        modified = datetime.fromtimestamp(number, timezone.utc)
+        modified = datetime.fromtimestamp(number, UTC)
     etag = found.get("ETag") or found.get("etag") or found.get("blob_id") or modified.isoformat()
     size = -1 if found.get("size") is None else found["size"]
     return {"path": _path(found), "size": size, "e_tag": etag, "last_modified": modified}

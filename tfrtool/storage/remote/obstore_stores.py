@@ -4,7 +4,7 @@ import errno
 import os
 import re
 import time
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any
@@ -173,7 +173,7 @@ def _patience() -> timedelta:
 def _profile() -> dict[str, Any]:
     """Return what a profile of ~/.aws says, which boto3 reads and obstore doesn't; if there is one.
 
-    `obstore.auth.boto3` would do, but for Python 3.10, and for AWS_REGION, which goes before.
+    `obstore.auth.boto3` would do, but AWS_REGION goes before the profile.
     """
     import boto3
 
@@ -184,7 +184,7 @@ def _profile() -> dict[str, Any]:
 
     def provide() -> dict[str, Any]:
         now = found.get_frozen_credentials()  # others, in time before these expire
-        until = datetime.now(timezone.utc) + timedelta(minutes=5)
+        until = datetime.now(UTC) + timedelta(minutes=5)
         keys = {"access_key_id": now.access_key, "secret_access_key": now.secret_key}
         return {**keys, "token": now.token, "expires_at": until}
 
