@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,7 +27,7 @@ _KEYS = st.sets(
         lambda keys: keys | marks
     )
 )
-_SMALL = {"_PAGE": 4, "_FOLDERS": 3, "_TASKS": 2, "_SENT": 2}
+_SMALL = {"_PAGE": 4, "_FOLDERS": 3, "_AHEAD": 2}
 
 
 class Listable:
@@ -70,29 +69,19 @@ def test_the_order_is_that_of_one_listing(keys: set[str], prefix: str) -> None:
     """Whatever the names: folders in folders, marks of empty ones, objects called as a folder."""
     store = Store("s3://bucket", Listable(keys))
     whole = [(key, one.size) for key, one in store.list(prefix)]
-    tasks: list[Any] = []
-
-    def spread(function: Any, given: Sequence[Any]) -> Iterator[Any]:
-        tasks.extend(given)
-        return map(function, given)
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store_listing, "store_of", lambda _: store)
         for name, value in _SMALL.items():
             patch.setattr(store_listing, name, value)
-        assert [*store_listing._listed(store, prefix, spread)] == whole
-        assert [*store_listing._listed(store, prefix, None)] == whole
-    folders = [folder for task in tasks for folder in task]
-    assert len(folders) == len(set(folders))
+        assert [*store_listing.list_by_folders(store, prefix)] == whole
 
 
-def _items(url: str, scratch: Path, spread: Any = None) -> Any:
-    found = open_source(url, LabelFrom.FOLDER, scratch, spread=spread)
+def _items(url: str, scratch: Path) -> Any:
+    found = open_source(url, LabelFrom.FOLDER, scratch)
     return [*found.items], found.labels, found.rejected, found.ignored
 
 
 def test_a_bucket(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Items, and what is left out, are those of one listing; folders are listed by tasks."""
+    """Items, and what is left out, are those of one listing."""
     names = ("a b", "50%", "a%20b", "c+d", "[x]", "e")
     for name in names:
         for number in range(4):
@@ -101,16 +90,8 @@ def test_a_bucket(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         bucket.put(key, b"")
     whole = _items(f"{bucket.url}/it", tmp_path)
     monkeypatch.setattr(store_listing, "_PAGE", 3)
-    tasks: list[Any] = []
-
-    def spread(function: Any, given: Sequence[Any]) -> Iterator[Any]:
-        tasks.extend(given)
-        return (pickle.loads(pickle.dumps(function))(task) for task in given)
-
-    assert _items(f"{bucket.url}/it", tmp_path, spread) == whole
     assert _items(f"{bucket.url}/it", tmp_path) == whole
     assert len(whole[0]) == 4 * len(names)
-    assert {folder.rpartition("/")[2] for task in tasks for folder in task} == {*names} - {"e"}
 
 
 @pytest.mark.usefixtures("hurry")

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import inspect
 import os
-import pickle
 import socket
 import sys
-from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.photos import image_bytes, write_class_folders
 from tests.sources.trees import contents, labelled, open_tree
 from tfrtool.errors import SourceError
-from tfrtool.sources.folders import listing
 
 
 def _reasons(entries: object) -> dict[str, str]:
@@ -176,26 +172,3 @@ def test_a_folder_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(SourceError) as caught:
         open_tree(tmp_path)
     assert caught.value.path == str(tmp_path / "dog")
-
-
-@pytest.mark.parametrize("sent", [3, 1000])
-def test_folders_that_are_listed_elsewhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: int
-) -> None:
-    """All files are listed once, by whichever process; a folder of too many comes back."""
-    monkeypatch.setattr(listing, "_SENT", sent)
-    write_class_folders(tmp_path, ("cat", "dog", "hen"), count=2)
-    write_class_folders(tmp_path / "dog" / "small", ("pug",), count=5)
-    (tmp_path / "stray.jpg").write_bytes(image_bytes())
-    (tmp_path / "cat" / "around").symlink_to(tmp_path)
-    asked: list[str] = []
-
-    def elsewhere(function: Any, tasks: Sequence[Any]) -> Iterator[Any]:
-        asked.extend(Path(task[0]).name for task in tasks)
-        for task in reversed(tasks):
-            yield pickle.loads(pickle.dumps(function))(pickle.loads(pickle.dumps(task)))
-
-    here = listing.list_directory(str(tmp_path))
-    found = listing.list_directory(str(tmp_path), spread=elsewhere)
-    assert sorted(found.entries) == sorted(here.entries)
-    assert sorted(asked) == ["cat", "dog", "hen"]

@@ -16,7 +16,6 @@ from tfrtool.sources.folders.class_layout import LabelFrom, arrange
 from tfrtool.sources.folders.listing import (
     SPLIT_NAMES,
     Listing,
-    Spread,
     is_pattern,
     list_directory,
     list_matches,
@@ -55,20 +54,19 @@ def open_source(
     scratch: Path,
     root: Path | None = None,
     starting: Starting = nullcontext,
-    spread: Spread | None = None,
     options: SourceOptions = _DEFAULT,
 ) -> Source:
     """List the items of a source; what a file is, its content tells, not its name.
 
     ``scratch`` is a folder for what must be kept while items are read; the caller removes it.
-    ``starting`` gives the context in which TensorFlow is loaded where TFDS prepares a dataset, and
-    ``spread`` lists the folders of a tree elsewhere. What can't be used is a SourceError; a name
-    that TFDS can't have, or a root without a table, a UsageError.
+    ``starting`` gives the context in which TensorFlow is loaded where TFDS prepares a dataset.
+    What can't be used is a SourceError; a name that TFDS can't have, or a root without a table, a
+    UsageError.
     """
     if options.annotations:
-        source = _annotated(argument, scratch, options, spread)
+        source = _annotated(argument, scratch, options)
     else:
-        source = _open(argument, label_from, scratch, root, starting, spread, options)
+        source = _open(argument, label_from, scratch, root, starting, options)
         if options != _DEFAULT:
             source = with_labels(source, options, argument, scratch)
     if options.group_by is None or source.groups:
@@ -84,7 +82,6 @@ def _open(
     scratch: Path,
     root: Path | None,
     starting: Starting,
-    spread: Spread | None,
     options: SourceOptions,
 ) -> Source:
     tfds, depth = argument.startswith(_TFDS), options.label_depth
@@ -98,7 +95,7 @@ def _open(
             return samples
     if not tfds and not is_url(argument):
         check_not_saved_to_disk(Path(argument))
-    listing = None if tfds else _list(argument, scratch, spread)
+    listing = None if tfds else _list(argument, scratch)
     if depth is not None and (listing is None or label_from is not LabelFrom.FOLDER):
         raise UsageError("--label-depth requires class folders", path=argument)
     if listing is None and label_from is not LabelFrom.FOLDER:
@@ -162,13 +159,11 @@ def _told(
     return replace(source, notices=(notice, *source.notices))
 
 
-def _annotated(
-    argument: str, scratch: Path, options: SourceOptions, spread: Spread | None
-) -> Source:
+def _annotated(argument: str, scratch: Path, options: SourceOptions) -> Source:
     from tfrtool.sources.annotations.annotated_source import bring_together
     from tfrtool.sources.annotations.readers import hint_at_kind, open_annotations
 
-    if argument.startswith(_TFDS) or (listing := _list(argument, scratch, spread)) is None:
+    if argument.startswith(_TFDS) or (listing := _list(argument, scratch)) is None:
         what = "--annotations requires a folder or an archive of images"
         raise UsageError(what, path=argument)
     images = Path(argument) if Path(argument).is_dir() else None
@@ -180,10 +175,10 @@ def _annotated(
         raise
 
 
-def _list(argument: str, scratch: Path, spread: Spread | None) -> Listing | None:
+def _list(argument: str, scratch: Path) -> Listing | None:
     """List a tree of files; None for what may be a table."""
     if is_url(argument):
-        found = list_store(argument, spread)
+        found = list_store(argument)
         return _list_file(argument, argument, scratch) if found is None else found
     path = os.path.abspath(argument)  # noqa: PTH100 - links stay
     try:
@@ -194,7 +189,7 @@ def _list(argument: str, scratch: Path, spread: Spread | None) -> Listing | None
         reason = os_reason(error) if isinstance(error, OSError) else str(error)
         raise SourceError(f"can't be read: {reason}", path=argument) from error
     if stat.S_ISDIR(mode):
-        return list_directory(path, spread=spread)
+        return list_directory(path)
     if not stat.S_ISREG(mode):
         raise SourceError("not a regular file or a directory", path=argument, expected=_EXPECTED)
     return _list_file(argument, path, scratch)

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 
 from tfrtool.engines.engine import Engine
-from tfrtool.engines.processes import cores, map_shards, workers_of
+from tfrtool.engines.processes import cores, workers_of
 from tfrtool.errors import SourceError, UsageError, os_errors_as, printable
 from tfrtool.images.recipe import Check, Encode, ImageRecipe, Resize
 from tfrtool.records.compression import Compression
@@ -207,14 +207,12 @@ def write(
         else:
             staging = stack.enter_context(staging_folder(target := Target.of_write(options)))
             scratch = staging.folder
-        spread = None if cluster is None else partial(map_shards, workers=cluster)
         found = open_source(
             options.source,
             options.label_from,
             scratch,
             options.root,
             starting,
-            spread,
             options.meaning,
         )
         if found.splits and options.splits:

@@ -11,9 +11,8 @@ import stat
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import chain, islice
-from typing import Any, NamedTuple
+from itertools import chain
+from typing import NamedTuple
 
 from tfrtool.errors import SourceError, os_reason
 from tfrtool.sources.items import Item, ItemReader
@@ -48,16 +47,6 @@ _ANY_DEPTH = "**"
 
 _Pattern = Sequence[re.Pattern[str] | None]
 """The parts of a pattern; None for any number of folders."""
-
-_Folder = tuple[str, str, set[int], frozenset[tuple[int, int]]]
-"""Its path, what the keys in it start with, the places that it has come to in the pattern, and the
-folders around it."""
-
-_SENT = 500_000
-"""Entries that a task sends back at most, some hundred MB; a larger folder is listed here."""
-
-Spread = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]
-"""Yields the results of a function for tasks, in their order."""
 
 
 def splits_in_order(splits: Iterable[str]) -> tuple[str, ...]:
@@ -144,41 +133,27 @@ def size_problem(size: int) -> str | None:
     return f"file too large for an image: {size:,} bytes (limit {MAX_IMAGE_BYTES:,})"
 
 
-def list_directory(
-    root: str, prefix: str = "", pattern: _Pattern = (), spread: Spread | None = None
-) -> Listing:
+def list_directory(root: str, prefix: str = "", pattern: _Pattern = ()) -> Listing:
     """List all files below a directory that match a pattern, or lie in a folder which does.
 
     Keys start with the prefix. Depth is bounded by the longest path that the system takes, not by
     Python's stack. A folder that can't be read is a SourceError, when its entries are asked for.
-    With ``spread``, the folders in it are listed elsewhere, each by a task.
     """
-    top: _Folder = (root, prefix, _with_none({0}, pattern), frozenset())
-    entries = _walk([top], pattern) if spread is None else _walk_spread(top, pattern, spread)
-    return Listing(entries, FolderReader(root))
+    return Listing(_walk(root, prefix, pattern), FolderReader(root))
 
 
-def _walk_spread(top: _Folder, pattern: _Pattern, spread: Spread) -> Iterator[Entry]:
-    folders: list[_Folder] = []
-    yield from _walk([top], pattern, folders)
-    for folder, entries in spread(partial(_walked, pattern=pattern), folders):
-        yield from _walk([folder], pattern) if entries is None else entries
+def _walk(root: str, prefix: str, pattern: _Pattern) -> Iterator[Entry]:
+    """Yield the files below a directory.
 
-
-def _walked(folder: _Folder, pattern: _Pattern) -> tuple[_Folder, list[Entry] | None]:
-    """Return a folder and all that is in it; None if that is more than is sent at once."""
-    entries = [*islice(_walk([folder], pattern), _SENT + 1)]
-    return folder, entries if len(entries) <= _SENT else None
-
-
-def _walk(
-    pending: list[_Folder], pattern: _Pattern, below_them: list[_Folder] | None = None
-) -> Iterator[Entry]:
-    """Yield what is in folders; the folders in them are put into a list, if there is one."""
+    With each folder goes a set: how many parts of the pattern its path may have matched.
+    """
+    pending: list[tuple[str, str, frozenset[int], frozenset[tuple[int, int]]]] = [
+        (root, prefix, _skip_any_depth({0}, pattern), frozenset())
+    ]
     visits: Counter[tuple[int, int]] = Counter()
     while pending:
-        path, start, places, above = pending.pop()
-        whole = len(pattern) in places
+        path, start, matched, above = pending.pop()
+        everything = len(pattern) in matched
         try:
             status = os.stat(path)  # noqa: PTH116 - a Path for each folder costs more than the call
             identity = (status.st_dev, status.st_ino)
@@ -191,18 +166,17 @@ def _walk(
                     path=path,
                     hint="remove the circular links",
                 )
-            with os.scandir(path) as found:
-                for entry in found:
-                    key = start + entry.name
+            with os.scandir(path) as entries:
+                for entry in entries:
                     if is_clutter(entry.name):
                         continue
-                    below = places if whole else _after(places, entry.name, pattern)
+                    key = start + entry.name
+                    below = matched if everything else _match(entry.name, matched, pattern)
                     if not below:
                         continue
                     if _is(entry.is_dir):
-                        folders = pending if below_them is None else below_them
-                        folders.append((entry.path, f"{key}/", below, above | {identity}))
-                    elif whole or len(pattern) in below:
+                        pending.append((entry.path, f"{key}/", below, above | {identity}))
+                    elif everything or len(pattern) in below:
                         image = is_image_name(key) or not _is(entry.is_file)
                         # The size of other files is of no interest.
                         yield file_entry(entry.path, key) if image else Entry(key)
@@ -218,23 +192,23 @@ def _is(test: Callable[[], bool]) -> bool:
         return False  # a link in a circle, or to where we may not look
 
 
-def _after(places: set[int], name: str, pattern: _Pattern) -> set[int]:
-    """Return the places in a pattern that a name leads to from others."""
-    found = set()
-    for place in places:
-        if (part := pattern[place]) is None:
-            found.add(place)
+def _match(name: str, matched: frozenset[int], pattern: _Pattern) -> frozenset[int]:
+    """Return how many parts of a pattern may be matched after one more name."""
+    after = set[int]()
+    for count in matched:
+        if (part := pattern[count]) is None:
+            after.add(count)
         elif part.match(name):
-            found.add(place + 1)
-    return _with_none(found, pattern) if None in pattern else found
+            after.add(count + 1)
+    return _skip_any_depth(after, pattern)
 
 
-def _with_none(places: set[int], pattern: _Pattern) -> set[int]:
-    """Add the places that are reached without a name, for ``**`` may stand for no folder at all."""
-    for place, part in enumerate(pattern):
-        if part is None and place in places:
-            places.add(place + 1)
-    return places
+def _skip_any_depth(matched: set[int], pattern: _Pattern) -> frozenset[int]:
+    """Add the counts that follow because ``**`` may match no folder at all."""
+    for count, part in enumerate(pattern):
+        if part is None and count in matched:
+            matched.add(count + 1)
+    return frozenset(matched)
 
 
 def file_entry(path: str, key: str) -> Entry:

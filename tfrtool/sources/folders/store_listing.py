@@ -2,35 +2,26 @@
 
 import errno
 import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain, islice
 
 from tfrtool.errors import SourceError, os_errors_as
-from tfrtool.sources.folders.listing import Entry, Listing, Spread, is_clutter, size_problem
+from tfrtool.sources.folders.listing import Entry, Listing, is_clutter, size_problem
 from tfrtool.sources.items import Item, UnfitError
 from tfrtool.storage.limits import MAX_OBJECTS
 from tfrtool.storage.remote_path import MAGIC, RemotePath, remote_path
-from tfrtool.storage.stores import Store, store_of
+from tfrtool.storage.stores import Store
 
 _PAGE = 1000
-"""Objects that a bucket names in an answer."""
+"""Objects that a bucket names in one answer."""
 
 _FOLDERS = 16
-"""Folders from which on no more are looked for: they are listed at once."""
+"""Folders that are listed at once: with this many, no folders inside them are searched for."""
 
-_TASKS = 256
-_SENT = 50_000
-"""Objects that a task names at most; what follows them is listed here."""
-
-_Found = tuple[str, int | None]
-"""A key below a bucket, and its size; None for a folder."""
-
-_Begun = tuple[list[tuple[str, int]], bool]
-"""The first objects of a folder, and whether these are all."""
-
-_NOTHING = list[tuple[str, int]]()
+_AHEAD = 50_000
+"""Objects of a folder that are listed before it is its turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,23 +43,20 @@ class StoreReader:
         return f"{self.url}/{item.key}"
 
 
-def list_store(url: str, spread: Spread | None = None) -> Listing | None:
-    """List the objects below a URL, or those that a pattern matches; None if it is an object.
-
-    Folders of a bucket are listed in threads, or, with ``spread``, elsewhere.
-    """
+def list_store(url: str) -> Listing | None:
+    """List the objects below a URL, or those that match a pattern; None if it is one object."""
     path = remote_path(url)
     with os_errors_as(SourceError, url):
         if path.is_file():
             return None
-        base, found = path, _below(path, spread)
+        base, objects = path, _list_below(path)
         if MAGIC.search(url):
             base = path.fixed()
             if len(path.parts) - len(base.parts) == 1 and "**" not in path.parts:
-                base = base.parent  # whose name says the class
+                base = base.parent  # whose name is the class
             matches = path.matching(below=True)
-            found = ((str(one.relative_to(base)), one.known().size) for one in matches)
-        entries = _entries(found, url)
+            objects = ((str(each.relative_to(base)), each.known().size) for each in matches)
+        entries = _entries(objects, url)
         first = next(entries, None)
     if first is None:
         what = "no such object or prefix" if base is path else "no objects match"
@@ -76,62 +64,63 @@ def list_store(url: str, spread: Spread | None = None) -> Listing | None:
     return Listing(chain((first,), entries), StoreReader(str(base)))
 
 
-def _entries(found: Iterator[tuple[str, int]], url: str) -> Iterator[Entry]:
+def _entries(objects: Iterator[tuple[str, int]], url: str) -> Iterator[Entry]:
     with os_errors_as(SourceError, url):
-        for key, size in found:
+        for key, size in objects:
             if not any(map(is_clutter, key.split("/"))):
                 yield Entry(key, size, problem=size_problem(size))
 
 
-def _below(path: RemotePath, spread: Spread | None = None) -> Iterator[tuple[str, int]]:
+def _list_below(path: RemotePath) -> Iterator[tuple[str, int]]:
+    """Yield the objects in a folder and in those below it: keys relative to it, and sizes."""
     start = len(path.key) + 1 if path.key else 0
-    for key, size in _listed(path.store, path.key, spread):
+    for key, size in list_by_folders(path.store, path.key):
         if key[start:]:
             yield key[start:], size
 
 
-def _listed(store: Store, top: str, spread: Spread | None) -> Iterator[tuple[str, int]]:
-    """Yield all objects in a folder, in the order of their keys, from many listings at once."""
-    found: list[_Found] = [(top, None)]
-    looked_into, folders = set[str](), [top]
+def list_by_folders(store: Store, top: str) -> Iterator[tuple[str, int]]:
+    """Yield all objects below a folder and their sizes, in the order of their keys.
+
+    Folders of a bucket are listed in several threads.
+    """
+    plan: list[tuple[str, int | None]] = [(top, None)]  # objects, and folders without a size
+    expanded, folders = set[str](), [top]
     while store.lists and store.writes and 0 < len(folders) < _FOLDERS:
-        if not (new := [key for key in folders if key not in looked_into]):
+        if not (new := [key for key in folders if key not in expanded]):
             break
-        looked_into.update(new)
-        inside = dict(zip(new, store.ahead(partial(_inside, store), new), strict=True))
-        found = [
-            one
-            for key, size in found
-            for one in (inside[key] if size is None and key in inside else [(key, size)])
+        expanded.update(new)
+        inside = dict(zip(new, store.ahead(partial(_expand, store), new), strict=True))
+        plan = [
+            entry
+            for key, size in plan
+            for entry in (inside[key] if size is None and key in inside else [(key, size)])
         ]
-        folders = [key for key, size in found if size is None]
-    lists: Iterator[_Begun] = iter(())
-    if len(folders) > 1:
-        step = 1 + len(folders) // _TASKS
-        tasks = [folders[at : at + step] for at in range(0, len(folders), step)]
-        map_in_order = store.ahead if spread is None else spread
-        lists = chain.from_iterable(map_in_order(partial(_begun, store.url), tasks))
-    for key, size in found:
+        folders = [key for key, size in plan if size is None]
+    begun = store.ahead(lambda key: [*islice(_list_after(store, key), _AHEAD)], folders)
+    for key, size in plan:
         if size is not None:
             yield key, size
             continue
-        begun, whole = next(lists, (_NOTHING, False))
-        yield from begun
-        if not whole:
-            yield from _rest(store, key, begun[-1:])
+        first = next(begun)
+        yield from first
+        if len(first) == _AHEAD:
+            yield from _list_after(store, key, *first[-1:])
 
 
-def _rest(store: Store, folder: str, last: list[tuple[str, int]]) -> Iterator[tuple[str, int]]:
-    for key, one in store.list(folder, last[0][0] if last else None):
-        if (key, one.size) not in last:  # the mark of a folder comes behind the folder's name
-            yield key, one.size
+def _list_after(
+    store: Store, folder: str, last: tuple[str, int] | None = None
+) -> Iterator[tuple[str, int]]:
+    for key, status in store.list(folder, last and last[0]):
+        if (key, status.size) != last:  # the mark of a folder follows an object of its name
+            yield key, status.size
 
 
-def _inside(store: Store, folder: str) -> list[_Found]:
+def _expand(store: Store, folder: str) -> list[tuple[str, int | None]]:
     """Return what is in a folder, sorted; the folder itself if it seems to be all objects."""
     start, page = len(folder) + 1 if folder else 0, [*islice(store.list(folder), _PAGE)]
     if len(page) < _PAGE:
-        return [(key, one.size) for key, one in page]
+        return [(key, status.size) for key, status in page]
     if not any("/" in key[start:] for key, _ in page):
         return [(folder, None)]
     try:
@@ -140,21 +129,9 @@ def _inside(store: Store, folder: str) -> list[_Found]:
         if error.errno != errno.EFBIG:
             raise
         return [(folder, None)]
-    found: list[_Found] = [(key, one.size) for key, one in files]
-    return sorted([*found, *((key, None) for key in folders)], key=_place)
-
-
-def _place(found: _Found) -> str:
-    return found[0] if found[1] is not None else f"{found[0]}/"
-
-
-def _begun(url: str, folders: Sequence[str]) -> list[_Begun]:
-    store, left, told = store_of(url), _SENT, list[_Begun]()
-    for folder in folders:
-        begun = [(key, one.size) for key, one in islice(store.list(folder), left + 1)]
-        told.append((begun[:left], len(begun) <= left))
-        left -= len(told[-1][0])
-    return told
+    found: list[tuple[str, int | None]] = [(key, status.size) for key, status in files]
+    found += [(key, None) for key in folders]
+    return sorted(found, key=lambda entry: entry[0] + ("/" if entry[1] is None else ""))
 
 
 class StoreFiles:
@@ -175,7 +152,7 @@ class StoreFiles:
     @cached_property
     def _sizes(self) -> dict[str, int]:
         with os_errors_as(SourceError, self._folder):
-            sizes = dict(islice(_below(self._folder), MAX_OBJECTS + 1))
+            sizes = dict(islice(_list_below(self._folder), MAX_OBJECTS + 1))
         if len(sizes) > MAX_OBJECTS:
             what = f"more than {MAX_OBJECTS:,} objects are below it"
             raise SourceError(what, path=self._folder)
