@@ -9,7 +9,7 @@ from tfrtool.cli.parameters import EXECUTION, ON_ERROR
 from tfrtool.errors import UsageError
 
 if TYPE_CHECKING:
-    from tfrtool.convert.pipeline.job_report import JobReport
+    from tfrtool.writing.job_report import JobReport
 
 SHARD_OPTIONS = {
     "--shards N": "Number of shards per split.",

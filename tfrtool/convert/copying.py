@@ -12,9 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfrtool.convert.pipeline.carried import CarriedMetadata
-from tfrtool.convert.pipeline.job import JobPlan, numbered, run_job
-from tfrtool.convert.pipeline.job_report import JobReport
-from tfrtool.convert.pipeline.job_settings import JobSettings, SizeSettings, too_many_shards
 from tfrtool.convert.pipeline.record_order import CopyTask, RecordOrder
 from tfrtool.convert.pipeline.record_sources import (
     RecordPool,
@@ -38,6 +35,9 @@ from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_shard
 from tfrtool.storage.locations import Paths, as_path, as_paths
 from tfrtool.storage.words import make_options, take_words
+from tfrtool.writing.job import JobPlan, numbered, run_job
+from tfrtool.writing.job_report import JobReport
+from tfrtool.writing.job_settings import JobSettings, SizeSettings, too_many_shards
 
 _CHUNK = 1_000_000
 _FIRST, _SHOWN = 64, 10

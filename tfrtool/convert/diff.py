@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tfrtool.convert.pipeline.job_report import Faults
 from tfrtool.engines.processes import map_shards
 from tfrtool.errors import UsageError, suggestion
 from tfrtool.examples.arrow.columns import CONTEXT, PAYLOAD, Column, Columns, Form
@@ -32,6 +31,7 @@ from tfrtool.storage.locations import Paths, as_paths
 from tfrtool.storage.plain import plain
 from tfrtool.storage.progress import BYTES, Meter, OnProgress, silent
 from tfrtool.storage.words import check_least
+from tfrtool.writing.job_report import Faults
 
 _WORTH_A_PROCESS = 64 * 1024 * 1024
 

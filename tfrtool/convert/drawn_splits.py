@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfrtool.convert.copying import Selection
-from tfrtool.convert.pipeline.job_settings import JobSettings
 from tfrtool.convert.pipeline.record_marks import (
     KEPT,
     UNPARSED,
@@ -23,6 +22,7 @@ from tfrtool.errors import WriteError
 from tfrtool.examples.arrow.columns import Columns
 from tfrtool.inspection.rows.batches import Batch
 from tfrtool.records.tally import payload_key, seed_word, splitmix64
+from tfrtool.writing.job_settings import JobSettings
 
 _ROW = [("mark", "u1"), ("draw", "u8"), ("stratum", "u8")]
 

@@ -14,8 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfrtool.convert.copying import Selection, copy_records
-from tfrtool.convert.pipeline.job_report import JobReport
-from tfrtool.convert.pipeline.job_settings import JobSettings
 from tfrtool.convert.pipeline.record_marks import (
     KEPT,
     UNPARSED,
@@ -33,6 +31,8 @@ from tfrtool.inspection.rows.batches import Batch, RowColumns
 from tfrtool.inspection.rows.conditions import Condition
 from tfrtool.storage.locations import Paths, as_path
 from tfrtool.storage.opening import file_sha256, open_regular
+from tfrtool.writing.job_report import JobReport
+from tfrtool.writing.job_settings import JobSettings
 from tfrtool.writing.write_options import check_numbers
 
 _RULES = {"keep": 2, "drop": 3, "where": 4, "dedupe": 5, "sample": 6}

@@ -20,11 +20,11 @@ from tfrtool.convert.formats.conversion import convert
 from tfrtool.convert.formats.payload_formats import ArrayRecordFormat
 from tfrtool.convert.formats.registry import Content
 from tfrtool.convert.formats.registry import read_rows as read_rows_of
-from tfrtool.convert.pipeline.job_report import Faults
 from tfrtool.errors import SourceError, UsageError, WriteError
 from tfrtool.examples.arrow.columns import Columns
 from tfrtool.examples.example import PayloadKind, decode_example
 from tfrtool.records.tally import Tally
+from tfrtool.writing.job_report import Faults
 
 module = pytest.importorskip("array_record.python.array_record_module")
 

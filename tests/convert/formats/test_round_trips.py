@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from tests.examples.strategies import payloads
 from tfrtool.convert.formats.convert_task import first_difference
 from tfrtool.convert.formats.registry import Content, format_of, read_rows
-from tfrtool.convert.pipeline.job_report import Faults
 from tfrtool.examples.arrow.decode_batch import decode_batch
 from tfrtool.examples.arrow.encode_batch import encode_batch
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.records.tally import Tally
+from tfrtool.writing.job_report import Faults
 
 INFO = DatasetInfo(name="pets", version="1.0.0", splits=())
 TABLES = ("parquet", "hf", "jsonl", "csv")

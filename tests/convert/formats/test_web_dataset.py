@@ -20,7 +20,6 @@ from tests.photos import image_bytes
 from tfrtool.convert.formats.conversion import convert
 from tfrtool.convert.formats.registry import Content, read_rows
 from tfrtool.convert.formats.web_dataset import WebDatasetFormat
-from tfrtool.convert.pipeline.job_report import Faults
 from tfrtool.errors import SchemaError, SourceError
 from tfrtool.examples.arrow.decode_batch import decode_batch
 from tfrtool.examples.arrow.encode_batch import encode_batch
@@ -30,6 +29,7 @@ from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_shard
 from tfrtool.records.tally import Tally
 from tfrtool.storage.limits import MAX_ARCHIVE_HEADER_BYTES
+from tfrtool.writing.job_report import Faults
 
 webdataset = pytest.importorskip("webdataset")
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tests.inspection.test_split_shards import ROWS, parts_of, shards
 from tests.records.strategies import shard_of
 from tfrtool.convert.pipeline import record_sources
-from tfrtool.convert.pipeline.job_settings import JobSettings
 from tfrtool.convert.pipeline.record_sources import scan_shards
 from tfrtool.examples.dataset_files import find_files
+from tfrtool.writing.job_settings import JobSettings
 
 
 @pytest.fixture(scope="module")

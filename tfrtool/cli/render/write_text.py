@@ -7,8 +7,8 @@ from tfrtool.cli.render.page import Bad, Heading, Page, shortened
 from tfrtool.errors import human_bytes, human_count, printable, some_of
 
 if TYPE_CHECKING:
-    from tfrtool.convert.pipeline.job_report import JobReport
     from tfrtool.writing.image_audit import Shared
+    from tfrtool.writing.job_report import JobReport
     from tfrtool.writing.write_report import WriteReport
 
 _FAULTS_SHOWN = 10

@@ -10,9 +10,6 @@ from typing import Any
 from tfrtool.convert.edit.new_images import plan_new_images, unclear_split
 from tfrtool.convert.edit.shard_task import one_to_one
 from tfrtool.convert.pipeline.carried import CarriedMetadata
-from tfrtool.convert.pipeline.job import JobPlan, numbered, run_job
-from tfrtool.convert.pipeline.job_report import JobReport
-from tfrtool.convert.pipeline.job_settings import JobSettings
 from tfrtool.convert.pipeline.record_order import CopyTask, RecordOrder
 from tfrtool.convert.pipeline.record_sources import faults_of, find_sources, scan_shards
 from tfrtool.errors import DatasetError, SchemaError, ShardError, UsageError
@@ -33,6 +30,9 @@ from tfrtool.storage.locations import as_path
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.remote_path import RemotePath
 from tfrtool.storage.words import make_options
+from tfrtool.writing.job import JobPlan, numbered, run_job
+from tfrtool.writing.job_report import JobReport
+from tfrtool.writing.job_settings import JobSettings
 from tfrtool.writing.write_options import dataset_identity
 
 _FIRST = 64

@@ -9,9 +9,6 @@ from typing import Any
 from tfrtool.convert.edit.changes import OBJECT_STARTS, Changes
 from tfrtool.convert.edit.shard_task import one_to_one
 from tfrtool.convert.pipeline.carried import CarriedMetadata
-from tfrtool.convert.pipeline.job import JobPlan, numbered, run_job
-from tfrtool.convert.pipeline.job_report import JobReport
-from tfrtool.convert.pipeline.job_settings import JobSettings
 from tfrtool.convert.pipeline.record_marks import image_feature
 from tfrtool.convert.pipeline.record_sources import faults_of, find_sources, first_fault
 from tfrtool.errors import DatasetError, UsageError
@@ -34,6 +31,9 @@ from tfrtool.inspection.schema.shard_schema import infer_schema
 from tfrtool.storage.json_files import reading_metadata
 from tfrtool.storage.locations import as_path
 from tfrtool.storage.words import OnError, as_member, make_options
+from tfrtool.writing.job import JobPlan, numbered, run_job
+from tfrtool.writing.job_report import JobReport
+from tfrtool.writing.job_settings import JobSettings
 
 
 def edit(

@@ -11,9 +11,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from tfrtool.convert.pipeline.carried import CarriedMetadata
-from tfrtool.convert.pipeline.job import FileTask, JobPlan
-from tfrtool.convert.pipeline.job_report import Written
-from tfrtool.convert.pipeline.job_settings import JobSettings
 from tfrtool.convert.pipeline.shard_sink import ShardSink
 from tfrtool.engines.processes import cores, map_shards
 from tfrtool.engines.threads import run_in_order
@@ -40,6 +37,9 @@ from tfrtool.storage.limits import MAX_LISTED, FirstOf
 from tfrtool.storage.locations import as_text
 from tfrtool.storage.words import as_size, option_name
 from tfrtool.writing.image_audit import Audit
+from tfrtool.writing.job import FileTask, JobPlan
+from tfrtool.writing.job_report import Written
+from tfrtool.writing.job_settings import JobSettings
 from tfrtool.writing.record_sizes import record_sizes
 from tfrtool.writing.shard_writer import payloads_of
 from tfrtool.writing.split_draws import splitter

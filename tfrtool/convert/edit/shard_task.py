@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from tfrtool.convert.edit.changes import Changes, UneditableError
-from tfrtool.convert.pipeline.job import FileTask
-from tfrtool.convert.pipeline.job_report import Faults, Written
 from tfrtool.convert.pipeline.record_sources import changed
 from tfrtool.convert.pipeline.shard_sink import ShardSink
 from tfrtool.errors import DatasetError, ShardError, WriteError, os_errors_as
@@ -28,6 +26,8 @@ from tfrtool.storage.opening import open_regular, stamp_of
 from tfrtool.storage.progress import RECORDS, count_work
 from tfrtool.storage.remote_path import RemotePath
 from tfrtool.writing.dataset_folder import listed_shards, read_object
+from tfrtool.writing.job import FileTask
+from tfrtool.writing.job_report import Faults, Written
 
 _FORMAT = 1
 """To be counted up when the same changes are to give other bytes than before."""

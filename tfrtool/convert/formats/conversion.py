@@ -28,9 +28,6 @@ from tfrtool.convert.formats.registry import (
     look_for,
 )
 from tfrtool.convert.formats.text_rows import SCHEMA, CsvFormat
-from tfrtool.convert.pipeline.job import JobPlan, MetadataOf, run_job
-from tfrtool.convert.pipeline.job_report import JobReport
-from tfrtool.convert.pipeline.job_settings import JobSettings, SizeSettings, too_many_shards
 from tfrtool.convert.pipeline.record_sources import faults_of, find_sources
 from tfrtool.errors import UsageError, WriteError, human_count, os_errors_as
 from tfrtool.examples.arrow.columns import Columns
@@ -44,6 +41,9 @@ from tfrtool.storage.plain import plain
 from tfrtool.storage.remote_path import RemotePath
 from tfrtool.storage.scratch_folder import ScratchFolder
 from tfrtool.storage.words import as_member, make_options
+from tfrtool.writing.job import JobPlan, MetadataOf, run_job
+from tfrtool.writing.job_report import JobReport
+from tfrtool.writing.job_settings import JobSettings, SizeSettings, too_many_shards
 from tfrtool.writing.write_options import Existing, check_goal, check_shard_count
 
 _VALUES = re.compile(r"""'[^']*'|"[^"]*"|\d[\d.e+-]*""")

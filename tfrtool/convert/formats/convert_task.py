@@ -10,13 +10,13 @@ from pathlib import Path
 import pyarrow as pa
 
 from tfrtool.convert.formats.registry import Content, Format, Mark, Piece, read_rows
-from tfrtool.convert.pipeline.job import FileTask
-from tfrtool.convert.pipeline.job_report import Faults, Written
 from tfrtool.errors import WriteError
 from tfrtool.examples.arrow.columns import EXACT
 from tfrtool.examples.arrow.encode_batch import encode_batch
 from tfrtool.records.tally import Tally
 from tfrtool.storage.progress import RECORDS, count_work
+from tfrtool.writing.job import FileTask
+from tfrtool.writing.job_report import Faults, Written
 
 _FORMAT = 4
 """To be counted up when the same task is to give other bytes than before."""

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from tfrtool.convert.formats.registry import Content, Format, Scan, read_rows
 from tfrtool.convert.pipeline.carried import CarriedMetadata
-from tfrtool.convert.pipeline.job_report import Faults
 from tfrtool.engines.engine import Workers
 from tfrtool.errors import SchemaError, SourceError, UsageError
 from tfrtool.examples.arrow.columns import Column, Columns, Form
@@ -18,6 +17,7 @@ from tfrtool.examples.tfds_metadata import labels_file
 from tfrtool.records.stream import total_bytes
 from tfrtool.records.tally import Tally
 from tfrtool.storage.progress import BYTES, Meter, OnProgress
+from tfrtool.writing.job_report import Faults
 
 _SAMPLED_FILES, _SAMPLED_ROWS = 8, 64
 """What tells whether a column has images."""

@@ -17,7 +17,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tfrtool.convert.pipeline.job_report import Faults
 from tfrtool.engines.engine import Workers
 from tfrtool.engines.processes import map_shards
 from tfrtool.errors import SourceError, UsageError, WriteError, os_errors_as
@@ -37,6 +36,7 @@ from tfrtool.storage.claims import current_folder
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.progress import OnCounts
 from tfrtool.storage.publishing import check_settled
+from tfrtool.writing.job_report import Faults
 
 _MODULES = {
     "tfrecord": "payload_formats:TfrecordFormat",

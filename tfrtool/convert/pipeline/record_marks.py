@@ -11,9 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tfrtool.convert.pipeline.job import JobPlan
-from tfrtool.convert.pipeline.job_report import Faults
-from tfrtool.convert.pipeline.job_settings import JobSettings
 from tfrtool.convert.pipeline.record_sources import RecordPool, SourceShard
 from tfrtool.engines.processes import map_shards
 from tfrtool.errors import WriteError, os_errors_as
@@ -33,6 +30,9 @@ from tfrtool.records.reader import read_records, read_shard
 from tfrtool.records.stream import open_shard
 from tfrtool.records.tally import Tally, payload_key
 from tfrtool.storage.progress import BYTES, Meter
+from tfrtool.writing.job import JobPlan
+from tfrtool.writing.job_report import Faults
+from tfrtool.writing.job_settings import JobSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,8 +11,6 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from tfrtool.convert.pipeline.job import FileTask
-from tfrtool.convert.pipeline.job_report import Faults, Written
 from tfrtool.convert.pipeline.record_sources import Numbers, RecordPool, changed
 from tfrtool.convert.pipeline.shard_sink import ShardSink
 from tfrtool.errors import ShardError, os_errors_as
@@ -29,6 +27,8 @@ from tfrtool.records.framing import (
 from tfrtool.records.tally import Words, payload_key, seed_word, splitmix64
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.progress import RECORDS, count_work
+from tfrtool.writing.job import FileTask
+from tfrtool.writing.job_report import Faults, Written
 from tfrtool.writing.write_options import check_shard_count
 
 _FORMAT = 2

@@ -13,8 +13,6 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from tfrtool.convert.pipeline.job_report import Faults
-from tfrtool.convert.pipeline.job_settings import JobSettings
 from tfrtool.engines.processes import map_shards
 from tfrtool.errors import (
     DatasetError,
@@ -38,6 +36,8 @@ from tfrtool.records.tally import Words
 from tfrtool.storage.locations import Paths, as_paths
 from tfrtool.storage.opening import stamp_of
 from tfrtool.storage.progress import BYTES, Meter
+from tfrtool.writing.job_report import Faults
+from tfrtool.writing.job_settings import JobSettings
 
 Numbers = NDArray[np.int64]
 

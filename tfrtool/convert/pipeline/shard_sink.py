@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from tfrtool.convert.pipeline.job_report import Faults, Written
 from tfrtool.records.compression import WBITS, Compression
 from tfrtool.records.crc import extend_crc32c, masked_crc32c
 from tfrtool.records.framing import CRC, FRAME_SIZE, header
 from tfrtool.records.tally import Tally, payload_key
+from tfrtool.writing.job_report import Faults, Written
 
 _MEMORY_LEVEL = 9
 """Of deflate, as TensorFlow's ZlibCompressionOptions has it; the level is zlib's default."""

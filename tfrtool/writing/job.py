@@ -9,8 +9,6 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, ClassVar
 
-from tfrtool.convert.pipeline.job_report import Faults, JobReport, Written
-from tfrtool.convert.pipeline.job_settings import JobSettings
 from tfrtool.engines.engine import Engine
 from tfrtool.engines.processes import cores, map_shards
 from tfrtool.errors import DatasetError, WriteError, os_errors_as
@@ -32,6 +30,8 @@ from tfrtool.writing.dataset_folder import (
     complete_shards,
     staging_folder,
 )
+from tfrtool.writing.job_report import Faults, JobReport, Written
+from tfrtool.writing.job_settings import JobSettings
 from tfrtool.writing.write_options import Existing, check_shard_count
 from tfrtool.writing.write_report import ShardReport, SplitReport, json_text, split_infos
 

@@ -12,9 +12,6 @@ from typing import Any
 import pytest
 
 import tfrtool
-from tfrtool.convert.pipeline.job import FileTask, JobPlan, run_job
-from tfrtool.convert.pipeline.job_report import Faults, JobReport, Written
-from tfrtool.convert.pipeline.job_settings import JobSettings
 from tfrtool.convert.pipeline.record_order import CopyTask, RecordOrder
 from tfrtool.convert.pipeline.record_sources import scan_shards
 from tfrtool.convert.pipeline.shard_sink import ShardSink
@@ -25,6 +22,9 @@ from tfrtool.records.framing import frame
 from tfrtool.records.reader import read_shard
 from tfrtool.records.tally import Tally
 from tfrtool.storage.words import as_member
+from tfrtool.writing.job import FileTask, JobPlan, run_job
+from tfrtool.writing.job_report import Faults, JobReport, Written
+from tfrtool.writing.job_settings import JobSettings
 from tfrtool.writing.write_options import Existing
 
 
