@@ -10,8 +10,8 @@ from tfrtool.engines.engine import Workers
 from tfrtool.errors import SchemaError, SourceError, UsageError
 from tfrtool.examples.arrow.columns import Column, Columns, Form
 from tfrtool.examples.arrow.infer import ColumnsFold
+from tfrtool.examples.dtypes import FLOAT32_END, NumberRange
 from tfrtool.examples.example import DType, PayloadKind, feature_key, feature_name
-from tfrtool.examples.number_columns import FLOAT32_END, NumberRange
 from tfrtool.examples.roles import is_image
 from tfrtool.examples.tfds_metadata import labels_file
 from tfrtool.records.stream import total_bytes

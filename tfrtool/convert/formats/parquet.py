@@ -37,8 +37,8 @@ from tfrtool.examples.arrow.parquet_reader import (
     read_facts,
     read_own_batches,
 )
+from tfrtool.examples.dtypes import NumberRange
 from tfrtool.examples.example import DType, PayloadKind, feature_name
-from tfrtool.examples.number_columns import NumberRange
 from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.sources.tables.table_columns import check_column_count
 

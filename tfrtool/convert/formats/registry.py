@@ -24,8 +24,8 @@ from tfrtool.examples.arrow.columns import METADATA, Columns
 from tfrtool.examples.arrow.decode_batch import decode_batch
 from tfrtool.examples.arrow.foreign import flat_values
 from tfrtool.examples.arrow.infer import ColumnsFold
+from tfrtool.examples.dtypes import NumberRange
 from tfrtool.examples.example import DType
-from tfrtool.examples.number_columns import NumberRange
 from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.records.framing import Fault, LocatedFault
 from tfrtool.records.shard_sets import natural_order

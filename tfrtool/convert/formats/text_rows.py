@@ -34,8 +34,7 @@ from tfrtool.errors import (
     printable,
 )
 from tfrtool.examples.arrow.columns import TYPES, Column, Columns, Form
-from tfrtool.examples.example import DType, PayloadKind, feature_key
-from tfrtool.examples.number_columns import (
+from tfrtool.examples.dtypes import (
     FLOAT32_END,
     LEADING_ZERO,
     NUMBER,
@@ -43,6 +42,7 @@ from tfrtool.examples.number_columns import (
     as_dtype,
     exact_number,
 )
+from tfrtool.examples.example import DType, PayloadKind, feature_key
 from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.inspection.rows.batches import BATCH_BYTES, BATCH_RECORDS, rows_of
 from tfrtool.inspection.summary.summary_json import as_json

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from tfrtool.errors import SchemaError, reason_of
 from tfrtool.examples.arrow.arrays import list_array
 from tfrtool.examples.arrow.columns import EXACT, FEATURE, PLACES, TYPES, Column, Columns, Form
+from tfrtool.examples.dtypes import as_dtype
 from tfrtool.examples.example import DType, PayloadKind, feature_key, feature_name
-from tfrtool.examples.number_columns import as_dtype
 
 _MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1, "day": 86_400_000_000}
 """Of each unit of time; nanoseconds are divided by a thousand."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tfrtool.errors import SourceError, UsageError, nearest, printable, some_of
-from tfrtool.examples.number_columns import NUMBER
+from tfrtool.examples.dtypes import NUMBER
 from tfrtool.sources.folders.annotated import annotations_at, write_command
 from tfrtool.storage.limits import MAX_COLUMNS
 from tfrtool.storage.remote_path import RemotePath

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import SourceError, UsageError, nearest, printable, some_of
-from tfrtool.examples.example import DType, Value
-from tfrtool.examples.number_columns import (
+from tfrtool.examples.dtypes import (
     FLOAT32_END,
     LEADING_ZERO,
     NUMBER,
@@ -20,6 +19,7 @@ from tfrtool.examples.number_columns import (
     as_dtype,
     exact_number,
 )
+from tfrtool.examples.example import DType, Value
 from tfrtool.examples.objects.annotation import ExtraFeatures
 from tfrtool.examples.objects.record_features import (
     OWN_NAMES,

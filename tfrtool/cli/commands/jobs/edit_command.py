@@ -79,8 +79,8 @@ def _names(lists: Iterable[str]) -> list[str]:
 
 def _added(notation: str) -> tuple[str, Any]:
     """Read ``NAME=VALUE``, typed by its value, or ``NAME:DTYPE[:SHAPE]=VALUE``."""
+    from tfrtool.examples.dtypes import relative_change
     from tfrtool.examples.example import Feature
-    from tfrtool.examples.number_columns import relative_change
     from tfrtool.examples.schema import FeatureSpec
 
     name, equals, text = notation.partition("=")

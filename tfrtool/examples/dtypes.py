@@ -1,12 +1,13 @@
-"""Numbers of a table as values of features: which type holds a whole column, and what it changes.
+"""The one set of rules for types: which type holds a value or a whole column of a table.
 
-Features have int64 and float32. Tables have doubles: those of a column that are all whole become
-int64, others float32.
+Features have int64, float32 and strings. Tables have doubles, texts and mixtures of all. A column
+becomes int64 if all of its values are whole numbers, float32 if all are numbers, and else string.
 """
 
 import math
 import re
 from array import array
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -27,13 +28,17 @@ LEADING_ZERO = re.compile(r"[+-]?0[0-9]")
 FLOAT32_END = 2.0**128 - 2.0**103
 """From this number on, rounding makes infinity of it."""
 
-_INT64 = range(-(2**63), 2**63)
-_EXACT32, _EXACT64 = 2**24, 2**53
+WIDENING = (DType.INT64, DType.FLOAT32, DType.STRING)
+"""Each value of the first type can also be written as the next one."""
+
+INT64 = range(-(2**63), 2**63)
+_WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
+_EXACT_FLOAT32, _EXACT_DOUBLE = 2**24, 2**53
 """Up to here, float32 and doubles hold every whole number."""
 
 _LONGEST_NUMBER = 400
-_SHOWN = 40
-_AT_ONCE = 4096
+_SHOWN_CHARACTERS = 40
+_BATCH = 4096
 
 
 def exact_number(text: str) -> int | float:
@@ -42,12 +47,45 @@ def exact_number(text: str) -> int | float:
     Digits that are how a double is written stand for that double.
     """
     value = float(text)
-    if _EXACT64 <= abs(value) <= 2.0**63 and len(text) <= _LONGEST_NUMBER:
+    if _EXACT_DOUBLE <= abs(value) <= 2.0**63 and len(text) <= _LONGEST_NUMBER:
         exact = Decimal(text)
         doubles = Decimal(value), Decimal(repr(value))
         if exact not in doubles and exact == exact.to_integral_value():
             return int(exact)
     return value
+
+
+def text_number(text: str) -> int | float | None:
+    """Return the number that a text says; None if it is not a number.
+
+    Digits that start with a zero, such as a postal code, are a text. So is what only an infinite
+    double could stand for.
+    """
+    if LEADING_ZERO.match(text):
+        return None
+    if _WHOLE.fullmatch(text):
+        return int(text)
+    if NUMBER.fullmatch(text) is None:
+        return None
+    number = exact_number(text)
+    return None if number in (math.inf, -math.inf) and "inf" not in text.lower() else number
+
+
+def value_dtype(value: object) -> DType:
+    """Return the type of feature that holds a value: a number, a truth value, or anything else.
+
+    Whole numbers beyond int64, and numbers beyond float32, are only held as text.
+    """
+    if isinstance(value, int):
+        return DType.INT64 if value in INT64 else DType.STRING
+    if isinstance(value, float) and (not abs(value) >= FLOAT32_END or math.isinf(value)):
+        return DType.FLOAT32
+    return DType.STRING
+
+
+def widest_dtype(dtypes: Iterable[DType]) -> DType | None:
+    """Return the type that holds values of all these types; None without any."""
+    return max(dtypes, key=WIDENING.index, default=None)
 
 
 def as_dtype(value: Any, dtype: DType) -> Value:
@@ -74,14 +112,14 @@ def as_dtype(value: Any, dtype: DType) -> Value:
         if dtype is DType.INT64:
             if isinstance(number, float) and number.is_integer():
                 number = int(number)
-            if isinstance(number, int) and number in _INT64:
+            if isinstance(number, int) and number in INT64:
                 return int(number)
         elif abs(number) < FLOAT32_END or number != number:
             return float(number)
         elif number in (math.inf, -math.inf) and (number is value or "inf" in text.lower()):
             return number
-    shown = printable(repr(value[:_SHOWN] if isinstance(value, str | bytes) else value))
-    raise ValueError(f"{shown[: _SHOWN + 4]}, which is not a valid {dtype.value}")
+    shown = printable(repr(value[:_SHOWN_CHARACTERS] if isinstance(value, str | bytes) else value))
+    raise ValueError(f"{shown[: _SHOWN_CHARACTERS + 4]}, which is not a valid {dtype.value}")
 
 
 def relative_changes(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -122,10 +160,10 @@ class NumberRange:
         if isinstance(value, float):
             self._values.append(value)
             self._rows.append(row)
-            if len(self._values) >= _AT_ONCE:
+            if len(self._values) >= _BATCH:
                 self.flush()
-        elif not -_EXACT32 <= value <= _EXACT32:
-            self.whole &= value in _INT64
+        elif not -_EXACT_FLOAT32 <= value <= _EXACT_FLOAT32:
+            self.whole &= value in INT64
             single = float(np.float32(value)) if abs(value) < FLOAT32_END else math.inf
             if single != value:
                 self.flush()  # of rows before
@@ -155,6 +193,17 @@ class NumberRange:
         wide = np.flatnonzero(integral & (changes > 0))
         if self.wide is None and len(wide):
             self.wide = int(rows[wide[0]]), float(values[wide[0]])
+
+    def column_dtype(self, dtype: DType | None) -> DType | None:
+        """Return the type of a column whose values have ``dtype`` as their widest type.
+
+        Doubles of which float32 would change a whole number become int64 if all are whole, and
+        else string.
+        """
+        self.flush()
+        if dtype is not DType.FLOAT32 or self.wide is None:
+            return dtype
+        return DType.INT64 if self.whole else DType.STRING
 
     def merge(self, other: "NumberRange") -> None:
         """Take in what the fold over another file has seen, but for its ``wide``."""
