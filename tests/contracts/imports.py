@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-__all__ = ["RANKS", "forbidden_imports", "imported_modules"]
+__all__ = ["RANKS", "forbidden_imports", "import_cycles", "imported_modules"]
 
 RANKS = {
     "cli": 0,
@@ -83,3 +83,38 @@ def _allowed(room: str, name: str) -> bool:
             return target == "__version__"
         return target == room or RANKS[target] > RANKS[room]
     return room in HOMES.get(top, {room})
+
+
+def import_cycles(sources: dict[str, str]) -> list[list[str]]:
+    """Return the groups of files that import each other, directly or through others."""
+    modules = {path.removesuffix(".py").replace("/", "."): path for path in sources}
+    direct = {
+        path: {
+            modules[name]
+            for imported in imported_modules(source)
+            for name in _prefixes(imported.removeprefix("tfrtool."))
+            if name in modules
+        }
+        for path, source in sources.items()
+    }
+    reached = {path: _reached(path, direct) for path in direct}
+    groups = {
+        tuple(sorted(other for other in reached[path] if path in reached[other]))
+        for path in direct
+        if path in reached[path]
+    }
+    return sorted(map(list, groups))
+
+
+def _prefixes(name: str) -> list[str]:
+    """Return the modules that an imported name may mean: itself, or what has it as a member."""
+    return [name, name.rpartition(".")[0]]
+
+
+def _reached(path: str, direct: dict[str, set[str]]) -> set[str]:
+    found, left = set[str](), [path]
+    while left:
+        for other in direct[left.pop()] - found:
+            found.add(other)
+            left.append(other)
+    return found

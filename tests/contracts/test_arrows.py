@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import tfrtool
-from tests.contracts.imports import RANKS, forbidden_imports, imported_modules
+from tests.contracts.imports import RANKS, forbidden_imports, import_cycles, imported_modules
 
 PACKAGE = Path(tfrtool.__file__).parent
 APART = {"__init__.py", "__main__.py"}
@@ -24,10 +24,31 @@ def test_arrows() -> None:
     assert {path: names for path, names in found.items() if names} == {}
 
 
+def test_no_import_cycles() -> None:
+    """No two files import each other, directly or through others."""
+    sources = {path: (PACKAGE / path).read_text("utf-8") for path in FILES}
+    groups = [group for group in import_cycles(sources) if group[0].partition("/")[0] not in KNOWN]
+    assert groups == []
+
+
+def test_cycles_are_found() -> None:
+    """The check can fail: it sees imports in functions, and cycles of several files."""
+    cycle = {
+        "records/a.py": "from tfrtool.records import b",
+        "records/b.py": "def f():\n    from tfrtool.records.c import x",
+        "records/c.py": "import tfrtool.records.a",
+        "records/d.py": "import tfrtool.records.a",
+    }
+    assert import_cycles(cycle) == [["records/a.py", "records/b.py", "records/c.py"]]
+
+
 def test_every_file_is_in_a_room() -> None:
     """The rooms are those of the house plan; errors is a file."""
     assert {path.partition("/")[0].removesuffix(".py") for path in FILES} == set(RANKS)
 
+
+KNOWN = {"cli", "loading", "storage", "training", "writing"}
+"""Rooms that still have cycles."""
 
 BROKEN = [
     ("records/a.py", "from tfrtool.examples.schema import Schema"),
