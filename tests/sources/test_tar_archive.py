@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 
 from tests.sources.trees import contents, labelled, open_tree, write_folder, write_tar
 from tfrtool.errors import SourceError, WriteError
-from tfrtool.sources.archives.tar_archive import SPOOL, read_headers
+from tfrtool.sources.archives.archive_files import SPOOL
+from tfrtool.sources.archives.tar_archive import read_headers
 from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.sources.open_source import open_source
 

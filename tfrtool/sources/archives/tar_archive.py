@@ -17,14 +17,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from tfrtool.errors import SourceError, WriteError, os_errors_as, printable
-from tfrtool.sources.archives.members import UNPACK_HINT, Members, PartReader
+from tfrtool.errors import SourceError, os_errors_as, printable
+from tfrtool.sources.archives.archive_files import UNPACK_HINT, PartReader, Spool
+from tfrtool.sources.archives.members import Members
 from tfrtool.sources.folders.listing import Listing
 from tfrtool.storage.limits import MAX_ARCHIVE_HEADER_BYTES, unpacked_limit
 from tfrtool.storage.opening import open_regular, size_of_file, stamp_of
-
-SPOOL = "unpacked-archive"
-"""The file that holds what is in a compressed archive."""
 
 _BLOCK = tarfile.BLOCKSIZE
 _CHUNK = 256 * 1024
@@ -184,8 +182,11 @@ def _text(raw: bytes) -> str:
 def list_tar(path: str, scratch: Path) -> Listing:
     """List the files of a tar archive, which is unpacked first if it is compressed.
 
-    What is unpacked lands in the folder ``scratch``, which must stay as long as items are read. An
-    archive that is cut, damaged or a bomb is a SourceError; what can't be unpacked a WriteError.
+    The unpacked file is in the folder ``scratch``, which must stay as long as items are read.
+
+    Raises:
+        SourceError: the archive is cut, damaged or a bomb.
+        WriteError: it can't be unpacked.
     """
     with os_errors_as(SourceError, path), open_regular(path) as file:
         stamp = stamp_of(file)
@@ -193,31 +194,25 @@ def list_tar(path: str, scratch: Path) -> Listing:
         if contents is file:
             members, reader = _scan(file, path, stamp[0], scratch), PartReader(path, path, stamp)
         else:
-            reader = PartReader(path, scratch / SPOOL)  # a node that lacks it says so
-            _unpack(contents, path, scratch / SPOOL, unpacked_limit(stamp[0]))
-            with open_regular(scratch / SPOOL) as unpacked:
+            reader = _unpack(contents, path, stamp[0], scratch)
+            with open_regular(reader.data) as unpacked:
                 members = _scan(unpacked, path, stamp[0], scratch)
     return members.listing(path, stamp[0], reader)
 
 
-def _unpack(contents: Any, path: str, target: Path, most: int) -> None:
-    """Write what is in an archive to a file; what an interrupted write left under its name goes."""
-    failure = f"can't be unpacked to {target} (an uncompressed archive is read in place)"
-    with os_errors_as(WriteError, path, failure):
-        target.unlink(missing_ok=True)
-        with target.open("xb") as out:
-            try:
-                while data := _read(contents, _CHUNK):
-                    if out.tell() + len(data) > most:
-                        what = f"unpacks to more than {most:,} bytes"
-                        raise SourceError(what, path=path, hint=UNPACK_HINT)
-                    out.write(data)
-            except ValueError as error:
-                raise _damaged(path, "", error) from error
+def _unpack(contents: Any, path: str, packed: int, scratch: Path) -> PartReader:
+    hint = " (an uncompressed archive is read in place)"
+    with Spool(scratch, path, packed, hint) as spool:
+        try:
+            while data := _read(contents, _CHUNK):
+                spool.add(data)
+        except ValueError as error:
+            raise _damaged(path, "", error) from error
+    return spool.reader
 
 
 def _scan(file: BinaryIO, path: str, packed: int, scratch: Path) -> Members:
-    """List an archive, which had so many bytes before it was unpacked, to its end mark."""
+    """Read all members of an archive that had so many bytes before it was unpacked."""
     members, most = Members(scratch), unpacked_limit(packed) // _MEMBER_COST
     last, offset = "", 0
     try:
@@ -247,13 +242,11 @@ def _damaged(path: str, where: str, error: Exception, offset: int | None = None)
 
 
 def _add(members: Members, member: tarfile.TarInfo) -> None:
-    if member.isdir():
-        return
     if member.islnk() or member.issym():
         members.add_link(member.name, member.linkname, from_root=member.islnk())
     elif member.type == tarfile.GNUTYPE_SPARSE:
         members.add(member.name, problem="stored as a sparse file")
-    elif not member.isreg():
-        members.add(member.name, problem="not a regular file")
-    else:
+    elif member.isreg():
         members.add(member.name, member.size, member.offset_data)
+    elif not member.isdir():
+        members.add(member.name, problem="not a regular file")

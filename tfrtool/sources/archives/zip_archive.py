@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from tfrtool.errors import SourceError, os_errors_as
-from tfrtool.sources.archives.members import Members, Stamp, opened, read_at
+from tfrtool.sources.archives.archive_files import Stamp, open_parts
+from tfrtool.sources.archives.members import Members
 from tfrtool.sources.folders.listing import Listing, size_problem
 from tfrtool.sources.items import DamagedItemError, Item
 from tfrtool.storage.limits import MAX_LZMA_MEMORY, MAX_PATH_LENGTH, MAX_ZIP_DIRECTORY_BYTES
@@ -194,18 +195,18 @@ def _place(info: zipfile.ZipInfo) -> int:
 
 
 def _read_member(path: str, place: int, size: int, stamp: Stamp | None = None) -> bytes:
-    """Return a member's bytes; a ValueError says how they are damaged."""
+    """Return the bytes of a member; a ValueError describes their damage."""
     word = (1 << 64) - 1
     offset, packed_size, rest = place & word, place >> 64 & word, place >> 128
-    with opened(path, stamp) as descriptor:
-        raw = read_at(descriptor, offset, _LOCAL_HEADER + _SLACK + packed_size)
+    with open_parts(path, stamp) as read:
+        raw = read(_LOCAL_HEADER + _SLACK + packed_size, offset)
         # A local header's extra fields may differ from those in the central directory.
         before = _LOCAL_HEADER + sum(int.from_bytes(raw[at : at + 2], "little") for at in (26, 28))
         data = raw[before : before + packed_size]
         if len(data) < packed_size:
-            data = read_at(descriptor, offset + before, packed_size)
-    whole = raw.startswith(b"PK\x03\x04") and len(data) == packed_size
-    unpacked = _unpack(data, rest >> 32, size) if whole else None
+            data = read(packed_size, offset + before)
+    intact = raw.startswith(b"PK\x03\x04") and len(data) == packed_size
+    unpacked = _unpack(data, rest >> 32, size) if intact else None
     if unpacked is None or len(unpacked) != size:
         raise ValueError("damaged in the archive")
     if zlib.crc32(unpacked) != rest & 0xFFFFFFFF:

@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 
 from tfrtool.errors import SourceError, printable
 from tfrtool.images.pixels import png_of
+from tfrtool.sources.archives.archive_files import Spool
 from tfrtool.sources.archives.zip_archive import open_zip
 from tfrtool.sources.folders.listing import SPLIT_NAMES
 from tfrtool.sources.item_rows import FoundItem, ItemRows
 from tfrtool.sources.items import Source
-from tfrtool.sources.samples.sample_source import Spool, source_of
+from tfrtool.sources.samples.sample_source import source_of
 from tfrtool.sources.source_options import SourceOptions
 from tfrtool.storage.limits import MAX_IMAGE_PIXELS, unpacked_limit
 from tfrtool.storage.opening import size_of_file

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tfrtool.errors import SourceError
+from tfrtool.sources.archives.archive_files import Spool
 from tfrtool.sources.item_rows import FoundItem, ItemRows
 from tfrtool.sources.items import Source
 from tfrtool.sources.label_choice import KEEP
-from tfrtool.sources.samples.sample_source import Spool, source_of
+from tfrtool.sources.samples.sample_source import source_of
 from tfrtool.sources.source_options import SourceOptions
 from tfrtool.sources.tables.table_columns import (
     TableColumns,

@@ -7,16 +7,12 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from tfrtool.errors import SourceError, WriteError, os_errors_as
-from tfrtool.sources.archives.members import UNPACK_HINT, PartReader
-from tfrtool.sources.archives.tar_archive import SPOOL
 from tfrtool.sources.folders.listing import SPLIT_NAMES, is_image_name
 from tfrtool.sources.item_rows import FoundItem, ItemRows
 from tfrtool.sources.items import ItemReader, Source
 from tfrtool.sources.tables.table_columns import (
     TableColumns,
 )
-from tfrtool.storage.limits import unpacked_limit
 
 _NO_ROLES = TableColumns(None, None, None)
 
@@ -55,37 +51,6 @@ def _split_of(file: str) -> str:
         if said := [SPLIT_NAMES[word] for word in words if word in SPLIT_NAMES]:
             return said[-1]
     return ""
-
-
-class Spool:
-    """Images that are unpacked into one file in the scratch folder, out of so many bytes."""
-
-    def __init__(self, scratch: Path, where: str) -> None:
-        self._target, self._where = scratch / SPOOL, where
-        self._failure = f"can't be unpacked to {self._target}"
-        self._end = self.packed = 0
-        self.reader = PartReader(where, self._target)
-
-    def __enter__(self) -> "Spool":
-        with os_errors_as(WriteError, self._where, self._failure):
-            self._target.unlink(missing_ok=True)  # what an interrupted write left
-            self._out = self._target.open("xb")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with os_errors_as(WriteError, self._where, self._failure):
-            self._out.close()
-
-    def add(self, data: bytes) -> int:
-        """Write an image, and return its place."""
-        place, most = self._end, unpacked_limit(self.packed)
-        self._end += len(data)
-        if self._end > most:
-            what = f"unpacks to more than {most:,} bytes"
-            raise SourceError(what, path=self._where, hint=UNPACK_HINT)
-        with os_errors_as(WriteError, self._where, self._failure):
-            self._out.write(data)
-        return place
 
 
 def source_of(

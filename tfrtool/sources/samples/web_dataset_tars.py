@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tfrtool.errors import SourceError, printable
-from tfrtool.sources.archives.members import Stamp, opened, read_at
+from tfrtool.sources.archives.archive_files import Stamp, read_part
 from tfrtool.sources.archives.tar_archive import read_headers
 from tfrtool.sources.folders.listing import is_image_name
 from tfrtool.sources.item_rows import FoundItem, ItemRows
@@ -45,8 +45,7 @@ class TarsReader:
     def read(self, item: Item) -> bytes:
         """Return all bytes of an item."""
         number, offset = divmod(item.place, 1 << _OFFSET_BITS)
-        with opened(self.tars[number], self.stamps[number]) as descriptor:
-            return read_at(descriptor, offset, item.bytes)
+        return read_part(self.tars[number], item.bytes, offset, self.stamps[number])
 
     def describe(self, item: Item) -> str:
         """Return the path of the tar, and the item's key."""
