@@ -18,7 +18,7 @@ import tfrtool
 from tests.bench.photographs import make_photographs
 from tests.engines.running import running_nodes
 from tests.engines.tasks import name_of
-from tfrtool.engines.processes import map_shards
+from tfrtool.engines.pool import map_shards
 from tfrtool.engines.ray_cluster import RayCluster
 
 __all__ = ["run"]

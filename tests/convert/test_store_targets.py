@@ -12,7 +12,7 @@ import tfrtool
 from tests.datasets import image_payload, write_foreign
 from tests.emulators import Bucket
 from tests.stored import PREFIX, current_digests, local_digests, steps, stored_digests
-from tfrtool.engines import processes
+from tfrtool.engines import pool
 from tfrtool.errors import DatasetError, ShardError, UsageError
 
 RECORDS, MORE = 30, 12
@@ -110,7 +110,7 @@ def test_who_reads_the_old_one_learns_that_it_was_replaced(
 ) -> None:
     """And not that a file of it can't be found."""
     _reshard(sources[0], url)
-    real = processes.map_shards
+    real = pool.map_shards
 
     def late(*arguments: Any, **words: Any) -> Iterator[Any]:
         monkeypatch.undo()

@@ -21,7 +21,7 @@ from tests.engines.tasks import begin_and_wait, die, name_of, refuse
 from tests.examples.strategies import int64, string
 from tests.photos import image_bytes, write_class_folders
 from tfrtool.engines import ray_cluster
-from tfrtool.engines.processes import map_shards
+from tfrtool.engines.pool import map_shards
 from tfrtool.engines.ray_cluster import RayCluster
 from tfrtool.examples.example import encode_example
 from tfrtool.records.framing import frame

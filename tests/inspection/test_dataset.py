@@ -312,7 +312,7 @@ def test_workers_change_nothing(tmp_path: Path) -> None:
         shard(tmp_path / f"train-0000{number}-of-00003", [number, 1, 2] * 20)
     alone = inspect(tmp_path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tfrtool.engines.processes.map_shards.__defaults__", (1, 1))
+        patch.setattr("tfrtool.engines.pool.map_shards.__defaults__", (1, 1))
         together = inspect_dataset(tmp_path, workers=2)
     assert together == alone
 

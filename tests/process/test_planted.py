@@ -130,7 +130,7 @@ def test_bench_runs_nothing(script: list[str], tmp_path: Path) -> None:
     done = run([*script, "bench", str(pets), "--image-size", "32", "--rounds", "1"], here)
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
-    assert "what is damaged with --on-error skip" in line
+    assert "skip damaged records with --on-error skip" in line
 
 
 def test_the_package_may_lie_in_the_current_directory(shards: Path) -> None:

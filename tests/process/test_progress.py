@@ -12,7 +12,7 @@ import pytest
 
 import tfrtool
 from tests.conftest import MakeShard
-from tfrtool.engines.processes import map_shards
+from tfrtool.engines.pool import map_shards
 from tfrtool.inspection.stats.stats import stats
 from tfrtool.records.framing import frame
 from tfrtool.storage import progress

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from tests.engines.nodes import SETTINGS
 from tests.engines.tasks import begin_and_wait
-from tfrtool.engines.processes import map_shards
+from tfrtool.engines.pool import map_shards
 from tfrtool.engines.ray_cluster import RayCluster
 
 __all__ = ["pull"]

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tfrtool.engines.processes import map_shards
+from tfrtool.engines.pool import map_shards
 from tfrtool.errors import UsageError, suggestion
 from tfrtool.examples.arrow.columns import CONTEXT, PAYLOAD, Column, Columns, Form
 from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch

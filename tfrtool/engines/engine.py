@@ -11,9 +11,9 @@ Task = TypeVar("Task")
 
 
 class Engine(abc.ABC):
-    """What runs tasks; a context manager, which may be entered again inside itself.
+    """Runs tasks; a context manager, which may be entered again inside itself.
 
-    Tasks don't depend on each other, and one that was begun may be run again.
+    Tasks don't depend on each other, and a task that was begun may be run again.
     """
 
     def __enter__(self) -> "Engine":
@@ -21,7 +21,7 @@ class Engine(abc.ABC):
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Let go of what is held for them."""
+        """Release what is kept for them."""
         return
 
     @abc.abstractmethod
@@ -33,14 +33,12 @@ class Engine(abc.ABC):
         worth: int,
         size: int | None,
         in_order: bool,
-        reads: bool,
         on_counts: OnCounts | None,
     ) -> Iterator[Result]:
-        """Yield the results of tasks, in their order or as they are done; an error calls off all.
+        """Yield the results of tasks, in their order or as they are done; an error cancels all.
 
-        A process has ``worth`` bytes to do, of ``size`` in all; else it is not worth its start.
-        ``reads`` says that tasks do nothing but read. ``on_counts`` gets what tasks count with
-        `count_work`, in the thread that takes the results.
+        A process is worth its start for ``worth`` bytes, of ``size`` in all. ``on_counts`` gets
+        what tasks count with `count_work`, in the thread that takes the results.
         """
 
 

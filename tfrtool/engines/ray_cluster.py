@@ -1,4 +1,4 @@
-"""Tasks on the nodes of a Ray cluster; what dies there costs only what it was about to do."""
+"""Tasks on the nodes of a Ray cluster; a process or node that dies costs only its current task."""
 
 import importlib
 import io
@@ -12,48 +12,57 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
-from itertools import chain, islice
+from itertools import islice, takewhile
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from tfrtool.engines.engine import Engine
 from tfrtool.errors import ClusterError, ShardError, UsageError, os_reason, reason_of
 from tfrtool.storage.child import ChildError
 from tfrtool.storage.progress import Counts, OnCounts, counting
-from tfrtool.storage.scratch.external_sort import ScratchFile
 
 Result = TypeVar("Result")
 Task = TypeVar("Task")
 
 _VERSION = str(sys.modules["tfrtool"].__version__)
 
-_ATTEMPTS = 5
-"""Times that a task may lose its worker: one that needs too much memory always does."""
+_RETRIES = 4
+"""Times that a task whose worker died is run again."""
 
 _SECONDS = 5.0
 """What a connection may take, and what a task that is cancelled gets to end."""
 
 _LATE = 5.0
-"""How long a node looks for a path that is here: shared file systems list late."""
+"""How long a node looks for a path that exists here: shared file systems list late."""
 
 _LARGE = 100_000
 """Bytes that are sent to each node once, and not with each task."""
 
 _CHECKED = 16
-"""Paths of a task that a node is asked for before it begins."""
+"""Paths of a task that must exist on its node, too."""
 
 _SHOWN = "RAY_BACKEND_LOG_LEVEL"
-"""Who sets this wants to see what Ray logs."""
+"""If the environment has this variable, what Ray logs is shown."""
 
 _SETTINGS = {
     # A pulled cable is never noticed otherwise.
     "RAY_grpc_client_keepalive_time_ms": "5000",
     "RAY_grpc_client_keepalive_timeout_ms": "5000",
     "RAY_NUM_REDIS_GET_RETRIES": "3",  # each takes a second if the token is wrong
+    "RAY_task_oom_retries": str(_RETRIES),  # without a limit otherwise
 }
 
+_LOST = {
+    "WorkerCrashedError": "its worker process crashed",
+    "NodeDiedError": "its node died",
+    "LocalRayletDiedError": "Ray died on its node",
+    "OutOfMemoryError": "its node ran out of memory",
+    "ObjectLostError": "its result was lost",
+}
+"""Errors of Ray if a process or a node died each time that a task was run."""
+
 _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
-"""How a connection of HTTP/2 begins; both sides then send a frame of the type 4."""
+"""The start of an HTTP/2 connection; the answer is a frame of the type 4."""
 
 _AUTH_HINT = "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH=FILE if it requires a token"
 _SHARED_HINT = "use paths that are the same on every node, as on a shared file system, or URLs"
@@ -74,30 +83,22 @@ class RayCluster(Engine):
         if workers is not None and workers < 1:
             raise UsageError(f"--workers must be at least 1, got {workers}")
         self._address, self._workers = address, workers
-        self._held: ExitStack | None = None
+        self._connection = ExitStack()
         self._users = 0
-        self._ray: Any = None
+        self.ray: Any = None  # the module, while connected
 
     def __enter__(self) -> "RayCluster":
         """Connect to the cluster, unless that is done."""
-        if self._held is None:
-            with ExitStack() as stack:
-                self._ray = stack.enter_context(_connected(self._address))
-                self._held = stack.pop_all()
+        if not self._users:
+            self.ray = self._connection.enter_context(_connected(self._address))
         self._users += 1
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Disconnect, if this was the last who needs it."""
+        """Disconnect, at the end of the outermost block."""
         self._users -= 1
-        if not self._users and self._held is not None:
-            self._held.close()
-            self._held = None
-
-    @property
-    def ray(self) -> Any:
-        """The module, connected."""
-        return self._ray
+        if not self._users:
+            self._connection.close()
 
     def map(
         self,
@@ -108,80 +109,73 @@ class RayCluster(Engine):
         on_counts: OnCounts | None,
         **_: object,
     ) -> Iterator[Result]:
-        """Yield the results of tasks; how large they are doesn't matter.
+        """Yield the results of tasks, whatever their size.
 
-        Those that are done before it is their turn wait in a file. What a task counts comes with
-        its result.
+        Results that are early stay in the cluster until it is their turn. The counts of a task
+        come with its result.
 
         Raises:
             ClusterError: the cluster can't be reached, or has another version of tfrtool.
-            ShardError: a file is not there for a node; or a task lost its worker again and again.
+            ShardError: a file doesn't exist on a node; or a task lost its worker again and again.
         """
-
-        def received(host: str, said: str, data: bytes) -> Result:
-            result, counts = node_result(host, said, data)
-            if on_counts is not None:
-                on_counts(counts)
-            return cast(Result, result)
-
         with self:
-            early: dict[int, tuple[str, str, int, int]] = {}
-            file, given = ScratchFile(), 0
-            for index, (host, said, data) in self._run(partial(_run_counted, function), tasks):
-                if in_order and index != given:
-                    early[index] = host, said, file.append(data), len(data)
-                    continue
-                yield received(host, said, data)
-                given += 1
-                while given in early:
-                    host, said, *place = early.pop(given)
-                    yield received(host, said, file.read(*place))
-                    given += 1
+            ray = self.ray
+            head, folders = _pickled(partial(_run_counted, function), Path.is_dir)
+            shared = ray.put(head) if len(head) > _LARGE else head
+            options = {
+                "num_cpus": 1,
+                "max_retries": _RETRIES,
+                "scheduling_strategy": "SPREAD",
+            }
+            run, here = ray.remote(**options)(node_call()), str(Path.cwd())
+            waiting = iter(tasks)
+            running: dict[Any, Task] = {}
+            done: dict[Any, Task] = {}
+            order: dict[Any, None] = {}
+            try:
+                while True:
+                    room = self._workers or 2 * int(ray.cluster_resources().get("CPU", 0)) or 1
+                    for task in islice(waiting, max(0, room - len(running))):
+                        body, paths = _pickled((task,), Path.exists)
+                        call = run.remote(_VERSION, here, [*folders, *paths], shared, body)
+                        running[call] = task
+                        order[call] = None
+                    if not running:
+                        break
+                    words = {"timeout": _SECONDS, "fetch_local": False}
+                    for call in ray.wait([*running], **words)[0]:
+                        done[call] = running.pop(call)
+                    for call in [*takewhile(done.__contains__, order)] if in_order else [*done]:
+                        del order[call]
+                        result, counts = self._result(call, done.pop(call))
+                        if on_counts is not None:
+                            on_counts(counts)
+                        yield result
+            finally:
+                # Ray ends a task that is cancelled just as it ends.
+                left = self._unfinished([*running], 0.0)
+                for call in left:
+                    ray.cancel(call, force=True)
+                self._unfinished(left, _SECONDS)  # no task writes after this
 
-    def _run(
-        self, function: Callable[[Task], Result], tasks: Iterable[Task]
-    ) -> Iterator[tuple[int, tuple[str, str, bytes]]]:
-        """Yield what nodes say of tasks, with the tasks' places, as they are done."""
-        ray = self._ray
-        lost = tuple(getattr(ray.exceptions, name) for name in _LOST)
-        head, folders = _pickled(function, Path.is_dir)
-        shared = ray.put(head) if len(head) > _LARGE else head
-        # Ray's own retries of what needs too much memory have no bound.
-        options = {"num_cpus": 1, "max_retries": 0, "scheduling_strategy": "SPREAD"}
-        run, here = ray.remote(**options)(node_call()), str(Path.cwd())
-        waiting: Iterator[tuple[int, Task]] = enumerate(tasks)
-        running: dict[Any, tuple[int, Task]] = {}
-        attempts = Counter[int]()
+    def _result(self, call: Any, task: object) -> Any:
+        """Return what a task returned, or raise its error."""
         try:
-            while True:
-                room = self._workers or 2 * int(ray.cluster_resources().get("CPU", 0)) or 1
-                for index, task in islice(waiting, max(0, room - len(running))):
-                    body, paths = _pickled((task,), Path.exists)
-                    call = run.remote(_VERSION, here, [*folders, *paths], shared, body)
-                    running[call] = index, task
-                if not running:
-                    return
-                done, _ = ray.wait([*running], timeout=_SECONDS)
-                for call in done:
-                    index, task = running.pop(call)
-                    try:
-                        said = ray.get(call)
-                    except lost as error:
-                        attempts[index] += 1
-                        if attempts[index] == _ATTEMPTS:
-                            raise _given_up(task, error) from error
-                        waiting = chain([(index, task)], waiting)
-                    except ray.exceptions.RayError as error:
-                        what = f"the cluster can't run a task: {reason_of(error)}"
-                        raise ClusterError(what) from error
-                    else:
-                        yield index, said
-        finally:
-            # Who cancels what just ends, as when its end woke this thread, is ended by Ray.
-            left = _undone(ray, [*running], 0.0)
-            for call in left:
-                ray.cancel(call, force=True)
-            _undone(ray, left, _SECONDS)  # nobody writes any more when this is over
+            answer = self.ray.get(call)
+        except self.ray.exceptions.RayError as error:
+            reason = _LOST.get(type(error).__name__)
+            if reason is None:
+                raise ClusterError(f"the cluster can't run a task: {reason_of(error)}") from error
+            raise ShardError(
+                f"a task failed {_RETRIES + 1} times, the last time because {reason}",
+                path=next(iter(_pickled(task, lambda _: True)[1]), None),
+                hint="check whether it ran out of memory, or use fewer --workers",
+            ) from error
+        return node_result(*answer)
+
+    def _unfinished(self, calls: list[Any], seconds: float) -> list[Any]:
+        words = {"num_returns": len(calls), "timeout": seconds, "fetch_local": False}
+        return self.ray.wait(calls, **words)[1] if calls else []
 
 
 def _run_counted(function: Callable[[Task], Result], task: Task) -> tuple[Result, Counts]:
@@ -192,35 +186,8 @@ def _run_counted(function: Callable[[Task], Result], task: Task) -> tuple[Result
     return result, dict(total)
 
 
-def _undone(ray: Any, calls: list[Any], seconds: float) -> list[Any]:
-    if not calls:
-        return []
-    words = {"num_returns": len(calls), "timeout": seconds, "fetch_local": False}
-    left: list[Any] = ray.wait(calls, **words)[1]
-    return left
-
-
-_LOST = {
-    "WorkerCrashedError": "its worker process crashed",
-    "NodeDiedError": "its node died",
-    "LocalRayletDiedError": "Ray died on its node",
-    "OutOfMemoryError": "its node ran out of memory",
-    "ObjectLostError": "its result was lost",
-}
-"""What Ray raises where a process or a node died, and another one may do the task."""
-
-
-def _given_up(task: object, error: Exception) -> ShardError:
-    reason = _LOST.get(type(error).__name__, "its worker was lost")
-    what = f"a task failed {_ATTEMPTS} times, the last time because {reason}"
-    path = next(iter(_pickled(task, lambda _: True)[1]), None)
-    return ShardError(
-        what, path=path, hint="check whether it ran out of memory, or use fewer --workers"
-    )
-
-
 def node_call() -> Callable[..., tuple[str, str, bytes]]:
-    """Return what nodes run. It is sent whole, for there may be no tfrtool, or another one."""
+    """Return what nodes run. It is sent whole, for a node may have no tfrtool, or another one."""
     late = _LATE
 
     def run(
@@ -254,54 +221,55 @@ def node_call() -> Callable[..., tuple[str, str, bytes]]:
     return run
 
 
-def node_result(host: str, said: str, data: bytes) -> Any:
+def node_result(host: str, state: str, data: bytes) -> Any:
     """Return what a function returned on a node, or raise what it raised."""
-    if said == "done":
+    if state == "done":
         result, error, trace = pickle.loads(data)
         if error is not None:
             raise error from ChildError(trace)
         return result
-    if said == "absent":
+    if state == "absent":
         what = f"exists on this machine, but not on node {host}"
         raise ShardError(what, path=os.fsdecode(data), hint=_SHARED_HINT)
     hint = f'run pip install "tfrtool[ray]=={_VERSION}" on that node'
-    what = f"node {host} has {'no' if said == 'none' else 'another version of'} tfrtool"
+    what = f"node {host} has {'no' if state == 'none' else 'another version of'} tfrtool"
     raise ClusterError(what, expected=_VERSION, found=data.decode(), hint=hint)
 
 
 def arguments_of(function: Callable[..., object], *arguments: object) -> tuple[object, ...]:
-    """Return what `node_call` is given to call a function of a module."""
+    """Return the arguments with which `node_call` calls a function of a module."""
     head, folders = _pickled(function, Path.is_dir)
     body, paths = _pickled(arguments, Path.exists)
     return _VERSION, str(Path.cwd()), [*folders, *paths], head, body
 
 
 class _Pickler(pickle.Pickler):
-    """Pickles, and knows which paths of this machine are in it."""
+    """Pickles, and collects the paths of this machine that are pickled."""
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file)
         self.paths: list[Path] = []
 
     def reducer_override(self, value: Any) -> Any:
-        if type(value) is type(Path()):  # and not at another place
+        if type(value) is type(Path()):
             self.paths.append(value)
         return NotImplemented
 
 
-def _pickled(value: object, there: Callable[[Path], bool]) -> tuple[bytes, list[str]]:
-    """Pickle; return some of the paths in it, too, that a node must find as they are here."""
+def _pickled(value: object, exists: Callable[[Path], bool]) -> tuple[bytes, list[str]]:
+    """Pickle; also return some of the paths in it, which must exist on a node as they do here."""
     file = io.BytesIO()
     pickler = _Pickler(file)
     pickler.dump(value)
-    return file.getvalue(), [str(path) for path in islice(filter(there, pickler.paths), _CHECKED)]
+    return file.getvalue(), [str(path) for path in islice(filter(exists, pickler.paths), _CHECKED)]
 
 
 @contextmanager
 def _connected(address: str | None) -> Iterator[Any]:
-    """Connect to a cluster; give the module of Ray."""
+    """Connect to a cluster, and disconnect; give the module of Ray."""
+    token = any(f"RAY_AUTH_{name}" in os.environ for name in ("TOKEN", "TOKEN_PATH"))
     shown = _SHOWN in os.environ
-    with _environment(_SETTINGS):
+    with _environment({**_SETTINGS, "RAY_AUTH_MODE": "token" if token else "disabled"}):
         try:
             import ray
         except ImportError as error:
@@ -346,8 +314,33 @@ def _connected(address: str | None) -> Iterator[Any]:
 
 
 @contextmanager
+def _environment(settings: Mapping[str, str]) -> Iterator[None]:
+    """Set variables that the environment doesn't have yet."""
+    before = dict(os.environ)
+    os.environ.update({**settings, **before})
+    try:
+        yield
+    finally:
+        for name in {*settings, "PYTHONBREAKPOINT"}:  # which Ray sets
+            os.environ.pop(name, None)
+            os.environ.update({name: before[name]} if name in before else {})
+
+
+@contextmanager
+def _unprinted() -> Iterator[None]:
+    """Keep Ray from printing to standard output that a worker died: no setting does that."""
+    worker: Any = importlib.import_module("ray._private.worker")
+    printing = worker.print_worker_logs
+    worker.print_worker_logs = lambda *_: None
+    try:
+        yield
+    finally:
+        worker.print_worker_logs = printing
+
+
+@contextmanager
 def _quiet() -> Iterator[None]:
-    """Hold back what libraries write straight to file descriptor 2."""
+    """Discard what Ray's C++ code writes to standard error."""
     sys.stderr.flush()
     saved, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
@@ -359,39 +352,8 @@ def _quiet() -> Iterator[None]:
         os.close(nowhere)
 
 
-@contextmanager
-def _unprinted() -> Iterator[None]:
-    """Keep Ray from printing to standard output that a worker died."""
-    try:
-        from ray._private import worker
-
-        printing, worker.print_worker_logs = worker.print_worker_logs, lambda *_: None
-    except (ImportError, AttributeError):
-        yield
-        return
-    try:
-        yield
-    finally:
-        worker.print_worker_logs = printing
-
-
-@contextmanager
-def _environment(settings: Mapping[str, str]) -> Iterator[None]:
-    """Set what the environment doesn't have yet, and no token that nobody named."""
-    named = any(f"RAY_AUTH_{name}" in os.environ for name in ("TOKEN", "TOKEN_PATH"))
-    wanted = {**settings, "RAY_AUTH_MODE": "token" if named else "disabled"}
-    before = dict(os.environ)
-    os.environ.update(wanted | before)
-    try:
-        yield
-    finally:
-        for name in {*wanted, "PYTHONBREAKPOINT"}:  # which Ray sets
-            os.environ.pop(name, None)
-            os.environ.update({name: before[name]} if name in before else {})
-
-
 def _greet(address: str) -> None:
-    """See whether a cluster may be there: Ray itself tries for minutes."""
+    """Check that a cluster may be there: Ray itself tries for minutes."""
     host, _, port = address.rpartition(":")
     if not (host and port.isdecimal() and port.isascii() and int(port) < 2**16) or "/" in host:
         expected = "HOST:PORT, such as HOST:6379 for the machine that runs `ray start --head`"
@@ -400,11 +362,8 @@ def _greet(address: str) -> None:
     try:
         with socket.create_connection((host.strip("[]"), int(port)), _SECONDS) as connection:
             connection.sendall(_HELLO)
-            frame = b""
-            while len(frame) < 4 and (more := connection.recv(4 - len(frame))):
-                frame += more
-        if frame[3:] == b"\4":
-            return
+            if connection.recv(4, socket.MSG_WAITALL)[3:] == b"\4":
+                return
     except OSError as error:
         reason = os_reason(error)
     raise ClusterError(f"no Ray cluster at this address: {reason}", path=address)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from tfrtool.engines.engine import Workers
-from tfrtool.engines.processes import map_shards
+from tfrtool.engines.pool import map_shards
 from tfrtool.errors import ShardError
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import Fault, Record
@@ -70,7 +70,7 @@ def map_folds(
         if not parts and isinstance(source, Path) and source.is_file():
             size += source.stat().st_size
     run = partial(_run, whole=whole, begin=begin)
-    results = map_shards(run, tasks, workers, worth, size, reads=True, on_counts=on_counts)
+    results = map_shards(run, tasks, workers, worth, size, on_counts=on_counts)
     for parts in cut:
         if not parts:
             yield next(results)

@@ -1,7 +1,8 @@
-"""A process of its own for some work, which finds no module in the current directory.
+"""A process that calls functions for its parent, and finds no module in the current directory.
 
-It lives no longer than the process that started it, however that ends: once nothing more can come
-from there, it ends itself, in the middle of its work if need be.
+It never outlives its parent, however that ends: when its pipe is closed, it ends itself, in the
+middle of its work if need be. `multiprocessing` doesn't do: its processes load the main module,
+find what is in the current directory, and go on when the parent is killed.
 """
 
 import contextlib
@@ -16,18 +17,15 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
-
-if TYPE_CHECKING:
-    from subprocess import Popen
+from typing import IO, Any, TypeVar, cast
 
 Result = TypeVar("Result")
 
-_LAST_SECONDS = 2.0
-"""What a process gets to end by itself, as after an operation of TensorFlow."""
+_GRACE = 2.0
+"""Seconds for a process to end by itself, such as after an operation of TensorFlow."""
 
-_AGAIN_SECONDS = 0.05
-"""After these it is told again: one that comes just before Python waits is not heeded."""
+_REPEAT = 0.05
+"""Seconds between two signals to end: one that arrives just before Python waits has no effect."""
 
 _START = """
 import json, sys
@@ -62,7 +60,6 @@ class Child:
         stderr: IO[bytes] | None = None,
         environment: Mapping[str, str] | None = None,
         *,
-        forked: bool = False,
         memory: int | None = None,
     ) -> None:
         """Start a process.
@@ -70,23 +67,18 @@ class Child:
         Args:
             stderr: its standard error; None takes the one of this process.
             environment: its environment variables; None takes those of this process.
-            forked: copy this process, which is fast, and kill the copy at the end. Only for work
-                that reads and writes no files; see `may_fork`.
             memory: the most address space it may use, in bytes, code and libraries included
                 (``RLIMIT_AS``; not enforced on macOS and Windows). Beyond it, allocations fail
                 with `MemoryError`, or the process dies. Such a process is for work on untrusted
                 input that writes no files: it is killed at the end without a grace period.
         """
-        self._expendable = memory is not None
-        if forked:
-            self._fork()
-            return
         import subprocess  # the child needs none
 
+        self._grace = _GRACE if memory is None else 0.0
         paths = [path for path in sys.path if isinstance(path, str) and os.path.isabs(path)]  # noqa: PTH117
         options = ["-I", "-X", f"utf8={sys.flags.utf8_mode}"]
         options += ["-B"] if sys.dont_write_bytecode else []
-        self._process: Popen[bytes] | _Forked = subprocess.Popen(
+        self._process = subprocess.Popen(
             [
                 *(sys.executable, *options, "-c", _START),
                 json.dumps([str(Path(__file__).parents[2]), paths, memory]),
@@ -100,75 +92,43 @@ class Child:
         self._tasks = cast(IO[bytes], self._process.stdin)
         self._answers = cast(IO[bytes], self._process.stdout)
 
-    def _fork(self) -> None:
-        (tasks, ours), (answers, theirs) = os.pipe(), os.pipe()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        pid = os.fork()
-        if pid == 0:
-            # Nothing of what the caller is about to do may be done here.
-            try:
-                os.setsid()
-                os.dup2(tasks, 0)
-                os.dup2(theirs, 1)
-                for end in (tasks, ours, answers, theirs):
-                    os.close(end)
-                serve()
-            finally:
-                os._exit(0)
-        os.close(tasks)
-        os.close(theirs)
-        self._process = _Forked(pid)
-        self._tasks, self._answers = os.fdopen(ours, "wb"), os.fdopen(answers, "rb")
-
     def __enter__(self) -> "Child":
         return self
 
     def __exit__(self, *error: object) -> None:
-        """End the process, in the midst of its work if need be."""
-        if isinstance(self._process, _Forked):
-            self._process.end()
-        elif self._expendable or not self._ends(self._process):
-            self._process.kill()
-            self._process.wait()
-        for pipe in (self._tasks, self._answers):
-            with contextlib.suppress(OSError):  # of what it didn't read any more
-                pipe.close()
-
-    def kill(self) -> None:
-        """End the process at once: who waits for its answer gets `ChildDied`."""
-        self._process.kill()
-
-    @staticmethod
-    def _ends(process: "Popen[bytes]") -> bool:
-        """Tell a process to end; return whether it does so in time."""
+        """End the process, in the middle of its work if need be."""
         from subprocess import TimeoutExpired
 
-        for _ in range(round(_LAST_SECONDS / _AGAIN_SECONDS)):
-            process.terminate()
-            with contextlib.suppress(TimeoutExpired):
-                process.wait(_AGAIN_SECONDS)
-                return True
-        return False
+        with contextlib.suppress(OSError):  # tasks that it no longer reads
+            self._tasks.close()  # it ends itself then
+        with contextlib.suppress(TimeoutExpired):
+            self._process.wait(self._grace)
+        self._process.kill()
+        self._process.wait()
+        self._answers.close()
+
+    def kill(self) -> None:
+        """End the process at once; `receive` then raises `ChildDied`."""
+        self._process.kill()
 
     def call(self, function: Callable[..., Result], *arguments: Any) -> Result:
-        """Return what a function returns there; it, its arguments and its result are pickled.
+        """Call a function in the process and return its result; all of it is pickled.
 
-        `ChildDied` if the process ended, `ChildError` if the function raised an error that only
-        another library knows; any other comes as it is.
+        `ChildDied` if the process ended, `ChildError` if the function raised an error of a class
+        that only another library has; any other error is raised as it is.
         """
         self.send(function, *arguments)
         return cast(Result, self.receive())
 
     def send(self, function: Callable[..., object], *arguments: Any) -> None:
-        """Have a function called there, as `call` does, after those that were sent before."""
+        """Have a function called as by `call`, after those that were sent before."""
         task = pickle.dumps(function), pickle.dumps(arguments)
-        with contextlib.suppress(OSError, ValueError):  # receive tells
+        with contextlib.suppress(OSError, ValueError):  # `receive` reports it
             pickle.dump(task, self._tasks)
             self._tasks.flush()
 
     def receive(self) -> object:
-        """Return what the first function tells (`tell`) that is at work, or its result."""
+        """Return the next value that the first function sends (`send_to_parent`), or its result."""
         try:
             result, error, trace = pickle.load(self._answers)
         except (OSError, EOFError, ValueError, pickle.UnpicklingError):
@@ -178,50 +138,14 @@ class Child:
         return result
 
 
-class _Forked:
-    """A process that was forked, and has nothing to lose.
-
-    It stays known to the system until it is taken away: several threads may wait for it before.
-    """
-
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
-
-    def wait(self) -> int:
-        """Return its exit code, as Popen has it, when it has ended."""
-        with contextlib.suppress(ChildProcessError):  # it was taken away
-            found = os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOWAIT)
-            if found is not None:
-                exited = found.si_code == os.CLD_EXITED
-                return found.si_status if exited else -found.si_status
-        return -signal.SIGKILL
-
-    def kill(self) -> None:
-        """Kill it."""
-        os.kill(self._pid, signal.SIGKILL)
-
-    def end(self) -> None:
-        """Kill it, and take it away."""
-        self.kill()
-        os.waitpid(self._pid, 0)
-
-
-def may_fork() -> bool:
-    """Return whether a copy of this process would be sound: no thread is there to be cut off."""
-    try:
-        return len(os.listdir("/proc/self/task")) == 1  # noqa: PTH208
-    except OSError:  # not on Linux
-        return False
-
-
 _parent: "list[IO[bytes]]" = []
 """Where a child's answers go."""
 
 _answering = threading.Lock()
 
 
-def tell(value: object) -> None:
-    """Have the parent receive a value before the result of the function that is at work here."""
+def send_to_parent(value: object) -> None:
+    """Have the parent receive a value before the result of the function that runs here."""
     _send(pickle.dumps((value, None, "")))
 
 
@@ -261,16 +185,16 @@ def _exit(number: int, _: object) -> None:
 
 
 def _listen(tasks: queue.SimpleQueue[tuple[bytes, bytes]]) -> None:
-    """Take tasks, until the parent closes its end: then there is no one to work for."""
+    """Queue tasks until the parent closes its end, then end this process."""
     pipe = open(0, "rb", closefd=False)  # noqa: SIM115 - Python closes sys.stdin at its end
     try:
         while True:
             tasks.put(pickle.load(pipe))
     except EOFError:
-        for _ in range(round(_LAST_SECONDS / _AGAIN_SECONDS)):
+        for _ in range(round(_GRACE / _REPEAT)):
             if hasattr(signal, "pthread_kill"):
                 signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
-                time.sleep(_AGAIN_SECONDS)
+                time.sleep(_REPEAT)
         os._exit(0)
 
 

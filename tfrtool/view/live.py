@@ -23,7 +23,7 @@ from tfrtool.inspection.rows.payload_json import PayloadJson
 from tfrtool.inspection.rows.sandbox import SqlChild
 from tfrtool.inspection.table.selection import Selector
 from tfrtool.records.framing import Record
-from tfrtool.storage.child import Child, ChildDied, tell
+from tfrtool.storage.child import Child, ChildDied, send_to_parent
 from tfrtool.storage.locations import Paths
 from tfrtool.storage.plain import plain
 from tfrtool.view.findings import Findings, FindingSteps
@@ -437,4 +437,4 @@ def _cut(value: Any) -> Any:
 def _find(search: FindingSteps) -> None:
     if hasattr(os, "nice"):
         os.nice(5)  # who waits for a page comes first
-    search.run(lambda step, found: tell((step, found)))
+    search.run(lambda step, found: send_to_parent((step, found)))

@@ -12,7 +12,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from tfrtool.engines.threads import run_in_order
+from tfrtool.engines.pool import run_in_order
 from tfrtool.errors import WriteError, os_reason, printable
 from tfrtool.images.audit import ImageVerdict, audit_image
 from tfrtool.images.decoder import quiet_pillow

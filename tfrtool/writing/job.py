@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from tfrtool.engines.engine import Engine
-from tfrtool.engines.processes import cores, map_shards
+from tfrtool.engines.pool import cores, map_shards
 from tfrtool.errors import DatasetError, WriteError, os_errors_as
 from tfrtool.examples.tfds_metadata import REPORT, SplitInfo
 from tfrtool.records.framing import Fault, FaultKind, LocatedFault

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfrtool.engines.engine import Engine, Workers
-from tfrtool.engines.processes import workers_of
+from tfrtool.engines.pool import workers_of
 from tfrtool.errors import UsageError, human_count
 from tfrtool.records.shard_sets import check_dataset_name, check_version
 from tfrtool.storage.progress import OnProgress, silent

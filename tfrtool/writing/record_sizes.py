@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfrtool.engines.threads import run_in_order
+from tfrtool.engines.pool import run_in_order
 from tfrtool.errors import WriteError, os_errors_as
 from tfrtool.examples.objects.record_features import RecordFeatures
 from tfrtool.images.audit import render_image

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tfrtool.engines.engine import Engine
-from tfrtool.engines.threads import run_in_order
+from tfrtool.engines.pool import run_in_order
 from tfrtool.errors import WriteError, reason_of
 from tfrtool.examples.example import encode_example
 from tfrtool.examples.objects.record_features import RecordFeatures

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import pairwise
 
 from tfrtool.engines.engine import Engine
-from tfrtool.engines.processes import map_shards
+from tfrtool.engines.pool import map_shards
 from tfrtool.storage.progress import OnProgress, Progress, silent
 from tfrtool.writing.dataset_folder import Staging
 from tfrtool.writing.image_audit import Audit, BadImage, Finding, batches

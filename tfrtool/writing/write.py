@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 
 from tfrtool.engines.engine import Engine
-from tfrtool.engines.processes import cores, workers_of
+from tfrtool.engines.pool import cores, workers_of
 from tfrtool.errors import SourceError, UsageError, os_errors_as, printable
 from tfrtool.images.recipe import Check, Encode, ImageRecipe, Resize
 from tfrtool.records.compression import Compression

@@ -21,7 +21,7 @@ def count_command(shards: tuple[str, ...], as_json: bool) -> Outcome:
     Exit code 3 means that a shard's framing is damaged; only the records that could be reached are
     counted.
     """
-    from tfrtool.engines.threads import run_in_order
+    from tfrtool.engines.pool import run_in_order
     from tfrtool.errors import ShardError, human_bytes, printable
     from tfrtool.records.count import ShardCount, count_shard, expected_transfer
     from tfrtool.records.stream import Location, path_of

@@ -3,7 +3,7 @@
 import math
 from typing import TYPE_CHECKING
 
-from tfrtool.engines.processes import cores
+from tfrtool.engines.pool import cores
 from tfrtool.errors import human_count, printable, some_of
 from tfrtool.loading.dataset.label_form import Task
 from tfrtool.training.models.optimizers import Schedule

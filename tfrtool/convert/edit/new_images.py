@@ -12,8 +12,7 @@ from typing import Any, ClassVar
 
 from tfrtool.convert.pipeline.carried import CarriedMetadata
 from tfrtool.convert.pipeline.shard_sink import ShardSink
-from tfrtool.engines.processes import cores, map_shards
-from tfrtool.engines.threads import run_in_order
+from tfrtool.engines.pool import cores, map_shards, run_in_order
 from tfrtool.errors import DatasetError, UsageError
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.dataset_files import DatasetFiles

@@ -18,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tfrtool.engines.engine import Workers
-from tfrtool.engines.processes import map_shards
+from tfrtool.engines.pool import map_shards
 from tfrtool.errors import SourceError, UsageError, WriteError, os_errors_as
 from tfrtool.examples.arrow.columns import METADATA, Columns
 from tfrtool.examples.arrow.decode_batch import decode_batch

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfrtool.convert.pipeline.record_sources import RecordPool, SourceShard
-from tfrtool.engines.processes import map_shards
+from tfrtool.engines.pool import map_shards
 from tfrtool.errors import WriteError, os_errors_as
 from tfrtool.examples.arrow.columns import Columns
 from tfrtool.examples.example import PayloadKind, decode_example

@@ -13,7 +13,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from tfrtool.engines.processes import map_shards
+from tfrtool.engines.pool import map_shards
 from tfrtool.errors import (
     DatasetError,
     ShardError,

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from tfrtool.errors import SourceError, human_bytes, os_errors_as
-from tfrtool.storage.child import Child, ChildDied, ChildError, tell
+from tfrtool.storage.child import Child, ChildDied, ChildError, send_to_parent
 from tfrtool.storage.limits import MAX_PARQUET_MEMORY, unpacked_limit
 from tfrtool.storage.opening import open_regular, size_of_file
 from tfrtool.storage.remote_path import RemotePath, is_url
@@ -206,7 +206,7 @@ def _send_batches(path: str | Path, group: int, columns: Sequence[str] | None, m
             data = sink.getvalue()
             unpacked += data.size + held_rows * _ROW_BYTES
             _check_unpacked(path, unpacked, most)
-            tell((data, left <= 0))
+            send_to_parent((data, left <= 0))
             if left <= 0:
                 return
             held, held_bytes, held_rows = [], 0, 0

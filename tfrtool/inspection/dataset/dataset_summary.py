@@ -10,7 +10,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from tfrtool.engines.processes import engine_of, map_shards
+from tfrtool.engines.pool import engine_of, map_shards
 from tfrtool.errors import DatasetError, UsageError, suggestion
 from tfrtool.examples.dataset_files import SplitFiles, find_files
 from tfrtool.examples.example import PayloadKind

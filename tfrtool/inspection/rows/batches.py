@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tfrtool.engines.engine import Workers
-from tfrtool.engines.processes import map_shards
+from tfrtool.engines.pool import map_shards
 from tfrtool.examples.arrow.arrays import numbers_array, strings_array
 from tfrtool.examples.arrow.columns import PLACES, Columns, Form
 from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch

@@ -18,7 +18,7 @@ from tfrtool.inspection.rows.sandbox import (
     unpack_batch,
 )
 from tfrtool.records.framing import LocatedFault
-from tfrtool.storage.child import tell
+from tfrtool.storage.child import send_to_parent
 from tfrtool.storage.locations import Paths
 from tfrtool.storage.progress import OnProgress, Progress, silent
 
@@ -84,22 +84,22 @@ def _answer(
     def scan(names: Collection[str]) -> Iterator[pa.RecordBatch]:
         nonlocal scans, own
         scans += 1
-        on_fault = tell if scans == 1 else lambda _: None  # what was sent already
+        on_fault = send_to_parent if scans == 1 else lambda _: None  # what was sent already
         if PLACES[4] in names:
             own = own.with_splits()
         wanted, done = own.narrowed(columns, names), 0
         for batch in read_batches(shards, wanted, on_fault=on_fault):
             done += len(batch.records)
-            tell(Progress(what="reading", done=done, total=None, unit="records"))
+            send_to_parent(Progress(what="reading", done=done, total=None, unit="records"))
             yield own.add_to(batch, names)
 
     with closing(Sandbox(own.schema(columns), scan)) as sandbox:
         try:
             sandbox.check(sql)
             with sandbox.read_exactly(sql, as_text=as_text) as reader:
-                tell(reader.schema)
+                send_to_parent(reader.schema)
                 for batch in reader:
-                    tell(pack_batch(batch))
+                    send_to_parent(pack_batch(batch))
         except Exception as error:
             raise sandbox.as_error(error) from error
 

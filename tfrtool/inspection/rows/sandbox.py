@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tfrtool.engines.processes import cores
+from tfrtool.engines.pool import cores
 from tfrtool.errors import ShardError, UsageError, human_bytes, suggestion
 from tfrtool.examples.arrow.columns import PLACES
 from tfrtool.storage.child import Child, ChildDied

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tfrtool.engines.processes import engine_of
+from tfrtool.engines.pool import engine_of
 from tfrtool.engines.split_shards import map_folds
 from tfrtool.errors import ShardError, UsageError
 from tfrtool.examples.example import PayloadKind

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tfrtool.engines.engine import Engine
-from tfrtool.engines.processes import engine_of
+from tfrtool.engines.pool import engine_of
 from tfrtool.engines.split_shards import map_folds
 from tfrtool.errors import ShardError
 from tfrtool.examples.arrow.columns import Columns

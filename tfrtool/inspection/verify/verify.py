@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from tfrtool.engines.processes import WORTH_A_PROCESS, engine_of
+from tfrtool.engines.pool import WORTH_A_PROCESS, engine_of
 from tfrtool.errors import DatasetError, human_count, printable
 from tfrtool.examples.tfds_metadata import read_written_shards
 from tfrtool.inspection.verify.dataset_check import DatasetFault, DatasetFindings, check_directory

@@ -11,7 +11,7 @@ from itertools import accumulate, compress
 from pathlib import Path
 from typing import Any
 
-from tfrtool.engines.processes import cores
+from tfrtool.engines.pool import cores
 from tfrtool.errors import DatasetError
 from tfrtool.loading.cache.cache_plan import CacheRequest, available_memory, plan_cache
 from tfrtool.loading.dataset.dataset import Dataset, Split

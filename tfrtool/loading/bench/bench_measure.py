@@ -16,7 +16,7 @@ from itertools import islice, pairwise
 
 import tensorflow as tf
 
-from tfrtool.engines.processes import busy_seconds
+from tfrtool.engines.pool import busy_seconds
 from tfrtool.loading.bench.bench import OWN, OWN_UNCACHED, STAGES, UNCACHED, Numbers, StageRun
 from tfrtool.loading.cache.cache_plan import own_memory
 from tfrtool.loading.dataset.dataset import Dataset, Split

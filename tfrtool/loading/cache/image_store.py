@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from tfrtool.engines.processes import cores
+from tfrtool.engines.pool import cores
 from tfrtool.loading.augment.augment import epoch_augmenter, epoch_counter
 from tfrtool.loading.cache.disk_cache import DiskCache
 from tfrtool.loading.pipeline.load_options import LoadOptions

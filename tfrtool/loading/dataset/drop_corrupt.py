@@ -11,7 +11,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from tfrtool.engines.processes import cores
+from tfrtool.engines.pool import cores
 from tfrtool.errors import DatasetError, TfrtoolError, TrainingError, WriteError, os_reason
 from tfrtool.inspection.verify.payload_check import unparseable
 from tfrtool.loading.dataset.dataset import Dataset

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfrtool.engines.processes import cores
+from tfrtool.engines.pool import cores
 from tfrtool.errors import DatasetError, UsageError
 from tfrtool.loading.augment.augment import epoch_augmenter, epoch_counter
 from tfrtool.loading.cache.disk_cache import (

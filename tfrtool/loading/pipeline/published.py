@@ -5,7 +5,7 @@ from functools import partial
 
 import tensorflow as tf
 
-from tfrtool.engines.processes import cores
+from tfrtool.engines.pool import cores
 from tfrtool.loading.augment.augment import epoch_augmenter, epoch_counter
 from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.pipeline.decode import decoder

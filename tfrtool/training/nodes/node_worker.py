@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import UsageError
-from tfrtool.storage.child import Child, tell
+from tfrtool.storage.child import Child, send_to_parent
 from tfrtool.storage.lock import locked
 from tfrtool.storage.scratch_folder import ScratchFolder
 from tfrtool.training.devices.worker_cluster import VARIABLE
@@ -72,19 +72,19 @@ def _train(dataset: Any, options: Mapping[str, Any]) -> tuple[str, Any]:
     told = 0.0
 
     def tell_plan(plan: Any) -> None:
-        tell(("on_plan", plan))
+        send_to_parent(("on_plan", plan))
         before = read_run(options["out"])
         for epoch in () if before is None else before.epochs:  # who died may not have told
-            tell(("on_epoch", epoch))
+            send_to_parent(("on_epoch", epoch))
 
     def tell_progress(progress: Any) -> None:
         nonlocal told
         if time.monotonic() > told + _OFTEN:
             told = time.monotonic()
-            tell(("on_progress", progress))
+            send_to_parent(("on_progress", progress))
 
     def tell_epoch(epoch: Any) -> None:
-        tell(("on_epoch", epoch))
+        send_to_parent(("on_epoch", epoch))
 
     telling = partial(train, on_plan=tell_plan, on_epoch=tell_epoch, on_progress=tell_progress)
     return "report", telling(dataset, **options)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfrtool.engines.processes import cores
+from tfrtool.engines.pool import cores
 from tfrtool.errors import SourceError, os_reason
 from tfrtool.images.audit import audit_image, render_image
 from tfrtool.images.decoder import quiet_pillow

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tfrtool.engines.processes import busy_seconds
+from tfrtool.engines.pool import busy_seconds
 from tfrtool.errors import DatasetError, UsageError
 from tfrtool.loading.bench.bench import in_own_process
 from tfrtool.loading.cache.cache_plan import own_memory

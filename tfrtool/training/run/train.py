@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tfrtool.engines.processes import engine_of
+from tfrtool.engines.pool import engine_of
 from tfrtool.errors import UsageError, WriteError, os_errors_as
 from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.pipeline.load_options import Recipe

@@ -1,0 +1,237 @@
+"""Work of this machine: in processes, each for a task at a time, or in threads."""
+
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, nullcontext, suppress
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import NamedTuple, TypeVar, cast
+
+from tfrtool.engines.engine import Engine, Workers
+from tfrtool.errors import ShardError, UsageError
+from tfrtool.records.stream import Stream
+from tfrtool.storage.child import Child, ChildDied, send_to_parent
+from tfrtool.storage.progress import Counts, OnCounts, counting
+
+Result = TypeVar("Result")
+Task = TypeVar("Task")
+
+WORTH_A_PROCESS = 256 * 1024 * 1024
+"""Bytes that are read and checked in the time that a process takes to start: images at 2 GB/s,
+records of some hundred bytes at a tenth of that."""
+
+_HEARTBEAT = 1.0
+"""Seconds after which workers that count nothing are reported as busy."""
+
+_MOMENT = 0.005
+"""Seconds that don't show that a task waits: another process may have had the core."""
+
+
+class _Counted(NamedTuple):
+    """Work that a task in a worker process has counted since its last message."""
+
+    counts: Counts
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def busy_seconds() -> float | None:
+    """Return for how long the cores of `cores` have been busy, for any program; Linux only.
+
+    The difference of two calls is in seconds of one core, and good to about 0.02 of them.
+    """
+    try:
+        text = Path("/proc/stat").read_text("ascii")
+        own = {f"cpu{number}" for number in os.sched_getaffinity(0)}
+    except (OSError, AttributeError):
+        return None
+    lines = [line.split() for line in text.splitlines()]
+    # proc(5): user, nice, system, idle, iowait, irq, softirq and steal.
+    counts = [list(map(int, line[1:9])) for line in lines if line and line[0] in own]
+    return sum(sum(core) - core[3] - core[4] for core in counts) / os.sysconf("SC_CLK_TCK")
+
+
+def engine_of(engine: str, address: str | None, workers: int | None) -> Engine:
+    """Return the engine with this name, at an address, with a number of workers.
+
+    Raises:
+        UsageError: there is no such engine, or it has no address.
+    """
+    if engine == "ray":
+        from tfrtool.engines.ray_cluster import RayCluster
+
+        return RayCluster(address, workers)
+    if engine != "local":
+        raise UsageError(f"invalid --engine {engine!r}"[:100], expected="local or ray")
+    if address is not None:
+        raise UsageError("--engine-address requires --engine ray")
+    return Processes(workers)
+
+
+def workers_of(engine: str, address: str | None, workers: Workers) -> Workers:
+    """Return the workers that these options mean: a number, if they are processes here."""
+    if isinstance(workers, Engine) or (engine, address) == ("local", None):
+        return workers
+    return engine_of(engine, address, workers)
+
+
+def map_shards(
+    function: Callable[[Task], Result],
+    paths: Iterable[Task],
+    workers: Workers = 1,
+    worth: int = WORTH_A_PROCESS,
+    size: int | None = None,
+    *,
+    in_order: bool = True,
+    on_counts: OnCounts | None = None,
+) -> Iterator[Result]:
+    """Yield ``function(path)`` for each shard, in the order of ``paths`` or as they are done.
+
+    It is safe in a program with threads, and in a script without a main guard: processes are
+    started afresh, and don't load its main module. So ``function`` is in a module that can be
+    imported, and it, its arguments and results can be pickled.
+
+    Args:
+        function: called for each shard.
+        paths: the shards, or anything else to work on.
+        workers: how many processes at most, where None takes the cores; or an engine.
+        worth: bytes for which a process is worth its start.
+        size: bytes of all shards; None looks at the files, if they are paths.
+        in_order: whether results come in the order of ``paths``.
+        on_counts: gets what tasks count with `count_work` while they run.
+
+    Raises:
+        ShardError: a process died.
+    """
+    engine = workers if isinstance(workers, Engine) else Processes(workers)
+    if isinstance(paths, Sequence) and any(isinstance(path, Stream) for path in paths[:1]):
+        engine = Processes(1)  # it is open here
+    yield from engine.map(
+        function, paths, worth=worth, size=size, in_order=in_order, on_counts=on_counts
+    )
+
+
+class Processes(Engine):
+    """Processes of this machine, as many as are worth their start."""
+
+    def __init__(self, workers: int | None = None) -> None:
+        """Set the most processes; None takes the cores."""
+        self._workers = cores() if workers is None else workers
+        if self._workers < 1:
+            raise UsageError(f"--workers must be at least 1, got {workers}")
+
+    def map(
+        self,
+        function: Callable[[Task], Result],
+        tasks: Iterable[Task],
+        *,
+        worth: int,
+        size: int | None,
+        in_order: bool,
+        on_counts: OnCounts | None,
+    ) -> Iterator[Result]:
+        """Yield the results of tasks; if they are paths, the size is that of the files."""
+        tasks = [*tasks]
+        if size is None:
+            size = sum(p.stat().st_size for p in tasks if isinstance(p, Path) and p.is_file())
+        workers = min(self._workers, len(tasks), 1 + size // max(worth, 1))
+        # A frozen program's executable is not a Python that could be started.
+        if workers <= 1 or getattr(sys, "frozen", False):
+            for task in tasks:
+                with nullcontext() if on_counts is None else counting(on_counts):
+                    result = function(task)
+                yield result
+            return
+        run = function if on_counts is None else partial(_run_counted, function)
+        idle, events = SimpleQueue[Child](), SimpleQueue[Future[Result] | Counts]()
+
+        def call(task: Task) -> Result:
+            child = idle.get()
+            try:
+                child.send(run, task)
+                while isinstance(answer := child.receive(), _Counted):
+                    events.put(answer.counts)
+                return cast(Result, answer)
+            finally:
+                idle.put(child)
+
+        with ThreadPoolExecutor(workers) as threads, ExitStack() as children:
+            for _ in range(workers):
+                idle.put(children.enter_context(Child()))
+            futures = {threads.submit(call, task): task for task in tasks}
+            # After an error, processes end in the middle of their work.
+            children.callback(threads.shutdown, wait=False, cancel_futures=True)
+            for future in futures:
+                future.add_done_callback(events.put)
+            waiting = deque(futures)
+            while futures:
+                event: Future[Result] | Counts = {}
+                with suppress(Empty):
+                    event = events.get(timeout=_HEARTBEAT)
+                if not isinstance(event, Future):
+                    if on_counts is not None:
+                        on_counts(event)
+                    continue
+                ready = [] if in_order else [event]
+                while in_order and waiting and waiting[0].done():
+                    ready.append(waiting.popleft())
+                for future in ready:
+                    task = futures.pop(future)
+                    try:
+                        yield future.result()
+                    except ChildDied as error:
+                        raise ShardError(
+                            "a worker process died",
+                            path=str(task),
+                            hint="check whether it ran out of memory, or use fewer --workers",
+                        ) from error
+
+
+def _run_counted(function: Callable[[Task], Result], task: Task) -> Result:
+    """Call a function in a worker process, and send the parent what it counts meanwhile."""
+    with counting(lambda counts: send_to_parent(_Counted(counts))):
+        return function(task)
+
+
+def run_in_order(
+    function: Callable[[Task], Result], tasks: Iterable[Task], workers: int, *, computes: bool
+) -> Iterator[Result]:
+    """Yield the results of tasks in their order, from threads; the first error cancels the rest.
+
+    Work that ``computes`` in the interpreter is done in this thread alone, because threads would
+    only compete for the interpreter; unless its first task has mostly waited, as for a disk or a
+    store. Few tasks are taken before they are worked on, and few results wait to be taken.
+    """
+    tasks = iter(tasks)
+    if computes:
+        wall, cpu = time.perf_counter(), time.thread_time()
+        first = [function(task) for task in islice(tasks, 1)]
+        waits = time.perf_counter() - wall > 2 * (time.thread_time() - cpu) + _MOMENT
+        workers = workers if waits else 1
+        yield from first
+    if workers == 1:
+        yield from map(function, tasks)
+        return
+    waiting: deque[Future[Result]] = deque()
+    with ThreadPoolExecutor(max_workers=workers, thread_name_prefix="tfrtool") as pool:
+        try:
+            for task in tasks:
+                waiting.append(pool.submit(function, task))
+                if len(waiting) > 2 * workers:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
