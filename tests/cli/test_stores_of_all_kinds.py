@@ -14,7 +14,7 @@ from tests.emulators import Bucket, Controlled, Website
 from tfrtool.cli import main
 from tfrtool.errors import DatasetError
 from tfrtool.records.shards import find_shards
-from tfrtool.storage.locations import as_path
+from tfrtool.storage.arguments import as_path
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.remote_path import RemotePath
 from tfrtool.storage.stores import ChangedError, store_of

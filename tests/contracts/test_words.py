@@ -16,7 +16,7 @@ from tfrtool import UsageError
 from tfrtool.examples.example import DType, Feature, PayloadKind, decode_example
 from tfrtool.images.recipe import ImageRecipe
 from tfrtool.loading.pipeline.load_options import LoadOptions
-from tfrtool.storage.words import OnError
+from tfrtool.storage.arguments import OnError
 from tfrtool.training.run.train_options import TrainOptions
 
 pytestmark = pytest.mark.tf

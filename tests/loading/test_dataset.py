@@ -20,7 +20,7 @@ from tfrtool.loading.dataset.open_dataset import open_dataset
 from tfrtool.loading.pipeline.decode import decoder
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import frame
-from tfrtool.storage.words import OnError
+from tfrtool.storage.arguments import OnError
 
 pytestmark = pytest.mark.tf
 

@@ -16,7 +16,7 @@ pytest.importorskip("obstore")
 FETCH = """
 import sys
 from tfrtool.errors import TfrtoolError
-from tfrtool.storage.locations import as_path
+from tfrtool.storage.arguments import as_path
 from tfrtool.storage.remote.shard_cache import ShardCache
 
 cache = ShardCache(sys.argv[1], max_bytes="1GiB")

@@ -20,8 +20,8 @@ from tfrtool.loading.pipeline.pipeline import load
 from tfrtool.loading.pipeline.reading import part_reader
 from tfrtool.loading.pipeline.share import Share
 from tfrtool.records.compression import Compression
-from tfrtool.storage.progress import silent
-from tfrtool.storage.words import OnError
+from tfrtool.storage.arguments import OnError
+from tfrtool.storage.progress import no_progress
 from tfrtool.training.run.train_options import TrainOptions
 from tfrtool.training.run.training_data import find_training_data
 
@@ -113,7 +113,7 @@ def test_kept_features_are_of_the_same_parts(numbered: Dataset, tmp_path: Path) 
     """What goes through a frozen base is shared out in the same way."""
     options = TrainOptions(dataset=numbered.directory, validation=0.25, deterministic=False)
     for _run in range(2):
-        data = find_training_data(options, tmp_path, silent).once(batch_size=32)
+        data = find_training_data(options, tmp_path, no_progress).once(batch_size=32)
         trained, held = (_labels(load(data.dataset, part)) for part in data.parts)
         assert sorted(trained + held) == list(range(TOTAL))
         assert sorted(held) == list(range(3, TOTAL, 4))

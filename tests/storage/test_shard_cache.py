@@ -18,7 +18,7 @@ import pytest
 
 from tests.emulators import REPOSITORY, Bucket, Misbehaviour
 from tfrtool.errors import CorruptShardError, ShardError, UsageError, WriteError
-from tfrtool.storage.locations import as_path
+from tfrtool.storage.arguments import as_path
 from tfrtool.storage.remote import shard_cache
 from tfrtool.storage.remote.shard_cache import NoRoomError, ShardCache
 from tfrtool.storage.remote_path import RemotePath
@@ -130,7 +130,7 @@ def test_process_that_ends_between_two_looks(
 
 _FETCH = """
 import sys
-from tfrtool.storage.locations import as_path
+from tfrtool.storage.arguments import as_path
 from tfrtool.storage.remote.shard_cache import ShardCache
 cache = ShardCache(sys.argv[1])
 print("ready", flush=True)
@@ -298,7 +298,7 @@ def test_file_that_may_not_be_as_large(shards: list[RemotePath], folder: Path) -
     """A limit of the process on the size of files is told as what it is."""
     script = (
         "import resource, signal, sys\n"
-        "from tfrtool.storage.locations import as_path\n"
+        "from tfrtool.storage.arguments import as_path\n"
         "from tfrtool.storage.remote.shard_cache import ShardCache\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))\n"

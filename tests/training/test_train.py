@@ -16,7 +16,7 @@ from tfrtool import train
 from tfrtool.errors import CorruptShardError, DatasetError, UsageError
 from tfrtool.loading.cache.cache_plan import CachePlan
 from tfrtool.loading.pipeline.load_options import Cache
-from tfrtool.storage.progress import silent
+from tfrtool.storage.progress import no_progress
 from tfrtool.training.devices.devices import open_devices
 from tfrtool.training.devices.worker_cluster import StrategyKind
 from tfrtool.training.run.train_options import TrainOptions
@@ -74,7 +74,7 @@ def test_validation_defaults_and_choices(pets: Path, tmp_path: Path) -> None:
 
     def counts(**changes: Any) -> list[int]:
         options = TrainOptions(**small_options(pets, **changes))
-        return find_training_data(options, tmp_path, silent).images
+        return find_training_data(options, tmp_path, no_progress).images
 
     assert counts() == [155, 44]
     trained, held = counts(validation=0.25)
@@ -95,7 +95,10 @@ def test_without_validation_nothing_is_validated(tmp_path: Path) -> None:
 def _planned(tmp_path: Path, options: dict[str, Any]) -> CachePlan:
     made = TrainOptions(**options)
     return plan_run_cache(
-        made, find_training_data(made, tmp_path, silent), None, open_devices(StrategyKind.ONE, 1.0)
+        made,
+        find_training_data(made, tmp_path, no_progress),
+        None,
+        open_devices(StrategyKind.ONE, 1.0),
     )
 
 

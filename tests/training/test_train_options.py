@@ -16,7 +16,7 @@ from tests.training.runs import small_options
 from tfrtool import train
 from tfrtool.errors import UsageError
 from tfrtool.loading.pipeline.pipeline import load
-from tfrtool.storage.progress import Progress, silent
+from tfrtool.storage.progress import Progress, no_progress
 from tfrtool.training.models.models import build_classifier
 from tfrtool.training.models.saved_model import load_model
 from tfrtool.training.run.train_options import TrainOptions
@@ -29,7 +29,7 @@ HEAD: dict[str, Any] = {"model": "mobilenet", "weights": "none"}
 
 def _part(options: dict[str, Any], tmp_path: Path, *, training: bool) -> tuple[Any, Any]:
     """Return all images that a run trains or validates on, as pixels, and their labels."""
-    data = find_training_data(TrainOptions(**options), tmp_path, silent)
+    data = find_training_data(TrainOptions(**options), tmp_path, no_progress)
     part = data.parts[0 if training else 1]
     whole = replace(part, batch_size=1000, training=False, epochs=1)
     ((images, labels),) = load(data.dataset, whole)
@@ -87,7 +87,7 @@ def test_small_images_are_not_blown_up(
     directory = write_foreign(tmp_path / "d", [payloads])
     options = dict(small_options(directory, epochs=1), image_size=image_size)
     assert (
-        find_training_data(TrainOptions(**options), tmp_path, silent).training.image_size
+        find_training_data(TrainOptions(**options), tmp_path, no_progress).training.image_size
         == expected
     )
 
@@ -107,7 +107,7 @@ def test_the_loader_is_told_what_was_asked_for(pets: Path, tmp_path: Path) -> No
         "batch_size": 7,
     }
     options = small_options(pets, augment=augment, **knobs)
-    data = find_training_data(TrainOptions(**options), tmp_path, silent)
+    data = find_training_data(TrainOptions(**options), tmp_path, no_progress)
     training, validation = data.parts
     for name, value in knobs.items():
         assert getattr(training, name) == value

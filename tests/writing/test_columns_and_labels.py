@@ -17,7 +17,7 @@ from tfrtool.examples.objects.annotation import ExtraFeatures
 from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.sources.open_source import open_source
 from tfrtool.sources.source_options import SourceOptions
-from tfrtool.storage.progress import silent
+from tfrtool.storage.progress import no_progress
 from tfrtool.writing.image_audit import Audit
 from tfrtool.writing.shard_writer import write_shard
 from tfrtool.writing.write_plan import plan_shards
@@ -189,7 +189,7 @@ def test_parts_hold_what_is_beside_their_images(photos: Path, tmp_path: Path) ->
     meaning = SourceOptions(columns=("all",))
     source = open_source(str(table), LabelFrom.FOLDER, tmp_path, photos.parent, options=meaning)
     whole = Audit(source, options.recipe)
-    whole.look_at_all(1, silent)
+    whole.look_at_all(1, no_progress)
     shards = plan_shards(whole, options, None)
     here, there = tmp_path / "here", tmp_path / "there"
     here.mkdir()

@@ -21,7 +21,7 @@ from tfrtool.records.compression import Compression
 from tfrtool.records.framing import frame
 from tfrtool.records.reader import read_shard
 from tfrtool.records.tally import Tally
-from tfrtool.storage.words import as_member
+from tfrtool.storage.arguments import as_member
 from tfrtool.writing.job import FileTask, JobPlan, run_job
 from tfrtool.writing.job_report import Faults, JobReport, Written
 from tfrtool.writing.job_settings import JobSettings

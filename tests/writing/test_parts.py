@@ -12,7 +12,7 @@ from tests.photos import write_class_folders
 from tests.writing.test_plan import make_options
 from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.sources.open_source import open_source
-from tfrtool.storage.progress import silent
+from tfrtool.storage.progress import no_progress
 from tfrtool.writing.dataset_folder import Staging
 from tfrtool.writing.image_audit import Audit, BadImage
 from tfrtool.writing.shard_writer import write_shard, write_shards
@@ -46,12 +46,12 @@ def test_what_parts_find_is_what_the_whole_finds(photos: Path) -> None:
     """Images looked at in parts, elsewhere, have the same digests, verdicts, copies and plan."""
     options = make_options(splits={"train": 0.5, "test": 0.5}, shards=2, dedupe=True)
     whole, merged = _audit(photos, options), _audit(photos, options)
-    whole.look_at_all(1, silent)
+    whole.look_at_all(1, no_progress)
     count = len(whole.source.items)
     for start in range(0, count, 5):
         positions = range(start, min(start + 5, count))
         part = pickle.loads(pickle.dumps(merged.part(positions)))
-        part.look_at_all(1, silent)
+        part.look_at_all(1, no_progress)
         merged.adopt(positions, part.findings())
     assert merged.findings() == whole.findings()
     assert [*whole.problems()] == [*merged.problems()] != []
@@ -65,12 +65,12 @@ def test_a_shard_written_elsewhere_has_the_same_bytes(photos: Path, tmp_path: Pa
     """A part holds its own images alone, has the shard's fingerprint, and gives its bytes."""
     options = make_options(shards=3)
     audit = _audit(photos, options)
-    audit.look_at_all(1, silent)
+    audit.look_at_all(1, no_progress)
     shards = plan_shards(audit, options, None)
     for name in ("here", "there"):
         (tmp_path / name).mkdir()
     here = Staging(tmp_path / "here", resumed=False, left=False)
-    reports = write_shards(shards, here, 1, silent, nullcontext)
+    reports = write_shards(shards, here, 1, no_progress, nullcontext)
     parts = [_sent(shard.part()) for shard in shards]
     assert [write_shard(part, tmp_path / "there") for part in parts] == reports
     for part, shard in zip(parts, shards, strict=True):

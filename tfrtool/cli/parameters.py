@@ -16,7 +16,7 @@ import click
 from tfrtool.cli.help_page import GroupedCommand, GroupedOption
 from tfrtool.cli.output import note
 from tfrtool.errors import SchemaError, ShardError, UsageError, printable
-from tfrtool.storage.locations import as_path, check_no_url
+from tfrtool.storage.arguments import as_path, check_no_url
 
 if TYPE_CHECKING:
     from tfrtool.records.stream import Stream

@@ -33,8 +33,7 @@ from tfrtool.examples.example import PayloadKind, feature_name
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_shard
-from tfrtool.storage.locations import Paths, as_path, as_paths
-from tfrtool.storage.words import make_options, take_words
+from tfrtool.storage.arguments import Paths, as_path, as_paths, make_options, parse_enum_fields
 from tfrtool.writing.job import JobPlan, numbered, run_job
 from tfrtool.writing.job_report import JobReport
 from tfrtool.writing.job_settings import JobSettings, SizeSettings, too_many_shards
@@ -63,7 +62,7 @@ class CopySettings(SizeSettings):
 
     def __post_init__(self) -> None:
         SizeSettings.__post_init__(self)
-        take_words(self, compression=Compression)
+        parse_enum_fields(self, compression=Compression)
 
 
 def all_records(_: RecordPool, splits: Mapping[str, int], __: JobSettings) -> Selection:

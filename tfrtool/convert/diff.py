@@ -27,10 +27,9 @@ from tfrtool.records.framing import Fault, FaultKind, LocatedFault, Record
 from tfrtool.records.reader import read_shard
 from tfrtool.records.stream import total_bytes
 from tfrtool.records.tally import Tally, digest_text, payload_key
-from tfrtool.storage.locations import Paths, as_paths
+from tfrtool.storage.arguments import Paths, as_paths, check_least
 from tfrtool.storage.plain import plain
-from tfrtool.storage.progress import BYTES, Meter, OnProgress, silent
-from tfrtool.storage.words import check_least
+from tfrtool.storage.progress import BYTES, Meter, OnProgress, no_progress
 from tfrtool.writing.job_report import Faults
 
 _WORTH_A_PROCESS = 64 * 1024 * 1024
@@ -168,7 +167,7 @@ def diff(
     key: str | None = None,
     limit: int = 10,
     workers: int | None = None,
-    on_progress: OnProgress = silent,
+    on_progress: OnProgress = no_progress,
 ) -> DiffReport:
     """Compare the records of two sets of shards, regardless of order and number of shards.
 

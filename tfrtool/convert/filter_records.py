@@ -29,7 +29,7 @@ from tfrtool.errors import UsageError, WriteError, os_errors_as
 from tfrtool.examples.arrow.columns import Columns
 from tfrtool.inspection.rows.batches import Batch, RowColumns
 from tfrtool.inspection.rows.conditions import Condition
-from tfrtool.storage.locations import Paths, as_path
+from tfrtool.storage.arguments import Paths, as_path
 from tfrtool.storage.opening import file_sha256, open_regular
 from tfrtool.writing.job_report import JobReport
 from tfrtool.writing.job_settings import JobSettings

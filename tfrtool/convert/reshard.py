@@ -7,7 +7,7 @@ from typing import Any
 
 from tfrtool.convert.copying import Select, all_records, copy_records
 from tfrtool.errors import UsageError
-from tfrtool.storage.locations import Paths
+from tfrtool.storage.arguments import Paths
 from tfrtool.writing.job_report import JobReport
 from tfrtool.writing.write_options import check_numbers, check_splits
 

@@ -9,7 +9,7 @@ from tfrtool.examples.roles import info_beside
 from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.records.shard_sets import ShardSet, group_shards
 from tfrtool.records.shards import find_folders, locate_shards, note_unmatched
-from tfrtool.storage.locations import Paths, as_paths
+from tfrtool.storage.arguments import Paths, as_paths
 
 
 @dataclass(slots=True)

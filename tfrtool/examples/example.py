@@ -12,7 +12,7 @@ from tfrtool.errors import UsageError
 from tfrtool.examples.long_values import LongNumbers, hollowed, whole
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.records.wire import read_spans
-from tfrtool.storage.words import as_member, take_words
+from tfrtool.storage.arguments import as_member, parse_enum_fields
 
 Value = bytes | int | float
 
@@ -57,7 +57,7 @@ class Feature:
 
     def __post_init__(self) -> None:
         if self.dtype is not None and type(self.dtype) is not DType:
-            take_words(self, dtype=DType)
+            parse_enum_fields(self, dtype=DType)
         if self.dtype is None and len(self.values):
             raise ValueError("a feature without a type can't have values")
 

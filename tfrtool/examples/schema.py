@@ -11,8 +11,8 @@ from typing import Any
 
 from tfrtool.errors import SchemaError
 from tfrtool.examples.example import DType, Value, feature_key, feature_name, is_utf8
+from tfrtool.storage.arguments import parse_enum_fields
 from tfrtool.storage.plain import Shown
-from tfrtool.storage.words import take_words
 
 _NOTATION = re.compile(
     r"(?P<name>.+?):(?P<dtype>[a-z0-9]+)(?::(?P<shape>\[[^\]]*\]))?(?:=(?P<default>.*))?", re.DOTALL
@@ -47,7 +47,7 @@ class FeatureSpec:
     is_list: bool = False
 
     def __post_init__(self) -> None:
-        take_words(self, dtype=DType)
+        parse_enum_fields(self, dtype=DType)
         name, size = repr(self.name), self.size
         if not all(0 <= size < 1 << 31 for size in self.shape or ()):
             raise SchemaError(f"invalid shape for {name}", found=self.shape)

@@ -4,7 +4,7 @@ import enum
 from dataclasses import dataclass
 
 from tfrtool.errors import UsageError
-from tfrtool.storage.words import take_words
+from tfrtool.storage.arguments import parse_enum_fields
 
 _LARGEST_SIDE = 16_384
 """libjpeg's own limit is 65,500 a side; a quarter of it is beyond any model's input."""
@@ -77,7 +77,7 @@ class ImageRecipe:
     orient: bool = True  # whether EXIF orientation is applied to pixels, or left to the file
 
     def __post_init__(self) -> None:
-        take_words(self, check=Check, encode=Encode)
+        parse_enum_fields(self, check=Check, encode=Encode)
         if not 1 <= self.quality <= 100:
             raise UsageError(f"--quality must be 1 to 100, got {self.quality}")
 

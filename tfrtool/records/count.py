@@ -21,7 +21,7 @@ from tfrtool.records.framing import (
 )
 from tfrtool.records.reader import read_records
 from tfrtool.records.stream import Location, Stream, as_source, open_shard, path_of, size_of
-from tfrtool.storage.limits import FirstOf
+from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.opening import read_bounded
 from tfrtool.storage.progress import BYTES, count_work
 from tfrtool.storage.remote_path import RemotePath
@@ -57,7 +57,7 @@ def count_shard(shard: Location) -> ShardCount:
     uncompressed, and so are read from end to end; so are damaged ones, and streams.
     """
     source = as_source(shard)
-    records, faults = 0, FirstOf[Fault]()
+    records, faults = 0, CappedList[Fault]()
     with open_shard(source) as file:
         compression = detect_compression(file)
         if compression is Compression.NONE and isinstance(source, Path):

@@ -12,7 +12,7 @@ from tfrtool.records.framing import FRAME_SIZE, HEADER_SIZE, LENGTH, Fault
 from tfrtool.records.resync import headers
 from tfrtool.records.stream import Stream, open_shard
 from tfrtool.records.window import find_holes
-from tfrtool.storage.limits import FirstOf
+from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.remote_path import RemotePath
 
 PART_BYTES = 32 * 1024 * 1024
@@ -104,7 +104,7 @@ def parts_of(source: Path | Stream) -> list[Part]:
     ]
 
 
-def later(faults: FirstOf[Fault], index: int) -> FirstOf[Fault]:
+def later(faults: CappedList[Fault], index: int) -> CappedList[Fault]:
     """Return faults of a part whose records are counted from ``index`` on."""
     faults.kept = [
         fault if fault.record is None else replace(fault, record=fault.record + index)

@@ -27,7 +27,7 @@ from tfrtool.records.framing import CRC, FOOTER_SIZE, HEADER_SIZE, FaultKind, Re
 from tfrtool.records.reader import read_shard
 from tfrtool.records.stream import open_shard
 from tfrtool.storage.appearing import new_file
-from tfrtool.storage.locations import Paths, as_paths
+from tfrtool.storage.arguments import Paths, as_paths
 from tfrtool.storage.opening import open_regular, size_of_file
 from tfrtool.storage.remote_path import RemotePath
 

@@ -33,8 +33,8 @@ from tfrtool.records.framing import (
 from tfrtool.records.resync import Search
 from tfrtool.records.stream import Location, as_source, open_shard
 from tfrtool.records.window import BLOCK_SIZE, Window
+from tfrtool.storage.arguments import as_member
 from tfrtool.storage.progress import BYTES, count_work
-from tfrtool.storage.words import as_member
 
 _FOOTER_AND_HEADER = struct.Struct("<IQI")
 """A payload's CRC, and the length and its CRC of the record that follows."""

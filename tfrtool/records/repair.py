@@ -14,10 +14,10 @@ from tfrtool.records.reader import RecordReader, read_records
 from tfrtool.records.stream import Location, as_source, open_shard, path_of, size_of
 from tfrtool.records.window import BLOCK_SIZE
 from tfrtool.storage.appearing import new_file
-from tfrtool.storage.limits import FirstOf
-from tfrtool.storage.locations import as_path
+from tfrtool.storage.arguments import as_path
+from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.opening import open_regular
-from tfrtool.storage.progress import OnProgress, Progress, silent
+from tfrtool.storage.progress import OnProgress, Progress, no_progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ def repair_shard(
     shard: Location,
     out: str | os.PathLike[str],
     *,
-    on_progress: OnProgress = silent,
+    on_progress: OnProgress = no_progress,
 ) -> RepairReport:
     """Recover every intact record of a damaged shard into a new file.
 
@@ -90,7 +90,7 @@ def repair_shard(
         raise UsageError(
             "already exists", path=out, hint="choose a new file; repair never overwrites one"
         )
-    lost, faults = FirstOf[LostRange](), FirstOf[Fault]()
+    lost, faults = CappedList[LostRange](), CappedList[Fault]()
     count = digest = end = saved = 0
     writing = os_errors_as(WriteError, out, "can't be written")
     with open_shard(source) as file, writing, new_file(out, replace=False) as new:

@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 
 from tfrtool.errors import UsageError
-from tfrtool.storage.locations import Paths, as_paths
+from tfrtool.storage.arguments import Paths, as_paths
 
 COMPRESSED_NAME = re.compile(r"\.(gz|gzip|zlib|z)$", re.IGNORECASE)
 """The end of the name of a compressed file."""

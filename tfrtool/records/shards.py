@@ -23,9 +23,9 @@ from tfrtool.errors import (
 from tfrtool.records.compression import Compression, detect_compression, starts_record
 from tfrtool.records.shard_sets import COMPRESSED_NAME, VERSION, is_shard_name, natural_order
 from tfrtool.records.stream import STREAM, Location, Stream, as_source, open_shard, size_of
+from tfrtool.storage.arguments import Paths, as_path
 from tfrtool.storage.claims import VERSION_FOLDER, current_folder
 from tfrtool.storage.limits import MAX_FILES_LOOKED_INTO, MAX_FILES_OF_A_KIND, MAX_FOLDERS_BELOW
-from tfrtool.storage.locations import Paths, as_path
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.publishing import check_begun, check_settled
 from tfrtool.storage.remote_path import RemotePath, is_url, remote_path

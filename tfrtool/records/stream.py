@@ -13,8 +13,8 @@ from typing import BinaryIO
 
 from tfrtool.errors import ShardError, UsageError, os_reason
 from tfrtool.records.window import BLOCK_SIZE
+from tfrtool.storage.arguments import as_path
 from tfrtool.storage.limits import MAX_STREAM_COPY
-from tfrtool.storage.locations import as_path
 from tfrtool.storage.opening import NotRegularFileError, open_regular, size_of_file
 
 STREAM = "-"

@@ -23,7 +23,10 @@ from tfrtool.sources.tables.table_columns import (
     sort_labels,
 )
 from tfrtool.sources.tables.table_values import ValueColumns
-from tfrtool.storage.limits import MAX_LISTED, FirstOf
+from tfrtool.storage.capped_list import CappedList
+from tfrtool.storage.limits import (
+    MAX_LISTED,
+)
 from tfrtool.storage.scratch.external_sort import ExternalSort
 from tfrtool.storage.scratch.packed_rows import PackedRows
 
@@ -147,7 +150,7 @@ class ItemRows:
                 expected=f"labels separated by {options.multi_label!r}",
                 hint="use --label-column NAME to read them from another column",
             )
-        rejected = FirstOf[LeftOut](MAX_LISTED)
+        rejected = CappedList[LeftOut](MAX_LISTED)
         for key, _, reason in self._refused:
             rejected.add(LeftOut(key=key, reason=reason))
         labels = sort_labels({name for label in used for name in features.names(label)})

@@ -15,8 +15,13 @@ from tfrtool.examples.objects.record_features import LabelKind, Layout
 from tfrtool.sources.items import LeftOut, Source, UnfitError, label_problem
 from tfrtool.sources.manifest import ManifestWriter
 from tfrtool.sources.source_options import SourceOptions
-from tfrtool.storage.limits import MAX_CLASS_FILE_BYTES, MAX_CLASSES, MAX_LISTED, FirstOf
-from tfrtool.storage.locations import as_path
+from tfrtool.storage.arguments import as_path
+from tfrtool.storage.capped_list import CappedList
+from tfrtool.storage.limits import (
+    MAX_CLASS_FILE_BYTES,
+    MAX_CLASSES,
+    MAX_LISTED,
+)
 from tfrtool.storage.opening import read_bounded
 from tfrtool.storage.scratch.packed_rows import PackedRows
 
@@ -141,7 +146,7 @@ def with_labels(source: Source, options: SourceOptions, where: str, scratch: Pat
 
     items, beside, used = ManifestWriter(scratch), PackedRows(scratch), set[str]()
     groups = array("Q")
-    rejected = FirstOf[LeftOut](MAX_LISTED)
+    rejected = CappedList[LeftOut](MAX_LISTED)
     for entry in source.rejected:
         rejected.add(entry)
     for position, item in enumerate(source.items):

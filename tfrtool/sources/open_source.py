@@ -25,7 +25,7 @@ from tfrtool.sources.items import Source, Starting
 from tfrtool.sources.label_choice import with_labels
 from tfrtool.sources.source_options import SourceOptions
 from tfrtool.sources.tables.table_columns import check_not_saved_to_disk
-from tfrtool.storage.locations import as_path
+from tfrtool.storage.arguments import as_path
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.remote_path import is_url, remote_path
 

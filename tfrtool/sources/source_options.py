@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tfrtool.errors import UsageError
 from tfrtool.examples.objects.record_features import Layout, Masks
-from tfrtool.storage.words import take_words
+from tfrtool.storage.arguments import parse_enum_fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class SourceOptions:
     layout: Layout | str | None = None  # None is tfod for annotations, else tfds
 
     def __post_init__(self) -> None:
-        take_words(self, masks=Masks, layout=Layout)
+        parse_enum_fields(self, masks=Masks, layout=Layout)
         several = self.annotations or ()
         several = (several,) if isinstance(several, str) else tuple(several)
         object.__setattr__(self, "annotations", several)

@@ -4,8 +4,6 @@ All code that decodes or unpacks takes its limits from here. Anything over a lim
 contains the limit and the value that was found.
 """
 
-from typing import Generic, TypeVar
-
 MAX_ARCHIVE_HEADER_BYTES = 16 * 1024
 """Size of an extended header of a tar archive. A path and a link target have at most 4,096 bytes
 each; the rest is room for times and attributes."""
@@ -213,33 +211,6 @@ MAX_FAULTS = 10_000
 MAX_LISTED = 100_000
 """Images that a report lists as skipped, as converted, and so on. All are counted. A longer report
 would exceed the size of metadata that can be read."""
-
-_Entry = TypeVar("_Entry")
-
-
-class FirstOf(Generic[_Entry]):
-    """A list that keeps the first entries and counts all of them."""
-
-    def __init__(self, limit: int = MAX_FAULTS) -> None:
-        self._limit = limit
-        self.kept: list[_Entry] = []
-        self.count = 0
-
-    def add(self, entry: _Entry) -> None:
-        """Count an entry, and keep it if there is room."""
-        self.count += 1
-        if len(self.kept) < self._limit:
-            self.kept.append(entry)
-
-    @property
-    def more(self) -> int:
-        """How many entries are counted but not kept."""
-        return self.count - len(self.kept)
-
-    def merge(self, other: "FirstOf[_Entry]") -> None:
-        """Count the entries of another list, and keep its first ones if there is room."""
-        self.count += other.count
-        self.kept += other.kept[: self._limit - len(self.kept)]
 
 
 def unpacked_limit(packed: int) -> int:

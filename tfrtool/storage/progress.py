@@ -34,8 +34,8 @@ OnCounts = Callable[[Counts], None]
 """Takes the counts of tasks; empty ones show that workers are busy."""
 
 
-def silent(_progress: Progress) -> None:
-    """Tell nobody."""
+def no_progress(_progress: Progress) -> None:
+    """Do nothing: the default of ``on_progress``."""
 
 
 def activity(what: str) -> Progress:

@@ -23,8 +23,8 @@ from tfrtool.inspection.table.record_index import RecordIndex, find_offsets
 from tfrtool.inspection.table.record_table import RecordTable, write_rows
 from tfrtool.inspection.table.selection import Selector
 from tfrtool.inspection.verify.verify import VerifyReport, verify
-from tfrtool.storage.locations import Paths, as_paths
-from tfrtool.storage.progress import OnProgress, Progress, silent
+from tfrtool.storage.arguments import Paths, as_paths
+from tfrtool.storage.progress import OnProgress, Progress, no_progress
 from tfrtool.storage.scratch_folder import ScratchFolder
 
 _LOOKED_AT = 8
@@ -87,7 +87,7 @@ class Findings:
         folder = Path(self._scratch.name)
         return FindingSteps(self.paths, self.dataset, folder, self.has_images, workers)
 
-    def fill(self, on_progress: OnProgress = silent, *, workers: int | None = None) -> None:
+    def fill(self, on_progress: OnProgress = no_progress, *, workers: int | None = None) -> None:
         """Find everything, the quick things first; what fails is in ``errors``."""
 
         def take(step: str, found: Any) -> None:

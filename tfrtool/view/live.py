@@ -23,8 +23,8 @@ from tfrtool.inspection.rows.payload_json import PayloadJson
 from tfrtool.inspection.rows.sandbox import SqlChild
 from tfrtool.inspection.table.selection import Selector
 from tfrtool.records.framing import Record
+from tfrtool.storage.arguments import Paths
 from tfrtool.storage.child import Child, ChildDied, send_to_parent
-from tfrtool.storage.locations import Paths
 from tfrtool.storage.plain import plain
 from tfrtool.view.findings import Findings, FindingSteps
 from tfrtool.view.pieces import piece

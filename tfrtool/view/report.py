@@ -10,8 +10,8 @@ from markupsafe import Markup
 
 from tfrtool.errors import UsageError, WriteError, os_errors_as
 from tfrtool.storage.appearing import new_file
-from tfrtool.storage.locations import Paths, as_path
-from tfrtool.storage.progress import OnProgress, silent
+from tfrtool.storage.arguments import Paths, as_path
+from tfrtool.storage.progress import OnProgress, no_progress
 from tfrtool.view.findings import Findings
 from tfrtool.view.pieces import PIECES, environment, inline_pictures, piece, style, too_long
 from tfrtool.view.terminal import verify_command
@@ -55,7 +55,7 @@ def report(
     *,
     overwrite: bool = False,
     workers: int | None = None,
-    on_progress: OnProgress = silent,
+    on_progress: OnProgress = no_progress,
 ) -> ReportFile:
     """Write an HTML file that describes a dataset: contents, problems and sample images.
 

@@ -13,9 +13,9 @@ from markupsafe import Markup
 from tfrtool.errors import DatasetError, printable
 from tfrtool.images.looks import encoded
 from tfrtool.images.pixels import decode_picture
+from tfrtool.storage.arguments import as_path
 from tfrtool.storage.json_files import read_json, reading_metadata
 from tfrtool.storage.limits import MAX_IMAGE_BYTES
-from tfrtool.storage.locations import as_path
 from tfrtool.storage.opening import open_regular
 from tfrtool.view.drawings import lines
 from tfrtool.view.report import check_page, write_page

@@ -19,7 +19,10 @@ from tfrtool.images.decoder import quiet_pillow
 from tfrtool.images.recipe import Check, ImageRecipe
 from tfrtool.records.crc import crc32c
 from tfrtool.sources.items import DamagedItemError, LeftOut, Source
-from tfrtool.storage.limits import MAX_LISTED, FirstOf
+from tfrtool.storage.capped_list import CappedList
+from tfrtool.storage.limits import (
+    MAX_LISTED,
+)
 from tfrtool.storage.progress import OnProgress, Progress
 from tfrtool.storage.scratch.external_sort import ExternalSort, ScratchFile, column, forgetting
 from tfrtool.writing.record_values import misfit
@@ -281,9 +284,9 @@ class Audit:
                     self.notable[position] = ImageVerdict(problem=reason)
         del self.leaders
 
-    def shared(self) -> FirstOf[Shared]:
+    def shared(self) -> CappedList[Shared]:
         """Return the images that the source's own splits share, in the order of their keys."""
-        shared = FirstOf[Shared](MAX_LISTED)
+        shared = CappedList[Shared](MAX_LISTED)
         for group in self._copies() if self.source.splits else ():
             items = [self.source.items[position] for position in group]
             splits = {

@@ -10,7 +10,7 @@ from tfrtool.records.count import as_error
 from tfrtool.records.framing import Fault, FaultKind, LocatedFault
 from tfrtool.records.tally import Tally
 from tfrtool.sources.items import LeftOut
-from tfrtool.storage.limits import FirstOf
+from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.plain import plain
 from tfrtool.writing.write_report import SplitReport
 
@@ -18,7 +18,7 @@ _FAULTS_KEPT = 1000
 """Of one file; all are counted."""
 
 
-class Faults(FirstOf[LocatedFault]):
+class Faults(CappedList[LocatedFault]):
     """Damage that a task met, of which the first is an error where it is to stop the job."""
 
     def __init__(self, *, stop: bool = False) -> None:

@@ -8,8 +8,8 @@ from tfrtool.engines.engine import Engine, Workers
 from tfrtool.engines.pool import workers_of
 from tfrtool.errors import UsageError, human_count
 from tfrtool.records.shard_sets import check_dataset_name, check_version
-from tfrtool.storage.progress import OnProgress, silent
-from tfrtool.storage.words import OnError, as_shard_size, take_words
+from tfrtool.storage.arguments import OnError, as_shard_size, parse_enum_fields
+from tfrtool.storage.progress import OnProgress, no_progress
 from tfrtool.writing.write_options import (
     Existing,
     check_folder_name,
@@ -33,12 +33,12 @@ class JobSettings:
     workers: Workers = None
     existing: Existing = Existing.REFUSE
     dry_run: bool = False
-    on_progress: OnProgress = silent
+    on_progress: OnProgress = no_progress
 
     def __post_init__(self) -> None:
         check_goal(self.folder)
         check_folder_name(self.folder)
-        take_words(self, on_error=OnError, existing=Existing)
+        parse_enum_fields(self, on_error=OnError, existing=Existing)
         check_numbers(None, self.workers if isinstance(self.workers, int) else None)
         identity = dataset_identity(self.folder, self.name or None, self.version or None)
         for key, value in zip(("name", "version"), identity, strict=True):

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from tfrtool.engines.engine import Engine
 from tfrtool.engines.pool import map_shards
-from tfrtool.storage.progress import OnProgress, Progress, silent
+from tfrtool.storage.progress import OnProgress, Progress, no_progress
 from tfrtool.writing.dataset_folder import Staging
 from tfrtool.writing.image_audit import Audit, BadImage, Finding, batches
 from tfrtool.writing.write_plan import PlannedShard
@@ -33,7 +33,7 @@ def look_at_parts(audit: Audit, engine: Engine, on_progress: OnProgress) -> None
 
 
 def _look(part: Audit) -> list[Finding | None]:
-    part.look_at_all(1, silent)
+    part.look_at_all(1, no_progress)
     return part.findings()
 
 

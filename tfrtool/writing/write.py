@@ -20,10 +20,9 @@ from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.sources.items import Starting
 from tfrtool.sources.open_source import open_source
 from tfrtool.sources.source_options import SourceOptions
-from tfrtool.storage.locations import as_path, as_text
-from tfrtool.storage.progress import OnProgress, silent
+from tfrtool.storage.arguments import OnError, as_member, as_path, as_shard_size, as_text
+from tfrtool.storage.progress import OnProgress, no_progress
 from tfrtool.storage.scratch_folder import ScratchFolder
-from tfrtool.storage.words import OnError, as_member, as_shard_size
 from tfrtool.writing.dataset_folder import (
     Staging,
     Target,
@@ -82,7 +81,7 @@ def write(
     engine_address: str | None = None,
     existing: str = "refuse",
     dry_run: bool = False,
-    on_progress: OnProgress = silent,
+    on_progress: OnProgress = no_progress,
     starting: Starting = nullcontext,
 ) -> WriteReport:
     """Write images as TFRecord shards, with TFDS metadata and a report.

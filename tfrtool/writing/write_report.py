@@ -24,7 +24,10 @@ from tfrtool.examples.tfds_metadata import (
 )
 from tfrtool.images.recipe import Encode
 from tfrtool.sources.items import LeftOut
-from tfrtool.storage.limits import MAX_LISTED, FirstOf
+from tfrtool.storage.capped_list import CappedList
+from tfrtool.storage.limits import (
+    MAX_LISTED,
+)
 from tfrtool.storage.plain import plain
 from tfrtool.storage.scratch.external_sort import forgetting, rising
 from tfrtool.writing.image_audit import Audit, Shared
@@ -205,11 +208,11 @@ def report_on(
         start = f"{options.name}-{split}."
         own = [shard for shard in shards if shard.path.startswith(start)]
         splits[split] = SplitReport.of_shards(own, count)
-    rejected, ignored = FirstOf[LeftOut](MAX_LISTED), audit.source.ignored
+    rejected, ignored = CappedList[LeftOut](MAX_LISTED), audit.source.ignored
     listed = sorted(audit.source.rejected, key=lambda entry: entry.key)
     for entry in heapq.merge(listed, audit.skipped(), key=lambda entry: entry.key):
         rejected.add(entry)
-    converted, shared = FirstOf[Mapping[str, str]](MAX_LISTED), audit.shared()
+    converted, shared = CappedList[Mapping[str, str]](MAX_LISTED), audit.shared()
     for at, verdict in audit.converted():
         reason = verdict.conversion or ""
         converted.add(

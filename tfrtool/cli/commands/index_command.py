@@ -23,7 +23,7 @@ def index_command(shards: tuple[str, ...], out: str | None, as_json: bool) -> Ou
     """
     from tfrtool.errors import ShardError, printable
     from tfrtool.records.random_access import index_paths, write_index
-    from tfrtool.storage.locations import as_path
+    from tfrtool.storage.arguments import as_path
 
     paths = resolve_shards(shards)
     places = index_paths(paths, None if out is None else as_path(out))

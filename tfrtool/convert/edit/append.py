@@ -25,11 +25,10 @@ from tfrtool.records.shard_sets import VERSION, check_split_name, check_version,
 from tfrtool.records.shards import find_folders, locate_shards
 from tfrtool.sources.items import Starting
 from tfrtool.storage.appearing import linked
+from tfrtool.storage.arguments import as_path, make_options
 from tfrtool.storage.claims import VERSION_FOLDER
-from tfrtool.storage.locations import as_path
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.remote_path import RemotePath
-from tfrtool.storage.words import make_options
 from tfrtool.writing.job import JobPlan, numbered, run_job
 from tfrtool.writing.job_report import JobReport
 from tfrtool.writing.job_settings import JobSettings

@@ -28,9 +28,8 @@ from tfrtool.examples.tfds_metadata import (
 from tfrtool.images.recipe import Encode, ImageRecipe, Resize
 from tfrtool.inspection.rows.batches import infer_columns
 from tfrtool.inspection.schema.shard_schema import infer_schema
+from tfrtool.storage.arguments import OnError, as_member, as_path, make_options
 from tfrtool.storage.json_files import reading_metadata
-from tfrtool.storage.locations import as_path
-from tfrtool.storage.words import OnError, as_member, make_options
 from tfrtool.writing.job import JobPlan, numbered, run_job
 from tfrtool.writing.job_report import JobReport
 from tfrtool.writing.job_settings import JobSettings

@@ -31,10 +31,12 @@ from tfrtool.sources.label_choice import KEEP
 from tfrtool.sources.manifest import ManifestWriter
 from tfrtool.sources.open_source import open_source
 from tfrtool.sources.source_options import SourceOptions
+from tfrtool.storage.arguments import as_size, as_text, option_name
+from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.json_files import reading_metadata, whole_number
-from tfrtool.storage.limits import MAX_LISTED, FirstOf
-from tfrtool.storage.locations import as_text
-from tfrtool.storage.words import as_size, option_name
+from tfrtool.storage.limits import (
+    MAX_LISTED,
+)
 from tfrtool.writing.image_audit import Audit
 from tfrtool.writing.job import FileTask, JobPlan
 from tfrtool.writing.job_report import Written
@@ -184,7 +186,7 @@ def plan_new_images(
         )
         for shard in plan_shards(audit, options, sizes)
     ]
-    rejected = FirstOf[LeftOut](MAX_LISTED)
+    rejected = CappedList[LeftOut](MAX_LISTED)
     for entry in chain(audit.skipped(), opened.rejected):
         rejected.add(entry)
     more = rejected.more + opened.more_rejected

@@ -21,7 +21,7 @@ from tfrtool.records.framing import FaultKind, LocatedFault, Record
 from tfrtool.records.reader import read_shard
 from tfrtool.records.tally import Tally, payload_key
 from tfrtool.storage.appearing import linked
-from tfrtool.storage.limits import FirstOf
+from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.opening import open_regular, stamp_of
 from tfrtool.storage.progress import RECORDS, count_work
 from tfrtool.storage.remote_path import RemotePath
@@ -126,7 +126,7 @@ class ShardTask(FileTask):
                         hint="use --on-error skip to skip such records",
                     ) from error
                 fault = unparseable(record, str(error))
-                FirstOf.add(faults, LocatedFault(path=self.source, fault=fault))
+                CappedList.add(faults, LocatedFault(path=self.source, fault=fault))
 
 
 def one_to_one(files: DatasetFiles, **more: Any) -> list[FileTask]:

@@ -36,11 +36,10 @@ from tfrtool.examples.tfds_metadata import DatasetInfo, SplitInfo
 from tfrtool.records.compression import named_compression
 from tfrtool.records.framing import LocatedFault
 from tfrtool.storage.appearing import move, temporary_name
-from tfrtool.storage.locations import Paths, as_path
+from tfrtool.storage.arguments import Paths, as_member, as_path, make_options
 from tfrtool.storage.plain import plain
 from tfrtool.storage.remote_path import RemotePath
 from tfrtool.storage.scratch_folder import ScratchFolder
-from tfrtool.storage.words import as_member, make_options
 from tfrtool.writing.job import JobPlan, MetadataOf, run_job
 from tfrtool.writing.job_report import JobReport
 from tfrtool.writing.job_settings import JobSettings, SizeSettings, too_many_shards

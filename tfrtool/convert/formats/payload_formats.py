@@ -54,7 +54,7 @@ from tfrtool.records.framing import Fault, FaultKind, Record
 from tfrtool.records.parts import later
 from tfrtool.records.reader import read_records
 from tfrtool.records.stream import open_shard
-from tfrtool.storage.limits import FirstOf
+from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.progress import OnCounts
 
 _WRITING = "group_size:1"
@@ -75,7 +75,7 @@ class PayloadScan:
 
     def __init__(self, path: Path, *, part: bool = False) -> None:
         """Begin with nothing."""
-        self.faults = FirstOf[Fault](sys.maxsize)
+        self.faults = CappedList[Fault](sys.maxsize)
         self._path, self._fold, self._marks = path, ColumnsFold(), list[Mark]()
         self._rows = self._size = 0
         self._part, self._split = part, part  # whether this is a part, or was merged of some

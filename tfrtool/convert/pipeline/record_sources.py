@@ -33,7 +33,7 @@ from tfrtool.records.reader import read_records, read_shard
 from tfrtool.records.shard_sets import find_conflicts
 from tfrtool.records.stream import open_shard
 from tfrtool.records.tally import Words
-from tfrtool.storage.locations import Paths, as_paths
+from tfrtool.storage.arguments import Paths, as_paths
 from tfrtool.storage.opening import stamp_of
 from tfrtool.storage.progress import BYTES, Meter
 from tfrtool.writing.job_report import Faults

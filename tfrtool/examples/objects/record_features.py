@@ -14,7 +14,7 @@ from tfrtool.examples.objects.annotation import (
     Skeleton,
 )
 from tfrtool.examples.tfds_metadata import Json, connector, dimensions
-from tfrtool.storage.words import take_words
+from tfrtool.storage.arguments import parse_enum_fields
 
 OBJECTS = "image/object/"
 """What the TF Object Detection API's features of objects start with."""
@@ -135,7 +135,7 @@ class RecordFeatures:
     skeletons: tuple[tuple[str, Skeleton], ...] = ()
 
     def __post_init__(self) -> None:
-        take_words(self, layout=Layout, label=LabelKind, masks=Masks)
+        parse_enum_fields(self, layout=Layout, label=LabelKind, masks=Masks)
 
     @property
     def label_feature(self) -> str:

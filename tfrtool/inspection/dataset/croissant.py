@@ -18,7 +18,7 @@ from tfrtool.inspection.schema.shard_schema import InferredSchema, infer_schema
 from tfrtool.records.compression import Compression
 from tfrtool.records.shards import Shard
 from tfrtool.storage.opening import file_sha256
-from tfrtool.storage.progress import OnProgress, silent
+from tfrtool.storage.progress import OnProgress, no_progress
 
 _TFRECORD = "https://www.tensorflow.org/tutorials/load_data/tfrecord"
 """What the specification wants where a format has no media type: its page."""
@@ -66,7 +66,7 @@ def croissant(
     workers: int | None = None,
     engine: str = "local",
     engine_address: str | None = None,
-    on_progress: OnProgress = silent,
+    on_progress: OnProgress = no_progress,
 ) -> Croissant:
     """Describe a dataset in the Croissant format, for search engines and ``mlcroissant``.
 

@@ -32,7 +32,7 @@ from tfrtool.records.framing import Fault, FaultKind, LocatedFault
 from tfrtool.records.shards import Shard, find_folders
 from tfrtool.records.stream import total_bytes
 from tfrtool.storage.json_files import read_json
-from tfrtool.storage.progress import BYTES, Meter, OnProgress, silent
+from tfrtool.storage.progress import BYTES, Meter, OnProgress, no_progress
 from tfrtool.storage.publishing import unchanged_while_read
 
 UNSPLIT = "all"
@@ -106,7 +106,7 @@ def inspect_dataset(
     workers: int | None = None,
     engine: str = "local",
     engine_address: str | None = None,
-    on_progress: OnProgress = silent,
+    on_progress: OnProgress = no_progress,
 ) -> DatasetSummary:
     """Read all shards of a dataset and summarize its contents.
 

@@ -22,7 +22,7 @@ from tfrtool.records.framing import Fault
 from tfrtool.records.reader import read_records, read_shard
 from tfrtool.records.shards import Shard
 from tfrtool.records.stream import open_shard
-from tfrtool.storage.limits import FirstOf
+from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.opening import hashed_while_read
 
 Label = int | bytes
@@ -119,7 +119,7 @@ def read_labels(
     key = None if label is None else label.encode("utf-8", "surrogateescape")
     codes, more, known = array("H"), array("H"), dict[Label, int]()
     rest: list[Label] | None = [] if listed else None
-    faults = FirstOf[Fault](FAULTS_KEPT)
+    faults = CappedList[Fault](FAULTS_KEPT)
     records = size = lost = unlabelled = 0
     counts = None if objects is None else ObjectCounts(objects)
     shard = Shard.at(path)

@@ -16,7 +16,10 @@ from tfrtool.examples.objects.read_objects import RecordObjects, read_objects
 from tfrtool.inspection.extract.extract_files import NewFiles
 from tfrtool.inspection.extract.safe_names import stem_and_suffix
 from tfrtool.records.shard_sets import group_shards
-from tfrtool.storage.limits import MAX_CLASSES, FirstOf
+from tfrtool.storage.capped_list import CappedList
+from tfrtool.storage.limits import (
+    MAX_CLASSES,
+)
 
 _LISTED = 1000
 _FAR = 1e9
@@ -96,7 +99,7 @@ class AnnotatedImages(ABC):
         self.renumbered = 0
         self.classes: dict[str, tuple[int, int]] = {}  # by name a place from 0, and a number
         self._numbers, self._images, self._objects, self._written = set[int](), 0, 0, 0
-        self._skipped, self._problems = FirstOf[str](_LISTED), FirstOf[str](_LISTED)
+        self._skipped, self._problems = CappedList[str](_LISTED), CappedList[str](_LISTED)
         self._of = {path: one.split or "" for one in group_shards(shards) for path in one.paths}
         self.splits = sorted({*self._of.values()})
         self._names = {folder: object_names(folder) for folder in {one.parent for one in shards}}

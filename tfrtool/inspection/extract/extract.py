@@ -34,11 +34,10 @@ from tfrtool.records.framing import Fault, LocatedFault, Record
 from tfrtool.records.reader import read_records
 from tfrtool.records.shards import find_shards
 from tfrtool.records.stream import open_shard
-from tfrtool.storage.limits import FirstOf
-from tfrtool.storage.locations import Paths, as_local_path
+from tfrtool.storage.arguments import Paths, as_local_path, as_member
+from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.plain import plain
-from tfrtool.storage.progress import OnProgress, Progress, silent
-from tfrtool.storage.words import as_member
+from tfrtool.storage.progress import OnProgress, Progress, no_progress
 
 # How many faults, records and names a report lists; the metadata has a line about each record.
 _LISTED = 1000
@@ -134,7 +133,7 @@ def extract(
     limit: int | None = None,
     annotations: AnnotationFormat | str | None = None,
     overwrite: bool = False,
-    on_progress: OnProgress = silent,
+    on_progress: OnProgress = no_progress,
 ) -> ExtractReport:
     """Write the values of a string feature as files, unchanged, in one directory per class.
 
@@ -220,9 +219,9 @@ class _Extraction:
         self.records = 0
         self._bytes = self._unlabelled = 0
         self._classes: Counter[str] = Counter()
-        self._skipped = FirstOf[SkippedRecord](_LISTED)
-        self._renamed = FirstOf[RenamedFile](_LISTED)
-        self._faults = FirstOf[LocatedFault](_LISTED)
+        self._skipped = CappedList[SkippedRecord](_LISTED)
+        self._renamed = CappedList[RenamedFile](_LISTED)
+        self._faults = CappedList[LocatedFault](_LISTED)
 
     def add(self, shard: Path, item: Record | Fault) -> None:
         if shard != self._shard:

@@ -25,8 +25,8 @@ from tfrtool.records.framing import Fault, LocatedFault
 from tfrtool.records.reader import read_shard
 from tfrtool.records.shards import find_shards
 from tfrtool.storage.appearing import new_file
-from tfrtool.storage.locations import Paths, as_path
-from tfrtool.storage.progress import OnProgress, Progress, silent
+from tfrtool.storage.arguments import Paths, as_path
+from tfrtool.storage.progress import OnProgress, Progress, no_progress
 from tfrtool.storage.remote_path import RemotePath
 
 _OF_FILES = {"empty", "not-tfrecord", "decompression", "trailing-bytes"}
@@ -96,7 +96,7 @@ def contact_sheet(
     label: str | None = None,
     boxes: bool = False,
     overwrite: bool = False,
-    on_progress: OnProgress = silent,
+    on_progress: OnProgress = no_progress,
 ) -> SheetReport:
     """Draw the first images of each shard on one contact sheet and save it.
 

@@ -22,8 +22,8 @@ from tfrtool.inspection.verify.payload_check import unparseable
 from tfrtool.records.framing import Fault, LocatedFault, Record
 from tfrtool.records.reader import read_records
 from tfrtool.records.stream import Stream, open_shard, path_of, total_bytes
-from tfrtool.storage.locations import Paths
-from tfrtool.storage.progress import BYTES, Meter, OnProgress, silent
+from tfrtool.storage.arguments import Paths
+from tfrtool.storage.progress import BYTES, Meter, OnProgress, no_progress
 
 BATCH_BYTES = 16 * 1024 * 1024
 """Of the payloads of a batch: many images, and little beside what Arrow and DuckDB hold."""
@@ -158,7 +158,7 @@ def text_array(which: NDArray[np.int32], texts: Sequence[str]) -> pa.DictionaryA
 
 
 def infer_columns(
-    shards: Sequence[Path], *, workers: Workers = None, on_progress: OnProgress = silent
+    shards: Sequence[Path], *, workers: Workers = None, on_progress: OnProgress = no_progress
 ) -> Columns:
     """Return the columns that all records of all shards fit; what is damaged is left out.
 
@@ -174,7 +174,7 @@ def infer_columns(
 
 
 def fold_columns(
-    shards: Sequence[Path], *, workers: Workers = None, on_progress: OnProgress = silent
+    shards: Sequence[Path], *, workers: Workers = None, on_progress: OnProgress = no_progress
 ) -> ColumnsFold:
     """Do what `infer_columns` does; return what more records can be added to."""
     total = ColumnsFold()

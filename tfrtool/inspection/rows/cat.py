@@ -22,7 +22,7 @@ from tfrtool.records.framing import (
 )
 from tfrtool.records.reader import read_records
 from tfrtool.records.stream import Stream, open_shard, path_of, size_of
-from tfrtool.storage.locations import Paths
+from tfrtool.storage.arguments import Paths
 
 OnFault = Callable[[LocatedFault], None]
 Range = tuple[int, int]

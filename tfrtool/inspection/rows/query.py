@@ -18,9 +18,9 @@ from tfrtool.inspection.rows.sandbox import (
     unpack_batch,
 )
 from tfrtool.records.framing import LocatedFault
+from tfrtool.storage.arguments import Paths
 from tfrtool.storage.child import send_to_parent
-from tfrtool.storage.locations import Paths
-from tfrtool.storage.progress import OnProgress, Progress, silent
+from tfrtool.storage.progress import OnProgress, Progress, no_progress
 
 
 @contextmanager
@@ -32,7 +32,7 @@ def query(
     workers: int | None = None,
     as_text: bool = False,
     on_fault: Callable[[LocatedFault], None],
-    on_progress: OnProgress = silent,
+    on_progress: OnProgress = no_progress,
 ) -> Iterator[pa.RecordBatchReader]:
     """Run a query over ``records``, and give its rows as they come.
 

@@ -18,8 +18,7 @@ from tfrtool.records.random_access import Records
 from tfrtool.records.reader import read_shard
 from tfrtool.records.shards import find_shards
 from tfrtool.records.stream import Location
-from tfrtool.storage.locations import Paths, as_paths
-from tfrtool.storage.words import as_member
+from tfrtool.storage.arguments import Paths, as_member, as_paths
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -20,9 +20,9 @@ from tfrtool.records.framing import Fault, Record
 from tfrtool.records.parts import later
 from tfrtool.records.shards import Locations, locate_shards
 from tfrtool.records.stream import Stream, path_of, total_bytes
-from tfrtool.storage.limits import FirstOf
+from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.plain import plain
-from tfrtool.storage.progress import BYTES, Meter, OnProgress, silent
+from tfrtool.storage.progress import BYTES, Meter, OnProgress, no_progress
 
 _FAULTS_KEPT = 10
 """Faults that are kept of a shard; their number tells of the others."""
@@ -86,7 +86,7 @@ def infer_schema(
     workers: int | None = None,
     engine: str = "local",
     engine_address: str | None = None,
-    on_progress: OnProgress = silent,
+    on_progress: OnProgress = no_progress,
 ) -> InferredSchema:
     """Infer one schema from all shards.
 
@@ -174,7 +174,7 @@ class ShardSchema:
         """Begin with nothing."""
         self._path, self._share = path_of(source), shares[source]
         self._payloads = PayloadFold(SchemaFold(values=True, source=str(self._path)), part=part)
-        self._faults = FirstOf[Fault](_FAULTS_KEPT)
+        self._faults = CappedList[Fault](_FAULTS_KEPT)
         self._cut = False  # whether there are more records
 
     def read(self, items: Iterable[Record | Fault]) -> None:

@@ -24,8 +24,8 @@ from tfrtool.records.framing import Fault, Record
 from tfrtool.records.parts import later
 from tfrtool.records.shards import Locations, locate_shards
 from tfrtool.records.stream import Stream, path_of, total_bytes
-from tfrtool.storage.limits import FirstOf
-from tfrtool.storage.progress import BYTES, Meter, OnProgress, silent
+from tfrtool.storage.capped_list import CappedList
+from tfrtool.storage.progress import BYTES, Meter, OnProgress, no_progress
 
 _FAULTS_KEPT = 10
 _HELD_VALUES = 2**23
@@ -127,7 +127,7 @@ def stats(
     workers: int | None = None,
     engine: str = "local",
     engine_address: str | None = None,
-    on_progress: OnProgress = silent,
+    on_progress: OnProgress = no_progress,
 ) -> StatsReport:
     """Compute statistics of every feature over all shards.
 
@@ -204,7 +204,7 @@ class ShardStats:
         """Begin with nothing."""
         self._path = path_of(source)
         self._fold = StatsFold([] if part else [self._path])
-        self._faults = FirstOf[Fault](_FAULTS_KEPT)
+        self._faults = CappedList[Fault](_FAULTS_KEPT)
         self._content: str | None = None
 
     def read(self, items: Iterable[Record | Fault]) -> None:
@@ -233,7 +233,9 @@ class ShardStats:
         return pickle.dumps(fold)
 
 
-def _take(fold: StatsFold, path: Path, records: list[Record], faults: FirstOf[Fault]) -> str | None:
+def _take(
+    fold: StatsFold, path: Path, records: list[Record], faults: CappedList[Fault]
+) -> str | None:
     """Take in records of a shard; if they are no Examples, return what they are."""
     seen = ColumnsFold()
     seen.add([record.payload for record in records])

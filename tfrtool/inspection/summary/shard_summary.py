@@ -26,7 +26,10 @@ from tfrtool.records.reader import RecordReader
 from tfrtool.records.shard_sets import group_shards
 from tfrtool.records.shards import Shard
 from tfrtool.records.stream import Location, as_source, open_shard, path_of, size_of
-from tfrtool.storage.limits import MAX_FAULTS, FirstOf
+from tfrtool.storage.capped_list import CappedList
+from tfrtool.storage.limits import (
+    MAX_FAULTS,
+)
 from tfrtool.storage.plain import plain
 from tfrtool.storage.remote_path import RemotePath
 
@@ -48,7 +51,7 @@ class PayloadFold(PayloadVote):
     def __init__(self, schema: SchemaFold, *, part: bool = False) -> None:
         super().__init__(part=part)
         self.schema = schema
-        self.unparseable = FirstOf[Fault]()
+        self.unparseable = CappedList[Fault]()
         self.described: Counter[str] = Counter()
 
     def add(self, record: Record) -> bool:
@@ -63,7 +66,7 @@ class PayloadFold(PayloadVote):
         if not fits:
             self.unparseable.add(unparseable(record))
         if self.others:
-            self.unparseable = FirstOf()
+            self.unparseable = CappedList()
         return fits
 
     def merge(self, other: "PayloadFold", index: int) -> bool:
@@ -201,7 +204,7 @@ def inspect_shard(
     payloads = PayloadFold(SchemaFold())
     records, size, lost, cut = 0, 0, 0, False
     total: int | None = None
-    damage, misfits = FirstOf[Fault](), FirstOf[Fault]()
+    damage, misfits = CappedList[Fault](), CappedList[Fault]()
     shown: list[Record] = []
     hidden: dict[str, array[int]] = {}
     with open_shard(source) as file:
@@ -245,7 +248,7 @@ def inspect_shard(
     kind, examples = payloads.kind, payloads.kind in EXAMPLES
     if schema is None:
         schema = payloads.schema.schema() if examples else Schema(())
-    others = payloads.unparseable if examples else FirstOf[Fault]()
+    others = payloads.unparseable if examples else CappedList[Fault]()
     faults = [*damage.kept, *misfits.kept, *others.kept]
     return ShardSummary(
         shard=found,

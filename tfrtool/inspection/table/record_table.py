@@ -30,8 +30,8 @@ from tfrtool.records.framing import Fault, FaultKind, Record
 from tfrtool.records.parts import later
 from tfrtool.records.reader import read_shard
 from tfrtool.records.stream import Stream, path_of, total_bytes
-from tfrtool.storage.limits import FirstOf
-from tfrtool.storage.progress import BYTES, Meter, OnProgress, counting, silent
+from tfrtool.storage.capped_list import CappedList
+from tfrtool.storage.progress import BYTES, Meter, OnProgress, counting, no_progress
 
 MAX_COLUMNS = 200
 """Features that have a column; a record may have a million."""
@@ -83,7 +83,7 @@ class TableFold:
         self.path, self._folder = path_of(source), folder
         self._images = images
         self.pieces: list[TablePiece] = []
-        self.faults = FirstOf[Fault](_FAULTS_KEPT)
+        self.faults = CappedList[Fault](_FAULTS_KEPT)
         self.kinds: set[PayloadKind] = set()
 
     def read(self, items: Iterator[Record | Fault]) -> None:
@@ -138,7 +138,7 @@ def write_rows(
     *,
     images: bool = True,
     workers: Workers = None,
-    on_progress: OnProgress = silent,
+    on_progress: OnProgress = no_progress,
 ) -> Iterator[TablePiece | TableFold]:
     """Read all records, and yield what a `RecordTable` takes in.
 
@@ -187,7 +187,7 @@ class RecordTable:
     def __init__(self) -> None:
         """Begin with nothing."""
         self.rows = 0
-        self.faults: dict[Path, FirstOf[Fault]] = {}
+        self.faults: dict[Path, CappedList[Fault]] = {}
         self.kinds: set[PayloadKind] = set()
         self.conflicting: set[str] = set()
         self._pieces: list[TablePiece] = []

@@ -29,7 +29,7 @@ from tfrtool.examples.roles import (
 from tfrtool.inspection.verify.payload_check import unparseable
 from tfrtool.records.framing import Fault, Record
 from tfrtool.records.parts import later
-from tfrtool.storage.limits import FirstOf
+from tfrtool.storage.capped_list import CappedList
 
 FINGERPRINT = struct.Struct(">16s8sQQ")
 """An image's BLAKE2b (16 bytes), its label's (8; zeros without one), its record, and its offset.
@@ -70,8 +70,10 @@ class _Tally:
 
     def __init__(self) -> None:
         self.images = self.empty = 0
-        self.broken = FirstOf[Fault](_FAULTS_KEPT)
-        self.others = FirstOf[Fault](_FAULTS_KEPT)  # that are no images; broken ones among images
+        self.broken = CappedList[Fault](_FAULTS_KEPT)
+        self.others = CappedList[Fault](
+            _FAULTS_KEPT
+        )  # that are no images; broken ones among images
 
 
 class ImageCheck:

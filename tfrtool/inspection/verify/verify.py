@@ -20,7 +20,7 @@ from tfrtool.records.shards import Locations, locate_shards
 from tfrtool.records.stream import total_bytes
 from tfrtool.storage.limits import MAX_FAULTS
 from tfrtool.storage.plain import Shown, plain
-from tfrtool.storage.progress import BYTES, Meter, OnProgress, silent
+from tfrtool.storage.progress import BYTES, Meter, OnProgress, no_progress
 
 # Bytes of images that are decoded in the time that a process takes to start, roughly.
 _WORTH_WITH_IMAGES = 2 * 1024 * 1024
@@ -103,7 +103,7 @@ def verify(
     workers: int | None = None,
     engine: str = "local",
     engine_address: str | None = None,
-    on_progress: OnProgress = silent,
+    on_progress: OnProgress = no_progress,
 ) -> VerifyReport:
     """Verify shards and, unless a single file is given, whether the set is complete.
 

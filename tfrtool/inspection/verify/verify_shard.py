@@ -31,7 +31,10 @@ from tfrtool.records.stream import (
     path_of,
     size_of,
 )
-from tfrtool.storage.limits import MAX_FAULTS, FirstOf
+from tfrtool.storage.capped_list import CappedList
+from tfrtool.storage.limits import (
+    MAX_FAULTS,
+)
 from tfrtool.storage.opening import file_sha256, hashed_while_read
 from tfrtool.storage.plain import plain
 from tfrtool.storage.progress import OnCounts
@@ -102,7 +105,7 @@ class VerifyFold:
         self.payloads = PayloadCheck(part=part)
         self.images = ImageCheck(folder_of(source)) if images else None
         self.objects = ObjectCheck(folder_of(source), images=images)
-        self.damage, self.misfits = FirstOf[Fault](MAX_FAULTS), FirstOf[Fault](MAX_FAULTS)
+        self.damage, self.misfits = CappedList[Fault](MAX_FAULTS), CappedList[Fault](MAX_FAULTS)
         self.records = self.lost = self.size = 0
         self.error: str | None = None
         self._crcs = array("I")

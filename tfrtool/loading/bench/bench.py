@@ -18,11 +18,11 @@ from tfrtool.loading.dataset.dataset import Dataset, Split
 from tfrtool.loading.dataset.open_dataset import open_dataset
 from tfrtool.loading.pipeline.load_options import Cache, LoadOptions
 from tfrtool.records.compression import Compression
+from tfrtool.storage.arguments import check_least, make_options
 from tfrtool.storage.child import Child, ChildDied, ChildError
 from tfrtool.storage.plain import plain
-from tfrtool.storage.progress import OnProgress, Progress, silent
+from tfrtool.storage.progress import OnProgress, Progress, no_progress
 from tfrtool.storage.remote.shard_cache import FETCHED_AT_ONCE, ShardCache
-from tfrtool.storage.words import check_least, make_options
 
 UNCACHED, OWN_UNCACHED, OWN = "uncached", "tfrtool, uncached", "tfrtool"
 _WITHOUT = {"cache": "parallel map", OWN: OWN_UNCACHED}
@@ -145,7 +145,7 @@ def bench(
     label_feature: str | None = None,
     shard_cache: str | os.PathLike[str] | None = None,
     shard_cache_size: int | str | None = None,
-    on_progress: OnProgress = silent,
+    on_progress: OnProgress = no_progress,
 ) -> BenchReport:
     """Benchmark the data loader on a dataset, stage by stage.
 

@@ -34,9 +34,9 @@ from tfrtool.loading.pipeline.share import Share
 from tfrtool.loading.pipeline.tensors import Tensor, TfDataset
 from tfrtool.records.crc import crc32c, extend_crc32c
 from tfrtool.storage.appearing import TEMPORARY, new_file, private_folder
-from tfrtool.storage.locations import user_cache
+from tfrtool.storage.arguments import user_cache
 from tfrtool.storage.opening import open_regular
-from tfrtool.storage.progress import OnProgress, Progress, silent
+from tfrtool.storage.progress import OnProgress, Progress, no_progress
 from tfrtool.storage.remote.shard_cache import look_at
 from tfrtool.storage.remote_path import RemotePath
 
@@ -222,7 +222,7 @@ def open_disk_cache(directory: Path, key: CacheKey, *, pixels: bool = True) -> D
 
 
 def write_disk_cache(
-    directory: Path, key: CacheKey, decoded: TfDataset, on_progress: OnProgress = silent
+    directory: Path, key: CacheKey, decoded: TfDataset, on_progress: OnProgress = no_progress
 ) -> DiskCache:
     """Write all images of a dataset to a cache, and open it.
 

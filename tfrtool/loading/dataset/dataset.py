@@ -12,10 +12,10 @@ from tfrtool.loading.dataset.forms import ImageForm
 from tfrtool.loading.dataset.label_form import LabelForm, Task
 from tfrtool.loading.pipeline.tensors import TfDataset
 from tfrtool.records.compression import Compression
+from tfrtool.storage.arguments import make_options
 from tfrtool.storage.plain import Shown
-from tfrtool.storage.progress import OnProgress, silent
+from tfrtool.storage.progress import OnProgress, no_progress
 from tfrtool.storage.remote.shard_cache import ShardCache
-from tfrtool.storage.words import make_options
 
 if TYPE_CHECKING:
     from tfrtool.inspection.verify.verify import VerifyReport
@@ -154,7 +154,7 @@ class Dataset(Shown):
         holdout: float | None = None,
         held_out: bool = False,
         context: object = None,
-        on_progress: OnProgress = silent,
+        on_progress: OnProgress = no_progress,
         **options: Any,
     ) -> TfDataset:
         """Build a ``tf.data`` pipeline that reads batches of images and labels from a split.
@@ -252,7 +252,7 @@ class Dataset(Shown):
         scratch: str | os.PathLike[str],
         *,
         splits: Collection[str] | None = None,
-        on_progress: OnProgress = silent,
+        on_progress: OnProgress = no_progress,
     ) -> "tuple[Dataset, DropReport]":
         """Return a copy of the dataset without the records that can't be trained on.
 

@@ -23,7 +23,7 @@ from tfrtool.records.compression import TF_TYPES, Compression
 from tfrtool.records.count import as_error
 from tfrtool.records.framing import Fault, FaultKind, LocatedFault, Record
 from tfrtool.records.reader import read_shard
-from tfrtool.storage.locations import as_local_path
+from tfrtool.storage.arguments import as_local_path
 from tfrtool.storage.progress import OnProgress, Progress
 
 _READ_ERRORS = (

@@ -17,10 +17,10 @@ from tfrtool.records.framing import Fault, FaultKind
 from tfrtool.records.reader import read_shard
 from tfrtool.records.shard_sets import check_dataset_name, find_conflicts
 from tfrtool.records.shards import Shard, find_folders
+from tfrtool.storage.arguments import OnError, as_member
 from tfrtool.storage.publishing import unchanged_while_read
 from tfrtool.storage.remote.shard_cache import ShardCache
 from tfrtool.storage.remote_path import RemotePath
-from tfrtool.storage.words import OnError, as_member
 
 _UNNAMED = "train"
 """The split of shards whose names say none."""

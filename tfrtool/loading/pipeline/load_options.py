@@ -6,8 +6,7 @@ from pathlib import Path
 
 from tfrtool.errors import UsageError
 from tfrtool.loading.augment.augment_options import Augment
-from tfrtool.storage.locations import take_paths
-from tfrtool.storage.words import check_least, option_name, take_words
+from tfrtool.storage.arguments import check_least, option_name, parse_enum_fields, parse_path_fields
 
 _OURS = {
     **dict.fromkeys(("cycle_length", "block_length", "parallel_calls", "batched_parse"), 1),
@@ -118,8 +117,8 @@ class LoadOptions:
     holdout: Holdout | None = None
 
     def __post_init__(self) -> None:
-        take_words(self, recipe=Recipe, cache=Cache, decode=Decoding)
-        take_paths(self, "cache_directory")
+        parse_enum_fields(self, recipe=Recipe, cache=Cache, decode=Decoding)
+        parse_path_fields(self, "cache_directory")
         check_least({name: getattr(self, name) for name in _LEAST}, _LEAST)
         if (self.parallel_calls or 1) > _MOST_CALLS:  # each has memory set aside
             raise UsageError(

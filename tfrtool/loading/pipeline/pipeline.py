@@ -28,7 +28,7 @@ from tfrtool.loading.pipeline.reading import copies_of, own_shards, part_reader
 from tfrtool.loading.pipeline.remote_shards import RemoteShards
 from tfrtool.loading.pipeline.share import Share, empty_batch
 from tfrtool.loading.pipeline.tensors import Batch, Tensor, TfDataset
-from tfrtool.storage.progress import OnProgress, silent
+from tfrtool.storage.progress import OnProgress, no_progress
 
 _CORES = cores()
 _CYCLE = 4
@@ -70,7 +70,10 @@ def has_disk_cache(dataset: Dataset, options: LoadOptions, share: Share) -> bool
 
 
 def load(
-    dataset: Dataset, options: LoadOptions, context: Any = None, on_progress: OnProgress = silent
+    dataset: Dataset,
+    options: LoadOptions,
+    context: Any = None,
+    on_progress: OnProgress = no_progress,
 ) -> TfDataset:
     """Build the pipeline of a split; see `Dataset.load`."""
     images, batch_size = count_images(dataset, options), options.batch_size

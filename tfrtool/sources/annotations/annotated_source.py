@@ -29,14 +29,14 @@ from tfrtool.sources.items import AnnotationAccount, Item, LeftOut, Source, Unfi
 from tfrtool.sources.label_choice import read_class_list
 from tfrtool.sources.manifest import ManifestWriter
 from tfrtool.sources.source_options import SourceOptions
+from tfrtool.storage.arguments import as_path
+from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.limits import (
     MAX_LISTED,
     MAX_MASK_PIXELS,
     MAX_OUTLINE_POINTS,
     MAX_PATH_LENGTH,
-    FirstOf,
 )
-from tfrtool.storage.locations import as_path
 from tfrtool.storage.scratch.external_sort import ExternalSort
 from tfrtool.storage.scratch.packed_rows import PackedRows
 
@@ -71,9 +71,12 @@ class _Together:
         self._options, self._where, self._scratch = options, where, scratch
         self._reader, self._told = listing.reader, PackedRows(scratch)
         self._files: dict[str, tuple[int, int]] = {}
-        self._rejected, self._ignored = FirstOf[LeftOut](MAX_LISTED), FirstOf[LeftOut](MAX_LISTED)
-        self._lost, self._clipped = FirstOf[LeftOut](MAX_LISTED), FirstOf[LeftOut](MAX_LISTED)
-        self._stale = FirstOf[str](_SHOWN)
+        self._rejected, self._ignored = (
+            CappedList[LeftOut](MAX_LISTED),
+            CappedList[LeftOut](MAX_LISTED),
+        )
+        self._lost, self._clipped = CappedList[LeftOut](MAX_LISTED), CappedList[LeftOut](MAX_LISTED)
+        self._stale = CappedList[str](_SHOWN)
         self._read = self._points = 0
         self._optional, self._splits, self._mentioned = set[str](), set[str](), set[str]()
         for key, size, place, problem in listing.entries:

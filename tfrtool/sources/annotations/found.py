@@ -10,7 +10,10 @@ from tfrtool.errors import SourceError
 from tfrtool.examples.objects.annotation import Skeleton
 from tfrtool.sources.folders.listing import SPLIT_NAMES
 from tfrtool.sources.items import LeftOut
-from tfrtool.storage.limits import MAX_LISTED, FirstOf
+from tfrtool.storage.capped_list import CappedList
+from tfrtool.storage.limits import (
+    MAX_LISTED,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +62,7 @@ class AnnotationReader(ABC):
     def __init__(self) -> None:
         """Start without anything to say."""
         self.notices: list[str] = []
-        self.ignored = FirstOf[LeftOut](MAX_LISTED)
+        self.ignored = CappedList[LeftOut](MAX_LISTED)
         self.skeletons: dict[str, Skeleton] = {}
 
     @abstractmethod

@@ -21,7 +21,7 @@ from tfrtool.sources.folders.annotated import annotations_at
 from tfrtool.sources.folders.listing import is_pattern
 from tfrtool.sources.items import LeftOut
 from tfrtool.sources.source_options import SourceOptions
-from tfrtool.storage.locations import as_path
+from tfrtool.storage.arguments import as_path
 from tfrtool.storage.remote_path import RemotePath
 
 _LOOKS = {"coco": "COCO", "voc": "Pascal VOC", "yolo": "YOLO", "csv": "a table of boxes"}

@@ -29,7 +29,10 @@ from tfrtool.sources.folders.listing import (
 )
 from tfrtool.sources.items import Item, LeftOut, Source, label_problem
 from tfrtool.sources.manifest import ManifestWriter
-from tfrtool.storage.limits import MAX_LISTED, FirstOf
+from tfrtool.storage.capped_list import CappedList
+from tfrtool.storage.limits import (
+    MAX_LISTED,
+)
 from tfrtool.storage.scratch.external_sort import ExternalSort
 
 _NUMBERED = re.compile(r"[ ._-]\(?[0-9]")
@@ -77,7 +80,7 @@ def arrange(
     labels: dict[str, str] = {}
     classes: dict[str | None, set[str]] = {}
     items = ManifestWriter(scratch)
-    rejected, ignored = FirstOf[LeftOut](MAX_LISTED), FirstOf[LeftOut](MAX_LISTED)
+    rejected, ignored = CappedList[LeftOut](MAX_LISTED), CappedList[LeftOut](MAX_LISTED)
     for key, _, size, place, problem, image in tree.rows:
         if problem is None and not image:
             ignored.add(LeftOut(key=key, reason="no image file extension"))
@@ -100,7 +103,7 @@ def arrange(
         check_mask_names(tree.images, tree.count, where)
     found = items.close()
     if label_from is LabelFrom.FOLDER and (odd := _without_class(found, classes, tree, where)):
-        found, rejected = (), FirstOf[LeftOut]()
+        found, rejected = (), CappedList[LeftOut]()
         rejected.add(LeftOut(key=odd, reason="not in a class folder"))
     if not found:
         raise _nothing(tree, rejected, label_from, where, depth)
@@ -249,7 +252,7 @@ def _meaning(
 
 def _nothing(
     tree: _Tree,
-    rejected: FirstOf[LeftOut],
+    rejected: CappedList[LeftOut],
     label_from: LabelFrom,
     where: str,
     depth: int | None,

@@ -21,7 +21,10 @@ from tfrtool.sources.folders.listing import size_problem
 from tfrtool.sources.items import Item, LeftOut, Source, Starting, label_problem
 from tfrtool.sources.manifest import ManifestWriter
 from tfrtool.sources.tfds.tfds_prepare import prepared_builder
-from tfrtool.storage.limits import MAX_LISTED, FirstOf
+from tfrtool.storage.capped_list import CappedList
+from tfrtool.storage.limits import (
+    MAX_LISTED,
+)
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.scratch.external_sort import ExternalSort
 
@@ -124,7 +127,7 @@ def read_tfds(
     used = {split for *_, split, reason in rows if reason is None}
     if not used:
         raise SourceError("no labelled images", path=dataset.directory)
-    items, rejected = ManifestWriter(scratch), FirstOf[LeftOut](MAX_LISTED)
+    items, rejected = ManifestWriter(scratch), CappedList[LeftOut](MAX_LISTED)
     for key, _, label, size, place, split, reason in rows:
         if reason is not None:
             rejected.add(LeftOut(key=key, reason=reason))

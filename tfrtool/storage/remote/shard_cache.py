@@ -23,11 +23,10 @@ from typing import Any, BinaryIO
 
 from tfrtool.errors import CorruptShardError, ShardError, UsageError, WriteError, os_reason
 from tfrtool.storage.appearing import move, private_folder
-from tfrtool.storage.locations import as_path, user_cache
+from tfrtool.storage.arguments import as_path, as_size, user_cache
 from tfrtool.storage.opening import NotRegularFileError
 from tfrtool.storage.remote_path import RemotePath
 from tfrtool.storage.stores import ChangedError, Status
-from tfrtool.storage.words import as_size
 
 if sys.platform != "win32":
     import fcntl

@@ -16,10 +16,9 @@ from tfrtool.loading.dataset.dataset import Dataset, Split
 from tfrtool.loading.dataset.drop_corrupt import naming_damage
 from tfrtool.loading.dataset.label_form import Task
 from tfrtool.loading.dataset.open_dataset import open_dataset
-from tfrtool.storage.locations import as_local_path
-from tfrtool.storage.progress import OnProgress, Progress, silent
+from tfrtool.storage.arguments import OnError, as_local_path, as_member, check_least
+from tfrtool.storage.progress import OnProgress, Progress, no_progress
 from tfrtool.storage.scratch_folder import ScratchFolder
-from tfrtool.storage.words import OnError, as_member, check_least
 from tfrtool.training.evaluate.evaluation import ClassFigures, EvaluationReport, ImageResult
 from tfrtool.training.evaluate.evaluation_files import EvaluationFiles, Mistake
 from tfrtool.training.models.saved_model import SavedModel, load_model
@@ -44,7 +43,7 @@ def evaluate(
     overwrite: bool = False,
     top_losses: int = 36,
     on_error: str | OnError = "stop",
-    on_progress: OnProgress = silent,
+    on_progress: OnProgress = no_progress,
 ) -> EvaluationReport:
     """Evaluate a model: ``tfrtool.evaluate("run", "shards", out="evaluation")``.
 

@@ -13,9 +13,9 @@ from tfrtool.engines.ray_cluster import RayCluster
 from tfrtool.engines.ray_processes import ProcessLostError, RayProcesses
 from tfrtool.errors import ClusterError, UsageError, WriteError, os_errors_as
 from tfrtool.loading.dataset.dataset import Dataset
+from tfrtool.storage.arguments import make_options
 from tfrtool.storage.child import ChildDied
-from tfrtool.storage.progress import OnProgress, silent
-from tfrtool.storage.words import make_options
+from tfrtool.storage.progress import OnProgress, no_progress
 from tfrtool.training.devices.worker_cluster import VARIABLE, StrategyKind, find_workers
 from tfrtool.training.models.model_choice import PICKLED
 from tfrtool.training.nodes import node_worker
@@ -44,7 +44,7 @@ def train_on_nodes(
     callbacks: Sequence[Any] = (),
     on_plan: Callable[[TrainPlan], None] = lambda _: None,
     on_epoch: Callable[[EpochReport], None] = lambda _: None,
-    on_progress: OnProgress = silent,
+    on_progress: OnProgress = no_progress,
     on_restart: Callable[[str], None] = lambda _: None,
     **options: Any,
 ) -> TrainReport:

@@ -14,7 +14,7 @@ from tfrtool.sources.folders.listing import (
 )
 from tfrtool.sources.folders.store_listing import list_store
 from tfrtool.sources.items import Item
-from tfrtool.storage.locations import Paths, as_text
+from tfrtool.storage.arguments import Paths, as_text
 from tfrtool.storage.remote_path import is_url
 
 

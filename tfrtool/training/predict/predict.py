@@ -16,11 +16,10 @@ from tfrtool.images.audit import audit_image, render_image
 from tfrtool.images.decoder import quiet_pillow
 from tfrtool.images.recipe import Encode, ImageRecipe
 from tfrtool.loading.pipeline.decode import rounded
+from tfrtool.storage.arguments import Paths, check_least
 from tfrtool.storage.limits import MAX_IMAGE_BYTES
-from tfrtool.storage.locations import Paths
 from tfrtool.storage.opening import read_bounded
-from tfrtool.storage.progress import OnProgress, Progress, silent
-from tfrtool.storage.words import check_least
+from tfrtool.storage.progress import OnProgress, Progress, no_progress
 from tfrtool.training.models.saved_model import SavedModel, load_model
 from tfrtool.training.predict.image_files import ImageFile, find_images
 
@@ -66,7 +65,7 @@ def predict(
     *,
     top: int = 1,
     batch_size: int = 32,
-    on_progress: OnProgress = silent,
+    on_progress: OnProgress = no_progress,
 ) -> Iterator[Prediction]:
     """Classify images: ``for prediction in tfrtool.predict("run", "photos"): ...``.
 
@@ -101,7 +100,7 @@ def predict_files(
     files: Sequence[ImageFile],
     top: int = 1,
     batch_size: int = 32,
-    on_progress: OnProgress = silent,
+    on_progress: OnProgress = no_progress,
 ) -> Iterator[Prediction]:
     """Predict as `predict` does, of files that were found before."""
     names, run, done = saved.facts.class_names, saved.graph(), 0

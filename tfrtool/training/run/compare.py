@@ -17,9 +17,9 @@ from tfrtool.loading.bench.bench import in_own_process
 from tfrtool.loading.cache.cache_plan import own_memory
 from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.pipeline.load_options import Cache, Recipe
+from tfrtool.storage.arguments import check_least
 from tfrtool.storage.opening import file_sha256
-from tfrtool.storage.progress import OnProgress, Progress, silent
-from tfrtool.storage.words import check_least
+from tfrtool.storage.progress import OnProgress, Progress, no_progress
 from tfrtool.training.devices.worker_cluster import StrategyKind, find_workers
 from tfrtool.training.models.model_choice import PICKLED
 from tfrtool.training.run.train_options import KNOBS, Precision, TrainOptions
@@ -112,7 +112,9 @@ def compared(
     return replace(report, again=again)
 
 
-def measured(naive: bytes, run: Train | bytes, on_progress: OnProgress = silent) -> TrainReport:
+def measured(
+    naive: bytes, run: Train | bytes, on_progress: OnProgress = no_progress
+) -> TrainReport:
     """Train in this process, and say what it took beside the time.
 
     The naive recipe is begun before, up to its first step: libraries are loaded and threads started

@@ -12,10 +12,10 @@ from tfrtool.engines.pool import engine_of
 from tfrtool.errors import UsageError, WriteError, os_errors_as
 from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.pipeline.load_options import Recipe
+from tfrtool.storage.arguments import make_options
 from tfrtool.storage.lock import locked
-from tfrtool.storage.progress import OnProgress, activity, silent
+from tfrtool.storage.progress import OnProgress, activity, no_progress
 from tfrtool.storage.scratch_folder import ScratchFolder
-from tfrtool.storage.words import make_options
 from tfrtool.training.devices.devices import open_devices
 from tfrtool.training.devices.worker_cluster import StrategyKind
 from tfrtool.training.features.frozen_base import check_precision
@@ -41,7 +41,7 @@ def train(
     callbacks: Sequence[Any] = (),
     on_plan: Callable[[TrainPlan], None] = lambda _: None,
     on_epoch: OnEpoch = lambda _: None,
-    on_progress: OnProgress = silent,
+    on_progress: OnProgress = no_progress,
     **options: Any,
 ) -> TrainReport:
     """Train an image classifier on a dataset: ``tfrtool.train("shards", model="cnn")``.
@@ -166,7 +166,7 @@ def train(
     kind = chosen.strategy if ours_only else StrategyKind.ONE
     devices = open_devices(kind, chosen.worker_timeout, chosen.shares)
     if devices.number > 0:  # the chief tells of the run
-        on_plan, on_epoch, on_progress = (lambda _: None), (lambda _: None), silent
+        on_plan, on_epoch, on_progress = (lambda _: None), (lambda _: None), no_progress
     with contextlib.ExitStack() as stack:
         stack.enter_context(devices.naming_lost_workers())
         before = None

@@ -11,17 +11,19 @@ from typing import Any, get_args, get_type_hints
 from tfrtool.errors import DatasetError, UsageError, os_errors_as, printable, reason_of
 from tfrtool.loading.augment.augment_options import Augment, parse_augment
 from tfrtool.loading.pipeline.load_options import Cache, Decoding, LoadOptions, Recipe
-from tfrtool.storage.locations import as_local_path, as_path, take_paths
-from tfrtool.storage.opening import read_bounded
-from tfrtool.storage.words import (
+from tfrtool.storage.arguments import (
     OnError,
+    as_local_path,
     as_member,
+    as_path,
     as_size,
     check_least,
     make_options,
     option_name,
-    take_words,
+    parse_enum_fields,
+    parse_path_fields,
 )
+from tfrtool.storage.opening import read_bounded
 from tfrtool.training.devices.worker_cluster import StrategyKind
 from tfrtool.training.models.model_choice import (
     CNN,
@@ -274,13 +276,13 @@ class TrainOptions:
             object.__setattr__(self, "cache", None)
         if self.cache is None and self.cache_directory is not None:
             object.__setattr__(self, "cache", Cache.DISK)
-        take_words(self, rescale=RescaleTo, recipe=Recipe, cache=Cache, precision=Precision)
-        take_words(self, on_error=OnError, optimizer=Optimizer, schedule=Schedule)
+        parse_enum_fields(self, rescale=RescaleTo, recipe=Recipe, cache=Cache, precision=Precision)
+        parse_enum_fields(self, on_error=OnError, optimizer=Optimizer, schedule=Schedule)
         export = [self.export] if isinstance(self.export, str | Export) else self.export or ()
         members = dict.fromkeys(as_member(Export, one, "export") for one in export)
         object.__setattr__(self, "export", tuple(members))
-        take_words(self, strategy=StrategyKind, class_weights=ClassWeights, decode=Decoding)
-        take_paths(self, "dataset", "cache_directory", "out", "tensorboard", "shard_cache")
+        parse_enum_fields(self, strategy=StrategyKind, class_weights=ClassWeights, decode=Decoding)
+        parse_path_fields(self, "dataset", "cache_directory", "out", "tensorboard", "shard_cache")
         if self.shard_cache_size is not None:
             object.__setattr__(
                 self, "shard_cache_size", as_size(self.shard_cache_size, "--shard-cache-size")

@@ -25,8 +25,8 @@ from tfrtool.loading.pipeline.load_options import Cache, Holdout, LoadOptions, R
 from tfrtool.loading.pipeline.normalize import standard_rescale
 from tfrtool.loading.pipeline.pipeline import count_images, has_disk_cache, load
 from tfrtool.loading.pipeline.reading import split_records
+from tfrtool.storage.arguments import OnError
 from tfrtool.storage.progress import OnProgress, Progress
-from tfrtool.storage.words import OnError
 from tfrtool.training.devices.devices import Devices
 from tfrtool.training.models.model_choice import CNN, known_sizes
 from tfrtool.training.run.train_options import Precision, TrainOptions

@@ -11,7 +11,7 @@ from tfrtool.cli.output import Outcome, emit, warn
 from tfrtool.cli.parameters import INPUT, LOCAL_INPUT, WholeNumber, command
 from tfrtool.cli.process import stdout_closed
 from tfrtool.errors import SourceError, printable
-from tfrtool.storage.progress import activity, silent
+from tfrtool.storage.progress import activity, no_progress
 
 _WIDEST_PATH, _WIDEST_LABEL = 60, 30
 """Columns; a longer text shifts only the rest of its own line."""
@@ -55,7 +55,7 @@ def predict_command(
     label = _width(saved.facts.class_names, _WIDEST_LABEL)
     unreadable = 0
     # On a terminal, the lines themselves show the progress.
-    with nullcontext(silent) if sys.stdout.isatty() else Bars() as progress:
+    with nullcontext(no_progress) if sys.stdout.isatty() else Bars() as progress:
         for found in predict_files(saved, files, top, batch_size, progress):
             if found.problem is not None:
                 unreadable += 1

@@ -25,7 +25,7 @@ from tfrtool.cli.process import stdout_closed
 from tfrtool.cli.render.page import Page, plain
 from tfrtool.errors import UsageError, WriteError, human_count, os_errors_as, printable
 from tfrtool.records.compression import named_compression
-from tfrtool.storage.locations import as_path
+from tfrtool.storage.arguments import as_path
 
 _FORMATS = ("table", "jsonl", "csv", "parquet")
 _SHOWN = 1000

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tfrtool.errors import UsageError
-from tfrtool.storage.locations import as_local_path, as_path, as_paths
+from tfrtool.storage.arguments import as_local_path, as_path, as_paths
 from tfrtool.storage.remote_path import RemotePath
 
 
