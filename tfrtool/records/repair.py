@@ -1,22 +1,19 @@
 """Taking what is whole out of a damaged shard."""
 
 import os
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from tfrtool.errors import CorruptShardError, ShardError, UsageError, WriteError, os_errors_as
-from tfrtool.records.compression import WBITS, Compression, detect_compression, named_compression
-from tfrtool.records.crc import extend_crc32c
-from tfrtool.records.framing import CRC, FRAME_SIZE, Fault, Record, header
-from tfrtool.records.reader import RecordReader, read_records
+from tfrtool.records.compression import Compression, detect_compression, named_compression
+from tfrtool.records.framing import FRAME_SIZE, Fault, Record
+from tfrtool.records.reader import RecordReader
 from tfrtool.records.stream import Location, as_source, open_shard, path_of, size_of
-from tfrtool.records.window import BLOCK_SIZE
+from tfrtool.records.writer import ShardWriter
 from tfrtool.storage.appearing import new_file
 from tfrtool.storage.arguments import as_path
 from tfrtool.storage.capped_list import CappedList
-from tfrtool.storage.opening import open_regular
 from tfrtool.storage.progress import OnProgress, Progress, no_progress
 
 
@@ -91,46 +88,39 @@ def repair_shard(
             "already exists", path=out, hint="choose a new file; repair never overwrites one"
         )
     lost, faults = CappedList[LostRange](), CappedList[Fault]()
-    count = digest = end = saved = 0
+    end = saved = 0
     writing = os_errors_as(WriteError, out, "can't be written")
     with open_shard(source) as file, writing, new_file(out, replace=False) as new:
         compression = detect_compression(file)
-        written = named_compression(out) or compression
+        new_compression = named_compression(out) or compression
         reader = RecordReader(file, compression)
         plain = compression is Compression.NONE
         total = size_of(source, file) if plain and source is path else 0
-        packed = written is not Compression.NONE
-        pack = zlib.compressobj(wbits=WBITS[written]) if packed else None
-        for item in _items(reader, path):
-            if isinstance(item, Fault):
-                faults.add(item)
-                continue
-            if item.offset > end:
-                lost.add(LostRange(offset=end, bytes=item.offset - end))
-            end = item.offset + FRAME_SIZE + len(item.payload)
-            saved += end - item.offset
-            count += 1
-            digest = _digest(digest, item)
-            for piece in _pieces(item):
-                new.write(piece if pack is None else pack.compress(piece))
-            if total:
-                on_progress(Progress(what="repairing", done=end, total=total, unit="B"))
-        if pack is not None:
-            new.write(pack.flush())
-        new.flush()
+        with ShardWriter(new, new_compression, digests=False, target=out) as writer:
+            for item in _items(reader, path):
+                if isinstance(item, Fault):
+                    faults.add(item)
+                    continue
+                if item.offset > end:
+                    lost.add(LostRange(offset=end, bytes=item.offset - end))
+                end = item.offset + FRAME_SIZE + len(item.payload)
+                saved += end - item.offset
+                writer.write_record(item)
+                if total:
+                    on_progress(Progress(what="repairing", done=end, total=total, unit="B"))
         size = reader.find_end()
         if size > end:
             lost.add(LostRange(offset=end, bytes=size - end))
-        if not count:
+        if not writer.tally.records:
             first = faults.kept[0]
             what = f"no intact records to recover: {first.message}"
             raise CorruptShardError(what, path=path, record=first.record, offset=first.offset)
-        _check(Path(new.name), out, count, digest)
+        writer.verify()
     return RepairReport(
         shard=path,
         out=out,
-        compression=written,
-        records=count,
+        compression=new_compression,
+        records=writer.tally.records,
         lost=tuple(lost.kept),
         lost_count=lost.count,
         lost_bytes=max(size, end) - saved,
@@ -142,31 +132,3 @@ def repair_shard(
 def _items(reader: RecordReader, shard: Path) -> Iterator[Record | Fault]:
     with os_errors_as(ShardError, shard):
         yield from reader.read()
-
-
-def _digest(digest: int, record: Record) -> int:
-    """Return a CRC over the sequence of payload CRCs, which tells whether two shards are alike."""
-    return extend_crc32c(digest, CRC.pack(record.payload_crc))
-
-
-def _pieces(record: Record) -> Iterator[bytes | memoryview]:
-    """Yield the bytes of a record; what a compressor is given at a time, it holds once more."""
-    yield header(len(record.payload))
-    payload = memoryview(record.payload)
-    for start in range(0, len(payload), BLOCK_SIZE):
-        yield payload[start : start + BLOCK_SIZE]
-    yield CRC.pack(record.payload_crc)
-
-
-def _check(written: Path, out: Path, count: int, digest: int) -> None:
-    """Read the new shard back."""
-    records = found = 0
-    failing = os_errors_as(WriteError, out, "can't be read back")
-    with failing, open_regular(written, follow=False) as file:
-        for item in read_records(file):
-            if isinstance(item, Record):
-                records += 1
-                found = _digest(found, item)
-    if (records, found) != (count, digest):
-        what = "differs from what was written"
-        raise WriteError(what, path=out, expected=f"{count} records", found=records)

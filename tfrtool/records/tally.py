@@ -2,13 +2,15 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, TypeAlias
 
 from tfrtool.records.crc import masked_crc32c
 
-Words = NDArray[np.uint64]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Words: TypeAlias = "NDArray[np.uint64]"
 
 
 @dataclass(slots=True)
@@ -30,6 +32,8 @@ class Tally:
     def add_keys(self, keys: Sequence[int]) -> None:
         """Count payloads, by what `payload_key` makes of them."""
         if keys:
+            import numpy as np  # `repair` starts without it
+
             words = np.array(keys, np.uint64)
             self.records += len(keys)
             self.payload_bytes += int((words & np.uint64(0xFFFFFFFF)).sum())
@@ -49,6 +53,8 @@ def payload_key(masked_crc: int, length: int) -> int:
 
 def splitmix64(words: Words) -> Words:
     """Mix the bits of 64-bit words (Steele, Lea and Flood 2014); it is a permutation of them."""
+    import numpy as np
+
     mixed = words + np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -57,6 +63,8 @@ def splitmix64(words: Words) -> Words:
 
 def seed_word(seed: int) -> Words:
     """Return a seed as one word of mixed bits."""
+    import numpy as np
+
     return splitmix64(np.array([seed % 2**64], np.uint64))
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from tfrtool.convert.pipeline.carried import CarriedMetadata
-from tfrtool.convert.pipeline.shard_sink import ShardSink
 from tfrtool.engines.pool import cores, map_shards, run_in_order
 from tfrtool.errors import DatasetError, UsageError
 from tfrtool.examples.arrow.infer import ColumnsFold
@@ -25,6 +24,7 @@ from tfrtool.records.compression import Compression
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_shard
 from tfrtool.records.tally import Tally
+from tfrtool.records.writer import ShardWriter
 from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.sources.items import LeftOut, Starting
 from tfrtool.sources.label_choice import KEEP
@@ -71,12 +71,12 @@ class NewImagesTask(FileTask):
     def write(self, path: Path) -> Written:
         """Write the shard."""
         audit, positions = self.shard.audit, self.shard.positions
-        with quiet_pillow(), ShardSink(path, self.shard.compression) as sink:
+        with quiet_pillow(), ShardWriter(path, self.shard.compression) as writer:
             made = run_in_order(
                 partial(payloads_of, audit), zip(positions), self.workers, computes=False
             )
-            sink.write(chain.from_iterable(made))
-        return Written(tally=sink.tally, read=Tally())
+            writer.write(chain.from_iterable(made))
+        return Written(tally=writer.tally, read=Tally())
 
 
 def unclear_split(source: str | os.PathLike[str], before: Collection[str]) -> UsageError:

@@ -9,7 +9,6 @@ from typing import Any
 
 from tfrtool.convert.edit.changes import Changes, UneditableError
 from tfrtool.convert.pipeline.record_sources import changed
-from tfrtool.convert.pipeline.shard_sink import ShardSink
 from tfrtool.errors import DatasetError, ShardError, WriteError, os_errors_as
 from tfrtool.examples.dataset_files import DatasetFiles
 from tfrtool.examples.tfds_metadata import REPORT
@@ -20,6 +19,7 @@ from tfrtool.records.count import count_shard
 from tfrtool.records.framing import FaultKind, LocatedFault, Record
 from tfrtool.records.reader import read_shard
 from tfrtool.records.tally import Tally, payload_key
+from tfrtool.records.writer import ShardWriter
 from tfrtool.storage.appearing import linked
 from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.opening import open_regular, stamp_of
@@ -80,9 +80,9 @@ class ShardTask(FileTask):
         else:
             with open_regular(self.source) as file:
                 compression = detect_compression(file)
-            with quiet_pillow(), ShardSink(path, compression) as sink:
-                sink.write(self._changed(records, self.changes, faults))
-            written = sink.tally
+            with quiet_pillow(), ShardWriter(path, compression) as writer:
+                writer.write(self._changed(records, self.changes, faults))
+            written = writer.tally
         if _stamp(self.source) != self.stamp:
             raise changed(self.source)
         return Written(tally=written, read=read, faults=faults)

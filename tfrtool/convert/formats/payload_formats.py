@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from tfrtool.convert.formats.array_reader import library, read_parts
 from tfrtool.convert.formats.registry import Content, Format, Mark, Put, Scan
-from tfrtool.convert.pipeline.shard_sink import ShardSink
 from tfrtool.engines.engine import Workers
 from tfrtool.engines.split_shards import map_folds
 from tfrtool.errors import SourceError, WriteError, reason_of
@@ -54,6 +53,7 @@ from tfrtool.records.framing import Fault, FaultKind, Record
 from tfrtool.records.parts import later
 from tfrtool.records.reader import read_records
 from tfrtool.records.stream import open_shard
+from tfrtool.records.writer import ShardWriter
 from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.progress import OnCounts
 
@@ -264,8 +264,8 @@ class TfrecordFormat(PayloadFormat):
     @contextlib.contextmanager
     def write(self, path: Path, content: Content) -> Iterator[Put]:  # noqa: ARG002
         """Give a shard to write, compressed as the ending of its name says."""
-        with ShardSink(path, named_compression(path) or Compression.NONE) as sink:
-            yield sink.write
+        with ShardWriter(path, named_compression(path) or Compression.NONE) as writer:
+            yield writer.write
 
 
 class ArrayRecordFormat(PayloadFormat):

@@ -12,7 +12,6 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from tfrtool.convert.pipeline.record_sources import Numbers, RecordPool, changed
-from tfrtool.convert.pipeline.shard_sink import ShardSink
 from tfrtool.errors import ShardError, os_errors_as
 from tfrtool.records.compression import Compression
 from tfrtool.records.count import read_ranges
@@ -25,6 +24,7 @@ from tfrtool.records.framing import (
     header,
 )
 from tfrtool.records.tally import Words, payload_key, seed_word, splitmix64
+from tfrtool.records.writer import ShardWriter
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.progress import RECORDS, count_work
 from tfrtool.writing.job import FileTask
@@ -143,7 +143,7 @@ class CopyTask(FileTask):
     def write(self, path: Path) -> Written:
         """Copy them: a window at a time, read in the order in which it lies in the sources."""
         faults, pool = Faults(stop=self.stop), self.order.pool
-        with ShardSink(path, self.compression) as sink, _PoolReader(pool) as reader:
+        with ShardWriter(path, self.compression) as writer, _PoolReader(pool) as reader:
             for start in range(self.start, self.end, _CHUNK):
                 numbers = self.order.numbers(start, min(start + _CHUNK, self.end))
                 shards, starts, sizes = pool.places(numbers)
@@ -151,11 +151,11 @@ class CopyTask(FileTask):
                 bounds = [0, *(np.flatnonzero(np.diff(windows)) + 1).tolist(), len(numbers)]
                 for low, high in pairwise(bounds):
                     part = slice(low, high)
-                    sink.write_frames(
+                    writer.write_frames(
                         *reader.read(numbers[part], shards[part], starts[part], sizes[part], faults)
                     )
                     count_work(high - low, RECORDS)
-        return sink.written(faults)
+        return Written(tally=writer.tally, read=writer.tally, faults=faults, crc32c=writer.crc32c)
 
 
 _header = lru_cache(_HEADERS_KNOWN)(header)
