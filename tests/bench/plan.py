@@ -31,9 +31,10 @@ from tfrtool.sources.folders.class_layout import LabelFrom, arrange
 from tfrtool.sources.folders.listing import Entry, Listing
 from tfrtool.sources.items import Item
 from tfrtool.writing.image_audit import Audit, Finding
+from tfrtool.writing.job_report import ShardReport
 from tfrtool.writing.record_sizes import record_sizes
 from tfrtool.writing.write_plan import plan_digest, plan_shards
-from tfrtool.writing.write_report import ShardReport, report_on
+from tfrtool.writing.write_report import report_on
 
 __all__ = ["measure", "run"]
 

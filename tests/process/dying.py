@@ -22,9 +22,9 @@ import tfrtool
 from tfrtool.records.framing import frame
 from tfrtool.writing import write
 from tfrtool.writing.dataset_folder import Staging
-from tfrtool.writing.shard_writer import payloads_of
+from tfrtool.writing.job_report import ShardReport
+from tfrtool.writing.shard_writer import noted, payloads_of
 from tfrtool.writing.write_plan import PlannedShard
-from tfrtool.writing.write_report import ShardReport
 
 __all__ = ["options_of", "plain_shards"]
 
@@ -40,7 +40,7 @@ def plain_shards(shards: Sequence[PlannedShard], staging: Staging, *_: Any) -> l
         (staging.folder / str(shard.name)).write_bytes(data)
         size, digest = sum(map(len, payloads)), hashlib.sha256(data).hexdigest()
         report = ShardReport(str(shard.name), len(payloads), len(data), size, digest)
-        staging.note(shard, report)
+        staging.note(noted(shard, report))
         reports.append(report)
     return reports
 

@@ -19,8 +19,8 @@ from tfrtool.records.shards import find_shards
 from tfrtool.storage.claims import STAGING
 from tfrtool.storage.publishing import PUBLISHING
 from tfrtool.writing.dataset_folder import Target, staging_folder
+from tfrtool.writing.job_report import ShardReport
 from tfrtool.writing.write_options import Existing
-from tfrtool.writing.write_report import ShardReport
 
 SHARDS = [ShardName(dataset="pets", split="train", index=index, count=3) for index in range(3)]
 SHARDS_LISTED = [{"path": str(shard)} for shard in SHARDS]

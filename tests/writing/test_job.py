@@ -36,11 +36,6 @@ class NumbersTask(FileTask):
     fate: str = ""
     compression: str = "none"
 
-    @property
-    def fingerprint(self) -> str:
-        """All that counts."""
-        return repr((self.numbers, self.compression))
-
     def write(self, path: Path) -> Written:
         """Write them."""
         if self.fate == "die":
@@ -116,9 +111,8 @@ def test_a_source_that_changes_is_an_error(tmp_path: Path, seed: int | None) -> 
     pool, _ = scan_shards(find_files([path]), tmp_path, settings)
     order = RecordOrder(pool=pool, count=5, first=3, seed=seed)
     task = CopyTask(
-        name="", split="", order=order, start=0, end=5, compression=Compression.NONE, stop=False,
-        recipe="",
-    )  # fmt: skip
+        name="", split="", order=order, start=0, end=5, compression=Compression.NONE, stop=False
+    )
     task.write(tmp_path / "whole")
     found = [getattr(item, "payload", b"") for item in read_shard(tmp_path / "whole")]
     assert sorted(found) == [b"3", b"4", b"5", b"6", b"7"]

@@ -70,7 +70,7 @@ def test_a_shard_written_elsewhere_has_the_same_bytes(photos: Path, tmp_path: Pa
     for name in ("here", "there"):
         (tmp_path / name).mkdir()
     here = Staging(tmp_path / "here", resumed=False, left=False)
-    reports = write_shards(shards, here, 1, no_progress, nullcontext)
+    reports = write_shards(shards, here, {}, 1, no_progress, nullcontext)
     parts = [_sent(shard.part()) for shard in shards]
     assert [write_shard(part, tmp_path / "there") for part in parts] == reports
     for part, shard in zip(parts, shards, strict=True):

@@ -22,9 +22,10 @@ from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.sources.items import Source
 from tfrtool.sources.open_source import open_source
 from tfrtool.writing.image_audit import Audit, digest_of
+from tfrtool.writing.job_report import ShardReport
 from tfrtool.writing.record_sizes import record_sizes
 from tfrtool.writing.write_plan import plan_digest, plan_shards
-from tfrtool.writing.write_report import ShardReport, report_on
+from tfrtool.writing.write_report import report_on
 
 NAMES = (
     *("cat/1.jpg", "cat/10.jpg", "cat/2.JPEG", "dog/1.png", "dog/é.jpg", "dog/\u00e9\u0301.jpg"),

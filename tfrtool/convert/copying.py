@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from itertools import islice, product
 from pathlib import Path
 from typing import Any
@@ -107,8 +106,7 @@ def copy_records(
             raise DatasetError(f"no record can be read: {why}", path=found.paths[0])
         splits, codes, met = select(pool, counts, settings)
         faults.merge(met.faults)
-        facts = (sorted(rules.items()), shuffle_seed, [shard.identity for shard in pool.shards])
-        recipe = blake2b(repr(facts).encode(), digest_size=16).hexdigest()
+        inputs = [shard.identity for shard in pool.shards]
         tasks, warnings, first = list[CopyTask](), [*found.notes, *carried.warnings], 0
         for code, split in enumerate(splits, start=1):
             path, count = None, counts.get(split, 0)
@@ -132,12 +130,11 @@ def copy_records(
                     end=end,
                     compression=settings.compression,
                     stop=settings.stop,
-                    recipe=recipe,
                 )
                 for start, end, size in order.cut(settings.shards, settings.shard_bytes)
             ]
         named = numbered(tasks, settings.name)
-        return replace(met, tasks=named, faults=faults, warnings=warnings)
+        return replace(met, tasks=named, inputs=inputs, faults=faults, warnings=warnings)
 
     return run_job(
         settings,

@@ -5,7 +5,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, nullcontext, suppress
 from functools import partial
 from itertools import islice
@@ -28,6 +28,9 @@ records of some hundred bytes at a tenth of that."""
 
 _HEARTBEAT = 1.0
 """Seconds after which workers that count nothing are reported as busy."""
+
+_SOON = 0.25
+"""Seconds after which what threads have counted is passed on."""
 
 _MOMENT = 0.005
 """Seconds that don't show that a task waits: another process may have had the core."""
@@ -196,6 +199,47 @@ class Processes(Engine):
                             path=str(task),
                             hint="check whether it ran out of memory, or use fewer --workers",
                         ) from error
+
+
+class Threads(Engine):
+    """Threads of this process."""
+
+    def __init__(self, count: int) -> None:
+        """Take so many."""
+        self.count = count
+
+    def map(
+        self,
+        function: Callable[[Task], Result],
+        tasks: Iterable[Task],
+        *,
+        in_order: bool,
+        on_counts: OnCounts | None,
+        **_more: object,
+    ) -> Iterator[Result]:
+        """Yield the results of tasks; as many are under way as there are threads."""
+        counts, rest = SimpleQueue[Counts](), iter(tasks)
+
+        def run(task: Task) -> Result:
+            with counting(counts.put):
+                return function(task)
+
+        with ThreadPoolExecutor(self.count, "tfrtool-task") as pool:
+            try:
+                waiting = [pool.submit(run, task) for task in islice(rest, self.count)]
+                while waiting:
+                    next_ones = waiting[:1] if in_order else waiting
+                    done, _ = wait(next_ones, _SOON, FIRST_COMPLETED)
+                    if on_counts is not None:
+                        on_counts({})
+                        while not counts.empty():
+                            on_counts(counts.get())
+                    for future in done:
+                        waiting.remove(future)
+                        yield future.result()
+                        waiting += (pool.submit(run, task) for task in islice(rest, 1))
+            finally:
+                pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _run_counted(function: Callable[[Task], Result], task: Task) -> Result:

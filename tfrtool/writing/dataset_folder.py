@@ -9,28 +9,28 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
+
+import msgspec
 
 from tfrtool.errors import UsageError, WriteError, os_errors_as, os_reason
 from tfrtool.examples.tfds_metadata import DATASET_INFO, FEATURES, LABELS, REPORT
-from tfrtool.records.crc import file_crc32c
 from tfrtool.records.shard_sets import ShardName
 from tfrtool.storage.appearing import new_file, private_folder
 from tfrtool.storage.claims import STAGING, current_folder, is_claimed
 from tfrtool.storage.json_files import read_json
 from tfrtool.storage.lock import LOCK, locked
-from tfrtool.storage.opening import file_sha256
-from tfrtool.storage.plain import plain
 from tfrtool.storage.publishing import PUBLISHING, finish_publishing, publish_files
 from tfrtool.storage.remote_path import RemotePath
 from tfrtool.storage.signals import signals_wait
+from tfrtool.writing.job_report import FinishedFile, ShardReport
 from tfrtool.writing.write_options import Existing, WriteOptions, option_differences
-from tfrtool.writing.write_report import ShardReport
 
 METADATA = (LABELS, FEATURES, DATASET_INFO, REPORT)
 """In the order in which they appear: TFDS takes a dataset without LABELS for one without names."""
 
 DONE = ".done.json"
+PLAN = "plan.json"
 _ELSEWHERE = "choose another directory; --overwrite only replaces files that tfrtool wrote"
 
 _OTHER_FORMATS = re.compile(
@@ -73,77 +73,67 @@ class Target:
         )
 
 
-class StagedTask(Protocol):
-    """What makes one file."""
-
-    @property
-    def name(self) -> object:
-        """The file's name."""
-
-    @property
-    def fingerprint(self) -> str:
-        """A digest of all that the file's bytes depend on."""
-
-
 class Staging:
-    """The shards of a write that are whole already, and those that aren't.
+    """The folder in which the files of a job become whole, before they appear together.
 
-    A shard counts as whole if a note of its plan lies beside it, and its bytes are those that the
-    note tells. The note names everything that the bytes depend on, contents of images included.
+    A file that is whole has its final name there, and a note beside it. Both count only for the
+    plan that the folder is of.
+
+    Attributes:
+        folder: where files are written; this user's alone.
+        place: where finished files are.
+        resumed: whether an interrupted job is resumed.
+        left: whether that one left any files.
     """
 
     def __init__(self, folder: Path, *, resumed: bool, left: bool) -> None:
-        self.folder = folder  # where shards are written; this user's alone
-        self.place = folder  # where those are that are whole
-        self.resumed = resumed  # whether an interrupted write is resumed
-        self.left = left  # whether that one left any shards
-        self.taken_over = 0  # how many shards were found whole
+        self.folder = folder
+        self.place = folder
+        self.resumed = resumed
+        self.left = left
 
-    def settle(self, plan: Callable[[], str]) -> None:
-        """Say what is going to be written, before the first shard is."""
+    def begin(self, plan: str, names: Iterable[str]) -> dict[str, FinishedFile]:
+        """Begin to write the files of a plan, given by its digest; return those that are finished.
 
-    def check_room(self, needed: Callable[[], int]) -> None:
+        Those of another plan are deleted.
+        """
+        path, finished = self.folder / PLAN, dict[str, FinishedFile]()
+        with os_errors_as(WriteError, path, "can't be written"):
+            if read_object(path, follow=False).get("plan") != plan:
+                _delete_files(self.folder)
+                with new_file(path) as file:
+                    file.write(json.dumps({"plan": plan}).encode())
+        for name in names:
+            with contextlib.suppress(OSError, ValueError):
+                note = FinishedFile.from_json(read_json(self._note(name), follow=False))
+                status = (self.folder / name).lstat()
+                if (note.shard.path, note.shard.bytes) == (name, status.st_size):
+                    finished[name] = note
+        return finished
+
+    def check_space(self, needed: Callable[[], int]) -> None:
         """Raise a `WriteError` if a folder of another disk can't take so many bytes of shards."""
 
-    def noted(self, shards: Iterable[StagedTask]) -> dict[object, Mapping[str, Any]]:
-        """Return what was noted of the shards that are whole already, by their names."""
-        return {s.name: note for s in shards if (note := self._noted(s)) is not None}
-
-    def _noted(self, shard: StagedTask) -> Mapping[str, Any] | None:
-        note = read_object(self.folder / f"{shard.name}{DONE}", follow=False)
-        if note.get("task") != shard.fingerprint:
-            return None
-        path = self.folder / str(shard.name)
-        return note if whole_shard(path, note, follow=False) else None
-
-    def finished(self, shards: Iterable[StagedTask]) -> dict[object, ShardReport]:
-        """Return what became of the shards that are whole already, by their names."""
-        found = {name: _shard_report(str(name), note) for name, note in self.noted(shards).items()}
-        self.taken_over += len(found)
-        return found
-
-    def discard(self, names: Iterable[str]) -> None:
-        """Delete shards that are not wanted any more."""
-        for name in names:
-            (self.folder / name).unlink(missing_ok=True)
-
     @contextlib.contextmanager
-    def room(self) -> Iterator[Path]:
-        """Give a folder of this machine to make shards in, by their names."""
+    def scratch_dir(self) -> Iterator[Path]:
+        """Give a folder of this machine to write files in, by their names."""
         yield self.folder
 
     def copy(self, source: Path, name: str) -> str | None:  # noqa: ARG002
-        """Make a shard that is another one's copy in the same store; return its ETag, if done."""
+        """Copy a file within the store; return the copy's ETag, or None if that can't be done."""
         return None
 
-    def bring(self, path: Path) -> str | None:
-        """Bring a shard that was made where it will stay; return its ETag, if it has one."""
+    def upload(self, path: Path) -> str | None:
+        """Bring a file to where it will stay; return its ETag, if it has one."""
 
-    def note(self, shard: StagedTask, result: object) -> None:
-        """Note that a shard is whole; the result has at least the fields of a `ShardReport`."""
-        path = self.folder / f"{shard.name}{DONE}"
-        with os_errors_as(WriteError, path, "can't be written"), new_file(path) as file:
-            file.write(json.dumps({"task": shard.fingerprint, **plain(result)}).encode())
+    def note(self, file: FinishedFile) -> None:
+        """Note that a file is finished."""
+        path = self._note(file.shard.path)
+        with os_errors_as(WriteError, path, "can't be written"), new_file(path) as out:
+            out.write(json.dumps(file.to_json()).encode())
+
+    def _note(self, name: str) -> Path:
+        return self.folder / f"{name}{DONE}"
 
     def publish(
         self, target: Target, shards: Sequence[ShardReport], metadata: Mapping[str, str]
@@ -178,25 +168,13 @@ class Staging:
             ) from error
 
 
-def _shard_report(name: str, noted: Mapping[str, Any]) -> ShardReport:
-    records, size, payload = (int(noted[k]) for k in ("records", "bytes", "payload_bytes"))
-    sha256, etag, digest = (noted.get(key) for key in ("sha256", "etag", "payload_digest"))
-    crc = noted.get("crc32c") if sha256 is None else None
-    return ShardReport(name, records, size, payload, sha256, crc, etag, digest)
-
-
-def whole_shard(path: Path, noted: Mapping[str, Any], *, follow: bool = True) -> ShardReport | None:
-    """Return what was noted of a shard; None if that is not the file that is there."""
+def is_whole(path: Path, shard: ShardReport) -> bool:
+    """Return whether a file is there that has the size of a shard, and the ETag if it has one."""
     try:
-        result = _shard_report(path.name, noted)
-        same = path.stat(follow_symlinks=follow).st_size == result.bytes
-        if same and isinstance(path, RemotePath) and path.known().etag == result.etag:
-            return result
-        if same and result.sha256 is None:
-            return result if file_crc32c(path, follow=follow) == result.crc32c else None
-        return result if same and file_sha256(path, follow=follow) == result.sha256 else None
-    except (OSError, ValueError, KeyError, TypeError, OverflowError):
-        return None
+        same = path.stat().st_size == shard.bytes
+        return same and (not isinstance(path, RemotePath) or path.known().etag == shard.etag)
+    except OSError:
+        return False
 
 
 def read_object(path: Path, *, follow: bool = True) -> Mapping[str, Any]:
@@ -218,27 +196,44 @@ def listed_shards(report: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
         return {}
 
 
-def complete_shards(plan: str, target: Target, *, interrupted: bool) -> list[ShardReport] | None:
-    """Return the shards of a write that is complete, and of just this plan.
+def complete_shards(
+    plan: str, target: Target, names: Sequence[str], *, interrupted: bool
+) -> list[ShardReport] | None:
+    """Return the shards of a dataset that is complete, and of just this plan; sizes are checked.
 
-    None if it is yet to be begun; or, where one was interrupted, to be resumed. `UsageError` if
-    another dataset is complete.
+    None if it is yet to be written; or, where a write was interrupted, to be resumed.
+
+    Args:
+        plan: digest of the plan.
+        target: where the dataset is.
+        names: names of its files.
+        interrupted: whether a write was interrupted there.
+
+    Raises:
+        UsageError: another dataset is complete, or a file is missing or has another size.
     """
     dataset = current_folder(target.folder)
     path = dataset / REPORT
     if not (path.exists() or path.is_symlink()) or is_claimed(target.folder):
         return None
-    report = read_object(dataset / REPORT)
+    report = read_object(path)
     if report.get("plan") == plan:
-        listed = listed_shards(report).items()
-        found = {name: whole_shard(dataset / name, noted) for name, noted in listed}
-        amiss = [name for name in listed_metadata(report) if not (dataset / name).is_file()]
-        amiss += [name for name, shard in found.items() if shard is None]
-        if found and not amiss:
-            return [shard for shard in found.values() if shard is not None]
+        listed = listed_shards(report)
+        shards, amiss = list[ShardReport](), []
+        for name in names:
+            try:
+                shard = msgspec.convert(listed.get(name), ShardReport)
+            except ValueError:
+                amiss.append(REPORT)
+                continue
+            shards.append(shard)
+            amiss += [] if is_whole(dataset / name, shard) else [name]
+        amiss += [name for name in listed_metadata(report) if not (dataset / name).is_file()]
+        if not amiss:
+            return shards
         error = UsageError(
             "missing, or changed since it was written",
-            path=dataset / (amiss or [REPORT])[0],
+            path=dataset / amiss[0],
             hint="use --overwrite to write the dataset again",
         )
     else:
@@ -337,11 +332,19 @@ def _sweep(folder: Path) -> bool:
             shard = is_shard(entry.name.removesuffix(DONE))
             if entry.is_dir(follow_symlinks=False):
                 shutil.rmtree(entry.path)
-            elif not entry.is_file(follow_symlinks=False) or not shard:
+            elif not entry.is_file(follow_symlinks=False) or not (shard or entry.name == PLAN):
                 os.unlink(entry.path)  # noqa: PTH108
             else:
-                useful |= not entry.name.endswith(DONE)
+                useful |= shard and not entry.name.endswith(DONE)
     return useful
+
+
+def _delete_files(folder: Path) -> None:
+    """Delete the finished files of a job, and its notes."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if is_shard(entry.name.removesuffix(DONE)):
+                os.unlink(entry.path)  # noqa: PTH108
 
 
 def is_ours(name: object) -> bool:

@@ -1,21 +1,80 @@
-"""The account of a job: what each file holds, what was read, and what was left out."""
+"""Reports of jobs: what each file holds, what was read, and what was skipped."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tfrtool.errors import CorruptShardError
+import msgspec
+
+from tfrtool.errors import CorruptShardError, printable
+from tfrtool.examples.tfds_metadata import SplitInfo
 from tfrtool.records.count import as_error
 from tfrtool.records.framing import Fault, FaultKind, LocatedFault
-from tfrtool.records.tally import Tally
+from tfrtool.records.tally import Tally, digest_text
 from tfrtool.sources.items import LeftOut
 from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.plain import plain
-from tfrtool.writing.write_report import SplitReport
 
 _FAULTS_KEPT = 1000
 """Of one file; all are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardReport:
+    """What became of a shard, or would become of it.
+
+    Attributes:
+        path: the file's name.
+        records: how many records it has.
+        bytes: the file's size; before compression where it is only planned.
+        payload_bytes: the payloads' size, without frames and before compression; None if planned.
+        sha256: the file's digest, in hexadecimal; None if planned, or where `crc32c` stands for it.
+        crc32c: the CRC-32C of the file's bytes, in hexadecimal, of records that were copied: the
+            digest above takes longer than to copy them.
+        etag: what the store calls the object's content, where it lies in one.
+        payload_digest: of the multiset of its payloads (`Tally`), 16 hexadecimal digits; None if
+            planned, or of a shard that was copied unread and of which none was known.
+    """
+
+    path: str
+    records: int
+    bytes: int
+    payload_bytes: int | None = None
+    sha256: str | None = None
+    crc32c: str | None = field(default=None, compare=False)  # no part of a report without it
+    etag: str | None = field(default=None, compare=False)
+    payload_digest: str | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitReport:
+    """A split, as written or planned.
+
+    Attributes:
+        records: how many records it has.
+        bytes: the size of its files.
+        shards: its shards, in order.
+        labels: how many records of each class, classes without any included.
+    """
+
+    records: int
+    bytes: int
+    shards: tuple[ShardReport, ...]
+    labels: Mapping[str, int]
+
+    @classmethod
+    def of_shards(
+        cls, shards: Sequence[ShardReport], labels: Mapping[str, int] | None = None
+    ) -> "SplitReport":
+        """Return the report of a split that has these shards."""
+        return cls(
+            records=sum(shard.records for shard in shards),
+            bytes=sum(shard.bytes for shard in shards),
+            shards=tuple(shards),
+            labels=dict(labels or {}),
+        )
 
 
 class Faults(CappedList[LocatedFault]):
@@ -49,20 +108,83 @@ class Faults(CappedList[LocatedFault]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What became of a task.
+    """Result of a task.
 
     Attributes:
-        tally: the payloads that the file has.
-        read: those that were read for it, damaged ones left out.
-        faults: damage that was met.
-        crc32c: the CRC-32C of the file's bytes, in hexadecimal, where it stands for a SHA-256 that
-            would take longer than to write the file.
+        tally: the payloads in the file.
+        read: the intact payloads that were read for it.
+        faults: damage in what was read.
+        crc32c: CRC-32C of the file's bytes, in hexadecimal. None computes a SHA-256, which takes
+            longer than to copy records.
+        facts: what else the report needs to know of the file, as JSON values.
     """
 
     tally: Tally
     read: Tally
     faults: Faults = field(default_factory=Faults)
     crc32c: str | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishedFile:
+    """A finished file of a job, as it is noted for ``--resume``.
+
+    Attributes:
+        shard: the file.
+        split: the split that it belongs to.
+        digest: the digest of its payloads; None if they are unknown.
+        read: number of intact records that were read for it.
+        read_digest: the digest of those; None if it is unknown.
+        corrupt: number of faults in what was read.
+        faults: the first of them.
+        facts: the `Written.facts`.
+    """
+
+    shard: ShardReport
+    split: str
+    digest: int | None = None
+    read: int = 0
+    read_digest: int | None = None
+    corrupt: int = 0
+    faults: Sequence[LocatedFault] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, name: str, split: str, written: Written, **file: Any) -> "FinishedFile":
+        """Return what a task wrote; ``file`` are further fields of its `ShardReport`."""
+        tally, read = written.tally, written.read
+        return cls(
+            shard=ShardReport(
+                path=name,
+                records=tally.records,
+                payload_bytes=tally.payload_bytes,
+                crc32c=written.crc32c,
+                payload_digest=known_digest(tally.records, tally.digest),
+                **file,
+            ),
+            split=split,
+            digest=tally.digest,
+            read=read.records,
+            read_digest=read.digest,
+            corrupt=written.faults.count,
+            faults=written.faults.kept,
+            facts=written.facts,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values that `from_json` reads."""
+        return dict(msgspec.to_builtins(self, enc_hook=lambda path: printable(str(path))))
+
+    @classmethod
+    def from_json(cls, data: object) -> "FinishedFile":
+        """Return the file that a note describes; `ValueError` if it is not such a note."""
+        return msgspec.convert(data, cls, dec_hook=lambda kind, text: kind(text))
+
+
+def known_digest(records: int, digest: int) -> str | None:
+    """Return a digest as text; None if no payloads were counted, as in a plan or a table."""
+    return digest_text(digest) if digest or not records else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,3 +240,20 @@ class JobReport:
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``--json`` prints and write_report.json contains."""
         return dict(plain(self))
+
+
+def split_infos(splits: Mapping[str, SplitReport]) -> tuple[SplitInfo, ...]:
+    """Return what TFDS is told of splits that were written."""
+    return tuple(
+        SplitInfo(
+            name=name,
+            shard_lengths=tuple(shard.records for shard in split.shards),
+            bytes=sum(shard.payload_bytes or 0 for shard in split.shards),
+        )
+        for name, split in splits.items()
+    )
+
+
+def json_text(data: object) -> str:
+    """Return the text of a JSON file that people read, too."""
+    return json.dumps(data, indent=2) + "\n"

@@ -21,6 +21,7 @@ from tfrtool.images.recipe import Check, Encode
 from tfrtool.records.compression import TF_TYPES
 from tfrtool.records.framing import Fault
 from tfrtool.records.reader import read_records
+from tfrtool.records.shard_sets import ShardName
 from tfrtool.records.tally import Tally, digest_text, payload_key
 from tfrtool.sources.items import Starting
 from tfrtool.storage.appearing import move, temporary_name
@@ -28,10 +29,10 @@ from tfrtool.storage.opening import file_sha256, open_regular
 from tfrtool.storage.progress import OnProgress, Progress
 from tfrtool.writing.dataset_folder import Staging
 from tfrtool.writing.image_audit import Audit, batches
+from tfrtool.writing.job_report import FinishedFile, ShardReport
 from tfrtool.writing.record_values import payload_of
 from tfrtool.writing.spread_write import write_spread
 from tfrtool.writing.write_plan import PlannedShard
-from tfrtool.writing.write_report import ShardReport
 
 _UNFINISHED = 2
 """Shards that are on their way to the disk at a time."""
@@ -46,11 +47,12 @@ _COUNTED = 4096
 def write_shards(
     shards: Sequence[PlannedShard],
     staging: Staging,
+    reports: dict[ShardName, ShardReport],
     workers: int | Engine,
     on_progress: OnProgress,
     starting: Starting,
 ) -> list[ShardReport]:
-    """Write the shards that are not there yet, and return what became of all.
+    """Write the shards of which there are no reports yet, and return what became of all.
 
     Where images are decoded or waited for, records are made on all cores. What remains of a shard,
     the disk and the digests, is done beside the next one. The same shard gets the same bytes, on
@@ -63,7 +65,6 @@ def write_shards(
     """
     audit = shards[0].audit
     known = not any(audit.unknown)
-    reports = staging.finished(shards) if known else {}
     rest = [shard for shard in shards if shard.name not in reports]
     if not rest:
         return [*reports.values()]
@@ -98,15 +99,21 @@ def write_shards(
                     while pending and (pending[0][1].done() or len(pending) > _UNFINISHED):
                         whole, future = pending.popleft()
                         reports[whole.name] = report = future.result()
-                        staging.note(whole, report)
+                        staging.note(noted(whole, report))
             except BaseException:
                 growing.abandon()
                 raise
             pending.append((shard, finishing.submit(_finished, growing, staging)))
         for whole, future in pending:
             reports[whole.name] = report = future.result()
-            staging.note(whole, report)
+            staging.note(noted(whole, report))
     return [reports[shard.name] for shard in shards]
+
+
+def noted(shard: PlannedShard, report: ShardReport) -> FinishedFile:
+    """Return what is noted of a shard."""
+    facts = {"task": shard.fingerprint}
+    return FinishedFile(shard=report, split=shard.name.split, facts=facts)
 
 
 def write_shard(shard: PlannedShard, folder: Path) -> ShardReport:
@@ -135,7 +142,7 @@ def write_shard(shard: PlannedShard, folder: Path) -> ShardReport:
 
 def _finished(growing: "_GrowingShard", staging: Staging) -> ShardReport:
     report = growing.finish()
-    etag = staging.bring(staging.folder / report.path)
+    etag = staging.upload(staging.folder / report.path)
     return replace(report, etag=etag) if etag else report
 
 

@@ -11,8 +11,8 @@ from tfrtool.engines.pool import map_shards
 from tfrtool.storage.progress import OnProgress, Progress, no_progress
 from tfrtool.writing.dataset_folder import Staging
 from tfrtool.writing.image_audit import Audit, BadImage, Finding, batches
+from tfrtool.writing.job_report import ShardReport
 from tfrtool.writing.write_plan import PlannedShard
-from tfrtool.writing.write_report import ShardReport
 
 _BATCHES = 16
 """Batches of images that are looked at in a task: some seconds."""
@@ -52,13 +52,13 @@ def write_spread(
 def _write(
     task: tuple[int, PlannedShard], staging: Staging
 ) -> tuple[int, ShardReport | None, list[Finding | None]]:
-    from tfrtool.writing.shard_writer import write_shard
+    from tfrtool.writing.shard_writer import noted, write_shard
 
     at, shard = task
     report = None
-    with suppress(BadImage), staging.room() as folder:
+    with suppress(BadImage), staging.scratch_dir() as folder:
         report = write_shard(shard, folder)
-        etag = staging.bring(folder / report.path)
+        etag = staging.upload(folder / report.path)
         report = replace(report, etag=etag) if etag else report
-        staging.note(shard, report)
+        staging.note(noted(shard, report))
     return at, report, shard.audit.findings()

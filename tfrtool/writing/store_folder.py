@@ -34,7 +34,6 @@ from tfrtool.storage.claims import (
     version_folder,
 )
 from tfrtool.storage.limits import MAX_METADATA_BYTES
-from tfrtool.storage.plain import plain
 from tfrtool.storage.remote.uploads import abort_uploads
 from tfrtool.storage.remote_path import RemotePath
 from tfrtool.storage.scratch_folder import ScratchFolder
@@ -43,20 +42,19 @@ from tfrtool.storage.stores import ChangedError
 from tfrtool.writing.dataset_folder import (
     DONE,
     METADATA,
-    StagedTask,
     Staging,
     Target,
     is_ours,
     is_shard,
     is_shard_of,
+    is_whole,
     listed_metadata,
     listed_shards,
     may_write,
     read_object,
-    whole_shard,
 )
+from tfrtool.writing.job_report import FinishedFile, ShardReport, json_text
 from tfrtool.writing.write_options import Existing
-from tfrtool.writing.write_report import ShardReport, json_text
 
 _AT_ONCE = 8  # requests
 _MOST_COPIED = 5 * 2**30  # bytes, by one request of S3's
@@ -89,7 +87,7 @@ class StoreStaging(Staging):
         # The folder of this machine is not there on others.
         return {**self.__dict__, "_old": [], "folder": self.place}
 
-    def begin(self, target: Target) -> None:
+    def claim(self, target: Target) -> None:
         """Claim the dataset's folder; the errors are those of `staging_folder`."""
         data, self._claim = _read(self._root / STAGING / CLAIM)
         before = _object(data)
@@ -151,17 +149,26 @@ class StoreStaging(Staging):
             new = {*listed_shards(reports[1]), *listed_metadata(reports[1])}
             self._tidy([name for name in new if (self.place / name).is_file()])
 
-    def settle(self, plan: Callable[[], str]) -> None:
+    def begin(self, plan: str, names: Iterable[str]) -> dict[str, FinishedFile]:
         """Say what is going to be written; what has another plan goes into a folder of its own."""
         if self._claim is None:
-            return
-        digest = plan()
-        if self.resumed and self._facts["plan"] not in (None, digest):
+            return {}
+        if self.resumed and self._facts["plan"] not in (None, plan):
             self.place, self._usable = self._root / version_folder(), False
         with self._errors():
-            self._put_claim(plan=digest, folder=self._folder)
+            self._put_claim(plan=plan, folder=self._folder)
+        with ThreadPoolExecutor(_AT_ONCE) as threads:
+            files = threads.map(self._noted, names if self._usable else ())
+            return {file.shard.path: file for file in files if file is not None}
 
-    def check_room(self, needed: Callable[[], int]) -> None:
+    def _noted(self, name: str) -> FinishedFile | None:
+        with contextlib.suppress(ValueError):
+            file = FinishedFile.from_json(_object(_read(self._note(name))[0]))
+            if file.shard.path == name and is_whole(self.place / name, file.shard):
+                return file
+        return None
+
+    def check_space(self, needed: Callable[[], int]) -> None:
         """Raise a `WriteError` if the folder for temporary files can't take so many bytes."""
         free, size = shutil.disk_usage(self.folder).free, needed()
         if free < size:
@@ -173,25 +180,8 @@ class StoreStaging(Staging):
                 hint="set TMPDIR to a folder on a larger disk",
             )
 
-    def noted(self, shards: Iterable[StagedTask]) -> dict[object, Mapping[str, Any]]:
-        """Do what `Staging.noted` does; each shard is asked of the store."""
-        some = list(shards) if self._usable else []
-        with ThreadPoolExecutor(_AT_ONCE) as threads:
-            notes = zip(some, threads.map(self._noted, some), strict=True)
-            return {shard.name: note for shard, note in notes if note is not None}
-
-    def _noted(self, shard: StagedTask) -> Mapping[str, Any] | None:
-        note = _object(_read(self._note(shard.name))[0])
-        same = note.get("task") == shard.fingerprint
-        return note if same and whole_shard(self.place / str(shard.name), note) else None
-
-    def discard(self, names: Iterable[str]) -> None:
-        """Delete shards that are not wanted any more."""
-        with self._errors():
-            self._root.store.delete([(self.place / name).key for name in names])
-
     @contextlib.contextmanager
-    def room(self) -> Iterator[Path]:
+    def scratch_dir(self) -> Iterator[Path]:
         """Give a folder of this machine, whichever that is."""
         with ScratchFolder() as folder:
             yield Path(folder)
@@ -208,7 +198,7 @@ class StoreStaging(Staging):
             goal.store.copy(source.key, goal.key)
             return _etag(goal)
 
-    def bring(self, path: Path) -> str | None:
+    def upload(self, path: Path) -> str | None:
         """Upload a shard, which is gone here then."""
         goal = self.place / path.name
         with os_errors_as(WriteError, goal, "can't be uploaded"):
@@ -217,11 +207,11 @@ class StoreStaging(Staging):
         path.unlink()
         return etag or None
 
-    def note(self, shard: StagedTask, result: object) -> None:
-        """Note that a shard is whole, and was brought to the store."""
-        note, path = {"task": shard.fingerprint, **plain(result)}, self._note(shard.name)
+    def note(self, file: FinishedFile) -> None:
+        """Note that a file is finished and uploaded."""
+        path = self._note(file.shard.path)
         with os_errors_as(WriteError, path, "can't be written"):
-            path.store.put(path.key, json.dumps(note).encode())
+            path.store.put(path.key, json.dumps(file.to_json()).encode())
 
     def publish(
         self, target: Target, shards: Sequence[ShardReport], metadata: Mapping[str, str]
@@ -234,7 +224,7 @@ class StoreStaging(Staging):
             store.delete([path.key for path in self._made() if path.name not in names])
             with ThreadPoolExecutor(_AT_ONCE) as threads:
                 places = [self.place / name for name in names]
-                whole = [*threads.map(whole_shard, places, map(plain, shards))]
+                whole = [*threads.map(is_whole, places, shards)]
             if not all(whole):
                 self._check_claim()
         for name in (name for name, one in zip(names, whole, strict=True) if not one):
@@ -290,8 +280,8 @@ class StoreStaging(Staging):
     def _folder(self) -> str:
         return "" if self.place == self._root else self.place.name
 
-    def _note(self, shard: object) -> RemotePath:
-        path: RemotePath = self._root / STAGING / (self._folder or _FLAT) / f"{shard}{DONE}"
+    def _note(self, name: str) -> RemotePath:
+        path: RemotePath = self._root / STAGING / (self._folder or _FLAT) / f"{name}{DONE}"
         return path
 
     def _notes(self, folder: str = "") -> Iterator[RemotePath]:
@@ -356,7 +346,7 @@ def store_folder(target: Target, root: RemotePath) -> Iterator[StoreStaging]:
     with ScratchFolder() as folder:
         staging = StoreStaging(root, target.name, Path(folder))
         with os_errors_as(WriteError, root, "can't be written to"):
-            staging.begin(target)
+            staging.claim(target)
         keep = staging.resumed
         try:
             yield staging

@@ -16,6 +16,7 @@ from tfrtool.errors import SourceError, UsageError, os_errors_as, printable
 from tfrtool.images.recipe import Check, Encode, ImageRecipe, Resize
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import FRAME_SIZE
+from tfrtool.records.shard_sets import ShardName
 from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.sources.items import Starting
 from tfrtool.sources.open_source import open_source
@@ -30,12 +31,13 @@ from tfrtool.writing.dataset_folder import (
     staging_folder,
 )
 from tfrtool.writing.image_audit import Audit, BadImage
+from tfrtool.writing.job_report import ShardReport
 from tfrtool.writing.record_sizes import RecordSizes, measure, record_sizes
 from tfrtool.writing.shard_writer import SHARDS_AT_ONCE, write_shards
 from tfrtool.writing.spread_write import look_at_parts
 from tfrtool.writing.write_options import Existing, WriteOptions, dataset_identity
 from tfrtool.writing.write_plan import PlannedShard, fits, plan_digest, plan_shards
-from tfrtool.writing.write_report import ShardReport, WriteReport, metadata_texts, report_on
+from tfrtool.writing.write_report import WriteReport, metadata_texts, report_on
 
 _SHARD_BYTES = 128 * 2**20
 _SPLITS_SHOWN = 10
@@ -226,7 +228,7 @@ def write(
         kept = options.recipe.encode is Encode.KEEP and options.recipe.resize is None
         if kept and cluster is None and not dry_run:
             images = (item.bytes for item in found.items)
-            staging.check_room(partial(_room_needed, images, options))
+            staging.check_space(partial(_room_needed, images, options))
         audit = Audit(found, options.recipe, scratch)
         if dry_run:
             return _planned(audit, options, cluster, on_progress, start)
@@ -330,7 +332,7 @@ def _write(
             known = record_sizes(audit, options.workers).records if estimates is None else estimates
             return _room_needed(known, options)
 
-        staging.check_room(needed)
+        staging.check_space(needed)
     resume, draws = options.existing is Existing.RESUME, not audit.source.splits
     bad = any(True for _ in audit.problems())
     if resume or options.dedupe or (draws and len(options.splits) > 1) or bad:
@@ -338,21 +340,27 @@ def _write(
     planned = plan_shards(audit, options, estimates)
     done = None
     if resume:
-        plan = plan_digest(planned, options.version)
-        done = complete_shards(plan, target, interrupted=staging.resumed)
-    staging.settle(partial(_identity, audit, options))
-    calls = (staging, cluster or options.workers, on_progress, starting)
+        plan, names = plan_digest(planned, options.version), [str(one.name) for one in planned]
+        done = complete_shards(plan, target, names, interrupted=staging.resumed)
+    identity = _identity(audit, options)
+    calls = (cluster or options.workers, on_progress, starting)
+    finished = _finished(staging, identity, planned) if done is None else {}
+    resumed = len(finished)
     try:
-        shards = write_shards(planned, *calls) if done is None else done
+        shards = write_shards(planned, staging, finished, *calls) if done is None else done
     except BadImage:  # it takes no place of others: all is planned anew without it
         check_images(audit, options, on_progress, cluster)
         planned = plan_shards(audit, options, estimates)
-        shards = write_shards(planned, *calls)
+        finished = _finished(staging, identity, planned)
+        shards = write_shards(planned, staging, finished, *calls)
     plan = plan_digest(planned, options.version)
     if done is None and not _known(sizes, audit):
         again = _cut_again(audit, options, planned, shards, staging)
-        shards = write_shards(again, *calls) if again else shards
-    resumed = staging.taken_over if done is None else len(done)
+        if again:
+            finished = _finished(staging, identity, again)
+            resumed += len(finished)
+            shards = write_shards(again, staging, finished, *calls)
+    resumed = resumed if done is None else len(done)
     report = report_on(
         audit,
         options,
@@ -386,8 +394,22 @@ def _cut_again(
     again = plan_shards(audit, options, measure(planned, staging.place))
     if [one.positions for one in again] == [one.positions for one in planned]:
         return []  # the records are as large as shards
-    staging.discard([str(shard.name) for shard in planned])
     return again
+
+
+def _finished(
+    staging: Staging, identity: str, planned: Sequence[PlannedShard]
+) -> dict[ShardName, ShardReport]:
+    """Return what became of the shards that are finished already."""
+    files = staging.begin(identity, [str(shard.name) for shard in planned])
+    if any(planned[0].audit.unknown):
+        return {}
+    return {
+        shard.name: file.shard
+        for shard in planned
+        if (file := files.get(str(shard.name))) is not None
+        and file.facts.get("task") == shard.fingerprint
+    }
 
 
 def _identity(audit: Audit, options: WriteOptions) -> str:

@@ -1,7 +1,6 @@
 """The account of a write, planned or done: every record, every image left out or converted."""
 
 import heapq
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,7 +19,6 @@ from tfrtool.examples.tfds_metadata import (
     OBJECT_LABELS,
     REPORT,
     DatasetInfo,
-    SplitInfo,
 )
 from tfrtool.images.recipe import Encode
 from tfrtool.sources.items import LeftOut
@@ -31,6 +29,7 @@ from tfrtool.storage.limits import (
 from tfrtool.storage.plain import plain
 from tfrtool.storage.scratch.external_sort import forgetting, rising
 from tfrtool.writing.image_audit import Audit, Shared
+from tfrtool.writing.job_report import ShardReport, SplitReport, json_text, split_infos
 from tfrtool.writing.record_values import labels_of
 from tfrtool.writing.write_options import WriteOptions
 from tfrtool.writing.write_plan import PlannedShard
@@ -39,62 +38,6 @@ _OF_PLANS = ("dry_run", "bytes_estimated_from")
 _OF_WRITES = ("resumed", "plan", "options")
 _UNWRITTEN = ("complete", "warnings")
 _AT_TIMES = ("annotations", "metadata")
-
-
-@dataclass(frozen=True, slots=True)
-class ShardReport:
-    """What became of a shard, or would become of it.
-
-    Attributes:
-        path: the file's name.
-        records: how many records it has.
-        bytes: the file's size; before compression where it is only planned.
-        payload_bytes: the payloads' size, without frames and before compression; None if planned.
-        sha256: the file's digest, in hexadecimal; None if planned, or where `crc32c` stands for it.
-        crc32c: the CRC-32C of the file's bytes, in hexadecimal, of records that were copied: the
-            digest above takes longer than to copy them.
-        etag: what the store calls the object's content, where it lies in one.
-        payload_digest: of the multiset of its payloads (`Tally`), 16 hexadecimal digits; None if
-            planned, or of a shard that was copied unread and of which none was known.
-    """
-
-    path: str
-    records: int
-    bytes: int
-    payload_bytes: int | None = None
-    sha256: str | None = None
-    crc32c: str | None = field(default=None, compare=False)  # no part of a report without it
-    etag: str | None = field(default=None, compare=False)
-    payload_digest: str | None = field(default=None, compare=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SplitReport:
-    """A split, as written or planned.
-
-    Attributes:
-        records: how many records it has.
-        bytes: the size of its files.
-        shards: its shards, in order.
-        labels: how many records of each class, classes without any included.
-    """
-
-    records: int
-    bytes: int
-    shards: tuple[ShardReport, ...]
-    labels: Mapping[str, int]
-
-    @classmethod
-    def of_shards(
-        cls, shards: Sequence[ShardReport], labels: Mapping[str, int] | None = None
-    ) -> "SplitReport":
-        """Return the report of a split that has these shards."""
-        return cls(
-            records=sum(shard.records for shard in shards),
-            bytes=sum(shard.bytes for shard in shards),
-            shards=tuple(shards),
-            labels=dict(labels or {}),
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,20 +252,3 @@ def _label_texts(audit: Audit) -> dict[str, str]:
         return {OBJECT_LABELS if features.has_objects else LABELS: names} | points
     ids = [features.class_id(number) for number in range(len(labels))]
     return {LABEL_MAP: label_map_text(dict(zip(ids, labels, strict=True)))} | points
-
-
-def split_infos(splits: Mapping[str, SplitReport]) -> tuple[SplitInfo, ...]:
-    """Return what TFDS is told of splits that were written."""
-    return tuple(
-        SplitInfo(
-            name=name,
-            shard_lengths=tuple(shard.records for shard in split.shards),
-            bytes=sum(shard.payload_bytes or 0 for shard in split.shards),
-        )
-        for name, split in splits.items()
-    )
-
-
-def json_text(data: object) -> str:
-    """Return the text of a JSON file that people read, too."""
-    return json.dumps(data, indent=2) + "\n"

@@ -131,8 +131,13 @@ def append(
             if some is None:
                 raise
             _check_columns(come, fold_columns(shards, workers=settings.workers), source)
-        tasks = numbered([*one_to_one(before), *added.tasks], settings.name)
-        return replace(added, tasks=tasks, warnings=(*notes, *added.warnings))
+        kept = one_to_one(before)
+        return replace(
+            added,
+            tasks=numbered([*kept, *added.tasks], settings.name),
+            inputs=[*(task.inputs for task in kept), *added.inputs],
+            warnings=(*notes, *added.warnings),
+        )
 
     return run_job(
         settings if records else replace(settings, workers=1),  # images are made by threads
@@ -177,13 +182,13 @@ def _new_records(
             order=RecordOrder(pool=pool, count=shard.records, first=first),
             start=0,
             end=shard.records,
-            recipe=shard.identity,
             compression=compression,
             stop=settings.stop,
         )
         for shard, first in zip(pool.shards, pool.firsts.tolist(), strict=False)
     ]
-    plan = JobPlan(tasks=tasks, faults=faults, warnings=found.notes)
+    inputs = [compression.value, *(shard.identity for shard in pool.shards)]
+    plan = JobPlan(tasks=tasks, inputs=inputs, faults=faults, warnings=found.notes)
     return plan, fold_columns(found.paths, workers=settings.workers)
 
 

@@ -119,6 +119,7 @@ def edit(
     )
     plan = JobPlan(
         tasks=tasks,
+        inputs=[task.inputs for task in tasks],
         faults=faults_of(found, {}, stop=settings.stop),
         warnings=(*found.notes, *carried.warnings),
     )

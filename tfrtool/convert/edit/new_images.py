@@ -63,11 +63,6 @@ class NewImagesTask(FileTask):
     shard: PlannedShard
     workers: int
 
-    @property
-    def fingerprint(self) -> str:
-        """A digest of the images, their labels and what is done to them."""
-        return self.shard.fingerprint
-
     def write(self, path: Path) -> Written:
         """Write the shard."""
         audit, positions = self.shard.audit, self.shard.positions
@@ -175,6 +170,7 @@ def plan_new_images(
         placed.add(replace(item, split=own))
     audit.source = replace(audit.source, items=placed.close(), splits=tuple(sorted(splits)))
     sizes = record_sizes(audit, options.workers).records
+    planned = plan_shards(audit, options, sizes)
     tasks = [
         NewImagesTask(
             split=shard.name.split,
@@ -184,7 +180,7 @@ def plan_new_images(
             shard=shard,
             workers=options.workers,
         )
-        for shard in plan_shards(audit, options, sizes)
+        for shard in planned
     ]
     rejected = CappedList[LeftOut](MAX_LISTED)
     for entry in chain(audit.skipped(), opened.rejected):
@@ -193,7 +189,9 @@ def plan_new_images(
     warnings = (f"{more:,} more images are skipped, and not listed",) if more else ()
     come = ColumnsFold()
     come.add(payloads_of(audit, [*islice(audit.good(), 1)]))
-    return JobPlan(tasks=tasks, rejected=rejected.kept, warnings=warnings), come
+    inputs = [shard.fingerprint for shard in planned]
+    plan = JobPlan(tasks=tasks, inputs=inputs, rejected=rejected.kept, warnings=warnings)
+    return plan, come
 
 
 def _options_of_write(said: Mapping[str, Any], **given: Any) -> WriteOptions:

@@ -2,7 +2,7 @@
 
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,10 +27,7 @@ from tfrtool.storage.progress import RECORDS, count_work
 from tfrtool.storage.remote_path import RemotePath
 from tfrtool.writing.dataset_folder import listed_shards, read_object
 from tfrtool.writing.job import FileTask
-from tfrtool.writing.job_report import Faults, Written
-
-_FORMAT = 1
-"""To be counted up when the same changes are to give other bytes than before."""
+from tfrtool.writing.job_report import Faults, FinishedFile, ShardReport, Written
 
 _COUNTED = 4096
 """Records that are counted at a time."""
@@ -50,22 +47,22 @@ class ShardTask(FileTask):
 
     source: Path
     stamp: tuple[int, int]
-    known: Mapping[str, Any] | None = None
+    known: FinishedFile | None = None
     changes: Changes | None = None
     stop: bool = True
 
     @property
-    def fingerprint(self) -> str:
-        """All that the shard's bytes depend on."""
-        return repr((_FORMAT, str(self.source), self.stamp, self.changes, self.stop))
+    def inputs(self) -> object:
+        """What the shard depends on, for the digest of a plan."""
+        return str(self.source), self.stamp, self.changes
 
-    def as_it_is(self) -> tuple[Path, dict[str, Any]] | None:
+    def copy_source(self) -> tuple[Path, FinishedFile] | None:
         """Return the shard that this is a copy of, if it need not be read."""
         if self.known is None or self.changes is not None:
             return None
         if _stamp(self.source) != self.stamp:
             raise changed(self.source)
-        return self.source, dict(self.known)
+        return self.source, self.known
 
     def write(self, path: Path) -> Written:
         """Write the shard, or link it: then it is read nevertheless, and damage is an error."""
@@ -129,23 +126,34 @@ class ShardTask(FileTask):
                 CappedList.add(faults, LocatedFault(path=self.source, fault=fault))
 
 
-def one_to_one(files: DatasetFiles, **more: Any) -> list[FileTask]:
+def one_to_one(files: DatasetFiles, **more: Any) -> list[ShardTask]:
     """Return a `ShardTask` for each shard of datasets."""
     changes: Changes | None = more.get("changes")
     # What isn't changed is linked, or copied by the store.
     as_large = changes is not None and changes.keeps_size
     listed = listed_shards(read_object(files.folders[0] / REPORT))
-    tasks: list[FileTask] = []
+    tasks: list[ShardTask] = []
     for split, some in files.splits.items():
         for path, expected in some.shards.items():
             said, known, records, size = listed.get(path.name), None, expected, path.stat().st_size
             if isinstance(path, RemotePath) and said and said.get("bytes") == size:
-                facts = {key: said.get(key) for key in ("payload_bytes", "sha256", "crc32c")}
                 told = str(said.get("payload_digest"))
                 digest = int(told, 16) if re.fullmatch("[0-9a-f]{16}", told) else None
-                facts["payload_digest"] = None if digest is None else told
-                counts = {"records": records, "read": records, "bytes": size}
-                known = {**facts, **counts, "digest": digest, "read_digest": digest}
+                known = FinishedFile(
+                    shard=ShardReport(
+                        path=path.name,
+                        records=records or 0,
+                        bytes=size,
+                        payload_bytes=said.get("payload_bytes"),
+                        sha256=said.get("sha256"),
+                        crc32c=said.get("crc32c"),
+                        payload_digest=None if digest is None else told,
+                    ),
+                    split=split,
+                    digest=digest,
+                    read=records or 0,
+                    read_digest=digest,
+                )
             if known is None or records is None:
                 records, known = count_shard(path).records, None
             tasks.append(

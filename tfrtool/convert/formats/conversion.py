@@ -219,7 +219,10 @@ def convert(
             "exact": exact,
             "label_feature": label_feature,
         }
-        plan = JobPlan(tasks=tasks, faults=faults)
+        stats = [(str(path), path.stat()) for path in found.paths]
+        inputs = [(path, status.st_size, status.st_mtime_ns) for path, status in stats]
+        facts = (form.name, vars(form), before, after, [task.pieces for task in tasks])
+        plan = JobPlan(tasks=tasks, inputs=[*inputs, facts], faults=faults)
         job = _run(settings, folder, chosen, plan, metadata, single=single)
     return ConvertReport(
         job=job,

@@ -3,8 +3,6 @@
 import enum
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from hashlib import blake2b
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,9 +15,6 @@ from tfrtool.records.tally import Tally
 from tfrtool.storage.progress import RECORDS, count_work
 from tfrtool.writing.job import FileTask
 from tfrtool.writing.job_report import Faults, Written
-
-_FORMAT = 4
-"""To be counted up when the same task is to give other bytes than before."""
 
 
 class VerifyMode(enum.Enum):
@@ -51,15 +46,6 @@ class ConvertTask(FileTask):
     after: Content
     verify: VerifyMode
     stop: bool
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """A digest of the sources and the options."""
-        stats = [one.path.stat() for one in self.pieces]
-        stamps = [(one.st_size, one.st_mtime_ns) for one in stats]
-        formats = self.source.name, vars(self.source), self.target.name
-        facts = (_FORMAT, *formats, self.pieces, stamps, self.before, self.after)
-        return blake2b(repr(facts).encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
     def write(self, path: Path) -> Written:
         """Write the file, and verify it."""

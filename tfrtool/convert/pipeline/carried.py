@@ -16,7 +16,7 @@ from tfrtool.examples.tfds_metadata import (
 )
 from tfrtool.storage.json_files import read_json, reading_metadata
 from tfrtool.storage.opening import read_bounded
-from tfrtool.writing.write_report import json_text
+from tfrtool.writing.job_report import json_text
 
 _WRITTEN = (
     "check", "encode", "resize", "quality", "orient", "label_from", "splits", "seed", "shuffle",

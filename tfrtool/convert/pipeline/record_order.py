@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from hashlib import blake2b
 from itertools import groupby, pairwise
 from operator import itemgetter
 from pathlib import Path
@@ -30,9 +29,6 @@ from tfrtool.storage.progress import RECORDS, count_work
 from tfrtool.writing.job import FileTask
 from tfrtool.writing.job_report import Faults, Written
 from tfrtool.writing.write_options import check_shard_count
-
-_FORMAT = 2
-"""To be counted up when the same task is to give other bytes than before."""
 
 _ROUNDS = 6
 _CHUNK = 65_536
@@ -132,13 +128,6 @@ class CopyTask(FileTask):
     end: int
     compression: Compression
     stop: bool
-    recipe: str  # all that the order depends on
-
-    @property
-    def fingerprint(self) -> str:
-        """A digest of the records, their order and the compression."""
-        facts = (_FORMAT, self.recipe, self.split, self.start, self.end, self.compression.value)
-        return blake2b(repr(facts).encode(), digest_size=16).hexdigest()
 
     def write(self, path: Path) -> Written:
         """Copy them: a window at a time, read in the order in which it lies in the sources."""

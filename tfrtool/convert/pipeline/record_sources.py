@@ -124,7 +124,7 @@ class SourceShard:
 
     @property
     def identity(self) -> str:
-        """What its records are told by, in a fingerprint."""
+        """What its records depend on, for the digest of a plan."""
         return repr((str(self.path.absolute()), self.stamp))
 
     def row(self, index: int) -> int | None:
