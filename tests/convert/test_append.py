@@ -266,8 +266,8 @@ from tfrtool.writing.dataset_folder import Staging
 
 note, left = Staging.note, [3]
 
-def die(self, task, result):
-    note(self, task, result)
+def die(self, file):
+    note(self, file)
     left[0] -= 1
     if not left[0]:
         os.kill(os.getpid(), signal.SIGKILL)

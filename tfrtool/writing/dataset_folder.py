@@ -197,7 +197,7 @@ def listed_shards(report: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def complete_shards(
-    plan: str, target: Target, names: Sequence[str], *, interrupted: bool
+    plan: str, target: Target, names: Sequence[str] = (), *, interrupted: bool
 ) -> list[ShardReport] | None:
     """Return the shards of a dataset that is complete, and of just this plan; sizes are checked.
 
@@ -206,7 +206,7 @@ def complete_shards(
     Args:
         plan: digest of the plan.
         target: where the dataset is.
-        names: names of its files.
+        names: names of files that it has.
         interrupted: whether a write was interrupted there.
 
     Raises:
@@ -218,22 +218,17 @@ def complete_shards(
         return None
     report = read_object(path)
     if report.get("plan") == plan:
-        listed = listed_shards(report)
-        shards, amiss = list[ShardReport](), []
-        for name in names:
-            try:
-                shard = msgspec.convert(listed.get(name), ShardReport)
-            except ValueError:
-                amiss.append(REPORT)
-                continue
-            shards.append(shard)
-            amiss += [] if is_whole(dataset / name, shard) else [name]
-        amiss += [name for name in listed_metadata(report) if not (dataset / name).is_file()]
-        if not amiss:
+        try:
+            shards = msgspec.convert([*listed_shards(report).values()], list[ShardReport])
+        except ValueError:
+            shards = []
+        amiss = [name for name in listed_metadata(report) if not (dataset / name).is_file()]
+        amiss += [shard.path for shard in shards if not is_whole(dataset / shard.path, shard)]
+        if shards and not amiss and {shard.path for shard in shards}.issuperset(names):
             return shards
         error = UsageError(
             "missing, or changed since it was written",
-            path=dataset / amiss[0],
+            path=dataset / [*amiss, REPORT][0],
             hint="use --overwrite to write the dataset again",
         )
     else:

@@ -243,9 +243,11 @@ def run_tasks(
             if own.existing is Existing.RESUME:
                 complete = complete_shards(digest, own, names, interrupted=staging.resumed)
                 if complete is not None:
-                    splits = [task.split for task in planned.tasks]
-                    pairs = zip(complete, splits, strict=True)
-                    files = [FinishedFile(shard=shard, split=split) for shard, split in pairs]
+                    shards = {shard.path: shard for shard in complete}
+                    files = [
+                        FinishedFile(shard=shards[task.name], split=task.split)
+                        for task in planned.tasks
+                    ]
                     before = read_object(current_folder(own.folder) / REPORT)
                     return describe(planned, files, state(before=before))[0]
             finished = staging.begin(digest, names)

@@ -340,8 +340,8 @@ def _write(
     planned = plan_shards(audit, options, estimates)
     done = None
     if resume:
-        plan, names = plan_digest(planned, options.version), [str(one.name) for one in planned]
-        done = complete_shards(plan, target, names, interrupted=staging.resumed)
+        plan = plan_digest(planned, options.version)
+        done = complete_shards(plan, target, interrupted=staging.resumed)
     identity = _identity(audit, options)
     calls = (cluster or options.workers, on_progress, starting)
     finished = _finished(staging, identity, planned) if done is None else {}
