@@ -203,7 +203,7 @@ def _list_file(argument: str, path: str, scratch: Path) -> Listing | None:
             head = file.read(_HEAD)
             is_zip = head.startswith(b"PK\x03\x04") or zipfile.is_zipfile(file)
     if is_zip:
-        return list_zip(path, scratch)
+        return list_zip(path)
     text = path.lower().endswith(_TABLES) or (head.strip() and is_text(head))
     if text or head.startswith(_PARQUET):
         return None

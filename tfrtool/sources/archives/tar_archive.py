@@ -14,12 +14,13 @@ import lzma
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from tfrtool.errors import SourceError, os_errors_as, printable
 from tfrtool.sources.archives.archive_files import UNPACK_HINT, PartReader, Spool
-from tfrtool.sources.archives.members import Members
+from tfrtool.sources.archives.members import Member, list_members
 from tfrtool.sources.folders.listing import Listing
 from tfrtool.storage.limits import MAX_ARCHIVE_HEADER_BYTES, unpacked_limit
 from tfrtool.storage.opening import open_regular, size_of_file, stamp_of
@@ -192,12 +193,11 @@ def list_tar(path: str, scratch: Path) -> Listing:
         stamp = stamp_of(file)
         contents = _contents(file)
         if contents is file:
-            members, reader = _scan(file, path, stamp[0], scratch), PartReader(path, path, stamp)
+            reader = PartReader(path, path, stamp)
         else:
             reader = _unpack(contents, path, stamp[0], scratch)
-            with open_regular(reader.data) as unpacked:
-                members = _scan(unpacked, path, stamp[0], scratch)
-    return members.listing(path, stamp[0], reader)
+    members = partial(_read_members, reader, stamp[0])
+    return Listing(list_members(members, path, stamp[0]), reader)
 
 
 def _unpack(contents: Any, path: str, packed: int, scratch: Path) -> PartReader:
@@ -211,20 +211,22 @@ def _unpack(contents: Any, path: str, packed: int, scratch: Path) -> PartReader:
     return spool.reader
 
 
-def _scan(file: BinaryIO, path: str, packed: int, scratch: Path) -> Members:
-    """Read all members of an archive that had so many bytes before it was unpacked."""
-    members, most = Members(scratch), unpacked_limit(packed) // _MEMBER_COST
+def _read_members(reader: PartReader, packed: int) -> Iterator[Member]:
+    """Yield the members of an archive that had so many bytes before it was unpacked."""
+    path, most = reader.archive, unpacked_limit(packed) // _MEMBER_COST
     last, offset = "", 0
-    try:
-        for count, member in enumerate(read_headers(file)):
-            last, offset = f" in or after {printable(member.name)}", member.offset
-            if count == most:
-                what = f"more than {most:,} members in {packed:,} bytes"
-                raise SourceError(what, path=path, hint=UNPACK_HINT)
-            _add(members, member)
-    except ValueError as error:
-        raise _damaged(path, last, error, offset) from error
-    rest = file.read(_LONGEST_PADDING)
+    with os_errors_as(SourceError, path), open_regular(reader.data) as file:
+        try:
+            for count, header in enumerate(read_headers(file)):
+                last, offset = f" in or after {printable(header.name)}", header.offset
+                if count == most:
+                    what = f"more than {most:,} members in {packed:,} bytes"
+                    raise SourceError(what, path=path, hint=UNPACK_HINT)
+                if not header.isdir():
+                    yield _member(header)
+        except ValueError as error:
+            raise _damaged(path, last, error, offset) from error
+        rest = file.read(_LONGEST_PADDING)
     padding = len(rest) - len(rest.lstrip(b"\0"))
     start = padding - padding % _BLOCK
     if starts_tar(rest[start : start + _BLOCK]):
@@ -233,7 +235,6 @@ def _scan(file: BinaryIO, path: str, packed: int, scratch: Path) -> Members:
             path=path,
             hint="unpack it with tar --ignore-zeros and pass the folder as SOURCE",
         )
-    return members
 
 
 def _damaged(path: str, where: str, error: Exception, offset: int | None = None) -> SourceError:
@@ -241,12 +242,11 @@ def _damaged(path: str, where: str, error: Exception, offset: int | None = None)
     return SourceError(what, path=path, offset=offset, hint="download or copy it again")
 
 
-def _add(members: Members, member: tarfile.TarInfo) -> None:
-    if member.islnk() or member.issym():
-        members.add_link(member.name, member.linkname, from_root=member.islnk())
-    elif member.type == tarfile.GNUTYPE_SPARSE:
-        members.add(member.name, problem="stored as a sparse file")
-    elif member.isreg():
-        members.add(member.name, member.size, member.offset_data)
-    elif not member.isdir():
-        members.add(member.name, problem="not a regular file")
+def _member(header: tarfile.TarInfo) -> Member:
+    if header.islnk() or header.issym():
+        return Member(header.name, target=header.linkname, from_root=header.islnk())
+    if header.type == tarfile.GNUTYPE_SPARSE:
+        return Member(header.name, problem="stored as a sparse file")
+    if not header.isreg():
+        return Member(header.name, problem="not a regular file")
+    return Member(header.name, header.size, header.offset_data)

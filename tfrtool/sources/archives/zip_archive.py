@@ -13,14 +13,15 @@ import re
 import stat
 import zipfile
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from tfrtool.errors import SourceError, os_errors_as
 from tfrtool.sources.archives.archive_files import Stamp, open_parts
-from tfrtool.sources.archives.members import Members
+from tfrtool.sources.archives.members import Member, list_members
 from tfrtool.sources.folders.listing import Listing, size_problem
 from tfrtool.sources.items import DamagedItemError, Item
 from tfrtool.storage.limits import MAX_LZMA_MEMORY, MAX_PATH_LENGTH, MAX_ZIP_DIRECTORY_BYTES
@@ -95,13 +96,19 @@ def open_zip(path: str) -> BinaryIO:
     return cast(BinaryIO, archive)
 
 
-def list_zip(path: str, scratch: Path | None = None) -> Listing:
-    """List the files of a zip archive; it is a SourceError if it can't be read, or is damaged."""
-    members = Members(scratch)
+def list_zip(path: str) -> Listing:
+    """List the files of a zip archive; SourceError if it can't be read, or is damaged."""
+    with os_errors_as(SourceError, path), open_regular(path) as file:
+        stamp = stamp_of(file)
+    members = partial(_read_members, path, stamp[0])
+    return Listing(list_members(members, path, stamp[0]), ZipReader(path, stamp))
+
+
+def _read_members(path: str, size: int) -> Iterator[Member]:
+    """Yield the members of an archive of so many bytes."""
     extents: list[tuple[int, int]] = []
     try:
         with os_errors_as(SourceError, path), open_zip(path) as file:
-            stamp = stamp_of(file)
             archive = zipfile.ZipFile(file)
             infos = archive.infolist()
             _check_end(file, len(infos))
@@ -109,11 +116,12 @@ def list_zip(path: str, scratch: Path | None = None) -> Listing:
             infos.reverse()
             while infos:  # half a kilobyte each: they go as their members come
                 info = infos.pop()
-                problem = _problem(info, stamp[0])
+                problem = _problem(info, size)
                 if problem is None:
                     end = info.header_offset + _LOCAL_HEADER + info.compress_size
                     extents.append((info.header_offset, end))
-                _add(members, info, path, problem)
+                if not (name := _name(info)).endswith("/"):
+                    yield _member(name, info, path, problem)
     # What it raises for versions that it doesn't know, and for names that are no UTF-8.
     except (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError) as error:
         what = f"truncated or damaged zip archive: {_reason(error)}"
@@ -126,7 +134,6 @@ def list_zip(path: str, scratch: Path | None = None) -> Listing:
                 f"{next_start:,} overlap",
                 path=path,
             )
-    return members.listing(path, stamp[0], ZipReader(path, stamp))
 
 
 def _reason(error: Exception) -> str:
@@ -139,26 +146,19 @@ def _reason(error: Exception) -> str:
     return text[:1].lower() + text[1:]
 
 
-def _add(members: Members, info: zipfile.ZipInfo, path: str, problem: str | None) -> None:
-    name = _name(info)
-    if name.endswith("/"):
-        return
+def _member(name: str, info: zipfile.ZipInfo, path: str, problem: str | None) -> Member:
     kind = stat.S_IFMT(info.external_attr >> 16) if info.create_system == _UNIX else 0
     if problem is not None:
-        members.add(name, problem=problem)
-    elif kind == stat.S_IFLNK:
-        try:
-            if info.file_size > MAX_PATH_LENGTH or info.compress_size > 2 * MAX_PATH_LENGTH:
-                raise ValueError
-            target = _read_member(path, _place(info), info.file_size)
-        except ValueError:
-            members.add(name, problem="link can't be read")
-        else:
-            members.add_link(name, os.fsdecode(target), from_root=False)
-    elif kind in (0, stat.S_IFREG):
-        members.add(name, info.file_size, _place(info))
-    else:
-        members.add(name, problem="not a regular file")
+        return Member(name, problem=problem)
+    if kind == stat.S_IFLNK:
+        if info.file_size <= MAX_PATH_LENGTH and info.compress_size <= 2 * MAX_PATH_LENGTH:
+            with contextlib.suppress(ValueError):
+                target = _read_member(path, _place(info), info.file_size)
+                return Member(name, target=os.fsdecode(target))
+        return Member(name, problem="link can't be read")
+    if kind not in (0, stat.S_IFREG):
+        return Member(name, problem="not a regular file")
+    return Member(name, info.file_size, _place(info))
 
 
 def _name(info: zipfile.ZipInfo) -> str:

@@ -7,6 +7,8 @@ import enum
 import os.path
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 from tfrtool.errors import SourceError, UsageError, printable, some_of
@@ -33,7 +35,7 @@ from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.limits import (
     MAX_LISTED,
 )
-from tfrtool.storage.scratch.external_sort import ExternalSort
+from tfrtool.storage.sorted_rows import SortedRows
 
 _NUMBERED = re.compile(r"[ ._-]\(?[0-9]")
 _SHOWN = 4
@@ -81,8 +83,8 @@ def arrange(
     classes: dict[str | None, set[str]] = {}
     items = ManifestWriter(scratch)
     rejected, ignored = CappedList[LeftOut](MAX_LISTED), CappedList[LeftOut](MAX_LISTED)
-    for key, _, size, place, problem, image in tree.rows:
-        if problem is None and not image:
+    for key, size, place, problem in tree.files():
+        if problem is None and not is_image_name(key):
             ignored.add(LeftOut(key=key, reason="no image file extension"))
             continue
         label, split, reason = _meaning(key, prefix, splits, label_from, depth)
@@ -154,35 +156,31 @@ def _nested(
 
 
 class _Tree:
-    """The files of a listing, sorted by key; of the same key the first comes first.
-
-    A row has the file's key, a number, its size and place, a problem, and whether it is an image by
-    its name. What is said of folders is in memory.
-    """
+    """The files of a listing, sorted by key, and the folders that they are in."""
 
     def __init__(self, entries: Iterable[Entry], scratch: Path | None) -> None:
+        self._rows = SortedRows[Entry](scratch, rows=entries)
         self.folders: set[str] = set()  # that images are in
-        self.others: set[str] = set()  # that hold files which are no images
-        self.count = self.masks = 0  # images, and those that are masks by their names
-        self.rows = ExternalSort(scratch, self._sorted_out(entries))
-        self.rows.settle()
-
-    def _sorted_out(
-        self, entries: Iterable[Entry]
-    ) -> Iterator[tuple[str, int, int, int, str | None, bool]]:
-        for number, (key, size, place, problem) in enumerate(entries):
-            image, folder = is_image_name(key), key.rpartition("/")[0]
-            if image:
+        self.others: set[str] = set()  # that files without the name of an image are in
+        self.count = self.masks = 0  # images, and those of them that are masks by their names
+        for entry in self.files():
+            folder = entry.key.rpartition("/")[0]
+            if is_image_name(entry.key):
                 self.count += 1
                 self.folders.add(folder)
-                self.masks += is_mask(key)
-            elif problem is None:
+                self.masks += is_mask(entry.key)
+            elif entry.problem is None:
                 self.others.add(folder)
-            yield key, number, size, place, problem, image
+
+    def files(self) -> Iterator[Entry]:
+        """Yield the files, each once."""
+        for _, rows in groupby(self._rows, key=itemgetter(0)):
+            *_, last = rows
+            yield Entry(*last)
 
     def images(self) -> Iterator[str]:
         """Yield the keys of the images."""
-        return (row[0] for row in self.rows if row[-1])
+        return (entry.key for entry in self.files() if is_image_name(entry.key))
 
 
 def _without_class(

@@ -66,9 +66,9 @@ class Entry(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """All files of a tree but clutter, in no order; keys of those without a problem are unique."""
+    """All files of a tree but clutter, in any order; of equal keys the last one counts."""
 
-    entries: Iterable[Entry]  # to be gone through once
+    entries: Iterable[Entry]  # to be read once
     reader: ItemReader  # of those without a problem
 
 
