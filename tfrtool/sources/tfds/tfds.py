@@ -3,7 +3,6 @@
 import contextlib
 import os
 import re
-import struct
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -14,8 +13,8 @@ from typing import Any, NamedTuple
 from tfrtool.errors import SourceError, UsageError, os_errors_as, printable
 from tfrtool.examples.content import decode_text, describe_bytes
 from tfrtool.examples.example import Feature, Value, decode_example
-from tfrtool.records.crc import masked_crc32c
-from tfrtool.records.framing import CRC, HEADER, HEADER_SIZE, LENGTH, MAX_RECORD_BYTES, Fault
+from tfrtool.records.compression import Compression
+from tfrtool.records.framing import Fault, Record
 from tfrtool.records.reader import read_records
 from tfrtool.sources.folders.listing import size_problem
 from tfrtool.sources.items import Item, LeftOut, Source, Starting, label_problem
@@ -26,7 +25,7 @@ from tfrtool.storage.limits import (
     MAX_LISTED,
 )
 from tfrtool.storage.opening import open_regular
-from tfrtool.storage.scratch.external_sort import ExternalSort
+from tfrtool.storage.sorted_rows import SortedRows
 
 _NOTATION = re.compile(r"[a-zA-Z]\w*(/[\w.+-]+)?(:[0-9*]+\.[0-9*]+\.[0-9*]+)?", re.ASCII)
 
@@ -39,9 +38,9 @@ _SUFFIXES = {"jpeg": ".jpg", "tiff": ".tif"}
 _ANEW = "prepare the dataset again"
 
 
-_Record = tuple[str, int, int, int, int, str, str | None]
-"""A record: its key, its place among all, its label, the image's bytes, where it is, its split, and
-why it is left out."""
+_Row = tuple[str, int, int, int, str, str | None]
+"""A record: its key, the number of its class, the bytes of its image, its place, its split, and why
+it is left out."""
 
 
 class _TfdsShard(NamedTuple):
@@ -78,15 +77,14 @@ class TfdsReader:
     def read(self, item: Item) -> bytes:
         """Return the encoded image of a record, whose CRCs are checked."""
         shard, offset = self._place(item)
-        with open_regular(shard) as file, contextlib.suppress(ValueError, struct.error):
+        with open_regular(shard) as file, contextlib.suppress(ValueError):
             file.seek(offset)
-            length, crc = HEADER.unpack(file.read(HEADER_SIZE))
-            if masked_crc32c(LENGTH.pack(length)) == crc and length <= MAX_RECORD_BYTES:
-                payload = file.read(length)
-                if file.read(CRC.size) == CRC.pack(masked_crc32c(payload)):
-                    image = _value(decode_example(payload).features, self.image)
-                    if isinstance(image, bytes):
-                        return image
+            plain = Compression.NONE  # as TFDS writes all shards
+            record = next(read_records(file, compression=plain, offset=offset), None)
+            if isinstance(record, Record):
+                image = _value(decode_example(record.payload).features, self.image)
+                if isinstance(image, bytes):
+                    return image
         raise SourceError(
             "the record is damaged or was changed after it was listed", path=shard, offset=offset
         )
@@ -128,7 +126,7 @@ def read_tfds(
     if not used:
         raise SourceError("no labelled images", path=dataset.directory)
     items, rejected = ManifestWriter(scratch), CappedList[LeftOut](MAX_LISTED)
-    for key, _, label, size, place, split, reason in rows:
+    for key, label, size, place, split, reason in rows:
         if reason is not None:
             rejected.add(LeftOut(key=key, reason=reason))
             continue
@@ -203,9 +201,9 @@ def _describe(builder: Any) -> _Dataset:
 
 def _listed(
     dataset: _Dataset, name: str | None, scratch: Path | None, *, with_split: bool
-) -> ExternalSort[_Record] | None:
+) -> SortedRows[_Row] | None:
     """Read every record of a dataset once; None where the names that a feature has are no keys."""
-    rows = ExternalSort[_Record](scratch)
+    rows = SortedRows[_Row](scratch)
     width = max(6, *(len(str(shard.first + shard.records - 1)) for shard in dataset.shards))
     for number, shard in enumerate(dataset.shards):
         for index, offset, features in _examples(shard):
@@ -232,8 +230,7 @@ def _listed(
                 reason = f"label {label} is not a class" if isinstance(label, int) else "no label"
             known = label if isinstance(label, int) and reason is None else 0
             place = offset * len(dataset.shards) + number
-            rows.add((key, len(rows), known, len(encoded), place, shard.split, reason))
-    rows.settle()
+            rows.add((key, known, len(encoded), place, shard.split, reason))
     keys = (key for key, *_ in rows)
     return None if any(one == other for one, other in pairwise(keys)) else rows
 
