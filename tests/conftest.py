@@ -185,7 +185,7 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     retries = {**obstore_stores._RETRIES, "max_retries": 8}
     retries["backoff"] = {"init_backoff": pause, "max_backoff": pause, "base": 2}
     monkeypatch.setattr(obstore_stores, "_RETRIES", retries)
-    monkeypatch.setattr(stores, "_PAUSE", 0.001)
+    monkeypatch.setattr(stores, "_PAUSES", (0.001,) * 5)
 
 
 @pytest.fixture

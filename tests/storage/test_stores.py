@@ -173,9 +173,9 @@ def test_more_objects_than_may_be_are_counted(
     monkeypatch.setattr("tfrtool.storage.stores.MAX_OBJECTS", 20)
     for number in range(30):
         bucket.put(f"d/e/{number}", b"")
-    assert [*store.list_folder("d")[1]] == ["e"]
+    assert [*store.level("d")[1]] == ["d/e"]
     with pytest.raises(OSError, match="more than 20 objects"):
-        store.list_folder("d/e")
+        store.level("d/e")
 
 
 @pytest.mark.usefixtures("hurry")

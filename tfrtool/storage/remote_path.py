@@ -110,10 +110,11 @@ class RemotePath(type(Path())):  # type: ignore[misc]
 
     def entries(self) -> "tuple[list[RemotePath], list[RemotePath]]":
         """Return the files and the folders in a folder."""
-        files, folders = self.store.list_folder(self.key)
+        files, folders = self.store.level(self.key)
+        start = len(self.key) + 1 if self.key else 0
         return (
-            [self._below(name, one) for name, one in files.items() if _sound(name)],
-            [self._below(name) for name in folders if _sound(name)],
+            [self._below(key[start:], status) for key, status in files if _sound(key[start:])],
+            [self._below(key[start:]) for key in folders if _sound(key[start:])],
         )
 
     def _below(self, key: str, status: Status | None = None) -> "RemotePath":

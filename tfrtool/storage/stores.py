@@ -1,10 +1,9 @@
-"""Where objects are: a bucket of an object store, or a host that gives files by http.
+"""Buckets of object stores, and hosts that serve files by http.
 
-The libraries, obstore and fsspec, are imported when a URL is met. They find credentials in the
-usual ways; nothing that they say is shown as it is, for it may hold some.
+The libraries, obstore and fsspec, are imported when a URL is met. They find credentials as usual;
+their messages are never shown, because these may contain credentials.
 """
 
-import contextlib
 import errno
 import importlib
 import json
@@ -15,6 +14,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -25,113 +25,110 @@ from tfrtool.storage.remote.store_errors import (
     BehindEndError,
     ChangedError,
     CutShortError,
-    a_store_error,
+    as_os_error,
 )
 
 __all__ = ["ChangedError", "Status", "Store", "keep_query", "store_of"]
 
 OBJECT_STORES = ("s3", "gs", "az", "http", "https")
-"""What obstore speaks; fsspec has the rest, which are only read."""
+"""Schemes that obstore reads; fsspec has the others, which are read-only here."""
+
+ONLY_READ = "this kind of URL is read-only"
 
 _SIGNED = "TFRTOOL_SIGNED_URLS"
 
 _AT_ONCE = 8
-"""Requests of one store that are under way at once."""
+"""Requests of one store at a time."""
 
-_APART = 512 * 1024
-_TOGETHER = 8 * 1024 * 1024
-"""Bytes: ranges that are no farther apart become one request, of about this size at most."""
+_GAP = 512 * 1024
+_BLOCK = 8 * 1024 * 1024
+"""Bytes: ranges with a smaller gap between them share a request, of about a block at most."""
 
+_FIRST = 1024 * 1024
 _PART = 8 * 1024 * 1024
 _MOST_PARTS = 9_000
-_CHUNK = 1024 * 1024
 
 _REPEATS = 16
-"""How often pages of a listing may begin with the same path: the library drops the slashes at the
-end of a key, so that a few keys can have one path."""
+"""Pages of a listing that may begin with the same path: obstore drops the slashes at the end of a
+key, so that a few keys can have one path."""
 
 _LONG = 5.0
-"""Seconds that the listing of one folder may take without being looked at."""
+"""Seconds after which the listing of one folder is checked for whether it ends."""
 
 _LONGEST = 300.0
-"""Seconds that a thousand objects of a listing may take."""
+"""Seconds that a page of a listing may take; a store may send empty pages forever."""
 
-_TRIES = 5
-_PAUSE = 0.1
+_PAUSES = (0.2, 0.4, 0.8, 1.6, 3.2)
+"""Seconds before a request is repeated whose response was cut short."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
 class Status(NamedTuple):
-    """What a store says of an object.
+    """Metadata of an object.
 
-    An ``etag`` changes with the content; it is opaque, and None where the store gives none.
+    Attributes:
+        size: its bytes; -1 if a web server doesn't list it.
+        etag: changes with the content; opaque, and None if the store gives none.
+        modified: seconds since 1970.
     """
 
     size: int
     etag: str | None = None
-    modified: float = 0.0  # seconds since 1970
-
-
-ONLY_READ = "this kind of URL is read-only"
+    modified: float = 0.0
 
 
 class Store:
-    """One bucket or host. Keys are relative to it, without a slash before or behind them.
+    """One bucket or host. Keys are relative to it, without slashes at their ends.
 
     Errors are OSErrors (`FileNotFoundError`, `FileExistsError`, `PermissionError`, `ChangedError`)
-    whose texts hold no credentials. What is transient is tried again, after longer and longer
-    pauses. Threads may share one.
+    whose texts hold no credentials. Transient faults are retried with growing pauses. Threads may
+    share a store.
 
     Attributes:
-        url: it, such as ``s3://bucket``.
+        url: its URL, such as ``s3://bucket``.
         lists: whether it can be listed; a web server can't.
         writes: whether it can be written to.
     """
 
     def __init__(self, url: str, library: Any, *, lists: bool = True, writes: bool = True) -> None:
-        """Stand for ``url``, with a store of obstore's, or what is like one."""
+        """Take a store of obstore's, or an object with the same methods."""
         self.url, self.lists, self.writes = url, lists, writes
         self._library = library
-        # Threads that wait for answers; none is started before it is needed.
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="tfrtool-store")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return store_of, (self.url,)  # credentials stay where they are
+        return store_of, (self.url,)  # credentials are not pickled
 
     def head(self, key: str) -> Status:
-        """Ask what an object is; `FileNotFoundError` if it isn't there."""
-        with self._errors(key):
-            return self._status(self._library.head(self._named(key)))
+        """Return the metadata of an object; `FileNotFoundError` if it doesn't exist."""
+        self._check_key(key)
+        return self._ask(key, lambda: self._status(self._library.head(key)))
 
     def get(self, key: str, start: int, size: int, etag: str | None = None) -> tuple[bytes, Status]:
-        """Read a range and say what the object is; else it is `read_range`."""
-        self._named(key)
-        options: dict[str, Any] = {}
-        if etag is not None and not etag.startswith("W/"):  # which matches nothing
+        """Read a range as `read_range` does; also return the metadata of the object."""
+        self._check_key(key)
+        options: dict[str, Any] = {"range": (start, start + size)}
+        if etag is not None and not etag.startswith("W/"):  # a weak ETag matches nothing
             options["if_match"] = f'"{_bare(etag)}"'
-        parts: list[bytes] = []  # an answer that was cut goes on from where it was
 
         def ask() -> tuple[bytes, Status]:
-            nonlocal etag
-            options["range"] = (start + sum(map(len, parts)), start + size)
             answer = self._library.get(key, options=options)
             status = self._status(answer.meta)
             if _differ(etag, status.etag):
                 raise ChangedError(self.url_of(key))
-            etag = status.etag
-            parts.extend(map(bytes, answer.stream(_CHUNK)))
-            missing = min(size, max(status.size - start, 0)) - sum(map(len, parts))
+            data = bytes(answer.bytes())
+            missing = min(size, max(status.size - start, 0)) - len(data)
+            if missing > 0:
+                raise CutShortError(self.url_of(key))
             if missing < 0:
                 what = "the store sent more bytes than requested"
                 raise OSError(errno.EIO, what, self.url_of(key))
-            if missing:
-                raise CutShortError(self.url_of(key))
-            return b"".join(parts), status
+            return data, status
 
         try:
-            return self._answer(key, ask)
+            return self._ask(key, ask)
         except BehindEndError:
             status = self.head(key)
             if _differ(etag, status.etag) or start < status.size:
@@ -139,24 +136,25 @@ class Store:
             return b"", status
 
     def read_range(self, key: str, start: int, size: int, etag: str | None = None) -> bytes:
-        """Read ``size`` bytes from ``start`` on, fewer only where the object ends before.
+        """Read ``size`` bytes from ``start`` on, fewer only at the end of the object.
 
-        It is a `ChangedError` if the object has another ETag, or gets one meanwhile.
+        `ChangedError` if the object has another ETag.
         """
         return self.get(key, start, size, etag)[0] if size > 0 else b""
 
     def read_ranges(
         self, key: str, ranges: Iterable[tuple[int, int]], etag: str | None = None
     ) -> Iterator[bytes]:
-        """Yield what stands at ranges, each a start and a size, in their order.
+        """Yield the bytes of ranges, each a start and a size, in their order.
 
-        Those which follow each other closely are one request; some requests are made ahead.
+        Ranges with small gaps share a request, and some requests are made ahead. obstore's
+        ``get_ranges`` has no ETag, and returns all ranges at once.
         """
         groups: list[list[tuple[int, int]]] = []
         for start, size in ranges:
             if groups:
                 first, last = groups[-1][0][0], sum(groups[-1][-1])
-                near = first <= start <= last + _APART and start + size - first <= _TOGETHER
+                near = first <= start <= last + _GAP and start + size - first <= _BLOCK
                 if near and start + size >= last:
                     groups[-1].append((start, size))
                     continue
@@ -170,16 +168,16 @@ class Store:
                 yield data[start - group[0][0] :][:size] if len(group) > 1 else data
 
     def stream(self, key: str, etag: str | None = None) -> Iterator[bytes]:
-        """Yield an object from its start to its end; the errors are those of `read_range`."""
-        first, status = self.get(key, 0, _CHUNK, etag)
+        """Yield the blocks of an object; the errors are those of `read_range`."""
+        first, status = self.get(key, 0, _FIRST, etag)
         yield first
-        rest, etag = range(len(first), status.size, _TOGETHER), status.etag
-        yield from self.ahead(lambda at: self.read_range(key, at, _TOGETHER, etag), rest, 2)
+        starts = range(len(first), status.size, _BLOCK)
+        yield from self.ahead(lambda at: self.read_range(key, at, _BLOCK, status.etag), starts, 2)
 
     def ahead(
         self, call: Callable[[Item], Result], items: Iterable[Item], most: int = _AT_ONCE
     ) -> Iterator[Result]:
-        """Yield ``call(item)`` in order; up to ``most`` are under way in threads."""
+        """Yield ``call(item)`` in order, with up to ``most`` calls in threads at a time."""
         waiting: deque[Future[Result]] = deque()
         try:
             for item in items:
@@ -195,28 +193,27 @@ class Store:
     def list(
         self, prefix: str, after: str | None = None, most: int | None = MAX_OBJECTS
     ) -> Iterator[tuple[str, Status]]:
-        """Yield the keys of all objects in a folder and in those below it, and what they are.
+        """Yield the keys of all objects below a folder, with their metadata.
 
-        Buckets give them in their order, and those behind a key where ``after`` names one. It is an
-        `OSError` if there are more than ``most``, or if the store gives the same ones again.
+        Buckets list them in order, and those behind the key ``after``. It is an `OSError` if there
+        are more than ``most``, or if the store repeats itself.
         """
         if not self.lists:
-            files, _ = self.list_folder(prefix)
-            yield from ((f"{prefix}/{name}".lstrip("/"), one) for name, one in files.items())
+            yield from self.level(prefix)[0]
             return
         pages: Iterator[Any] | None = None
 
-        def turn() -> Any:
+        def next_page() -> Any:
             nonlocal pages
             offset = {"offset": after} if after else {}
             now = pages or iter(self._library.list(prefix or None, chunk_size=1000, **offset))
-            pages = None  # if this fails, the next try begins behind what was given
-            page = self._page(now, prefix)
+            pages = None  # after an error, the listing goes on behind the last key
+            page = _Later(lambda: next(now, None)).result(_LONGEST, self.url_of(prefix))
             pages = now
             return page
 
         firsts, count = Counter[str](), 0
-        while page := self._answer(prefix, turn):
+        while page := self._ask(prefix, next_page):
             firsts[page[0]["path"]] += 1
             if firsts[page[0]["path"]] > _REPEATS:
                 what = "the store keeps listing the same objects"
@@ -225,57 +222,33 @@ class Store:
             if most is not None and count > most:
                 what = f"more than {most:,} objects are below it"
                 raise OSError(errno.EFBIG, what, self.url_of(prefix))
-            yield from ((one["path"], self._status(one)) for one in page)
+            yield from ((meta["path"], self._status(meta)) for meta in page)
             after = page[-1]["path"]
 
-    def _page(self, pages: Iterator[Any], prefix: str) -> Any:
-        """Return the next page of a listing; a store may send empty ones for ever."""
-        answers: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
-        _answer_later(lambda: next(pages, None), answers)
-        try:
-            page, error = answers.get(timeout=_LONGEST)
-        except queue.Empty:
-            what = "the store's listing does not end"
-            raise OSError(errno.ETIMEDOUT, what, self.url_of(prefix)) from None
-        if error is not None:
-            raise error
-        return page
+    def level(self, prefix: str) -> tuple[Sequence[tuple[str, Status]], Sequence[str]]:
+        """Return the keys of a folder's objects with their metadata, and the keys of its folders.
 
-    def list_folder(self, prefix: str) -> tuple[dict[str, Status], Sequence[str]]:
-        """Return the names of a folder's files and what they are, and the names of its folders.
-
-        A size is -1 where the store doesn't say it.
+        An object that only marks the folder has the key of the folder. A web server's folder has
+        the files that its dataset_info.json names.
         """
         if not self.lists:
             from tfrtool.storage.remote.http_folder import named_files
 
             return named_files(self, prefix)
-        files, folders = self.level(prefix)
-        start = len(prefix) + 1 if prefix else 0
-        return {key[start:]: one for key, one in files if key != prefix}, [
-            one[start:] for one in folders
-        ]
-
-    def level(self, prefix: str) -> tuple[Sequence[tuple[str, Status]], Sequence[str]]:
-        """Return the keys of a folder's objects and what they are, and of the folders in it.
-
-        What only marks the folder is an object of the folder's own key.
-        """
-        found = self._answer(prefix, lambda: self._delimited(prefix))
+        found = self._ask(prefix, lambda: self._delimited(prefix))
         files, folders = found["objects"], found["common_prefixes"]
         if len(files) + len(folders) > MAX_OBJECTS:
             raise self._too_many(prefix)
-        return [(one["path"], self._status(one)) for one in files], folders
+        return [(meta["path"], self._status(meta)) for meta in files], folders
 
     def _delimited(self, prefix: str) -> Any:
-        """Ask the library for a level, which it returns whole.
+        """List a level, which the library does as a whole.
 
-        What takes long is listed a second time, in pages, to find out whether it ends.
+        If it takes long, the folder is also listed in pages, to find out whether that ends.
         """
         ask = getattr(self._library, "list_with_delimiter_async", None)
         if ask is None:
             return self._library.list_with_delimiter(prefix or None)
-        answers: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
         started: list[tuple[Any, Any]] = []
 
         import asyncio  # 15 ms that commands on local files don't need
@@ -284,30 +257,21 @@ class Store:
             started.append((asyncio.get_running_loop(), asyncio.current_task()))
             return await ask(prefix or None)
 
-        _answer_later(lambda: asyncio.run(wait()), answers)
+        listing = _Later(lambda: asyncio.run(wait()))
         try:
-            try:
-                found, error = answers.get(timeout=_LONG)
-            except queue.Empty:
-                self._check_level(prefix, answers)
-                found, error = answers.get()
+            if not listing.is_done(_LONG):
+                names, start = set[str](), len(prefix) + 1 if prefix else 0
+                for key, _ in self.list(prefix, most=None):
+                    names.add(key[start:].partition("/")[0])
+                    if len(names) > MAX_OBJECTS:
+                        raise self._too_many(prefix)
+                    if listing.is_done(0):
+                        break
+            return listing.result(None, self.url_of(prefix))
         finally:
             for loop, task in started:
-                with contextlib.suppress(RuntimeError):  # it has ended
+                with suppress(RuntimeError):  # it has ended
                     loop.call_soon_threadsafe(task.cancel)
-        if error is not None:
-            raise error
-        return found
-
-    def _check_level(self, prefix: str, answers: "queue.SimpleQueue[Any]") -> None:
-        """Raise an `OSError` if a folder holds too much, or its listing never ends."""
-        names, start = set[str](), len(prefix) + 1 if prefix else 0
-        for key, _ in self.list(prefix, most=None):
-            names.add(key[start:].partition("/")[0])
-            if len(names) > MAX_OBJECTS:
-                raise self._too_many(prefix)
-            if not answers.empty():
-                return
 
     def _too_many(self, prefix: str) -> OSError:
         return OSError(errno.EFBIG, f"more than {MAX_OBJECTS:,} objects", self.url_of(prefix))
@@ -316,116 +280,119 @@ class Store:
         """Return whether there are objects below a prefix."""
         if self.lists:
             return next(self.list(prefix), None) is not None
-        with contextlib.suppress(FileNotFoundError):
-            name = f"{prefix}/dataset_info.json".lstrip("/")  # and no page for what is missing
+        with suppress(FileNotFoundError):
+            name = f"{prefix}/dataset_info.json".lstrip("/")  # not the page of a missing file
             return self.read_range(name, 0, 64).lstrip().startswith(b"{")
         return False
 
     def put(
         self, key: str, data: bytes, only_new: bool = False, replacing: str | None = None
     ) -> str:
-        """Make an object, at once and whole, and return its ETag.
+        """Create an object atomically, and return its ETag.
 
         Args:
-            key: where.
-            data: all of it.
-            only_new: raise `FileExistsError` if something is there.
-            replacing: raise `ChangedError` unless the object that is there has this ETag.
+            key: its key.
+            data: its content.
+            only_new: raise `FileExistsError` if the object exists.
+            replacing: raise `ChangedError` unless the existing object has this ETag.
         """
         mode: Any = "create" if only_new else None
         if replacing is not None:
             etag, _, version = replacing.partition("\n")
             mode = {"e_tag": etag} | ({"version": version} if version else {})
-        with self._changes(key):
-            return self._etag(self._library.put(key, data, mode=mode, use_multipart=False)) or ""
+        options = {"mode": mode, "use_multipart": False}
+        return self._write(key, lambda: self._etag(self._library.put(key, data, **options))) or ""
 
     def upload(self, key: str, local_path: str | os.PathLike[str]) -> str:
-        """Make an object of a local file and return its ETag; a large one is sent in parts."""
+        """Create an object from a local file and return its ETag; a large file is sent in parts."""
         size = Path(local_path).stat().st_size
         part = max(_PART, -(-size // _MOST_PARTS))
-        how = {"chunk_size": part, "max_concurrency": 4, "use_multipart": size > part}
-        with self._changes(key), Path(local_path).open("rb") as file:
-            return self._etag(self._library.put(key, file, **how)) or ""
+        options = {"chunk_size": part, "max_concurrency": 4, "use_multipart": size > part}
+        with Path(local_path).open("rb") as file:
+            put = self._library.put
+            return self._write(key, lambda: self._etag(put(key, file, **options))) or ""
 
     def copy(self, source: str, target: str) -> None:
-        """Make an object that is another's copy; the bytes don't come by here."""
-        with self._changes(source):
-            self._library.copy(source, target)
+        """Copy an object within the store."""
+        self._write(source, lambda: self._library.copy(source, target))
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Delete objects; those that aren't there are no error."""
+        """Delete objects; missing ones are no error."""
         if not (names := [*keys]):
             return
         try:
-            with self._changes(names[0]):
-                self._library.delete(names)
+            self._write(names[0], lambda: self._library.delete(names))
         except FileNotFoundError:
             for name in names:
-                with contextlib.suppress(FileNotFoundError), self._changes(name):
-                    self._library.delete(name)
+                with suppress(FileNotFoundError):
+                    self._write(name, lambda name=name: self._library.delete(name))  # type: ignore[misc]
 
     def url_of(self, key: str) -> str:
-        """Return how an object is called in messages."""
+        """Return the URL of an object, for messages."""
         return f"{self.url}{'' if self.url.endswith('/') else '/'}{key}".rstrip("/")
 
-    def _etag(self, said: Any) -> str | None:
-        etag, version = said.get("e_tag"), said.get("version")
-        # Google's goes by versions where an object is replaced.
+    def _etag(self, meta: Any) -> str | None:
+        etag, version = meta.get("e_tag"), meta.get("version")
+        # Google compares versions when an object is replaced.
         return f"{etag}\n{version}" if etag and version and self.url.startswith("gs:") else etag
 
     def _status(self, meta: Any) -> Status:
         return Status(int(meta["size"]), self._etag(meta), meta["last_modified"].timestamp())
 
-    def _answer(self, key: str, ask: Callable[[], Result]) -> Result:
-        """Ask, and ask again where an answer was cut: obstore does so for bodies with an ETag."""
-        for tries in range(1, _TRIES + 1):
-            with contextlib.suppress(CutShortError), self._errors(key):
-                return ask()
-            time.sleep(_PAUSE * 2**tries)
-        with self._errors(key):
-            return ask()
-
-    def _named(self, key: str) -> str:
-        """Return a key; a bucket is none, and is asked for where no folder is found in it."""
+    def _check_key(self, key: str) -> None:
         if not key and self.lists:
             raise FileNotFoundError(errno.ENOENT, "it is empty", self.url)
-        return key
 
-    @contextlib.contextmanager
-    def _changes(self, key: str) -> Iterator[None]:
-        with self._errors(key):
-            if not self.writes:
-                raise OSError(errno.EACCES, ONLY_READ, self.url_of(key))
-            yield
+    def _write(self, key: str, call: Callable[[], Result]) -> Result:
+        if not self.writes:
+            raise OSError(errno.EACCES, ONLY_READ, self.url_of(key))
+        return self._ask(key, call, ())  # a second try might meet what the first has done
 
-    @contextlib.contextmanager
-    def _errors(self, key: str) -> Iterator[None]:
-        """Raise what a library says as an OSError, and of its text what can hold no secret."""
+    def _ask(
+        self, key: str, call: Callable[[], Result], pauses: Sequence[float] = _PAUSES
+    ) -> Result:
+        """Call the library, again if a response was cut; its errors become `OSError`."""
+        for pause in (*pauses, None):
+            try:
+                return call()
+            except Exception as error:  # noqa: BLE001 - see `as_os_error`
+                own = isinstance(error, UsageError) or (isinstance(error, OSError) and error.errno)
+                found = error if own else as_os_error(error, self.url_of(key))
+            if pause is None or not isinstance(found, CutShortError):
+                raise found from None
+            time.sleep(pause)
+        raise AssertionError
+
+
+class _Later:
+    """A call in a thread of its own, so that this thread can be interrupted, and has no loop."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self._answer: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+        self._done = threading.Event()
+
+        def work() -> None:
+            try:
+                self._answer.put((call(), None))
+            except BaseException as error:  # noqa: BLE001 - `result` raises it
+                self._answer.put((None, error))
+            self._done.set()
+
+        threading.Thread(target=work, daemon=True).start()
+
+    def is_done(self, seconds: float) -> bool:
+        """Wait for the answer for so many seconds; return whether it has arrived."""
+        return self._done.wait(seconds)
+
+    def result(self, seconds: float | None, url: str) -> Any:
+        """Return what the call returned, or raise its error."""
         try:
-            yield
-            return
-        except Exception as error:
-            if isinstance(error, UsageError) or (isinstance(error, OSError) and error.errno):
-                raise
-            made = a_store_error(error, self.url_of(key))
-        raise made from None
-
-
-def _answer_later(
-    ask: Callable[[], Any], answers: "queue.SimpleQueue[tuple[Any, BaseException | None]]"
-) -> None:
-    """Ask in a thread, so that this one can be interrupted, and has no loop; nobody waits for it.
-
-    The answer is put into a queue, or the error.
-    """
-
-    def work() -> None:
-        try:
-            answers.put((ask(), None))
-        except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
-            answers.put((None, error))
-
-    threading.Thread(target=work, daemon=True).start()
+            found, error = self._answer.get(timeout=seconds)
+        except queue.Empty:
+            raise OSError(errno.ETIMEDOUT, "the store's listing does not end", url) from None
+        if error is not None:
+            raise error
+        return found
 
 
 def _differ(before: str | None, now: str | None) -> bool:
@@ -438,31 +405,31 @@ def _bare(etag: str) -> str:
 
 
 def keep_query(url: str, query: str) -> None:
-    """Remember the query of a signed URL, which is a secret, for requests of this process.
+    """Remember the query of a signed URL, a secret, for requests of this process.
 
-    And for those of its children: like other credentials, it is in their environment.
+    Its children find it in their environment, as they do other credentials.
     """
     os.environ[_SIGNED] = json.dumps({**_queries(), url: query})
 
 
 def _queries() -> dict[str, str]:
-    known: dict[str, str] = json.loads(os.environ.get(_SIGNED) or "{}")
-    return known
+    queries: dict[str, str] = json.loads(os.environ.get(_SIGNED) or "{}")
+    return queries
 
 
 def store_of(url: str) -> Store:
-    """Return the store that a URL is in.
+    """Return the store of a URL.
 
     Args:
-        url: ``s3://bucket``, or anything in it.
+        url: ``s3://bucket``, or the URL of anything in it.
 
     Raises:
-        UsageError: nothing that is installed reads such URLs.
+        UsageError: no installed library reads such URLs.
     """
     scheme, _, rest = url.partition("://")
     place = rest.partition("/")[0] if scheme in OBJECT_STORES else ""
     query = _queries().get(url, "") if scheme.startswith("http") else ""
-    # A forked process makes its own connections.
+    # A forked process makes connections of its own.
     return _store(scheme, place, query, os.getpid())
 
 
@@ -481,6 +448,6 @@ def _store(scheme: str, place: str, query: str, _process: int) -> Store:
         ) from None
     except TfrtoolError:
         raise
-    except Exception as error:  # noqa: BLE001 - of its text nothing is shown
-        raise a_store_error(error, url) from None
+    except Exception as error:  # noqa: BLE001 - its text is never shown
+        raise as_os_error(error, url) from None
     return Store(url, library, lists=not web, writes=not web and scheme in OBJECT_STORES)

@@ -1,4 +1,4 @@
-"""What fsspec reads, such as Hugging Face's hub, with the words of obstore."""
+"""File systems of fsspec, such as the Hugging Face Hub, with the methods of obstore."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -14,15 +14,15 @@ class _Answer(NamedTuple):
     meta: dict[str, Any]
     data: bytes
 
-    def stream(self, _chunk: int) -> Iterator[bytes]:
-        yield self.data
+    def bytes(self) -> bytes:
+        return self.data
 
 
 class FsspecFiles:
-    """A file system; only what reads is there, for not all of them make a file at once."""
+    """A file system to read from: not all of them create files atomically."""
 
     def __init__(self, scheme: str, _place: str, _query: str) -> None:
-        """Find what is registered for a protocol; `ImportError` if its library is not there."""
+        """Find the file system of a protocol; `ImportError` if its library is missing."""
         if scheme not in fsspec.available_protocols():
             expected = "s3://, gs://, az://, https://, hf:// or another that fsspec supports"
             raise UsageError(f"unsupported URL scheme {scheme}://", expected=expected)
@@ -40,7 +40,7 @@ class FsspecFiles:
         self._files = kind()
 
     def head(self, key: str) -> dict[str, Any]:
-        """Return what there is to know of a file."""
+        """Return the metadata of a file."""
         found = self._files.info(key)
         if found["type"] != "file":
             raise FileNotFoundError
@@ -54,13 +54,13 @@ class FsspecFiles:
         return _Answer(meta, bytes(data))
 
     def list(self, prefix: str | None, chunk_size: int) -> Iterator[list[dict[str, Any]]]:  # noqa: ARG002
-        """Yield what is below a folder, by folder."""
+        """Yield the files below a folder, one list per folder."""
         for _, _, files in self._files.walk(prefix or "", detail=True):
             if files:
                 yield [_meta(one) for one in files.values()]
 
     def list_with_delimiter(self, prefix: str | None) -> dict[str, Any]:
-        """Return what is in a folder."""
+        """Return the files and folders in a folder."""
         found = self._files.ls(prefix or "", detail=True)
         return {
             "objects": [_meta(one) for one in found if one["type"] == "file"],

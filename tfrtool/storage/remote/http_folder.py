@@ -12,10 +12,10 @@ _INFO = "dataset_info.json"
 _TEMPLATE = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
 
 
-def named_files(store: Store, prefix: str) -> tuple[dict[str, Status], list[str]]:
-    """Return what `Store.list_folder` does, of a folder whose dataset_info.json names its shards.
+def named_files(store: Store, prefix: str) -> tuple[list[tuple[str, Status]], list[str]]:
+    """Return the files and folders that a folder's dataset_info.json names, as `Store.level` does.
 
-    Sizes are not known. It is an `OSError` if there is no such file.
+    Their sizes are unknown. It is an `OSError` if there is no such file.
     """
     try:
         text = store.read_range(f"{prefix}/{_INFO}".lstrip("/"), 0, MAX_METADATA_BYTES)
@@ -26,8 +26,10 @@ def named_files(store: Store, prefix: str) -> tuple[dict[str, Status], list[str]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         what = f"its {_INFO} lists no shards"
         raise OSError(errno.EINVAL, what, store.url_of(prefix)) from None
-    files = dict.fromkeys([_INFO, *(name for name in names if "/" not in name)], Status(-1))
-    return files, sorted({name.partition("/")[0] for name in names if "/" in name})
+    start = f"{prefix}/" if prefix else ""
+    files = dict.fromkeys([_INFO, *(name for name in names if "/" not in name)])
+    folders = sorted({name.partition("/")[0] for name in names if "/" in name})
+    return [(start + name, Status(-1)) for name in files], [start + name for name in folders]
 
 
 def _names(info: Mapping[str, Any]) -> Iterator[str]:
