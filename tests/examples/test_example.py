@@ -11,16 +11,19 @@ from hypothesis import strategies as st
 
 from tests.examples.strategies import (
     UNSET,
+    entry,
     feature_maps,
     features,
     float32,
     int64,
     names,
+    raw_example,
     string,
     tf_example,
     tf_sequence,
 )
 from tfrtool.errors import UsageError
+from tfrtool.examples import example as example_module
 from tfrtool.examples.example import (
     DType,
     Example,
@@ -32,6 +35,7 @@ from tfrtool.examples.example import (
     feature_key,
     feature_name,
 )
+from tfrtool.examples.inference import SchemaFold
 
 KINDS = {"bytes_list": "string", "int64_list": "int64", "float_list": "float32", None: None}
 
@@ -241,3 +245,34 @@ def test_values_that_no_feature_holds(value: Any) -> None:
     """The error is one of ours, and names the feature."""
     with pytest.raises(UsageError, match="feature 'wide': expected "):
         encode_example({"fine": 1, "wide": value})
+
+
+@pytest.mark.parametrize(
+    ("limit", "payload"),
+    [
+        ("MAX_FEATURES", raw_example([entry(b"%d" % number, int64(1)) for number in range(9)])),
+        ("MAX_FIELDS", raw_example([entry(b"a", string(*[b"x"] * 4))])),
+        ("MAX_INTEGER_BYTES", raw_example([entry(b"a", int64(*range(7)))])),
+    ],
+)
+def test_limits_of_large_payloads(
+    limit: str, payload: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large payload that would take many times its size in memory is not an Example."""
+    monkeypatch.setattr(example_module, "LARGE", -1)
+    monkeypatch.setattr(example_module, "_LONG", 0)
+    monkeypatch.setattr(example_module, limit, 9)
+    assert classify_payload(payload) is PayloadKind.EXAMPLE
+    monkeypatch.setattr(example_module, limit, 8)
+    assert classify_payload(payload) is PayloadKind.UNKNOWN
+    with pytest.raises(ValueError, match="is not a tf"):
+        decode_example(payload)
+    assert not SchemaFold().add(payload)
+
+
+def test_long_lists_of_numbers_are_whole() -> None:
+    """A list of more numbers than a tuple should hold has all of them, in order."""
+    numbers = range(100_000)
+    (found,) = decode_example(encode_example({"a": [*numbers]})).features.values()
+    assert [*found.values] == [*numbers]
+    assert [*found.values[:2]] == [0, 1]

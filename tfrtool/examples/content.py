@@ -6,9 +6,7 @@ from itertools import chain, islice
 
 from google.protobuf.message import DecodeError
 
-from tfrtool.examples.example import knows_all_fields
-from tfrtool.examples.long_values import hollowed
-from tfrtool.examples.proto import example_pb2 as pb
+from tfrtool.examples.example import knows_all_fields, parse_message
 from tfrtool.records.wire import read_fields, read_tensor
 
 _MAGIC: tuple[tuple[bytes, str], ...] = (
@@ -148,14 +146,14 @@ def _describe_message(value: bytes) -> str | None:
 
 def _describe_example(value: bytes) -> str | None:
     try:
-        message = pb.SequenceExample.FromString(hollowed(value))
+        message = parse_message(value)
     except DecodeError:
         return None
     lists = message.feature_lists.feature_list
     steps = ((entry.key, step) for entry in lists for step in entry.value.feature)
     features = chain(((entry.key, entry.value) for entry in message.context.feature), steps)
     known = [bool(key and is_text(key) and one.WhichOneof("kind")) for key, one in features]
-    if not known or not all(known) or not knows_all_fields(message):
+    if not known or not all(known) or not knows_all_fields(message, len(value)):
         return None
     return "tf.train.SequenceExample" if lists else "tf.train.Example"
 

@@ -2,17 +2,18 @@
 
 import enum
 import numbers
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 from tfrtool.errors import UsageError
-from tfrtool.examples.long_values import LongNumbers, hollowed, whole
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.records.wire import read_spans
 from tfrtool.storage.arguments import as_member, parse_enum_fields
+from tfrtool.storage.limits import MAX_FEATURES, MAX_FIELDS, MAX_INTEGER_BYTES
 
 Value = bytes | int | float
 
@@ -99,6 +100,56 @@ def is_utf8(key: bytes) -> bool:
     return key.decode("utf-8", "ignore").encode() == key
 
 
+LARGE = 256 * 1024
+"""Payloads up to this size, in bytes, can't hold enough fields to take much memory."""
+
+_LONG = 1024
+"""Fields of large payloads up to this size, in bytes, are not searched for further fields."""
+
+_MANY_NUMBERS = 64 * 1024
+"""Longer lists of numbers stay in protobuf's memory: as a tuple they take 4 to 30 times as much."""
+
+_Nested = dict[int, Any]
+_INTEGERS: _Nested = {}
+_FEATURE: _Nested = {0x0A: {}, 0x12: {}, 0x1A: _INTEGERS}
+_CONTEXT_MAP: _Nested = {0x0A: {0x12: _FEATURE}}
+_LIST_MAP: _Nested = {0x0A: {0x12: {0x0A: _FEATURE}}}
+_MESSAGE: _Nested = {0x0A: _CONTEXT_MAP, 0x12: _LIST_MAP}
+"""Messages by the tags of the fields that hold them."""
+
+
+def parse_message(payload: bytes) -> pb.SequenceExample:
+    """Parse an Example or SequenceExample: an Example is one without feature lists, to the byte.
+
+    `DecodeError` if the payload is no such message, or exceeds `MAX_FIELDS`, `MAX_FEATURES` or
+    `MAX_INTEGER_BYTES`.
+    """
+    if len(payload) > LARGE:
+        try:
+            _count_fields(payload)
+        except ValueError as error:
+            raise DecodeError(str(error)) from error
+    return pb.SequenceExample.FromString(payload)
+
+
+def _count_fields(payload: bytes) -> None:
+    """Raise `ValueError` if a large payload exceeds a limit, or is not a message."""
+    fields = features = 0
+    messages = [(0, len(payload), _MESSAGE)]
+    while messages:
+        start, end, nested = messages.pop()
+        is_map = nested is _CONTEXT_MAP or nested is _LIST_MAP
+        if nested is _INTEGERS and end - start > MAX_INTEGER_BYTES:
+            raise ValueError("too many integers")
+        for tag, first, stop in read_spans(payload, start, end):
+            fields += 1
+            features += is_map
+            if fields > MAX_FIELDS or features > MAX_FEATURES:
+                raise ValueError("too many fields or features")
+            if stop - first > _LONG and tag in nested:
+                messages.append((first, stop, nested[tag]))
+
+
 def decode_example(payload: bytes, kind: PayloadKind = PayloadKind.EXAMPLE) -> Example:
     """Decode a payload that is known to be an Example or a SequenceExample.
 
@@ -107,27 +158,26 @@ def decode_example(payload: bytes, kind: PayloadKind = PayloadKind.EXAMPLE) -> E
     """
     kind = as_member(PayloadKind, kind, "kind of payload")
     try:
-        # An Example is a SequenceExample without feature lists, to the byte.
-        message = pb.SequenceExample.FromString(hollowed(payload))
+        message = parse_message(payload)
     except DecodeError as error:
         raise ValueError(f"payload ({len(payload)} bytes) is not a {kind.title}") from error
-    context = {feature_name(e.key): _feature(e.value, payload) for e in message.context.feature}
+    context = {feature_name(e.key): _feature(e.value) for e in message.context.feature}
     if kind is not PayloadKind.SEQUENCE_EXAMPLE:
         return Example(features=context)
     lists = {
-        feature_name(entry.key): [_feature(step, payload) for step in entry.value.feature]
+        feature_name(entry.key): [_feature(step) for step in entry.value.feature]
         for entry in message.feature_lists.feature_list
     }
     return Example(features=context, feature_lists=lists)
 
 
-def _feature(message: pb.Feature, payload: bytes) -> Feature:
+def _feature(message: pb.Feature) -> Feature:
     kind = message.WhichOneof("kind")
     if kind is None:
         return Feature(dtype=None, values=())
-    values = whole(getattr(message, kind), payload)
-    values = values if isinstance(values, LongNumbers) else tuple(values)
-    return Feature(dtype=DTYPES[kind], values=values)
+    values = getattr(message, kind).value
+    keep = kind != "bytes_list" and len(values) > _MANY_NUMBERS
+    return Feature(dtype=DTYPES[kind], values=values if keep else tuple(values))
 
 
 def encode_example(features: Mapping[str, Any]) -> bytes:
@@ -189,10 +239,10 @@ def classify_payload(payload: bytes) -> PayloadKind:
     if not payload:
         return PayloadKind.EMPTY
     try:
-        message = pb.SequenceExample.FromString(hollowed(payload))
+        message = parse_message(payload)
     except DecodeError:
         message = None
-    if message is None or not knows_all_fields(message):
+    if message is None or not knows_all_fields(message, len(payload)):
         return PayloadKind.EVENT if _is_event(payload) else PayloadKind.UNKNOWN
     if not holds_features(message):
         return PayloadKind.UNKNOWN
@@ -200,11 +250,34 @@ def classify_payload(payload: bytes) -> PayloadKind:
     return PayloadKind.SEQUENCE_EXAMPLE if sequence else PayloadKind.EXAMPLE
 
 
-def knows_all_fields(message: pb.SequenceExample) -> bool:
-    """Return whether a parsed message holds no unknown field, at any depth; they are dropped."""
+def knows_all_fields(message: pb.SequenceExample, size: int) -> bool:
+    """Return whether a message of ``size`` bytes holds no unknown field, at any depth.
+
+    Unknown fields of a message that is not large are dropped.
+    """
+    if size > LARGE:  # to count its bytes would take twice its size in memory
+        return not any(len(UnknownFieldSet(part)) for part in _parts(message))
     size = message.ByteSize()
     message.DiscardUnknownFields()
     return bool(message.ByteSize() == size)
+
+
+def _parts(message: pb.SequenceExample) -> Iterator[Message]:
+    """Yield a message and all messages within it."""
+    yield from (message, message.context, message.feature_lists)
+    for entry in message.context.feature:
+        yield entry
+        yield from _feature_parts(entry.value)
+    for steps in message.feature_lists.feature_list:
+        yield from (steps, steps.value)
+        for step in steps.value.feature:
+            yield from _feature_parts(step)
+
+
+def _feature_parts(feature: pb.Feature) -> Iterator[Message]:
+    yield feature
+    if kind := feature.WhichOneof("kind"):
+        yield getattr(feature, kind)
 
 
 def holds_features(message: pb.SequenceExample) -> bool:
@@ -216,7 +289,7 @@ def holds_features(message: pb.SequenceExample) -> bool:
     """
     entries = [*message.context.feature, *message.feature_lists.feature_list]
     if not entries:
-        return knows_all_fields(message)
+        return knows_all_fields(message, 0)
     return any(entry.HasField("value") for entry in entries)
 
 

@@ -7,9 +7,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from tfrtool.examples.example import holds_features
-from tfrtool.examples.long_values import hollowed, is_large, whole
-from tfrtool.examples.proto import example_pb2 as pb
+from tfrtool.examples.example import holds_features, parse_message
 from tfrtool.examples.schema import Schema
 from tfrtool.examples.statistics import FeatureStatistics
 
@@ -22,7 +20,6 @@ MAX_NAME_BYTES = 4 * 1024 * 1024
 MAX_COUNTED = 1_000
 """Features whose distinct values are counted; with `DISTINCT_VALUES` each that is 30 MB or so."""
 
-_parse = pb.SequenceExample.FromString  # an Example is one without feature lists, to the byte
 _Columns = dict[bytes, FeatureStatistics]
 
 
@@ -58,7 +55,7 @@ class SchemaFold:
         ``index`` is the record's in its source; by default the number of those before it.
         """
         try:
-            message = _parse(hollowed(payload))
+            message = parse_message(payload)
         except DecodeError:
             return False
         entries = list(message.context.feature)
@@ -74,7 +71,7 @@ class SchemaFold:
         if not known:
             entries, columns = self._arranged(entries, self._context)
             self._last = columns
-        self._take(columns, [entry.value for entry in entries], place, payload)
+        self._take(columns, [entry.value for entry in entries], place)
         if message.HasField("feature_lists"):
             self.sequences += 1
             lists, columns = self._arranged(message.feature_lists.feature_list, self._lists)
@@ -82,7 +79,7 @@ class SchemaFold:
                 steps = entry.value.feature  # millions, maybe: never all as objects of Python
                 column.lists.present += 1
                 column.lists.stretch(len(steps), len(steps))
-                self._take(repeat(column, len(steps)), steps, place, payload)
+                self._take(repeat(column, len(steps)), steps, place)
         return True
 
     def _arranged(
@@ -114,19 +111,15 @@ class SchemaFold:
         columns[key] = FeatureStatistics(key, columns is self._lists, counted)
         return columns[key]
 
-    def _take(
-        self, columns: Iterable[Any], features: Iterable[Any], place: int, payload: bytes
-    ) -> None:
+    def _take(self, columns: Iterable[Any], features: Iterable[Any], place: int) -> None:
         """Take in features, each into its column. This is the hot loop: 0.5 us a feature."""
-        take_values, large = self._values, is_large(payload)
+        take_values = self._values
         for column, feature in zip(columns, features, strict=True):
             kind = feature.WhichOneof("kind")
             if kind is None:
                 column.unset += 1
                 continue
-            strings = kind == "bytes_list"
-            message = getattr(feature, kind)
-            values = whole(message, payload) if large and not strings else message.value
+            values = getattr(feature, kind).value
             length = len(values)
             held = column.kinds.get(kind)
             if held is None:
@@ -134,10 +127,10 @@ class SchemaFold:
             held.present += 1
             if not held.low <= length <= held.high:
                 held.stretch(length, length)
-            if strings:
-                held.describe(whole(message, payload) if large else values)
+            if kind == "bytes_list":
+                held.describe(values)
             if take_values:
-                held.take(kind, whole(message, payload) if large and strings else values)
+                held.take(kind, values)
 
     def merge(self, other: "SchemaFold") -> None:
         """Take in what another fold over other records has seen; that one is used up."""

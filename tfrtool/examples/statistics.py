@@ -3,14 +3,13 @@
 import math
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
 from tfrtool.examples.content import PixelForm, describe_bytes, png_form
 from tfrtool.examples.example import DTYPES, DType, Value, feature_name
-from tfrtool.examples.long_values import LongNumbers
 from tfrtool.examples.schema import FeatureSpec
 
 DISTINCT_VALUES = 100
@@ -21,6 +20,9 @@ DISTINCT_BYTES = 64
 
 DESCRIBED = 64
 """Strings of one list that are looked into; a list of words or frames holds one sort of thing."""
+
+_BATCH = 64 * 1024
+"""Values of a list that are Python objects at a time."""
 
 Place = tuple[str, int]
 """A source, such as a shard's path, and the index of a record in it."""
@@ -56,11 +58,11 @@ class ValueStatistics:
             name = describe_bytes(value)
             content[name] = content.get(name, 0) + 1
 
-    def take(self, kind: str, values: Iterable[Any]) -> None:
+    def take(self, kind: str, values: Sequence[Any]) -> None:
         """Take in the values themselves: their range, and how often each comes."""
-        if isinstance(values, LongNumbers):
-            for part in values.parts():
-                self.take(kind, part)
+        if len(values) > _BATCH:  # millions, maybe: never all as objects of Python
+            for start in range(0, len(values), _BATCH):
+                self.take(kind, values[start : start + _BATCH])
             return
         held = measures = list(values)
         if kind == "bytes_list":

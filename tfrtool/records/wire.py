@@ -93,3 +93,12 @@ def read_varint(data: bytes | memoryview, position: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, position + shift + 1
     raise ValueError("not a varint")
+
+
+def varint(value: int) -> bytes:
+    """Return a number as protobuf writes it."""
+    parts = bytearray()
+    while value > 0x7F:
+        parts.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*parts, value])

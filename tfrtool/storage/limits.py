@@ -60,6 +60,10 @@ MAX_FIELDS = 1_048_576
 """Fields of one message that are read one by one. Two bytes can be a field, and each takes about
 0.3 us. A record of a million strings has this many."""
 
+MAX_INTEGER_BYTES = 256 * 1024 * 1024
+"""Size of one list of integers in a record. Small integers take a byte each there, and eight bytes
+in memory, together 2 GiB."""
+
 MAX_FILES_LOOKED_INTO = 1000
 """Files of one directory whose first 4 KiB are read because their names don't show whether they are
 shards. This takes hundredths of a second."""

@@ -10,7 +10,7 @@ from tfrtool.examples.arrow.arrays import binary_array, strings_array
 from tfrtool.examples.arrow.columns import EXACT, LISTS, PAYLOAD, Column, Columns, Form
 from tfrtool.examples.arrow.scan import TAGS
 from tfrtool.examples.example import DType, PayloadKind
-from tfrtool.examples.long_values import varint
+from tfrtool.records.wire import varint
 
 _NOTHING = strings_array([b""], np.int64)[0]
 

@@ -18,9 +18,7 @@ from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
 from tfrtool.examples.arrow.arrays import Bools, Ints, binary_array, numbers_array
-from tfrtool.examples.example import DType, holds_features
-from tfrtool.examples.long_values import hollowed
-from tfrtool.examples.proto import example_pb2 as pb
+from tfrtool.examples.example import DType, holds_features, parse_message
 from tfrtool.records.wire import read_spans
 from tfrtool.storage.limits import MAX_FEATURES, MAX_FIELDS
 
@@ -281,26 +279,19 @@ def canonical(payload: bytes, *, again: bool = False) -> bytes:
     if again:
         raise ValueError(f"payload ({len(payload)} bytes) can't be decoded")
     try:
-        hollowed(payload)  # what is none to those who read it alone is none here
-        message = pb.SequenceExample.FromString(payload)
+        message = parse_message(payload)
     except DecodeError as error:
         raise ValueError(f"payload ({len(payload)} bytes) is not a tf.train.Example") from error
     if not holds_features(message):
         raise ValueError("not a tf.train.Example or SequenceExample")
     message.DiscardUnknownFields()
-    context = _unique(message.context, "feature")
-    sequence = message.HasField("feature_lists")
-    lists = _unique(message.feature_lists, "feature_list") if sequence else ()
-    steps = (step for entry in lists for step in entry.value.feature)
-    for feature in chain((entry.value for entry in context), steps):
-        if feature.HasField("float_list"):  # ``place`` is a field of ours, and not of TensorFlow's
-            feature.float_list.ClearField("place")
-        elif feature.HasField("int64_list"):
-            feature.int64_list.ClearField("place")
+    _unique(message.context, "feature")
+    if message.HasField("feature_lists"):
+        _unique(message.feature_lists, "feature_list")
     return message.SerializeToString()
 
 
-def _unique(message: Any, name: str) -> Any:
+def _unique(message: Any, name: str) -> None:
     """Leave the last entry of each key in a map, and give each a key and a value."""
     entries = getattr(message, name)
     last = {entry.key: entry for entry in entries}
@@ -311,4 +302,3 @@ def _unique(message: Any, name: str) -> Any:
     for entry in getattr(message, name):
         entry.key = entry.key
         entry.value.SetInParent()
-    return getattr(message, name)

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$tfrtool/examples/proto/example.proto\x12\rtfrtool.proto\"\x1a\n\tBytesList\x12\r\n\x05value\x18\x01 \x03(\x0c\"1\n\tFloatList\x12\x11\n\x05value\x18\x01 \x03(\x02\x42\x02\x10\x01\x12\x11\n\x05place\x18\xff\xff\xff\xff\x01 \x01(\x0c\"1\n\tInt64List\x12\x11\n\x05value\x18\x01 \x03(\x03\x42\x02\x10\x01\x12\x11\n\x05place\x18\xff\xff\xff\xff\x01 \x01(\x0c\"\xa1\x01\n\x07\x46\x65\x61ture\x12.\n\nbytes_list\x18\x01 \x01(\x0b\x32\x18.tfrtool.proto.BytesListH\x00\x12.\n\nfloat_list\x18\x02 \x01(\x0b\x32\x18.tfrtool.proto.FloatListH\x00\x12.\n\nint64_list\x18\x03 \x01(\x0b\x32\x18.tfrtool.proto.Int64ListH\x00\x42\x06\n\x04kind\"O\n\x0c\x46\x65\x61tureEntry\x12\x10\n\x03key\x18\x01 \x01(\x0cH\x00\x88\x01\x01\x12%\n\x05value\x18\x02 \x01(\x0b\x32\x16.tfrtool.proto.FeatureB\x06\n\x04_key\"8\n\x08\x46\x65\x61tures\x12,\n\x07\x66\x65\x61ture\x18\x01 \x03(\x0b\x32\x1b.tfrtool.proto.FeatureEntry\"4\n\x07\x45xample\x12)\n\x08\x66\x65\x61tures\x18\x01 \x01(\x0b\x32\x17.tfrtool.proto.Features\"6\n\x0b\x46\x65\x61tureList\x12\'\n\x07\x66\x65\x61ture\x18\x01 \x03(\x0b\x32\x16.tfrtool.proto.Feature\"W\n\x10\x46\x65\x61tureListEntry\x12\x10\n\x03key\x18\x01 \x01(\x0cH\x00\x88\x01\x01\x12)\n\x05value\x18\x02 \x01(\x0b\x32\x1a.tfrtool.proto.FeatureListB\x06\n\x04_key\"E\n\x0c\x46\x65\x61tureLists\x12\x35\n\x0c\x66\x65\x61ture_list\x18\x01 \x03(\x0b\x32\x1f.tfrtool.proto.FeatureListEntry\"o\n\x0fSequenceExample\x12(\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x17.tfrtool.proto.Features\x12\x32\n\rfeature_lists\x18\x02 \x01(\x0b\x32\x1b.tfrtool.proto.FeatureLists\"\xf0\x01\n\x05\x45vent\x12\x11\n\twall_time\x18\x01 \x01(\x01\x12\x0c\n\x04step\x18\x02 \x01(\x03\x12\x16\n\x0c\x66ile_version\x18\x03 \x01(\x0cH\x00\x12\x13\n\tgraph_def\x18\x04 \x01(\x0cH\x00\x12\x11\n\x07summary\x18\x05 \x01(\x0cH\x00\x12\x15\n\x0blog_message\x18\x06 \x01(\x0cH\x00\x12\x15\n\x0bsession_log\x18\x07 \x01(\x0cH\x00\x12\x1d\n\x13tagged_run_metadata\x18\x08 \x01(\x0cH\x00\x12\x18\n\x0emeta_graph_def\x18\t \x01(\x0cH\x00\x12\x17\n\x0fsource_metadata\x18\n \x01(\x0c\x42\x06\n\x04whatb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$tfrtool/examples/proto/example.proto\x12\rtfrtool.proto\"\x1a\n\tBytesList\x12\r\n\x05value\x18\x01 \x03(\x0c\"\x1e\n\tFloatList\x12\x11\n\x05value\x18\x01 \x03(\x02\x42\x02\x10\x01\"\x1e\n\tInt64List\x12\x11\n\x05value\x18\x01 \x03(\x03\x42\x02\x10\x01\"\xa1\x01\n\x07\x46\x65\x61ture\x12.\n\nbytes_list\x18\x01 \x01(\x0b\x32\x18.tfrtool.proto.BytesListH\x00\x12.\n\nfloat_list\x18\x02 \x01(\x0b\x32\x18.tfrtool.proto.FloatListH\x00\x12.\n\nint64_list\x18\x03 \x01(\x0b\x32\x18.tfrtool.proto.Int64ListH\x00\x42\x06\n\x04kind\"O\n\x0c\x46\x65\x61tureEntry\x12\x10\n\x03key\x18\x01 \x01(\x0cH\x00\x88\x01\x01\x12%\n\x05value\x18\x02 \x01(\x0b\x32\x16.tfrtool.proto.FeatureB\x06\n\x04_key\"8\n\x08\x46\x65\x61tures\x12,\n\x07\x66\x65\x61ture\x18\x01 \x03(\x0b\x32\x1b.tfrtool.proto.FeatureEntry\"4\n\x07\x45xample\x12)\n\x08\x66\x65\x61tures\x18\x01 \x01(\x0b\x32\x17.tfrtool.proto.Features\"6\n\x0b\x46\x65\x61tureList\x12\'\n\x07\x66\x65\x61ture\x18\x01 \x03(\x0b\x32\x16.tfrtool.proto.Feature\"W\n\x10\x46\x65\x61tureListEntry\x12\x10\n\x03key\x18\x01 \x01(\x0cH\x00\x88\x01\x01\x12)\n\x05value\x18\x02 \x01(\x0b\x32\x1a.tfrtool.proto.FeatureListB\x06\n\x04_key\"E\n\x0c\x46\x65\x61tureLists\x12\x35\n\x0c\x66\x65\x61ture_list\x18\x01 \x03(\x0b\x32\x1f.tfrtool.proto.FeatureListEntry\"o\n\x0fSequenceExample\x12(\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x17.tfrtool.proto.Features\x12\x32\n\rfeature_lists\x18\x02 \x01(\x0b\x32\x1b.tfrtool.proto.FeatureLists\"\xf0\x01\n\x05\x45vent\x12\x11\n\twall_time\x18\x01 \x01(\x01\x12\x0c\n\x04step\x18\x02 \x01(\x03\x12\x16\n\x0c\x66ile_version\x18\x03 \x01(\x0cH\x00\x12\x13\n\tgraph_def\x18\x04 \x01(\x0cH\x00\x12\x11\n\x07summary\x18\x05 \x01(\x0cH\x00\x12\x15\n\x0blog_message\x18\x06 \x01(\x0cH\x00\x12\x15\n\x0bsession_log\x18\x07 \x01(\x0cH\x00\x12\x1d\n\x13tagged_run_metadata\x18\x08 \x01(\x0cH\x00\x12\x18\n\x0emeta_graph_def\x18\t \x01(\x0cH\x00\x12\x17\n\x0fsource_metadata\x18\n \x01(\x0c\x42\x06\n\x04whatb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,25 +38,25 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_BYTESLIST']._serialized_start=55
   _globals['_BYTESLIST']._serialized_end=81
   _globals['_FLOATLIST']._serialized_start=83
-  _globals['_FLOATLIST']._serialized_end=132
-  _globals['_INT64LIST']._serialized_start=134
-  _globals['_INT64LIST']._serialized_end=183
-  _globals['_FEATURE']._serialized_start=186
-  _globals['_FEATURE']._serialized_end=347
-  _globals['_FEATUREENTRY']._serialized_start=349
-  _globals['_FEATUREENTRY']._serialized_end=428
-  _globals['_FEATURES']._serialized_start=430
-  _globals['_FEATURES']._serialized_end=486
-  _globals['_EXAMPLE']._serialized_start=488
-  _globals['_EXAMPLE']._serialized_end=540
-  _globals['_FEATURELIST']._serialized_start=542
-  _globals['_FEATURELIST']._serialized_end=596
-  _globals['_FEATURELISTENTRY']._serialized_start=598
-  _globals['_FEATURELISTENTRY']._serialized_end=685
-  _globals['_FEATURELISTS']._serialized_start=687
-  _globals['_FEATURELISTS']._serialized_end=756
-  _globals['_SEQUENCEEXAMPLE']._serialized_start=758
-  _globals['_SEQUENCEEXAMPLE']._serialized_end=869
-  _globals['_EVENT']._serialized_start=872
-  _globals['_EVENT']._serialized_end=1112
+  _globals['_FLOATLIST']._serialized_end=113
+  _globals['_INT64LIST']._serialized_start=115
+  _globals['_INT64LIST']._serialized_end=145
+  _globals['_FEATURE']._serialized_start=148
+  _globals['_FEATURE']._serialized_end=309
+  _globals['_FEATUREENTRY']._serialized_start=311
+  _globals['_FEATUREENTRY']._serialized_end=390
+  _globals['_FEATURES']._serialized_start=392
+  _globals['_FEATURES']._serialized_end=448
+  _globals['_EXAMPLE']._serialized_start=450
+  _globals['_EXAMPLE']._serialized_end=502
+  _globals['_FEATURELIST']._serialized_start=504
+  _globals['_FEATURELIST']._serialized_end=558
+  _globals['_FEATURELISTENTRY']._serialized_start=560
+  _globals['_FEATURELISTENTRY']._serialized_end=647
+  _globals['_FEATURELISTS']._serialized_start=649
+  _globals['_FEATURELISTS']._serialized_end=718
+  _globals['_SEQUENCEEXAMPLE']._serialized_start=720
+  _globals['_SEQUENCEEXAMPLE']._serialized_end=831
+  _globals['_EVENT']._serialized_start=834
+  _globals['_EVENT']._serialized_end=1074
 # @@protoc_insertion_point(module_scope)

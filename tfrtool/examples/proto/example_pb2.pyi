@@ -13,20 +13,16 @@ class BytesList(_message.Message):
     def __init__(self, value: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class FloatList(_message.Message):
-    __slots__ = ("value", "place")
+    __slots__ = ("value",)
     VALUE_FIELD_NUMBER: _ClassVar[int]
-    PLACE_FIELD_NUMBER: _ClassVar[int]
     value: _containers.RepeatedScalarFieldContainer[float]
-    place: bytes
-    def __init__(self, value: _Optional[_Iterable[float]] = ..., place: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, value: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class Int64List(_message.Message):
-    __slots__ = ("value", "place")
+    __slots__ = ("value",)
     VALUE_FIELD_NUMBER: _ClassVar[int]
-    PLACE_FIELD_NUMBER: _ClassVar[int]
     value: _containers.RepeatedScalarFieldContainer[int]
-    place: bytes
-    def __init__(self, value: _Optional[_Iterable[int]] = ..., place: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, value: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Feature(_message.Message):
     __slots__ = ("bytes_list", "float_list", "int64_list")

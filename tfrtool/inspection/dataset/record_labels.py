@@ -9,10 +9,14 @@ from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from tfrtool.examples.example import PayloadKind, Value, classify_payload, decode_example
-from tfrtool.examples.long_values import hollowed, whole_string
+from tfrtool.examples.example import (
+    PayloadKind,
+    Value,
+    classify_payload,
+    decode_example,
+    parse_message,
+)
 from tfrtool.examples.objects.read_objects import has_boxes
-from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.examples.roles import find_roles, is_image
 from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.inspection.dataset.object_counts import ObjectCounts
@@ -183,7 +187,7 @@ def _label(payload: bytes, key: bytes, rest: list[Label] | None) -> Label | None
     # Straight from the message: only one feature is wanted, of each record of the dataset. The
     # context of a SequenceExample has the place of an Example's features, to the byte.
     found = None
-    for entry in pb.Example.FromString(hollowed(payload)).features.feature:
+    for entry in parse_message(payload).context.feature:
         if entry.key == key:
             found = entry.value  # of a key that comes twice the last counts, as in every map
     if found is None:
@@ -192,13 +196,9 @@ def _label(payload: bytes, key: bytes, rest: list[Label] | None) -> Label | None
     if len(values) != 1:
         if rest is None or not values:
             return None
-        whole = (whole_string(one, payload) if isinstance(one, bytes) else one for one in values)
-        rest += (label for label in map(_as_label, whole) if label is not None)
+        rest += (label for label in map(_as_label, values) if label is not None)
         return rest.pop(0) if rest else None
-    value: Value = values[0]
-    if isinstance(value, bytes):
-        value = whole_string(value, payload)
-    return _as_label(value)
+    return _as_label(values[0])
 
 
 def _as_label(value: Value) -> Label | None:

@@ -5,10 +5,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from tfrtool.examples.example import Example, PayloadKind, decode_example
-from tfrtool.examples.long_values import hollowed
 from tfrtool.examples.objects.label_map import object_names
 from tfrtool.examples.objects.read_objects import ReadObject, has_boxes, read_objects
-from tfrtool.examples.whole_records import SHORT, shortened
 from tfrtool.inspection.verify.payload_check import box_mark, unparseable
 from tfrtool.records.framing import Fault, Record
 from tfrtool.storage.limits import MAX_OBJECTS_CHECKED
@@ -30,7 +28,7 @@ class ObjectCheck:
     def faults(self, records: Iterable[Record]) -> Iterator[Fault]:
         """Yield a fault for each of these records, which are Examples, that has a problem."""
         for record in records:
-            if _may_have_boxes(record.payload) and (problem := self._problem(record.payload)):
+            if box_mark(record.payload) and (problem := self._problem(record.payload)):
                 yield unparseable(record, problem)
 
     def _problem(self, payload: bytes) -> str | None:
@@ -59,13 +57,6 @@ class ObjectCheck:
         elif one.text not in ("", name) and not one.text.startswith(_FREEBASE):
             problems.append(f"class {one.label} is {name!r} in the label map, not {one.text!r}")
         return problems
-
-
-def _may_have_boxes(payload: bytes) -> bool:
-    """Return whether names of features of boxes may be in a record, at little cost."""
-    if len(payload) > SHORT:
-        payload = shortened(payload) or hollowed(payload)
-    return box_mark(payload) is not None
 
 
 def _wrong_size(example: Example, size: tuple[int, int]) -> list[str]:

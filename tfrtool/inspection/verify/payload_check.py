@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from google.protobuf.message import DecodeError
 
@@ -10,23 +10,14 @@ from tfrtool.examples.example import (
     PayloadKind,
     classify_payload,
     holds_features,
+    parse_message,
 )
-from tfrtool.examples.long_values import LARGE, hollowed
-from tfrtool.examples.proto import example_pb2 as pb
-from tfrtool.examples.tf_parser import parser_problem
-from tfrtool.examples.whole_records import SHORT, shortened, whole_ones
+from tfrtool.examples.tf_parser import SHORT, are_canonical, canonical_keys, parser_problem
 from tfrtool.records.framing import Fault, FaultKind, Record
 
 _PROBATION = 64  # records after which a shard's payload kind is settled
-_DOUBTED = 3
-"""Where one record is odd, the next often are: for so many times as many the batch is not tried."""
-
 box_mark = re.compile(rb"/bbox").search
 """What is in the names of all features of boxes; `in` takes half as long again to find it."""
-
-_ALIKE = 512
-"""Bytes of a payload, on average, from which on it takes longer to tell which are the same than to
-parse them all."""
 
 NO_EXAMPLE = "not a tf.train.Example or SequenceExample"
 
@@ -40,19 +31,6 @@ def unparseable(record: Record, message: str = NO_EXAMPLE) -> Fault:
         message=message,
         cause="its checksum is valid, so it was written this way",
     )
-
-
-def short_record(record: Record) -> Record:
-    """Return a record that has the same problem, if any, with little of a payload that is long.
-
-    One that may hold boxes is whole.
-    """
-    index, offset, payload, crc = record
-    if SHORT < len(payload) <= LARGE:  # what is large is parsed in another way
-        short = shortened(payload)
-        if short is not None and box_mark(short) is None:
-            return tuple.__new__(Record, (index, offset, short, crc))
-    return record
 
 
 class PayloadVote:
@@ -74,15 +52,13 @@ class PayloadVote:
         """Whether there was a vote, and whether there are to be more."""
         return bool(self._first), self._left > 0
 
-    def vote(self, payload: bytes, *, is_example: bool = False) -> PayloadKind | None:
-        """Take in a record, and return what it is; None where the vote is over.
-
-        ``is_example`` says that it is known for an Example, which may be without a byte.
-        """
+    def vote(self, payload: bytes) -> PayloadKind | None:
+        """Take in a record, and return what it is; None where the vote is over."""
         if not self._left:
             return None
-        known = PayloadKind.EXAMPLE if payload else PayloadKind.EMPTY
-        self._first.append(kind := known if is_example else classify_payload(payload))
+        is_example = payload and canonical_keys(payload, sequences=False) is not None
+        kind = PayloadKind.EXAMPLE if is_example else classify_payload(payload)
+        self._first.append(kind)
         self.others = not self._left and not self.holds_examples and not self._part
         return kind
 
@@ -120,7 +96,6 @@ class PayloadCheck(PayloadVote):
 
     def __init__(self, *, part: bool = False) -> None:
         super().__init__(part=part)
-        self._odd = 0  # records of the next ones that are looked at one by one
         self.may_have_boxes = False  # whether any of those taken in may hold objects
 
     def problems(self, records: Sequence[Record]) -> Iterator[tuple[Record, str]]:
@@ -129,42 +104,35 @@ class PayloadCheck(PayloadVote):
         Before it is known what the shard holds, they count only if it turns out to hold examples
         (`holds_examples`).
         """
+        for record in records[: self._left]:
+            self.vote(record.payload)
         if self.others:
             return
-        short: Sequence[bytes | None] = [None] * len(records)
-        known: Collection[bytes] = ()
-        whole: Collection[bytes] = ()
-        if self._odd > 0:
-            self._odd -= len(records)
-        else:
-            short = [one if len(one) <= SHORT else shortened(one) for _, _, one, _ in records]
-            known = [one for one in short if one is not None]
-            if sum(map(len, known)) < _ALIKE * len(known):
-                known = {*known}
-            whole = whole_ones(known, sequences=self.sequences)
-            if not whole:
-                self._odd = _DOUBTED * len(records)
-        if not self.may_have_boxes:
-            self.may_have_boxes = box_mark(b"\n".join(whole)) is not None
-        for record, held in zip(records[: self._left], short, strict=False):
-            self.vote(record.payload, is_example=held in whole and not self.sequences)
-        if self.others or (len(whole) == len(known) and None not in short):
-            return
-        for record in (one for one, held in zip(records, short, strict=True) if held not in whole):
-            problem = self.problem(record.payload)
-            if problem is not None:
-                yield record, problem
+        short = [one for _, _, one, _ in records if len(one) <= SHORT]
+        are_good = are_canonical(short, sequences=self.sequences)
+        if are_good and not self.may_have_boxes:
+            self.may_have_boxes = box_mark(b"\n".join(short)) is not None
+        for record in records:
+            if not (are_good and len(record.payload) <= SHORT):
+                problem = self.problem(record.payload)
+                if problem is not None:
+                    yield record, problem
 
     def problem(self, payload: bytes) -> str | None:
         """Return why a payload can't be trained on as an Example, or None."""
-        try:
-            parsed = hollowed(payload)
-            message = pb.SequenceExample.FromString(parsed)  # or an Example, to the byte
-        except DecodeError:
-            return NO_EXAMPLE
-        if not holds_features(message):
-            return NO_EXAMPLE
-        self.sequences |= message.HasField("feature_lists")
+        keys = canonical_keys(payload, sequences=self.sequences)
+        if keys is None:
+            try:
+                message = parse_message(payload)
+            except DecodeError:
+                return NO_EXAMPLE
+            if not holds_features(message):
+                return NO_EXAMPLE
+            is_sequence = message.HasField("feature_lists")
+            self.sequences |= is_sequence
+            if problem := parser_problem(payload, sequence=is_sequence):
+                return problem
+            keys = [entry.key for entry in message.context.feature]
         if not self.may_have_boxes:
-            self.may_have_boxes = any(box_mark(one.key) for one in message.context.feature)
-        return parser_problem(payload, parsed, message)
+            self.may_have_boxes = box_mark(b"\n".join(keys)) is not None
+        return None

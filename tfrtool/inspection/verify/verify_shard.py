@@ -16,7 +16,7 @@ from tfrtool.examples.example import PayloadKind
 from tfrtool.inspection.verify.causes import Causes
 from tfrtool.inspection.verify.image_check import ImageCheck, ImageFindings
 from tfrtool.inspection.verify.object_check import ObjectCheck
-from tfrtool.inspection.verify.payload_check import PayloadCheck, short_record, unparseable
+from tfrtool.inspection.verify.payload_check import PayloadCheck, unparseable
 from tfrtool.records.compression import Compression, detect_compression
 from tfrtool.records.framing import Fault, Record
 from tfrtool.records.parts import later
@@ -40,7 +40,7 @@ from tfrtool.storage.plain import plain
 from tfrtool.storage.progress import OnCounts
 
 _CRCS_HELD = 16 * 1024
-_RECORDS_HELD, _BYTES_HELD = 256, 64 * 1024
+_RECORDS_HELD, _BYTES_HELD = 256, 512 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +113,7 @@ class VerifyFold:
 
     def read(self, items: Iterable[Record | Fault]) -> None:
         """Take in what is read, some records at a time."""
-        held, size, whole = list[Record](), 0, self.images is not None
+        held, size = list[Record](), 0
         try:
             for item in items:
                 if isinstance(item, Fault):
@@ -121,9 +121,8 @@ class VerifyFold:
                     self.damage.add(item)
                     continue
                 self.size += len(item.payload)
-                record = item if whole else short_record(item)
-                held.append(record)
-                size += len(record.payload)
+                held.append(item)
+                size += len(item.payload)
                 if size > _BYTES_HELD or len(held) == _RECORDS_HELD:
                     self._take(held)
                     held, size = [], 0
