@@ -20,7 +20,7 @@ import tfrtool
 from tests.datasets import flip_bit
 from tests.records.strategies import payloads, shard_of
 from tfrtool.cli import main
-from tfrtool.convert.pipeline.record_order import permuted
+from tfrtool.convert.pipeline.record_copies import permuted
 from tfrtool.examples.example import encode_example
 from tfrtool.records.crc import masked_crc32c
 
@@ -319,3 +319,36 @@ def test_shards_of_one_pattern_with_other_types(tmp_path: Path) -> None:
     assert tfrtool.reshard(tmp_path / "whole", tmp_path / "out").records_out == 2
     write_shards(tmp_path / "raw", {"train": [[b"\xff raw"]], "test": [[b"\xff more"]]})
     assert tfrtool.reshard(tmp_path / "raw", tmp_path / "rawer").records_out == 2
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("change", ["rewritten", "payload", "header"])
+def test_a_source_that_changes(tmp_path: Path, shuffle: bool, change: str) -> None:
+    """Records are copied as long as their file is what it was; damage in it is left out."""
+    source = tmp_path / "s.tfrecord"
+    source.write_bytes(shard_of([b"%d" % number for number in range(10)]))
+    status = source.stat()
+
+    def interfere(progress: tfrtool.Progress) -> None:
+        if progress.what == "scanning" and progress.done == progress.total:
+            data = bytearray(shard_of([b"%d" % number for number in range(10)]))
+            data[17 * 4 + (0 if change == "header" else 12)] ^= 1
+            source.write_bytes(data)
+            if change != "rewritten":
+                os.utime(source, ns=(status.st_mtime_ns, status.st_mtime_ns))
+
+    def job() -> tfrtool.JobReport:
+        return tfrtool.reshard(
+            source, tmp_path / "out", shuffle=shuffle, workers=1, on_progress=interfere
+        )
+
+    if change != "payload":
+        with pytest.raises(tfrtool.ShardError, match="changed while"):
+            job()
+        assert not (tmp_path / "out").exists()
+        return
+    report = job()
+    assert [(one.fault.record, one.fault.offset) for one in report.faults] == [(4, 68)]
+    assert sorted(payloads_of(tmp_path / "out", "train")) == [
+        b"%d" % n for n in range(10) if n != 4
+    ]

@@ -12,13 +12,9 @@ from typing import Any
 import pytest
 
 import tfrtool
-from tfrtool.convert.pipeline.record_order import CopyTask, RecordOrder
-from tfrtool.convert.pipeline.record_sources import scan_shards
 from tfrtool.errors import DatasetError, ShardError, UsageError, WriteError
-from tfrtool.examples.dataset_files import find_files
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import frame
-from tfrtool.records.reader import read_shard
 from tfrtool.records.tally import Tally
 from tfrtool.records.writer import ShardWriter
 from tfrtool.storage.arguments import as_member
@@ -99,38 +95,6 @@ def test_a_full_disk_is_an_error_that_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(WriteError, match=r"n-train.tfrecord-00002-of-00003: .*no space left"):
         _run(tmp_path / "d", _tasks("fail"))
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("seed", [None, 1])
-def test_a_source_that_changes_is_an_error(tmp_path: Path, seed: int | None) -> None:
-    """Records are copied as long as their file is what it was; damage in it is left out."""
-    path = tmp_path / "s"
-    NumbersTask(name="", split="", numbers=range(10)).write(path)
-    status = path.stat()
-    settings = JobSettings(folder=tmp_path / "new")
-    pool, _ = scan_shards(find_files([path]), tmp_path, settings)
-    order = RecordOrder(pool=pool, count=5, first=3, seed=seed)
-    task = CopyTask(
-        name="", split="", order=order, start=0, end=5, compression=Compression.NONE, stop=False
-    )
-    task.write(tmp_path / "whole")
-    found = [getattr(item, "payload", b"") for item in read_shard(tmp_path / "whole")]
-    assert sorted(found) == [b"3", b"4", b"5", b"6", b"7"]
-    assert (found == sorted(found)) == (seed is None)
-    data = bytearray(path.read_bytes())
-    data[17 * 4 + 12] ^= 1
-    path.write_bytes(data)
-    with pytest.raises(ShardError, match="changed while"):
-        task.write(tmp_path / "changed")
-    os.utime(path, ns=(status.st_mtime_ns, status.st_mtime_ns))
-    written = task.write(tmp_path / "damaged")
-    assert written.tally.records == 4
-    assert [(one.fault.record, one.fault.offset) for one in written.faults.kept] == [(4, 68)]
-    data[17 * 4] ^= 1  # a header
-    path.write_bytes(data)
-    os.utime(path, ns=(status.st_mtime_ns, status.st_mtime_ns))
-    with pytest.raises(ShardError, match="changed while"):
-        task.write(tmp_path / "header")
 
 
 def test_sources_without_a_whole_record_make_no_dataset(tmp_path: Path) -> None:

@@ -13,18 +13,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tfrtool.convert.copying import Selection, copy_records
+from tfrtool.convert.pipeline.record_copies import Selection, copy_records, permuted
 from tfrtool.convert.pipeline.record_marks import (
     KEPT,
     UNPARSED,
-    Marks,
+    RecordFlags,
     columns_of,
     image_feature,
     mark_records,
     values_of,
 )
-from tfrtool.convert.pipeline.record_order import permuted
-from tfrtool.convert.pipeline.record_sources import RecordPool, SourceShard
+from tfrtool.convert.pipeline.record_pool import RecordPool, SourceShard
 from tfrtool.errors import UsageError, WriteError, os_errors_as
 from tfrtool.examples.arrow.columns import Columns
 from tfrtool.inspection.rows.batches import Batch, RowColumns
@@ -122,7 +121,7 @@ def _sample_size(sample: int | float | str) -> int | float:
 
 def _look(
     batch: Batch, columns: Columns, condition: Condition | None, digests: bool, image: str | None
-) -> Marks:
+) -> RecordFlags:
     """Ask a condition of records, and make 128-bit digests that tell copies."""
     rows = np.zeros(len(batch.records), _ROW[: 3 if digests else 1])
     rows["mark"] = KEPT
@@ -161,7 +160,7 @@ def _select(
             if where is not None:
                 own = RowColumns.of([shard.path for shard in shards], found, source, where)
                 condition = stack.enter_context(Condition(where, found, own))
-            places = [shard.place for shard in shards]
+            places = [shard.readable for shard in shards]
             image = image_feature(places, shards[0].path.parent) if dedupe else None
             image = image if image in found.names else None
             names = () if condition is None else condition.columns.names
@@ -188,10 +187,10 @@ def _select(
     numbers = np.arange(1, len(splits) + 1, dtype=np.uint16)
     codes = np.where(codes == KEPT, np.repeat(numbers, [*splits.values()]), np.uint16(0))
     skipped = {rule: int(counts[code]) for rule, code in _RULES.items() if counts[code]}
-    return list(splits), codes, replace(met, skipped=skipped)
+    return Selection(list(splits), codes, replace(met, skipped=skipped))
 
 
-def _copies(marks: Marks, kept: NDArray[np.int64]) -> NDArray[np.int64]:
+def _copies(marks: RecordFlags, kept: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return those of some records whose digest one before them has."""
     high, low = marks["high"][kept], marks["low"][kept]
     order = np.lexsort((low, high))  # which keeps the order of those that are alike

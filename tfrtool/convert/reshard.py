@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from tfrtool.convert.copying import Select, all_records, copy_records
+from tfrtool.convert.pipeline.record_copies import Select, copy_records
 from tfrtool.errors import UsageError
 from tfrtool.storage.arguments import Paths
 from tfrtool.writing.job_report import JobReport
@@ -68,7 +68,7 @@ def reshard(
         WriteError: a file can't be written.
     """
     rules: dict[str, Any] = {}
-    select: Select = all_records
+    select: Select | None = None
     check_numbers(None, None, seed)
     if not isinstance(shuffle, bool):
         raise UsageError(f"shuffle must be True or False, got {shuffle!r}; the seed is seed=N")
@@ -78,7 +78,7 @@ def reshard(
     if splits:
         shares = [f"{split}={share!r}" for split, share in splits.items()]
         rules = {"splits": shares, "stratify": stratify, "group_by": group_by, "seed": seed}
-        from tfrtool.convert.drawn_splits import draw_splits  # Arrow takes 35 MB
+        from tfrtool.convert.pipeline.drawn_splits import draw_splits  # Arrow takes 35 MB
 
         select = partial(
             draw_splits, splits=splits, stratify=stratify, group_by=group_by, seed=seed

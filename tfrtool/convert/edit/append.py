@@ -10,8 +10,8 @@ from typing import Any
 from tfrtool.convert.edit.new_images import plan_new_images, unclear_split
 from tfrtool.convert.edit.shard_task import one_to_one
 from tfrtool.convert.pipeline.carried import CarriedMetadata
-from tfrtool.convert.pipeline.record_order import CopyTask, RecordOrder
-from tfrtool.convert.pipeline.record_sources import faults_of, find_sources, scan_shards
+from tfrtool.convert.pipeline.record_copies import CopyTask, Selection, write_order
+from tfrtool.convert.pipeline.record_pool import faults_of, find_sources, scan_shards
 from tfrtool.errors import DatasetError, SchemaError, ShardError, UsageError
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.dataset_files import DatasetFiles
@@ -173,19 +173,21 @@ def _new_records(
     CarriedMetadata([*before.folders, *found.folders])  # an error where class names are others
     split_of = {path: split or own for own, some in found.splits.items() for path in some.shards}
     pool, faults = scan_shards(found, scratch, settings)
+    order, firsts = scratch / "order", pool.firsts.tolist()
+    write_order(order, Selection([""], None, JobPlan()), {"": firsts[-1]}, None)
     tasks = [
         CopyTask(
             split=split_of[shard.path],
             records=shard.records,
             size=shard.size,
             room=shard.size if compression is Compression.NONE else 0,
-            order=RecordOrder(pool=pool, count=shard.records, first=first),
-            start=0,
-            end=shard.records,
+            pool=pool,
+            order=order,
+            rows=range(first, first + shard.records),
             compression=compression,
             stop=settings.stop,
         )
-        for shard, first in zip(pool.shards, pool.firsts.tolist(), strict=False)
+        for shard, first in zip(pool.shards, firsts, strict=False)
     ]
     inputs = [compression.value, *(shard.identity for shard in pool.shards)]
     plan = JobPlan(tasks=tasks, inputs=inputs, faults=faults, warnings=found.notes)

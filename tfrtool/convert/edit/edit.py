@@ -10,7 +10,7 @@ from tfrtool.convert.edit.changes import OBJECT_STARTS, Changes
 from tfrtool.convert.edit.shard_task import one_to_one
 from tfrtool.convert.pipeline.carried import CarriedMetadata
 from tfrtool.convert.pipeline.record_marks import image_feature
-from tfrtool.convert.pipeline.record_sources import faults_of, find_sources, first_fault
+from tfrtool.convert.pipeline.record_pool import faults_of, find_sources, first_fault
 from tfrtool.errors import DatasetError, UsageError
 from tfrtool.examples.example import DType, PayloadKind, encode_example, feature_name
 from tfrtool.examples.tfds_features import tfds_features

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tfrtool.convert.edit.changes import Changes, UneditableError
-from tfrtool.convert.pipeline.record_sources import changed
+from tfrtool.convert.pipeline.record_pool import changed
 from tfrtool.errors import DatasetError, ShardError, WriteError, os_errors_as
 from tfrtool.examples.dataset_files import DatasetFiles
 from tfrtool.examples.tfds_metadata import REPORT

@@ -28,7 +28,7 @@ from tfrtool.convert.formats.registry import (
     look_for,
 )
 from tfrtool.convert.formats.text_rows import SCHEMA, CsvFormat
-from tfrtool.convert.pipeline.record_sources import faults_of, find_sources
+from tfrtool.convert.pipeline.record_pool import faults_of, find_sources
 from tfrtool.errors import UsageError, WriteError, human_count, os_errors_as
 from tfrtool.examples.arrow.columns import Columns
 from tfrtool.examples.example import DType, PayloadKind

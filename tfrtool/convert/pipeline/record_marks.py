@@ -1,4 +1,4 @@
-"""What is to be known of each record before it is known where it goes: a row of numbers each."""
+"""What jobs need to know of each record before they copy it: a row of numbers."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tfrtool.convert.pipeline.record_sources import RecordPool, SourceShard
+from tfrtool.convert.pipeline.record_pool import RecordPool, SourceShard
 from tfrtool.engines.pool import map_shards
 from tfrtool.errors import WriteError, os_errors_as
 from tfrtool.examples.arrow.columns import Columns
@@ -41,17 +41,17 @@ KEPT = 1
 """The mark of a record that is kept. 0 is that of a damaged one, others are of rules."""
 
 UNPARSED = Columns(PayloadKind.UNKNOWN)
-"""The columns for those who ask no features."""
+"""The columns for jobs that need no features."""
 
 _BATCH_BYTES = 4 * 1024 * 1024
-"""Of payloads that are looked at together."""
+"""Bytes of payloads that are marked together."""
 
 _WORTH_A_PROCESS = 64 * 1024 * 1024
 
-Marks = NDArray[Any]
-"""Rows of numbers, of which ``mark`` is one."""
+RecordFlags = NDArray[Any]
+"""One row of numbers per record, with a column ``mark``."""
 
-Look = Callable[[Batch], Marks]
+BatchMarker = Callable[[Batch], RecordFlags]
 
 
 def values_of(table: "pa.RecordBatch", columns: Columns, name: str) -> list[list[Any] | None]:
@@ -82,84 +82,87 @@ def image_feature(shards: Sequence[Path], folder: Path) -> str | None:
 
 def columns_of(pool: RecordPool, settings: JobSettings) -> Columns:
     """Return the columns that all records fit."""
-    places = [shard.place for shard in pool.shards]
-    return infer_columns(places, workers=settings.workers, on_progress=settings.on_progress)
+    paths = [shard.readable for shard in pool.shards]
+    return infer_columns(paths, workers=settings.workers, on_progress=settings.on_progress)
 
 
 def mark_records(
-    pool: RecordPool, look: Look, dtype: Any, columns: Columns, settings: JobSettings
-) -> tuple[Marks, JobPlan]:
-    """Read all records; return a row for each; and what was read, and the damage.
+    pool: RecordPool,
+    mark_batch: BatchMarker,
+    dtype: Any,
+    columns: Columns,
+    settings: JobSettings,
+) -> tuple[RecordFlags, JobPlan]:
+    """Read all records, in several processes, and let a function make a row of numbers of each.
 
-    The rows are in a file beside the index, and in memory only as far as they are used. Damaged
-    records have zeros. What looks at batches of some columns can be pickled.
+    Args:
+        pool: the records.
+        mark_batch: makes the rows; it can be pickled.
+        dtype: the columns of rows.
+        columns: the features that the function needs.
+        settings: those of the job.
+
+    Returns:
+        The rows, in a file beside the index, with zeros for damaged records; and what was read,
+        with the damage.
     """
-    tally, faults, marks = Tally(), Faults(), pool.index.with_name("marks")
-    dtype = np.dtype(dtype)
+    tally, faults, path = Tally(), Faults(), pool.index.with_name("marks")
     firsts = pool.firsts.tolist()
-    with os_errors_as(WriteError, marks, "can't be written"):
-        marks.touch()
-        os.truncate(marks, firsts[-1] * dtype.itemsize)
-    mark = partial(
-        _mark_shard,
-        look=look,
-        dtype=dtype,
-        columns=columns,
-        index=pool.index,
-        stop=settings.stop,
-    )
+    dtype = np.dtype(dtype)
+    with os_errors_as(WriteError, path, "can't be written"):
+        path.touch()
+        os.truncate(path, firsts[-1] * dtype.itemsize)
+    mark = partial(_mark_shard, mark_batch, dtype, columns, pool.index, settings.stop)
     worth = _WORTH_A_PROCESS if settings.workers is None else 1
     size = sum(shard.size for shard in pool.shards)
     jobs = list(zip(firsts, range(len(pool.shards)), pool.shards, strict=False))
     meter = Meter(settings.on_progress, "evaluating", BYTES, size)
-    results = map_shards(mark, jobs, settings.workers, worth, size, on_counts=meter.add)
-    for read, met in results:
+    for read, found in map_shards(mark, jobs, settings.workers, worth, size, on_counts=meter.add):
         tally.merge(read)
-        faults.merge(met)
+        faults.merge(found)
     meter.finish()
-    return np.memmap(marks, dtype, "r"), JobPlan(read=tally, faults=faults)
+    return np.memmap(path, dtype, "r"), JobPlan(read=tally, faults=faults)
 
 
 def _mark_shard(
-    job: tuple[int, int, SourceShard],
-    look: Look,
+    mark_batch: BatchMarker,
     dtype: "np.dtype[Any]",
     columns: Columns,
     index: Path,
     stop: bool,
+    job: tuple[int, int, SourceShard],
 ) -> tuple[Tally, Faults]:
     first, number, shard = job
-    tally, faults, marks = Tally(), Faults(stop=stop), index.with_name("marks")
+    tally, faults, path = Tally(), Faults(stop=stop), index.with_name("marks")
     starts = np.memmap(index, np.uint64, "r")[first + number :][: shard.records]
+    report = telling(shard.path, faults.add)
 
-    tell = telling(shard.path, faults.add)
-
-    def met(fault: Fault) -> None:
-        if shard.copy is None and shard.records:  # else it was told by the scan
-            tell(fault)
+    def report_damage(fault: Fault) -> None:
+        if shard.copy is None and shard.records:  # otherwise the scan has reported it
+            report(fault)
 
     count = min(BATCH_RECORDS, columns.batch_records)
     with (
         open_shard(shard.path) as file,
-        os_errors_as(WriteError, marks, "can't be written"),
-        marks.open("r+b") as out,
+        os_errors_as(WriteError, path, "can't be written"),
+        path.open("r+b") as out,
     ):
-        for records in in_batches(read_records(file), met, _BATCH_BYTES, count):
-            places = np.arange(tally.records, tally.records + len(records))
-            if shard.copy is None:  # else it has just these; a reader may find whole records
+        for records in in_batches(read_records(file), report_damage, _BATCH_BYTES, count):
+            rows = np.arange(tally.records, tally.records + len(records))
+            if shard.copy is None:
+                # Within a damaged payload, a reader may find records that are none of the pool's.
                 offsets = np.array([record.offset for record in records], np.uint64)
-                places = np.minimum(np.searchsorted(starts, offsets), shard.records - 1)
-                known = starts[places] == offsets  # within a damaged one, which are none of ours
-                records, places = [*compress(records, known)], places[known]
+                rows = np.minimum(np.searchsorted(starts, offsets), shard.records - 1)
+                known = starts[rows] == offsets
+                records, rows = [*compress(records, known)], rows[known]
             if not records:
                 continue
             tally.add_keys([payload_key(one.payload_crc, len(one.payload)) for one in records])
-            made = np.zeros(places[-1] + 1 - places[0], dtype)
-            own = (places - places[0]).tolist()
-            rows = dict(zip((one.index for one in records), own, strict=True))
-            for batch in decode_records(shard.path, records, columns, tell):
-                made[[rows[one.index] for one in batch.records]] = look(batch)
-            out.seek(int(first + places[0]) * dtype.itemsize)
-            made.tofile(out)
+            marks = np.zeros(rows[-1] + 1 - rows[0], dtype)
+            row_of = dict(zip((one.index for one in records), rows - rows[0], strict=True))
+            for batch in decode_records(shard.path, records, columns, report):
+                marks[[row_of[one.index] for one in batch.records]] = mark_batch(batch)
+            out.seek(int(first + rows[0]) * dtype.itemsize)
+            marks.tofile(out)
         shard.check_stamp(file)
     return tally, faults

@@ -1,4 +1,4 @@
-"""Splits that are drawn anew: for each record by its bytes, or by a feature of it."""
+"""Splits that `reshard` draws: for each record by its bytes, or by a feature of it."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -8,16 +8,16 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from tfrtool.convert.copying import Selection
+from tfrtool.convert.pipeline.record_copies import Selection
 from tfrtool.convert.pipeline.record_marks import (
     KEPT,
     UNPARSED,
-    Marks,
+    RecordFlags,
     columns_of,
     mark_records,
     values_of,
 )
-from tfrtool.convert.pipeline.record_sources import RecordPool
+from tfrtool.convert.pipeline.record_pool import RecordPool
 from tfrtool.errors import WriteError
 from tfrtool.examples.arrow.columns import Columns
 from tfrtool.inspection.rows.batches import Batch
@@ -39,14 +39,14 @@ def draw_splits(
     """Draw the split of each record."""
     feature = stratify or group_by
     columns = UNPARSED if feature is None else columns_of(pool, settings).select([feature])
-    look = partial(_draw, columns=columns, stratify=stratify, group_by=group_by, seed=seed)
-    marks, met = mark_records(pool, look, _ROW, columns, settings)
+    draw = partial(_draw, columns=columns, stratify=stratify, group_by=group_by, seed=seed)
+    marks, plan = mark_records(pool, draw, _ROW, columns, settings)
     ends = list(accumulate(list(splits.values())[:-1]))
     if stratify is None:
         bounds = np.array([round(end * 2**64) for end in ends], np.uint64)
         codes = np.searchsorted(bounds, marks["draw"], side="right").astype(np.uint16)
     else:
-        codes = _stratified(marks, ends)
+        codes = _stratify(marks, ends)
     codes += 1
     codes[marks["mark"] != KEPT] = 0
     for split, count in zip(splits, np.bincount(codes, minlength=len(splits) + 1)[1:], strict=True):
@@ -55,13 +55,13 @@ def draw_splits(
                 f"split {split!r} would be empty",
                 hint="give it a larger fraction, or use another --seed",
             )
-    return list(splits), codes, met
+    return Selection(list(splits), codes, plan)
 
 
 def _draw(
     batch: Batch, columns: Columns, stratify: str | None, group_by: str | None, seed: int
-) -> Marks:
-    """Draw a number for each record; and one for its label, where splits are stratified."""
+) -> RecordFlags:
+    """Draw a number for each record; and one for its value, if splits are stratified."""
     rows = np.zeros(len(batch.records), _ROW)
     rows["mark"] = KEPT
     keys = [payload_key(one.payload_crc, len(one.payload)) for one in batch.records]
@@ -71,15 +71,15 @@ def _draw(
         key = seed.to_bytes(8, "little", signed=True)
         for row, value in zip(rows, values_of(batch.table, columns, feature), strict=True):
             digest = blake2b(repr(value).encode(), digest_size=8, key=key).digest()
-            if stratify or value is not None:  # else the record is a group of its own
+            if stratify or value is not None:  # a record without a value is its own group
                 row["stratum" if stratify else "draw"] = int.from_bytes(digest, "little")
     return rows
 
 
-def _stratified(marks: Marks, ends: list[float]) -> NDArray[np.uint16]:
-    """Return the number of the split of each record: of each stratum, those of the lowest draws.
+def _stratify(marks: RecordFlags, ends: list[float]) -> NDArray[np.uint16]:
+    """Return the number of the split of each record: in each stratum, the lowest draws come first.
 
-    Copies of a record, which have the same draw, stay together.
+    Copies of a record have the same draw, and stay together.
     """
     draws, strata = np.array(marks["draw"]), np.array(marks["stratum"])
     order = np.lexsort((draws, strata))
@@ -92,6 +92,6 @@ def _stratified(marks: Marks, ends: list[float]) -> NDArray[np.uint16]:
             if start < at < stop:
                 at = start + int(np.searchsorted(draws[start:stop], draws[at - 1], side="right"))
             codes[at:stop] += 1
-    found = np.zeros(len(order), np.uint16)
-    found[order] = codes
-    return found
+    by_record = np.zeros(len(order), np.uint16)
+    by_record[order] = codes
+    return by_record
