@@ -91,44 +91,6 @@ def _clear(bucket: Bucket) -> None:
         bucket.client.delete_objects(Bucket=bucket.name, Delete={"Objects": keys})
 
 
-@pytest.mark.slow
-def test_a_killed_write_is_resumed(
-    bucket: Bucket, url: str, sources: list[Path], whole: list[dict[str, str]]
-) -> None:
-    """At whatever request it dies, a fresh write is refused, and resumed it is what it would be."""
-    for at in STEPS:
-        _clear(bucket)
-        if not _stopped(at, lambda: _write(sources[0], url), Killed(), dead=True):
-            break
-        if bucket.names():
-            with pytest.raises(UsageError, match=r"interrupted or running write|already exists"):
-                _write(sources[0], url)
-        report = _write(sources[0], url, "resume")
-        assert current_digests(bucket) == whole[0]
-        assert not any("/v-" in key for key in [*bucket.names()])  # the same plan: the same keys
-        assert report.complete or report.resumed == int(at >= 5)
-    assert ALL < at < STEPS[-1]
-
-
-@pytest.mark.slow
-def test_a_killed_overwriting_write_is_ended(
-    bucket: Bucket, url: str, sources: list[Path], whole: list[dict[str, str]]
-) -> None:
-    """At whatever request it dies, the old dataset is there or the new one, and it can be ended."""
-    for at in STEPS:
-        _clear(bucket)
-        _write(sources[0], url)
-        run = lambda: _write(sources[1], url, "overwrite")  # noqa: E731
-        if not _stopped(at, run, Killed(), dead=True):
-            break
-        records = sum(map(tfrtool.count, tfrtool.find_shards(url)))
-        assert records in (FIRST, SECOND)
-        if at:  # else the first one is complete, and other records
-            _write(sources[1], url, ("resume", "overwrite")[at % 2])
-            assert current_digests(bucket) == whole[1]
-    assert ALL < at < STEPS[-1]
-
-
 def test_another_plan_is_written_elsewhere(
     bucket: Bucket, url: str, sources: list[Path], whole: list[dict[str, str]]
 ) -> None:

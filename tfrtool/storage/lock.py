@@ -6,7 +6,7 @@ import re
 import stat
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tfrtool.errors import UsageError
@@ -35,8 +35,9 @@ def locked(folder: Path, work: str = "write") -> Iterator[None]:
     finally:
         with signals_wait():
             try:
-                # Taken away while it is held: who waits for this file finds that it has no name.
-                path.unlink(missing_ok=True)
+                # Deleted while it is held: a process that waits for it finds that it has no name.
+                with suppress(OSError):
+                    path.unlink()
             finally:
                 os.close(descriptor)
 
