@@ -16,9 +16,9 @@ from pathlib import Path
 
 from tests.photos import image_bytes
 from tfrtool.examples.objects.record_features import Masks
+from tfrtool.sources.annotations.annotation_reader import ParsedImage
 from tfrtool.sources.annotations.coco import CocoReader
-from tfrtool.sources.annotations.found import FoundImage
-from tfrtool.sources.annotations.json_parts import JsonParts
+from tfrtool.sources.annotations.json_elements import JsonFile
 from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.sources.open_source import open_source
 from tfrtool.sources.source_options import SourceOptions
@@ -115,13 +115,12 @@ def _ijson(path: Path, _: Path) -> int:
 
 
 def _window(path: Path, _: Path) -> int:
-    with path.open("rb") as file:
-        return sum(member == "annotations" for member, *_ in JsonParts(file, path.name))
+    return sum(1 for _ in JsonFile(path, path.parent).elements("annotations"))
 
 
 def _reader(path: Path, _: Path) -> int:
     images = CocoReader([path], path.parent, Masks.POLYGONS).images()
-    return sum(len(image.objects) for image in images if isinstance(image, FoundImage))
+    return sum(len(image.objects) for image in images if isinstance(image, ParsedImage))
 
 
 def _images_alone(_: Path, images: Path) -> int:

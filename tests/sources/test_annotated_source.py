@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from PIL import Image
@@ -10,8 +10,12 @@ from PIL import Image
 from tfrtool.errors import SourceError
 from tfrtool.examples.objects.annotation import ExtraFeatures, ImageAnnotation, ObjectAnnotation
 from tfrtool.examples.objects.record_features import WrittenImage
-from tfrtool.sources.annotations.annotated_source import bring_together
-from tfrtool.sources.annotations.found import AnnotationReader, FoundImage, FoundObject
+from tfrtool.sources.annotations.annotation_matcher import match_annotations
+from tfrtool.sources.annotations.annotation_reader import (
+    AnnotationReader,
+    ParsedImage,
+    ParsedObject,
+)
 from tfrtool.sources.folders.listing import list_directory
 from tfrtool.sources.items import LeftOut
 from tfrtool.sources.source_options import SourceOptions
@@ -24,11 +28,11 @@ if TYPE_CHECKING:
 
 
 class _Reader(AnnotationReader):
-    def __init__(self, *images: FoundImage) -> None:
+    def __init__(self, *images: ParsedImage) -> None:
         super().__init__()
         self._images = images
 
-    def images(self) -> Iterator[FoundImage | LeftOut]:
+    def images(self) -> Iterator[ParsedImage | LeftOut]:
         yield from self._images
         yield LeftOut(key="image 9", reason="annotation 9: lost")
 
@@ -46,14 +50,19 @@ def folder(tmp_path: Path) -> Path:
     return images
 
 
-def _source(folder: Path, *images: FoundImage) -> Source:
+def _source(folder: Path, *images: ParsedImage) -> Source:
     options = SourceOptions(annotations="coco:x")
     reader = _Reader(*images)
-    return bring_together(list_directory(str(folder)), reader, options, "here", folder.parent)
+    return match_annotations(list_directory(str(folder)), reader, options, "here", folder.parent)
 
 
-def _object(*box: object, category: str = "cat", **more: object) -> FoundObject:
-    return FoundObject(what="annotation 1", box=box, category=category, more=more)
+def _object(*box: float, category: str = "cat", **more: object) -> ParsedObject:
+    return ParsedObject(
+        where="annotation 1",
+        box=cast("tuple[float, float, float, float]", box),
+        category=category,
+        fields=more,
+    )
 
 
 def _annotations(source: Source) -> list[ImageAnnotation | None]:
@@ -64,8 +73,8 @@ def test_objects_come_with_their_images(folder: Path) -> None:
     """Objects come with the images that they are told for, those without any included."""
     source = _source(
         folder,
-        FoundImage(name="c.jpg", where="image 2", width=100, height=50, source_id="2"),
-        FoundImage(
+        ParsedImage(name="c.jpg", where="image 2", width=100, height=50, source_id="2"),
+        ParsedImage(
             name="a.jpg",
             where="image 1",
             width=100,
@@ -86,7 +95,7 @@ def test_objects_come_with_their_images(folder: Path) -> None:
 def test_boxes_are_clipped_and_listed(folder: Path) -> None:
     """A box that reaches over its image is clipped, and listed but for rounding."""
     objects = [_object(-5, 2, 3, 400), _object(-0.004, 0, 100.004, 50)]
-    image = FoundImage(name="a.jpg", where="1", width=100, height=50, objects=objects)
+    image = ParsedImage(name="a.jpg", where="1", width=100, height=50, objects=objects)
     source = _source(folder, image)
     (annotation,) = _annotations(source)
     assert annotation is not None
@@ -98,7 +107,7 @@ def test_boxes_are_clipped_and_listed(folder: Path) -> None:
 def test_an_image_that_is_told_twice_counts_once(folder: Path) -> None:
     """Of an image that is told twice the second is listed, with its objects."""
     images = [
-        FoundImage(name="a.jpg", where=where, width=100, height=50, objects=[_object(1, 2, 3, 4)])
+        ParsedImage(name="a.jpg", where=where, width=100, height=50, objects=[_object(1, 2, 3, 4)])
         for where in ("image 1", "image 2")
     ]
     source = _source(folder, *images)
@@ -111,7 +120,7 @@ def test_an_image_that_is_told_twice_counts_once(folder: Path) -> None:
 def test_without_any_image_it_is_an_error(folder: Path) -> None:
     """Annotations of which no image is there say which was looked for."""
     with pytest.raises(SourceError, match=r"gone\.jpg: image 1: no such image"):
-        _source(folder, FoundImage(name="gone.jpg", where="image 1", objects=[]))
+        _source(folder, ParsedImage(name="gone.jpg", where="image 1", objects=[]))
 
 
 def test_a_file_says_which_classes_there_are(folder: Path) -> None:
@@ -119,23 +128,23 @@ def test_a_file_says_which_classes_there_are(folder: Path) -> None:
     (folder.parent / "names.txt").write_text("mouse\ndog\n")
     options = SourceOptions(annotations="coco:x", labels=str(folder.parent / "names.txt"))
     objects = [_object(1, 2, 3, 4, category="dog"), _object(1, 2, 3, 4)]
-    image = FoundImage(name="a.jpg", where="image 1", width=100, height=50, objects=objects)
+    image = ParsedImage(name="a.jpg", where="image 1", width=100, height=50, objects=objects)
     listing = list_directory(str(folder))
-    source = bring_together(listing, _Reader(image), options, "here", folder.parent)
+    source = match_annotations(listing, _Reader(image), options, "here", folder.parent)
     assert (source.labels, source.features.class_ids) == (("mouse", "dog"), (1, 2))
     (annotation,) = _annotations(source)
     assert annotation is not None
     assert [one.label for one in annotation.objects] == [1]
     assert source.annotations is not None
     reasons = [entry.reason for entry in source.annotations.rejected]
-    assert "a cat: unknown category 'cat'" in reasons
+    assert "annotation 1: unknown category 'cat'" in reasons
 
 
 def test_objects_have_as_many_key_points(folder: Path) -> None:
     """Those with fewer than others get points of visibility 0."""
     points = [(1, 2, 2), (1, 2, 2, 3, 4, 1), ()]
     objects = [_object(1, 2, 3, 4, keypoints=some) for some in points]
-    image = FoundImage(name="a.jpg", where="image 1", width=100, height=50, objects=objects)
+    image = ParsedImage(name="a.jpg", where="image 1", width=100, height=50, objects=objects)
     source = _source(folder, image)
     (annotation,) = _annotations(source)
     made = source.features.values(

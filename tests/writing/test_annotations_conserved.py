@@ -47,12 +47,6 @@ class _Thing:
         side, far = self.reach
         return *self.box[:side], self.box[side] + (-far if side < 2 else far), *self.box[side + 1 :]
 
-    @property
-    def name(self) -> str:
-        """What a report calls it once all files are read."""
-        number = self.more.get("id", -1)
-        return f"annotation {number}" if number >= 0 else f"a {self.category}"
-
 
 @dataclass
 class _Picture:
@@ -469,9 +463,7 @@ def _sets(draw: st.DrawFn, kind: str) -> _Set:
         size = draw(st.tuples(st.integers(5, 40), st.integers(5, 40)))
         objects = _things(kind, size, _YOLO_POINTS if points else broken_objects)
         one = _Picture(number, size, draw(st.lists(objects, max_size=6)))
-        wrong = [thing.broken for thing in one.things if thing.broken]
-        # Masks are only checked against the size that is told of an image.
-        one.has_size = any(reason == "2 x 2" for _, reason in wrong) or draw(st.booleans())
+        one.has_size = draw(st.booleans())
         what = draw(st.sampled_from(["intact", "damaged", "wrong"]))
         if what == "damaged":
             one.broken = draw(st.sampled_from(_DAMAGE if kind == "yolo" else (*_DAMAGE, "size")))
@@ -580,17 +572,16 @@ def _check(folder: Path, some: _Set, write: _Writer) -> None:
                 listed.append((one.key, thing.place, "image skipped"))
             elif thing.broken:
                 listed.append((one.key, thing.place, wrong))
+            elif one.fate == "twice":
+                listed.append((one.key, thing.place, "twice"))
+            elif some.names and thing.category == "horse":
+                listed.append((one.key, thing.place, "unknown category 'horse'"))
+            elif one.fate == "audited":
+                lost += 1
             else:
+                written[one.key][1].append(thing)
                 if thing.reach[1]:
                     clipped.append((one.key, thing.place, "clipped"))
-                if one.fate == "twice":
-                    listed.append((one.key, thing.name, "twice"))
-                elif some.names and thing.category == "horse":
-                    listed.append((one.key, thing.name, "unknown category 'horse'"))
-                elif one.fate == "audited":
-                    lost += 1
-                else:
-                    written[one.key][1].append(thing)
     account = report.annotations
     assert account is not None
     _check_listed(account.rejected, listed)

@@ -160,7 +160,7 @@ def _told(
 
 
 def _annotated(argument: str, scratch: Path, options: SourceOptions) -> Source:
-    from tfrtool.sources.annotations.annotated_source import bring_together
+    from tfrtool.sources.annotations.annotation_matcher import match_annotations
     from tfrtool.sources.annotations.readers import hint_at_kind, open_annotations
 
     if argument.startswith(_TFDS) or (listing := _list(argument, scratch)) is None:
@@ -169,7 +169,7 @@ def _annotated(argument: str, scratch: Path, options: SourceOptions) -> Source:
     images = Path(argument) if Path(argument).is_dir() else None
     reader = open_annotations(options, images, scratch)
     try:
-        return bring_together(listing, reader, options, argument, scratch)
+        return match_annotations(listing, reader, options, argument, scratch)
     except SourceError as error:
         hint_at_kind(error, options)
         raise

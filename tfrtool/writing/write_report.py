@@ -193,7 +193,10 @@ def _annotations(audit: Audit, written: int) -> AnnotationReport | None:
     account, source = audit.source.annotations, audit.source
     if account is None:
         return None
-    lost = sum(len(labels_of(source, position)) for position, _ in audit.problems())
+    lost, skipped = 0, set[str]()
+    for position, _ in audit.problems():
+        lost += len(labels_of(source, position))
+        skipped.add(source.items[position].key)
     listed = len(account.rejected) + account.more_rejected
     if account.read != written + listed + lost:
         raise WriteError(
@@ -206,7 +209,7 @@ def _annotations(audit: Audit, written: int) -> AnnotationReport | None:
         written=written,
         of_rejected_images=lost,
         rejected=_shown(account.rejected),
-        clipped=_shown(account.clipped),
+        clipped=_shown(one for one in account.clipped if one.key not in skipped),
         truncated=account.more_rejected + account.more_clipped,
     )
 

@@ -105,18 +105,19 @@ def test_boxes_come_from_polygons(opening: Opening, masks: str) -> None:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "offset 0: invalid JSON: expected '{', found the end of the file"),
-        (b"[]", "offset 0: invalid JSON: expected '{', found '[]'"),
+        (b"", "offset 0: invalid JSON: input data was truncated"),
+        (b"[]", "offset 0: invalid JSON: expected `object`, got `array`: found '[]'"),
         (b'{"images": [], "images": []}', "duplicate"),
-        (b'{"images": []} x', "offset 15: "),
+        (b'{"images": []} x', "offset 16: "),
         (b'{"images": {}}', "'images'"),
         (b'{"images": [7]}', "images[0]"),
         (b'{"images": [{"id": 1, "id": 2}]}', "offset 12: invalid JSON: duplicate"),
-        (
-            b'{"images": [{"id": ' + b"9" * 10_000 + b"}]}",
-            "offset 12: invalid JSON: a number of 10,000",
-        ),
-        (b'{"images": ' + b"[" * 100_000, "offset 12: invalid JSON: nested"),
+        (b'{"images": [{"id": ' + b"9" * 10_000 + b"}]}", "no image has annotations"),
+        (b'{"images": ' + b"[" * 100_000, "invalid JSON: nested"),
+        (b'{"images": [{"a":{"b":' + b"[" * 100_000, "invalid JSON: nested"),
+        (b'{"images": [' + b'{"a":"},{"},' * 100_000 + b'{"id":1,"id":2}]}', "duplicate"),
+        (b'{"images": [' + b"{}," * 99_000 + b"7]}", "images[99000]"),
+        (b'{"images": [' + b"1," * 9_000_000 + b"7]}", "not an object"),
         (b'{"images": ["\xff"]}', "offset 13: "),
         (b'{"images": [], "categories": [{"id": 1}]}', "no id or name"),
         (
@@ -136,7 +137,7 @@ def test_boxes_come_from_polygons(opening: Opening, masks: str) -> None:
         (b'{"a": 1}', "'images'"),
         (
             b'{"images": [' + b" " * 3_000_000 + b"x]}",
-            "offset 3000012: invalid JSON: expected value",
+            "offset 3000012: invalid JSON: invalid character",
         ),
     ],
 )
@@ -147,7 +148,6 @@ def test_files_that_are_no_annotations_are_refused(
     with pytest.raises(SourceError, match=re.escape(reason)) as caught:
         opening(content)
     assert caught.value.path is not None
-    assert caught.value.path.endswith("some.json")
 
 
 def test_a_file_cut_anywhere_is_an_error(opening: Opening, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from tests.sources.annotations.told import (
     truth,
 )
 from tfrtool.errors import SourceError, TfrtoolError
-from tfrtool.sources.annotations.annotation_folder import AnnotationFolder
+from tfrtool.sources.annotations.annotation_reader import AnnotationFolder
 from tfrtool.sources.items import Source
 
 ALL = truth(SCENES, "images/train/")

@@ -10,19 +10,19 @@ from typing import Any, BinaryIO, NamedTuple
 
 from tfrtool.errors import SourceError, UsageError, os_errors_as, printable
 from tfrtool.records.shard_sets import check_split_name
-from tfrtool.sources.annotations.annotation_folder import (
+from tfrtool.sources.annotations.annotation_reader import (
     FLAGS,
     LEADS_OUT,
+    NO_BOX,
     AnnotationFolder,
+    AnnotationReader,
+    ParsedImage,
+    ParsedObject,
+    box_of,
+    check_splits,
     number_classes,
     number_of,
     pixels_of,
-)
-from tfrtool.sources.annotations.found import (
-    AnnotationReader,
-    FoundImage,
-    FoundObject,
-    check_splits,
     split_in_name,
 )
 from tfrtool.sources.folders.listing import SPLIT_NAMES, is_image_name
@@ -40,7 +40,7 @@ from tfrtool.sources.tables.table_columns import (
 from tfrtool.sources.tables.table_rows import DELIMITERS, csv_rows
 from tfrtool.storage.limits import MAX_IMAGE_OBJECTS, MAX_PATH_LENGTH
 from tfrtool.storage.opening import open_regular
-from tfrtool.storage.scratch.external_sort import ExternalSort
+from tfrtool.storage.sorted_rows import SortedRows
 
 _SPLITS = {**SPLIT_NAMES, "validate": "validation", "unassigned": "", "": ""}
 _IMAGES = ("imageid", "imagename", "img")
@@ -100,11 +100,11 @@ class CsvBoxReader(AnnotationReader):
     def __init__(self, places: Sequence[Path], scratch: Path) -> None:
         """Take the paths of tables, or of folders of tables."""
         super().__init__()
-        self._places, self._rows = places, ExternalSort[_Row](scratch)
+        self._places, self._rows = places, SortedRows[_Row](scratch)
         self._classes, self._has_splits = set[str](), False
         self._tables = list[_BoxTable]()
 
-    def images(self) -> Iterator[FoundImage | LeftOut]:
+    def images(self) -> Iterator[ParsedImage | LeftOut]:
         """Yield the images of all rows, by name; and rows that name none, or are too many."""
         named = dict[Path, str | None]()
         for table in self._listed():
@@ -205,7 +205,7 @@ class CsvBoxReader(AnnotationReader):
         name = name if len(name) <= MAX_PATH_LENGTH else ""
         return name, at, number, split, tuple(map(cell, form.size)), one
 
-    def _image(self, name: str, rows: Sequence[_Row]) -> FoundImage:
+    def _image(self, name: str, rows: Sequence[_Row]) -> ParsedImage:
         """Return the image of all rows that name it."""
         sizes, splits = {row[4] for row in rows if any(row[4])}, {row[3] for row in rows}
         width, height, problem = pixels_of(*next(iter(sizes), ()))
@@ -219,7 +219,7 @@ class CsvBoxReader(AnnotationReader):
             check_split_name(split or "train")
         except UsageError:
             problem = problem or f"invalid split name {printable(split[:TEXT_SHOWN])!r}"
-        return FoundImage(
+        return ParsedImage(
             name=name,
             where=self._where(rows[0]),
             width=width,
@@ -229,16 +229,16 @@ class CsvBoxReader(AnnotationReader):
             problem=problem,
         )
 
-    def _object(self, row: _Row, told: tuple[Any, ...]) -> FoundObject:
-        label, box, flags, problem = told
-        table = self._tables[row[1]]
-        return FoundObject(
-            what=self._where(row),
-            box=box,
+    def _object(self, row: _Row, values: tuple[Any, ...]) -> ParsedObject:
+        label, sides, flags, problem = values
+        table, box = self._tables[row[1]], box_of(sides)
+        return ParsedObject(
+            where=self._where(row),
+            box=box or (0.0, 0.0, 0.0, 0.0),
             category=label,
-            relative=table.in_shares,
-            more=dict(zip(table.form.flags, flags, strict=True)),
-            problem=problem,
+            is_relative=table.in_shares,
+            fields=dict(zip(table.form.flags, flags, strict=True)),
+            problem=problem or (None if box else NO_BOX),
         )
 
 

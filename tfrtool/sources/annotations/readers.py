@@ -2,21 +2,23 @@
 
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from glob import glob
 from operator import itemgetter
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from tfrtool.errors import SourceError, os_errors_as
 from tfrtool.examples.objects.record_features import Masks
-from tfrtool.sources.annotations.annotation_folder import AnnotationFolder, number_classes
-from tfrtool.sources.annotations.box_table import CsvBoxReader, is_box_table
-from tfrtool.sources.annotations.found import (
+from tfrtool.sources.annotations.annotation_reader import (
+    AnnotationFolder,
     AnnotationReader,
-    FoundImage,
+    ParsedImage,
     check_splits,
+    number_classes,
     split_in_name,
 )
+from tfrtool.sources.annotations.box_table import CsvBoxReader, is_box_table
 from tfrtool.sources.folders.annotated import annotations_at
 from tfrtool.sources.folders.listing import is_pattern
 from tfrtool.sources.items import LeftOut
@@ -91,12 +93,12 @@ class _SeveralReaders(AnnotationReader):
         super().__init__()
         self._readers = readers
 
-    def images(self) -> Iterator[FoundImage | LeftOut]:
+    def images(self) -> Iterator[ParsedImage | LeftOut]:
         """Yield all images; those of a place without splits have the split in its name."""
         splits = dict[Path, str | None]()
         for path, reader in self._readers.items():
             for image in reader.images():
-                if isinstance(image, FoundImage) and image.problem is None:
+                if isinstance(image, ParsedImage) and image.problem is None:
                     image = replace(image, split=image.split or split_in_name(path.name))
                     splits[path] = splits.get(path, image.split) and image.split
                 yield image

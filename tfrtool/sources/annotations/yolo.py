@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import SourceError, printable
-from tfrtool.sources.annotations.annotation_folder import (
+from tfrtool.sources.annotations.annotation_reader import (
     AnnotationFolder,
+    AnnotationReader,
+    ParsedImage,
+    ParsedObject,
+    is_number,
     number_classes,
     number_of,
 )
-from tfrtool.sources.annotations.found import AnnotationReader, FoundImage, FoundObject, is_number
 from tfrtool.sources.folders.annotated import YAML_NAMES
 from tfrtool.sources.folders.listing import SPLIT_NAMES, is_image_name
 from tfrtool.sources.items import LeftOut, label_problem
@@ -41,7 +44,7 @@ class YoloReader(AnnotationReader):
     """Reads the folders of images that a ``data.yaml`` names; see `AnnotationReader`."""
 
     def __init__(self, folder: AnnotationFolder, name: str | None) -> None:
-        """Say where everything is, and how the file is called if not as usual."""
+        """Take the folder, and the name of ``data.yaml`` where it has another."""
         super().__init__()
         self._folder, self._yaml, self._path = folder, name, folder.place
         self._names: dict[int, str] = {}
@@ -49,11 +52,11 @@ class YoloReader(AnnotationReader):
         self._known = {"."}  # what may be named
         self._lists = set[str]()  # of images
 
-    def images(self) -> Iterator[FoundImage | LeftOut]:
+    def images(self) -> Iterator[ParsedImage | LeftOut]:
         """Yield the images of each split, with labels or not; and each label without an image."""
         keys = self._folder.keys()
         config = self._config(keys)
-        images, told = [*filter(is_image_name, keys)], dict[str, str]()
+        images, splits = [*filter(is_image_name, keys)], dict[str, str]()
         self._known.update(keys)
         for folder in {key.rpartition("/")[0] for key in keys}:
             self._known.update(map("/".join, accumulate([part] for part in folder.split("/"))))
@@ -61,26 +64,26 @@ class YoloReader(AnnotationReader):
         entries = [(one, split) for split in _SPLITS for one in _several(config.get(split))]
         for entry, split in entries:
             for key in self._images_of(entry, split, base, images):
-                if (first := told.setdefault(key, split)) != split:
+                if (first := splits.setdefault(key, split)) != split:
                     where = f"{self._yaml}, {split}"
                     problem = f"already in split {first}, skipped in {split}"
-                    yield FoundImage(name=self._folder.name(key), where=where, problem=problem)
-        if not told:
+                    yield ParsedImage(name=self._folder.name(key), where=where, problem=problem)
+        if not splits:
             expected = "train, val or test with images"
             raise SourceError("no images found", path=self._path, expected=expected)
         labels = {key for key in keys if key.endswith(".txt")} - self._lists
-        texts = {key: _labels_of(key) for key in told}
+        texts = {key: _labels_of(key) for key in splits}
         used = labels & {*texts.values()}
-        there = (text for text in texts.values() if text in used)
-        contents = self._folder.read(there, MAX_ANNOTATION_BYTES)
+        present = (text for text in texts.values() if text in used)
+        contents = self._folder.read(present, MAX_ANNOTATION_BYTES)
         for key, text in texts.items():
             content = next(contents) if text in used else b""
-            yield FoundImage(
+            yield ParsedImage(
                 name=self._folder.name(key),
                 where=text,
-                objects=[self._object(what, cells) for what, cells in _lines(text, content)],
+                objects=[self._object(where, cells) for where, cells in _lines(text, content)],
                 upright=True,
-                split=SPLIT_NAMES[told[key]],
+                split=SPLIT_NAMES[splits[key]],
                 problem=_problem(content),
             )
         if background := sum(text not in used for text in texts.values()):
@@ -93,8 +96,8 @@ class YoloReader(AnnotationReader):
         contents = self._folder.read(unused, MAX_ANNOTATION_BYTES)
         for key, content in zip(unused, contents, strict=True):
             self.ignored.add(LeftOut(key=key, reason=_problem(content) or _NO_IMAGE))
-            for what, _ in _lines(key, content):
-                yield LeftOut(key=key, reason=f"{what}: {_NO_IMAGE}")
+            for where, _ in _lines(key, content):
+                yield LeftOut(key=key, reason=f"{where}: {_NO_IMAGE}")
 
     def classes(self) -> Mapping[str, int]:
         """Return the classes: numbers from 1, where YOLO counts from 0."""
@@ -190,34 +193,40 @@ class YoloReader(AnnotationReader):
             )
         return place
 
-    def _object(self, what: str, cells: Sequence[str]) -> FoundObject:
+    def _object(self, where: str, cells: Sequence[str]) -> ParsedObject:
         """Return the object of a line: a box, perhaps with key points, or a polygon."""
         number = _CLASS.fullmatch(cells[0])
         category = self._names.get(int(number[1]), "") if number else ""
         values = [*map(number_of, cells[1:])]
         sides = [one for one in values if isinstance(one, float) and is_number(one)]
         count, each = self._points
-        box, more, problem = list[float](), dict[str, object](), None
+        box, fields, problem = None, dict[str, object](), None
         if not category:
             problem = f"unknown class {printable(cells[0][:20])}"
         elif len(sides) < len(values):
             problem = "a coordinate is not a number"
         elif len(sides) == 4 or (count and len(sides) == 4 + count * each):
             x, y, width, height, *points = sides
-            box = [x - width / 2, y - height / 2, x + width / 2, y + height / 2]
+            box = x - width / 2, y - height / 2, x + width / 2, y + height / 2
             if each == 2:
                 pairs = zip(points[::2], points[1::2], strict=True)
                 points = [one for x, y in pairs for one in (x, y, 2.0 if x > 0 or y > 0 else 0.0)]
             if not {*points[2::3]} <= {0, 1, 2}:
                 problem = "visibility of a keypoint is not 0, 1 or 2"
-            more["keypoints"] = tuple(points)
+            fields["keypoints"] = tuple(points)
         elif not count and len(sides) >= 6 and not len(sides) % 2:
             ends = sides[::2], sides[1::2]
-            box, more["segmentation"] = [*map(min, ends), *map(max, ends)], json.dumps([sides])
+            (x0, y0), (x1, y1) = map(min, ends), map(max, ends)
+            box, fields["segmentation"] = (x0, y0, x1, y1), json.dumps([sides])
         else:
             problem = f"{len(cells)} columns are neither a box nor a polygon"
-        return FoundObject(
-            what=what, box=box, category=category, relative=True, more=more, problem=problem
+        return ParsedObject(
+            where=where,
+            box=box or (0.0, 0.0, 0.0, 0.0),
+            category=category,
+            is_relative=True,
+            fields=fields,
+            problem=problem,
         )
 
 

@@ -1,0 +1,203 @@
+"""What annotation files hold before it is checked, and the folders that they lie in."""
+
+import os
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+
+from msgspec import Struct
+
+from tfrtool.errors import SourceError, os_errors_as, os_reason
+from tfrtool.examples.objects.annotation import Skeleton
+from tfrtool.sources.folders.listing import SPLIT_NAMES, list_directory
+from tfrtool.sources.folders.store_listing import list_store
+from tfrtool.sources.items import LeftOut
+from tfrtool.storage.capped_list import CappedList
+from tfrtool.storage.limits import MAX_CLASSES, MAX_LISTED, MAX_METADATA_BYTES
+from tfrtool.storage.opening import read_bounded
+from tfrtool.storage.remote_path import RemotePath
+
+FLAGS = {
+    **dict.fromkeys(("1", "true", "yes"), True),
+    **dict.fromkeys(("0", "false", "no"), False),
+}
+"""Values of flags such as ``truncated``, in lower case."""
+
+LEADS_OUT = "link leads outside the folder"
+
+
+NO_BOX = "box is not four numbers"
+Box = tuple[float, float, float, float]
+
+
+class ParsedObject(Struct, kw_only=True):
+    """An object as its annotation file has it: numbers are finite, but may make no sense."""
+
+    where: str  # the annotation, as messages call it: "annotation 17", "labels/1.txt, line 3"
+    category: str  # the name of its class
+    box: Box = (0.0, 0.0, 0.0, 0.0)  # xmin, ymin, xmax, ymax, in any order
+    is_relative: bool = False  # whether lengths are in shares of the image's sides, not in pixels
+    fields: Mapping[str, object] = {}  # valid values of further fields of `ObjectAnnotation`
+    mask_size: tuple[int, int] | None = None  # width and height of a mask of run lengths
+    problem: str | None = None  # why the object can't be used
+
+
+class ParsedImage(Struct, kw_only=True):
+    """An image as its annotation file has it; nothing of it is trusted."""
+
+    name: str  # its path, mostly below the folder of images
+    where: str  # the annotation, as messages call it: "labels/1.txt", "image 17"
+    other_name: str = ""  # tried after ``name``; both may lack a suffix
+    width: int | None = None  # in pixels; None where the file has none
+    height: int | None = None
+    objects: Sequence[ParsedObject] = ()
+    source_id: str = ""
+    upright: bool = False  # whether annotations are for the image as EXIF turns it, if in doubt
+    split: str | None = None
+    problem: str | None = None  # why none of its objects can be used
+    stale_name: str = ""  # the name in its file that differs from ``name``, which is preferred
+
+
+class AnnotationReader(ABC):
+    """Reads annotation files.
+
+    A file that can't be used at all is a `SourceError` with its path and the place in it.
+
+    Attributes:
+        notices: what a user should know, each a clause; complete once all images are read.
+        ignored: files and fields that were not read.
+        skeletons: names of key points and lines between them, by classes.
+    """
+
+    def __init__(self) -> None:
+        """Start with an empty account."""
+        self.notices: list[str] = []
+        self.ignored = CappedList[LeftOut](MAX_LISTED)
+        self.skeletons: dict[str, Skeleton] = {}
+
+    @abstractmethod
+    def images(self) -> Iterator[ParsedImage | LeftOut]:
+        """Yield all images, also those with problems, and each object without an image."""
+
+    @abstractmethod
+    def classes(self) -> Mapping[str, int]:
+        """Return, after the images, the classes: for each name its number in a label map, > 0."""
+
+
+class AnnotationFolder:
+    """Annotation files, and images perhaps; a file's key is its path, with "/" on all systems."""
+
+    def __init__(self, place: Path, images: Path | None) -> None:
+        """Take the folder, and the one in which images are looked for."""
+        self.place = place
+        local = not isinstance(place, RemotePath)
+        self._images = images if local else None
+        self._real = os.path.join(os.path.realpath(place), "") if local else None  # noqa: PTH118
+
+    def keys(self) -> list[str]:
+        """Return the keys of its files, sorted."""
+        if isinstance(self.place, RemotePath):
+            found = list_store(str(self.place))
+        else:
+            with os_errors_as(SourceError, self.place):
+                os.listdir(self.place)  # noqa: PTH208 - fails for a file, too
+            found = list_directory(str(self.place))
+        return sorted(entry.key for entry in found.entries if not entry.problem) if found else []
+
+    def leads_out(self, key: str) -> bool:
+        """Return whether a link leads from a key to somewhere outside."""
+        return self._real is not None and not os.path.realpath(self.place / key).startswith(
+            self._real
+        )
+
+    def read(self, keys: Iterable[str], limit: int) -> Iterator[bytes | str]:
+        """Yield the contents of files; a text is the reason why one can't be read."""
+
+        def read_one(key: str) -> bytes | str:
+            if self.leads_out(key):
+                return LEADS_OUT
+            try:
+                return read_bounded(self.place / key, limit)
+            except OSError as error:
+                return os_reason(error)
+
+        ahead = isinstance(self.place, RemotePath) and self.place.store.ahead
+        return ahead(read_one, keys) if ahead else map(read_one, keys)
+
+    def text(self, key: str, limit: int) -> str:
+        """Return the text of a required file, or raise a `SourceError`."""
+        (found,) = self.read([key], limit)
+        try:
+            if isinstance(found, bytes):
+                return found.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            found = "not valid UTF-8"
+        raise SourceError(found, path=self.place / key)
+
+    def lines(self, key: str) -> Iterator[tuple[str, str]]:
+        """Yield the lines of a list that are not empty, each after its place for messages."""
+        for number, line in enumerate(self.text(key, MAX_METADATA_BYTES).split("\n"), start=1):
+            if found := line.strip():
+                yield f"{key}, line {number}", found
+
+    def name(self, key: str) -> str:
+        """Return an image's path below the folder of images, if it is in there."""
+        if self._images is None:
+            return key
+        name = os.path.relpath(self.place / key, self._images)
+        return key if name.startswith("..") else name.replace(os.sep, "/")
+
+
+def split_in_name(name: str) -> str | None:
+    """Return the split in the name of a file or folder, such as ``instances_train2017.json``."""
+    words = re.findall("[a-z]+", name.lower())
+    return next((SPLIT_NAMES[word] for word in words if word in SPLIT_NAMES), None)
+
+
+def check_splits(splits: Mapping[Path, str | None]) -> None:
+    """Raise a `SourceError` if the names of some files, but not of all, have a split."""
+    without = next((path for path, split in splits.items() if split is None), None)
+    if without is not None and any(splits.values()):
+        what = "file name has no split, although those of other annotation files have one"
+        raise SourceError(what, path=without, expected="a name such as instances_train2017.json")
+
+
+def is_number(value: object) -> bool:
+    """Return whether a value is a number that a position in an image can be: no bool, no NaN."""
+    return (type(value) is float or type(value) is int) and -1e9 < value < 1e9
+
+
+def box_of(sides: Sequence[object]) -> Box | None:
+    """Return a box from its sides; None where these are not four numbers in range."""
+    if len(sides) != 4 or not all(map(is_number, sides)):
+        return None
+    x0, y0, x1, y1 = map(float, sides)  # type: ignore[arg-type]
+    return x0, y0, x1, y1
+
+
+def number_of(text: str) -> float | str:
+    """Return the number that a text is, and the text itself where it is not a number."""
+    try:
+        return float(text) if text.isascii() and "_" not in text else text
+    except ValueError:
+        return text
+
+
+def pixels_of(width: str = "", height: str = "") -> tuple[int | None, int | None, str | None]:
+    """Return the sides of an image, None where they are 0 or missing, and what is wrong."""
+    sides = [number_of(side or "0") for side in (width, height)]
+    whole = (isinstance(s, float) and s.is_integer() and 0 <= s < 2**31 for s in sides)
+    x, y = (int(s) if fits else None for s, fits in zip(sides, whole, strict=True))
+    if x is None or y is None:
+        return None, None, "image size is not two whole numbers"
+    return (x, y, None) if x and y else (None, None, None)
+
+
+def number_classes(names: Iterable[str], where: Path) -> Mapping[str, int]:
+    """Return classes with numbers from 1, in their order; SourceError if they are too many."""
+    numbers = {name: number for number, name in enumerate(islice(names, MAX_CLASSES + 1), start=1)}
+    if len(numbers) > MAX_CLASSES:
+        raise SourceError(f"more than {MAX_CLASSES:,} classes", path=where)
+    return numbers
