@@ -158,7 +158,7 @@ def test_too_many_names(
     make_shard: MakeShard, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Names beyond the limit are told to be left out: in the source, and on stderr."""
-    monkeypatch.setattr("tfrtool.examples.inference.MAX_NAMES", 100)
+    monkeypatch.setattr("tfrtool.examples.schema_fold.MAX_NAMES", 100)
     keys = [f"feature_{number}".encode() for number in range(103)]
     shard = make_shard([held_by(keys)])
     for form in ("tfds", "python"):

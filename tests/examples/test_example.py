@@ -35,7 +35,7 @@ from tfrtool.examples.example import (
     feature_key,
     feature_name,
 )
-from tfrtool.examples.inference import SchemaFold
+from tfrtool.examples.schema_fold import SchemaFold
 
 KINDS = {"bytes_list": "string", "int64_list": "int64", "float_list": "float32", None: None}
 
@@ -267,7 +267,7 @@ def test_limits_of_large_payloads(
     assert classify_payload(payload) is PayloadKind.UNKNOWN
     with pytest.raises(ValueError, match="is not a tf"):
         decode_example(payload)
-    assert not SchemaFold().add(payload)
+    assert not SchemaFold().add_payload(payload)
 
 
 def test_long_lists_of_numbers_are_whole() -> None:

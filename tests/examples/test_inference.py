@@ -22,12 +22,12 @@ from tests.examples.strategies import (
     string,
     tf_sequence,
 )
-from tfrtool.examples import inference
+from tfrtool.examples import schema_fold
 from tfrtool.examples.example import DType, Feature, PayloadKind, decode_example, encode_example
-from tfrtool.examples.inference import SchemaFold
 from tfrtool.examples.parsing import fit_example
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.examples.schema import FeatureSpec
+from tfrtool.examples.schema_fold import SchemaFold
 
 JPEG = b"\xff\xd8\xff\xe0"
 
@@ -36,7 +36,7 @@ def fold_of(*records: dict[str, Feature]) -> SchemaFold:
     """Return a fold over Examples."""
     fold = SchemaFold()
     for record in records:
-        assert fold.add(encode_example(record))
+        assert fold.add_payload(encode_example(record))
     return fold
 
 
@@ -80,8 +80,8 @@ def test_narrowest_schema() -> None:
 def test_what_is_no_example() -> None:
     """Other payloads are not taken in, and count nowhere."""
     fold = SchemaFold()
-    assert not fold.add(b"hello world")
-    assert not fold.add(b"\x1a\x01x")
+    assert not fold.add_payload(b"hello world")
+    assert not fold.add_payload(b"\x1a\x01x")
     assert fold.records == 0
     assert fold.features() == ()
 
@@ -130,7 +130,7 @@ def test_every_sequence_fits_the_inferred_schema(
         for item in column
     ]
     for payload in payloads:
-        assert fold.add(payload)
+        assert fold.add_payload(payload)
     schema = fold.schema()
     lists = schema.to_sequence_description(tf)
     for payload in payloads:
@@ -146,7 +146,7 @@ def test_order_of_records_does_not_matter(first: Feature, second: Feature) -> No
     one, other = SchemaFold(values=True), SchemaFold(values=True)
     for fold, order in ((one, (first, second)), (other, (second, first))):
         for feature in order:
-            fold.add(encode_example({"x": feature}))
+            fold.add_payload(encode_example({"x": feature}))
     for fold in (one, other):
         for kind in fold.features()[0].kinds.values():
             kind.first = ("", 0)
@@ -156,11 +156,11 @@ def test_order_of_records_does_not_matter(first: Feature, second: Feature) -> No
 def test_sequences_are_counted(tf: Any) -> None:
     """A record with feature lists is a sequence, and one without is not."""
     fold = SchemaFold()
-    fold.add(tf_sequence(tf, {}, {"x": [int64(1, 2), int64(3, 4)]}).SerializeToString())
+    fold.add_payload(tf_sequence(tf, {}, {"x": [int64(1, 2), int64(3, 4)]}).SerializeToString())
     assert (fold.records, fold.sequences) == (1, 1)
     (x,) = fold.features()
     assert (x.is_list, x.present, x.lengths, x.steps) == (True, 1, (2, 2), (2, 2))
-    fold.add(encode_example({"y": int64(1)}))
+    fold.add_payload(encode_example({"y": int64(1)}))
     assert (fold.records, fold.sequences) == (2, 1)
 
 
@@ -172,13 +172,13 @@ def test_merged_parts_are_the_whole(
     """Folds over any parts, pickled and merged in any order, are the fold over all."""
     whole = SchemaFold(values=values, source="a")
     for index, payload in enumerate(found):
-        assert whole.add(payload, index=index)
+        assert whole.add_payload(payload, index=index)
     places = sorted({0, *(min(cut, len(found)) for cut in cuts), len(found)})
     parts = []
     for start, end in itertools.pairwise(places):
         part = SchemaFold(values=values, source="a")
         for index in range(start, end):
-            assert part.add(found[index], index=index)
+            assert part.add_payload(found[index], index=index)
         parts.append(pickle.loads(pickle.dumps(part)))
     seed.shuffle(parts)
     merged = SchemaFold(values=values, source="a")
@@ -194,7 +194,7 @@ def test_merged_parts_are_the_whole(
 def test_fold_agrees_with_decoding(payload: bytes) -> None:
     """Of a record, the fold tells what decoding it gives."""
     fold = SchemaFold(values=True)
-    assert fold.add(payload)
+    assert fold.add_payload(payload)
     example = decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE)
     for item in fold.features():
         if item.is_list:
@@ -213,9 +213,9 @@ def test_key_twice() -> None:
     """Of a name that comes twice the last value counts; the records that have it are counted."""
     fold = SchemaFold(values=True)
     x, y = entry(b"x", int64(1, 2, 3)), entry(b"y", int64(9))
-    fold.add(raw_example([x, y, entry(b"x", float32(0.5)), entry(b"x", float32(1.5, 2.5))]))
-    fold.add(raw_example([x, y]))
-    fold.add(raw_example([x, y, y]))
+    fold.add_payload(raw_example([x, y, entry(b"x", float32(0.5)), entry(b"x", float32(1.5, 2.5))]))
+    fold.add_payload(raw_example([x, y]))
+    fold.add_payload(raw_example([x, y, y]))
     found = {item.name: item for item in fold.features()}
     assert fold.records == 3
     assert found["x"].dtypes == {DType.FLOAT32: 1, DType.INT64: 2}
@@ -229,7 +229,7 @@ def test_first_record_of_each_type() -> None:
     folds = []
     for source, feature, index in (("b", int64(1), 7), ("a", int64(1), 9), ("c", string(), 0)):
         folds.append(SchemaFold(source=source))
-        folds[-1].add(encode_example({"x": feature}), index=index)
+        folds[-1].add_payload(encode_example({"x": feature}), index=index)
     folds[0].merge(folds[1])
     folds[0].merge(folds[2])
     (x,) = folds[0].features()
@@ -240,15 +240,15 @@ def test_first_record_of_each_type() -> None:
 
 def test_names_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Names beyond the limit are not kept, and how many features that leaves out is told."""
-    monkeypatch.setattr(inference, "MAX_NAMES", 5)
+    monkeypatch.setattr(schema_fold, "MAX_NAMES", 5)
     fold, other = SchemaFold(), SchemaFold()
     for number in range(20):
-        assert fold.add(encode_example({f"a{number:02}": int64(1), "b": int64(1)}))
-        other.add(encode_example({f"c{number:02}": int64(1)}))
+        assert fold.add_payload(encode_example({f"a{number:02}": int64(1), "b": int64(1)}))
+        other.add_payload(encode_example({f"c{number:02}": int64(1)}))
     assert [item.name for item in fold.features()] == ["a00", "a01", "a02", "a03", "b"]
     assert fold.features()[-1].present == 20
     assert (fold.records, fold.skipped) == (20, 16)
-    assert other.add(encode_example({"c00": int64(1), "c01": UNSET}))
+    assert other.add_payload(encode_example({"c00": int64(1), "c01": UNSET}))
     fold.merge(other)
     assert len(fold.features()) == 5
     assert (fold.records, fold.skipped) == (41, 38)
@@ -256,10 +256,10 @@ def test_names_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_counted_features_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of too many features, the later ones have a range and no histogram, after merging too."""
-    monkeypatch.setattr(inference, "MAX_COUNTED", 2)
+    monkeypatch.setattr(schema_fold, "MAX_COUNTED", 2)
     fold, other = SchemaFold(values=True), SchemaFold(values=True)
-    fold.add(encode_example({"a": int64(1), "b": int64(2), "c": int64(3)}))
-    other.add(encode_example({"c": int64(4), "d": int64(5)}))
+    fold.add_payload(encode_example({"a": int64(1), "b": int64(2), "c": int64(3)}))
+    other.add_payload(encode_example({"c": int64(4), "d": int64(5)}))
     fold.merge(other)
     assert [item.range.distinct for item in fold.features()] == [{1: 1}, {2: 1}, None, None]
     assert [item.range.maximum for item in fold.features()] == [1, 2, 4, 5]
@@ -267,9 +267,9 @@ def test_counted_features_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_bytes_of_names_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Long names count by their bytes."""
-    monkeypatch.setattr(inference, "MAX_NAME_BYTES", 10)
+    monkeypatch.setattr(schema_fold, "MAX_NAME_BYTES", 10)
     fold = SchemaFold()
-    assert fold.add(encode_example({"a" * 8: int64(1), "b" * 3: int64(1), "c": int64(1)}))
+    assert fold.add_payload(encode_example({"a" * 8: int64(1), "b" * 3: int64(1), "c": int64(1)}))
     assert {item.name for item in fold.features()} == {"a" * 8, "c"}
     assert fold.skipped == 1
 
@@ -277,7 +277,7 @@ def test_bytes_of_names_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_name_that_is_no_utf8() -> None:
     """Its bytes are kept, and it is shown escaped; a nameless feature has no spec."""
     fold = SchemaFold()
-    assert fold.add(raw_example([entry(b"caf\xe9", int64(1)), entry(b"", int64(2))]))
+    assert fold.add_payload(raw_example([entry(b"caf\xe9", int64(1)), entry(b"", int64(2))]))
     nameless, cafe = fold.features()
     assert (nameless.name, nameless.key) == ("", b"")
     assert (cafe.name, cafe.key) == ("caf\udce9", b"caf\xe9")
@@ -291,7 +291,7 @@ def test_refused_record_leaves_no_trace() -> None:
     message = pb.SequenceExample()
     message.context.feature.add(key=b"a")  # a name without a value
     message.feature_lists.SetInParent()
-    assert not fold.add(message.SerializeToString())
+    assert not fold.add_payload(message.SerializeToString())
     assert told(fold) == before
 
 
@@ -299,6 +299,6 @@ def test_what_came_before_makes_no_example() -> None:
     """A name without a value is no feature, not even where an Example before had that name."""
     valueless = b"\x0a\x02\x0a\x00"
     fold = SchemaFold()
-    assert fold.add(encode_example({"": string(b"x")}))
-    assert not fold.add(valueless)
-    assert not SchemaFold().add(valueless)
+    assert fold.add_payload(encode_example({"": string(b"x")}))
+    assert not fold.add_payload(valueless)
+    assert not SchemaFold().add_payload(valueless)

@@ -22,15 +22,14 @@ from tests.examples.strategies import (
 from tests.inspection.real_files import EXAMPLE_FILES, payloads_of
 from tfrtool.examples.example import DType, Feature, encode_example
 from tfrtool.examples.feature_text import python_source
-from tfrtool.examples.inference import SchemaFold
-from tfrtool.examples.statistics import FeatureStatistics, ValueStatistics
+from tfrtool.examples.schema_fold import FeatureStatistics, SchemaFold, ValueStatistics
 
 
 def source_of(payloads: list[bytes]) -> str:
     """Return the source for some records, and check what every source keeps to."""
     fold = SchemaFold(values=True, source="dir/a.tfrecord")
     for payload in payloads:
-        assert fold.add(payload)
+        assert fold.add_payload(payload)
     source = python_source(fold.features(), fold.records, notes=["A note."])
     for line in source.splitlines():
         assert len(line) <= 100 or "tf.io." in line or " " not in line.strip(" #")
@@ -96,7 +95,7 @@ def test_any_bytes_are_a_name(tf: Any, names: list[bytes]) -> None:
     """Names that are no UTF-8 are given as bytes, all of them: tf.io takes no mixture."""
     fold = SchemaFold(values=True)
     payload = raw_example([entry(name, int64(1)) for name in names])
-    if not fold.add(payload):
+    if not fold.add_payload(payload):
         return
     (parsed,) = parse_all(tf, python_source(fold.features(), 1), [payload])
     found = {name if isinstance(name, bytes) else name.encode() for name in parsed}
@@ -151,7 +150,7 @@ def test_values_come_out(tf: Any, found: dict[str, Feature]) -> None:
     """What tf.io parses with the source is what the record holds."""
     payload = encode_example(found)
     fold = SchemaFold(values=True)
-    if not found or not fold.add(payload):
+    if not found or not fold.add_payload(payload):
         return
     (parsed,) = parse_all(tf, python_source(fold.features(), 1), [payload])
     for name, feature in found.items():

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from tests.examples.strategies import UNSET, features, float32, int64, raw_example, string
 from tfrtool.examples.example import DType, Feature, encode_example
-from tfrtool.examples.inference import SchemaFold
-from tfrtool.examples.statistics import (
+from tfrtool.examples.schema_fold import (
     DESCRIBED,
     DISTINCT_BYTES,
     DISTINCT_VALUES,
     FeatureStatistics,
+    SchemaFold,
 )
 
 
@@ -23,7 +23,7 @@ def seen(*held: Feature) -> FeatureStatistics:
     """Return what is seen of a feature, one record each."""
     fold = SchemaFold(values=True)
     for feature in held:
-        assert fold.add(encode_example({"x": feature}))
+        assert fold.add_payload(encode_example({"x": feature}))
     (statistics,) = fold.features()
     return statistics
 
@@ -72,7 +72,7 @@ def test_distinct_values_are_bounded_after_merging() -> None:
     """The limit holds for all parts together."""
     parts = [SchemaFold(values=True), SchemaFold(values=True)]
     for number in range(DISTINCT_VALUES + 1):
-        parts[number % 2].add(encode_example({"x": int64(number)}))
+        parts[number % 2].add_payload(encode_example({"x": int64(number)}))
     parts[0].merge(parts[1])
     assert parts[0].features()[0].range.distinct is None
 
@@ -87,7 +87,7 @@ def test_long_lists_are_described_by_their_start() -> None:
 def test_values_cost_nothing_where_nobody_asks() -> None:
     """Without `values` there are none."""
     fold = SchemaFold()
-    fold.add(encode_example({"x": int64(1)}))
+    fold.add_payload(encode_example({"x": int64(1)}))
     (found,) = fold.features()
     assert (found.range.minimum, found.range.distinct) == (None, None)
 
@@ -97,7 +97,7 @@ def test_lists(steps: list[list[Feature]]) -> None:
     """Steps and their lengths are those of all records together."""
     fold = SchemaFold()
     for item in steps:
-        fold.add(raw_example([], {b"x": item}))
+        fold.add_payload(raw_example([], {b"x": item}))
     (found,) = fold.features()
     lengths = [len(step.values) for item in steps for step in item]
     assert found.lengths == (min(map(len, steps)), max(map(len, steps)))

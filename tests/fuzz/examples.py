@@ -28,11 +28,11 @@ from tfrtool.examples.example import (
     encode_example,
 )
 from tfrtool.examples.feature_text import python_source
-from tfrtool.examples.inference import SchemaFold
 from tfrtool.examples.parsing import fit_example
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.examples.roles import find_roles
 from tfrtool.examples.schema import FeatureSpec, Schema
+from tfrtool.examples.schema_fold import SchemaFold
 from tfrtool.examples.tfds_features import tfds_features
 from tfrtool.inspection.summary.summary_json import value_json
 
@@ -80,9 +80,9 @@ def check(data: bytes) -> None:
     for number, payload in enumerate(data.split(MARK)):
         _check_bytes(payload)
         kind = classify_payload(payload)
-        fits = fold.add(payload, index=number)
+        fits = fold.add_payload(payload, index=number)
         assert fits >= (kind in _PARSED or not payload)
-        halves[number % 2].add(payload, index=number)
+        halves[number % 2].add_payload(payload, index=number)
         if kind in _PARSED:
             _check_decoding(payload, kind)
         else:

@@ -18,7 +18,7 @@ from tests.fuzz.shard_bytes import join, mutate_shard, split_records
 from tests.fuzz.target import TARGETS, load_target
 from tests.records import strategies
 from tfrtool.errors import SourceError
-from tfrtool.examples.inference import SchemaFold
+from tfrtool.examples.schema_fold import SchemaFold
 from tfrtool.images.audit import ImageVerdict
 from tfrtool.records.framing import frame
 
@@ -76,14 +76,14 @@ def test_a_wrong_schema_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
     with_a, with_b = (raw_example([entry(key, int64(1))]) for key in (b"a", b"b"))
     data = with_a + examples.MARK + with_b
     target.check(data)
-    true = SchemaFold.add
+    true = SchemaFold.add_payload
 
     def all_alike(fold: SchemaFold, payload: bytes, **options: object) -> bool:
         taken = true(fold, payload, **options)  # type: ignore[arg-type]
         fold.records = min(fold.records, 1)
         return taken
 
-    monkeypatch.setattr(SchemaFold, "add", all_alike)
+    monkeypatch.setattr(SchemaFold, "add_payload", all_alike)
     with pytest.raises(AssertionError):
         target.check(data)
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.examples.strategies import int64
 from tfrtool.examples.example import PayloadKind, encode_example
-from tfrtool.examples.inference import SchemaFold
+from tfrtool.examples.schema_fold import SchemaFold
 from tfrtool.inspection.summary.shard_summary import PayloadFold
 from tfrtool.records.framing import Record
 

@@ -14,7 +14,7 @@ from PIL import Image
 from tests.examples.strategies import UNSET, entry, float32, int64, raw_example, string
 from tests.inspection.real_files import payloads_of
 from tfrtool.examples.example import Feature, decode_example, encode_example
-from tfrtool.examples.inference import SchemaFold
+from tfrtool.examples.schema_fold import SchemaFold
 from tfrtool.examples.tfds_features import TfdsFeatures, tfds_features
 from tfrtool.examples.tfds_metadata import DatasetInfo, SplitInfo
 from tfrtool.records.framing import frame
@@ -32,7 +32,7 @@ def described(payloads: list[bytes], *, labels: bool = True) -> TfdsFeatures:
     """Return what TFDS is told of some records."""
     fold = SchemaFold(values=True)
     for payload in payloads:
-        assert fold.add(payload)
+        assert fold.add_payload(payload)
     return tfds_features(fold.features(), fold.records, labels=labels)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from tfrtool.errors import human_count, printable
 from tfrtool.examples.content import decode_text
 from tfrtool.examples.example import DType, Value, feature_key, is_utf8
-from tfrtool.examples.statistics import FeatureStatistics
+from tfrtool.examples.schema_fold import FeatureStatistics
 
 _LISTED = 4
 """Distinct values that are named one by one."""

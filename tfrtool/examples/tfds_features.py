@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from tfrtool.examples.example import DType, is_utf8
-from tfrtool.examples.statistics import FeatureStatistics
+from tfrtool.examples.schema_fold import FeatureStatistics
 from tfrtool.examples.tfds_metadata import Json, connector, dimensions
 
 _IMAGES = {"image/jpeg": "jpeg", "image/png": "png"}

@@ -25,8 +25,8 @@ from tfrtool.examples.example import (
     encode_example,
     feature_name,
 )
-from tfrtool.examples.inference import SchemaFold
 from tfrtool.examples.proto import example_pb2 as pb
+from tfrtool.examples.schema_fold import SchemaFold
 
 __all__ = [
     "any_payloads",
@@ -61,7 +61,7 @@ def content(payload: bytes) -> tuple[object, ...]:
 
 def taken(some: Sequence[bytes]) -> list[bytes]:
     """Return those that are Examples or SequenceExamples."""
-    return [one for one in some if SchemaFold().add(one)]
+    return [one for one in some if SchemaFold().add_payload(one)]
 
 
 def columns_of(some: Sequence[bytes]) -> Columns:

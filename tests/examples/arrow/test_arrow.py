@@ -38,7 +38,7 @@ from tfrtool.examples.example import (
     Feature,
     encode_example,
 )
-from tfrtool.examples.inference import SchemaFold
+from tfrtool.examples.schema_fold import SchemaFold
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_records
 
@@ -187,7 +187,7 @@ BROKEN = [
 @pytest.mark.parametrize("payload", BROKEN)
 def test_messages_that_protobuf_refuses(payload: bytes) -> None:
     """What protobuf refuses is a misfit, wherever it stands."""
-    assert not SchemaFold().add(payload)
+    assert not SchemaFold().add_payload(payload)
     good = [example(a=int64(number)) for number in range(5000)]
     with pytest.raises(MisfitError) as error:
         decode_batch([*good, payload, *good[:3], payload], columns_of(good))

@@ -32,8 +32,8 @@ from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.example import (
     PayloadKind,
 )
-from tfrtool.examples.inference import MAX_NAMES
 from tfrtool.examples.proto import example_pb2 as pb
+from tfrtool.examples.schema_fold import MAX_NAMES
 
 
 @given(st.lists(any_payloads | st.binary(max_size=40), max_size=6), st.integers(0, 6))

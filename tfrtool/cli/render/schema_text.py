@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from tfrtool.cli.render.page import Heading, Page, Table, wrapped
 from tfrtool.errors import human_count, printable
 from tfrtool.examples.feature_text import conflict_text, lengths_text, name_text, values_text
-from tfrtool.examples.statistics import FeatureStatistics
+from tfrtool.examples.schema_fold import FeatureStatistics
 from tfrtool.inspection.schema.shard_schema import InferredSchema, ShardLoss
 
 

@@ -1,7 +1,7 @@
-"""Inferring the columns of payloads, as a fold."""
+"""The columns of payloads: the schema fold, fed by batches of short payloads at once."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,128 +20,99 @@ from tfrtool.examples.arrow.scan import (
     scanned,
 )
 from tfrtool.examples.example import DType, PayloadKind, classify_payload
-from tfrtool.examples.inference import MAX_NAME_BYTES, MAX_NAMES
+from tfrtool.examples.schema_fold import (
+    MAX_NAME_BYTES,
+    MAX_NAMES,
+    FeatureStatistics,
+    SchemaFold,
+    ValueStatistics,
+)
 
-_KINDS = {NONE: None, STRINGS: DType.STRING, FLOATS: DType.FLOAT32, INTEGERS: DType.INT64}
+_KINDS = {STRINGS: "bytes_list", FLOATS: "float_list", INTEGERS: "int64_list"}
 
-
-_RECORDS, _SEVERAL, _FIRST_KIND = range(3)
-
-
-class _Seen:
-    """What was seen of the features of one of the two maps."""
-
-    def __init__(self) -> None:
-        self.keys: dict[bytes, int] = {}  # each with its place in what follows
-        self.index = strings_array(())
-        # The records that have it; how often another number of values than one; then each kind.
-        self.counts = np.zeros((0, _FIRST_KIND + len(_KINDS)), np.int64)
-
-    def add(self, keys: Sequence[bytes]) -> None:
-        """Make places for new keys."""
-        self.keys.update(zip(keys, range(len(self.keys), len(self.keys) + len(keys)), strict=True))
-        self.index = strings_array(tuple(self.keys))
-        self.counts = np.pad(self.counts, ((0, len(keys)), (0, 0)))
-
-    def count(self, what: int, places: Ints) -> None:
-        """Count the features at these places; they may be none."""
-        self.counts[:, what] += np.bincount(places[places >= 0], minlength=len(self.keys))
+_LONG = 32 * 1024
+"""Payloads of more bytes, on average, are parsed one by one: a scan would copy them."""
 
 
-class ColumnsFold:
-    """A fold over payloads that finds the narrowest columns which hold them.
+class ColumnsFold(SchemaFold):
+    """A schema fold that finds the narrowest columns which hold the payloads.
 
-    Folds over parts can be merged into the fold over the whole, and pickled on the way. Memory is
-    bounded by `MAX_NAMES`; up to that, the order makes no difference. Values are not decoded, and
+    Of values it only knows the types, and whether each record has one. Values are not decoded, and
     so a payload may be counted here that `decode_batch` finds to be broken.
 
     Attributes:
         kinds: how many payloads there were of each kind.
-        skipped: features of records that are in no column, for there are too many names.
     """
 
     def __init__(self) -> None:
         """Begin with nothing."""
+        super().__init__(content=False)
         self.kinds: Counter[PayloadKind] = Counter()
-        self.skipped = 0
-        self._maps = _Seen(), _Seen()  # a context, and feature lists
-        self._name_bytes = 0
 
     def add(self, payloads: Sequence[bytes]) -> None:
         """Take in payloads, together less than 2 GiB."""
         for start in range(0, len(payloads), SCANNED):
             part = payloads[start : start + SCANNED]
-            sequences, refused = scanned(part, self._take)
-            for index in refused:
+            sequences, others = self.sequences, self._add_each(part)
+            for index in others:
                 event = classify_payload(part[index]) is PayloadKind.EVENT
                 self.kinds[PayloadKind.EVENT if event else PayloadKind.UNKNOWN] += 1
-            empty = part.count(b"")
+            sequences, empty = self.sequences - sequences, part.count(b"")
             self.kinds[PayloadKind.EMPTY] += empty
             self.kinds[PayloadKind.SEQUENCE_EXAMPLE] += sequences
-            self.kinds[PayloadKind.EXAMPLE] += len(part) - len(refused) - empty - sequences
+            self.kinds[PayloadKind.EXAMPLE] += len(part) - len(others) - empty - sequences
 
-    def _take(self, scan: WireScan) -> int:
-        """Take in payloads if none of them is odd; return how many have feature lists."""
+    def _add_each(self, payloads: Sequence[bytes]) -> Sequence[int]:
+        """Take in payloads, and return the places of those that are not Examples."""
+        if sum(map(len, payloads)) > _LONG * len(payloads):
+            return [at for at, one in enumerate(payloads) if not self.add_payload(one)]
+        _, refused = scanned(payloads, self._take_scan)
+        self.records += len(payloads) - len(refused)
+        return [*refused]
+
+    def _take_scan(self, scan: WireScan) -> None:
+        """Take in payloads if none of them is odd."""
         maps = [scan.features(one) for one in (scan.context, scan.lists)]
         places = [self._find(*one, scan) for one in zip(self._maps, maps, strict=True)]
         context, lists = maps
         first, stop, counts = scan.children(lists.owner, lists.value, lists.end)
-        steps = _look(scan, np.repeat(lists.owner, counts), first, stop)
+        owners = np.repeat(lists.owner, counts)
         looks = (
             (places[0], *_look(scan, context.owner, context.value, context.end)),
-            (np.repeat(places[1], counts), *steps),
+            (
+                np.repeat(places[1], counts),
+                *_look(scan, owners, first, stop),
+            ),
         )
         if scan.odd.any():
-            return 0
-        for seen, held, (found, kinds, several) in zip(self._maps, places, looks, strict=True):
+            return
+        self.sequences += int(np.count_nonzero(scan.sequence))
+        self._last = []
+        for features, held, look in zip(self._maps, places, looks, strict=True):
             self.skipped += int(np.count_nonzero(held < 0))
-            seen.count(_RECORDS, held)
-            seen.count(_SEVERAL, found[several])
-            for what, kind in enumerate(_KINDS, _FIRST_KIND):
-                seen.count(what, found[kinds == kind])
-        return int(np.count_nonzero(scan.sequence))
+            _count(tuple(features.values()), held, *look)
 
-    def _find(self, seen: _Seen, found: Found, scan: WireScan) -> Ints:
+    def _find(self, features: dict[bytes, FeatureStatistics], found: Found, scan: WireScan) -> Ints:
         """Return the place of each entry's key; a new one gets a place if there is room."""
-        places, _ = scan.find(found, seen.index)
-        new = (places < 0) & ~scan.odd[found.owner]
-        if new.any() and self._add(
-            seen, found.key.take(numbers_array(np.flatnonzero(new))).unique().to_pylist()
-        ):
-            places, _ = scan.find(found, seen.index)
+        places, _ = scan.find(found, strings_array(tuple(features)))
+        new = np.flatnonzero((places < 0) & ~scan.odd[found.owner])
+        if new.size:
+            keys = found.key.take(numbers_array(new)).unique().to_pylist()
+            if [key for key in keys if self._begin(key, features)]:
+                places, _ = scan.find(found, strings_array(tuple(features)))
         return places
-
-    def _add(self, seen: _Seen, keys: Iterable[bytes]) -> int:
-        """Make places for new keys, if there is room, and return for how many there was."""
-        names = sum(len(one.keys) for one in self._maps)
-        kept = []
-        for key in keys:
-            if names < MAX_NAMES and self._name_bytes + len(key) <= MAX_NAME_BYTES:
-                kept.append(key)
-                names += 1
-                self._name_bytes += len(key)
-        seen.add(kept)
-        return len(kept)
 
     def has_room(self, other: "ColumnsFold") -> bool:
         """Return whether all names of both surely have room, so that their order is no matter."""
-        names = sum(len(one.keys) for one in (*self._maps, *other._maps))
+        names = sum(map(len, (*self._maps, *other._maps)))
         size = self._name_bytes + other._name_bytes
-        skipped = self.skipped + other.skipped
-        return names <= MAX_NAMES and size <= MAX_NAME_BYTES and not skipped
+        return names <= MAX_NAMES and size <= MAX_NAME_BYTES and not self.skipped + other.skipped
 
-    def merge(self, other: "ColumnsFold") -> None:
+    def merge(self, other: SchemaFold) -> None:
         """Take in what another fold over other payloads has seen."""
-        self.kinds += other.kinds
-        self.skipped += other.skipped
-        for seen, more in zip(self._maps, other._maps, strict=True):
-            self._add(seen, [key for key in more.keys if key not in seen.keys])
-            for key, there in more.keys.items():
-                here = seen.keys.get(key)
-                if here is None:
-                    self.skipped += int(more.counts[there, _RECORDS])
-                else:
-                    seen.counts[here] += more.counts[there]
+        if isinstance(other, ColumnsFold):
+            self.kinds += other.kinds
+        super().merge(other)
 
     def columns(self) -> Columns:
         """Return the narrowest columns for what most payloads are, by name, feature lists last."""
@@ -153,12 +124,7 @@ class ColumnsFold:
         if not parsed:
             return Columns(PayloadKind.EMPTY)
         records = parsed + self.kinds[PayloadKind.EMPTY]
-        columns = [
-            _column(key, is_list, seen.counts[place].tolist(), records)
-            for is_list, seen in zip((False, True), self._maps, strict=True)
-            for key, place in sorted(seen.keys.items())
-            if seen.counts[place, _RECORDS]
-        ]
+        columns = [_column(one, records) for one in self.features() if one.present or one.unset]
         kind = PayloadKind.SEQUENCE_EXAMPLE if sequences else PayloadKind.EXAMPLE
         return Columns(kind, tuple(columns))
 
@@ -179,14 +145,41 @@ def _look(scan: WireScan, rows: Ints, start: Ints, end: Ints) -> tuple[NDArray[n
     return kind, several
 
 
-def _column(key: bytes, is_list: bool, counts: Sequence[int], records: int) -> Column:
-    there, several, *found = counts
-    dtypes = [kind for kind, count in zip(_KINDS.values(), found, strict=True) if count]
-    dtype = dtypes[0] if len(dtypes) == 1 else None
+def _count(
+    features: Sequence[FeatureStatistics],
+    entries: Ints,
+    places: Ints,
+    kinds: NDArray[np.uint8],
+    several: Bools,
+) -> None:
+    """Count entries of a map by their places, and features or steps by places and kinds."""
+
+    def counts(places: Ints) -> list[int]:
+        found: list[int] = np.bincount(places[places >= 0], minlength=len(features)).tolist()
+        return found
+
+    for feature, count in zip(features, counts(entries), strict=True):
+        feature.lists.present += count if feature.is_list else 0
+    for feature, count in zip(features, counts(places[kinds == NONE]), strict=True):
+        feature.unset += count
+    for tag, name in _KINDS.items():
+        found = kinds == tag
+        some = counts(places[found]), counts(places[found & several])
+        for feature, count, others in zip(features, *some, strict=True):
+            if count:
+                held = feature.kinds.setdefault(name, ValueStatistics())
+                held.present += count
+                held.several += others
+
+
+def _column(feature: FeatureStatistics, records: int) -> Column:
+    dtypes: list[DType | None] = [*feature.dtypes]
     # A step without a kind is null in its list.
-    if is_list and len(dtypes) == 2 and None in dtypes:
-        dtype = dtypes[1]
+    if feature.unset and not (feature.is_list and len(dtypes) == 1):
+        dtypes.append(None)
+    dtype = dtypes[0] if len(dtypes) == 1 else None
     form = Form.FEATURE if dtype is None else Form.LIST
-    if dtype and not is_list and there == records and not several:
+    several = sum(kind.several for kind in feature.kinds.values())
+    if dtype and not feature.is_list and feature.present == records and not several:
         form = Form.SCALAR
-    return Column(key=key, form=form, dtype=dtype, is_list=is_list)
+    return Column(key=feature.key, form=form, dtype=dtype, is_list=feature.is_list)

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from tfrtool.errors import printable
 from tfrtool.examples.example import DType, feature_key
 from tfrtool.examples.roles import LabelNames
-from tfrtool.examples.statistics import FeatureStatistics
+from tfrtool.examples.schema_fold import FeatureStatistics
 from tfrtool.examples.tfds_metadata import Json
 from tfrtool.inspection.dataset.dataset_summary import UNSPLIT, DatasetSummary, inspect_dataset
 from tfrtool.inspection.schema.shard_schema import InferredSchema, infer_schema

@@ -11,9 +11,8 @@ from tfrtool.engines.pool import engine_of
 from tfrtool.engines.split_shards import map_folds
 from tfrtool.errors import ShardError, UsageError
 from tfrtool.examples.example import PayloadKind
-from tfrtool.examples.inference import SchemaFold
 from tfrtool.examples.schema import Schema
-from tfrtool.examples.statistics import FeatureStatistics
+from tfrtool.examples.schema_fold import FeatureStatistics, SchemaFold
 from tfrtool.inspection.summary.shard_summary import EXAMPLES, PayloadFold
 from tfrtool.inspection.summary.summary_json import feature_json, values_json
 from tfrtool.records.framing import Fault, Record

@@ -13,8 +13,8 @@ from tfrtool.errors import ShardError
 from tfrtool.examples.arrow.columns import Columns
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.example import DType, PayloadKind
-from tfrtool.examples.inference import MAX_NAMES
 from tfrtool.examples.roles import LabelNames
+from tfrtool.examples.schema_fold import MAX_NAMES
 from tfrtool.inspection.rows.batches import Batch, decode_records, in_batches
 from tfrtool.inspection.schema.shard_schema import ShardLoss, no_examples
 from tfrtool.inspection.stats.feature_fold import FeatureFold, FeatureKey, column_parts

@@ -10,11 +10,10 @@ from typing import Any, BinaryIO, NamedTuple
 from tfrtool.errors import UsageError
 from tfrtool.examples.content import describe_bytes
 from tfrtool.examples.example import PayloadKind, decode_example
-from tfrtool.examples.inference import SchemaFold
 from tfrtool.examples.parsing import Parsed, fit_example
 from tfrtool.examples.roles import info_beside
 from tfrtool.examples.schema import Schema
-from tfrtool.examples.statistics import FeatureStatistics
+from tfrtool.examples.schema_fold import FeatureStatistics, SchemaFold
 from tfrtool.examples.tfds_metadata import DATASET_INFO
 from tfrtool.inspection.summary.summary_json import feature_json, value_json
 from tfrtool.inspection.verify.payload_check import PayloadVote, unparseable
@@ -61,7 +60,7 @@ class PayloadFold(PayloadVote):
         kind = self.vote(record.payload)
         if kind is not None and kind not in EXAMPLES:
             self.described[describe_bytes(record.payload)] += 1
-        fits = self.schema.add(record.payload, index=record.index)
+        fits = self.schema.add_payload(record.payload, index=record.index)
         self.sequences = self.schema.sequences > 0
         if not fits:
             self.unparseable.add(unparseable(record))

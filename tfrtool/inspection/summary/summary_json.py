@@ -12,7 +12,7 @@ from tfrtool.storage.plain import plain
 
 if TYPE_CHECKING:
     from tfrtool.examples.parsing import ParsedValue
-    from tfrtool.examples.statistics import FeatureStatistics
+    from tfrtool.examples.schema_fold import FeatureStatistics
 
 
 def feature_json(feature: "FeatureStatistics") -> dict[str, Any]:
