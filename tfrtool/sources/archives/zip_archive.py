@@ -9,7 +9,6 @@ import contextlib
 import io
 import lzma
 import os
-import re
 import stat
 import zipfile
 import zlib
@@ -19,7 +18,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, BinaryIO, cast
 
-from tfrtool.errors import SourceError, os_errors_as
+from tfrtool.errors import SourceError, os_errors_as, printable
 from tfrtool.sources.archives.archive_files import Stamp, open_parts
 from tfrtool.sources.archives.members import Member, list_members
 from tfrtool.sources.folders.listing import Listing, size_problem
@@ -33,9 +32,6 @@ _UTF8 = 0x800
 _ENCRYPTED = 0x1 | 0x40 | 0x2000
 
 _LOCAL_HEADER = 30
-_LONGEST_END = 22 + 0xFFFF
-"""Bytes of the end record with the longest comment (4.3.16)."""
-
 _SLACK = 512
 """Bytes for a member's name and extra fields that are read together with its data."""
 
@@ -59,23 +55,6 @@ class ZipReader:
     def describe(self, item: Item) -> str:
         """Return the archive's path and the member's."""
         return f"{self.archive}/{item.key}"
-
-
-def _check_end(file: BinaryIO, members: int) -> None:
-    """Refuse an archive whose end record is another one to other programs, or counts otherwise.
-
-    `zipfile` takes the last one there is, also if it stands in the comment of another.
-    """
-    file.seek(max(0, file.seek(0, os.SEEK_END) - _LONGEST_END))
-    tail = file.read()
-    ends = [found.start() for found in re.finditer(rb"PK\x05\x06(?=.{18})", tail, re.DOTALL)]
-    lengths = [int.from_bytes(tail[at + 20 : at + 22], "little") for at in ends]
-    whole = [at for at, length in zip(ends, lengths, strict=True) if at + 22 + length == len(tail)]
-    if whole and ends[-1:] != whole:
-        raise zipfile.BadZipFile("its comment looks like the end of another archive")
-    count = int.from_bytes(tail[ends[-1] + 10 : ends[-1] + 12], "little")
-    if count not in (members & 0xFFFF, 0xFFFF):
-        raise zipfile.BadZipFile(f"it has {members:,} members, not as many as it declares")
 
 
 class _Archive(io.BufferedReader):
@@ -111,7 +90,6 @@ def _read_members(path: str, size: int) -> Iterator[Member]:
         with os_errors_as(SourceError, path), open_zip(path) as file:
             archive = zipfile.ZipFile(file)
             infos = archive.infolist()
-            _check_end(file, len(infos))
             archive.NameToInfo.clear()
             infos.reverse()
             while infos:  # half a kilobyte each: they go as their members come
@@ -124,7 +102,7 @@ def _read_members(path: str, size: int) -> Iterator[Member]:
                     yield _member(name, info, path, problem)
     # What it raises for versions that it doesn't know, and for names that are no UTF-8.
     except (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError) as error:
-        what = f"truncated or damaged zip archive: {_reason(error)}"
+        what = f"truncated or damaged zip archive: {printable(str(error))}"
         raise SourceError(what, path=path, hint="download or copy it again") from error
     extents.sort()
     for (start, end), (next_start, _) in pairwise(extents):
@@ -134,16 +112,6 @@ def _read_members(path: str, size: int) -> Iterator[Member]:
                 f"{next_start:,} overlap",
                 path=path,
             )
-
-
-def _reason(error: Exception) -> str:
-    """Return what an error of `zipfile` means."""
-    if isinstance(error, UnicodeError):
-        return "a member's name is not valid UTF-8"
-    text = str(error)
-    text = "its directory is missing" if "not a zip file" in text else text
-    text += " is not supported" if text.startswith("zip file version") else ""
-    return text[:1].lower() + text[1:]
 
 
 def _member(name: str, info: zipfile.ZipInfo, path: str, problem: str | None) -> Member:

@@ -4,7 +4,7 @@ import errno
 import posixpath
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import chain, islice
 
 from tfrtool.errors import SourceError, os_errors_as
@@ -12,16 +12,6 @@ from tfrtool.sources.folders.listing import Entry, Listing, is_clutter, size_pro
 from tfrtool.sources.items import Item, UnfitError
 from tfrtool.storage.limits import MAX_OBJECTS
 from tfrtool.storage.remote_path import MAGIC, RemotePath, remote_path
-from tfrtool.storage.stores import Store
-
-_PAGE = 1000
-"""Objects that a bucket names in one answer."""
-
-_FOLDERS = 16
-"""Folders that are listed at once: with this many, no folders inside them are searched for."""
-
-_AHEAD = 50_000
-"""Objects of a folder that are listed before it is its turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,64 +64,9 @@ def _entries(objects: Iterator[tuple[str, int]], url: str) -> Iterator[Entry]:
 def _list_below(path: RemotePath) -> Iterator[tuple[str, int]]:
     """Yield the objects in a folder and in those below it: keys relative to it, and sizes."""
     start = len(path.key) + 1 if path.key else 0
-    for key, size in list_by_folders(path.store, path.key):
+    for key, status in path.store.list(path.key, most=None):
         if key[start:]:
-            yield key[start:], size
-
-
-def list_by_folders(store: Store, top: str) -> Iterator[tuple[str, int]]:
-    """Yield all objects below a folder and their sizes, in the order of their keys.
-
-    Folders of a bucket are listed in several threads.
-    """
-    plan: list[tuple[str, int | None]] = [(top, None)]  # objects, and folders without a size
-    expanded, folders = set[str](), [top]
-    while store.lists and store.writes and 0 < len(folders) < _FOLDERS:
-        if not (new := [key for key in folders if key not in expanded]):
-            break
-        expanded.update(new)
-        inside = dict(zip(new, store.ahead(partial(_expand, store), new), strict=True))
-        plan = [
-            entry
-            for key, size in plan
-            for entry in (inside[key] if size is None and key in inside else [(key, size)])
-        ]
-        folders = [key for key, size in plan if size is None]
-    begun = store.ahead(lambda key: [*islice(_list_after(store, key), _AHEAD)], folders)
-    for key, size in plan:
-        if size is not None:
-            yield key, size
-            continue
-        first = next(begun)
-        yield from first
-        if len(first) == _AHEAD:
-            yield from _list_after(store, key, *first[-1:])
-
-
-def _list_after(
-    store: Store, folder: str, last: tuple[str, int] | None = None
-) -> Iterator[tuple[str, int]]:
-    for key, status in store.list(folder, last and last[0]):
-        if (key, status.size) != last:  # the mark of a folder follows an object of its name
-            yield key, status.size
-
-
-def _expand(store: Store, folder: str) -> list[tuple[str, int | None]]:
-    """Return what is in a folder, sorted; the folder itself if it seems to be all objects."""
-    start, page = len(folder) + 1 if folder else 0, [*islice(store.list(folder), _PAGE)]
-    if len(page) < _PAGE:
-        return [(key, status.size) for key, status in page]
-    if not any("/" in key[start:] for key, _ in page):
-        return [(folder, None)]
-    try:
-        files, folders = store.level(folder)
-    except OSError as error:
-        if error.errno != errno.EFBIG:
-            raise
-        return [(folder, None)]
-    found: list[tuple[str, int | None]] = [(key, status.size) for key, status in files]
-    found += [(key, None) for key in folders]
-    return sorted(found, key=lambda entry: entry[0] + ("/" if entry[1] is None else ""))
+            yield key[start:], status.size
 
 
 class StoreFiles:
