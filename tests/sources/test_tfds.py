@@ -21,7 +21,7 @@ from tests.photos import image_bytes
 from tests.sources.tfds_builders import CLASS_NAMES, define_builders
 from tfrtool.errors import SourceError, UsageError
 from tfrtool.records.framing import frame
-from tfrtool.sources.tfds.tfds import TfdsReader, read_tfds
+from tfrtool.sources.tfds import TfdsReader, read_tfds
 
 pytestmark = pytest.mark.tf
 
@@ -86,7 +86,7 @@ def cats_vs_dogs(tfds: Any, archive: Path) -> Any:
     """Have TFDS' own cats_vs_dogs find that archive where it would download it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tfds.download.DownloadManager, "download", lambda _self, _url: archive)
-        patch.setattr("tfrtool.sources.tfds.tfds_prepare.missing_hosts", lambda _builder: None)
+        patch.setattr("tfrtool.sources.tfds.missing_hosts", lambda _builder: None)
         yield
 
 
@@ -126,7 +126,7 @@ def test_prepared_data_is_found_in_a_new_process(data_dir: Path) -> None:
     """TFDS_DATA_DIR says where; TensorFlow isn't needed to read what is there."""
     read_tfds("cats_vs_dogs")
     program = (
-        "import sys; from tfrtool.sources.tfds.tfds import read_tfds;"
+        "import sys; from tfrtool.sources.tfds import read_tfds;"
         "source = read_tfds('cats_vs_dogs'); print(len(source.items), 'tensorflow' in sys.modules)"
     )
     done = subprocess.run(

@@ -18,7 +18,7 @@ import pytest
 
 from tests.sources.tfds_builders import define_builders
 from tfrtool.errors import SourceError
-from tfrtool.sources.tfds.tfds import read_tfds
+from tfrtool.sources.tfds import read_tfds
 
 pytestmark = pytest.mark.tf
 

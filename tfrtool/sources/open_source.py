@@ -114,7 +114,7 @@ def _open(
     if root is not None:
         raise UsageError("--root requires a table", path=argument)
     if listing is None:
-        from tfrtool.sources.tfds.tfds import read_tfds
+        from tfrtool.sources.tfds import read_tfds
 
         return read_tfds(argument.removeprefix(_TFDS), starting, scratch)
     return arrange(listing, label_from, argument, scratch, depth)

@@ -1,1 +1,0 @@
-"""TFDS' own datasets."""
