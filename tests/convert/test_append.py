@@ -262,7 +262,7 @@ def test_copies_where_links_cannot_be(root: Path, monkeypatch: pytest.MonkeyPatc
 _KILLED = """
 import os, signal, sys
 import tfrtool
-from tfrtool.writing.dataset_folder import Staging
+from tfrtool.writing.publish import Staging
 
 note, left = Staging.note, [3]
 
@@ -303,7 +303,7 @@ def test_a_killed_append_leaves_the_old_version_and_is_resumed(root: Path) -> No
 _KILLED_OVERWRITE = """
 import os, signal, sys
 from tfrtool.cli import main
-from tfrtool.writing.dataset_folder import Staging
+from tfrtool.writing.publish import Staging
 
 Staging.note = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 main(sys.argv[1:])

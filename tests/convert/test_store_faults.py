@@ -19,7 +19,7 @@ from tests.emulators import Bucket, Misbehaviour
 from tests.stored import PREFIX, current_digests, local_digests, steps
 from tfrtool.cli import main
 from tfrtool.errors import DatasetError, TfrtoolError, UsageError, WriteError
-from tfrtool.writing.store_folder import StoreStaging
+from tfrtool.writing.store_publish import StoreStaging
 
 FIRST, SECOND = 6, 4
 """Records of the two sources."""

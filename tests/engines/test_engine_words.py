@@ -19,7 +19,7 @@ from tfrtool.sources.archives.archive_files import SPOOL
 from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.sources.open_source import open_source
 from tfrtool.storage.remote_path import RemotePath
-from tfrtool.writing.store_folder import StoreStaging
+from tfrtool.writing.store_publish import StoreStaging
 
 pytest.importorskip("ray")
 

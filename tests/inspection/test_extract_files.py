@@ -16,7 +16,7 @@ from tfrtool import extract
 from tfrtool.errors import UsageError, WriteError
 from tfrtool.inspection.extract.extract_files import NewFiles, metadata_beside, new_files
 from tfrtool.inspection.extract.safe_names import numbered
-from tfrtool.storage.appearing import move, temporary_name
+from tfrtool.storage.atomic_files import move, temporary_name
 
 
 @pytest.fixture
@@ -146,7 +146,7 @@ def cross(monkeypatch: pytest.MonkeyPatch, name: str, act: Callable[[], object])
         if target.name == name:
             act()
 
-    monkeypatch.setattr("tfrtool.storage.appearing.move", crossed)
+    monkeypatch.setattr("tfrtool.storage.atomic_files.move", crossed)
 
 
 def test_an_error_at_the_end_takes_everything_back(

@@ -22,7 +22,7 @@ from tfrtool.loading.cache.disk_cache import (
     open_disk_cache,
     write_disk_cache,
 )
-from tfrtool.storage.appearing import TEMPORARY
+from tfrtool.storage.atomic_files import TEMPORARY
 from tfrtool.storage.progress import Progress
 
 pytestmark = pytest.mark.tf

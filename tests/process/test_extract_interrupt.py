@@ -18,7 +18,7 @@ from tests.inspection.extracting import JPEG, files_below, photo, write_shard
 from tests.objects_written import changed, object_record
 from tfrtool import extract
 from tfrtool.inspection.extract.extract_files import STAGING
-from tfrtool.storage.appearing import TEMPORARY
+from tfrtool.storage.atomic_files import TEMPORARY
 
 pytestmark = [
     pytest.mark.slow,

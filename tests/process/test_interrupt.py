@@ -20,7 +20,7 @@ from tests.photos import write_class_folders
 from tests.process.forking import Forking
 from tests.records.strategies import shard_of
 from tfrtool.examples.example import encode_example
-from tfrtool.storage.claims import STAGING
+from tfrtool.storage.commit import STAGING
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
 

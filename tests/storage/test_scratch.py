@@ -77,7 +77,7 @@ def test_only_what_dead_processes_left_is_deleted(temporary: Path, tmp_path: Pat
 def cramped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave 17 bytes on the disk of the folder for temporary files."""
     usage = SimpleNamespace(total=20, used=3, free=17)
-    monkeypatch.setattr("tfrtool.writing.store_folder.shutil.disk_usage", lambda _: usage)
+    monkeypatch.setattr("tfrtool.writing.store_publish.shutil.disk_usage", lambda _: usage)
 
 
 @pytest.mark.tf

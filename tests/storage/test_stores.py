@@ -17,8 +17,8 @@ from tests.emulators import SECRET, Bucket, Misbehaviour
 from tfrtool.cli import main
 from tfrtool.records.framing import frame
 from tfrtool.storage import stores
-from tfrtool.storage.appearing import new_file
 from tfrtool.storage.arguments import as_path
+from tfrtool.storage.atomic_files import new_file
 from tfrtool.storage.opening import file_sha256, open_regular
 from tfrtool.storage.remote import obstore_stores
 from tfrtool.storage.remote_path import RemotePath

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import tfrtool
 from tests.photos import image_bytes, write_class_folders
 from tfrtool.images.audit import audit_image
-from tfrtool.storage.claims import STAGING
+from tfrtool.storage.commit import STAGING
 from tfrtool.writing.shard_writer import write_shards
 
 pytestmark = pytest.mark.tf

@@ -16,10 +16,9 @@ from tfrtool.errors import DatasetError, UsageError, WriteError
 from tfrtool.examples.tfds_metadata import REPORT
 from tfrtool.records.shard_sets import ShardName
 from tfrtool.records.shards import find_shards
-from tfrtool.storage.claims import STAGING
-from tfrtool.storage.publishing import PUBLISHING
-from tfrtool.writing.dataset_folder import Target, staging_folder
+from tfrtool.storage.commit import PUBLISHING, STAGING
 from tfrtool.writing.job_report import ShardReport
+from tfrtool.writing.publish import Target, staging_folder
 from tfrtool.writing.write_options import Existing
 
 SHARDS = [ShardName(dataset="pets", split="train", index=index, count=3) for index in range(3)]

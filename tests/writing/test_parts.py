@@ -13,8 +13,8 @@ from tests.writing.test_plan import make_options
 from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.sources.open_source import open_source
 from tfrtool.storage.progress import no_progress
-from tfrtool.writing.dataset_folder import Staging
 from tfrtool.writing.image_audit import Audit, BadImage
+from tfrtool.writing.publish import Staging
 from tfrtool.writing.shard_writer import write_shard, write_shards
 from tfrtool.writing.write_options import WriteOptions
 from tfrtool.writing.write_plan import PlannedShard, plan_shards

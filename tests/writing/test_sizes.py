@@ -20,9 +20,9 @@ import tfrtool
 from tfrtool.cli import main
 from tfrtool.records.framing import FRAME_SIZE, Record
 from tfrtool.records.reader import read_records
-from tfrtool.storage.claims import STAGING
+from tfrtool.storage.commit import STAGING
 from tfrtool.writing import record_sizes
-from tfrtool.writing.dataset_folder import Staging
+from tfrtool.writing.publish import Staging
 from tfrtool.writing.shard_writer import write_shards
 from tfrtool.writing.write_plan import PlannedShard, cut_by_size, fits
 

@@ -13,10 +13,10 @@ import tfrtool
 from tests.photos import image_bytes, write_class_folders
 from tests.writing.test_plan import make_options
 from tfrtool.errors import SourceError, UsageError, WriteError
-from tfrtool.storage.claims import STAGING
+from tfrtool.storage.commit import STAGING
 from tfrtool.storage.lock import LOCK, locked
 from tfrtool.storage.progress import Progress
-from tfrtool.writing.dataset_folder import Staging, Target, staging_folder
+from tfrtool.writing.publish import Staging, Target, staging_folder
 from tfrtool.writing.shard_writer import write_shards
 from tfrtool.writing.write_plan import PlannedShard
 
@@ -64,7 +64,7 @@ def _killed_write(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch, *, a
 
     with monkeypatch.context() as patch:
         patch.setattr("tfrtool.writing.write.write_shards", killed)
-        patch.setattr("tfrtool.writing.dataset_folder.shutil.rmtree", lambda *_, **__: None)
+        patch.setattr("tfrtool.writing.publish.shutil.rmtree", lambda *_, **__: None)
         with pytest.raises(Killed):
             tfrtool.write(**options)
     assert (options["dataset"] / STAGING).exists()

@@ -11,7 +11,7 @@ import tfrtool
 from tests.emulators import Bucket, Controlled
 from tests.photos import image_bytes, write_class_folders
 from tests.stored import PREFIX, local_digests, steps, stored_digests
-from tfrtool.writing.store_folder import StoreStaging
+from tfrtool.writing.store_publish import StoreStaging
 
 pytestmark = pytest.mark.tf
 

@@ -17,7 +17,7 @@ from tfrtool.errors import SourceError, UsageError, WriteError
 from tfrtool.examples.example import decode_example
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_records
-from tfrtool.storage.claims import STAGING
+from tfrtool.storage.commit import STAGING
 from tfrtool.storage.progress import Progress
 
 pytestmark = pytest.mark.tf

@@ -26,8 +26,8 @@ from tfrtool.records.crc import masked_crc32c
 from tfrtool.records.framing import CRC, FOOTER_SIZE, HEADER_SIZE, FaultKind, Record, header
 from tfrtool.records.reader import read_shard
 from tfrtool.records.stream import open_shard
-from tfrtool.storage.appearing import new_file
 from tfrtool.storage.arguments import Paths, as_paths
+from tfrtool.storage.atomic_files import new_file
 from tfrtool.storage.opening import open_regular, size_of_file
 from tfrtool.storage.remote_path import RemotePath
 

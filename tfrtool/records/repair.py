@@ -11,8 +11,8 @@ from tfrtool.records.framing import FRAME_SIZE, Fault, Record
 from tfrtool.records.reader import RecordReader
 from tfrtool.records.stream import Location, as_source, open_shard, path_of, size_of
 from tfrtool.records.writer import ShardWriter
-from tfrtool.storage.appearing import new_file
 from tfrtool.storage.arguments import as_path
+from tfrtool.storage.atomic_files import new_file
 from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.progress import OnProgress, Progress, no_progress
 

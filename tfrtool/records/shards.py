@@ -24,10 +24,14 @@ from tfrtool.records.compression import Compression, detect_compression, starts_
 from tfrtool.records.shard_sets import COMPRESSED_NAME, VERSION, is_shard_name, natural_order
 from tfrtool.records.stream import STREAM, Location, Stream, as_source, open_shard, size_of
 from tfrtool.storage.arguments import Paths, as_path
-from tfrtool.storage.claims import VERSION_FOLDER, current_folder
+from tfrtool.storage.commit import (
+    VERSION_FOLDER,
+    check_not_begun,
+    check_not_publishing,
+    current_folder,
+)
 from tfrtool.storage.limits import MAX_FILES_LOOKED_INTO, MAX_FILES_OF_A_KIND, MAX_FOLDERS_BELOW
 from tfrtool.storage.opening import open_regular
-from tfrtool.storage.publishing import check_begun, check_settled
 from tfrtool.storage.remote_path import RemotePath, is_url, remote_path
 
 _HEAD = 4096
@@ -149,13 +153,15 @@ def _expand(location: Location, keep: bool) -> FoundShards:
             return FoundShards((path,))
         files = matching_files(argument)
     for folder in {file.parent for file in files}:
-        check_settled(folder)
+        check_not_publishing(folder)
     # What has the name of another format is none (an index, metadata). If no other file starts as a
     # shard, all of them are taken.
     unknown = (file for file in files if is_shard_name(file.name) is None)
     shards = tuple(_ShardFinder().choose(files) or unknown)
     if not shards:
-        check_begun(Path(*takewhile(lambda part: not glob.has_magic(part), Path(argument).parts)))
+        check_not_begun(
+            Path(*takewhile(lambda part: not glob.has_magic(part), Path(argument).parts))
+        )
         other = f"{printable(files[0].name)}, which is not a shard by its name" if files else None
         skipped = next(note_unmatched([argument], ()), None)
         raise ShardError("no shard matches", path=argument, found=other, hint=skipped)
@@ -187,7 +193,7 @@ def find_folders(directory: str | os.PathLike[str]) -> DatasetFolders:
         found = _descend(directory, finder)
         if not found.shards:
             for folder in dict.fromkeys((found.root, directory, *finder.folders(found.root))):
-                check_begun(folder)
+                check_not_begun(folder)
     if not found.shards:
         pattern = shlex.quote(f"{glob.escape(str(found.root))}/**")
         raise DatasetError(
@@ -307,7 +313,7 @@ class _ShardFinder:
         self._listed: dict[RemotePath, tuple[list[RemotePath], list[RemotePath]]] = {}
 
     def shards(self, folder: Path) -> list[Path]:
-        check_settled(folder)
+        check_not_publishing(folder)
         return self.all_shards(folder)
 
     def all_shards(self, folder: Path) -> list[Path]:

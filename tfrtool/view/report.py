@@ -9,8 +9,8 @@ from typing import Any
 from markupsafe import Markup
 
 from tfrtool.errors import UsageError, WriteError, os_errors_as
-from tfrtool.storage.appearing import new_file
 from tfrtool.storage.arguments import Paths, as_path
+from tfrtool.storage.atomic_files import new_file
 from tfrtool.storage.progress import OnProgress, no_progress
 from tfrtool.view.findings import Findings
 from tfrtool.view.pieces import PIECES, environment, inline_pictures, piece, style, too_long

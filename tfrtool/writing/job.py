@@ -17,18 +17,11 @@ from tfrtool.examples.tfds_metadata import REPORT, SplitInfo
 from tfrtool.records.shard_sets import ShardName
 from tfrtool.records.tally import Tally
 from tfrtool.sources.items import LeftOut
-from tfrtool.storage.appearing import new_file_by_name
-from tfrtool.storage.claims import current_folder
+from tfrtool.storage.atomic_files import new_file_by_name
+from tfrtool.storage.commit import current_folder
 from tfrtool.storage.opening import file_sha256
 from tfrtool.storage.progress import RECORDS, Meter, OnProgress, count_work
 from tfrtool.storage.scratch_folder import ScratchFolder
-from tfrtool.writing.dataset_folder import (
-    Staging,
-    Target,
-    complete_shards,
-    read_object,
-    staging_folder,
-)
 from tfrtool.writing.job_report import (
     Faults,
     FinishedFile,
@@ -41,6 +34,13 @@ from tfrtool.writing.job_report import (
     split_infos,
 )
 from tfrtool.writing.job_settings import JobSettings
+from tfrtool.writing.publish import (
+    Staging,
+    Target,
+    complete_shards,
+    read_object,
+    staging_folder,
+)
 from tfrtool.writing.write_options import Existing, check_shard_count
 
 FORMAT = 5

@@ -24,12 +24,12 @@ from tfrtool.records.reader import read_records
 from tfrtool.records.shard_sets import ShardName
 from tfrtool.records.tally import Tally, digest_text, payload_key
 from tfrtool.sources.items import Starting
-from tfrtool.storage.appearing import move, temporary_name
+from tfrtool.storage.atomic_files import move, temporary_name
 from tfrtool.storage.opening import file_sha256, open_regular
 from tfrtool.storage.progress import OnProgress, Progress
-from tfrtool.writing.dataset_folder import Staging
 from tfrtool.writing.image_audit import Audit, batches
 from tfrtool.writing.job_report import FinishedFile, ShardReport
+from tfrtool.writing.publish import Staging
 from tfrtool.writing.record_values import payload_of
 from tfrtool.writing.spread_write import write_spread
 from tfrtool.writing.write_plan import PlannedShard

@@ -9,9 +9,9 @@ from itertools import pairwise
 from tfrtool.engines.engine import Engine
 from tfrtool.engines.pool import map_shards
 from tfrtool.storage.progress import OnProgress, Progress, no_progress
-from tfrtool.writing.dataset_folder import Staging
 from tfrtool.writing.image_audit import Audit, BadImage, Finding, batches
 from tfrtool.writing.job_report import ShardReport
+from tfrtool.writing.publish import Staging
 from tfrtool.writing.write_plan import PlannedShard
 
 _BATCHES = 16

@@ -24,14 +24,14 @@ from tfrtool.sources.source_options import SourceOptions
 from tfrtool.storage.arguments import OnError, as_member, as_path, as_shard_size, as_text
 from tfrtool.storage.progress import OnProgress, no_progress
 from tfrtool.storage.scratch_folder import ScratchFolder
-from tfrtool.writing.dataset_folder import (
+from tfrtool.writing.image_audit import Audit, BadImage
+from tfrtool.writing.job_report import ShardReport
+from tfrtool.writing.publish import (
     Staging,
     Target,
     complete_shards,
     staging_folder,
 )
-from tfrtool.writing.image_audit import Audit, BadImage
-from tfrtool.writing.job_report import ShardReport
 from tfrtool.writing.record_sizes import RecordSizes, measure, record_sizes
 from tfrtool.writing.shard_writer import SHARDS_AT_ONCE, write_shards
 from tfrtool.writing.spread_write import look_at_parts

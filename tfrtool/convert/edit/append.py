@@ -24,9 +24,9 @@ from tfrtool.records.reader import read_shard
 from tfrtool.records.shard_sets import VERSION, check_split_name, check_version, is_shard_name
 from tfrtool.records.shards import find_folders, locate_shards
 from tfrtool.sources.items import Starting
-from tfrtool.storage.appearing import linked
 from tfrtool.storage.arguments import as_path, make_options
-from tfrtool.storage.claims import VERSION_FOLDER
+from tfrtool.storage.atomic_files import linked
+from tfrtool.storage.commit import VERSION_FOLDER
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.remote_path import RemotePath
 from tfrtool.writing.job import JobPlan, numbered, run_job

@@ -20,14 +20,14 @@ from tfrtool.records.framing import FaultKind, LocatedFault, Record
 from tfrtool.records.reader import read_shard
 from tfrtool.records.tally import Tally, payload_key
 from tfrtool.records.writer import ShardWriter
-from tfrtool.storage.appearing import linked
+from tfrtool.storage.atomic_files import linked
 from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.opening import open_regular, stamp_of
 from tfrtool.storage.progress import RECORDS, count_work
 from tfrtool.storage.remote_path import RemotePath
-from tfrtool.writing.dataset_folder import listed_shards, read_object
 from tfrtool.writing.job import FileTask
 from tfrtool.writing.job_report import Faults, FinishedFile, ShardReport, Written
+from tfrtool.writing.publish import listed_shards, read_object
 
 _COUNTED = 4096
 """Records that are counted at a time."""

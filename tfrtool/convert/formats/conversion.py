@@ -35,8 +35,8 @@ from tfrtool.examples.example import DType, PayloadKind
 from tfrtool.examples.tfds_metadata import DatasetInfo, SplitInfo
 from tfrtool.records.compression import named_compression
 from tfrtool.records.framing import LocatedFault
-from tfrtool.storage.appearing import move, temporary_name
 from tfrtool.storage.arguments import Paths, as_member, as_path, make_options
+from tfrtool.storage.atomic_files import move, temporary_name
 from tfrtool.storage.plain import plain
 from tfrtool.storage.remote_path import RemotePath
 from tfrtool.storage.scratch_folder import ScratchFolder

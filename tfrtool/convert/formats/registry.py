@@ -32,10 +32,9 @@ from tfrtool.records.shard_sets import natural_order
 from tfrtool.records.shards import matching_files
 from tfrtool.records.tally import Tally, payload_key
 from tfrtool.sources.tables.table_columns import check_not_saved_to_disk
-from tfrtool.storage.claims import current_folder
+from tfrtool.storage.commit import check_not_publishing, current_folder
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.progress import OnCounts
-from tfrtool.storage.publishing import check_settled
 from tfrtool.writing.job_report import Faults
 
 _MODULES = {
@@ -317,7 +316,7 @@ def look_for(path: Path, name: str | None) -> Sequence[Path]:
     if not path.is_dir():
         return [path] if path.exists() else matching_files(str(path)) or [path]
     check_not_saved_to_disk(path)
-    check_settled(path)
+    check_not_publishing(path)
     inside: list[Path] = []
     for one in current_folder(path).iterdir():
         if one.name.startswith("."):  # such as the folder of a write that has not ended

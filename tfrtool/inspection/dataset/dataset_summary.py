@@ -31,9 +31,9 @@ from tfrtool.inspection.verify.verify_shard import ShardVerdict
 from tfrtool.records.framing import Fault, FaultKind, LocatedFault
 from tfrtool.records.shards import Shard, find_folders
 from tfrtool.records.stream import total_bytes
+from tfrtool.storage.commit import unchanged_while_read
 from tfrtool.storage.json_files import read_json
 from tfrtool.storage.progress import BYTES, Meter, OnProgress, no_progress
-from tfrtool.storage.publishing import unchanged_while_read
 
 UNSPLIT = "all"
 """What the records are called whose files say no split; TFDS has no split of that name."""

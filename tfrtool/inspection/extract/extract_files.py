@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 from tfrtool.errors import UsageError, WriteError, os_errors_as, os_reason
 from tfrtool.inspection.extract.safe_names import numbered, numbering_key
-from tfrtool.storage.appearing import leftovers, move_all, private_folder, temporary_name
+from tfrtool.storage.atomic_files import leftovers, move_all, private_folder, temporary_name
 from tfrtool.storage.limits import MAX_METADATA_BYTES
 from tfrtool.storage.lock import LOCK, locked
 from tfrtool.storage.opening import open_regular

@@ -11,7 +11,7 @@ import unicodedata
 from pathlib import Path
 
 from tfrtool.records.shard_sets import ShardName
-from tfrtool.storage.appearing import TEMPORARY
+from tfrtool.storage.atomic_files import TEMPORARY
 
 # The longest name of a file or folder, in bytes: the limit of ext4, XFS, APFS and NTFS.
 NAME_BYTES = 255

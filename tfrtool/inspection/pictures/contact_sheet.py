@@ -24,8 +24,8 @@ from tfrtool.inspection.pictures.pictures import ImageRoles, image_roles, pictur
 from tfrtool.records.framing import Fault, LocatedFault
 from tfrtool.records.reader import read_shard
 from tfrtool.records.shards import find_shards
-from tfrtool.storage.appearing import new_file
 from tfrtool.storage.arguments import Paths, as_path
+from tfrtool.storage.atomic_files import new_file
 from tfrtool.storage.progress import OnProgress, Progress, no_progress
 from tfrtool.storage.remote_path import RemotePath
 

@@ -33,8 +33,8 @@ from tfrtool.loading.pipeline.load_options import LoadOptions
 from tfrtool.loading.pipeline.share import Share
 from tfrtool.loading.pipeline.tensors import Tensor, TfDataset
 from tfrtool.records.crc import crc32c, extend_crc32c
-from tfrtool.storage.appearing import TEMPORARY, new_file, private_folder
 from tfrtool.storage.arguments import user_cache
+from tfrtool.storage.atomic_files import TEMPORARY, new_file, private_folder
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.progress import OnProgress, Progress, no_progress
 from tfrtool.storage.remote.shard_cache import look_at

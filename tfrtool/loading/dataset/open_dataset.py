@@ -18,7 +18,7 @@ from tfrtool.records.reader import read_shard
 from tfrtool.records.shard_sets import check_dataset_name, find_conflicts
 from tfrtool.records.shards import Shard, find_folders
 from tfrtool.storage.arguments import OnError, as_member
-from tfrtool.storage.publishing import unchanged_while_read
+from tfrtool.storage.commit import unchanged_while_read
 from tfrtool.storage.remote.shard_cache import ShardCache
 from tfrtool.storage.remote_path import RemotePath
 

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from tfrtool.errors import CorruptShardError, ShardError, UsageError, WriteError, os_reason
-from tfrtool.storage.appearing import move, private_folder
 from tfrtool.storage.arguments import as_path, as_size, user_cache
+from tfrtool.storage.atomic_files import move, private_folder
 from tfrtool.storage.opening import NotRegularFileError
 from tfrtool.storage.remote_path import RemotePath
 from tfrtool.storage.stores import ChangedError, Status

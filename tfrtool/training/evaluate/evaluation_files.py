@@ -12,7 +12,7 @@ from tfrtool.images.confusion_chart import MOST_CHARTED, draw_confusion, shorten
 from tfrtool.images.pixels import Picture, draw_pixels
 from tfrtool.images.sheet import MIN_THUMB, SheetLayout, Tile, draw_sheet, save_sheet
 from tfrtool.loading.dataset.label_form import Task
-from tfrtool.storage.appearing import new_file
+from tfrtool.storage.atomic_files import new_file
 from tfrtool.training.evaluate.evaluation import EvaluationReport, ImageResult
 
 PREDICTIONS, CONFUSION = "predictions.jsonl", "confusion.png"

@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfrtool.errors import TrainingError, WriteError, os_errors_as, reason_of
-from tfrtool.storage.appearing import move, temporary_name
+from tfrtool.storage.atomic_files import move, temporary_name
 from tfrtool.training.models.saved_model import SavedModel
 from tfrtool.training.run.train_options import Export, Precision
 

@@ -26,7 +26,7 @@ from tfrtool.errors import DatasetError, WriteError, os_errors_as, os_reason, re
 from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.pipeline.load_options import Cache, Rescale
 from tfrtool.records.crc import crc32c
-from tfrtool.storage.appearing import private_folder
+from tfrtool.storage.atomic_files import private_folder
 from tfrtool.storage.limits import MAX_METADATA_BYTES
 from tfrtool.storage.opening import read_bounded
 from tfrtool.training.run.train_options import TrainOptions

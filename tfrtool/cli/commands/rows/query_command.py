@@ -68,7 +68,7 @@ def query_command(
     """
     from tfrtool.cli.bars import Bars
     from tfrtool.inspection.rows.query import query, write_parquet
-    from tfrtool.storage.appearing import new_file
+    from tfrtool.storage.atomic_files import new_file
 
     damage = Damage(on_error)
     if _SQL.match(shards[0]) and not _SQL.match(sql):

@@ -1,6 +1,26 @@
-"""A dataset's directory: where shards become whole, and how all files appear in it together."""
+"""A dataset's folder: files become whole in a staging folder, and appear in it together.
+
+No file system gives several names at once, so the way from old to new has steps, and a process
+can die at each of them:
+
+1. The new files lie in the staging folder, whole and flushed to disk. A journal is put there, which
+   lists them and the files that they replace.
+2. The staging folder is renamed to `PUBLISHING`. From here on, every reader and every later writer
+   sees that the new files are on their way.
+3. All old files are moved into that folder: metadata first, since it describes the others.
+4. All new files are moved out of it, metadata last.
+5. The folder gets its former name back, and is deleted with the old files.
+
+Old and new files never have final names at the same time, so not even a glob pattern matches both.
+Each file is in one of two places, which shows what remains to be done: the next writer does it,
+after a kill or a power cut. After an error everything is moved back, and signals wait.
+
+Two renames of whole folders would be shorter, but the target may be a mount point, "." or hold
+files of others, and its parent may be read-only.
+"""
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -16,11 +36,15 @@ import msgspec
 from tfrtool.errors import UsageError, WriteError, os_errors_as, os_reason
 from tfrtool.examples.tfds_metadata import DATASET_INFO, FEATURES, LABELS, REPORT
 from tfrtool.records.shard_sets import ShardName
-from tfrtool.storage.appearing import new_file, private_folder
-from tfrtool.storage.claims import STAGING, current_folder, is_claimed
+from tfrtool.storage.atomic_files import move, new_file, private_folder, sync_folder
+from tfrtool.storage.commit import (
+    PUBLISHING,
+    STAGING,
+    current_folder,
+    has_uncommitted_write,
+)
 from tfrtool.storage.json_files import read_json
 from tfrtool.storage.lock import LOCK, locked
-from tfrtool.storage.publishing import PUBLISHING, finish_publishing, publish_files
 from tfrtool.storage.remote_path import RemotePath
 from tfrtool.storage.signals import signals_wait
 from tfrtool.writing.job_report import FinishedFile, ShardReport
@@ -31,6 +55,8 @@ METADATA = (LABELS, FEATURES, DATASET_INFO, REPORT)
 
 DONE = ".done.json"
 PLAN = "plan.json"
+_JOURNAL = "journal.json"
+_REPLACED = "replaced"
 _ELSEWHERE = "choose another directory; --overwrite only replaces files that tfrtool wrote"
 
 _OTHER_FORMATS = re.compile(
@@ -46,14 +72,14 @@ _METADATA_NAME = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A directory that files are to appear in together.
+    """Where files are to appear together.
 
     Attributes:
         folder: the directory.
-        name: the dataset's name, as the files' names have it.
-        existing: what becomes of what is there.
-        command: the one that resumes what was interrupted, for messages.
-        options: those that decide what the files hold, as the report tells them.
+        name: the dataset's name, as in the files' names.
+        existing: what to do with an existing dataset.
+        command: the command that resumes an interrupted run, for messages.
+        options: options that decide what the files hold, as in the report.
     """
 
     folder: Path
@@ -64,7 +90,7 @@ class Target:
 
     @classmethod
     def of_write(cls, options: WriteOptions) -> "Target":
-        """Return where a write goes."""
+        """Return the target of a write."""
         return cls(
             folder=options.dataset,
             name=options.name,
@@ -138,27 +164,45 @@ class Staging:
     def publish(
         self, target: Target, shards: Sequence[ShardReport], metadata: Mapping[str, str]
     ) -> None:
-        """Give whole shards their final names, with their metadata, in place of what was there.
+        """Give finished files their final names, with their metadata, in place of existing ones.
 
-        The metadata appears in its order, the report last. If it is a WriteError, what was there
-        before still is.
+        The metadata appears in its order, the report last.
+
+        Raises:
+            WriteError: that is impossible; what was there still is.
         """
         dataset = target.folder
+        report = read_object(dataset / REPORT)
+        described = [*sorted({*listed_metadata(report), *metadata} - {*METADATA}), *METADATA]
+        new = [*(shard.path for shard in shards), *metadata]
+        shards_before = {*listed_shards(report), *new}.difference(described)
+        old = [
+            name
+            for name in (*reversed(described), *sorted(shards_before))
+            if (dataset / name).is_symlink() or (dataset / name).is_file()
+        ]
         try:
             for name, text in metadata.items():
                 with new_file(self.folder / name) as file:
                     file.write(text.encode())
-            new = [*(shard.path for shard in shards), *metadata]
-            report = read_object(dataset / REPORT)
-            more = {*listed_metadata(report), *metadata}.difference(METADATA)
-            described = [*sorted(more), *METADATA]
-            before = {*listed_shards(report), *new}.difference(described)
-            old = [
-                path.name
-                for path in (dataset / name for name in (*reversed(described), *sorted(before)))
-                if os.path.lexists(path) and (path.is_symlink() or not path.is_dir())
-            ]
-            publish_files(self.folder, new, old)
+            with signals_wait():
+                for name in new:
+                    (self.folder / name).lstat()  # its place shows later whether it was moved
+                private_folder(self.folder / _REPLACED)
+                with new_file(self.folder / _JOURNAL) as file:
+                    file.write(json.dumps({"new": new, "old": old}).encode())
+                sync_folder(self.folder)
+                move(self.folder, dataset / PUBLISHING)
+                try:
+                    sync_folder(dataset)
+                    _swap(dataset, new, old)
+                    move(dataset / PUBLISHING, self.folder)
+                except BaseException:
+                    _swap(dataset, new, old, back=True)
+                    move(dataset / PUBLISHING, self.folder)
+                    raise
+                with contextlib.suppress(OSError):  # if this doesn't last, the same is done again
+                    sync_folder(dataset)
         except OSError as error:
             left = os.path.lexists(dataset / PUBLISHING)
             raise WriteError(
@@ -166,6 +210,55 @@ class Staging:
                 path=error.filename or dataset,
                 hint=f"run tfrtool {target.command} --resume to finish the write" if left else None,
             ) from error
+
+
+def _swap(dataset: Path, new: Sequence[str], old: Sequence[str], *, back: bool = False) -> None:
+    """Move old files into `PUBLISHING` and new ones out of it, or ``back``; some may be moved."""
+    place = dataset / PUBLISHING
+    phases = [
+        [(dataset / name, place / _REPLACED / name) for name in old],
+        [(place / name, dataset / name) for name in new],
+    ]
+    if back:
+        phases = [[pair[::-1] for pair in reversed(pairs)] for pairs in reversed(phases)]
+    for pairs in phases:
+        for source, goal in pairs:
+            # A new file may have the name of an old one, which is in its place already then.
+            if os.path.lexists(source) and not os.path.lexists(goal):
+                move(source, goal)
+        sync_folder(place / _REPLACED)
+        sync_folder(dataset)
+    for name in () if back else new:
+        if os.path.lexists(place / name):  # another program has made a file of that name
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(dataset / name))
+
+
+def _finish_publishing(dataset: Path) -> bool:
+    """Finish what a killed publisher began; return whether there was anything to finish.
+
+    Raises:
+        OSError: that is impossible, or the journal lists files that tfrtool doesn't write.
+    """
+    place = dataset / PUBLISHING
+    if not os.path.lexists(place):
+        return False
+    private_folder(place)
+    try:
+        journal = read_json(place / _JOURNAL, follow=False)
+        new, old = list(journal["new"]), list(journal["old"])
+        known = all(map(is_ours, [*new, *old]))
+    except (ValueError, KeyError, TypeError):
+        known = False
+    if not known:
+        raise OSError(errno.EINVAL, "it is not what an interrupted write leaves", str(place))
+    with signals_wait():
+        for name in new:
+            if not os.path.lexists(place / name):
+                (dataset / name).lstat()
+        _swap(dataset, new, old)
+        move(place, dataset / STAGING)
+        sync_folder(dataset)
+    return True
 
 
 def is_whole(path: Path, shard: ShardReport) -> bool:
@@ -214,7 +307,7 @@ def complete_shards(
     """
     dataset = current_folder(target.folder)
     path = dataset / REPORT
-    if not (path.exists() or path.is_symlink()) or is_claimed(target.folder):
+    if not (path.exists() or path.is_symlink()) or has_uncommitted_write(target.folder):
         return None
     report = read_object(path)
     if report.get("plan") == plan:
@@ -273,7 +366,7 @@ def staging_folder(target: Target) -> Iterator[Staging]:
     """
     dataset = target.folder
     if isinstance(dataset, RemotePath):
-        from tfrtool.writing.store_folder import store_folder
+        from tfrtool.writing.store_publish import store_folder
 
         with store_folder(target, dataset) as claimed:
             yield claimed
@@ -289,7 +382,7 @@ def staging_folder(target: Target) -> Iterator[Staging]:
                 stack.enter_context(locked(dataset))
             try:
                 # It lacked nothing but the final names.
-                if finish_publishing(folder, is_ours):
+                if _finish_publishing(dataset):
                     shutil.rmtree(folder, ignore_errors=True)
             except OSError as error:
                 raise WriteError(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tfrtool.storage.appearing import leftovers, new_file, private_folder, temporary_name
+from tfrtool.storage.atomic_files import leftovers, new_file, private_folder, temporary_name
 
 
 def names(folder: Path) -> list[str]:

@@ -24,13 +24,13 @@ from typing import Any
 
 from tfrtool.errors import UsageError, WriteError, human_bytes, os_errors_as
 from tfrtool.examples.tfds_metadata import DATASET_INFO, REPORT
-from tfrtool.storage.claims import (
+from tfrtool.storage.commit import (
     CLAIM,
     COMMITS,
     STAGING,
     VERSION_FOLDER,
     current_folder,
-    is_claimed,
+    has_uncommitted_write,
     version_folder,
 )
 from tfrtool.storage.limits import MAX_METADATA_BYTES
@@ -39,7 +39,8 @@ from tfrtool.storage.remote_path import RemotePath
 from tfrtool.storage.scratch_folder import ScratchFolder
 from tfrtool.storage.signals import signals_wait
 from tfrtool.storage.stores import ChangedError
-from tfrtool.writing.dataset_folder import (
+from tfrtool.writing.job_report import FinishedFile, ShardReport, json_text
+from tfrtool.writing.publish import (
     DONE,
     METADATA,
     Staging,
@@ -53,7 +54,6 @@ from tfrtool.writing.dataset_folder import (
     may_write,
     read_object,
 )
-from tfrtool.writing.job_report import FinishedFile, ShardReport, json_text
 from tfrtool.writing.write_options import Existing
 
 _AT_ONCE = 8  # requests
@@ -93,7 +93,7 @@ class StoreStaging(Staging):
         before = _object(data)
         self._before = self._commits()
         current = current_folder(self._root)
-        complete = any(self._before.values()) and not is_claimed(self._root)
+        complete = any(self._before.values()) and not has_uncommitted_write(self._root)
         said = next((name for name in COMMITS if name == before.get("commit")), None)
         folder = str(before.get("folder"))
         own = self._root / (folder if VERSION_FOLDER.fullmatch(folder) else "")
