@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -38,3 +39,31 @@ def test_planted_lock_is_not_written_to(tmp_path: Path, kind: str) -> None:
     with pytest.raises(OSError, match=r"link|not a lock"), locked(folder):
         pass
     assert precious.read_bytes() == b"precious"
+
+
+def test_a_lock_is_had_by_one(tmp_path: Path) -> None:
+    """Of many threads that want a lock at once, one has it at a time, and no file is left."""
+    inside, most, had, lock = 0, 0, 0, threading.Lock()
+
+    def work() -> None:
+        nonlocal inside, most, had
+        for _ in range(50):
+            try:
+                with locked(tmp_path):
+                    with lock:
+                        inside += 1
+                        most = max(most, inside)
+                        had += 1
+                    with lock:
+                        inside -= 1
+            except UsageError:
+                continue
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == 1
+    assert had > 0
+    assert list(tmp_path.iterdir()) == []

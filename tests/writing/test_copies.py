@@ -7,11 +7,13 @@ import shutil
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import tfrtool
 from tests.photos import write_class_folders
 from tfrtool.cli import main
 from tfrtool.images.audit import ImageVerdict
@@ -159,3 +161,42 @@ def test_each_image_once_in_the_first_split(images: list[tuple[str, str, bool]])
         for content in "abcdef"
         if len({images[at][1] for at in audit.good() if images[at][0] == content}) > 1
     }
+
+
+def _split_options(source: Path, dataset: Path) -> dict[str, Any]:
+    splits = {"train": 0.7, "test": 0.3}
+    return {"source": source, "dataset": dataset, "name": "pets", "splits": splits, "shards": 3}
+
+
+def test_a_plan_writes_nothing(tmp_path: Path) -> None:
+    """A dry run tells shards, records and sizes as they will be, and leaves no file."""
+    source = write_class_folders(tmp_path / "photos", count=20)
+    (source / "cat" / "bad.jpg").write_text("no image")
+    options = _split_options(source, tmp_path / "d")
+    plan = tfrtool.write(**options, dry_run=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["photos"]
+    report = tfrtool.write(**options)
+    assert list(plan.splits) == list(report.splits)
+    for planned, written in zip(plan.splits.values(), report.splits.values(), strict=True):
+        assert planned.labels == written.labels
+        for one, shard in zip(planned.shards, written.shards, strict=True):
+            assert (one.path, one.records) == (shard.path, shard.records)
+            assert one.bytes == pytest.approx(shard.bytes, rel=0.02)
+    assert plan.rejected == report.rejected
+
+
+def test_copies_are_counted_and_stay_together(tmp_path: Path) -> None:
+    """Exact copies are in one split, whatever their names, and the report counts them."""
+    source = write_class_folders(tmp_path / "photos", count=20)
+    data = (source / "cat" / "cat.0.jpg").read_bytes()
+    for number in range(12):
+        (source / "dog" / f"copy.{number}.jpg").write_bytes(data)
+    report = tfrtool.write(**_split_options(source, tmp_path / "d"))
+    assert report.duplicates == 12
+    where = {
+        name
+        for name, split in report.splits.items()
+        for shard in split.shards
+        if data in (tmp_path / "d" / shard.path).read_bytes()
+    }
+    assert len(where) == 1
