@@ -154,19 +154,6 @@ def test_count_by_the_index(bucket: Bucket, capsys: Capture) -> None:
     assert capsys.readouterr().out.split()[0] == "1,001"
 
 
-def test_count_says_what_it_transfers(
-    bucket: Bucket, capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where much is to come, that is said before it does."""
-    monkeypatch.setattr("tfrtool.cli.commands.count_command._MUCH", 100_000)
-    long_shard(bucket, "short.tfrecord", 2000, 1000)
-    assert main(["count", f"{bucket.url}/short.tfrecord"]) == 0
-    assert "about 2.0 MiB" in capsys.readouterr().err
-    long_shard(bucket, "long.tfrecord", 4, 600_000)
-    assert main(["count", f"{bucket.url}/long.tfrecord"]) == 0
-    assert capsys.readouterr().err == ""
-
-
 def test_single_files_are_made_in_a_bucket(
     pets: Path, bucket: Bucket, tmp_path: Path, capsys: Capture
 ) -> None:

@@ -166,7 +166,7 @@ def test_a_file_that_changes(path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_what_is_cut(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Parts get smaller to the end; what is less than four is not cut, nor packed or sparse."""
+    """What is less than four parts is not cut, and no packed or sparse file."""
     size = parts.PART_BYTES
     with path.open("wb") as file:
         file.write(frame(b"first"))
@@ -174,13 +174,10 @@ def test_what_is_cut(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert parts.parts_of(path) == []
     os.truncate(path, 10 * size + 1)
     assert parts.parts_of(path) == []
-    monkeypatch.setattr(parts, "_HOLES", 0)
+    monkeypatch.setattr(parts, "_DISK_BLOCK", 20 * size)
     cut = parts.parts_of(path)
-    sizes = [part.end - part.start for part in cut]
-    assert [0, *(part.end for part in cut)] == [*(part.start for part in cut), 10 * size + 1]
-    assert sizes == sorted(sizes, reverse=True)
-    assert sizes[:2] == [size, size]
-    assert sizes[-2] == size // 8
+    assert [part.start for part in cut] == [*range(0, 10 * size + 1, size)]
+    assert [part.end for part in cut] == [*range(size, 10 * size + 1, size), 10 * size + 1]
     with path.open("r+b") as file:
         file.write(gzip.compress(frame(b"first")))
     assert parts.parts_of(path) == []

@@ -15,8 +15,8 @@ from tfrtool.records.shard_sets import (
     is_shard_name,
 )
 
-words = st.from_regex(r"\A[a-zA-Z0-9_]+\Z")
-datasets = st.from_regex(r"\A[a-zA-Z][a-zA-Z0-9_]*\Z")
+words = st.from_regex(r"\A[a-zA-Z0-9_]{1,20}\Z")
+datasets = st.from_regex(r"\A[a-zA-Z][a-zA-Z0-9_]{0,20}\Z")
 
 
 @given(

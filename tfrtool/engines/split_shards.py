@@ -66,8 +66,7 @@ def map_folds(
     tasks, size = list[Path | Stream | Part](), 0
     for source, parts in zip(sources, cut, strict=True):
         tasks += parts or [source]
-        size += sum(part.work for part in parts)
-        if not parts and isinstance(source, Path) and source.is_file():
+        if isinstance(source, Path) and source.is_file():
             size += source.stat().st_size
     run = partial(_run, whole=whole, begin=begin)
     results = map_shards(run, tasks, workers, worth, size, on_counts=on_counts)

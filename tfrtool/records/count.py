@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, MutableSequence, Sequence
 from functools import partial
 from operator import add
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import BinaryIO, NamedTuple, cast
 
 from tfrtool.errors import CorruptShardError
 from tfrtool.records.compression import Compression, detect_compression
@@ -20,19 +20,17 @@ from tfrtool.records.framing import (
     holds_header,
 )
 from tfrtool.records.reader import read_records
-from tfrtool.records.stream import Location, Stream, as_source, open_shard, path_of, size_of
+from tfrtool.records.stream import Location, as_source, open_shard, path_of, size_of
 from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.opening import read_bounded
 from tfrtool.storage.progress import BYTES, count_work
 from tfrtool.storage.remote_path import RemotePath
 
-_BLOCK = 64 * 1024
-_LONG = 4096  # from this size on, a call for each header is faster than to read it all
-_FAR_BLOCK = _FAR_LONG = 256 * 1024
-"""The same in a store, where a request takes as long as some of these."""
+_BLOCK, _LONG = 64 * 1024, 4096
+"""Bytes read at a time; records from a size on of which only the headers are read. Measured."""
 
-_SOME = 4
-"""Records that tell how long the others are."""
+_FAR_BLOCK = 256 * 1024
+"""Both in a store, where a request takes as long as some of these."""
 
 _WORTH_ITS_INDEX = 64
 _FAR_WORTH_ITS_INDEX = 8
@@ -137,15 +135,20 @@ def hop(
     well if the offset is ``size``. Returns the number of records and the offset behind the last
     one; the offset behind each is appended to ``ends``.
     """
-    read_at, most_read, long = reader_at(file), _BLOCK, _LONG
-    if hasattr(file, "read_at"):  # an object of a store, where each call is a request
-        read_at, most_read, long = _reader_ahead(file), _FAR_BLOCK, _FAR_LONG
+    is_remote = hasattr(file, "read_at")  # an object of a store, where each call is a request
+    read_at, long = reader_at(file), _FAR_BLOCK if is_remote else _LONG
     append = None if ends is None else ends.append
     sizes = _RecordSizes()
     records, offset, step = 0, start, 0
     while offset + HEADER_SIZE <= size:
         # Short records are read by the block, of long ones only the headers.
-        block = read_at(most_read if step < long else HEADER_SIZE, offset)
+        if step >= long:
+            block = read_at(HEADER_SIZE, offset)
+        elif is_remote:
+            file.seek(offset)
+            block = file.read(_FAR_BLOCK)  # which reads ahead
+        else:
+            block = read_at(_BLOCK, offset)
         position, last, limit = 0, len(block) - HEADER_SIZE, size - offset
         if last < 0:  # the file became shorter
             break
@@ -163,16 +166,6 @@ def hop(
     return records, offset
 
 
-def _reader_ahead(file: Any) -> Callable[[int, int], bytes]:
-    def read(size: int, offset: int) -> bytes:
-        if size == HEADER_SIZE:
-            return bytes(file.read_at(size, offset))
-        file.seek(offset)
-        return bytes(file.read(size))
-
-    return read
-
-
 def indexed(file: BinaryIO, shard: Path, size: int) -> list[int]:
     """Return where records start, and the end, by the index beside a shard that fits it."""
     index = shard.with_name(f"{shard.name}.idx")
@@ -188,29 +181,6 @@ def indexed(file: BinaryIO, shard: Path, size: int) -> list[int]:
     except (OSError, ValueError):
         pass
     return []
-
-
-def expected_transfer(shards: Sequence[Path | Stream]) -> int:
-    """Return about how many bytes stores will send while their shards are counted.
-
-    By the first records of one: of short ones all is read, of long ones the headers.
-    """
-    remote = [shard for shard in shards if isinstance(shard, RemotePath)]
-    for shard in remote[:1]:
-        with open_shard(shard) as file:
-            size = size_of(shard, file)
-            if detect_compression(file) is Compression.NONE:
-                if indexed(file, shard, size):
-                    return 0
-                ends: list[int] = []
-                hop(file, size, ends, most=_SOME)
-                if ends and ends[-1] >= _FAR_LONG * len(ends):
-                    return HEADER_SIZE * len(ends) * sum(map(_size, remote)) // ends[-1]
-    return sum(map(_size, remote))
-
-
-def _size(shard: Path) -> int:
-    return shard.stat().st_size
 
 
 class _RecordSizes(dict[bytes, int]):

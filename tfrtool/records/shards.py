@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -204,29 +204,13 @@ def find_folders(directory: str | os.PathLike[str]) -> DatasetFolders:
             else None,
             hint=f"to search deeper, quote a pattern: {pattern}",
         )
-    skipped = _note_of_others(directory, found.shards, finder)
-    return found._replace(notes=(*found.notes, *skipped))
-
-
-def _note_of_others(
-    directory: Path, taken: Iterable[Path], finder: "_ShardFinder"
-) -> Iterator[str]:
-    """Say how many shards farther below a directory are not included, and what includes them."""
     most = _MOST_REMOTE_FOLDERS if isinstance(directory, RemotePath) else MAX_FOLDERS_BELOW
-    # What is not taken of the directory itself has been replaced.
-    others, is_cut = _other_shards([directory], {*taken}, finder, most)
-    others.pop(directory, None)
-    if others:
-        count, hint = human_count(sum(others.values()), "shard"), "name a folder to read it"
-        where = human_count(len(others), "subfolder")
-        below = [one.relative_to(directory) for one in others]
-        names = some_of([printable(str(one)) for one in below], _NAMED)
-        if not _has_version(below):
-            pattern = shlex.quote(f"{glob.escape(str(directory))}/**")
-            hint += f", or quote a pattern to read all files: {pattern}"
-        yield f"{count} in {where} {_is_not(count)} included ({names}); {hint}"
-    if is_cut:
-        yield f"only {most:,} of its subfolders were searched for more shards"
+    others = _other_shards([directory], {*found.shards}, finder, most)
+    others.counts.pop(directory, None)  # what is not taken of the directory has been replaced
+    others.counts = {one.relative_to(directory): n for one, n in others.counts.items()}
+    every = shlex.quote(f"{glob.escape(str(directory))}/**")
+    notes = others.notes("subfolder", f"quote a pattern to read all files: {every}")
+    return found._replace(notes=(*found.notes, *notes))
 
 
 def note_unmatched(
@@ -240,30 +224,45 @@ def note_unmatched(
         matches = _matches(pattern)
         folders = [path for path in matches if path.is_dir()]
         # What matches by its name, and is not a shard, is not in a folder that is left out.
-        finder, most = _ShardFinder(), MAX_FOLDERS_BELOW
-        others, is_cut = _other_shards(folders, known | {*matches}, finder, most)
-        if others:
-            count, hint = human_count(sum(others.values()), "shard"), "name a folder to read it"
-            names = some_of([printable(str(one)) for one in others], _NAMED)
-            if not _has_version(others):
-                if Path(pattern).name == "*":
-                    every = shlex.quote(str(Path(pattern).with_name("**")))
-                    hint += f", or quote a pattern to read all files: {every}"
-                else:
-                    hint += f", or add a quoted pattern: {shlex.quote(f'{pattern}/**')}"
-            where = human_count(len(others), "folder")
-            text = f"{count} in {where} {_is_not(count)} included ({names}); {hint}"
-            yield f"{printable(pattern)}: {text}"
-        if is_cut:
-            text = f"only {most:,} of its subfolders were searched for more shards"
-            yield f"{printable(pattern)}: {text}"
+        others = _other_shards(folders, known | {*matches}, _ShardFinder(), MAX_FOLDERS_BELOW)
+        hint = f"add a quoted pattern: {shlex.quote(f'{pattern}/**')}"
+        if Path(pattern).name == "*":
+            every = shlex.quote(str(Path(pattern).with_name("**")))
+            hint = f"quote a pattern to read all files: {every}"
+        for note in others.notes("folder", hint):
+            yield f"{printable(pattern)}: {note}"
+
+
+@dataclass(slots=True)
+class _OtherShards:
+    """Shards farther below that are not included: their number, by folder."""
+
+    most: int  # folders that are searched
+    is_cut: bool = False  # whether there were more
+    counts: dict[Path, int] = field(default_factory=dict)
+
+    def notes(self, noun: str, every: str) -> Iterator[str]:
+        """Say how many there are, and what includes them; ``every`` would include all."""
+        if self.counts:
+            count, hint = (
+                human_count(sum(self.counts.values()), "shard"),
+                "name a folder to read it",
+            )
+            if not any(_version(part) for one in self.counts for part in one.parts):
+                hint += f", or {every}"  # which does not read several versions of a dataset
+            where = human_count(len(self.counts), noun)
+            names = some_of([printable(str(one)) for one in self.counts], _NAMED)
+            verb = "is" if count == "1 shard" else "are"
+            yield f"{count} in {where} {verb} not included ({names}); {hint}"
+        if self.is_cut:
+            yield f"only {self.most:,} of its subfolders were searched for more shards"
 
 
 def _other_shards(
     folders: list[Path], known: Collection[object], finder: "_ShardFinder", most: int
-) -> tuple[dict[Path, int], bool]:
+) -> _OtherShards:
     """Count the unknown shards in folders and below them; of too many, not all are searched."""
-    seen, others, is_cut = set[object](), dict[Path, int](), False
+    seen, others = set[object](), _OtherShards(most)
     roots = len(folders)
     for folder in folders:  # which grows
         with suppress(OSError):
@@ -274,19 +273,10 @@ def _other_shards(
             seen |= {place} - {None}
             within, room = finder.folders(folder), most + roots - len(folders)
             folders += within[:room]
-            is_cut |= len(within) > room
+            others.is_cut |= len(within) > room
             if n_shards := sum(shard not in known for shard in finder.all_shards(folder)):
-                others[folder] = n_shards
-    return others, is_cut
-
-
-def _is_not(count: str) -> str:
-    return "is not" if count == "1 shard" else "are not"
-
-
-def _has_version(folders: Iterable[Path]) -> bool:
-    """Return whether a pattern would read several versions of a dataset."""
-    return any(_version(part) for one in folders for part in one.parts)
+                others.counts[folder] = n_shards
+    return others
 
 
 def _has_images(folder: Path) -> bool:

@@ -47,7 +47,7 @@ def answer(
     sent: list[Any] = []
     columns = infer_columns(paths) if paths else Columns(PayloadKind.EXAMPLE)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(query_module, "tell", sent.append)
+        patch.setattr(query_module, "send_to_parent", sent.append)
         query_module._answer(paths, sql, columns, RowColumns(sources=paths), False)
     found = [one for one in sent if isinstance(one, LocatedFault)]
     if faults is None:

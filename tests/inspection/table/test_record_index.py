@@ -86,7 +86,7 @@ def test_parts_are_one_table(folder: Path, data: bytes, size: int) -> None:
     one = make_table([path], folder.with_name("one"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parts, "PART_BYTES", size)
-        patch.setattr(parts, "_LEAST", size // 2)
+        patch.setattr(parts, "_FEWEST", 1)
         patch.setattr(Processes, "__init__", _alone)
         several = make_table([path], folder.with_name("several"), workers=2)
     names = ["_record", "_offset", "_bytes", *one.features]

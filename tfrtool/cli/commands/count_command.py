@@ -1,11 +1,10 @@
 """``tfrtool count``."""
 
 from tfrtool.cli.damage import UnreadableShards
-from tfrtool.cli.output import Outcome, emit, note, warn
+from tfrtool.cli.output import Outcome, emit, warn
 from tfrtool.cli.parameters import SHARDS, command, resolve_sources
 from tfrtool.cli.process import stdout_closed
 
-_MUCH = 256 * 1024 * 1024
 _AT_ONCE = 4
 """Remote shards to count at once: most of the time is spent waiting for the store."""
 
@@ -22,8 +21,8 @@ def count_command(shards: tuple[str, ...], as_json: bool) -> Outcome:
     counted.
     """
     from tfrtool.engines.pool import run_in_order
-    from tfrtool.errors import ShardError, human_bytes, printable
-    from tfrtool.records.count import ShardCount, count_shard, expected_transfer
+    from tfrtool.errors import ShardError, printable
+    from tfrtool.records.count import ShardCount, count_shard
     from tfrtool.records.stream import Location, path_of
     from tfrtool.storage.remote_path import RemotePath
 
@@ -35,9 +34,6 @@ def count_command(shards: tuple[str, ...], as_json: bool) -> Outcome:
 
     sources = resolve_sources(shards)
     outcome, total, unreadable = Outcome.FINE, 0, UnreadableShards(len(sources))
-    if (size := expected_transfer(sources)) > _MUCH:
-        advice = "tfrtool index writes SHARD.idx files, which make counting fast"
-        note(f"about {human_bytes(size)} will be downloaded; {advice}")
     at_once = _AT_ONCE if any(isinstance(one, RemotePath) for one in sources) else 1
     counts = run_in_order(counted, sources, at_once, computes=False)
     for source, count in zip(sources, counts, strict=True):
