@@ -18,6 +18,7 @@ ANYTHING = (click.types.StringParamType, click.Path, click.File)
 TEXTS = {"--augment", "--by", "--feature", "--label", "--model", "--name", "--resize", "--split"}
 TEXTS |= {
     "--host",
+    "--shard-cache-size",
     "--shard-size",
     "--trainable",
     "--validation",

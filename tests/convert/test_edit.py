@@ -215,3 +215,16 @@ def test_an_added_number_is_not_rounded_in_silence(
     assert value in error
     assert "float32: expected id:int64=" in error
     assert main(["edit", str(path), str(tmp_path / "out"), "--add", f"id:string={value}"]) == 0
+
+
+def test_the_error_of_a_damaged_shard_says_how_to_skip_it(tmp_path: Path) -> None:
+    """The hint has the option of this command besides the commands for damaged shards."""
+    source = tmp_path / "a.tfrecord"
+    source.write_bytes(shard_of([tfrtool.encode_example({"a": n}) for n in range(3)]))
+    flip_bit(source, 40)
+    with pytest.raises(tfrtool.CorruptShardError) as caught:
+        tfrtool.edit(source, tmp_path / "new", add={"b": 1})
+    assert caught.value.hint is not None
+    assert caught.value.hint.startswith("use --on-error skip to skip such records, or run tfrtool")
+    report = tfrtool.edit(source, tmp_path / "new", add={"b": 1}, on_error="skip")
+    assert (report.records_out, report.corrupt) == (2, 1)

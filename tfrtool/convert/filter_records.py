@@ -1,4 +1,4 @@
-"""The verb: some of the records of a dataset; they are copied unparsed."""
+"""Filter records: copy those that pass all rules, unparsed, to a new dataset."""
 
 import os
 import re
@@ -35,7 +35,7 @@ from tfrtool.writing.job_settings import JobSettings
 from tfrtool.writing.write_options import check_numbers
 
 _RULES = {"keep": 2, "drop": 3, "where": 4, "dedupe": 5, "sample": 6}
-"""What leaves records out, in this order, and the marks of those."""
+"""Rules that skip records, in this order, and the marks of these records."""
 
 _ROW = [("mark", "u1"), ("high", "u8"), ("low", "u8")]
 _LONGEST_LINE = 8192
@@ -82,9 +82,9 @@ def filter_records(
     check_numbers(None, None, seed)
     rules: dict[str, Any] = {}
     lists: dict[str, Path] = {}
-    for rule, given in (("keep", keep), ("drop", drop)):
-        if given is not None:
-            lists[rule] = as_path(given)
+    for rule, path in (("keep", keep), ("drop", drop)):
+        if path is not None:
+            lists[rule] = as_path(path)
             with os_errors_as(UsageError, lists[rule]):
                 rules[rule] = file_sha256(lists[rule])
     if where is not None:
@@ -119,10 +119,10 @@ def _sample_size(sample: int | float | str) -> int | float:
     raise UsageError(f"invalid --sample {sample!r}", expected=expected)
 
 
-def _look(
+def _mark(
     batch: Batch, columns: Columns, condition: Condition | None, digests: bool, image: str | None
 ) -> RecordFlags:
-    """Ask a condition of records, and make 128-bit digests that tell copies."""
+    """Evaluate a condition, and make 128-bit digests by which copies are found."""
     rows = np.zeros(len(batch.records), _ROW[: 3 if digests else 1])
     rows["mark"] = KEPT
     if condition is not None:
@@ -133,9 +133,8 @@ def _look(
             for at, values in enumerate(values_of(batch.table, columns, image)):
                 if values and len(values) == 1 and isinstance(values[0], bytes):
                     contents[at] = values[0]
-        told = b"".join(blake2b(one, digest_size=16).digest() for one in contents)
-        words = np.frombuffer(told, "<u8").reshape(-1, 2)
-        rows["high"], rows["low"] = words[:, 0], words[:, 1]
+        joined = b"".join(blake2b(content, digest_size=16).digest() for content in contents)
+        rows["high"], rows["low"] = np.frombuffer(joined, "<u8").reshape(-1, 2).T
     return rows
 
 
@@ -152,28 +151,30 @@ def _select(
 ) -> Selection:
     """Keep the records that pass all rules."""
     shards = pool.shards
-    listed = {rule: _listed(path, shards) for rule, path in lists.items()}
+    listed = {rule: _read_list(path, shards) for rule, path in lists.items()}
     columns, condition, image = UNPARSED, None, None
     with ExitStack() as stack:
         if where is not None or dedupe:
-            found = columns_of(pool, settings)
+            features = columns_of(pool, settings)
+            names = set[str]()
             if where is not None:
-                own = RowColumns.of([shard.path for shard in shards], found, source, where)
-                condition = stack.enter_context(Condition(where, found, own))
-            places = [shard.readable for shard in shards]
-            image = image_feature(places, shards[0].path.parent) if dedupe else None
-            image = image if image in found.names else None
-            names = () if condition is None else condition.columns.names
+                rows = RowColumns.of([shard.path for shard in shards], features, source, where)
+                condition = stack.enter_context(Condition(where, features, rows))
+                names |= {*condition.columns.names}
+            if dedupe:
+                paths = [shard.readable for shard in shards]
+                image = image_feature(paths, shards[0].path.parent)
+                image = image if image in features.names else None
+                names |= {image} if image is not None else set()
             if condition is not None or image is not None:
-                columns = found.select([*names, *([] if image is None else [image])])
-        look = partial(_look, columns=columns, condition=condition, digests=dedupe, image=image)
-        dtype = _ROW[: 3 if dedupe else 1]
-        marks, met = mark_records(pool, look, dtype, columns, settings)
+                columns = features.select([*names])
+        mark = partial(_mark, columns=columns, condition=condition, digests=dedupe, image=image)
+        marks, plan = mark_records(pool, mark, _ROW[: 3 if dedupe else 1], columns, settings)
     codes = np.array(marks["mark"])
-    for rule, those in listed.items():
-        codes[(codes != 0) & (those == (rule == "drop"))] = _RULES[rule]
+    for rule, in_list in listed.items():
+        codes[(codes != 0) & (in_list == (rule == "drop"))] = _RULES[rule]
     if dedupe:
-        codes[_copies(marks, np.flatnonzero(codes == KEPT))] = _RULES["dedupe"]
+        codes[_later_copies(marks, np.flatnonzero(codes == KEPT))] = _RULES["dedupe"]
     if sample is not None:
         kept = np.flatnonzero(codes == KEPT)
         count = sample if isinstance(sample, int) else max(1, round(sample * len(kept)))
@@ -187,51 +188,50 @@ def _select(
     numbers = np.arange(1, len(splits) + 1, dtype=np.uint16)
     codes = np.where(codes == KEPT, np.repeat(numbers, [*splits.values()]), np.uint16(0))
     skipped = {rule: int(counts[code]) for rule, code in _RULES.items() if counts[code]}
-    return Selection(list(splits), codes, replace(met, skipped=skipped))
+    return Selection(list(splits), codes, replace(plan, skipped=skipped))
 
 
-def _copies(marks: RecordFlags, kept: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return those of some records whose digest one before them has."""
+def _later_copies(marks: RecordFlags, kept: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the records with the digest of an earlier one."""
     high, low = marks["high"][kept], marks["low"][kept]
-    order = np.lexsort((low, high))  # which keeps the order of those that are alike
+    order = np.lexsort((low, high))  # which keeps the order of equal ones
     same = (high[order][1:] == high[order][:-1]) & (low[order][1:] == low[order][:-1])
     return np.asarray(kept[order[1:][same]], np.int64)
 
 
-def _listed(path: Path, shards: Sequence[SourceShard]) -> NDArray[np.bool_]:
-    """Return for each record whether a file names it; `UsageError` if it names what isn't there."""
-    names: dict[str, list[int]] = {}
+def _read_list(path: Path, shards: Sequence[SourceShard]) -> NDArray[np.bool_]:
+    """Return for each record whether a file lists it.
+
+    Raises:
+        UsageError: a line lists a shard or a record that doesn't exist.
+    """
+    numbers: dict[str, list[int]] = {}
     for number, shard in enumerate(shards):
         for name in {str(shard.path), str(shard.path.absolute()), shard.path.name}:
-            names.setdefault(name, []).append(number)
+            numbers.setdefault(name, []).append(number)
     firsts = np.cumsum([0, *(shard.records for shard in shards)]).tolist()
-    found = np.zeros(firsts[-1], np.bool_)
-    for number, line in enumerate(_lines(path), start=1):
+    listed = np.zeros(firsts[-1], np.bool_)
+    for line_number, line in enumerate(_lines(path), start=1):
         if not line:
             continue
+        where = f"line {line_number}"
         name, _, index = (part.strip() for part in line.rpartition(" "))
         if not (name and index.isdecimal() and index.isascii()) or len(index) > 18:
-            raise UsageError(
-                f"line {number}",
-                path=path,
-                expected="SHARD RECORD, such as pets-train.tfrecord-00000-of-00008 5",
-                found=repr(line[:100]),
-            )
-        known = names.get(name, [])
+            expected = "SHARD RECORD, such as pets-train.tfrecord-00000-of-00008 5"
+            raise UsageError(where, path=path, expected=expected, found=repr(line[:100]))
+        known = numbers.get(name, [])
         if len(known) != 1:
             what = f"several shards are named {name!r}" if known else f"no shard {name!r}"
-            raise UsageError(f"line {number}: {what}", path=path)
+            raise UsageError(f"{where}: {what}", path=path)
         shard = shards[known[0]]
-        at = shard.row(int(index))
-        if at is not None and at >= shard.records:
-            raise UsageError(
-                f"line {number}: no record {index} in {name}",
-                path=path,
-                expected=f"less than {shard.records + len(shard.lost)}",
-            )
-        if at is not None:  # else it is damaged, and left out anyway
-            found[firsts[known[0]] + at] = True
-    return found
+        row = shard.row(int(index))
+        if row is None:  # damaged, and skipped anyway
+            continue
+        if row >= shard.records:
+            what, most = f"{where}: no record {index} in {name}", shard.records + len(shard.lost)
+            raise UsageError(what, path=path, expected=f"less than {most}")
+        listed[firsts[known[0]] + row] = True
+    return listed
 
 
 def _lines(path: Path) -> Iterator[str]:

@@ -1,16 +1,22 @@
 """The verb: a dataset with other features, shard by shard."""
 
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tfrtool.convert.edit.changes import OBJECT_STARTS, Changes
-from tfrtool.convert.edit.shard_task import one_to_one
+from tfrtool.convert.edit.changes import OBJECT_STARTS, Changes, UneditableError
 from tfrtool.convert.pipeline.carried import CarriedMetadata
 from tfrtool.convert.pipeline.record_marks import image_feature
-from tfrtool.convert.pipeline.record_pool import faults_of, find_sources, first_fault
+from tfrtool.convert.pipeline.record_pool import (
+    check_unchanged,
+    faults_of,
+    find_sources,
+    first_fault,
+    read_counted,
+    shard_stamp,
+)
 from tfrtool.errors import DatasetError, UsageError
 from tfrtool.examples.example import DType, PayloadKind, encode_example, feature_name
 from tfrtool.examples.tfds_features import tfds_features
@@ -25,14 +31,72 @@ from tfrtool.examples.tfds_metadata import (
     dimensions,
     labels_file,
 )
+from tfrtool.images.decoder import quiet_pillow
 from tfrtool.images.recipe import Encode, ImageRecipe, Resize
 from tfrtool.inspection.rows.batches import infer_columns
 from tfrtool.inspection.schema.shard_schema import infer_schema
+from tfrtool.inspection.verify.payload_check import unparseable
+from tfrtool.records.compression import detect_compression
+from tfrtool.records.count import count_shard
+from tfrtool.records.framing import LocatedFault
+from tfrtool.records.tally import Tally
+from tfrtool.records.writer import ShardWriter
 from tfrtool.storage.arguments import OnError, as_member, as_path, make_options
 from tfrtool.storage.json_files import reading_metadata
-from tfrtool.writing.job import JobPlan, numbered, run_job
-from tfrtool.writing.job_report import JobReport
+from tfrtool.storage.opening import open_regular
+from tfrtool.storage.progress import RECORDS, count_work
+from tfrtool.storage.remote_path import RemotePath
+from tfrtool.writing.job import FileTask, JobPlan, numbered, run_job
+from tfrtool.writing.job_report import Faults, JobReport, Written
 from tfrtool.writing.job_settings import JobSettings
+
+_SKIP = "use --on-error skip to skip such records"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EditTask(FileTask):
+    """A shard whose records are those of another one, changed, in the same order.
+
+    Attributes:
+        source: the other shard.
+        stamp: its size and time of change (ns).
+        changes: what to change in each record.
+        stop: whether to stop at a record that is damaged or can't be changed.
+    """
+
+    source: Path
+    stamp: tuple[int, int]
+    changes: Changes
+    stop: bool
+
+    def write(self, path: Path) -> Written:
+        """Write the shard, compressed like the source."""
+        faults, read = Faults(stop=self.stop), Tally()
+        with open_regular(self.source) as file:
+            compression = detect_compression(file)
+        with quiet_pillow(), ShardWriter(path, compression) as writer:
+            writer.write(self._changed(read, faults))
+        check_unchanged(self.source, self.stamp)
+        return Written(tally=writer.tally, read=read, faults=faults)
+
+    def _changed(self, read: Tally, faults: Faults) -> Iterator[bytes]:
+        for record in read_counted(self.source, read, faults, hint=_SKIP):
+            count_work(1, RECORDS)
+            try:
+                yield self.changes.apply(record.payload)
+            except UneditableError as error:
+                if self.stop:
+                    place = {"record": record.index, "offset": record.offset}
+                    raise DatasetError(str(error), path=self.source, **place, hint=_SKIP) from error
+                fault = unparseable(record, str(error))
+                faults.add(LocatedFault(path=self.source, fault=fault))
+
+
+def _count(path: Path, expected: int | None) -> int:
+    """Return the number of records of a shard; in a store, that of the metadata will do."""
+    if expected is not None and isinstance(path, RemotePath):
+        return expected
+    return count_shard(path).records
 
 
 def edit(
@@ -114,12 +178,26 @@ def edit(
         changes = replace(changes, recipe=replace(recipe, orient=False))
     changes.check(known)
     tasks = numbered(
-        one_to_one(found, changes=changes, stop=settings.stop),
+        [
+            EditTask(
+                split=split,
+                records=_count(path, expected),
+                size=stamp[0],
+                room=stamp[0] if changes.keeps_size else 0,
+                source=path,
+                stamp=stamp,
+                changes=changes,
+                stop=settings.stop,
+            )
+            for split, shards in found.splits.items()
+            for path, expected in shards.shards.items()
+            for stamp in [shard_stamp(path)]
+        ],
         settings.name,
     )
     plan = JobPlan(
         tasks=tasks,
-        inputs=[task.inputs for task in tasks],
+        inputs=[(str(task.source), task.stamp, task.changes) for task in tasks],
         faults=faults_of(found, {}, stop=settings.stop),
         warnings=(*found.notes, *carried.warnings),
     )

@@ -1,6 +1,7 @@
 """The records that a job reads: shards are found, scanned once, and then read by record number."""
 
 import re
+import shlex
 import shutil
 from array import array
 from bisect import bisect_left
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from tfrtool.engines.pool import map_shards
 from tfrtool.errors import (
+    CorruptShardError,
     DatasetError,
     ShardError,
     UsageError,
@@ -37,13 +39,14 @@ from tfrtool.records.framing import (
     Fault,
     FaultKind,
     LocatedFault,
+    Record,
     frame,
     header,
 )
 from tfrtool.records.reader import read_records, read_shard
 from tfrtool.records.shard_sets import find_conflicts
 from tfrtool.records.stream import open_shard
-from tfrtool.records.tally import Words, payload_key
+from tfrtool.records.tally import Tally, Words, payload_key
 from tfrtool.storage.arguments import Paths, as_paths
 from tfrtool.storage.opening import open_regular, stamp_of
 from tfrtool.storage.progress import BYTES, Meter
@@ -62,6 +65,9 @@ _NOT_COPIED = 8192
 """Bytes from which on a payload is checked without copying it."""
 
 _FILES_OPEN = 100
+
+_COUNTED = 4096
+"""Records that are counted at a time."""
 
 
 def find_sources(
@@ -165,6 +171,45 @@ class SourceShard:
 def changed(path: Path) -> ShardError:
     """Return the error for a source that has changed since it was scanned."""
     return ShardError("changed while it was being read", path=path)
+
+
+def shard_stamp(path: Path) -> tuple[int, int]:
+    """Return the size and time of change (ns) of a shard; `ShardError` if it can't be opened."""
+    with os_errors_as(ShardError, path), open_regular(path) as file:
+        return stamp_of(file)
+
+
+def check_unchanged(path: Path, stamp: tuple[int, int]) -> None:
+    """Raise a `ShardError` if a shard doesn't have this stamp any more."""
+    if shard_stamp(path) != stamp:
+        raise changed(path)
+
+
+def read_counted(
+    path: Path, tally: Tally, faults: Faults, hint: str | None = None
+) -> Iterator[Record]:
+    """Yield the records of a shard, and count them and its faults; an empty shard has neither.
+
+    Raises:
+        CorruptShardError: the first fault, if these stop the job; with this hint, if one is given.
+    """
+    keys: list[int] = []
+    for item in read_shard(path):
+        if isinstance(item, Record):
+            keys.append(payload_key(item.payload_crc, len(item.payload)))
+            if len(keys) == _COUNTED:
+                tally.add_keys(keys)
+                keys.clear()
+            yield item
+        elif item.kind is not FaultKind.EMPTY:
+            try:
+                faults.add(LocatedFault(path=path, fault=item))
+            except CorruptShardError as error:
+                if hint and item.kind is not FaultKind.NOT_TFRECORD:
+                    verify = f"run tfrtool verify {shlex.quote(str(path))} to list the damage"
+                    error.hint = f"{hint}, or {verify}"
+                raise
+    tally.add_keys(keys)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

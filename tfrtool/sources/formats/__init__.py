@@ -1,1 +1,0 @@
-"""Readers of the formats that `write` and `convert` share."""
