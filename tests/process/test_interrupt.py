@@ -87,8 +87,7 @@ def _cpu_seconds_of_children(process: int) -> float:
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs Linux")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("command", ["query", "cat"])
+@pytest.mark.parametrize(("number", "command"), [(signal.SIGINT, "query"), (signal.SIGTERM, "cat")])
 def test_a_query_that_never_ends_is_ended(
     number: signal.Signals, command: str, tmp_path: Path
 ) -> None:
