@@ -17,6 +17,7 @@ import pytest
 import tfrtool
 from tests.datasets import flip_bit
 from tests.examples.strategies import int64
+from tests.more import more
 from tests.records.strategies import shard_of
 from tfrtool.cli import main
 from tfrtool.cli.render import rows_text
@@ -193,15 +194,15 @@ def test_swapped_arguments(shard: Path, capsys: Capture) -> None:
         ("SELECT lable FROM records", "did you mean 'label'"),
         ("SELECT * FROM '/etc/passwd'", "passwd"),
         ("DROP VIEW records", "single SELECT statement"),
-        ("SELECT x FROM", "syntax error"),
+        more("SELECT x FROM", "syntax error"),
         ("selct 1", "error: invalid SQL: syntax error near 'selct'\n"),
-        ("SELECT frobb(x) FROM records", "error: no function 'frobb'"),
+        more("SELECT frobb(x) FROM records", "error: no function 'frobb'"),
         ("SELECT lenght(x) FROM records", "no function 'lenght'; did you mean 'length'?"),
         ("SELECT x FROM recrds", "error: no table 'recrds'; use FROM records\n"),
-        ("SELECT records.xx FROM records", "error: no column 'xx'"),
-        ("SELECT * EXCLUDE (frobb) FROM records", "error: no column 'frobb'"),
+        more("SELECT records.xx FROM records", "error: no column 'xx'"),
+        more("SELECT * EXCLUDE (frobb) FROM records", "error: no column 'frobb'"),
         ("SELECT x + label FROM records", "invalid argument types for '+': (FLOAT, BLOB);"),
-        (
+        more(
             "SELECT label::INT FROM records",
             "error: bytes can't be converted to INTEGER; use decode()",
         ),

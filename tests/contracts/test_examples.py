@@ -100,12 +100,15 @@ def test_commands_run(page: str, here: Path, capfd: pytest.CaptureFixture[str]) 
 @pytest.mark.parametrize("page", FIRST)
 def test_first_pages_run(
     page: str,
+    request: pytest.FixtureRequest,
     written: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     """The same of the pages that are read first, which begin with nothing but the fixtures."""
+    if page != "docs/quickstart.md":  # which shows the parameters of the real cnn
+        request.getfixturevalue("small")
     (tmp_path / "fixtures").symlink_to(REPOSITORY / "fixtures")
     (tmp_path / "mine").symlink_to(written / "shards" / "pets")
     monkeypatch.chdir(tmp_path)
