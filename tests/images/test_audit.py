@@ -17,8 +17,8 @@ from PIL import Image, ImageOps
 
 from tests.images.awkward import AWKWARD, KEPT
 from tests.photos import image_bytes
-from tfrtool.images.audit import audit_image, orientation_of, render_image
-from tfrtool.images.decoder import open_image, quiet_pillow
+from tfrtool.images.audit import audit_image, render_image
+from tfrtool.images.decoder import open_image, orientation_of, quiet_pillow
 from tfrtool.images.header import is_jpeg
 from tfrtool.images.recipe import Check, Encode, ImageRecipe, Resize
 

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from tests.photos import image_bytes
-from tfrtool.images.audit import orientation_of
-from tfrtool.images.decoder import open_image, quiet_pillow
+from tfrtool.images.decoder import open_image, orientation_of, quiet_pillow
 from tfrtool.images.header import (
     JpegHeader,
     is_jpeg,

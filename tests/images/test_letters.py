@@ -20,7 +20,7 @@ from tfrtool.images import letters
 from tfrtool.images.confusion_chart import draw_confusion, shortened_name
 from tfrtool.images.letters import fitted, undrawn, write
 
-CACHES = (letters._readable, letters._has, letters._font, letters._fonts)
+CACHES = (letters._readable, letters._has, letters._font, letters._installed)
 
 
 def font_with(mapping: dict[str, str], higher: int = 0) -> bytes:
@@ -72,10 +72,11 @@ def glyph_numbers(cmap: bytes) -> dict[int, int]:
 
 @pytest.fixture
 def fonts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Give a folder that is the only one of the system with fonts in it."""
+    """Return the only folder of system fonts."""
     folder = tmp_path / "fonts"
     folder.mkdir()
-    monkeypatch.setattr(letters, "_folders", lambda: [folder, tmp_path / "gone"])
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_DATA_DIRS", str(tmp_path))
     for cached in CACHES:
         cached.cache_clear()
     yield folder
@@ -94,15 +95,17 @@ def drawn(text: str) -> tuple[int, ...]:
 
 def test_a_font_is_taken_for_what_it_has(fonts: Path) -> None:
     """Of several fonts that is taken which has all letters, whatever the names say."""
-    (fonts / "NotoSansCJK-Regular.ttf").write_bytes(font_with({"Q": "Q"}))
-    (fonts / "a.ttf").write_bytes(b"no font")
-    (fonts / "greek.ttf").write_bytes(font_with({"ζ": "z", " ": " "}, 400))
+    (fonts / "DejaVuSans.ttf").write_bytes(font_with({"Q": "Q"}))
+    (fonts / "NotoSans-Regular.ttf").write_bytes(b"no font")
+    (fonts / "Arial.ttf").write_bytes(font_with({"ζ": "z", " ": " "}, 400))
     (fonts / "more").mkdir()
-    (fonts / "more" / "mixed.OTF").write_bytes(font_with({"ζ": "z", "中": "Z", " ": " "}))
+    (fonts / "more" / "NotoSansCJK-Regular.ttc").write_bytes(
+        font_with({"ζ": "z", "中": "Z", " ": " "})
+    )
     assert undrawn(["plain", "ζ", "ζ 中", "\x1b"]) == ""
     assert [getattr(fitted(text, 12)[1], "path", None) for text in ("ζ", "ζ 中")] == [
-        fonts / "greek.ttf",
-        fonts / "more" / "mixed.OTF",
+        str(fonts / "Arial.ttf"),
+        str(fonts / "more" / "NotoSansCJK-Regular.ttc"),
     ]
     assert fitted("ζ 中", 12)[0] == "ζ 中"
     for one, other in zip(drawn("ζ"), drawn("z"), strict=True):  # on the same base line
@@ -113,7 +116,7 @@ def test_letters_without_a_font_are_escapes(fonts: Path) -> None:
     """What no font has is written as its escape and told; the rest is written as it is."""
     assert fitted("ab 中ß", 12)[0] == "ab \\u4e2d\\xdf"
     assert undrawn(["中", "ab 中ß", "ok"]) == "ß中"
-    (fonts / "one.ttf").write_bytes(font_with({"中": "Z", "a": "a", "b": "b", " ": " "}))
+    (fonts / "DejaVuSans.ttf").write_bytes(font_with({"中": "Z", "a": "a", "b": "b", " ": " "}))
     for cached in CACHES:
         cached.cache_clear()
     assert fitted("ab 中ß", 12)[0] == "ab 中\\xdf"
@@ -126,7 +129,7 @@ def test_letters_without_a_font_are_escapes(fonts: Path) -> None:
 
 def test_confusion_matrices_have_all_letters(fonts: Path) -> None:
     """Names in another script are drawn as the letters of the font that has them."""
-    (fonts / "one.ttf").write_bytes(font_with({"ж": "Z", "я": "i"}))
+    (fonts / "DejaVuSans.ttf").write_bytes(font_with({"ж": "Z", "я": "i"}))
     wide, narrow, none = (
         Image.open(io.BytesIO(draw_confusion({(0, 1): 2}, [name, "dog"], "two"))).width
         for name in ("ж" * 24, "я" * 24, "犬" * 24)

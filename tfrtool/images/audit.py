@@ -12,6 +12,7 @@ from tfrtool.images.decoder import (
     decode_jpeg,
     decoder_reason,
     open_image,
+    orientation_of,
 )
 from tfrtool.images.header import (
     MAX_SIDE,
@@ -164,15 +165,6 @@ def _conversion(
     if end < 0:
         return "no end-of-image marker"
     return None
-
-
-def orientation_of(image: Image.Image) -> int:
-    """Return the EXIF orientation, 1 to 8; 1 (upright) where there is none that makes sense."""
-    try:
-        value = image.getexif().get(ORIENTATION, _UPRIGHT)
-    except Exception:  # noqa: BLE001 - broken EXIF is common, and no reason to refuse the image
-        return _UPRIGHT
-    return value if isinstance(value, int) and 2 <= value <= 8 else _UPRIGHT
 
 
 def _is_turned(data: bytes) -> bool:

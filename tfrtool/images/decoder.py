@@ -6,15 +6,23 @@ import warnings
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from PIL import Image, ImageFile, UnidentifiedImageError
 
 from tfrtool.errors import reason_of
-from tfrtool.images.header import JpegHeader, JpegScans, is_jpeg, read_jpeg_header, read_jpeg_scans
+from tfrtool.images.header import (
+    ORIENTATION,
+    JpegHeader,
+    JpegScans,
+    is_jpeg,
+    read_jpeg_header,
+    read_jpeg_scans,
+)
 from tfrtool.images.structure import exif_problem, pixels_problem, structure_problem
 from tfrtool.storage.limits import MAX_FRAMES, MAX_IMAGE_BYTES, MAX_IMAGE_PIXELS
 
+_UPRIGHT = 1
 _FORMATS = ("PNG", "GIF", "BMP", "WEBP", "TIFF", "AVIF", "PPM")
 """What is opened besides JPEG. Pillow knows more, among it what starts other programs (EPS)."""
 
@@ -107,6 +115,33 @@ def open_image(
         image.close()
         raise RefusedImageError(problem, format=image.format, size=image.size)
     return image
+
+
+def orientation_of(image: Image.Image) -> int:
+    """Return the EXIF orientation, 1 to 8; 1 (upright) where there is none that makes sense."""
+    try:
+        value = image.getexif().get(ORIENTATION, _UPRIGHT)
+    except Exception:  # noqa: BLE001 - broken EXIF is common, and no reason to refuse the image
+        return _UPRIGHT
+    return value if isinstance(value, int) and 2 <= value <= 8 else _UPRIGHT
+
+
+class ImageFrame(NamedTuple):
+    """The header of an image, as it is stored."""
+
+    format: str  # by Pillow's name: "JPEG"
+    width: int
+    height: int
+    orientation: int  # by EXIF, 1 to 8
+    depth: int  # how many values a pixel has, 3 for one of a palette
+
+
+def read_frame(data: bytes) -> ImageFrame:
+    """Read the header of an image; a `RefusedImageError` if it must not be decoded."""
+    with open_image(data) as image:
+        depth = 3 if image.mode in ("P", "PA") else len(image.getbands())
+        sides = image.width, image.height
+        return ImageFrame(image.format or "", *sides, orientation_of(image), depth)
 
 
 def decode_jpeg(image: ImageFile.ImageFile, data: bytes, scans: JpegScans) -> None:

@@ -12,8 +12,14 @@ from typing import Any, NamedTuple
 
 from PIL import Image
 
-from tfrtool.images.audit import SIDEWAYS, UPRIGHTING, opaque, orientation_of
-from tfrtool.images.decoder import RefusedImageError, decoder_reason, open_image, quiet_pillow
+from tfrtool.images.audit import SIDEWAYS, UPRIGHTING, opaque
+from tfrtool.images.decoder import (
+    RefusedImageError,
+    decoder_reason,
+    open_image,
+    orientation_of,
+    quiet_pillow,
+)
 from tfrtool.records import wire
 from tfrtool.storage.limits import MAX_IMAGE_PIXELS
 

@@ -77,9 +77,6 @@ MAX_FOLDERS_BELOW = 1000
 """Folders below a directory that are searched for shards which are not included. This takes a tenth
 of a second, or a second on a slow disk."""
 
-MAX_FONTS = 2000
-"""System fonts that are searched for characters. One takes a millisecond or less."""
-
 MAX_MASKS_DRAWN = 100
 """Masks of one image that are drawn. Each may be a PNG as large as an image may be."""
 

@@ -4,8 +4,7 @@ from tfrtool.examples.example import encode_example
 from tfrtool.examples.objects.annotation import ExtraFeatures, ImageAnnotation
 from tfrtool.examples.objects.record_features import Layout, Masks, WrittenImage
 from tfrtool.images.audit import UPRIGHTING, RenderedImage
-from tfrtool.images.decoder import RefusedImageError
-from tfrtool.images.frame import ImageFrame, read_frame
+from tfrtool.images.decoder import ImageFrame, RefusedImageError, read_frame
 from tfrtool.images.masks import mask_bitmap, mask_png, moved_mask
 from tfrtool.images.recipe import Encode, ImageRecipe
 from tfrtool.sources.items import Source

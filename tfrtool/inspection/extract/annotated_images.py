@@ -128,8 +128,7 @@ class AnnotatedImages(ABC):
     ) -> list[str]:
         """Write a record's image under a name like the one that is given, and its objects."""
         # Pillow's, of no use without objects
-        from tfrtool.images.decoder import RefusedImageError, quiet_pillow
-        from tfrtool.images.frame import read_frame
+        from tfrtool.images.decoder import RefusedImageError, quiet_pillow, read_frame
         from tfrtool.images.masks import read_mask
 
         where, found = self._found(shard, record, features)

@@ -20,8 +20,7 @@ from tfrtool.examples.objects.annotation import (
     Skeleton,
 )
 from tfrtool.examples.objects.record_features import LabelKind, Masks, RecordFeatures
-from tfrtool.images.decoder import RefusedImageError, quiet_pillow
-from tfrtool.images.frame import read_frame
+from tfrtool.images.decoder import RefusedImageError, quiet_pillow, read_frame
 from tfrtool.images.masks import outline_points
 from tfrtool.sources.annotations.annotation_reader import (
     AnnotationReader,
