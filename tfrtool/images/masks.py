@@ -39,7 +39,8 @@ def run_lengths(mask: Any) -> tuple[npt.NDArray[np.int64], int, int]:
     if isinstance(counts, str):
         runs = _uncompressed(counts)
     elif isinstance(counts, list) and {*map(type, counts)} == {int}:
-        runs = np.array([min(max(run, -1), 2**31) for run in counts])
+        # Numbers beyond 64 bits make objects of Python, or floats.
+        runs = np.array(counts).clip(-1, 2**31).astype(np.int64)
     else:
         raise ValueError("mask has no run lengths")
     if runs.min() < 0 or runs.sum() != width * height:

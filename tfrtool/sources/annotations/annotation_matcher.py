@@ -250,8 +250,7 @@ class AnnotationMatcher:
             width, height = self._measured(key, upright=image.upright)
         if min(width, height) < 1:
             raise UnfitError(f"invalid image size {width} x {height}")
-        masks = sum(1 for one in image.objects if self._is_mask(one))
-        if masks * width * height > MAX_MASK_PIXELS:
+        if sum(map(self._is_mask, image.objects)) * width * height > MAX_MASK_PIXELS:
             raise UnfitError(f"masks have more than {MAX_MASK_PIXELS:,} pixels in total")
         objects = []
         for one in image.objects:
@@ -299,8 +298,11 @@ class AnnotationMatcher:
                 outline = str(one.fields.get("segmentation", ""))
                 keeps = outline.startswith("[") and self._options.masks is Masks.POLYGONS
                 clipped += " pixels, the outline is kept as it is" if keeps else " pixels"
-        fields = {name: value for name, value in one.fields.items() if value is not None}
-        self._optional.update(fields)
+        fields = one.fields
+        if None in fields.values():
+            fields = {name: value for name, value in fields.items() if value is not None}
+        if not fields.keys() <= self._optional:
+            self._optional.update(fields)
         valid = ObjectAnnotation(*inside, label=0, **fields)  # type: ignore[arg-type]
         if one.is_relative:
             (moved,) = ImageAnnotation(1, 1, (valid,)).moved(1, width, height).objects
@@ -309,12 +311,13 @@ class AnnotationMatcher:
             lines = json.loads(valid.segmentation) if self._is_mask(one) else []
             if sum(map(outline_points, lines)) > MAX_OUTLINE_POINTS:
                 raise UnfitError(f"outline has more than {MAX_OUTLINE_POINTS:,} points")
-        self._points = max(self._points, len(valid.keypoints) // 3)
+        if len(valid.keypoints) > 3 * self._points:
+            self._points = len(valid.keypoints) // 3
         return valid, clipped
 
     def _is_mask(self, one: ParsedObject) -> bool:
         """Return whether an outline becomes a bitmap, or may have to."""
-        is_bitmap = self._options.masks is Masks.PNG or one.mask_size is not None
+        is_bitmap = one.mask_size is not None or self._options.masks is Masks.PNG
         return is_bitmap and "segmentation" in one.fields
 
     def _scratch_errors(self) -> AbstractContextManager[None]:

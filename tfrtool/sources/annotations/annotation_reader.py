@@ -32,7 +32,7 @@ NO_BOX = "box is not four numbers"
 Box = tuple[float, float, float, float]
 
 
-class ParsedObject(Struct, kw_only=True):
+class ParsedObject(Struct, kw_only=True, gc=False):
     """An object as its annotation file has it: numbers are finite, but may make no sense."""
 
     where: str  # the annotation, as messages call it: "annotation 17", "labels/1.txt, line 3"
@@ -44,7 +44,7 @@ class ParsedObject(Struct, kw_only=True):
     problem: str | None = None  # why the object can't be used
 
 
-class ParsedImage(Struct, kw_only=True):
+class ParsedImage(Struct, kw_only=True, gc=False):
     """An image as its annotation file has it; nothing of it is trusted."""
 
     name: str  # its path, mostly below the folder of images

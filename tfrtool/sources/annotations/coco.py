@@ -60,7 +60,7 @@ _Number = Annotated[int, msgspec.Meta(gt=-(10**9), lt=10**9)] | _Float
 _Keypoints = Annotated[list[_Float], msgspec.Meta(max_length=3 * MAX_KEYPOINTS)]
 
 
-class _Annotation(msgspec.Struct):
+class _Annotation(msgspec.Struct, gc=False):
     """An object in JSON."""
 
     category_id: object = None
@@ -92,20 +92,17 @@ class _Elements:
     """The images or the annotations of all files: to which image each belongs, and where it is."""
 
     def __init__(self) -> None:
-        self._table = array("q")
+        self.table = array("q")
 
     def __len__(self) -> int:
-        return len(self._table) // _WIDTH
-
-    def add(self, image: int, row: _Row) -> None:
-        self._table.extend((image, *row))
+        return len(self.table) // _WIDTH
 
     def truncate(self, count: int) -> None:
-        del self._table[count * _WIDTH :]
+        del self.table[count * _WIDTH :]
 
     def columns(self) -> Any:
         """Return the numbers of images, and then the fields of rows."""
-        return np.frombuffer(self._table, np.int64).reshape(-1, _WIDTH).T
+        return np.frombuffer(self.table, np.int64).reshape(-1, _WIDTH).T
 
     def by_rank(self, ranks: Any) -> Iterator[list[_Row]]:
         """Yield the rows of each image, by the rank that its number has; in the order of files."""
@@ -275,7 +272,7 @@ class CocoReader(AnnotationReader):
         text = file.group, bytes(members.get(reference, _NULL))
         if (image := self._image_by_text.get(text)) is None:
             image = self._image_number(file, name, number, _key(_value(members, reference)), text)
-        rows.add(image, (len(self._files), number, *span, number_id))
+        rows.table.extend((image, len(self._files), number, *span, number_id))
 
     def _image_number(
         self, file: _CocoFile, name: str, number: int, key: str | None, text: tuple[int, bytes]

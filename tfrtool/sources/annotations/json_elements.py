@@ -27,6 +27,7 @@ _TRIES = 20  # places to cut a window at, before it is enlarged
 _NEXT = re.compile(rb"\s*,\s*\{")
 _GAP = re.compile(rb'\s*[{,]\s*"(?:[^"\\]++|\\.)*+"\s*:\s*', re.DOTALL)
 _LAST = re.compile(rb"\s*\}\s*\Z")
+_COLON = re.compile(rb'"\s*:')
 _QUOTE = ord('"')
 _NOT_JSON = re.compile(rb'"(?:[^"\\]++|\\.)*+"|-?(?:NaN|Infinity)', re.DOTALL)
 _OUT_OF_RANGE = b"9e9"
@@ -76,14 +77,14 @@ class JsonFile:
         if bytes(view[:1]) != b"[":
             raise SourceError(f"'{name}' is not a list", path=self._path)
         for start, window, elements in self._windows(name, view):
-            end = 0
+            at = end = 0
             for raw in elements:
                 text = bytes(raw)
-                at = window.index(text, end)
-                end = at + len(text)
                 try:
                     members = _MEMBERS.decode(text)
-                    if len(members) != text.count(b":"):  # colons in values, or duplicate keys
+                    at = window.index(b"{", end)
+                    end = at + len(text)
+                    if len(members) != text.count(b":") and _has_more_keys(text, members):
                         json.loads(text, object_pairs_hook=_check_unique, parse_int=float)
                 except msgspec.ValidationError as error:
                     what = f"{name}[{number}] is not an object"
@@ -174,6 +175,11 @@ def _replace_numbers(data: mmap.mmap | bytes) -> bool:
             data[start:end] = _OUT_OF_RANGE.ljust(end - start)  # type: ignore[index]
             replaced = True
     return replaced
+
+
+def _has_more_keys(text: bytes, members: Members) -> bool:
+    """Return whether a text seems to have more keys: of inner objects, or duplicate ones."""
+    return len(_COLON.findall(text)) != len(members)
 
 
 def _check_unique(pairs: list[tuple[str, Any]]) -> None:
