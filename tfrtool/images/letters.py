@@ -47,10 +47,8 @@ def write(
     """
     text, font = fitted(text, size, room)
     x, y = at
-    if anchor[1] == "a" and isinstance(font, ImageFont.FreeTypeFont):
-        usual = _font("", size)
-        assert isinstance(usual, ImageFont.FreeTypeFont)
-        y += usual.getmetrics()[0] - font.getmetrics()[0]
+    if anchor[1] == "a":
+        y += _ascent(_font("", size)) - _ascent(font)
     draw.text((x, y), text, ink, font, anchor=anchor)
     return font.getlength(text)
 
@@ -114,3 +112,7 @@ def _installed() -> tuple[str, ...]:
 @lru_cache(maxsize=64)
 def _font(name: str, size: int) -> Font:
     return ImageFont.truetype(name, size) if name else ImageFont.load_default(size)
+
+
+def _ascent(font: Font) -> int:
+    return font.getmetrics()[0] if isinstance(font, ImageFont.FreeTypeFont) else 0

@@ -102,12 +102,6 @@ either."""
 MAX_CLASS_FILE_BYTES = 16 * 1024 * 1024
 """Size of a file of class names or a label map: 160 bytes for each of the most classes allowed."""
 
-MAX_LABEL_MAP_WORDS = 2_000_000
-"""Words, symbols and strings of a label map. An item with a number and two names has eleven."""
-
-MAX_LABEL_MAP_WORD = 64 * 1024
-"""Length of a word or a string in a label map, in characters. An escape takes four for one."""
-
 MAX_ANNOTATION_BYTES = 4 * 1024 * 1024
 """Size of an annotation file for one image: ten thousand objects in XML. Python's tree of the
 smallest elements takes forty times as much."""

@@ -97,8 +97,8 @@ def test_ways_to_write_it(text: str, tmp_path: Path) -> None:
         ("item { id: 1 name: cat }", "line 1: .*Expected string but found: 'cat'"),
         ("item { id 1 }", 'line 1: .*Expected ":"'),
         ("item { id: 1 name: 'a' } }", "line 1: .*got }"),
-        ("item {\n" + "a {" * 200_000, "nested too deeply"),
-        ("item {\n  a: " + "b" * 200_000, "line 2: "),
+        ("item {\n" + "a {\n" * 200_000, "nested too deeply"),
+        ("item {\n  a: " + "b" * 200_000, "line 2: 200,005 characters"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(text: str, what: str, tmp_path: Path) -> None:

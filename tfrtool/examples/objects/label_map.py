@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import re
-from array import array
 from collections.abc import Mapping
 from functools import cache
 from itertools import islice
@@ -18,17 +17,14 @@ from tfrtool.storage.json_files import read_json, reading_metadata
 from tfrtool.storage.limits import (
     MAX_CLASS_FILE_BYTES,
     MAX_CLASSES,
-    MAX_LABEL_MAP_WORD,
-    MAX_LABEL_MAP_WORDS,
 )
 from tfrtool.storage.opening import read_bounded
 
 _SPACES = re.compile(r"\s*")
 _ITEM = re.compile(r"item\s{0,9}:?\s{0,9}[{<[]")
-_TEXTS = "|".join(
-    rf"{quote}(?:[^{quote}\\\n]|\\.){{0,{MAX_LABEL_MAP_WORD}}}{quote}" for quote in "\"'"
-)
-_WORD = re.compile(rf"\s+|#[^\n]*|[{{}}\[\]<>:;,]|{_TEXTS}|[^\s#{{}}\[\]<>:;,\"']+|.")
+_LONGEST_LINE = 64 * 1024
+"""Characters; the parser takes a time that grows with the square of a line's length."""
+
 _SHOWN = 100
 """Characters of what protobuf says of an error: its end, for it may start with a whole line."""
 
@@ -99,13 +95,14 @@ def parse_label_items(text: str) -> dict[int, tuple[str, str]]:
     """Like `parse_label_map`, with the name that is displayed and ``name`` for each number."""
     from google.protobuf import text_format
 
-    words, lines = _words(text)
+    for number, line in enumerate(text.split("\n"), start=1):
+        if len(line) > _LONGEST_LINE:
+            raise ValueError(f"line {number}: {len(line):,} characters (limit {_LONGEST_LINE:,})")
     try:
-        found = text_format.Parse("\n".join(words), _label_map()(), allow_unknown_field=True)
+        found = text_format.Parse(text, _label_map()(), allow_unknown_field=True)
     except text_format.ParseError as error:
         said = printable(str(error).partition(" : ")[2][-_SHOWN:]).rstrip(".")
-        place = min(error.GetLine() or 1, len(lines)) - 1
-        raise ValueError(f"line {lines[place] if lines else 1}: {said}") from None
+        raise ValueError(f"line {error.GetLine() or 1}: {said}") from None
     except RecursionError:
         raise ValueError("nested too deeply") from None
     names: dict[int, tuple[str, str]] = {}
@@ -121,33 +118,6 @@ def parse_label_items(text: str) -> dict[int, tuple[str, str]]:
         if place > MAX_CLASSES:
             raise ValueError(f"more than {MAX_CLASSES:,} items")
     return names
-
-
-def _words(text: str) -> tuple[list[str], "array[int]"]:
-    """Return what a text is made of, without spaces and comments, and the line of each word.
-
-    The parser takes a time that grows with the square of a line's length, and memory for spaces.
-    """
-    words, lines, line = list[str](), array("I"), 1
-    for match in _WORD.finditer(text):
-        word = match[0]
-        if word.isspace():
-            line += word.count("\n")
-        elif word[0] != "#":
-            if word in ('"', "'"):
-                raise ValueError(
-                    f"line {line}: a string without a closing quote, or with more than "
-                    f"{MAX_LABEL_MAP_WORD:,} characters"
-                )
-            if len(word) > MAX_LABEL_MAP_WORD + 2:
-                raise ValueError(
-                    f"line {line}: a word has more than {MAX_LABEL_MAP_WORD:,} characters"
-                )
-            words.append(word)
-            lines.append(line)
-            if len(words) > MAX_LABEL_MAP_WORDS:
-                raise ValueError(f"line {line}: more than {MAX_LABEL_MAP_WORDS:,} words")
-    return words, lines
 
 
 @cache

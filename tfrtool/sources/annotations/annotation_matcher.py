@@ -96,6 +96,7 @@ class AnnotationMatcher:
         self._read = self._points = 0
         self._optional, self._splits, self._mentioned = set[str](), set[str](), set[str]()
         for key, size, place, problem in listing.entries:
+            self._files.pop(key, None)  # of members of an archive with one name, the last counts
             if problem is None and is_image_name(key):
                 problem = size_problem(size)
                 if problem is None:
