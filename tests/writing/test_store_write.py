@@ -10,8 +10,7 @@ import pytest
 import tfrtool
 from tests.emulators import Bucket, Controlled
 from tests.photos import image_bytes, write_class_folders
-from tests.stored import PREFIX, local_digests, steps, stored_digests
-from tfrtool.writing.store_publish import StoreStaging
+from tests.stored import PREFIX, local_digests, stored_digests
 
 pytestmark = pytest.mark.tf
 
@@ -88,25 +87,6 @@ def test_indexes_go_with_their_shards(bucket: Bucket, url: str, photos: Path) ->
             bucket.put(f"{key}.idx", b"")
         bucket.put(f"{PREFIX}/other.idx", b"")
     assert f"{PREFIX}/other.idx" in bucket.names()
-
-
-def test_an_interrupted_write_is_resumed(
-    bucket: Bucket, url: str, photos: Path, whole: dict[str, str]
-) -> None:
-    """Shards that are whole are not made again, and the end is that of an unbroken write."""
-
-    def die(number: int, *_: str) -> None:
-        if number == 7:
-            raise KeyboardInterrupt
-
-    with pytest.MonkeyPatch.context() as patch, steps(die):
-        patch.setattr(StoreStaging, "end", lambda *_, **__: None)
-        with pytest.raises(KeyboardInterrupt):
-            tfrtool.write(photos, url, **OPTIONS)
-    report = tfrtool.write(photos, url, existing="resume", **OPTIONS)
-    assert report.resumed >= 1
-    assert stored_digests(bucket) == whole
-    assert tfrtool.write(photos, url, existing="resume", **OPTIONS).complete
 
 
 def test_shards_of_other_sizes_are_cut_anew(bucket: Bucket, url: str, tmp_path: Path) -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -152,35 +150,6 @@ def test_a_listing_that_is_late_lets_nobody_replace_a_dataset(
     bucket.misbehave(Misbehaviour(hide_for=60))
     assert run("reshard", source, f"{bucket.url}/pets", "--shards", "2")[0] == 2
     assert {key: bucket.get(key) for key in bucket.names()} == before
-
-
-@pytest.mark.slow
-def test_killed_writers(
-    bucket: Bucket, run: Run, source: Path, made_here: dict[str, bytes]
-) -> None:
-    """A write that is killed leaves no dataset; every reader says so; it is resumed."""
-    bucket.misbehave(Misbehaviour(delay=0.02))
-    words = ("reshard", str(source), f"{bucket.url}/pets", "--shards", "3")
-    for parts in (1, 3):
-        writer = _started(*words, *(("--resume",) if parts > 1 else ()))
-        while writer.poll() is None and len(_parts(bucket)) < parts:
-            time.sleep(0.005)
-        writer.send_signal(signal.SIGKILL)
-        writer.communicate(timeout=30)
-        assert writer.returncode == -signal.SIGKILL
-        assert INFO not in bucket.names()
-        code, _, err = run("count", f"{bucket.url}/pets")
-        assert code == 1
-        assert "interrupted" in err
-    bucket.misbehave()
-    code, _, _ = run(*words, "--resume")
-    assert code == 0
-    assert _made_there(bucket) == made_here
-    assert bucket.uploads() == []
-
-
-def _parts(bucket: Bucket) -> list[str]:
-    return [entry["target"] for entry in bucket.log() if "partNumber" in entry["target"]]
 
 
 def _started(*words: str) -> subprocess.Popen[str]:

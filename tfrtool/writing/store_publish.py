@@ -62,51 +62,50 @@ _FLAT = "flat"  # where notes are of shards without a folder of their own
 
 
 class StoreStaging(Staging):
-    """The shards of a write to a store. It can be pickled: any machine may upload and note one."""
+    """Files of a job in a store. It can be pickled: any machine may upload and note a file."""
+
+    place: RemotePath
 
     def __init__(self, root: RemotePath, name: str, folder: Path) -> None:
-        """Stand for a write that has not claimed anything yet.
+        """Start without a claim.
 
         Args:
             root: the dataset's folder.
             name: the dataset's name.
-            folder: of this machine, and private.
+            folder: a private folder of this machine.
         """
         super().__init__(folder, resumed=False, left=False)
-        self.place: RemotePath = root
-        self._root, self._name = root, name
+        self.place = self._root = root
+        self._name = name
         self._claim: str | None = None  # its ETag, while it is there
-        self._facts: dict[str, Any] = {}
-        self._usable = False  # whether notes are of this plan
+        self._facts: dict[str, Any] = {}  # its content
         self._committed = False
         self._before: dict[str, str | None] = {}  # the ETags of what may be the commit
-        self._old: list[RemotePath] = []
         self._put: dict[RemotePath, str] = {}  # the ETags of the metadata
 
     def __getstate__(self) -> dict[str, Any]:
-        # The folder of this machine is not there on others.
-        return {**self.__dict__, "_old": [], "folder": self.place}
+        return {**self.__dict__, "folder": self.place}  # the local one isn't on other machines
 
     def claim(self, target: Target) -> None:
         """Claim the dataset's folder; the errors are those of `staging_folder`."""
-        data, self._claim = _read(self._root / STAGING / CLAIM)
+        data, etag = _read(self._root / STAGING / CLAIM)
         before = _object(data)
         self._before = self._commits()
         current = current_folder(self._root)
         complete = any(self._before.values()) and not has_uncommitted_write(self._root)
-        said = next((name for name in COMMITS if name == before.get("commit")), None)
+        commit = next((name for name in COMMITS if name == before.get("commit")), None)
         folder = str(before.get("folder"))
         own = self._root / (folder if VERSION_FOLDER.fullmatch(folder) else "")
-        committed = complete and own == current and said and self._before[said] is not None
+        committed = complete and own == current and commit and self._before[commit] is not None
         interrupted = data is not None and not committed
         names = {path.name for path in self._root.iterdir()} - {STAGING}
         reports = read_object(self._root / REPORT), read_object(current / REPORT)
         ours = {*METADATA, *listed_metadata(reports[1]), *listed_shards(reports[0])}
-        ours |= {name for name in map(str, before.get("old") or ()) if is_ours(name)}
+        ours |= {name for name in map(str, before.get("old") or ()) if _is_ours(name)}
         if data is not None and not complete:  # the folder was empty
             ours |= {n for n in names if is_shard_of(n, str(before.get("name"))) or _describes(n)}
         folders = {name for name in names if VERSION_FOLDER.fullmatch(name)}
-        self.resumed = self._usable = may_write(
+        self.resumed = may_write(
             target, names, ours | folders, interrupted=interrupted, complete=complete
         )
         resume = target.existing is Existing.RESUME
@@ -118,32 +117,20 @@ class StoreStaging(Staging):
         elif names or complete or data is not None:
             self.place = self._root / version_folder()
         indexes = {f"{name}.idx" for name in ours if is_shard(name)}
-        old = sorted((ours | indexes) & names)
-        self._put_claim(
-            writer=secrets.token_hex(16),
-            name=target.name,
-            folder=self._folder,
-            plan=before.get("plan") if self.resumed else None,
-            commit=said,
-            old=[name for name in old if is_shard(name)],
-        )
-        try:
-            self._put_claim(checked=True)  # before the work: whether the store can commit at all
-        except UsageError:
-            raise
-        except BaseException:
-            if data is None:
-                self._give_up()
-            raise
+        self._facts = {
+            "writer": secrets.token_hex(16),
+            "name": target.name,
+            "folder": self._folder,
+            "plan": before.get("plan") if self.resumed else None,
+            "commit": commit,
+            "old": sorted((ours | indexes) & names | folders),
+        }
+        self._put_claim(etag)
         if self._commits() != self._before:  # another write has ended just before that claim
             self._release()
             raise _lost(self._root)
         if data is not None:
             abort_uploads(self._root)
-        self._old = [self._root / name for name in old]
-        for name in folders:
-            inside = (self._root / name).iterdir()
-            self._old += (path for path in inside if is_ours(path.name.removesuffix(".idx")))
         self.left = self.resumed and any(path.name != CLAIM for path in self._notes())
         if tidies:
             new = {*listed_shards(reports[1]), *listed_metadata(reports[1])}
@@ -153,12 +140,13 @@ class StoreStaging(Staging):
         """Say what is going to be written; what has another plan goes into a folder of its own."""
         if self._claim is None:
             return {}
-        if self.resumed and self._facts["plan"] not in (None, plan):
-            self.place, self._usable = self._root / version_folder(), False
+        usable = self.resumed and self._facts["plan"] in (None, plan)
+        if self.resumed and not usable:
+            self.place = self._root / version_folder()
         with self._errors():
-            self._put_claim(plan=plan, folder=self._folder)
+            self._put_claim(self._claim, plan=plan, folder=self._folder)
         with ThreadPoolExecutor(_AT_ONCE) as threads:
-            files = threads.map(self._noted, names if self._usable else ())
+            files = threads.map(self._noted, names if usable else ())
             return {file.shard.path: file for file in files if file is not None}
 
     def _noted(self, name: str) -> FinishedFile | None:
@@ -240,7 +228,7 @@ class StoreStaging(Staging):
         with signals_wait():
             with self._errors():
                 etags = {path: _etag(path) for path in texts}
-                self._put_claim(commit=commit)
+                self._put_claim(self._claim, commit=commit)
                 for path, text in texts.items():
                     self._put[path] = _put(self._root, path, text.encode(), etags[path])
                 _put(self._root, self._root / commit, last.encode(), self._before[commit])
@@ -301,18 +289,11 @@ class StoreStaging(Staging):
     def _commits(self) -> dict[str, str | None]:
         return {name: _etag(self._root / name) for name in COMMITS}
 
-    def _put_claim(self, **facts: Any) -> None:
-        """Make the claim, or change one's own; `UsageError` if it is another's."""
+    def _put_claim(self, etag: str | None, **facts: Any) -> None:
+        """Make the claim, or change the one with an ETag; `UsageError` if it is another's."""
         self._facts |= facts
         data = json.dumps(self._facts).encode()
-        self._claim = _put(self._root, self._root / STAGING / CLAIM, data, self._claim)
-
-    def _give_up(self) -> None:
-        """Delete the claim of a write that has not begun, if it is still this one's."""
-        with contextlib.suppress(OSError):
-            said = _object(_read(self._root / STAGING / CLAIM)[0])
-            if said.get("writer") == self._facts["writer"]:
-                self._release()
+        self._claim = _put(self._root, self._root / STAGING / CLAIM, data, etag)
 
     def _check_claim(self) -> None:
         if _etag(self._root / STAGING / CLAIM) != self._claim:
@@ -327,8 +308,12 @@ class StoreStaging(Staging):
                 store.copy((self.place / name).key, (self._root / name).key)
                 kept.add(self._root / name)
         kept |= {path.with_name(f"{path.name}.idx") for path in kept}
-        doomed = [path for path in self._old if path not in kept]
-        for first in (True, False):  # who reads them learns that they were replaced
+        doomed = list[RemotePath]()
+        for path in (self._root / name for name in self._facts["old"]):
+            inside = VERSION_FOLDER.fullmatch(path.name)
+            doomed += (one for one in path.iterdir() if _is_ours(one.name)) if inside else [path]
+        doomed = [path for path in doomed if path not in kept]
+        for first in (True, False):  # readers notice by the metadata that files were replaced
             store.delete([path.key for path in doomed if _describes(path.name) is first])
         self._release(map(self._note, filter(is_shard, new)))
 
@@ -344,16 +329,19 @@ class StoreStaging(Staging):
 def store_folder(target: Target, root: RemotePath) -> Iterator[StoreStaging]:
     """Do what `staging_folder` does, for a dataset in a store."""
     with ScratchFolder() as folder:
-        staging = StoreStaging(root, target.name, Path(folder))
-        with os_errors_as(WriteError, root, "can't be written to"):
-            staging.claim(target)
-        keep = staging.resumed
+        staging, failed = StoreStaging(root, target.name, Path(folder)), True
         try:
+            with os_errors_as(WriteError, root, "can't be written to"):
+                staging.claim(target)
             yield staging
-            keep = False
+            failed = False
         finally:
             with signals_wait():
-                staging.end(keep=keep)
+                staging.end(keep=failed and staging.resumed)
+
+
+def _is_ours(name: str) -> bool:
+    return is_ours(name.removesuffix(".idx"))
 
 
 def _describes(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Writes to stores that are killed, that fail, or meet another: what is left, and who wins."""
+"""Writes to stores that fail, or meet another: what is left, and who wins."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from tests.emulators import Bucket, Misbehaviour
 from tests.stored import PREFIX, current_digests, local_digests, steps
 from tfrtool.cli import main
 from tfrtool.errors import DatasetError, TfrtoolError, UsageError, WriteError
-from tfrtool.writing.store_publish import StoreStaging
 
 FIRST, SECOND = 6, 4
 """Records of the two sources."""
@@ -30,11 +29,10 @@ STEPS = range(20)
 ALL = 8
 """No more than it makes."""
 
+AFTER_A_SHARD = 4
+"""Requests that make a claim, set its plan, and upload and note a shard."""
+
 Do = Callable[[], Any]
-
-
-class Killed(BaseException):
-    """Stands for the death of the process."""
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +65,7 @@ def whole(sources: list[Path], tmp_path_factory: pytest.TempPathFactory) -> list
     return [local_digests(root / str(number)) for number in range(2)]
 
 
-def _stopped(at: int, run: Do, error: BaseException, *, dead: bool = False) -> bool:
+def _stopped(at: int, run: Do, error: BaseException) -> bool:
     """Run, and raise before the request of a number; return whether there was one."""
     met = []
 
@@ -76,14 +74,21 @@ def _stopped(at: int, run: Do, error: BaseException, *, dead: bool = False) -> b
             met.append(number)
             raise error
 
-    with pytest.MonkeyPatch.context() as patch, steps(stop):
-        if dead:
-            patch.setattr(StoreStaging, "end", lambda *_, **__: None)
+    with steps(stop):
         try:
             run()
-        except (Killed, KeyboardInterrupt, TfrtoolError):
+        except (KeyboardInterrupt, TfrtoolError):
             assert met
     return bool(met)
+
+
+def _cut_off(bucket: Bucket, run: Do) -> None:
+    """Run until a shard is noted; from then on the store refuses all changes."""
+    rule = Misbehaviour(methods=("PUT", "POST", "DELETE"), after=AFTER_A_SHARD, status=403)
+    bucket.misbehave(rule)
+    with pytest.raises(TfrtoolError):
+        run()
+    bucket.misbehave()
 
 
 def _clear(bucket: Bucket) -> None:
@@ -95,7 +100,7 @@ def test_another_plan_is_written_elsewhere(
     bucket: Bucket, url: str, sources: list[Path], whole: list[dict[str, str]]
 ) -> None:
     """Who resumes with other records puts nothing where the first may still be writing."""
-    _stopped(5, lambda: _write(sources[0], url), Killed(), dead=True)
+    _cut_off(bucket, lambda: _write(sources[0], url))
     assert [key for key in [*bucket.names()] if key.endswith("-of-00001")]
     put: list[str] = []
     with steps(lambda _, name, key: put.append(key) if name == "upload" else None):
@@ -250,8 +255,8 @@ def test_a_lost_answer_is_no_other_writer(
 
 def test_late_listings_decide_nothing(bucket: Bucket, url: str, sources: list[Path]) -> None:
     """What was put but isn't listed is found all the same."""
+    _cut_off(bucket, lambda: _write(sources[0], url))
     bucket.misbehave(Misbehaviour(methods=("GET",), hide_for=60))
-    _stopped(5, lambda: _write(sources[0], url), Killed(), dead=True)
     with pytest.raises(UsageError, match="interrupted or running write"):
         _write(sources[0], url)
     assert _write(sources[0], url, "resume").resumed == 1
