@@ -7,9 +7,6 @@ import hashlib
 import json
 import os
 import shutil
-import signal
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -18,6 +15,7 @@ import pytest
 import tfrtool
 from tests.datasets import flip_bit, write_foreign
 from tests.photos import image_bytes, write_class_folders
+from tests.process.effects import die, logged
 from tfrtool.cli import main
 from tfrtool.examples.parsing import parse_example
 from tfrtool.records.framing import Record
@@ -259,58 +257,6 @@ def test_copies_where_links_cannot_be(root: Path, monkeypatch: pytest.MonkeyPatc
             assert inode != before[1]
 
 
-_KILLED = """
-import os, signal, sys
-import tfrtool
-from tfrtool.writing.publish import Staging
-
-note, left = Staging.note, [3]
-
-def die(self, file):
-    note(self, file)
-    left[0] -= 1
-    if not left[0]:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-if len(sys.argv) > 3:
-    Staging.note = die
-tfrtool.append(sys.argv[1], sys.argv[2], workers=1, existing="resume")
-"""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
-def test_a_killed_append_leaves_the_old_version_and_is_resumed(root: Path) -> None:
-    """After a kill the old version is as it was, and the new one ends as if there had been none."""
-    old, source = root / "pets" / "1.0.0", root / "copy"
-    shutil.copytree(old, source)
-    before = _state(old)
-
-    def run(*more: str) -> int:
-        words = [sys.executable, "-c", _KILLED, str(old), str(source), *more]
-        return subprocess.run(words, check=False).returncode
-
-    assert run("die") == -signal.SIGKILL
-    assert not list((root / "pets" / "1.1.0").glob("*.json"))
-    assert _state(old) == before
-    assert run() == 0
-    whole = tfrtool.append(old, source, out=root / "whole", workers=1)
-    assert _state(old) == before
-    for name, state in _state(whole.dataset).items():
-        if name not in ("write_report.json", "dataset_info.json"):
-            assert _state(root / "pets" / "1.1.0")[name][0] == state[0]
-
-
-_KILLED_OVERWRITE = """
-import os, signal, sys
-from tfrtool.cli import main
-from tfrtool.writing.publish import Staging
-
-Staging.note = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-main(sys.argv[1:])
-"""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
 def test_a_killed_overwrite_with_another_version_is_resumed(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -321,9 +267,7 @@ def test_a_killed_overwrite_with_another_version_is_resumed(
     assert main(words) == 0
     assert main([*words, "--version", "2.0.0", "--resume"]) == 2
     assert 'written with version "1.1.0" instead of "2.0.0"' in capsys.readouterr().err
-    program = [sys.executable, "-c", _KILLED_OVERWRITE]
-    done = subprocess.run([*program, *words, "--version", "2.0.0", "--overwrite"], check=False)
-    assert done.returncode == -signal.SIGKILL
+    die(lambda: main([*words, "--version", "2.0.0", "--overwrite"]), new, lambda: logged(new) == 1)
     assert main([*words, "--version", "2.0.0", "--resume"]) == 0
     assert "already complete" not in capsys.readouterr().out
     assert json.loads((new / "dataset_info.json").read_text())["version"] == "2.0.0"

@@ -20,6 +20,7 @@ from tests.engines.running import Nodes
 from tests.engines.tasks import begin_and_wait, die, name_of, refuse
 from tests.examples.strategies import int64, string
 from tests.photos import image_bytes, write_class_folders
+from tests.process.effects import logged
 from tfrtool.engines import ray_cluster
 from tfrtool.engines.pool import map_shards
 from tfrtool.engines.ray_cluster import RayCluster
@@ -344,7 +345,7 @@ def begun(large: Path, target: Path, nodes: Nodes) -> subprocess.Popen[str]:
     words = ("--shards", 24, "--compression", "gzip", "--json")
     where = ("--engine", "ray", "--engine-address", nodes.address)
     process = tool("reshard", large, target, *words, *where)
-    while not list(target.glob(".tfrtool-incomplete/[!.]*.done.json")):
+    while not logged(target):
         assert process.poll() is None
         time.sleep(0.005)
     return process

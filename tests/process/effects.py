@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-__all__ = ["before_effects", "die"]
+__all__ = ["before_effects", "die", "logged"]
 
 _CHANGES = {"os.rename", "os.link", "os.remove", "os.rmdir", "os.mkdir", "os.truncate"}
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
@@ -90,3 +90,9 @@ def die(run: Callable[[], object], folder: Path, when: Callable[[], bool]) -> No
         run()
     shutil.rmtree(folder)
     dead.rename(folder)
+
+
+def logged(target: Path) -> int:
+    """Return how many files of an unfinished job are noted as finished."""
+    log = target / ".tfrtool-incomplete" / "plan.jsonl"
+    return log.read_bytes().count(b"\n") - 1 if log.exists() else 0

@@ -23,7 +23,7 @@ import tfrtool
 from tests.datasets import image_payload, write_foreign
 from tests.emulators import Bucket, Misbehaviour
 from tests.photos import write_class_folders
-from tests.process.effects import before_effects
+from tests.process.effects import before_effects, logged
 from tfrtool.errors import DatasetError, ShardError, TfrtoolError, UsageError, WriteError
 from tfrtool.storage.progress import Progress
 
@@ -171,7 +171,7 @@ def _deaths(job: Job, sources: Path, root: Path) -> tuple[Files, Files, list[Pat
 @pytest.mark.parametrize("name", CASES)
 def test_killed_before_any_effect(sources: Path, tmp_path: Path, name: str) -> None:
     """Readers see the old dataset or the new one, or none; --resume and --overwrite end it."""
-    job = JOBS[name]
+    job, before = JOBS[name], _state(sources)
     old, new, deaths = _deaths(job, sources, tmp_path)
     assert len(deaths) > 30
     if name not in EVERY:
@@ -206,6 +206,7 @@ def test_killed_before_any_effect(sources: Path, tmp_path: Path, name: str) -> N
         assert [path.name for path in other.parent.iterdir()] == ["out"]
         assert list(other.glob(".*")) == []
     assert resumed == sum("-of-" in file for file in new)
+    assert _state(sources) == before
 
 
 @pytest.mark.parametrize("name", ["reshard", "reshard over the same names"])
@@ -368,7 +369,7 @@ def test_sigkill_with_workers(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "tfrtool", "reshard", str(source), str(target)]
     words += ["--shards", "30", "--workers", "2", "--shuffle", "--name", "cats"]
     job = subprocess.Popen(words, stdout=subprocess.DEVNULL)
-    while job.poll() is None and len(list(notes.glob("cats-*.done.json"))) < 3:
+    while job.poll() is None and logged(target) < 3:
         time.sleep(0.001)
     job.send_signal(signal.SIGKILL)
     assert job.wait() == -signal.SIGKILL

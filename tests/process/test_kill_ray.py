@@ -22,6 +22,7 @@ import pytest
 import tfrtool
 from tests.engines.running import Nodes, running_nodes
 from tests.photos import image_bytes
+from tests.process.effects import logged
 from tfrtool.engines.ray_cluster import RayCluster
 
 __all__ = ["kill_often"]
@@ -63,12 +64,11 @@ def _kill_driver(photos: Path, target: Path, nodes: Nodes, wanted: int) -> str:
     where = ("--engine", "ray", "--engine-address", nodes.address)
     call = [sys.executable, "-m", "tfrtool", "write", str(photos), str(target), *words, *where]
     process = subprocess.Popen(call, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    notes = target / ".tfrtool-incomplete"
-    while process.poll() is None and len(list(notes.glob("[!.]*.done.json"))) < wanted:
+    while process.poll() is None and logged(target) < wanted:
         time.sleep(0.001)
     process.kill()
     killed = process.wait() == -signal.SIGKILL
-    whole = len(list(notes.glob("[!.]*.done.json")))
+    whole = logged(target)
     code = subprocess.run([*call, "--resume"], capture_output=True, check=False).returncode
     if code not in (0, 3):
         raise RuntimeError(f"--resume ended with {code}")

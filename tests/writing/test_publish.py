@@ -12,7 +12,7 @@ import pytest
 import tfrtool
 from tests.datasets import write_foreign
 from tests.photos import image_bytes, write_class_folders
-from tests.process.effects import die
+from tests.process.effects import die, logged
 from tfrtool.errors import DatasetError, SourceError, UsageError, WriteError
 from tfrtool.storage.commit import PUBLISHING, STAGING
 from tfrtool.storage.lock import LOCK
@@ -38,9 +38,8 @@ def _reshard(source: Path, target: Path, existing: str = "refuse", **more: Any) 
 
 def _killed(source: Path, target: Path, shards: int) -> None:
     """Leave what a job leaves that is killed when some shards are finished."""
-    notes = f"n-*{SHARDS:05}.done.json"
     run = lambda: _reshard(source, target)  # noqa: E731
-    die(run, target, lambda: len([*(target / STAGING).glob(notes)]) == shards)
+    die(run, target, lambda: logged(target) == shards)
 
 
 def _files(folder: Path) -> dict[str, bytes]:

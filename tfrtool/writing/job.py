@@ -295,6 +295,7 @@ def _write_files(
         in_order=False,
         on_counts=meter.add,
     ):
+        staging.note(file)
         finished[file.shard.path] = file
     meter.finish()
 
@@ -308,7 +309,7 @@ def _bytes_at_once(tasks: Sequence[FileTask], workers: Workers, worth: int) -> i
 
 
 def _write_file(task: FileTask, staging: Staging) -> FinishedFile:
-    """Write a file, flush it to disk, and note it."""
+    """Write a file, and flush it to disk or upload it."""
     source = task.copy_source()
     if source is not None and (etag := staging.copy(source[0], task.name)):
         shard = replace(source[1].shard, path=task.name, etag=etag)
@@ -324,7 +325,6 @@ def _write_file(task: FileTask, staging: Staging) -> FinishedFile:
                 size = path.stat().st_size
             facts = {"bytes": size, "sha256": sha256, "etag": staging.upload(path)}
             file = FinishedFile.of(task.name, task.split, written, **facts)
-    staging.note(file)
     return file
 
 

@@ -45,6 +45,7 @@ from tfrtool.storage.commit import (
 )
 from tfrtool.storage.json_files import read_json
 from tfrtool.storage.lock import LOCK, locked
+from tfrtool.storage.opening import open_regular
 from tfrtool.storage.remote_path import RemotePath
 from tfrtool.storage.signals import signals_wait
 from tfrtool.writing.job_report import FinishedFile, ShardReport
@@ -53,8 +54,9 @@ from tfrtool.writing.write_options import Existing, WriteOptions, option_differe
 METADATA = (LABELS, FEATURES, DATASET_INFO, REPORT)
 """In the order in which they appear: TFDS takes a dataset without LABELS for one without names."""
 
-DONE = ".done.json"
-PLAN = "plan.json"
+LOG = "plan.jsonl"
+"""The plan of a job, and a line for each finished file."""
+
 _JOURNAL = "journal.json"
 _REPLACED = "replaced"
 _ELSEWHERE = "choose another directory; --overwrite only replaces files that tfrtool wrote"
@@ -102,11 +104,11 @@ class Target:
 class Staging:
     """The folder in which the files of a job become whole, before they appear together.
 
-    A file that is whole has its final name there, and a note beside it. Both count only for the
-    plan that the folder is of.
+    A file that is whole has its final name there. A log names the plan, and has a line for each
+    finished file; both count only for that plan.
 
     Attributes:
-        folder: where files are written; this user's alone.
+        folder: where files are written; a private folder.
         place: where finished files are.
         resumed: whether an interrupted job is resumed.
         left: whether that one left any files.
@@ -121,20 +123,23 @@ class Staging:
     def begin(self, plan: str, names: Iterable[str]) -> dict[str, FinishedFile]:
         """Begin to write the files of a plan, given by its digest; return those that are finished.
 
-        Those of another plan are deleted.
+        All others are deleted.
         """
-        path, finished = self.folder / PLAN, dict[str, FinishedFile]()
-        with os_errors_as(WriteError, path, "can't be written"):
-            if read_object(path, follow=False).get("plan") != plan:
-                _delete_files(self.folder)
-                with new_file(path) as file:
-                    file.write(json.dumps({"plan": plan}).encode())
-        for name in names:
-            with contextlib.suppress(OSError, ValueError):
-                note = FinishedFile.from_json(read_json(self._note(name), follow=False))
-                status = (self.folder / name).lstat()
-                if (note.shard.path, note.shard.bytes) == (name, status.st_size):
+        path, wanted, finished = self.folder / LOG, {*names}, dict[str, FinishedFile]()
+        with contextlib.suppress(OSError, ValueError), open_regular(path, follow=False) as log:
+            lines = map(json.loads, log)
+            for line in lines if next(lines, None) == {"plan": plan} else ():
+                note = FinishedFile.from_json(line)
+                name = note.shard.path
+                if name in wanted and is_whole(self.folder / name, note.shard):
                     finished[name] = note
+        with os_errors_as(WriteError, path, "can't be written"):
+            for name in os.listdir(self.folder):  # noqa: PTH208
+                if is_shard(name) and name not in finished:
+                    (self.folder / name).unlink()
+            with new_file(path) as new:
+                for entry in ({"plan": plan}, *(note.to_json() for note in finished.values())):
+                    new.write(json.dumps(entry).encode() + b"\n")
         return finished
 
     def check_space(self, needed: Callable[[], int]) -> None:
@@ -153,13 +158,10 @@ class Staging:
         """Bring a file to where it will stay; return its ETag, if it has one."""
 
     def note(self, file: FinishedFile) -> None:
-        """Note that a file is finished."""
-        path = self._note(file.shard.path)
-        with os_errors_as(WriteError, path, "can't be written"), new_file(path) as out:
-            out.write(json.dumps(file.to_json()).encode())
-
-    def _note(self, name: str) -> Path:
-        return self.folder / f"{name}{DONE}"
+        """Note that a file is finished; only the process that runs the job does."""
+        path = self.folder / LOG
+        with os_errors_as(WriteError, path, "can't be written"), path.open("ab") as log:
+            log.write(json.dumps(file.to_json()).encode() + b"\n")
 
     def publish(
         self, target: Target, shards: Sequence[ShardReport], metadata: Mapping[str, str]
@@ -417,22 +419,13 @@ def _sweep(folder: Path) -> bool:
     useful = False
     with os.scandir(folder) as entries:
         for entry in entries:
-            shard = is_shard(entry.name.removesuffix(DONE))
             if entry.is_dir(follow_symlinks=False):
                 shutil.rmtree(entry.path)
-            elif not entry.is_file(follow_symlinks=False) or not (shard or entry.name == PLAN):
+            elif entry.is_file(follow_symlinks=False) and is_shard(entry.name):
+                useful = True
+            elif entry.name != LOG or entry.is_symlink():
                 os.unlink(entry.path)  # noqa: PTH108
-            else:
-                useful |= shard and not entry.name.endswith(DONE)
     return useful
-
-
-def _delete_files(folder: Path) -> None:
-    """Delete the finished files of a job, and its notes."""
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if is_shard(entry.name.removesuffix(DONE)):
-                os.unlink(entry.path)  # noqa: PTH108
 
 
 def is_ours(name: object) -> bool:

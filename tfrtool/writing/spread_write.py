@@ -41,18 +41,21 @@ def write_spread(
     shards: Sequence[PlannedShard], staging: Staging, engine: Engine
 ) -> Iterator[tuple[PlannedShard, ShardReport]]:
     """Yield shards as nodes have written them, and noted that; `BadImage` as `write_shards`."""
+    from tfrtool.writing.shard_writer import noted
+
     write = partial(_write, staging=staging)
     for at, report, found in map_shards(write, enumerate(shards), engine, in_order=False):
         shards[at].audit.adopt(shards[at].positions, found)
         if report is None:
             raise BadImage
+        staging.note(noted(shards[at], report))
         yield shards[at], report
 
 
 def _write(
     task: tuple[int, PlannedShard], staging: Staging
 ) -> tuple[int, ShardReport | None, list[Finding | None]]:
-    from tfrtool.writing.shard_writer import noted, write_shard
+    from tfrtool.writing.shard_writer import write_shard
 
     at, shard = task
     report = None
@@ -60,5 +63,4 @@ def _write(
         report = write_shard(shard, folder)
         etag = staging.upload(folder / report.path)
         report = replace(report, etag=etag) if etag else report
-        staging.note(noted(shard, report))
     return at, report, shard.audit.findings()

@@ -41,7 +41,6 @@ from tfrtool.storage.signals import signals_wait
 from tfrtool.storage.stores import ChangedError
 from tfrtool.writing.job_report import FinishedFile, ShardReport, json_text
 from tfrtool.writing.publish import (
-    DONE,
     METADATA,
     Staging,
     Target,
@@ -269,7 +268,7 @@ class StoreStaging(Staging):
         return "" if self.place == self._root else self.place.name
 
     def _note(self, name: str) -> RemotePath:
-        path: RemotePath = self._root / STAGING / (self._folder or _FLAT) / f"{name}{DONE}"
+        path: RemotePath = self._root / STAGING / (self._folder or _FLAT) / f"{name}.done.json"
         return path
 
     def _notes(self, folder: str = "") -> Iterator[RemotePath]:
