@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from tfrtool.errors import DatasetError
 from tfrtool.examples.content import decode_text, describe_bytes
-from tfrtool.examples.example import DType, Feature, Value
+from tfrtool.examples.example import DType, Example, Feature, Value
 from tfrtool.examples.objects.label_map import read_label_map
 from tfrtool.examples.tfds_metadata import (
     LABEL_MAP,
@@ -23,6 +23,9 @@ from tfrtool.storage.limits import MAX_CLASSES
 IMAGES = ("image", "image/encoded", "image_raw", "image/data", "jpeg", "png", "img")
 LABELS = ("label", "image/class/label", "labels", "class", "image/class/text", "target", "y")
 _NAMES = ("image/filename", "filename", "image_name", "file_name", "image/source_id", "name", "id")
+SAMPLE = 64
+"""Records from whose features the roles are found. A few of them may lack an image or a label."""
+
 _HEAD = 18
 """Bytes that tell an image in a known format from everything else."""
 
@@ -78,6 +81,12 @@ def find_roles(features: Mapping[str, Feature], info: DatasetInfo | None = None)
     guess = numbers[0] if label is None and len(numbers) == 1 else None
     name = next((name for name in _NAMES if name in texts), None)
     return Roles(image=image, label=label, name=name, guess=guess)
+
+
+def with_first_steps(example: Example) -> dict[str, Feature]:
+    """Return a record's features, and for a feature list without such a feature its first step."""
+    lists = {name: steps[0] for name, steps in example.feature_lists.items() if steps}
+    return {**lists, **example.features}
 
 
 def of_objects(name: str) -> bool:

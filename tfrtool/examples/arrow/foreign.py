@@ -13,9 +13,6 @@ from tfrtool.examples.arrow.columns import EXACT, FEATURE, PLACES, TYPES, Column
 from tfrtool.examples.dtypes import as_dtype
 from tfrtool.examples.example import DType, PayloadKind, feature_key, feature_name
 
-_MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1, "day": 86_400_000_000}
-"""Of each unit of time; nanoseconds are divided by a thousand."""
-
 _BYTES = {"binary", "large_binary", "fixed_size_binary", "binary_view"} | {
     "string", "large_string", "string_view"
 }  # fmt: skip
@@ -206,20 +203,31 @@ class _Cells:
             array = pa.array(texts, pa.string())
         if types.is_temporal(kind):
             array = self._microseconds(array, rows)
-        if types.is_uint64(kind) and dtype is DType.INT64:
-            beyond = pc.greater(array, pa.scalar(2**63 - 1, kind))
-            self._refuse(rows, beyond, "a uint64 too large for int64")
         if types.is_float64(kind) and dtype is DType.FLOAT32:
             cast = array.cast(held)
             infinite = pc.and_(pc.is_inf(cast), pc.invert(pc.is_inf(array)))
             self._refuse(rows, infinite, "a double too large for float32")
             return cast
         if types.is_float64(kind) and dtype is DType.INT64:
-            inside = pc.and_(pc.greater_equal(array, -(2.0**63)), pc.less(array, 2.0**63))
-            whole = pc.and_(inside, pc.equal(array, pc.trunc(array)))
-            self._refuse(rows, pc.invert(whole), "a double that is not an int64")
-            return array.cast(held)
-        return array.cast(held) if natural is dtype else self._converted(array, dtype, rows)
+            return self._cast(array, held, rows, "a double that is not an int64")
+        if natural is dtype:
+            return self._cast(array, held, rows, f"a {kind} too large for {dtype.value}")
+        return self._converted(array, dtype, rows)
+
+    def _cast(
+        self, array: pa.Array, kind: pa.DataType, rows: NDArray[np.int64], what: str
+    ) -> pa.Array:
+        """Return values as another type; a `SchemaError` names the first that does not fit."""
+        try:
+            return array.cast(kind)
+        except pa.ArrowInvalid:
+            for row, value in zip(rows, array, strict=True):
+                try:
+                    value.cast(kind)
+                except pa.ArrowInvalid:
+                    where = f"column {self._name!r}, row {self._first + row}"
+                    raise SchemaError(f"{where}: {what}") from None
+            raise
 
     def _converted(self, array: pa.Array, dtype: DType, rows: NDArray[np.int64]) -> pa.Array:
         """Return values of one type as another, which was asked for."""
@@ -233,16 +241,14 @@ class _Cells:
         return pa.array(values, TYPES[dtype])
 
     def _microseconds(self, array: pa.Array, rows: NDArray[np.int64]) -> pa.Array:
-        kind = array.type
-        unit = (
-            "day" if pa.types.is_date32(kind) else "ms" if pa.types.is_date64(kind) else kind.unit
-        )
-        array = array.cast(pa.int32() if kind.bit_width == 32 else pa.int64()).cast(pa.int64())
-        if unit == "ns":
-            whole = np.asarray(array.fill_null(0)) // 1000
+        types, kind = pa.types, array.type
+        if getattr(kind, "unit", "") == "ns":
+            whole = np.asarray(array.cast(pa.int64()).fill_null(0)) // 1000
             return pa.array(whole, mask=np.asarray(array.is_null()))
-        factor = _MICROSECONDS[unit]
-        most = (2**63 - 1) // factor
-        beyond = pc.or_(pc.greater(array, most), pc.less(array, -most))
-        self._refuse(rows, beyond, "a time that doesn't fit into int64 microseconds")
-        return pc.multiply(array, factor)
+        if types.is_date32(kind):
+            array = array.cast(pa.timestamp("s"))
+        micros = pa.timestamp("us", getattr(kind, "tz", None))
+        if types.is_time(kind) or types.is_duration(kind):
+            micros = pa.time64("us") if types.is_time(kind) else pa.duration("us")
+        what = "a time that doesn't fit into int64 microseconds"
+        return self._cast(array, micros, rows, what).cast(pa.int64())

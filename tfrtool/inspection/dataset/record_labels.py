@@ -17,7 +17,7 @@ from tfrtool.examples.example import (
     parse_message,
 )
 from tfrtool.examples.objects.read_objects import has_boxes
-from tfrtool.examples.roles import find_roles, is_image
+from tfrtool.examples.roles import SAMPLE, find_roles, is_image
 from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.inspection.dataset.object_counts import ObjectCounts
 from tfrtool.inspection.verify.payload_check import unparseable
@@ -40,9 +40,6 @@ FAULTS_KEPT = 1000
 _LONGEST_LABEL = 1024
 """Bytes of a string that is taken for a label: a caption or an image is none."""
 
-_LOOKED_AT = 64
-"""Records at the start of a shard in which its label feature is looked for."""
-
 _CANDIDATES = 8
 
 
@@ -64,7 +61,7 @@ def look_for_label(paths: Iterable[Path], info: DatasetInfo | None) -> FirstReco
     for path in paths:
         kind = PayloadKind.EMPTY
         candidates: dict[str, None] = {}
-        for item in islice(read_shard(path), _LOOKED_AT):
+        for item in islice(read_shard(path), SAMPLE):
             if isinstance(item, Fault) or not item.payload:
                 continue
             if kind is PayloadKind.EMPTY:

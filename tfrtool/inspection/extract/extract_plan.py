@@ -13,12 +13,10 @@ from tfrtool.examples.example import (
     classify_payload,
     decode_example,
 )
-from tfrtool.examples.roles import find_roles, info_beside, is_image
+from tfrtool.examples.roles import SAMPLE, find_roles, info_beside, is_image
 from tfrtool.records.framing import Fault
 from tfrtool.records.reader import read_shard
 
-# Records whose features are looked at for the parts that nobody named: one may lack its label.
-_SAMPLE = 64
 # Records that are looked through for a feature which was asked for, and may be rare.
 _SEARCH = 10_000
 _HEAD = 4097  # bytes of a value that tell what it is; a text that is so long is no name or label
@@ -60,7 +58,7 @@ def plan_extract(
     label = named = guess = None
     infos = {directory: info_beside(directory) for directory in {path.parent for path in shards}}
     for number, (path, example) in enumerate(_examples(shards)):
-        if number >= _SEARCH or (number >= _SAMPLE and wanted <= seen.keys()):
+        if number >= _SEARCH or (number >= SAMPLE and wanted <= seen.keys()):
             break
         for key in (*example.features, *example.feature_lists):
             item = find_feature(example, key)
@@ -71,7 +69,7 @@ def plan_extract(
             if key not in seen or not seen[key].values:
                 head = [v[:_HEAD] if isinstance(v, bytes) else v for v in item.values[:1]]
                 seen[key] = Feature(dtype=item.dtype or seen.get(key, item).dtype, values=head)
-        if number < _SAMPLE:
+        if number < SAMPLE:
             roles = find_roles(example.features, infos[path.parent])
             label, named = label or roles.label, named or roles.name
             guess = guess or roles.guess

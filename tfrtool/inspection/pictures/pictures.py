@@ -7,10 +7,19 @@ from pathlib import Path
 from typing import cast
 
 from tfrtool.examples.content import describe_bytes
-from tfrtool.examples.example import DType, Example, Feature, PayloadKind, decode_example
+from tfrtool.examples.example import DType, Feature, PayloadKind, decode_example
 from tfrtool.examples.objects.label_map import object_names
 from tfrtool.examples.objects.read_objects import has_boxes
-from tfrtool.examples.roles import HEIGHTS, WIDTHS, LabelNames, find_roles, info_beside, said_size
+from tfrtool.examples.roles import (
+    HEIGHTS,
+    SAMPLE,
+    WIDTHS,
+    LabelNames,
+    find_roles,
+    info_beside,
+    said_size,
+    with_first_steps,
+)
 from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.images.pixels import (
     Picture,
@@ -23,9 +32,6 @@ from tfrtool.images.pixels import (
 from tfrtool.inspection.verify.image_check import string_values
 from tfrtool.records.framing import Fault
 from tfrtool.records.reader import read_shard
-
-_PROBE = 64
-"""Records that are searched for an image before a shard is said to have none."""
 
 _NUMBER_IMAGES = ("image", "image_raw", "img", "pixels", "image/pixels", "image/data", "x")
 _NUMBERS = (DType.INT64, DType.FLOAT32)
@@ -53,12 +59,12 @@ def image_roles(path: Path, image: str | None = None, label: str | None = None) 
     info = info_beside(path.parent)
     names: dict[str, None] = {}
     faults: list[Fault] = []
-    for item in islice(read_shard(path), _PROBE):
+    for item in islice(read_shard(path), SAMPLE):
         if isinstance(item, Fault):
             faults.append(item)
             continue
         try:
-            features = _features(decode_example(item.payload, PayloadKind.SEQUENCE_EXAMPLE))
+            features = with_first_steps(decode_example(item.payload, PayloadKind.SEQUENCE_EXAMPLE))
         except ValueError:
             continue
         names |= dict.fromkeys(features)
@@ -92,7 +98,7 @@ def pictures_of(payload: bytes, roles: ImageRoles, box: int) -> Iterator[tuple[s
     except ValueError:
         yield "", "", Picture(problem="not a tf.train.Example")
         return
-    features, name, found = _features(example), roles.image or "", False
+    features, name, found = with_first_steps(example), roles.image or "", False
     label, sides = _label(features, roles), _sides(features, name)
     for held, place, value in string_values(example):
         if held == name:
@@ -108,12 +114,6 @@ def pictures_of(payload: bytes, roles: ImageRoles, box: int) -> Iterator[tuple[s
             yield label, place, decode_numbers(cast("list[float]", item.values), box, sides)
     if not found:
         yield label, "", Picture(problem=f"no {name!r} in this record")
-
-
-def _features(example: Example) -> dict[str, Feature]:
-    """Return a record's features, lists by their first step."""
-    lists = {name: steps[0] for name, steps in example.feature_lists.items() if steps}
-    return {**lists, **example.features}
 
 
 def _image(features: Mapping[str, Feature], info: DatasetInfo | None) -> str | None:

@@ -25,6 +25,7 @@ from tfrtool.examples.roles import (
     info_beside,
     is_image,
     said_size,
+    with_first_steps,
 )
 from tfrtool.inspection.verify.payload_check import unparseable
 from tfrtool.records.framing import Fault, Record
@@ -101,10 +102,9 @@ class ImageCheck:
             self._roles = find_roles(example.features, self._info)
             if self._roles.image is None:
                 # A list of images is as good as one.
-                lists = {name: steps[0] for name, steps in example.feature_lists.items() if steps}
                 firsts = {
                     name: Feature(dtype=item.dtype, values=item.values[:1])
-                    for name, item in {**lists, **example.features}.items()
+                    for name, item in with_first_steps(example).items()
                 }
                 self._roles = self._roles._replace(image=find_roles(firsts, self._info).image)
         if not self._records:

@@ -17,7 +17,7 @@ from tfrtool.errors import (
 from tfrtool.examples.content import decode_text, describe_bytes
 from tfrtool.examples.example import DType, Feature, PayloadKind, decode_example
 from tfrtool.examples.objects.read_objects import has_boxes
-from tfrtool.examples.roles import IMAGES, LABELS, find_roles, measures, of_objects
+from tfrtool.examples.roles import IMAGES, LABELS, SAMPLE, find_roles, measures, of_objects
 from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.loading.dataset.forms import (
     Described,
@@ -30,9 +30,6 @@ from tfrtool.loading.dataset.forms import (
 )
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_shard
-
-_LOOKED_AT = 64
-"""Records from which features are told at most."""
 
 _RANGED = 16
 """Records from which it is told what black and white are."""
@@ -95,7 +92,7 @@ def choose_features(
 def _records(root: Path, shards: Iterable[Path], *, skip: bool) -> Iterator[_Features]:
     """Yield the first records; one that can't be parsed is an error unless it is skipped."""
     items = chain.from_iterable(map(read_shard, shards))
-    for record in islice((item for item in items if isinstance(item, Record)), _LOOKED_AT):
+    for record in islice((item for item in items if isinstance(item, Record)), SAMPLE):
         try:
             yield decode_example(record.payload, PayloadKind.EXAMPLE).features
         except ValueError as error:
