@@ -398,7 +398,6 @@ ELSEWHERE = {
     'pip install "tfrtool[ray]': "tests/engines/test_ray_cluster.py does without it",
     "run `ray start --head` to start a cluster": "tests/engines has one",
     "RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH=FILE": "tests/engines/test_ray_cluster.py has one",
-    "raise --shard-cache-size": "tests/cli/test_train_stores.py has one that fits",
     "try a --learning-rate lower than": "may help, or not: tests/training/test_resume.py",
     "for the checkpoint from which a failed run is restarted": "tests/engines has some",
     "check whether it ran out of memory": "tests/engines/test_ray_cluster.py kills one",

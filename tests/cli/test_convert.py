@@ -181,7 +181,7 @@ def test_a_missing_shard_is_told(shards: Path, tmp_path: Path, capsys: Capture) 
     [
         (b"PAR1 and no more", "not a Parquet file"),
         (b'{"a": {"b": 1}}\n', "record 0: column 'a': features can't hold"),
-        (b'{"a": 1}\n[2]\n', "line 2 is not a JSON object"),
+        (b'{"a": 1}\n[2]\n', "line 2: not a JSON object"),
         (b'{"a": 1}\n{"a": "x"}\n', "record 1: column 'a': mixes int64 and string"),
         (b'{"a": 9223372036854775808}\n', "record 0: column 'a'"),
         (b'{"a": [1, null]}\n', "record 0: column 'a': lists can't hold null"),
@@ -231,9 +231,9 @@ def test_what_differs_is_found(
     shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     """If a file doesn't hold what was to be in it, the record is named, and nothing is left."""
-    from tfrtool.convert.formats import text_rows
+    from tfrtool.convert.formats import text_formats
 
-    monkeypatch.setattr(text_rows, "as_json", lambda row: {**row, "n": min(row["n"], 2)})
+    monkeypatch.setattr(text_formats, "as_json", lambda row: {**row, "n": min(row["n"], 2)})
     line = failure(capsys, 1, "convert", shards, tmp_path / "out", "--to", "jsonl")
     assert "record 3" in line
     assert "read back" in line

@@ -18,7 +18,6 @@ ANYTHING = (click.types.StringParamType, click.Path, click.File)
 TEXTS = {"--augment", "--by", "--feature", "--label", "--model", "--name", "--resize", "--split"}
 TEXTS |= {
     "--host",
-    "--shard-cache-size",
     "--shard-size",
     "--trainable",
     "--validation",

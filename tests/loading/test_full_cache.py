@@ -19,11 +19,9 @@ from tfrtool.errors import TfrtoolError
 from tfrtool.storage.arguments import as_path
 from tfrtool.storage.remote.shard_cache import ShardCache
 
-cache = ShardCache(sys.argv[1], max_bytes="1GiB")
 try:
     for url in sys.argv[2:]:
-        with cache.fetch(as_path(url)) as file:
-            print(len(file.read()))
+        print(len(ShardCache(sys.argv[1]).fetch(as_path(url)).read_bytes()))
 except TfrtoolError as error:
     sys.exit(f"{type(error).__name__}: {error}")
 """
@@ -49,7 +47,7 @@ def _fetch(folder: Path, *urls: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_others_go_for_what_is_needed(bucket: Bucket, tmp_path: Path) -> None:
-    """Where the disk is full before the cache is, what was used first makes room."""
+    """On a full disk, copies of other datasets are deleted, the least recently used first."""
     for name in "abc":
         bucket.put(name, bytes(700_000))
     done = _fetch(tmp_path / "disk", *(f"{bucket.url}/{name}" for name in "abca"))

@@ -1,14 +1,8 @@
-"""Datasets in a store: the same batches as from local files, and shards that come ahead of use."""
+"""Datasets in a store: the same batches as from local files, and each shard is fetched once."""
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import gc
-import os
-import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +14,8 @@ from tests.emulators import Bucket, Misbehaviour
 from tests.more import more
 from tests.photos import image_bytes
 from tfrtool import Dataset
-from tfrtool.errors import CorruptShardError, DatasetError, ShardError, UsageError
+from tfrtool.errors import CorruptShardError, DatasetError, ShardError, UsageError, WriteError
 from tfrtool.loading.dataset.drop_corrupt import naming_damage
-from tfrtool.storage.remote.shard_cache import NoRoomError
 
 pytestmark = pytest.mark.tf
 
@@ -54,11 +47,6 @@ def _batches(dataset: Dataset, **options: Any) -> list[tuple[bytes, list[int]]]:
     chosen = {"image_size": 16, "batch_size": 8, **options}
     loaded = dataset.load(**chosen)
     return [(images.numpy().tobytes(), labels.numpy().tolist()) for images, labels in loaded]
-
-
-def _size(pets: Path, split: str = "train") -> int:
-    """Return the bytes of a split's largest shard."""
-    return max(path.stat().st_size for path in pets.glob(f"pets-{split}.tfrecord*"))
 
 
 def _sent(bucket: Bucket) -> int:
@@ -95,152 +83,39 @@ def test_batches_are_those_of_local_files(
     assert bucket.down() == 0
 
 
-@pytest.mark.parametrize("shards", [4, more(7)])
-def test_cache_smaller_than_the_dataset(pets: Path, url: str, tmp_path: Path, shards: int) -> None:
-    """However few shards fit, batches stay the same, and there are never more than fit."""
-    bound = shards * _size(pets)
-    folder = tmp_path / "small"
-    remote = tfrtool.dataset(url, shard_cache=folder, shard_cache_size=bound)
-    most, done = [0], threading.Event()
-
-    def watch() -> None:
-        while not done.wait(0.001):
-            # Copies only grow under the lock: without it, one that is gone and the one that came
-            # in its place could both be counted.
-            with (folder / "lock").open("ab") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                most[0] = max(most[0], sum(_sizes(folder)))
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
-        found = _batches(remote, epochs=3)
-    finally:
-        done.set()
-        watcher.join()
-    assert found == _batches(tfrtool.dataset(pets), epochs=3)
-    assert 0 < most[0] <= bound
-    assert len(remote.shard_cache.fetched) <= 3 * SHARDS  # type: ignore[union-attr]
-    assert _open_copies() == []
-
-
-def _sizes(folder: Path) -> Iterator[int]:
-    """Return the sizes of what is in a folder, in which a part may get another name meanwhile."""
-    found = {}
-    for path in folder.iterdir():
-        with contextlib.suppress(FileNotFoundError):
-            status = path.stat()
-            found[status.st_ino] = status.st_size
-    return iter(found.values())
-
-
-def _open_copies() -> list[str]:
-    """Return the copies that this process has open."""
-    gc.collect()
-    found = []
-    for descriptor in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(OSError):
-            found.append(os.readlink(descriptor))  # noqa: PTH115 - it may be no path
-    return [name for name in found if name.endswith((".shard", ".part"))]
-
-
-def test_shards_come_ahead_of_use_and_in_its_order(url: str, bucket: Bucket) -> None:
-    """While the first records are looked at, later shards are fetched, those needed first first."""
+def test_shards_come_while_the_first_records_are_read(url: str, bucket: Bucket) -> None:
+    """A batch doesn't wait for all shards; the others are fetched meanwhile."""
     remote = tfrtool.dataset(url)
-    iterator = iter(remote.load(image_size=16, batch_size=1, cycle_length=1, shuffle_buffer=1))
-    bucket.misbehave(Misbehaviour(methods=("GET",), delay=0.05))
-    next(iterator)
-    time.sleep(0.5)
-    fetched = list(remote.shard_cache.fetched)  # type: ignore[union-attr]
-    assert 4 <= len(fetched) < SHARDS
-    labels = [int(labels[0]) for _, labels in iterator]
-    assert len(labels) > 0
-    order = remote.shard_cache.fetched  # type: ignore[union-attr]
-    assert order[: len(fetched)] == fetched
-    assert len({*order}) == len(order) == SHARDS
-
-
-def test_next_epoch_is_fetched_before_this_one_ends(pets: Path, url: str, tmp_path: Path) -> None:
-    """Where not all fits, an epoch does not begin by waiting: its first shards are there."""
-    size = 6 * _size(pets)
-    remote = tfrtool.dataset(url, shard_cache=tmp_path / "s", shard_cache_size=size)
-    local = tfrtool.dataset(pets)
-    options: dict[str, Any] = {"image_size": 16, "batch_size": 1, "training": False}
-    options |= {"epochs": 2, "cycle_length": 1, "prefetch": 0}
-    iterator = iter(remote.load(**options))
+    bucket.misbehave(Misbehaviour(methods=("GET",), delay=2))
+    next(iter(remote.load(image_size=16, batch_size=1, cycle_length=1, training=False)))
     cache = remote.shard_cache
     assert cache is not None
-    records = local.split("train").records
-    for _ in range(records):
-        next(iterator)
-    deadline = time.monotonic() + 5
-    while len(cache.fetched) <= SHARDS and time.monotonic() < deadline:
+    assert len(cache.fetched) < SHARDS
+    deadline = time.monotonic() + 20
+    while len(cache.fetched) < SHARDS and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert cache.fetched[SHARDS].name.endswith(f"train.tfrecord-00000-of-000{SHARDS}")
+    assert len({*cache.fetched}) == len(cache.fetched) == SHARDS
 
 
-def test_training_and_validation_share_a_small_cache(pets: Path, url: str, tmp_path: Path) -> None:
-    """Two pipelines take turns in the room that is there."""
-    bound = 8 * _size(pets)
-    remote = tfrtool.dataset(url, shard_cache=tmp_path / "small", shard_cache_size=bound)
-    local = tfrtool.dataset(pets)
-
-    def run(dataset: Dataset) -> list[Any]:
-        options: dict[str, Any] = {"image_size": 16, "batch_size": 8}
-        training = dataset.load(**options, epochs=3)
-        steps, seen = int(training.cardinality()) // 3, []
-        iterator = iter(training)
-        for _ in range(3):
-            seen += [next(iterator)[1].numpy().tolist() for _ in range(steps)]
-            validation = dataset.load("validation", **options, training=False)
-            seen += [labels.numpy().tolist() for _, labels in validation]
-        return seen
-
-    assert run(remote) == run(local)
+def test_dataset_larger_than_the_disk(url: str, bucket: Bucket) -> None:
+    """The error has what is needed and what is free, and nothing is fetched."""
+    remote = tfrtool.dataset(url)
+    bucket.forget()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("shutil.disk_usage", lambda _: _Usage)
+        with pytest.raises(WriteError, match=r"full: expected .* found 1,000; .*--shard-cache"):
+            remote.load(image_size=16)
+    assert _sent(bucket) == 0
 
 
-def test_iterators_that_are_left_hold_nothing_for_long(
-    pets: Path, url: str, tmp_path: Path
-) -> None:
-    """Who takes a batch and goes away, again and again, does not fill the cache for good."""
-    bound = 6 * _size(pets)
-    remote = tfrtool.dataset(url, shard_cache=tmp_path / "small", shard_cache_size=bound)
-    batches = remote.load(image_size=16, batch_size=8)
-    for _ in range(5):
-        next(iter(batches))
-    assert _batches(remote) == _batches(tfrtool.dataset(pets))
-    del batches
-    assert _open_copies() == []
+class _Usage:
+    free = 1000
 
 
-def test_cache_that_can_hold_too_few(pets: Path, url: str, tmp_path: Path) -> None:
-    """It is told before anything is fetched, with what is needed."""
-    size = 4 * _size(pets) - 1
-    remote = tfrtool.dataset(url, shard_cache=tmp_path / "s", shard_cache_size=size)
-    with pytest.raises(UsageError, match=r"too small to read 4 shards at a time.*--shard-c"):
-        remote.load(image_size=16)
-    assert _batches(remote, cycle_length=3) == _batches(tfrtool.dataset(pets), cycle_length=3)
-    tiny = tfrtool.dataset(url, shard_cache=tmp_path / "s", shard_cache_size=1)
-    with pytest.raises(UsageError, match=r"too small to read a shard: .*--shard-cache-size$"):
-        tiny.load(image_size=16, cycle_length=1)
+def test_local_dataset_has_no_shard_cache(pets: Path, tmp_path: Path) -> None:
+    """An option that would do nothing is refused."""
     with pytest.raises(UsageError, match="--shard-cache"):
         tfrtool.dataset(pets, shard_cache=tmp_path / "s")
-
-
-def test_cache_full_of_what_others_use(
-    pets: Path, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Who finds no room waits a while, and then says what would help."""
-    monkeypatch.setattr("tfrtool.loading.pipeline.remote_shards._PATIENCE", 0.2)
-    size = 4 * _size(pets)
-    remote, other = (
-        tfrtool.dataset(url, shard_cache=tmp_path / "s", shard_cache_size=size) for _ in range(2)
-    )
-    held = [other.shard_cache.fetch(path) for path in other.split("train").shards[:3]]  # type: ignore[union-attr]
-    with pytest.raises(NoRoomError, match="--shard-cache-size"), naming_damage(remote, "train"):
-        _batches(remote, training=False, split="validation")
-    for file in held:
-        file.close()
 
 
 def test_shard_that_is_not_what_was_written(url: str, bucket: Bucket, pets: Path, tf: Any) -> None:

@@ -1,26 +1,23 @@
-"""Copies of remote shards: each is fetched once, checked, and there is never too much of them."""
+"""Copies of remote shards: each is fetched once and checked; old ones make room."""
 
 from __future__ import annotations
 
-import errno
+import gc
 import hashlib
 import os
 import signal
 import subprocess
 import sys
-import threading
 import time
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import BinaryIO
 
 import pytest
 
 from tests.emulators import REPOSITORY, Bucket, Misbehaviour
 from tfrtool.errors import CorruptShardError, ShardError, UsageError, WriteError
 from tfrtool.storage.arguments import as_path
-from tfrtool.storage.remote import shard_cache
-from tfrtool.storage.remote.shard_cache import NoRoomError, ShardCache
+from tfrtool.storage.remote.shard_cache import ShardCache, look_at
 from tfrtool.storage.remote_path import RemotePath
 
 SIZE = 100_000
@@ -57,8 +54,7 @@ def _held(folder: Path) -> int:
 
 
 def _read(cache: ShardCache, shard: RemotePath) -> bytes:
-    with cache.local(shard) as path:
-        return path.read_bytes()
+    return cache.fetch(shard).read_bytes()
 
 
 def test_shard_is_fetched_once(bucket: Bucket, shards: list[RemotePath], folder: Path) -> None:
@@ -68,33 +64,6 @@ def test_shard_is_fetched_once(bucket: Bucket, shards: list[RemotePath], folder:
     assert _read(ShardCache(folder), _shard(bucket, 0)) == _bytes(0)
     assert bucket.down() == SIZE
     assert folder.stat().st_mode & 0o777 == 0o700
-
-
-def test_least_recently_used_goes(bucket: Bucket, shards: list[RemotePath], folder: Path) -> None:
-    """There are never more bytes than asked for, and what was used last stays."""
-    cache = ShardCache(folder, "350KB")
-    for number in (0, 1, 2, 0, 3):
-        assert _read(cache, shards[number]) == _bytes(number)
-        assert _held(folder) <= 350_000
-        time.sleep(0.01)  # times of files are as exact as the system's clock ticks
-    bucket.forget()
-    for number in (0, 2, 3):
-        _read(cache, shards[number])
-    assert bucket.down() == 0
-    _read(cache, shards[1])
-    assert bucket.down() == SIZE
-
-
-def test_what_is_open_stays(shards: list[RemotePath], folder: Path) -> None:
-    """A shard that is in use is not removed for another; if all are, the error says so."""
-    cache, other = ShardCache(folder, "250KB"), ShardCache(folder, "250KB")
-    with cache.fetch(shards[0]) as first, cache.fetch(shards[1]) as second:
-        with pytest.raises(NoRoomError, match=r"expected 100,000 bytes, found 50,000 of 250,000"):
-            other.fetch(shards[2])
-        assert Path(first.name).read_bytes() == _bytes(0)
-        assert Path(second.name).read_bytes() == _bytes(1)
-    assert _read(other, shards[2]) == _bytes(2)
-    assert _held(folder) == 2 * SIZE
 
 
 def test_threads_fetch_a_shard_once(bucket: Bucket, shards: list[RemotePath], folder: Path) -> None:
@@ -108,26 +77,6 @@ def test_threads_fetch_a_shard_once(bucket: Bucket, shards: list[RemotePath], fo
     assert sum(len(cache.fetched) for cache in caches) == 1
 
 
-def test_process_that_ends_between_two_looks(
-    bucket: Bucket, shards: list[RemotePath], folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What another one made just after it was not there is not fetched again."""
-    cache, other = ShardCache(folder), ShardCache(folder)
-    real, looks = shard_cache._locked, []
-
-    def locked(path: Path, **how: bool) -> BinaryIO | None:
-        looks.append(path)
-        found = real(path, **how)
-        if len(looks) == 1:
-            other.fetch(shards[0]).close()
-        return found
-
-    monkeypatch.setattr(shard_cache, "_locked", locked)
-    assert _read(cache, shards[0]) == _bytes(0)
-    assert bucket.down() == SIZE
-    assert not [*folder.glob("*.part")]
-
-
 _FETCH = """
 import sys
 from tfrtool.storage.arguments import as_path
@@ -136,8 +85,7 @@ cache = ShardCache(sys.argv[1])
 print("ready", flush=True)
 sys.stdin.readline()
 for url in sys.argv[2:]:
-    with cache.local(as_path(url)) as path:
-        assert len(path.read_bytes()) == 100_000
+    assert len(cache.fetch(as_path(url)).read_bytes()) == 100_000
 print(len(cache.fetched))
 """
 
@@ -170,7 +118,7 @@ def test_processes_fetch_each_shard_once(
 def test_process_that_is_killed_leaves_nothing_whole(
     bucket: Bucket, shards: list[RemotePath], folder: Path
 ) -> None:
-    """What it had begun is fetched again, and takes no room of others."""
+    """What it had begun is fetched again."""
     bucket.misbehave(Misbehaviour(methods=("GET",), rate=20_000, first=1))
     child = _process(folder, shards[0])
     assert child.stdin is not None
@@ -181,20 +129,15 @@ def test_process_that_is_killed_leaves_nothing_whole(
     time.sleep(0.2)
     child.send_signal(signal.SIGKILL)
     child.communicate()
-    (part,) = folder.glob("*.part")
-    cache = ShardCache(folder, "250KB")
-    for number in (1, 2):  # together with the part there would be too much
-        assert _read(cache, shards[number]) == _bytes(number)
-    assert not part.exists()
-    assert _read(cache, shards[0]) == _bytes(0)
-    assert _held(folder) == 2 * SIZE
+    assert [*folder.glob("*.part")]
+    assert _read(ShardCache(folder), shards[0]) == _bytes(0)
+    assert _held(folder) == SIZE
 
 
 def test_part_of_a_killed_process_is_made_anew(shards: list[RemotePath], folder: Path) -> None:
     """Bytes that it left under the same name are in nobody's way."""
-    cache = ShardCache(folder, SIZE)
-    with cache.local(shards[0]) as path:
-        whole = path
+    cache = ShardCache(folder)
+    whole = cache.fetch(shards[0])
     whole.write_bytes(b"x" * (SIZE + 1))
     whole.rename(whole.with_suffix(".part"))
     assert _read(cache, shards[0]) == _bytes(0)
@@ -223,18 +166,16 @@ def test_copy_that_nobody_checked_is_not_believed(
     assert bucket.down() == 2 * SIZE
 
 
-def test_shard_that_changes_under_the_reader(
-    bucket: Bucket, shards: list[RemotePath], folder: Path
-) -> None:
-    """What was fetched is used; to fetch it again is an error; a new run sees what is there now."""
-    cache = ShardCache(folder, SIZE)
+def test_shard_that_changes(bucket: Bucket, shards: list[RemotePath], folder: Path) -> None:
+    """A copy stays in use; a shard that changes before it is fetched is an error of this run."""
+    cache = ShardCache(folder)
     _read(cache, shards[0])
-    bucket.put("pets/shard-0", b"y" * SIZE)
+    look_at(shards[1])
+    for number in range(2):
+        bucket.put(f"pets/shard-{number}", b"y" * SIZE)
     assert _read(cache, shards[0]) == _bytes(0)
-    _read(cache, shards[1])
-    with pytest.raises(ShardError, match=r"shard-0: can't be fetched: it was changed"):
-        cache.fetch(shards[0])
-    assert not [*folder.glob("*.part")]
+    with pytest.raises(ShardError, match=r"shard-1: can't be fetched: it was changed"):
+        cache.fetch(shards[1])
     assert _read(ShardCache(folder), _shard(bucket, 0)) == b"y" * SIZE
 
 
@@ -256,44 +197,6 @@ def test_shard_that_is_gone(bucket: Bucket, folder: Path) -> None:
     assert not folder.exists() or _held(folder) == 0
 
 
-class _Disk:
-    """A disk that has room for so many bytes."""
-
-    def __init__(self, folder: Path, room: int) -> None:
-        self._folder, self._room = folder, room
-
-    def allocate(self, descriptor: int, _start: int, size: int) -> None:
-        if _held(self._folder) + size > self._room:
-            os.ftruncate(descriptor, size // 2)
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def test_full_disk_does_with_a_smaller_cache(
-    shards: list[RemotePath], folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where the bound is larger than the disk, what was used least goes all the same."""
-    monkeypatch.setattr(os, "posix_fallocate", _Disk(folder, 250_000).allocate)
-    cache = ShardCache(folder, "100MB")
-    for number in range(6):
-        assert _read(cache, shards[number]) == _bytes(number)
-        assert _held(folder) <= 250_000
-    assert _held(folder) == 2 * SIZE
-
-
-def test_full_disk_leaves_nothing_half_written(
-    shards: list[RemotePath], folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where nothing can go, the error says what to do, and what is there stays usable."""
-    monkeypatch.setattr(os, "posix_fallocate", _Disk(folder, 150_000).allocate)
-    cache = ShardCache(folder, "100MB")
-    with cache.fetch(shards[0]) as first:
-        with pytest.raises(WriteError, match=r"disk of the shard cache is full.*--shard-cache"):
-            cache.fetch(shards[1])
-        assert _held(folder) == SIZE
-        assert Path(first.name).read_bytes() == _bytes(0)
-    assert _read(cache, shards[1]) == _bytes(1)
-
-
 def test_file_that_may_not_be_as_large(shards: list[RemotePath], folder: Path) -> None:
     """A limit of the process on the size of files is told as what it is."""
     script = (
@@ -308,16 +211,6 @@ def test_file_that_may_not_be_as_large(shards: list[RemotePath], folder: Path) -
     command = [sys.executable, "-c", script, str(folder), str(shards[0])]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60)
     assert f"WriteError {folder}: the shard cache can't be written: file too large" in done.stdout
-    assert _held(folder) == 0
-
-
-def test_stopped_while_it_fetches(bucket: Bucket, shards: list[RemotePath], folder: Path) -> None:
-    """Who ends a run does not wait for what is under way, or for another process."""
-    bucket.misbehave(Misbehaviour(methods=("GET",), delay=0.3))
-    stopped = threading.Event()
-    threading.Timer(0.1, stopped.set).start()
-    with pytest.raises(CancelledError):
-        ShardCache(folder).fetch(shards[0], stopped.is_set)
     assert _held(folder) == 0
 
 
@@ -338,8 +231,7 @@ def test_folder_of_others_is_refused(tmp_path: Path) -> None:
 def test_planted_links_are_not_followed(shards: list[RemotePath], folder: Path) -> None:
     """A link under the name of a shard or of its part is not read or written through."""
     cache = ShardCache(folder)
-    with cache.local(shards[0]) as path:
-        whole = path
+    whole = cache.fetch(shards[0])
     precious = folder.parent / "precious"
     precious.write_bytes(b"precious")
     for name in (whole, whole.with_suffix(".part")):
@@ -352,30 +244,58 @@ def test_planted_links_are_not_followed(shards: list[RemotePath], folder: Path) 
 
 
 @pytest.mark.parametrize("kind", ["link", "fifo"])
-def test_a_planted_lock_is_refused(kind: str, shards: list[RemotePath], folder: Path) -> None:
+def test_a_planted_lock_is_refused(kind: str, folder: Path) -> None:
     """A link in the place of the cache's lock is not followed, and a FIFO not waited for."""
-    cache, precious = ShardCache(folder), folder.parent / "precious"
+    precious = folder.parent / "precious"
+    folder.mkdir(0o700)
     if kind == "link":
-        (folder / "lock").symlink_to(precious)
+        (folder / "users").symlink_to(precious)
     else:
-        os.mkfifo(folder / "lock")
-    with pytest.raises(WriteError, match="lock"):
-        cache.fetch(shards[0])
+        os.mkfifo(folder / "users")
+    with pytest.raises(WriteError, match="can't be created"):
+        ShardCache(folder)
     assert not precious.exists()
 
 
-class _Usage:
-    free = 1_000_000
-
-
-def test_default_is_a_share_of_the_free_disk(
-    shards: list[RemotePath], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_old_copies_make_room(
+    shards: list[RemotePath], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is in the user's cache directory, and what is in it counts as free."""
+    """The least recently used go, but no copy of this run, and none while another run is there."""
+
+    class Usage:
+        @property
+        def free(self) -> int:
+            return 250_000 - _held(folder)
+
+    monkeypatch.setattr("shutil.disk_usage", lambda _: Usage())
+    for number in (0, 1, 0):
+        assert _read(ShardCache(folder), shards[number]) == _bytes(number)
+    cache = ShardCache(folder)
+    assert _read(cache, shards[2]) == _bytes(2)  # in place of shard 1
+    assert _read(cache, shards[3]) == _bytes(3)  # in place of shard 0
+    with pytest.raises(WriteError, match=r"full: expected 100,000 bytes.* found 50,000; free"):
+        cache.fetch(shards[4])
+    other = ShardCache(folder)
+    with pytest.raises(WriteError, match="full"):
+        other.fetch(shards[4])
+    assert _held(folder) == 2 * SIZE
+    del cache, other
+    gc.collect()
+    assert _read(ShardCache(folder), shards[4]) == _bytes(4)
+
+
+def test_shards_are_fetched_ahead(shards: list[RemotePath], folder: Path) -> None:
+    """Each is fetched once, by whoever comes first; errors wait for who needs the shard."""
+    cache = ShardCache(folder, {"shard-1": "0" * 64})
+    cache.fetch_ahead(shards)
+    for number in (5, 0, 2, 3, 4):
+        assert _read(cache, shards[number]) == _bytes(number)
+    with pytest.raises(CorruptShardError):
+        cache.fetch(shards[1])
+    assert len(cache.fetched) == 5
+
+
+def test_the_default_is_in_the_user_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache without a folder is in XDG_CACHE_HOME."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr("shutil.disk_usage", lambda _: _Usage)
-    cache = ShardCache()
-    assert cache.folder == tmp_path / "home" / "tfrtool" / "shards"
-    assert cache.max_bytes == 500_000
-    _read(cache, shards[0])
-    assert ShardCache().max_bytes == 550_000
+    assert ShardCache().folder == tmp_path / "home" / "tfrtool" / "shards"

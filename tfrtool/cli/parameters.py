@@ -137,8 +137,6 @@ FEATURES = {
 SHARD_CACHE = {
     "--shard-cache DIR": "Local directory for shards that are downloaded from an object store.  "
     "[default: in the user cache directory]",
-    "--shard-cache-size SIZE": "Maximum size of the shard cache, such as 20GiB.  [default: half "
-    "of the free space]",
 }
 ON_ERROR = {
     "--on-error skip|stop=skip": "Skip damaged records and list them (exit code 3), or stop at "

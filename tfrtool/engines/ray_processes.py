@@ -1,4 +1,4 @@
-"""Processes on the nodes of a Ray cluster that remember what is done in them."""
+"""Processes on the nodes of a Ray cluster that keep state between calls."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ from tfrtool.engines.ray_cluster import RayCluster, arguments_of, node_call, nod
 from tfrtool.errors import ClusterError
 
 _SECONDS = 5.0
-"""What they get to end."""
+"""Seconds for processes to end by themselves."""
 
 
 class ProcessLostError(ClusterError):
@@ -15,14 +15,18 @@ class ProcessLostError(ClusterError):
 
 
 class RayProcesses:
-    """So many processes, on as many nodes as there are; a context manager that ends them."""
+    """A number of processes, spread over the nodes; a context manager that ends them."""
 
     def __init__(
         self, cluster: RayCluster, count: int, seconds: float, end: Callable[[], None]
     ) -> None:
-        """Take a CPU for each, and an even share of the GPUs, when there is room for all.
+        """Take a CPU for each process, and an even share of the GPUs.
 
-        ``seconds`` is how long that is waited for; ``end`` is called in each before it is ended.
+        Args:
+            cluster: the cluster, connected.
+            count: the number of processes.
+            seconds: how long to wait for room, and for answers.
+            end: called in each process before it is ended.
         """
         self._cluster, self._ray, self._count = cluster, cluster.ray, count
         self._seconds, self._end = seconds, end
@@ -30,12 +34,12 @@ class RayProcesses:
 
     @staticmethod
     def places(cluster: RayCluster) -> tuple[int, int]:
-        """Return how many nodes do work, and how many processes they can hold together."""
-        nodes = [int(one["Resources"].get("CPU", 0)) for one in cluster.ray.nodes() if one["Alive"]]
-        return sum(number > 0 for number in nodes), sum(nodes)
+        """Return how many nodes have CPUs, and how many CPUs they have together."""
+        nodes = [node["Resources"].get("CPU", 0) for node in cluster.ray.nodes() if node["Alive"]]
+        return sum(cpus >= 1 for cpus in nodes), sum(map(int, nodes))
 
     def __enter__(self) -> "RayProcesses":
-        """Start them; ClusterError if there is no room."""
+        """Start the processes; ClusterError if there is no room."""
         from ray.util.placement_group import placement_group
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
@@ -60,61 +64,60 @@ class RayProcesses:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """End them, in the middle of what they do if need be."""
+        """End the processes, in the middle of their work if need be."""
         from ray.util.placement_group import remove_placement_group
 
-        places = range(len(self._actors))
-        if calls := [self.begin(place, self._end) for place in places]:
+        if calls := [self.begin(place, self._end) for place in range(len(self._actors))]:
             self._ray.wait(calls, num_returns=len(calls), timeout=_SECONDS)
         for actor in self._actors:
             self._ray.kill(actor)
         remove_placement_group(self._group)
 
     def begin(self, place: int, function: Callable[..., object], *arguments: object) -> Any:
-        """Have a function of a module called in one of them, beside others; `result` has it."""
+        """Call a function in one process, beside other calls; `result` returns its result."""
         return self._actors[place].call.remote(*arguments_of(function, *arguments))
 
-    def call(self, function: Callable[..., Any], *given: Any) -> list[Any]:
-        """Return what a function returns in each of them; ClusterError names who is too late."""
-        calls = [self.begin(place, function, *given) for place in range(self._count)]
+    def call(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
+        """Return the results of a function in all processes; ClusterError names a late one."""
+        calls = [self.begin(place, function, *arguments) for place in range(self._count)]
         _, late = self._ray.wait(calls, num_returns=self._count, timeout=self._seconds)
         if late:
             raise ClusterError(
-                "; ".join(f"{self._describe(calls.index(one))} did not respond" for one in late),
+                "; ".join(f"{self._describe(calls.index(call))} did not respond" for call in late),
                 expected=f"all {self._count} workers within {self._seconds:g} seconds",
             )
         return [self.result(call) for call in calls]
 
     def _describe(self, place: int) -> str:
-        """Return what a worker is called, and on which node it was to be."""
+        """Return the name of a worker, with the address of its node."""
         from ray.util import placement_group_table
 
         node = placement_group_table(self._group)["bundles_to_node_id"][place]
-        names = [one["NodeManagerAddress"] for one in self._ray.nodes() if one["NodeID"] == node]
-        return f"worker {place} (node {' '.join(names)})"
+        addresses = {item["NodeID"]: item["NodeManagerAddress"] for item in self._ray.nodes()}
+        return f"worker {place} (node {addresses.get(node, '')})"
 
     def wait(self, calls: Sequence[Any]) -> list[Any]:
-        """Return the calls that are done, when one is, or none after a second."""
+        """Return the calls that are done, as soon as there is one, or none after a second."""
         done: list[Any] = self._ray.wait([*calls], timeout=1.0)[0]
         return done
 
     def result(self, call: Any) -> Any:
-        """Return what a function returned, or raise what it raised.
+        """Return what a function returned, or raise its error.
 
         Raises:
             ProcessLostError: the process is gone.
             ClusterError: the node has another version of tfrtool.
-            ShardError: a file is not there for a node.
+            ShardError: a file doesn't exist on the node.
         """
         try:
-            said = self._ray.get(call)
+            answer = self._ray.get(call)
         except self._ray.exceptions.RayError as error:
             raise ProcessLostError("a process died", found=type(error).__name__) from error
-        return node_result(*said)
+        return node_result(*answer)
 
 
 def _worker() -> type:
-    """Return the class that nodes are sent whole; see `node_call`."""
+    """Return the class of the processes, which is sent whole; see `node_call`."""
     run = node_call()
 
     class Worker:

@@ -1,4 +1,4 @@
-"""What a URL stands for, as a path: code that takes a `Path` takes it, too."""
+"""URLs as paths: code that takes a `Path` takes them, too."""
 
 import errno
 import fnmatch
@@ -19,10 +19,10 @@ _URL = re.compile(r"([a-z][a-z0-9+.-]+):/+", re.IGNORECASE)
 
 
 class RemotePath(type(Path())):  # type: ignore[misc]
-    """An object or a folder of a store. Its text is its URL, without anything that is secret.
+    """An object or a folder of a store. Its text is its URL, without secrets.
 
-    What it knows from a listing, or from having been looked at, it is taken for from then on:
-    a reader who opens it meets an error if it was changed since.
+    Its metadata stays that of a listing, or of the first request: reading it is an error if it
+    has changed since.
     """
 
     status: Status | None = None
@@ -38,12 +38,12 @@ class RemotePath(type(Path())):  # type: ignore[misc]
 
     @property
     def store(self) -> Store:
-        """Where it is."""
+        """The bucket or host."""
         return store_of(str(self))
 
     @property
     def key(self) -> str:
-        """What it is called there."""
+        """The key in the store."""
         if self.parts[0][:-1] not in OBJECT_STORES:
             return "/".join(self.parts[1:])
         key = "/".join(self.parts[2:])
@@ -51,17 +51,17 @@ class RemotePath(type(Path())):  # type: ignore[misc]
 
     @property
     def parent(self) -> "RemotePath":
-        """The folder that it is in; a bucket is in itself."""
+        """The folder that contains it; a bucket is its own parent."""
         return self if len(self.parts) <= 2 else RemotePath(*self.parts[:-1])
 
     def known(self) -> Status:
-        """Return what it is; asked for once. `FileNotFoundError` if there is no such object."""
+        """Return its metadata, requested once; `FileNotFoundError` if there is no such object."""
         if self.status is None or self.status.size < 0:
             self.status = self.store.head(self.key)
         return self.status
 
     def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:  # noqa: ARG002
-        """Return its size and when it was changed; nobody's, and without a number of its own."""
+        """Return its size and its time of change; other fields are zero."""
         try:
             mode, known = stat.S_IFREG | 0o644, self.known()
         except FileNotFoundError:
@@ -74,18 +74,18 @@ class RemotePath(type(Path())):  # type: ignore[misc]
         return os.stat_result(row, named)
 
     def exists(self, *, follow_symlinks: bool = True) -> bool:  # noqa: ARG002
-        """Return whether there is an object, or a folder with objects."""
+        """Return whether it is an object or a folder."""
         return self.is_file() or self.is_dir()
 
     def is_file(self, *, follow_symlinks: bool = True) -> bool:  # noqa: ARG002
-        """Return whether there is an object."""
+        """Return whether it is an object."""
         try:
             return bool(self.key) and self.known() is not None
         except FileNotFoundError:
             return False
 
     def is_dir(self, *, follow_symlinks: bool = True) -> bool:  # noqa: ARG002
-        """Return whether there are objects below it; what is an object itself is no folder."""
+        """Return whether it is no object and there are objects below it."""
         # Many a web server answers for folders, too.
         unlike = self.status is None and not (self.store.lists and self.is_file())
         return unlike and self.store.is_folder(self.key)
@@ -105,11 +105,11 @@ class RemotePath(type(Path())):  # type: ignore[misc]
     absolute = resolve
 
     def iterdir(self) -> Iterator["RemotePath"]:
-        """Return what is in a folder: files with their sizes, and folders."""
+        """Return the files in a folder, with their metadata, and its folders."""
         return chain(*self.entries())
 
     def entries(self) -> "tuple[list[RemotePath], list[RemotePath]]":
-        """Return the files and the folders in a folder."""
+        """Return the files and the folders in a folder, separately."""
         files, folders = self.store.level(self.key)
         start = len(self.key) + 1 if self.key else 0
         return (
@@ -123,17 +123,17 @@ class RemotePath(type(Path())):  # type: ignore[misc]
         return path
 
     def mkdir(self, mode: int = 0o777, parents: bool = False, exist_ok: bool = False) -> None:
-        """Do nothing: folders are there as soon as something is in them."""
+        """Do nothing: a folder exists as soon as it contains an object."""
 
     def fixed(self) -> "RemotePath":
-        """Return the folder that it names before the first wild card of a pattern."""
+        """Return the folder in front of the first wildcard of a pattern."""
         places = (n for n, part in enumerate(self.parts) if MAGIC.search(part))
         return RemotePath(*self.parts[: next(places, len(self.parts))])
 
     def matching(self, *, below: bool = False) -> "list[RemotePath]":
-        """Return the objects that it matches as a pattern; ``**`` stands for any folders.
+        """Return the objects that match this pattern, where ``**`` matches any folders.
 
-        Where ``below`` is asked for, also those in folders that it matches.
+        With ``below``, return objects in matching folders, too.
         """
         base = self.fixed()
         wanted = self.parts[len(base.parts) :]
@@ -164,7 +164,7 @@ def _matches(parts: tuple[str, ...], wanted: tuple[str, ...]) -> bool:
 
 
 def _sound(name: str) -> bool:
-    """Return whether a name from a listing is that of something in the folder."""
+    """Return whether a name in a listing is valid inside the folder."""
     return bool(name) and "\0" not in name and not {"", ".", ".."} & {*name.split("/")}
 
 
@@ -180,15 +180,15 @@ for _name in (
 
 
 def is_url(text: str) -> bool:
-    """Return whether text that stands for a path is a URL."""
+    """Return whether a path is a URL."""
     return _URL.match(text) is not None
 
 
 def remote_path(url: str) -> RemotePath:
-    """Return what a URL stands for.
+    """Return the path of a URL.
 
     Raises:
-        UsageError: it holds a user's name or a password, or its key has empty parts or dots.
+        UsageError: it contains a user name or a password, or its key has empty parts or dots.
     """
     found = _URL.match(url)
     scheme, rest = (found[1].lower(), url[found.end() :]) if found else ("", "")
@@ -204,12 +204,9 @@ def remote_path(url: str) -> RemotePath:
         hint = "pass credentials in environment variables or a profile"
         raise UsageError("a URL must not contain a user name or password", path=shown, hint=hint)
     if not place or scheme == "file":
-        local = scheme == "file"
-        what = (
-            "file:// URLs are not supported, use a path"
-            if local
-            else "no bucket or host in the URL"
-        )
+        what = "no bucket or host in the URL"
+        if scheme == "file":
+            what = "file:// URLs are not supported, use a path"
         raise UsageError(what, path=shown)
     if any(part in ("", ".", "..") for part in key.rstrip("/").split("/")) and key.strip("/"):
         raise UsageError("empty parts or dots between the slashes of a URL", path=shown)

@@ -94,9 +94,9 @@ def test_memory_is_limited(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A page that takes more memory than the reader has is an error, whatever the footer says."""
-    monkeypatch.setattr("tfrtool.examples.arrow.parquet_reader.MAX_PARQUET_MEMORY", 500 * 2**20)
+    monkeypatch.setattr("tfrtool.sources.formats.parquet_reader.MAX_PARQUET_MEMORY", 500 * 2**20)
     idle: list[Child] = []
-    monkeypatch.setattr("tfrtool.examples.arrow.parquet_reader._idle_readers", lambda _: idle)
+    monkeypatch.setattr("tfrtool.sources.formats.parquet_reader._idle_readers", lambda _: idle)
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"a": [bytes(150 * 2**20)]}), path, compression="zstd")
     assert "500.0 MiB of memory" in _error(capsys, "convert", path, tmp_path / "new")

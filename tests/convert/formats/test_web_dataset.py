@@ -5,31 +5,20 @@ from __future__ import annotations
 import io
 import json
 import tarfile
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.conftest import MakeShard
-from tests.examples.strategies import feature_maps, payloads
 from tests.photos import image_bytes
 from tfrtool.convert.formats.conversion import convert
-from tfrtool.convert.formats.registry import Content, read_rows
-from tfrtool.convert.formats.web_dataset import WebDatasetFormat
 from tfrtool.errors import SchemaError, SourceError
-from tfrtool.examples.arrow.decode_batch import decode_batch
-from tfrtool.examples.arrow.encode_batch import encode_batch
-from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.example import decode_example, encode_example
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_shard
-from tfrtool.records.tally import Tally
 from tfrtool.storage.limits import MAX_ARCHIVE_HEADER_BYTES
-from tfrtool.writing.job_report import Faults
 
 webdataset = pytest.importorskip("webdataset")
 
@@ -44,44 +33,10 @@ def shard_payloads(folder: Path) -> list[bytes]:
     return [one.payload for path in shards for one in read_shard(path) if isinstance(one, Record)]
 
 
-def there_and_back(records: Sequence[bytes], *, exact: bool = False) -> list[bytes]:
-    """Return what payloads become as samples, and as payloads again."""
-    fold, form = ColumnsFold(), WebDatasetFormat()
-    fold.add(records)
-    content = Content(columns=fold.columns(), exact=exact)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "a.tar"
-        with form.write(path, content) as put:
-            put(decode_batch(records, content.columns, exact=exact))
-        (Path(folder) / "schema.json").write_text(json.dumps(content.to_json()))
-        scan = form.scan(path)
-        assert scan.rows == len(records)
-        pieces = scan.piece(0, 1), scan.piece(1, scan.rows - 1)
-        batches = [
-            batch
-            for piece in pieces
-            for batch in read_rows(form, piece, content, Tally(), Faults())
-        ]
-        found = (encode_batch(batch, content.columns) for batch in batches)
-        return [payload for some in found for payload in some]
-
-
 def samples(folder: Path) -> list[dict[str, Any]]:
     """Return what the library reads."""
     paths = [f"file:{path}" for path in sorted(folder.glob("*.tar"))]
     return list(webdataset.WebDataset(paths, shardshuffle=False).decode("pil"))
-
-
-@given(st.lists(feature_maps.map(encode_example), min_size=1, max_size=4))
-def test_examples_come_back(records: list[bytes]) -> None:
-    """Any Example is what it was: absent, empty and kind-less features, and their types."""
-    assert there_and_back(records) == records
-
-
-@given(st.lists(payloads, min_size=1, max_size=4))
-def test_payloads_come_back_to_the_byte(records: list[bytes]) -> None:
-    """With ``exact`` any payload is: keys that come twice, NaN, SequenceExamples."""
-    assert there_and_back(records, exact=True) == records
 
 
 def test_what_is_no_example_comes_back(make_shard: MakeShard, tmp_path: Path) -> None:

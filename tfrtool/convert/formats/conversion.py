@@ -27,7 +27,7 @@ from tfrtool.convert.formats.registry import (
     format_of_files,
     look_for,
 )
-from tfrtool.convert.formats.text_rows import SCHEMA, CsvFormat
+from tfrtool.convert.formats.text_formats import SCHEMA, CsvFormat
 from tfrtool.convert.pipeline.record_pool import faults_of, find_sources
 from tfrtool.errors import UsageError, WriteError, human_count, os_errors_as
 from tfrtool.examples.arrow.columns import Columns
@@ -209,7 +209,7 @@ def convert(
                 image_feature=next(iter(after.images), None),
                 label_feature=after.label or next(iter(after.class_names), None),
             )
-            return goal.beside(after, info)
+            return goal.metadata(after, info)
 
         chosen = {
             "to": goal.name,

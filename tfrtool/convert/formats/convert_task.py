@@ -1,17 +1,22 @@
-"""One file of a conversion: read, changed, written, and read back."""
+"""One file of a conversion: its rows are read, written, and compared when read back."""
 
 import enum
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from tfrtool.convert.formats.registry import Content, Format, Mark, Piece, read_rows
-from tfrtool.errors import WriteError
+from tfrtool.convert.formats.registry import Content, Doubles, Format, Piece, ReadPosition
+from tfrtool.errors import SourceError, WriteError
 from tfrtool.examples.arrow.columns import EXACT
+from tfrtool.examples.arrow.decode_batch import decode_batch
 from tfrtool.examples.arrow.encode_batch import encode_batch
-from tfrtool.records.tally import Tally
+from tfrtool.examples.arrow.foreign import flat_values
+from tfrtool.records.framing import Fault, LocatedFault
+from tfrtool.records.tally import Tally, payload_key
 from tfrtool.storage.progress import RECORDS, count_work
 from tfrtool.writing.job import FileTask
 from tfrtool.writing.job_report import Faults, Written
@@ -27,41 +32,31 @@ class VerifyMode(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class ConvertTask(FileTask):
-    """Converts rows of some files, one after the other.
-
-    Attributes:
-        source: the format to read.
-        target: the format to write.
-        pieces: the rows.
-        before: what they hold as they are read.
-        after: what they hold as they are written: the same columns, under other names perhaps.
-        verify: what is read back.
-        stop: whether a record that the columns can't hold ends the work, or is left out.
-    """
+    """Converts rows of some files, one file after the other."""
 
     source: Format
     target: Format
     pieces: Sequence[Piece]
-    before: Content
-    after: Content
+    before: Content  # of the rows as they are read
+    after: Content  # and as they are written: the same columns, perhaps under other names
     verify: VerifyMode
-    stop: bool
+    stop: bool  # whether a record that the columns can't hold ends the work, or is left out
 
     def write(self, path: Path) -> Written:
         """Write the file, and verify it."""
-        form, read, tally = self.target, Tally(), Tally()
-        faults, kept = Faults(stop=self.stop), form.payloads or self.after.exact
-        with form.write(path, self.after) as put:
+        target, read, tally = self.target, Tally(), Tally()
+        faults, payloads = Faults(stop=self.stop), self.target.payloads or self.after.exact
+        with target.write(path, self.after) as put:
             for batch in self._batches(read, faults):
-                payloads = encode_batch(batch, self.after.columns) if kept else []
-                tally.add(payloads)
-                if not kept:
+                encoded = encode_batch(batch, self.after.columns) if payloads else []
+                tally.add(encoded)
+                if not payloads:
                     tally.merge(Tally(records=batch.num_rows, payload_bytes=batch.nbytes))
-                put(payloads if form.payloads else batch)
+                put(encoded if target.payloads else batch)
         if self.verify is not VerifyMode.NONE:
-            piece = Piece(path=path, rows=tally.records, mark=Mark())
+            piece = Piece(path=path, rows=tally.records, position=ReadPosition())
             expected = self._batches(Tally(), Faults(), verify=True)
-            found = read_rows(form, piece, self.after, Tally(), Faults(), own=True)
+            found = read_rows(target, piece, self.after, Tally(), Faults(), own=True)
             if self.verify is VerifyMode.BYTES and self.after.exact:
                 expected, found = (
                     (batch.select([EXACT]) for batch in some) for some in (expected, found)
@@ -70,7 +65,7 @@ class ConvertTask(FileTask):
             if row is not None:
                 what = "the output differs from the source when read back"
                 raise WriteError(what, path=self.name, record=row)
-        if kept and not self.source.payloads:
+        if payloads and not self.source.payloads:
             read = tally
         return Written(tally=tally, read=read, faults=faults)
 
@@ -81,18 +76,89 @@ class ConvertTask(FileTask):
         passes, rows = (1 if self.verify is VerifyMode.NONE else 2), 0
         for piece in self.pieces:
             for batch in read_rows(self.source, piece, self.before, read, faults, verify=verify):
-                yield renamed(batch, self.after)
-                # Verifying reads them again: each time counts as a part of the work.
+                yield _renamed(batch, self.after)
+                # Verifying reads them again: each pass counts as a part of the work.
                 count_work((rows + batch.num_rows) // passes - rows // passes, RECORDS)
                 rows += batch.num_rows
 
 
-def renamed(batch: pa.RecordBatch, content: Content) -> pa.RecordBatch:
+def read_rows(
+    form: Format,
+    piece: Piece,
+    content: Content,
+    read: Tally,
+    faults: Faults,
+    *,
+    verify: bool = False,
+    own: bool = False,
+) -> Iterator[pa.RecordBatch]:
+    """Yield rows of a file as record batches of the content's schema.
+
+    All rows are counted in ``read``. Payloads that are not such rows are left out and become
+    ``faults``. ``verify`` compares numbers with those of the file. A file of our ``own`` was just
+    written, and can be trusted.
+    """
+    position, row, end = piece.position, piece.position.row, piece.first + piece.rows
+    parts = form.read_back(piece.path) if own else form.read(piece.path, position)
+    while row < end:
+        if (part := next(parts, None)) is None:
+            raise SourceError("changed while it was being read", path=piece.path)
+        first = max(piece.first, row)
+        rows = part[first - row : end - row]
+        row += len(part)
+        batches = form.decode(rows, content, piece.path, first)
+        if form.payloads:
+            read.add_keys([payload_key(one.payload_crc, len(one.payload)) for one in rows])
+        else:
+            read.records += len(rows)
+            if not content.schema.names:  # of records without any feature
+                batches = iter([decode_batch([b""] * len(rows), content.columns)])
+        for batch in batches:
+            if isinstance(batch, Fault):
+                offset, record = position.start + batch.offset, position.record
+                fault = replace(batch, offset=offset, record=record + (batch.record or 0))
+                faults.add(LocatedFault(path=piece.path, fault=fault))
+                continue
+            if verify:
+                _compare(form.doubles(rows, content), batch, content, piece.path, first)
+            yield batch
+
+
+def _compare(
+    doubles: Doubles, batch: pa.RecordBatch, content: Content, path: Path, first: int
+) -> None:
+    """Raise a `WriteError` if a column differs from the file's doubles by more than was noted."""
+    for name, (values, rows) in doubles.items():
+        row = _first_change(values, rows, batch.column(name), content.changes.get(name, 0.0))
+        if row is not None:
+            what = f"column {name!r}: the converted values differ from the source"
+            raise WriteError(what, path=path, record=first + row)
+
+
+def _first_change(
+    values: NDArray[np.float64], rows: NDArray[np.int64], column: pa.Array, change: float
+) -> int | None:
+    """Return the first row where a column differs from doubles by more than a relative change."""
+    found, places = flat_values(column)
+    if len(found) != len(values) or (places != rows).any():
+        return int(next((a for a, b in zip(rows, places, strict=False) if a != b), 0))
+    with np.errstate(all="ignore"):
+        if found.dtype == np.int64:
+            same = (values == np.trunc(values)) & (values.astype(np.int64) == found)
+        else:
+            most = change * (1 + 1e-9) * np.abs(values)
+            same = (values == found) | (np.isnan(values) & np.isnan(found))
+            same |= np.abs(found.astype(np.float64) - values) <= most
+    wrong = np.flatnonzero(~same)
+    return int(rows[wrong[0]]) if len(wrong) else None
+
+
+def _renamed(batch: pa.RecordBatch, content: Content) -> pa.RecordBatch:
     """Return a batch with the same columns as ``content`` under the names that they have there."""
     if not batch.num_columns:  # it keeps its number of rows
         return batch
-    held = zip(batch.columns, content.schema, strict=True)
-    arrays = [array.view(field.type) for array, field in held]  # of structs, names are the type's
+    fields = zip(batch.columns, content.schema, strict=True)
+    arrays = [array.view(field.type) for array, field in fields]  # names in structs are the type's
     return pa.RecordBatch.from_arrays(arrays, schema=content.schema)
 
 
@@ -101,8 +167,8 @@ def first_difference(left: Iterator[pa.RecordBatch], right: Iterator[pa.RecordBa
     row, a, b = 0, next(left, None), next(right, None)
     while a is not None and b is not None:
         rows = min(a.num_rows, b.num_rows)
-        if not _same(a.slice(0, rows), b.slice(0, rows)):
-            differ = (not _same(a.slice(at, 1), b.slice(at, 1)) for at in range(rows))
+        if not _equal(a.slice(0, rows), b.slice(0, rows)):
+            differ = (not _equal(a.slice(at, 1), b.slice(at, 1)) for at in range(rows))
             return row + list(differ).index(True)
         row += rows
         a = a.slice(rows) if rows < a.num_rows else next(left, None)
@@ -110,6 +176,6 @@ def first_difference(left: Iterator[pa.RecordBatch], right: Iterator[pa.RecordBa
     return None if a is b else row
 
 
-def _same(a: pa.RecordBatch, b: pa.RecordBatch) -> bool:
+def _equal(a: pa.RecordBatch, b: pa.RecordBatch) -> bool:
     """Return whether batches are equal; to Arrow no NaN is, but their texts are."""
     return a.equals(b) or repr(a.to_pylist()) == repr(b.to_pylist())

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tfrtool.convert.formats.registry import Content, Format, Scan, read_rows
+from tfrtool.convert.formats.convert_task import read_rows
+from tfrtool.convert.formats.registry import Content, Format, Scan
 from tfrtool.convert.pipeline.carried import CarriedMetadata
 from tfrtool.engines.engine import Workers
 from tfrtool.errors import SchemaError, SourceError, UsageError

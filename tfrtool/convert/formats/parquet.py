@@ -8,17 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from tfrtool.convert.formats.registry import (
     Content,
+    Doubles,
     Format,
-    Mark,
     Put,
+    ReadPosition,
     Scan,
 )
 from tfrtool.errors import SourceError
@@ -31,15 +30,17 @@ from tfrtool.examples.arrow.foreign import (
     flat_values,
     foreign_columns,
 )
-from tfrtool.examples.arrow.parquet_reader import (
+from tfrtool.examples.dtypes import NumberRange
+from tfrtool.examples.example import DType, PayloadKind, feature_name
+from tfrtool.examples.tfds_metadata import DatasetInfo
+from tfrtool.sources.formats.parquet_reader import (
     ParquetFacts,
+    hugging_face_features,
+    metadata_json,
     read_batches,
     read_facts,
     read_own_batches,
 )
-from tfrtool.examples.dtypes import NumberRange
-from tfrtool.examples.example import DType, PayloadKind, feature_name
-from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.sources.tables.table_columns import check_column_count
 
 _GROUP_BYTES = 64 * 1024 * 1024
@@ -71,9 +72,9 @@ class ParquetFormat(Format):
         check_column_count(max(len(facts.schema), facts.leaves), path)
         facts.check_unpacked(path)
         content, notes = _content(facts)
-        marks, rows, size = list[Mark](), 0, 0
+        positions, rows, size = list[ReadPosition](), 0, 0
         for number, (group_rows, group_bytes) in enumerate(facts.groups):
-            marks.append(Mark(rows, number))
+            positions.append(ReadPosition(rows, number))
             rows, size = rows + group_rows, size + group_bytes
         numbers: dict[str, NumberRange] = {}
         if doubles := double_columns(facts.schema):
@@ -88,15 +89,15 @@ class ParquetFormat(Format):
             path=path,
             rows=rows,
             bytes=size,
-            marks=marks or [Mark()],
+            positions=positions or [ReadPosition()],
             content=content,
             numbers=numbers,
             notes=notes,
         )
 
-    def read(self, path: Path, mark: Mark) -> Iterator[pa.RecordBatch]:
+    def read(self, path: Path, position: ReadPosition) -> Iterator[pa.RecordBatch]:
         """Yield rows as the file has them."""
-        return read_batches(path, group=mark.start)
+        return read_batches(path, group=position.start)
 
     def read_back(self, path: Path) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a file that was just written."""
@@ -125,9 +126,7 @@ class ParquetFormat(Format):
             batch = decode_batch(encode_batch(batch, own), content.columns, exact=content.exact)
         yield batch
 
-    def doubles(
-        self, rows: pa.RecordBatch, content: Content
-    ) -> dict[str, tuple[NDArray[np.float64], NDArray[np.int64]]]:
+    def doubles(self, rows: pa.RecordBatch, content: Content) -> Doubles:
         """Return the doubles of rows as the file has them."""
         own = double_columns(rows.schema)
         names = {
@@ -184,7 +183,7 @@ class HuggingFaceFormat(ParquetFormat):
 
     name = "hf"
 
-    def beside(self, content: Content, info: DatasetInfo) -> Mapping[str, str]:
+    def metadata(self, content: Content, info: DatasetInfo) -> Mapping[str, str]:
         """Return the card."""
         files = "".join(
             f"  - split: {one.name}\n    path: {one.name}-*.parquet\n" for one in info.splits
@@ -280,18 +279,17 @@ def _content(facts: ParquetFacts) -> tuple[Content, tuple[str, ...]]:
         for name, one in zip(columns.names, columns.columns, strict=False)
     ]
     names: dict[str, tuple[str, ...]] = {}
-    features = _json(schema, _HUGGING_FACE)
-    with contextlib.suppress(KeyError, TypeError, AttributeError):
-        for name, one in features["info"]["features"].items():
-            if one["_type"] == "ClassLabel" and name in schema.names:
-                names[name] = tuple(map(str, one["names"]))
-    files = _json(schema, _CLASS_FILES)
+    for name, one in hugging_face_features(schema).items():
+        known = one.get("names") if one.get("_type") == "ClassLabel" else None
+        if isinstance(known, list) and name in schema.names:
+            names[name] = tuple(map(str, known))
+    files = metadata_json(schema, _CLASS_FILES)
     content = Content(
         columns=replace(columns, columns=tuple(some)),
         exact=EXACT in schema.names,
         class_names=names,
         class_files={k: str(v) for k, v in files.items()} if isinstance(files, dict) else {},
-        tfds=_json(schema, _TFDS),
+        tfds=metadata_json(schema, _TFDS),
     )
     return content, notes or ()
 
@@ -301,9 +299,3 @@ def _names_with_nulls(facts: ParquetFacts, images: Sequence[str]) -> set[str]:
     places = {f"{name}.bytes": name for name in images}
     places |= {f"{name}.path": _PATHS[0].format(name) for name in images}
     return {places.get(path, path) for path in facts.nullable}
-
-
-def _json(schema: pa.Schema, key: bytes) -> Any:
-    with contextlib.suppress(KeyError, ValueError, RecursionError):
-        return json.loads((schema.metadata or {})[key])
-    return None

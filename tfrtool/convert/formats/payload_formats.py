@@ -13,12 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from tfrtool.convert.formats.array_reader import library, read_parts
-from tfrtool.convert.formats.registry import Content, Format, Mark, Put, Scan
+from tfrtool.convert.formats.registry import Content, Format, Put, ReadPosition, Scan
 from tfrtool.engines.engine import Workers
 from tfrtool.engines.split_shards import map_folds
 from tfrtool.errors import SourceError, WriteError, reason_of
@@ -36,8 +34,6 @@ from tfrtool.examples.tfds_metadata import (
     labels_file,
 )
 from tfrtool.inspection.rows.batches import (
-    BATCH_BYTES,
-    BATCH_RECORDS,
     decode_records,
     in_batches,
 )
@@ -67,67 +63,42 @@ _MOST_FAULTS = 1000
 """Of a file; each costs as much as opening it."""
 
 
-Numbers = NDArray[np.int64]
-
-
 class PayloadScan:
-    """A fold over the payloads of a file, whose marks are where batches begin in one pass."""
+    """A fold over the payloads of a file. Each batch that is read becomes a position."""
 
-    def __init__(self, path: Path, *, part: bool = False) -> None:
+    def __init__(self, path: Path, *, part: bool = False) -> None:  # noqa: ARG002
         """Begin with nothing."""
         self.faults = CappedList[Fault](sys.maxsize)
-        self._path, self._fold, self._marks = path, ColumnsFold(), list[Mark]()
+        self._path, self._fold = path, ColumnsFold()
+        self._positions = list[ReadPosition]()
         self._rows = self._size = 0
-        self._part, self._split = part, part  # whether this is a part, or was merged of some
-        self._places: list[Numbers] = []  # of a part's records: offset, index and length
-        self._open = [0, 0]  # records of the last batch, and their bytes
 
     def read(self, items: Iterable[Record | Fault]) -> None:
-        """Take in what is read."""
-        self.take(in_batches(items, self.faults.add))
+        """Add what is read."""
+        self.add(in_batches(items, self.faults.add))
 
-    def take(self, batches: Iterable[list[Record]]) -> None:
-        """Take in records."""
-        for records in batches:
+    def add(self, batches: Iterable[list[Record]]) -> None:
+        """Add records."""
+        for records in filter(None, batches):
+            self._positions.append(ReadPosition(self._rows, records[0].offset, records[0].index))
             payloads = [record.payload for record in records]
-            if self._split:
-                places = [(one.offset, one.index, len(one.payload)) for one in records]
-                self._mark(np.array(places, np.int64))
-            elif records:
-                self._marks.append(Mark(self._rows, records[0].offset, records[0].index))
             self._rows += len(payloads)
             self._size += sum(map(len, payloads))
             self._fold.add(payloads)
 
     def merge(self, other: "PayloadScan", index: int) -> bool:
-        """Take in a fold over a part, as `ShardFold` has it."""
+        """Add a fold over a part, as `ShardFold` has it."""
         if not self._fold.has_room(other._fold):
             return False
-        self._split = True
-        for places in other._places:
-            self._mark(places + np.array([0, index, 0]))
-            self._rows += len(places)
+        self._positions += [
+            ReadPosition(self._rows + row, start, index + record)
+            for row, start, record in other._positions
+        ]
+        self._rows += other._rows
         self._size += other._size
         self._fold.merge(other._fold)
         self.faults.merge(later(other.faults, index))
         return True
-
-    def _mark(self, places: Numbers) -> None:
-        """Mark where `in_batches` would begin a batch among the next records."""
-        if self._part:
-            self._places.append(places)
-            return
-        ends, at = np.cumsum(places[:, 2]), 0
-        while at < len(places):
-            count, size = self._open
-            before = int(ends[at - 1]) if at else 0
-            fitting = int(np.searchsorted(ends, before + BATCH_BYTES - size, "right")) - at
-            more = max(min(fitting, BATCH_RECORDS - count), int(not count))
-            if not count:
-                self._marks.append(Mark(self._rows + at, *places[at, :2].tolist()))
-            at += more
-            ended = at < len(places)
-            self._open = [0, 0] if ended else [count + more, size + int(ends[-1]) - before]
 
     def found(self) -> Scan:
         """Return what was found."""
@@ -135,7 +106,7 @@ class PayloadScan:
             path=self._path,
             rows=self._rows,
             bytes=self._size,
-            marks=self._marks or [Mark()],
+            positions=self._positions or [ReadPosition()],
             content=Content(columns=self._fold.columns()),
             fold=self._fold,
             faults=tuple(self.faults.kept),
@@ -146,14 +117,14 @@ class ShardScan(PayloadScan):
     """A fold over a shard; a `ShardError` if it is something else."""
 
     def found(self) -> Scan:
-        """Return what was found; one that is compressed can be read from its start alone."""
+        """Return what was found. A compressed shard can be read from its start alone."""
         scan = super().found()
         if [fault.kind for fault in scan.faults] == [FaultKind.NOT_TFRECORD]:
             raise as_error(scan.path, scan.faults[0])
         faults = tuple(fault for fault in scan.faults if fault.kind is not FaultKind.EMPTY)
         with open_shard(scan.path) as file:
             plain = detect_compression(file) is Compression.NONE
-        return replace(scan, faults=faults, marks=scan.marks if plain else (Mark(),))
+        return replace(scan, faults=faults, positions=scan.positions if plain else [ReadPosition()])
 
 
 class PayloadFormat(Format):
@@ -165,14 +136,14 @@ class PayloadFormat(Format):
 
     @abc.abstractmethod
     def read(
-        self, path: Path, mark: Mark, tell: Callable[[Fault], None] = lambda _: None
+        self, path: Path, position: ReadPosition, on_fault: Callable[[Fault], None] = lambda _: None
     ) -> Iterator[list[Record]]:
-        """Yield records, and tell of what is damaged, which is no row."""
+        """Yield records, and report damaged ones, which are not rows."""
 
     def scan(self, path: Path) -> Scan:
         """Read a file through, and check all of it."""
         fold = self.folds(path)
-        fold.take(self.read(path, Mark(), fold.faults.add))
+        fold.add(self.read(path, ReadPosition(), fold.faults.add))
         return fold.found()
 
     def decode(
@@ -192,7 +163,7 @@ class PayloadFormat(Format):
                 yield batch.table
         yield from faults
 
-    def beside(self, content: Content, info: DatasetInfo) -> Mapping[str, str]:
+    def metadata(self, content: Content, info: DatasetInfo) -> Mapping[str, str]:
         """Return class names, features.json and dataset_info.json; nothing if TFDS reads no such.
 
         TFDS reads records without the features that it can't describe.
@@ -254,12 +225,12 @@ class TfrecordFormat(PayloadFormat):
         return map_folds(ShardScan, paths, workers, worth, on_counts=on_counts)
 
     def read(
-        self, path: Path, mark: Mark, tell: Callable[[Fault], None] = lambda _: None
+        self, path: Path, position: ReadPosition, on_fault: Callable[[Fault], None] = lambda _: None
     ) -> Iterator[list[Record]]:
-        """Yield records, and tell of what is damaged, which is no row."""
+        """Yield records, and report damaged ones, which are not rows."""
         with open_shard(path) as file:
-            file.seek(mark.start)
-            yield from in_batches(read_records(file), tell)
+            file.seek(position.start)
+            yield from in_batches(read_records(file), on_fault)
 
     @contextlib.contextmanager
     def write(self, path: Path, content: Content) -> Iterator[Put]:  # noqa: ARG002
@@ -279,18 +250,18 @@ class ArrayRecordFormat(PayloadFormat):
     file_name = "{dataset}-{split}.array_record-{index:05d}-of-{count:05d}"
 
     def read(
-        self, path: Path, mark: Mark, tell: Callable[[Fault], None] = lambda _: None
+        self, path: Path, position: ReadPosition, on_fault: Callable[[Fault], None] = lambda _: None
     ) -> Iterator[list[Record]]:
-        """Yield payloads as records, whose offsets nobody knows, and tell of damaged chunks."""
+        """Yield payloads as records without offsets, and report damaged chunks."""
         first = damaged = 0
-        for payloads, reason in read_parts(path, mark.record):
+        for payloads, reason in read_parts(path, position.record):
             numbered = enumerate(payloads, start=first)
             yield [Record(number, 0, one, masked_crc32c(one)) for number, one in numbered]
             first += len(payloads) + bool(reason)
             if reason:
-                place, record = _PLACE.search(reason), mark.record + first - 1
+                place, record = _PLACE.search(reason), position.record + first - 1
                 offset, kind = int(place[1]) if place else 0, FaultKind.PAYLOAD_CRC
-                tell(Fault(kind=kind, offset=offset, record=record, message=reason))
+                on_fault(Fault(kind=kind, offset=offset, record=record, message=reason))
                 damaged += 1
             if damaged > _MOST_FAULTS:
                 what = f"has more than {_MOST_FAULTS:,} damaged records"

@@ -1,38 +1,40 @@
-"""WebDataset: tar archives, whose members that are called alike up to a dot are one sample."""
+"""WebDataset: tar archives, whose members with the same name up to a dot are one sample."""
 
 import contextlib
 import json
 import re
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, ClassVar
 
 import pyarrow as pa
 
 from tfrtool.convert.formats.registry import Content, Put
-from tfrtool.convert.formats.text_rows import JsonLinesFormat, load_json
+from tfrtool.convert.formats.text_formats import Row, RowFormat
 from tfrtool.errors import SchemaError, SourceError, printable
 from tfrtool.examples.arrow.columns import EXACT, PAYLOAD, Form
 from tfrtool.examples.content import describe_bytes, is_text
+from tfrtool.examples.dtypes import INT64
 from tfrtool.examples.example import DType, Feature, PayloadKind, Value
 from tfrtool.examples.roles import Roles, find_roles
 from tfrtool.inspection.extract.safe_names import safe_path
 from tfrtool.inspection.rows.batches import rows_of
 from tfrtool.inspection.summary.summary_json import as_json
-from tfrtool.sources.archives.tar_archive import read_headers, starts_tar
+from tfrtool.sources.archives.tar_archive import starts_tar
 from tfrtool.sources.folders.listing import is_image_name
-from tfrtool.sources.samples.web_dataset_tars import MEMBER, SKIPPED
+from tfrtool.sources.formats.tar_samples import SKIPPED, TarSample, TarSamples
+from tfrtool.sources.formats.text_rows import NumberError, parse_json
 from tfrtool.storage.limits import MAX_TEXT_ROW_BYTES
 
 _FEATURES = "__features__"
-"""In the JSON of a sample: by the extensions of its other members, which features they are."""
+"""A key in the JSON of a sample: the features of its other members, by their extensions."""
 
 _LONGEST_KEY = 200
-"""Bytes of its last part: a file's name has 255, with the extension."""
+"""Bytes of the last part of a key: a file name has 255, with the extension."""
 
 _MEMBER_COST = 4096
-"""Bytes that a member of a sample counts for beside its own."""
+"""Bytes that a member of a sample counts for besides its own."""
 
 _INTEGER = re.compile(rb"-?[0-9]{1,19}\s*")
 _USUAL = {"cls": "label", "txt": "text", "pb": PAYLOAD}
@@ -41,12 +43,13 @@ _TEXTS = ("text", "caption", "txt")
 _LIKE: dict[DType, Value] = {DType.STRING: b"a", DType.INT64: 0, DType.FLOAT32: 0.0}
 
 
-class WebDatasetFormat(JsonLinesFormat):
+class WebDatasetFormat(RowFormat):
     """Samples of an image, a class number and a text as files, and of JSON with all the rest."""
 
     name = "webdataset"
     own_names = re.compile(r"\.tar$", re.IGNORECASE)
     file_name = "{dataset}-{split}-{index:05d}-of-{count:05d}.tar"
+    widening: ClassVar[Sequence[DType]] = (DType.INT64, DType.FLOAT32)
 
     def starts(self, head: bytes) -> bool:
         """Return whether bytes start as a tar archive does."""
@@ -65,43 +68,24 @@ class WebDatasetFormat(JsonLinesFormat):
             f"no .cls member; if the label is {guess}, use --label-feature {guess} to write one"
         ]
 
-    def _rows(self, file: BinaryIO, path: Path, start: int) -> Iterator[Mapping[str, Any]]:
+    def _rows(self, file: BinaryIO, path: Path, start: int) -> Iterator[tuple[Row, int]]:
         file.seek(start)
-        held: dict[str, bytes] = {}
-        key, size, offset, where = "", 0, start, ""
+        samples = TarSamples(file)
         try:
-            for member in read_headers(file):
-                offset, where = member.offset, f" in or after {printable(member.name)}"
-                match = MEMBER.fullmatch(member.name)
-                if match is None or not member.isreg() or SKIPPED.match(member.name):
-                    continue
-                if held and match[1] != key:
-                    place = file.tell()
-                    file.seek(offset)  # from where the next row is read
-                    yield _row(key, held, path)
-                    file.seek(place)
-                    held, size = {}, 0
-                key, extension = match[1], match[2].lower()
-                size += member.size + _MEMBER_COST
-                if size > MAX_TEXT_ROW_BYTES:
+            for sample in samples:
+                if sample.size + _MEMBER_COST * len(sample.members) > MAX_TEXT_ROW_BYTES:
                     raise ValueError(f"a sample has more than {MAX_TEXT_ROW_BYTES:,} bytes")
-                if extension in held:
-                    raise ValueError("a sample has two members of the same name")
-                if member.type == tarfile.GNUTYPE_SPARSE:
-                    raise ValueError("sparse members are not supported")
-                held[extension] = file.read(member.size)
+                yield _row(sample, file, path), samples.offset
         except ValueError as error:
-            what = f"not a tar archive, or damaged{where}: {error}"
-            raise SourceError(what, path=path, offset=offset) from error
-        if held:
-            yield _row(key, held, path)
+            what = f"not a tar archive, or damaged{samples.where}: {error}"
+            raise SourceError(what, path=path, offset=samples.offset) from error
 
-    def _value(self, value: Any, kind: pa.DataType, typed: bool) -> Any:
-        if not isinstance(value, bytes):
-            return super()._value(value, kind, typed)
+    def _value(self, cell: Any, kind: pa.DataType, declared: bool) -> Any:
+        if not isinstance(cell, bytes):
+            return super()._value(cell, kind, declared)
         if not pa.types.is_binary(kind.value_type if pa.types.is_list(kind) else kind):
             raise ValueError(f"{kind} can't hold bytes")
-        return [value] if pa.types.is_list(kind) else value
+        return [cell] if pa.types.is_list(kind) else cell
 
     @contextlib.contextmanager
     def write(self, path: Path, content: Content) -> Iterator[Put]:
@@ -112,36 +96,38 @@ class WebDatasetFormat(JsonLinesFormat):
             file.write(bytes(-file.tell() % tarfile.RECORDSIZE))
 
 
-def _row(key: str, members: dict[str, bytes], path: Path) -> dict[str, Any]:
-    """Return what a sample holds by the names of features; of others' samples, by usual names."""
+def _row(sample: TarSample, file: BinaryIO, path: Path) -> dict[str, Any]:
+    """Return the features of a sample. Samples of other writers have usual names."""
+    members = {name: sample.read(file, name) for name in sample.members}
     row: dict[str, Any] = {}
-    with contextlib.suppress(ValueError, RecursionError):
-        data = members.get("json", b"{}")
-        text = data.decode(json.detect_encoding(data))
-        fields = load_json(text, path, printable(f"{key}.json"))
-        if isinstance(fields, dict):
-            row = fields
-            members = {name: data for name, data in members.items() if name != "json"}
+    try:
+        fields = parse_json(members.get("json", b"{}"))
+    except NumberError as error:
+        what = f"{printable(sample.key)}.json: {error}"
+        raise SourceError(what, path=path) from error
+    except (ValueError, RecursionError):
+        fields = None
+    if isinstance(fields, dict):
+        row = fields
+        members.pop("json", None)
     names = row.pop(_FEATURES, None)
     if not isinstance(names, dict):
         names = {}
         row = {name: _plain(value) for name, value in row.items() if value is not None}
-        images = [one for one in members if "." not in one and is_image_name(f"a.{one}")]
-        if len(images) == 1:
-            names = {images[0]: "image"}
-            row.setdefault("image/filename", f"{key}.{images[0]}")
+        if len(sample.images) == 1:
+            names = {sample.images[0]: "image"}
+            row.setdefault("image/filename", f"{sample.key}.{sample.images[0]}")
         else:
-            row.setdefault("__key__", key)
+            row.setdefault("__key__", sample.key)
     for extension, data in members.items():
         number = int(data) if extension == "cls" and _INTEGER.fullmatch(data) else None
-        value = number if number is not None and -(2**63) <= number < 2**63 else data
-        name = names.get(extension, _USUAL.get(extension, extension))
-        row[str(name)] = value
+        value = number if number is not None and number in INT64 else data
+        row[str(names.get(extension, _USUAL.get(extension, extension)))] = value
     return row
 
 
 def _plain(value: Any) -> Any:
-    """Return a value of others' JSON as a feature can hold it; nested ones as their JSON."""
+    """Return a value of JSON as a feature can hold it; nested ones as their JSON."""
     values = value if isinstance(value, list) else [value]
     texts = all(isinstance(one, str) for one in values)
     if texts or all(isinstance(one, int | float) and abs(one) < 2**63 for one in values):

@@ -5,7 +5,6 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import accumulate, compress
 from pathlib import Path
@@ -144,7 +143,6 @@ def bench(
     image_feature: str | None = None,
     label_feature: str | None = None,
     shard_cache: str | os.PathLike[str] | None = None,
-    shard_cache_size: int | str | None = None,
     on_progress: OnProgress = no_progress,
 ) -> BenchReport:
     """Benchmark the data loader on a dataset, stage by stage.
@@ -164,7 +162,6 @@ def bench(
         image_feature: feature that contains the images; see `tfrtool.dataset`.
         label_feature: feature that contains the labels; see `tfrtool.dataset`.
         shard_cache: local directory in which to cache remote shards; see `tfrtool.dataset`.
-        shard_cache_size: maximum size of that cache; see `tfrtool.dataset`.
         on_progress: called before each measurement.
 
     Raises:
@@ -181,32 +178,30 @@ def bench(
         image_feature=image_feature,
         label_feature=label_feature,
         shard_cache=shard_cache,
-        shard_cache_size=shard_cache_size,
     )
     whole = dataset.split(split)
     count = 1 + sum(total < limit for total in accumulate(whole.lengths))
     shards = replace(whole, shards=whole.shards[:count], lengths=whole.lengths[:count])
-    with ExitStack() as copies:
-        shards, fetched = _fetch(dataset.shard_cache, shards, copies)
-        dataset = replace(dataset, splits={split: shards}, shard_cache=None)
-        report = _measure_all(dataset, load, epochs, rounds, on_progress)
+    cache = dataset.shard_cache  # which keeps the copies while they are measured
+    shards, fetched = _fetch(cache, shards)
+    dataset = replace(dataset, splits={split: shards}, shard_cache=None)
+    report = _measure_all(dataset, load, epochs, rounds, on_progress)
     report = replace(report, store_ms_per_image=fetched, total_images=whole.records)
     report = replace(report, shares_ms_per_image=_shares(report))
     bottleneck, sentence = _judge(report)
     return replace(report, bottleneck=bottleneck, sentence=sentence)
 
 
-def _fetch(cache: ShardCache | None, split: Split, copies: ExitStack) -> tuple[Split, float | None]:
+def _fetch(cache: ShardCache | None, split: Split) -> tuple[Split, float | None]:
     """Return a split of local shards, and what an image of those took that were fetched, in ms."""
     if cache is None:
         return split, None
     start = time.perf_counter()
     with ThreadPoolExecutor(FETCHED_AT_ONCE) as pool:
-        files = [*pool.map(lambda path: copies.enter_context(cache.fetch(path)), split.shards)]
+        files = [*pool.map(cache.fetch, split.shards)]
     took = time.perf_counter() - start
     images = sum(compress(split.lengths, [path in cache.fetched for path in split.shards]))
-    local = replace(split, shards=tuple(Path(file.name) for file in files))
-    return local, took / images * 1e3 if images else None
+    return replace(split, shards=tuple(files)), took / images * 1e3 if images else None
 
 
 def _measure_all(

@@ -1,8 +1,7 @@
 """A dataset on disk: its splits, its shards, and what is known of its features."""
 
 import os
-from collections.abc import Collection, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -121,14 +120,23 @@ class Dataset(Shown):
         ]
         return "dataset", {"heading": self.name, "splits": splits, "facts": facts}
 
-    def local(self, shard: Path) -> AbstractContextManager[Path]:
-        """Return a context manager that provides a local copy of a shard.
+    def fetch(self, shard: Path) -> Path:
+        """Return a local copy of a shard.
 
         Args:
-            shard: path of the shard. A local shard is used as it is; a remote one is fetched and
-                stays in the cache at least until the ``with`` block ends.
+            shard: path of the shard. A local shard is used as it is; a remote one is fetched, if
+                it is not in the cache.
         """
-        return nullcontext(shard) if self.shard_cache is None else self.shard_cache.local(shard)
+        return shard if self.shard_cache is None else self.shard_cache.fetch(shard)
+
+    def fetch_ahead(self, shards: Sequence[Path]) -> None:
+        """Begin to fetch remote shards in the background.
+
+        Raises:
+            WriteError: the disk has no room for all of them.
+        """
+        if self.shard_cache is not None:
+            self.shard_cache.fetch_ahead(shards)
 
     def split(self, name: str) -> Split:
         """Return a split by name; raise `UsageError` if it does not exist or has no records."""

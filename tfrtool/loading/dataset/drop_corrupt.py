@@ -93,9 +93,9 @@ def naming_damage(dataset: Dataset, *splits: str) -> Iterator[None]:
 def _first_problem(dataset: Dataset, splits: Collection[str]) -> TfrtoolError | None:
     for split in map(dataset.split, splits):
         for path in split.shards:
-            with dataset.local(path) as file:
-                faults, kept = _check(dataset, file, split.compression)
-                faults = faults or _undecodable(dataset, file, file, split.compression, kept)
+            file = dataset.fetch(path)
+            faults, kept = _check(dataset, file, split.compression)
+            faults = faults or _undecodable(dataset, file, file, split.compression, kept)
             for fault in faults[:1]:
                 if fault.kind is not FaultKind.PARSE:
                     return as_error(path, fault, in_dataset=True)
@@ -162,16 +162,16 @@ def _clean(
         message = "the shard is missing"
         kind = FaultKind.MISSING_SHARD
         return path, 0, [Fault(kind=kind, offset=0, record=None, message=message)]
-    with dataset.local(path) as file:
-        faults, kept = _check(dataset, file, compression)
-        clean = _write(file, copy, compression, kept) if faults and kept else file
-        bad = _undecodable(dataset, file, clean, compression, kept) if kept else []
-        if bad:
-            faults = sorted([*faults, *bad], key=lambda fault: fault.offset)
-            undecodable = {fault.offset for fault in bad}
-            kept = array("q", (offset for offset in kept if offset not in undecodable))
-            clean = _write(file, copy, compression, kept) if kept else clean
-        return path if clean == file else clean, len(kept), faults
+    file = dataset.fetch(path)
+    faults, kept = _check(dataset, file, compression)
+    clean = _write(file, copy, compression, kept) if faults and kept else file
+    bad = _undecodable(dataset, file, clean, compression, kept) if kept else []
+    if bad:
+        faults = sorted([*faults, *bad], key=lambda fault: fault.offset)
+        undecodable = {fault.offset for fault in bad}
+        kept = array("q", (offset for offset in kept if offset not in undecodable))
+        clean = _write(file, copy, compression, kept) if kept else clean
+    return path if clean == file else clean, len(kept), faults
 
 
 def _check(

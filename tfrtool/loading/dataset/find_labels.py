@@ -67,17 +67,16 @@ def _read_labels(dataset: Dataset, dtype: DType, *, skip: bool) -> "_Labels":
     label = dataset.label_feature
     labels, read = _Labels(label, dtype), features_reader([label, _NAME])
     for path in (path for split in dataset.splits.values() for path in split.shards):
-        with dataset.local(path) as file:
-            for item in read_shard(file):
-                if isinstance(item, Fault):
-                    if not skip and item.kind is not FaultKind.EMPTY:
-                        raise as_error(path, item, in_dataset=True)
-                    continue
-                try:
-                    labels.add(read(item.payload), path, item)
-                except ValueError as error:
-                    if not skip:
-                        raise DatasetError(str(error), **_place(path, item)) from error
+        for item in read_shard(dataset.fetch(path)):
+            if isinstance(item, Fault):
+                if not skip and item.kind is not FaultKind.EMPTY:
+                    raise as_error(path, item, in_dataset=True)
+                continue
+            try:
+                labels.add(read(item.payload), path, item)
+            except ValueError as error:
+                if not skip:
+                    raise DatasetError(str(error), **_place(path, item)) from error
     return labels
 
 

@@ -1,7 +1,6 @@
 """Finding out what is in a directory of shards, by its metadata or by what the shards hold."""
 
 import os
-from contextlib import nullcontext
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -36,7 +35,6 @@ def open_dataset(
     image_feature: str | None = None,
     label_feature: str | None = None,
     shard_cache: str | os.PathLike[str] | None = None,
-    shard_cache_size: int | str | None = None,
 ) -> Dataset:
     """Open a directory of shards as a dataset for training.
 
@@ -56,8 +54,6 @@ def open_dataset(
             vector of 0 and 1. None detects it.
         shard_cache: local directory in which to cache remote shards. None uses the user's cache
             directory.
-        shard_cache_size: maximum size of that cache, in bytes or as text such as ``20GiB``. None is
-            half of the free space, counting the cache as free.
 
     Raises:
         UsageError: a feature does not exist.
@@ -70,8 +66,8 @@ def open_dataset(
     if isinstance(root, RemotePath):
         written = {} if skip else read_written_shards(root)
         sha256 = {name: shard.sha256 for name, shard in written.items()}
-        cache = ShardCache(shard_cache, shard_cache_size, sha256)
-    elif shard_cache is not None or shard_cache_size is not None:
+        cache = ShardCache(shard_cache, sha256)
+    elif shard_cache is not None:
         raise UsageError("--shard-cache applies to object stores; this dataset is local", path=root)
     with unchanged_while_read(root, DATASET_INFO):
         info = read_dataset_info(root)
@@ -141,8 +137,7 @@ def _split(name: str, files: SplitFiles, skip: bool, cache: ShardCache | None) -
             if expected:
                 records[path] = expected
             continue
-        with nullcontext(path) if cache is None else cache.local(path) as file:
-            found, faults, _ = count_shard(file)
+        found, faults, _ = count_shard(path if cache is None else cache.fetch(path))
         damage = [fault for fault in faults if fault.kind is not FaultKind.EMPTY]
         if damage and not skip:
             # Bytes too many or too few show in the header after them; CRCs tell where they are.

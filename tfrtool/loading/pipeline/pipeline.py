@@ -24,8 +24,7 @@ from tfrtool.loading.pipeline.normalize import rescaler
 from tfrtool.loading.pipeline.order import RowOrder
 from tfrtool.loading.pipeline.published import STAGES_OF, load_published
 from tfrtool.loading.pipeline.python_calls import changed, plain
-from tfrtool.loading.pipeline.reading import copies_of, own_shards, part_reader
-from tfrtool.loading.pipeline.remote_shards import RemoteShards
+from tfrtool.loading.pipeline.reading import own_shards, part_reader
 from tfrtool.loading.pipeline.share import Share, empty_batch
 from tfrtool.loading.pipeline.tensors import Batch, Tensor, TfDataset
 from tfrtool.storage.progress import OnProgress, no_progress
@@ -97,9 +96,7 @@ def load(
         raise UsageError(
             f"first_step must be from 0 to {order.steps - 1}, got {options.first_step}"
         )
-    split = dataset.split(options.split)
-    copies = copies_of(dataset, split, options.cycle_length or _CYCLE)
-    loader = _Loader(dataset, options, share, order, copies)
+    loader = _Loader(dataset, options, share, order)
     batches = loader.streamed() if options.cache is Cache.NONE else loader.stored(on_progress)
     prefetch = _PREFETCH if options.prefetch is None else options.prefetch
     batches = share.for_replicas(batches)
@@ -113,8 +110,8 @@ def load(
     # that it refers to: as much memory again, and time.
     chosen.experimental_optimization.apply_default_optimizations = False
     chosen.deterministic = options.deterministic
-    if copies is not None:  # threads that wait for shards don't keep others from decoding
-        chosen.threading.private_threadpool_size = _CORES + copies.waiting
+    if dataset.shard_cache is not None:  # threads that wait for shards don't decode
+        chosen.threading.private_threadpool_size = _CORES + (options.cycle_length or _CYCLE)
     batches = batches.with_options(chosen)
     if options.first_step:  # the next iterator, if there is one, has whole epochs
         return batches
@@ -135,13 +132,11 @@ class _Loader:
     options: LoadOptions
     share: Share
     order: RowOrder
-    copies: RemoteShards | None  # of shards in a store
 
     def _decoded(
         self,
         on_files: Callable[[TfDataset], TfDataset] = lambda files: files,
         on_records: Callable[[TfDataset], TfDataset] = lambda records: records,
-        following: TfDataset | None = None,
         cycle: int = _CYCLE,
         batch_size: int | None = None,
     ) -> TfDataset:
@@ -150,21 +145,17 @@ class _Loader:
         What it gives is one epoch: pairs of an image, uint8 [size, size, 3], and a label, int64 [];
         with ``batch_size``, batches of them; in an order of its own wherever it comes from a cache.
         ``on_files`` changes the dataset of the shards' numbers, and ``on_records`` that of records
-        before they are decoded. The ``following`` numbers are those of the next epoch. Of shards,
-        ``cycle`` are read at a time.
+        before they are decoded. ``cycle`` shards are read at a time.
         """
         options, split = self.options, self.dataset.split(self.options.split)
-        shards, copies = own_shards(split, options.holdout, self.share), self.copies
+        shards = own_shards(split, options.holdout, self.share)
         cycle = min(options.cycle_length or cycle, len(shards))
         deterministic = options.deterministic or options.cache is not Cache.NONE
-        at_once = min(cycle, _CORES)
+        self.dataset.fetch_ahead([split.shards[number] for number in shards])
         numbers = on_files(_numbers(shards))
-        if copies is not None:
-            numbers = copies.ahead(numbers, following)
-            at_once = at_once if copies.parallel else 0
-        read = part_reader(self.dataset, split, options.holdout, self.share, copies)
+        read = part_reader(self.dataset, split, options.holdout, self.share)
         ways: dict[str, Any] = {"cycle_length": cycle, "block_length": options.block_length or 1}
-        records = changed(numbers, "Interleave", read, at_once, deterministic, **ways)
+        records = changed(numbers, "Interleave", read, min(cycle, _CORES), deterministic, **ways)
         records = on_records(records)
         parsed = options.batched_parse is not None
         if parsed:
@@ -201,7 +192,7 @@ class _Loader:
             return self._decoded(
                 lambda files: self._shuffled(files, _MANY, _FILES).take(store.missing()),
                 lambda records: self._shuffled(records, self._window(), _IMAGES),
-                cycle=_FILLED_FROM if options.training and not self.copies else _CYCLE,
+                cycle=_FILLED_FROM if options.training else _CYCLE,
                 batch_size=order.batch_size,
             )
 
@@ -231,8 +222,7 @@ class _Loader:
     def streamed(self) -> TfDataset:
         """Return batches of images that are decoded anew in every epoch."""
         options, augment = self.options, epoch_augmenter(self.options, self.share.number)
-        counter, split = epoch_counter(options), self.dataset.split(options.split)
-        own, window = own_shards(split, options.holdout, self.share), self._window()
+        counter, window = epoch_counter(options), self._window()
 
         def one_epoch(epoch: Tensor) -> TfDataset:
             self._set_seed()
@@ -246,13 +236,8 @@ class _Loader:
                 mixed = self._shuffled(records, window, epoch * 2 + _IMAGES)
                 return mixed.skip(skipped * self.order.batch_size) if options.first_step else mixed
 
-            following = None
-            if self.copies is not None:
-                end = options.first_epoch + options.epochs
-                numbers = changed(_numbers(own), "Filter", lambda _: epoch + 1 < end)
-                following = files(numbers, epoch + 1)
             size = self.order.batch_size
-            batches = self._decoded(files, images, following, batch_size=size)
+            batches = self._decoded(files, images, batch_size=size)
             if self.order.steps > -(-self.order.images // self.order.batch_size):
                 batches = batches.concatenate(empty_batch(batches))
             if augment is None:

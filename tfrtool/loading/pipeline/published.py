@@ -11,7 +11,7 @@ from tfrtool.loading.dataset.dataset import Dataset
 from tfrtool.loading.pipeline.decode import decoder
 from tfrtool.loading.pipeline.load_options import LoadOptions, Recipe, Rescale
 from tfrtool.loading.pipeline.normalize import rescaler
-from tfrtool.loading.pipeline.reading import copies_of, part_reader
+from tfrtool.loading.pipeline.reading import part_reader
 from tfrtool.loading.pipeline.tensors import Batch, Tensor, TfDataset
 from tfrtool.records.compression import TF_TYPES
 
@@ -39,8 +39,8 @@ def load_published(
     """
     split = dataset.split(options.split)
     files = tf.data.Dataset.range(len(split.shards))
-    copies = copies_of(dataset, split, _CYCLE if "interleave" in stages else 1)
-    read = part_reader(dataset, split, options.holdout, copies=copies)
+    dataset.fetch_ahead(split.shards)
+    read = part_reader(dataset, split, options.holdout)
     if "interleave" in stages:
         tuned = tf.data.AUTOTUNE
         records = files.interleave(

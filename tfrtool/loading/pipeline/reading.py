@@ -2,17 +2,16 @@
 
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import tensorflow as tf
 
+from tfrtool.errors import TfrtoolError
 from tfrtool.loading.dataset.dataset import Dataset, Split
 from tfrtool.loading.dataset.record_check import check_copy, limits_problem
 from tfrtool.loading.pipeline.load_options import Holdout
 from tfrtool.loading.pipeline.python_calls import changed, plain, records_of
-from tfrtool.loading.pipeline.remote_shards import RemoteShards
 from tfrtool.loading.pipeline.share import Share
 from tfrtool.loading.pipeline.tensors import Tensor, TfDataset
 from tfrtool.records.compression import TF_TYPES
@@ -22,30 +21,7 @@ _ALL = Share()
 
 def split_records(dataset: Dataset, split: Split) -> TfDataset:
     """Return a split's serialized records, shard after shard, their images within the limits."""
-    numbers, copies = tf.data.Dataset.range(len(split.shards)), copies_of(dataset, split, 1)
-    return numbers.flat_map(part_reader(dataset, split, copies=copies))
-
-
-def copies_of(dataset: Dataset, split: Split, cycle: int) -> RemoteShards | None:
-    """Return what fetches the shards of a split for a pipeline, if they are in a store.
-
-    So many are read at a time as ``cycle`` says.
-    """
-    if dataset.shard_cache is None:
-        return None
-
-    def check(number: int, file: Path) -> None:
-        check_copy(split, number, file)
-        _check_limits(dataset, split, number, file)
-
-    return RemoteShards(dataset.shard_cache, split, cycle, check)
-
-
-def _check_limits(dataset: Dataset, split: Split, number: int, file: Path) -> None:
-    problem = limits_problem(dataset, file, split.compression)
-    if problem is not None:
-        # It becomes an InvalidArgumentError, in TensorFlow.
-        raise ValueError(f"{split.shards[number].name}, {problem}")
+    return tf.data.Dataset.range(len(split.shards)).flat_map(part_reader(dataset, split))
 
 
 def part_reader(
@@ -53,27 +29,38 @@ def part_reader(
     split: Split,
     holdout: Holdout | None = None,
     share: Share = _ALL,
-    copies: RemoteShards | None = None,
+    *,
+    decodes: bool = True,
 ) -> Callable[[Tensor], TfDataset]:
     """Return a function from the number of a shard to its serialized records of a part.
 
-    What belongs to the part is told by a record's place in its shard, and not by when it comes:
-    the order of reading has no say in it. Of the part, it is the range of a ``share``. Before a
-    shard is read for the first time, its images are held to the limits; but not without
-    ``dataset``, where nothing will be decoded. Those of a store are read from ``copies``.
+    Whether a record belongs to the part depends on its place in its shard, and not on the order
+    of reading. Of the part, it is the range of a ``share``. Before a shard is first read, a copy
+    of a remote one is checked against the metadata; and its images are held to the limits, if
+    they are to be decoded. Without ``dataset``, the shards are local and nothing is checked.
     """
     checked = set[int]()
 
     def path_of(number: int) -> bytes:
         path = split.shards[number]
-        if dataset is not None and number not in checked:
-            _check_limits(dataset, split, number, path)
-            checked.add(number)
-        return os.fsencode(path)
+        if dataset is None:
+            return os.fsencode(path)
+        try:
+            file = dataset.fetch(path)
+            if number not in checked and dataset.shard_cache is not None:
+                check_copy(split, number, file)
+        except TfrtoolError as error:
+            if dataset.shard_cache is not None:
+                dataset.shard_cache.failure = error
+            raise ValueError(str(error)) from error  # an InvalidArgumentError, in TensorFlow
+        if number not in checked and decodes:
+            problem = limits_problem(dataset, file, split.compression)
+            if problem is not None:
+                raise ValueError(f"{path.name}, {problem}")
+        checked.add(number)
+        return os.fsencode(file)
 
     def read(shard: Tensor, cut: Callable[[TfDataset], TfDataset] = lambda one: one) -> TfDataset:
-        if copies is not None:
-            return copies.records(shard, TF_TYPES[split.compression], cut)
         path = tf.ensure_shape(tf.numpy_function(path_of, [shard], tf.string), [])
         return cut(records_of(path, TF_TYPES[split.compression]))
 
@@ -83,7 +70,6 @@ def part_reader(
         own = tf.data.Dataset.from_tensor_slices(belongs[first:end])
         # What is before and after a pipeline's range is neither parsed, nor read to its end.
         records = read(shard, lambda one: one.skip(firsts[shard]).take(ends[shard] - firsts[shard]))
-        # The shard comes first, whose end lets go of a copy.
         both = tf.data.Dataset.zip(records, own)
         both = changed(both, "Filter", lambda _record, mine: mine)
         return changed(both, "Map", lambda record, _mine: record)

@@ -26,6 +26,7 @@ from tfrtool.sources.annotations.annotation_reader import (
     split_in_name,
 )
 from tfrtool.sources.folders.listing import SPLIT_NAMES, is_image_name
+from tfrtool.sources.formats.text_rows import DELIMITERS, csv_rows
 from tfrtool.sources.items import LeftOut, label_problem
 from tfrtool.sources.tables.table_columns import (
     TEXT_SHOWN,
@@ -37,7 +38,6 @@ from tfrtool.sources.tables.table_columns import (
     quoted,
     sort_labels,
 )
-from tfrtool.sources.tables.table_rows import DELIMITERS, csv_rows
 from tfrtool.storage.limits import MAX_IMAGE_OBJECTS, MAX_PATH_LENGTH
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.sorted_rows import SortedRows

@@ -1,14 +1,13 @@
-"""Parquet with the images themselves in a column, as Hugging Face's ``datasets`` writes it.
+"""Parquet with the images in a column, as Hugging Face's ``datasets`` writes it.
 
-A row group is read from its start, and records are written in no order: images are unpacked once.
+A row group is read from its start, but records are written in any order: images are unpacked once.
 """
 
-import json
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from tfrtool.errors import SourceError
 from tfrtool.sources.archives.archive_files import Spool
@@ -23,7 +22,6 @@ from tfrtool.sources.tables.table_columns import (
     find_columns,
     quoted,
 )
-from tfrtool.sources.tables.table_rows import rows_of_parquet
 from tfrtool.storage.limits import MAX_CLASSES
 from tfrtool.storage.opening import open_regular, size_of_file
 
@@ -31,57 +29,51 @@ _IMAGES = ("image", "img", "jpg", "png", "image_bytes", "bytes", "content")
 _LONGEST_NAME = 200
 
 
-class _ImageColumns(NamedTuple):
-    image: str
+@dataclass(frozen=True, slots=True)
+class ImageColumns:
+    """The columns of a table of images."""
+
+    image: str  # of bytes, or of structs of bytes and path
     label: str | None
-    names: list[str] | None  # of the classes, where labels are their numbers
+    names: list[str] | None  # of the classes, if labels are numbers
     others: list[str]
-    wanted: Sequence[str] = ()  # those of the others whose cells count
+    wanted: Sequence[str] = ()  # those of the others that become features or groups
 
 
-def image_columns(path: str, wanted: str | None = None) -> _ImageColumns | None:
-    """Return the columns of a table of images; None if none has bytes, or it is no Parquet.
-
-    The column of labels is the ``wanted`` one, if any.
-    """
-    from tfrtool.examples.arrow.parquet_reader import read_facts
+def image_columns(path: str, label_column: str | None = None) -> ImageColumns | None:
+    """Return the columns of a table of images; None if no column has bytes, or it isn't Parquet."""
+    from tfrtool.sources.formats.parquet_reader import hugging_face_features, read_facts
 
     try:
         schema = read_facts(path).schema
-    except SourceError:  # the table's reader says why, if it is one
+    except SourceError:  # the reader of tables reports why, if it is one
         return None
-    features: dict[str, Any] = {}
-    with suppress(
-        ValueError, RecursionError, AttributeError, TypeError, LookupError
-    ):  # what makes no sense
-        told = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
-        features = dict(told.items())
+    features = hugging_face_features(schema)
+    types = {name: one.get("_type") for name, one in features.items()}
     paths = find_columns(schema.names).path
     images = [
         name
         for name in schema.names
         if _holds_bytes(schema.field(name).type)
-        # Next to paths, other bytes are another feature.
+        # Bytes next to paths are another feature.
         and (paths in (None, name) or name.lower() in _IMAGES)
     ]
     rank = {name: at for at, name in enumerate(reversed(_IMAGES), 1)}
     images.sort(key=lambda name: -rank.get(name.lower(), 0))
     if not images:
         return None
-    image = next((name for name in images if _type(features, name) == "Image"), "")
-    classes = [name for name in schema.names if _type(features, name) == "ClassLabel"]
-    label = find_columns(schema.names, wanted).label
-    label = label if wanted or label in classes or not classes else classes[0]
-    names = features[label or ""].get("names") if label in classes else None
-    if not isinstance(names, list) or not 0 < len({*map(str, names)}) == len(names) <= MAX_CLASSES:
+    image = next((name for name in images if types.get(name) == "Image"), images[0])
+    classes = [name for name in schema.names if types.get(name) == "ClassLabel"]
+    label = find_columns(schema.names, label_column).label
+    if label_column is None and label not in classes and classes:
+        label = classes[0]
+    names: Any = features[label].get("names") if label and label in classes else None
+    if isinstance(names, list) and 0 < len({*map(str, names)}) == len(names) <= MAX_CLASSES:
+        names = [*map(str, names)]
+    else:
         names = None
-    others = [name for name in schema.names if name not in (image or images[0], label)]
-    return _ImageColumns(image or images[0], label, names and [*map(str, names)], others)
-
-
-def _type(features: Mapping[str, Any], name: str) -> object:
-    one = features.get(name)
-    return one.get("_type") if isinstance(one, dict) else None
+    others = [name for name in schema.names if name not in (image, label)]
+    return ImageColumns(image, label, names, others)
 
 
 def _holds_bytes(kind: Any) -> bool:
@@ -95,7 +87,7 @@ def _holds_bytes(kind: Any) -> bool:
 def read_parquet_images(
     files: Sequence[str], where: str, scratch: Path, options: SourceOptions
 ) -> Source | None:
-    """List the images in files of Parquet; None if they hold none themselves."""
+    """List the images in Parquet files; None if they hold no images."""
     columns = image_columns(files[0], options.label_column)
     if columns is None:
         return None
@@ -112,39 +104,37 @@ def read_parquet_images(
     if rows.columns is not None:
         roles, mine = rows.columns.of(columns.others, TableColumns(None, columns.label, None))
         wanted = [*dict.fromkeys((*mine, *wanted))]
-        columns = columns._replace(label=roles.label)
+        columns = replace(columns, label=roles.label)
     if options.labels == KEEP:
-        columns = columns._replace(names=None)
+        columns = replace(columns, names=None)
+    columns = replace(columns, wanted=wanted)
     with Spool(scratch, where) as spool:
-        columns = columns._replace(wanted=wanted)
         samples = ((file, one) for file in files for one in _samples(file, columns, spool))
         return source_of(rows, files, samples, spool.reader, columns.names, columns.others)
 
 
-def _samples(path: str, columns: _ImageColumns, spool: Spool) -> Iterator[FoundItem]:
+def _samples(path: str, columns: ImageColumns, spool: Spool) -> Iterator[FoundItem]:
+    """Yield the images of a file."""
+    from tfrtool.sources.formats.parquet_reader import read_cells
+
     with open_regular(path) as file:
         spool.packed += size_of_file(file)
     wanted = [columns.image, *columns.wanted, *filter(None, (columns.label,))]
-    for number, (image, *cells) in enumerate(rows_of_parquet(path, wanted), start=1):
+    for number, (image, *cells) in enumerate(read_cells(path, wanted), start=1):
         label = cells.pop() if columns.label else None
-        sample = _sample(path, number, image, label, columns.names, spool)
-        yield sample._replace(cells=dict(zip(columns.wanted, cells, strict=True)))
-
-
-def _sample(
-    path: str, number: int, image: Any, label: Any, names: list[str] | None, spool: Spool
-) -> FoundItem:
-    name = ""
-    if isinstance(image, dict):
-        name, image = image.get("path") or "", image.get("bytes")
-    name = posixpath.basename(str(name).replace("\\", "/"))[:_LONGEST_NAME]
-    key = f"{Path(path).stem}/{number:08d}" + (f"/{name}" if name.isprintable() and name else "")
-    if not isinstance(image, bytes) or not image:
-        why = f"row {number}: no image bytes in the table"
-        return FoundItem(key, problem=why)
-    if isinstance(label, int) and names is not None:
-        label = names[label] if 0 <= label < len(names) else ""
-    if isinstance(label, float | bool | list | dict):
-        return FoundItem(key, problem=f"row {number}: label is not a string or an integer")
-    text = "" if label is None else str(label).strip()
-    return FoundItem(key, text, len(image), spool.add(image))
+        name = ""
+        if isinstance(image, dict):
+            name, image = image.get("path") or "", image.get("bytes")
+        name = posixpath.basename(str(name).replace("\\", "/"))[:_LONGEST_NAME]
+        suffix = f"/{name}" if name and name.isprintable() else ""
+        key = f"{Path(path).stem}/{number:08d}{suffix}"
+        if isinstance(label, int) and not isinstance(label, bool) and columns.names is not None:
+            label = columns.names[label] if 0 <= label < len(columns.names) else ""
+        if not isinstance(image, bytes) or not image:
+            yield FoundItem(key, problem=f"row {number}: no image bytes in the table")
+        elif isinstance(label, float | bool | list | dict):
+            yield FoundItem(key, problem=f"row {number}: label is not a string or an integer")
+        else:
+            text = "" if label is None else str(label).strip()
+            found = dict(zip(columns.wanted, cells, strict=True))
+            yield FoundItem(key, text, len(image), spool.add(image), cells=found)

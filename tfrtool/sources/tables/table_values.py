@@ -3,22 +3,13 @@
 import datetime
 import decimal
 import marshal
-import math
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import SourceError, UsageError, nearest, printable, some_of
-from tfrtool.examples.dtypes import (
-    FLOAT32_END,
-    LEADING_ZERO,
-    NUMBER,
-    NumberRange,
-    as_dtype,
-    exact_number,
-)
+from tfrtool.examples.dtypes import as_dtype, exact_number, value_dtype, widest_dtype
 from tfrtool.examples.example import DType, Value
 from tfrtool.examples.objects.annotation import ExtraFeatures
 from tfrtool.examples.objects.record_features import (
@@ -28,6 +19,7 @@ from tfrtool.examples.objects.record_features import (
     Layout,
     RecordFeatures,
 )
+from tfrtool.sources.formats.cell_types import CellTypes, cell_number
 from tfrtool.sources.items import UnfitError
 from tfrtool.sources.tables.table_columns import (
     TEXT_SHOWN,
@@ -40,10 +32,6 @@ from tfrtool.storage.scratch.packed_rows import PackedRows
 _LONGEST_NAME = 1024
 _SHOWN = 10
 _DTYPES = {dtype.value: dtype for dtype in DType}
-_INT64 = range(-(2**63), 2**63)
-_WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
-_ORDER = (DType.INT64, DType.FLOAT32, DType.STRING)
-"""What each value of the first can also be written as."""
 
 
 class ValueColumns:
@@ -67,13 +55,8 @@ class ValueColumns:
             self._given[name if named else text] = _DTYPES[dtype] if named else None
         self._own, self._table, self._rows = OWN_NAMES[layout], table, PackedRows(scratch)
         self._seen: dict[str, None] = {}
-        self._ranks: dict[str, int] = {}  # of the columns in rows, what all values so far can be
-        self._lists: set[str] = set()
-        self._present: dict[str, int] = {}
-        self._numbers: dict[str, NumberRange] = {}
-        self._texts: dict[str, str] = {}  # the first of each column
+        self._types: dict[str, CellTypes] = {}
         self.unfit: dict[str, str] = {}  # why columns of all are not written
-        self._names: Sequence[str] = ()
 
     def of(self, names: Sequence[str], roles: TableColumns) -> tuple[TableColumns, list[str]]:
         """Return what a table's columns are besides those that become features, and these."""
@@ -109,54 +92,55 @@ class ValueColumns:
         return None if name.isprintable() else "has unprintable characters in its name"
 
     def add(self, cells: Mapping[str, object], names: Sequence[str], *, typed: bool) -> int:
-        """Keep the cells of a row, and return their number; `UnfitError` if one can't be.
+        """Store the cells of a row, and return their number.
 
-        ``typed`` says whether a text is one; else it may be a number, and nothing where it is
-        empty.
+        ``typed`` says whether a text is text; otherwise it may be a number, and an empty one is
+        missing.
+
+        Raises:
+            UnfitError: a cell can't be stored, and its column was asked for.
         """
-        kept: dict[str, list[Any]] = {}
-        told: dict[str, int] = {}
+        row: dict[str, list[Any]] = {}
         for name in names:
             cell = cells.get(name)
             if cell is None or (not typed and isinstance(cell, str) and not cell.strip()):
                 continue
             try:
                 values = [*map(_scalar, cell if isinstance(cell, list) else (cell,))]
-                if given := self._given.get(name):
-                    values = [_converted(value, given) for value in values]
-                else:
-                    ranks = [_rank(one, typed) for one in values]
-                    told[name] = max((rank for rank, _ in ranks), default=0)
-                    fold = self._numbers.setdefault(name, NumberRange())
-                    for one, (_, number) in zip(values, ranks, strict=True):
-                        if number is None:
-                            self._texts.setdefault(name, str(one))
-                        else:
-                            fold.add(number, len(self._rows))
+                if dtype := self._given.get(name):
+                    values = [_converted(value, dtype) for value in values]
             except UnfitError as error:
                 if not self.all:
                     raise UnfitError(f"column '{printable(name)}' holds {error}") from None
                 self.unfit[name] = f"holds {error}"
                 continue
-            kept[name] = values
-            if isinstance(cell, list):
-                self._lists.add(name)
-        for name in kept:
-            self._present[name] = self._present.get(name, 0) + 1
-            self._ranks[name] = max(told.get(name, 0), self._ranks.get(name, 0))
-        self._rows.add(marshal.dumps(kept))
+            row[name] = values
+        for name, values in row.items():
+            types = self._types.setdefault(name, CellTypes())
+            types.cells += 1
+            types.is_list |= isinstance(cells[name], list)
+            for value in values if self._given.get(name) is None else ():
+                number = value
+                if isinstance(value, str) and not typed:
+                    number = cell_number(value.strip())
+                dtype = value_dtype(number)
+                types.add(value if dtype is DType.STRING else number, dtype, len(self._rows))
+        self._rows.add(marshal.dumps(row))
         return len(self._rows) - 1
 
     def notices(self) -> Iterator[str]:
         """Yield why columns of all are not written, and what becomes of numbers."""
-        for name, fold in self._numbers.items():
+        for name, types in self._types.items():
             shown = f"column '{printable(name[:TEXT_SHOWN])}'"
-            if self._dtype(name) is DType.FLOAT32 and fold.change:
-                change = f"largest relative change: {fold.change:.3g}"
+            dtype, numbers = self._dtype(name), types.numbers
+            if self._given.get(name) is not None:
+                continue
+            if dtype is DType.FLOAT32 and numbers.change:
+                change = f"largest relative change: {numbers.change:.3g}"
                 yield f"{shown} is stored as float32 ({change})"
-            elif self._dtype(name) is DType.STRING and fold.seen:
-                text = self._texts.get(name) or str(fold.wide[1] if fold.wide else "")
-                value = printable(repr(text[:TEXT_SHOWN]))
+            elif dtype is DType.STRING and numbers.seen:
+                text = types.text[1] if types.text else numbers.wide[1] if numbers.wide else ""
+                value = printable(repr(str(text)[:TEXT_SHOWN]))
                 yield f"{shown} is stored as text because of the value {value}"
         if self.unfit:
             reasons = [f"'{printable(k[:TEXT_SHOWN])}' {why}" for k, why in self.unfit.items()]
@@ -165,45 +149,44 @@ class ValueColumns:
     def complete(self, features: RecordFeatures, *, labelled: bool) -> RecordFeatures:
         """Return features with these columns, once all rows are there.
 
-        A `UsageError` if no row had a column that was asked for.
+        Raises:
+            UsageError: no row has a column that was asked for.
         """
         for name in self._given:
             if name not in self._seen:
                 form = " (DTYPE is int64, float32 or string)" if ":" in name else ""
                 what = f"no column '{printable(name)}' for --column{form}; columns include "
                 raise UsageError(what + quoted(nearest(name, self._seen)), path=self._table)
-        names = self._given if not self.all else [n for n in self._present if n not in self.unfit]
-        kinds = tuple(
-            ColumnKind(
-                name,
-                self._dtype(name),
-                name in self._lists or self._present.get(name, 0) < len(self._rows),
-            )
-            for name in names
-        )
+        kinds = []
+        for name in self._given or [n for n in self._types if n not in self.unfit]:
+            types = self._types.get(name, CellTypes())
+            is_list = types.is_list or types.cells < len(self._rows)
+            kinds.append(ColumnKind(name, self._dtype(name), is_list))
         label = features.label if labelled else LabelKind.NONE
-        return replace(features, label=label, columns=kinds)
+        return replace(features, label=label, columns=tuple(kinds))
 
     def _dtype(self, name: str) -> DType:
         """Return the type of a column: the given one, or what holds all of its values."""
-        dtype, fold = _ORDER[self._ranks.get(name, 2)], self._numbers.get(name, NumberRange())
-        fold.flush()
-        if dtype is DType.FLOAT32 and fold.wide is not None:
-            dtype = DType.INT64 if fold.whole else DType.STRING
-        return self._given.get(name) or dtype
+        types = self._types.get(name)
+        if dtype := self._given.get(name):
+            return dtype
+        if types is None:
+            return DType.STRING
+        widest = widest_dtype(types.dtypes) or DType.INT64  # lists without values
+        return types.numbers.column_dtype(widest) or widest
 
     def packed(self, number: int, kinds: Sequence[ColumnKind]) -> bytes:
         """Return what is written of a row, as a packed `ExtraFeatures`."""
-        kept = marshal.loads(self._rows[number])
+        row = marshal.loads(self._rows[number])
         values = {
-            name: tuple(_converted(one, dtype) for one in kept.get(name, ()))
+            name: tuple(_converted(one, dtype) for one in row.get(name, ()))
             for name, dtype, _ in kinds
         }
         return ExtraFeatures(values=values).pack()
 
 
 def _scalar(value: object) -> object:
-    """Return a value as something that can be kept."""
+    """Return a value as something that can be stored."""
     if isinstance(value, decimal.Decimal):
         return exact_number(str(value))
     if isinstance(value, datetime.date | datetime.time | datetime.timedelta):
@@ -219,23 +202,6 @@ def _scalar(value: object) -> object:
         return value
     kinds = {list: "a nested list", dict: "an object", type(None): "a list with null values"}
     raise UnfitError(kinds.get(type(value), f"a {type(value).__name__}"))
-
-
-def _rank(value: object, typed: bool) -> tuple[int, int | float | None]:
-    """Return what a value can be, as its place in `_ORDER`; and the number that it is."""
-    if isinstance(value, str) and not typed:
-        text = value.strip()
-        if LEADING_ZERO.match(text) or not (_WHOLE.fullmatch(text) or NUMBER.fullmatch(text)):
-            return 2, None
-        number = int(text) if _WHOLE.fullmatch(text) else exact_number(text)
-        if number in (math.inf, -math.inf) and "inf" not in text.lower():
-            return 2, None
-        value = number
-    if isinstance(value, int):
-        return (0, value) if value in _INT64 else (2, None)
-    if isinstance(value, float) and (not abs(value) >= FLOAT32_END or math.isinf(value)):
-        return 1, value
-    return 2, None
 
 
 def _converted(value: Any, dtype: DType) -> Value:

@@ -76,8 +76,8 @@ def compared(
     for name in {options.split, options.validation, "validation"} & dataset.splits.keys():
         for shard in dataset.split(str(name)).shards:
             # Else the first run alone would wait for a disk or a store. Ours tells what is wrong.
-            with contextlib.suppress(OSError), dataset.local(shard) as path:
-                file_sha256(path)
+            with contextlib.suppress(OSError):
+                file_sha256(dataset.fetch(shard))
     report = measured(tasks[0], ours, on_progress)
     gc.collect()  # what it held
     on_disk = report.plan.cache.cache is Cache.DISK

@@ -14,7 +14,7 @@ from tfrtool.loading.pipeline.decode import parser
 from tfrtool.loading.pipeline.load_options import LoadOptions
 from tfrtool.loading.pipeline.parsed_values import label_tensor
 from tfrtool.loading.pipeline.python_calls import plain
-from tfrtool.loading.pipeline.reading import copies_of, part_reader
+from tfrtool.loading.pipeline.reading import part_reader
 from tfrtool.loading.pipeline.tensors import Batch, Tensor
 from tfrtool.training.run.training_data import TrainingData
 
@@ -65,7 +65,8 @@ def _look_at(dataset: Dataset, part: LoadOptions) -> PartFacts:
         return marks, tf.reduce_sum(one_hot, axis=0)
 
     split = dataset.split(part.split)
-    read = part_reader(None, split, part.holdout, copies=copies_of(dataset, split, 1))
+    dataset.fetch_ahead(split.shards)
+    read = part_reader(dataset, split, part.holdout, decodes=False)
     records = tf.data.Dataset.range(len(split.shards)).flat_map(read)
     found = records.batch(_TOGETHER).map(plain(facts), tf.data.AUTOTUNE, deterministic=False)
     marks, counts = zip(*found.as_numpy_iterator(), strict=True)

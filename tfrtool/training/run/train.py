@@ -105,8 +105,8 @@ def train(
             - ``precision`` ("float32"): numeric type of the layers. "mixed_bfloat16" and
               "mixed_float16" are for GPUs, "bfloat16" for a frozen base whose outputs are cached.
             - ``on_error`` ("stop"): "skip" skips damaged records.
-            - ``shard_cache``, ``shard_cache_size``: directory and maximum size of the cache for
-              remote shards, as for `tfrtool.dataset`. Not for an open dataset.
+            - ``shard_cache``: directory of the cache for remote shards, as for `tfrtool.dataset`.
+              Not for an open dataset.
             - ``out``: directory for the model, its history, labels and options, and a checkpoint of
               each epoch.
             - ``resume`` (False): whether to continue from the checkpoint in ``out``.

@@ -16,7 +16,6 @@ from tfrtool.storage.arguments import (
     as_local_path,
     as_member,
     as_path,
-    as_size,
     check_least,
     make_options,
     option_name,
@@ -53,7 +52,7 @@ _OF_A_CALL = frozenset({"own", "out", "resume"})
 
 _FREE = _OF_A_CALL | {
     *("dataset", "cache_directory", "parallel_calls", "prefetch", "recipe", "export"),
-    *("tensorboard", "profile", "shard_cache", "shard_cache_size", "strategy", "worker_timeout"),
+    *("tensorboard", "profile", "shard_cache", "strategy", "worker_timeout"),
     "shares",
 }
 """What may differ where a run is resumed: it changes where files are, or how fast it goes. Shares
@@ -182,7 +181,6 @@ class TrainOptions:
     precision: Precision = Precision.FLOAT32
     on_error: OnError = OnError.STOP
     shard_cache: Path | None = None
-    shard_cache_size: int | str | None = None
     early_stopping: int | None = None
     out: Path | None = None
     resume: bool = False
@@ -283,10 +281,6 @@ class TrainOptions:
         object.__setattr__(self, "export", tuple(members))
         parse_enum_fields(self, strategy=StrategyKind, class_weights=ClassWeights, decode=Decoding)
         parse_path_fields(self, "dataset", "cache_directory", "out", "tensorboard", "shard_cache")
-        if self.shard_cache_size is not None:
-            object.__setattr__(
-                self, "shard_cache_size", as_size(self.shard_cache_size, "--shard-cache-size")
-            )
         if self.weights is not None:
             object.__setattr__(self, "weights", str(as_path(self.weights)))
         if not self.trainable:

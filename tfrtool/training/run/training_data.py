@@ -127,14 +127,13 @@ def find_training_data(
 
 def open_original(options: TrainOptions, given: Dataset | None) -> Dataset:
     """Open the dataset of a run as it is on disk, where it is not open yet."""
-    folder, size = options.shard_cache, options.shard_cache_size
-    if given is not None and (folder is not None or size is not None):
+    if given is not None and options.shard_cache is not None:
         raise UsageError("an open dataset has its shard cache already")
     named = {"image_feature": options.image_feature, "label_feature": options.label_feature}
     if given is not None and any(named.values()):
         raise UsageError("an open dataset has its image and label features already")
     return given or open_dataset(
-        options.dataset, options.on_error, shard_cache=folder, shard_cache_size=size, **named
+        options.dataset, options.on_error, shard_cache=options.shard_cache, **named
     )
 
 

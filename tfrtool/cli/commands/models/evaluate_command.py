@@ -61,7 +61,7 @@ def evaluate_command(model: str, dataset: str, *, as_json: bool, **given: Any) -
 
         bars(activity("loading the model"))
         saved = load_model(model)
-        words = ("image_feature", "label_feature", "shard_cache", "shard_cache_size")
+        words = ("image_feature", "label_feature", "shard_cache")
         opening = {word: given.pop(word) for word in words}
         bars(activity("opening the dataset"))
         opened = open_dataset(path, given["on_error"], **opening)

@@ -1,10 +1,11 @@
-"""Parquet files that other software wrote, read by a child process with limited memory.
+"""Parquet files of other software, read by a child process with limited memory.
 
 pyarrow ends its process on some damaged files, and a few bytes can unpack to any number of values.
 """
 
 import contextlib
 import functools
+import json
 import os
 import signal
 from collections.abc import Iterator, Sequence
@@ -68,18 +69,41 @@ def read_batches(
     """
     with _reader(path) as (child, size):
         child.send(_send_batches, _absolute(path), group, columns, unpacked_limit(size))
-        last = False
-        while not last:
-            part: Any = child.receive()
-            if part is None:
-                return
+        part: Any = child.receive()
+        while part is not None:
             data, last = part
             batch = pa.ipc.open_stream(data).read_next_batch()
             if last:
                 child.receive()  # from here on, the child can read another file
-            else:
-                yield batch
+                break
+            yield batch
+            part = child.receive()
+        else:
+            return
     yield batch
+
+
+def read_cells(path: str | Path, columns: Sequence[str]) -> Iterator[list[object]]:
+    """Yield the cells of each row in these columns, as Python values."""
+    for batch in read_batches(path, columns=columns):
+        for values in zip(*map(batch.column, columns), strict=True):
+            yield [value.as_py() for value in values]
+
+
+def hugging_face_features(schema: pa.Schema) -> dict[str, dict[str, Any]]:
+    """Return what the metadata of Hugging Face's ``datasets`` say about columns, by name."""
+    features = metadata_json(schema, b"huggingface")
+    for key in ("info", "features"):
+        features = features.get(key) if isinstance(features, dict) else None
+    known = features if isinstance(features, dict) else {}
+    return {name: one for name, one in known.items() if isinstance(one, dict)}
+
+
+def metadata_json(schema: pa.Schema, key: bytes) -> Any:
+    """Return the JSON value of a schema's metadata; None if there is none."""
+    with contextlib.suppress(KeyError, ValueError, RecursionError):
+        return json.loads((schema.metadata or {})[key])
+    return None
 
 
 def read_own_batches(path: Path) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,419 @@
+"""JSON Lines and CSV: rows as text, with their types in a ``schema.json`` next to them."""
+
+import abc
+import base64
+import contextlib
+import csv
+import json
+import math
+import re
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, BinaryIO, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from tfrtool.convert.formats.registry import Content, Doubles, Format, Put, ReadPosition, Scan
+from tfrtool.errors import (
+    SchemaError,
+    SourceError,
+    UsageError,
+    human_count,
+    os_errors_as,
+    printable,
+)
+from tfrtool.examples.arrow.columns import TYPES, Column, Columns, Form
+from tfrtool.examples.dtypes import FLOAT32_END, INT64, LEADING_ZERO, NUMBER, as_dtype
+from tfrtool.examples.example import DType, PayloadKind, feature_key
+from tfrtool.examples.tfds_metadata import DatasetInfo
+from tfrtool.inspection.rows.batches import BATCH_BYTES, BATCH_RECORDS, rows_of
+from tfrtool.inspection.summary.summary_json import as_json
+from tfrtool.sources.formats.cell_types import CellTypes, cell_number
+from tfrtool.sources.formats.text_rows import (
+    DELIMITERS,
+    csv_rows,
+    detect_delimiter,
+    json_rows,
+    parse_json,
+)
+from tfrtool.sources.tables.table_columns import check_column_count
+from tfrtool.storage.json_files import read_json, reading_metadata
+from tfrtool.storage.limits import MAX_TEXT_ROW_BYTES
+from tfrtool.storage.opening import open_regular
+from tfrtool.storage.progress import BYTES, count_work
+
+SCHEMA = "schema.json"
+_POSITION_EVERY = 256
+_BASE64 = '{"base64":'
+_WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_INTEGER = re.compile(r"[+-]?[0-9]{1,30}")
+_SHOWN = 40
+_DTYPES = {kind: dtype for dtype, kind in TYPES.items()}
+_JSON_DTYPES = {int: DType.INT64, bool: DType.INT64, float: DType.FLOAT32}
+
+Row = Mapping[str, Any]
+
+
+def from_json(value: Any, kind: pa.DataType) -> Any:
+    """Return the value of an Arrow type of which `as_json` made this one.
+
+    A single value stands for a list of it.
+
+    Raises:
+        ValueError: the type can't hold it.
+    """
+    if value is None:
+        return None
+    if pa.types.is_list(kind):
+        inner = kind.value_type
+        values = [from_json(one, inner) for one in (value if isinstance(value, list) else [value])]
+        if None in values and not pa.types.is_nested(inner):
+            raise ValueError("lists can't hold null")
+        return values
+    if pa.types.is_struct(kind) and isinstance(value, dict):
+        if unknown := value.keys() - {one.name for one in kind}:
+            raise ValueError(f"unknown key {min(unknown)!r}")
+        return {one.name: from_json(value.get(one.name), one.type) for one in kind}
+    if pa.types.is_binary(kind):
+        if isinstance(value, str):
+            return value.encode()
+        if isinstance(value, dict) and list(value) == ["base64"]:
+            if not isinstance(value["base64"], str):
+                raise ValueError("base64 must be a string")
+            return base64.b64decode(value["base64"], validate=True)
+    elif pa.types.is_floating(kind) and isinstance(value, str) and value in _WORDS:
+        return _WORDS[value]
+    elif pa.types.is_floating(kind) and isinstance(value, int | float):
+        if not abs(value) >= FLOAT32_END or math.isinf(value):
+            return float(value)
+    elif isinstance(value, float) and value.is_integer() and pa.types.is_integer(kind):
+        return from_json(int(value), kind)
+    elif isinstance(value, int) and value in INT64:
+        return bool(value) if pa.types.is_boolean(kind) else int(value)
+    raise ValueError(f"{kind} can't hold this {type(value).__name__}")
+
+
+class RowFormat(Format):
+    """Rows of any cells, with a schema of ours next to them, or types that follow from all rows."""
+
+    @abc.abstractmethod
+    def _rows(self, file: BinaryIO, path: Path, start: int) -> Iterator[tuple[Row, int]]:
+        """Yield rows from an offset on, each with the offset where the next one can be read."""
+
+    def _add(self, column: CellTypes, cell: Any, row: int) -> None:
+        """Add a cell without a schema to its column; `ValueError` if no feature holds it."""
+        if cell is None:
+            return
+        column.cells += 1
+        column.is_list |= isinstance(cell, list)
+        for value in cell if isinstance(cell, list) else (cell,):
+            if isinstance(value, list) or value is None:
+                what = "null" if value is None else "lists"
+                raise ValueError(f"lists can't hold {what}")
+            if isinstance(value, dict) and list(value) != ["base64"]:
+                raise ValueError("features can't hold nested objects")
+            column.add(value, _JSON_DTYPES.get(type(value), DType.STRING), row)
+
+    def _named(self, row: Row) -> Row:
+        """Return a row without a schema, each column under the name that its feature gets."""
+        return row
+
+    def _notes(self, columns: Mapping[str, CellTypes]) -> list[str]:  # noqa: ARG002
+        """Return what becomes of columns, a clause each."""
+        return []
+
+    def _value(self, cell: Any, kind: pa.DataType, declared: bool) -> Any:
+        """Return a cell as Arrow takes it; `ValueError` if the type can't hold it."""
+        if declared:
+            return from_json(cell, kind)
+        if pa.types.is_list(kind) and cell is not None:
+            values = cell if isinstance(cell, list) else [cell]
+            return [self._value(one, kind.value_type, False) for one in values]
+        return (
+            as_dtype(cell, _DTYPES[kind])
+            if isinstance(cell, int | float)
+            else from_json(cell, kind)
+        )
+
+    def scan(self, path: Path) -> Scan:
+        """Read a file through. Without a schema next to it, its columns are inferred."""
+        content, positions, rows = schema_next_to(path), [ReadPosition()], 0
+        columns = dict[str, CellTypes]()
+        with os_errors_as(SourceError, path), open_regular(path) as file:
+            for row, end in self._rows(file, path, 0):
+                check_column_count(max(len(row), len(columns)), path)
+                for name, cell in self._named(row).items() if content is None else ():
+                    column = columns.setdefault(name, CellTypes())
+                    known = len(column.dtypes)
+                    try:
+                        self._add(column, cell, rows)
+                        if len(column.dtypes) > known:
+                            self.widest(column.dtypes)
+                    except ValueError as error:
+                        what = f"column {name!r}: {error}"
+                        raise SchemaError(what, path=path, record=rows) from error
+                rows += 1
+                if rows % _POSITION_EVERY == 0:
+                    count_work(end - positions[-1].start, BYTES)
+                    positions.append(ReadPosition(rows, end))
+            size = file.tell()
+        notes = self._notes(columns)
+        if content is None:
+            content = Content(columns=self._inferred(columns, rows, path), declared=False)
+        numbers = {name: one.numbers for name, one in columns.items() if one.numbers.seen}
+        for one in numbers.values():
+            one.flush()
+        return Scan(
+            path=path,
+            rows=rows,
+            bytes=size,
+            positions=positions,
+            content=content,
+            numbers=numbers,
+            notes=tuple(notes),
+        )
+
+    def _inferred(self, columns: Mapping[str, CellTypes], rows: int, path: Path) -> Columns:
+        """Return the columns that have values."""
+        inferred = Columns(
+            PayloadKind.EXAMPLE,
+            tuple(
+                Column(
+                    key=feature_key(name),
+                    form=Form.LIST if one.is_list or one.cells < rows else Form.SCALAR,
+                    dtype=dtype,
+                )
+                for name, one in columns.items()
+                if (dtype := self.widest(one.dtypes))
+            ),
+        )
+        for name, column in zip(inferred.names, inferred.columns, strict=True):
+            if feature_key(name) != column.key:
+                raise SchemaError(f"invalid column name {column.key!r}", path=path)
+        return inferred
+
+    def read(self, path: Path, position: ReadPosition) -> Iterator[list[Row]]:
+        """Yield rows as mappings of cells."""
+        rows, start = list[Row](), position.start
+        with os_errors_as(SourceError, path), open_regular(path) as file:
+            for row, end in self._rows(file, path, start):
+                rows.append(row)
+                if len(rows) == BATCH_RECORDS or end - start > BATCH_BYTES:
+                    yield rows
+                    rows, start = [], end
+            yield rows
+
+    def decode(
+        self, rows: Sequence[Row], content: Content, path: Path, first: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield rows as one batch."""
+        arrays = []
+        rows = rows if content.declared else [*map(self._named, rows)]
+        for one in content.schema:
+            values: list[Any] = []
+            try:
+                for row in rows:
+                    value = self._value(row.get(one.name), one.type, content.declared)
+                    if value is None and one.type in _DTYPES:
+                        raise ValueError("missing value; other rows have one")
+                    values.append(value)
+            except (ValueError, RecursionError) as error:
+                what = f"column {one.name!r}: {error}"
+                raise SchemaError(what, path=path, record=first + len(values)) from error
+            arrays.append(pa.array(values, one.type))
+        yield pa.RecordBatch.from_arrays(arrays, schema=content.schema)
+
+    def doubles(self, rows: Sequence[Row], content: Content) -> Doubles:
+        """Return the numbers of rows as the file has them, where they become float32."""
+        doubles: Doubles = {}
+        for name, column in zip(content.columns.names, content.columns.columns, strict=False):
+            if column.dtype is not DType.FLOAT32 or content.declared:
+                continue
+            values, places = array("d"), array("q")
+            for place, row in enumerate(map(self._named, rows)):
+                cell = row.get(name)
+                for number in cell if isinstance(cell, list) else (cell,):
+                    if number is not None and number != "":
+                        values.append(float(number))
+                        places.append(place)
+            doubles[name] = np.array(values, np.float64), np.array(places, np.int64)
+        return doubles
+
+    def metadata(self, content: Content, info: DatasetInfo) -> Mapping[str, str]:  # noqa: ARG002
+        """Return the schema, which makes the way back lossless."""
+        return {SCHEMA: json.dumps(content.to_json(), indent=1) + "\n"}
+
+
+class JsonLinesFormat(RowFormat):
+    """An object on each line; a missing feature is left out, or null."""
+
+    name = "jsonl"
+    own_names = re.compile(r"\.(jsonl|ndjson)$", re.IGNORECASE)
+    file_name = "{dataset}-{split}-{index:05d}-of-{count:05d}.jsonl"
+    widening: ClassVar[Sequence[DType]] = (DType.INT64, DType.FLOAT32)
+
+    def _rows(self, file: BinaryIO, path: Path, start: int) -> Iterator[tuple[Row, int]]:
+        for number, row in json_rows(file, path, start=start, limit=MAX_TEXT_ROW_BYTES):
+            if isinstance(row, str):
+                after = f" after offset {start}" if start else ""
+                raise SourceError(f"line {number}{after}: {row}", path=path)
+            yield row, file.tell()
+
+    @contextlib.contextmanager
+    def write(self, path: Path, content: Content) -> Iterator[Put]:  # noqa: ARG002
+        """Give a file to write."""
+
+        def lines(batch: pa.RecordBatch) -> Iterator[str]:
+            return (json.dumps(as_json(row), ensure_ascii=False) + "\n" for row in rows_of(batch))
+
+        with path.open("x", encoding="utf-8", newline="") as file:
+            yield lambda batch: file.writelines(lines(batch))
+
+
+class CsvFormat(RowFormat):
+    """Single values as cells, everything else as JSON in a cell; an empty cell is missing."""
+
+    name = "csv"
+    own_names = re.compile(r"\.(csv|tsv)$", re.IGNORECASE)
+    file_name = "{dataset}-{split}-{index:05d}-of-{count:05d}.csv"
+    widening = (DType.INT64, DType.FLOAT32, DType.STRING)
+
+    def __init__(self, delimiter: str | None = None) -> None:
+        """Take the character between columns, or "tab"; None detects it in each file."""
+        self._delimiter = "\t" if delimiter in ("tab", r"\t") else delimiter
+        if self._delimiter is not None and not re.fullmatch(r'[^"\r\n\0]', self._delimiter):
+            raise UsageError(f"invalid --delimiter {delimiter!r}: expected one character, or tab")
+
+    def scan(self, path: Path) -> Scan:
+        """Read a file through, and note how its header was read."""
+        scan = super().scan(path)
+        if scan.content.declared:
+            return scan
+        notes = []
+        with os_errors_as(SourceError, path), open_regular(path) as file:
+            delimiter, names, _ = self._header(file, path)
+        if delimiter != DELIMITERS[0] and self._delimiter is None:
+            shown = "tab" if delimiter == "\t" else repr(delimiter)
+            notes.append(f"detected the delimiter {shown}; use --delimiter to choose another")
+        if "" in names:
+            number, name = names.index("") + 1, _name_of_unnamed(names)
+            notes.append(f"column {number} has no name; it becomes {name!r}")
+        return replace(scan, notes=(*notes, *scan.notes))
+
+    def losses(self, content: Content) -> list[str]:
+        """Return what only the schema next to the table has."""
+        if not content.schema.names:
+            raise SchemaError("CSV needs at least one feature, and the records have none")
+        lists = [one.name for one in content.schema if pa.types.is_nested(one.type)]
+        return [f"lists become JSON text: {', '.join(map(repr, lists))}"] if lists else []
+
+    def _header(self, file: BinaryIO, path: Path) -> tuple[str, list[str], int]:
+        """Return the delimiter, the names of the columns, and the offset of the first row."""
+        delimiter = self._delimiter or detect_delimiter(file, path)
+        names = next(csv_rows(file, path, delimiter, limit=MAX_TEXT_ROW_BYTES), [])
+        return delimiter, names, file.tell()
+
+    def _rows(self, file: BinaryIO, path: Path, start: int) -> Iterator[tuple[Row, int]]:
+        delimiter, names, behind = self._header(file, path)
+        check_column_count(len(names), path)
+        if len(set(names)) < len(names):
+            duplicate = next(name for name in names if names.count(name) > 1)
+            raise SourceError(f"two columns are named {printable(duplicate)!r}", path=path)
+        rows = csv_rows(file, path, delimiter, start=start or behind, limit=MAX_TEXT_ROW_BYTES)
+        for number, cells in enumerate(filter(None, rows)):
+            if len(cells) != len(names):
+                what = f"{human_count(len(cells), 'cell')} in a table of {len(names)} columns"
+                raise SourceError(what, path=path, record=None if start else number)
+            yield dict(zip(names, cells, strict=True)), file.tell()
+
+    def _named(self, row: Row) -> Row:
+        if "" not in row:
+            return row
+        new = _name_of_unnamed([*row])
+        return {name or new: cell for name, cell in row.items()}
+
+    def _add(self, column: CellTypes, cell: Any, row: int) -> None:
+        if not cell:
+            return
+        column.cells += 1
+        number = cell_number(cell)
+        if number is None and NUMBER.fullmatch(cell) and not LEADING_ZERO.match(cell):
+            number = float(cell)  # beyond doubles: an error when it is decoded
+        if number is None or (isinstance(number, int) and number not in INT64):
+            column.add(cell, DType.STRING, row)
+        else:
+            column.add(number, _JSON_DTYPES[type(number)], row)
+
+    def _notes(self, columns: Mapping[str, CellTypes]) -> list[str]:
+        notes = []
+        for name, column in columns.items():
+            if column.text is None:
+                continue
+            row, text = column.text
+            shown = f"{printable(repr(text[:_SHOWN]))} in record {row}"
+            if LEADING_ZERO.match(text) and NUMBER.fullmatch(text):
+                notes.append(f"column {name!r} stays text: {shown} starts with a zero")
+            elif _INTEGER.fullmatch(text):
+                notes.append(f"column {name!r} stays text: {shown} is not an int64")
+            elif len(column.dtypes) > 1:
+                value = printable(repr(text[:_SHOWN]))
+                notes.append(f"column {name!r} becomes text: record {row} has {value}")
+        return notes
+
+    def _value(self, cell: Any, kind: pa.DataType, declared: bool) -> Any:
+        nested = pa.types.is_nested(kind)
+        leaf = kind.value_type if nested and not declared else kind  # a cell has JSON of lists
+        if not cell and (nested or not pa.types.is_binary(leaf)):
+            return None
+        if not declared:
+            dtype = _DTYPES[leaf]
+            number = cell_number(cell) if dtype is DType.INT64 else None
+            value = number if type(number) is int else as_dtype(cell, dtype)
+            return [value] if nested else value
+        if pa.types.is_binary(leaf):
+            cell = parse_json(cell.encode()) if cell.startswith(_BASE64) else cell
+        elif pa.types.is_nested(leaf):
+            cell = parse_json(cell.encode())
+        elif pa.types.is_boolean(leaf):
+            cell = cell == "True"
+        else:
+            cell = (float if pa.types.is_floating(leaf) else int)(cell)
+        return from_json(cell, kind)
+
+    @contextlib.contextmanager
+    def write(self, path: Path, content: Content) -> Iterator[Put]:
+        """Give a table to write."""
+        with path.open("x", encoding="utf-8", newline="") as file:
+            # In quotes, texts keep the blanks that they start with.
+            delimiter = self._delimiter or ("\t" if path.suffix.lower() == ".tsv" else ",")
+            writer = csv.writer(file, delimiter=delimiter, quoting=csv.QUOTE_NONNUMERIC)
+            writer.writerow(content.schema.names)
+            yield lambda batch: writer.writerows(map(_cell, row.values()) for row in rows_of(batch))
+
+
+def _name_of_unnamed(names: Sequence[str]) -> str:
+    """Return the name of the column without one; pandas' index comes first."""
+    place = names.index("")
+    return "index" if not place and "index" not in names else f"Unnamed: {place}"
+
+
+def _cell(value: Any) -> str | int | float:
+    if isinstance(value, int | float):
+        return value
+    if isinstance(value, bytes) and (b"\0" in value or value.startswith(_BASE64.encode())):
+        return json.dumps({"base64": base64.b64encode(value).decode()})
+    value = as_json(value)
+    return "" if value is None else value if isinstance(value, str) else json.dumps(value)
+
+
+def schema_next_to(path: Path) -> Content | None:
+    """Return what the schema next to a file says; None if there is none of ours."""
+    schema = path.with_name(f"{path.stem}.{SCHEMA}")
+    schema = schema if schema.exists() else path.with_name(SCHEMA)
+    with contextlib.suppress(FileNotFoundError), reading_metadata(schema, "tfrtool"):
+        data = read_json(schema)
+        return Content.from_json(data) if "columns" in data else None
+    return None

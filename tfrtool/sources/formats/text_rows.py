@@ -1,0 +1,185 @@
+"""Rows of CSV and JSON Lines, one by one.
+
+CSV is the standard library's: pyarrow's reader reports neither the line nor the row of an error,
+takes an unclosed quotation mark for text, and gives up a whole table for one bad line.
+"""
+
+import csv
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+
+from tfrtool.errors import SourceError
+from tfrtool.examples.dtypes import exact_number
+from tfrtool.storage.limits import MAX_ROW_BYTES
+
+DELIMITERS = ",;\t|"
+
+_QUOTES = "check for an unclosed quotation mark"
+_CSV_REASONS = {
+    "unexpected end": "the file ends inside a quoted cell",
+    "expected after": "text after a closing quotation mark",
+    "field limit": "a cell is too long",
+    "new-line character": "a carriage return inside a line",
+}
+"""What the messages of `csv` mean."""
+
+_BOM = b"\xef\xbb\xbf"
+_HEAD, _ROWS_LOOKED_AT = 65_536, 100
+"""Bytes and rows in which the delimiter is detected."""
+
+_UNSAFE_NUMBER = re.compile(rb"[0-9]{16}\.|[0-9]{15}[eE]|[eE]\+?[0-9]{3}")
+"""Numbers that may be whole and beyond what a double holds. `msgspec` rounds them."""
+
+_LONGEST_INTEGER, _SHOWN = 1024, 40
+
+_decode = msgspec.json.Decoder().decode
+
+
+class NumberError(ValueError):
+    """A number that neither a double nor a bounded integer holds."""
+
+
+def text_lines(
+    file: BinaryIO, path: Path, *, limit: int = MAX_ROW_BYTES, start: int = 0
+) -> Iterator[str]:
+    """Yield the lines of a UTF-8 text from an offset on, each of at most ``limit`` bytes."""
+    for number, line in _raw_lines(file, path, limit, start):
+        yield _text_of(line, number, path)
+
+
+def _raw_lines(file: BinaryIO, path: Path, limit: int, start: int) -> Iterator[tuple[int, bytes]]:
+    file.seek(start)
+    number = 0
+    while line := file.readline(limit + 1):
+        number += 1
+        if len(line) > limit:
+            raise SourceError(f"line {number} is longer than {limit:,} bytes", path=path)
+        yield number, line if number > 1 or start else line.removeprefix(_BOM)
+
+
+def _text_of(line: bytes, number: int, path: Path) -> str:
+    try:
+        text = line.decode()
+    except UnicodeDecodeError as error:
+        what = f"line {number} is not valid UTF-8"
+        raise SourceError(what, path=path, hint="save the table as UTF-8") from error
+    if "\0" in text:
+        what = f"line {number} contains a NUL character"
+        raise SourceError(what, path=path, hint="save the table as UTF-8")
+    return text
+
+
+def csv_rows(
+    file: BinaryIO, path: Path, delimiter: str, *, limit: int = MAX_ROW_BYTES, start: int = 0
+) -> Iterator[list[str]]:
+    """Yield rows as cells, with at most ``limit`` bytes in memory.
+
+    Raises:
+        SourceError: a row is too long, not UTF-8, or not valid CSV; the error names the line.
+    """
+    csv.field_size_limit(limit)
+    row_length = 0  # characters since the last complete row
+
+    def lines() -> Iterator[str]:
+        nonlocal row_length
+        for number, line in enumerate(text_lines(file, path, limit=limit, start=start), start=1):
+            row_length += len(line)
+            if row_length > limit:
+                what = f"line {number}: the row is longer than {limit:,} bytes"
+                raise SourceError(what, path=path, hint=_QUOTES)
+            yield line
+
+    # Without `strict`, an unclosed quotation mark would swallow rows in silence. A blank after the
+    # delimiter belongs to no file name, and would hide a quotation mark.
+    reader = csv.reader(lines(), delimiter=delimiter, skipinitialspace=True, strict=True)
+    try:
+        for cells in reader:
+            row_length = 0
+            yield cells
+    except csv.Error as error:
+        reason = next((ours for text, ours in _CSV_REASONS.items() if text in str(error)), error)
+        what = f"line {reader.line_num}: invalid CSV: {reason}"
+        raise SourceError(what, path=path, hint=_QUOTES) from error
+
+
+def detect_delimiter(file: BinaryIO, path: Path) -> str:
+    """Return the delimiter that gives the most columns, the same number in each of the first rows.
+
+    Files that end in .tsv have tabs.
+    """
+    file.seek(0)
+    head = file.read(_HEAD).decode("utf-8-sig", "replace")
+    lines = head.splitlines(keepends=True)
+    lines = lines[:-1] if len(lines) > 1 and len(head) >= _HEAD else lines
+    delimiters = "\t" if path.suffix.lower() == ".tsv" else DELIMITERS
+    widths = {}
+    for delimiter in delimiters:
+        counts = set[int]()
+        reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
+        try:
+            counts.update(len(cells) for cells in islice(reader, _ROWS_LOOKED_AT) if cells)
+        except csv.Error as error:
+            if "unexpected end" not in str(error):  # a row that goes on after the head
+                continue
+        widths[delimiter] = counts.pop() if len(counts) == 1 else 1
+    best = max(widths, key=lambda one: widths[one], default=delimiters[0])
+    return best if widths.get(best, 1) > 1 else delimiters[0]
+
+
+def json_rows(
+    file: BinaryIO, path: Path, *, limit: int = MAX_ROW_BYTES, start: int = 0
+) -> Iterator[tuple[int, Mapping[str, Any] | str]]:
+    """Yield the object of each line with the line's number; or why it is not an object.
+
+    Numbers are exact: a whole number that no double holds is an integer. Empty lines are skipped.
+    """
+    for number, line in _raw_lines(file, path, limit, start):
+        if line.isspace():
+            continue
+        try:
+            row = parse_json(line)
+            yield number, row if isinstance(row, dict) else "not a JSON object"
+        except NumberError as error:
+            yield number, str(error)
+        except RecursionError:
+            yield number, "nested too deeply"
+        except ValueError as error:
+            if not _text_of(line, number, path).isspace():
+                yield number, f"not valid JSON (column {getattr(error, 'colno', 1)})"
+
+
+def parse_json(text: bytes) -> Any:
+    """Return the value of a JSON text in UTF-8, with exact numbers.
+
+    Raises:
+        NumberError: a number is too large.
+        ValueError: it is not valid JSON.
+        RecursionError: it is nested too deeply.
+    """
+    if not _UNSAFE_NUMBER.search(text):
+        try:
+            return _decode(text)
+        except (msgspec.MsgspecError, UnicodeDecodeError):  # NaN, lone surrogates, or damage
+            pass
+    return json.loads(text.rstrip(), parse_float=_parse_float, parse_int=_parse_int)
+
+
+def _parse_float(digits: str) -> int | float:
+    value = exact_number(digits)
+    if math.isinf(value):  # what Python's own reader makes of it
+        raise NumberError(f"the number {digits[:_SHOWN]} is too large")
+    return value
+
+
+def _parse_int(digits: str) -> int:
+    if len(digits) > _LONGEST_INTEGER:
+        what = f"the number {digits[:_SHOWN]}... is longer than {_LONGEST_INTEGER:,} characters"
+        raise NumberError(what)
+    return int(digits)
