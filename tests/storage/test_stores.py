@@ -153,7 +153,7 @@ def test_a_listing_that_begins_anew_is_an_error(
 ) -> None:
     """A store that gives the same page for ever is named; so is one whose pages are empty."""
     monkeypatch.setattr("tfrtool.storage.stores._LONG", 0.1)
-    monkeypatch.setattr("tfrtool.storage.stores._LONGEST", 2.0)
+    monkeypatch.setattr("tfrtool.storage.stores._LONGEST", 5.0)
     monkeypatch.setattr("tfrtool.storage.stores._REPEATS", 2)
     for number in range(30):
         bucket.put(f"d/{number}.tfrecord", b"")

@@ -190,18 +190,17 @@ class Store:
             for future in waiting:
                 future.cancel()
 
-    def list(
-        self, prefix: str, after: str | None = None, most: int | None = MAX_OBJECTS
-    ) -> Iterator[tuple[str, Status]]:
+    def list(self, prefix: str, most: int | None = MAX_OBJECTS) -> Iterator[tuple[str, Status]]:
         """Yield the keys of all objects below a folder, with their metadata.
 
-        Buckets list them in order, and those behind the key ``after``. It is an `OSError` if there
-        are more than ``most``, or if the store repeats itself.
+        Buckets list them in order. It is an `OSError` if there are more than ``most``, or if the
+        store repeats itself.
         """
         if not self.lists:
             yield from self.level(prefix)[0]
             return
         pages: Iterator[Any] | None = None
+        after: str | None = None
 
         def next_page() -> Any:
             nonlocal pages

@@ -4,7 +4,7 @@ import errno
 import os
 import re
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any
@@ -171,22 +171,14 @@ def _patience() -> timedelta:
 
 
 def _profile() -> dict[str, Any]:
-    """Return what a profile of ~/.aws says, which boto3 reads and obstore doesn't; if there is one.
+    """Return the credentials of a profile in ~/.aws, which boto3 reads and obstore doesn't."""
+    from boto3 import Session
+    from obstore.auth.boto3 import Boto3CredentialProvider
 
-    `obstore.auth.boto3` would do, but AWS_REGION goes before the profile.
-    """
-    import boto3
-
-    session = boto3.Session()
-    found = session.get_credentials() if session.available_profiles else None
-    if found is None:
+    session = Session()
+    if not session.available_profiles or session.get_credentials() is None:
         return {}
-
-    def provide() -> dict[str, Any]:
-        now = found.get_frozen_credentials()  # others, in time before these expire
-        until = datetime.now(UTC) + timedelta(minutes=5)
-        keys = {"access_key_id": now.access_key, "secret_access_key": now.secret_key}
-        return {**keys, "token": now.token, "expires_at": until}
-
-    region = None if any(map(os.environ.get, _REGIONS)) else session.region_name
-    return {"credential_provider": provide} | ({"region": region} if region else {})
+    provider = Boto3CredentialProvider(session, ttl=timedelta(minutes=5))
+    if any(map(os.environ.get, _REGIONS)):  # which go before the profile
+        provider.config.pop("region", None)
+    return {"credential_provider": provider}
