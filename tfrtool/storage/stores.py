@@ -169,7 +169,8 @@ class Store:
 
     def stream(self, key: str, etag: str | None = None) -> Iterator[bytes]:
         """Yield the blocks of an object; the errors are those of `read_range`."""
-        first, status = self.get(key, 0, _FIRST, etag)
+        # Threads of the pool are joined at exit; in a daemon thread, obstore may abort the process.
+        first, status = self._pool.submit(self.get, key, 0, _FIRST, etag).result()
         yield first
         starts = range(len(first), status.size, _BLOCK)
         yield from self.ahead(lambda at: self.read_range(key, at, _BLOCK, status.etag), starts, 2)
