@@ -155,7 +155,7 @@ def test_a_dry_run_says_what_no_table_has(
     payloads = [tfrtool.encode_example({f"n{n}": n, "x": 1}) for n in range(4)]
     shard = tmp_path / "a.tfrecord"
     shard.write_bytes(shard_of([*payloads, b"\xff"]))
-    monkeypatch.setattr("tfrtool.examples.arrow.infer.MAX_NAMES", 3)
+    monkeypatch.setattr("tfrtool.examples.schema_fold.MAX_NAMES", 3)
     words = ("convert", shard, tmp_path / "a.parquet", "--workers", "1", "--dry-run")
     _, report = run_json(capsys, *words)
     odd, names = report["losses"]

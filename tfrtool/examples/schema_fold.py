@@ -364,14 +364,19 @@ class SchemaFold:
                 else:
                     mine.merge(column)
 
+    def has_room(self, other: "SchemaFold", most: int | None = None) -> bool:
+        """Return whether all names of both surely have room, so that their order doesn't matter."""
+        names = sum(len({*a, *b}) for a, b in zip(self._maps, other._maps, strict=True))
+        size = self._name_bytes + other._name_bytes
+        has_names = names <= (MAX_NAMES if most is None else most)
+        return has_names and size <= MAX_NAME_BYTES and not (self.skipped or other.skipped)
+
     def follow(self, other: "SchemaFold", index: int) -> bool:
         """Take in a fold over records that follow, counted from ``index`` on, as one pass would.
 
         False, and nothing, where there are so many names that their order matters.
         """
-        names = sum(len({*a, *b}) for a, b in zip(self._maps, other._maps, strict=True))
-        size = self._name_bytes + other._name_bytes
-        if names > MAX_COUNTED or size > MAX_NAME_BYTES or self.skipped or other.skipped:
+        if not self.has_room(other, MAX_COUNTED):
             return False
         for columns in other._maps:
             for column in columns.values():

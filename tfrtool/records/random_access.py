@@ -255,41 +255,34 @@ class Records(Sequence[T]):
 
     def _read(self, number: int, frame: bytes | None = None) -> T:
         shard, index = self._place(number)
-        path = self._paths[shard]
+        path, offsets = self._paths[shard], self._offsets[shard]
+        offset, size = offsets[index], offsets[index + 1] - offsets[index]
         try:
-            record = self._record_at(shard, index, frame)
+            frame = self._frame_at(shard, size, offset) if frame is None else frame
         except OSError as error:
             raise ShardError(f"can't be read: {os_reason(error)}", path=path) from error
-        if record is not None:
-            return self._decoded(record, path)
-        raise CorruptShardError(
-            "the record is damaged, or the shard has changed since it was opened",
-            path=path,
-            record=index,
-            offset=self._offsets[shard][index],
-            hint=f"run tfrtool verify {shlex.quote(str(path))} to list the damage",
-        )
-
-    def _record_at(self, shard: int, index: int, frame: bytes | None = None) -> Record | None:
-        """Return a record, or None where its CRCs don't hold."""
-        offsets, path = self._offsets[shard], self._paths[shard]
-        offset, size = offsets[index], offsets[index + 1] - offsets[index]
-        if frame is not None:
-            pass
-        elif len(self._paths) > _FILES_OPEN:
-            with open_regular(path, buffering=0) as file:
-                frame = reader_at(file)(size, offset)
-        else:
-            if shard not in self._files:
-                # Unbuffered, for it is read in one piece at a place that is named.
-                opened = open_regular(path, buffering=0)
-                if self._files.setdefault(shard, opened) is not opened:
-                    opened.close()  # another thread was faster
-            frame = reader_at(self._files[shard])(size, offset)
         end = size - FOOTER_SIZE
         payload = frame[HEADER_SIZE:end]
         if len(frame) == size and frame.startswith(header(len(payload))):
             (crc,) = CRC.unpack_from(frame, end)
             if masked_crc32c(payload) == crc:
-                return Record(index=index, offset=offset, payload=payload, payload_crc=crc)
-        return None
+                record = Record(index=index, offset=offset, payload=payload, payload_crc=crc)
+                return self._decoded(record, path)
+        raise CorruptShardError(
+            "the record is damaged, or the shard has changed since it was opened",
+            path=path,
+            record=index,
+            offset=offset,
+            hint=f"run tfrtool verify {shlex.quote(str(path))} to list the damage",
+        )
+
+    def _frame_at(self, shard: int, size: int, offset: int) -> bytes:
+        """Read a record with its frame. Unbuffered files are read in one piece at an offset."""
+        if len(self._paths) > _FILES_OPEN:
+            with open_regular(self._paths[shard], buffering=0) as file:
+                return reader_at(file)(size, offset)
+        if shard not in self._files:
+            opened = open_regular(self._paths[shard], buffering=0)
+            if self._files.setdefault(shard, opened) is not opened:
+                opened.close()  # another thread was faster
+        return reader_at(self._files[shard])(size, offset)

@@ -254,8 +254,8 @@ class RecordReader:
         whole = held == 0 or holds_header(window.view(after, after + HEADER_SIZE))
         if held >= HEADER_SIZE and not whole:
             # Two damaged records in a row, or bytes that were put in or taken out of this one?
-            landing = self._search.find_next(after, after + 1, near=True)
-            whole = landing is not None and landing.proven
+            point = self._search.find_next(after, after + 1, near=True)
+            whole = point is not None and point.proven
         window.pinned = None
         if whole:
             chain = self._search.find_chain(body, after)
@@ -266,12 +266,12 @@ class RecordReader:
         """Return a fault, and where the next record starts that is whole."""
         if start is None:
             start = fault.offset + HEADER_SIZE
-        landing = self._search.find_next(fault.offset, start)
+        point = self._search.find_next(fault.offset, start)
         fault = replace(fault, message=fault.message + self._hole_text(fault.offset))
-        if landing is None:
+        if point is None:
             return self._go_on(fault, None)
-        self._certain &= landing.proven
-        return self._go_on(fault, landing.offset)
+        self._certain &= point.proven
+        return self._go_on(fault, point.offset)
 
     def _go_on(self, fault: Fault, following: int | None) -> tuple[Fault, int | None]:
         """Return a fault, of which a compression is the cause if nothing more comes out of it."""

@@ -30,7 +30,7 @@ _FOUR_GIB = 1 << 32
 _ZEROS = re.compile(rb"\x00{4,}")
 
 
-class Landing(NamedTuple):
+class ResyncPoint(NamedTuple):
     """Where to go on after damage.
 
     Attributes:
@@ -83,7 +83,7 @@ class Search:
         """Whether nothing was looked at in vain, so that another search would go on alike."""
         return not self._spent and not self._misled
 
-    def find_next(self, damaged: int, start: int, *, near: bool = False) -> Landing | None:
+    def find_next(self, damaged: int, start: int, *, near: bool = False) -> ResyncPoint | None:
         """Find where to go on after a record that is not whole.
 
         Its header starts at ``damaged``; ``start``, above that, is the first offset to look at. The
@@ -128,7 +128,7 @@ class Search:
                             or candidate in ends
                             or self._record_at(candidate)
                         ):
-                            return Landing(candidate, proven=True)
+                            return ResyncPoint(candidate, proven=True)
                     if first is None and self._record_at(candidate):
                         first = candidate
                         last = candidate + reach if last is None else last
@@ -146,7 +146,7 @@ class Search:
             looked = position if first is not None else position - self.hole_bytes
         self._spent += max(looked - (start if first is None else first), 0)
         self._spent += _CANDIDATE * candidates
-        return None if first is None else Landing(first, proven=False)
+        return None if first is None else ResyncPoint(first, proven=False)
 
     def find_chain(self, start: int, end: int | None = None) -> int | None:
         """Find the first of a chain of whole records that ends at ``end``; None is the stream's.

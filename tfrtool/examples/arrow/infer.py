@@ -20,13 +20,7 @@ from tfrtool.examples.arrow.scan import (
     scanned,
 )
 from tfrtool.examples.example import DType, PayloadKind, classify_payload
-from tfrtool.examples.schema_fold import (
-    MAX_NAME_BYTES,
-    MAX_NAMES,
-    FeatureStatistics,
-    SchemaFold,
-    ValueStatistics,
-)
+from tfrtool.examples.schema_fold import FeatureStatistics, SchemaFold, ValueStatistics
 
 _KINDS = {STRINGS: "bytes_list", FLOATS: "float_list", INTEGERS: "int64_list"}
 
@@ -101,12 +95,6 @@ class ColumnsFold(SchemaFold):
             if [key for key in keys if self._begin(key, features)]:
                 places, _ = scan.find(found, strings_array(tuple(features)))
         return places
-
-    def has_room(self, other: "ColumnsFold") -> bool:
-        """Return whether all names of both surely have room, so that their order is no matter."""
-        names = sum(map(len, (*self._maps, *other._maps)))
-        size = self._name_bytes + other._name_bytes
-        return names <= MAX_NAMES and size <= MAX_NAME_BYTES and not self.skipped + other.skipped
 
     def merge(self, other: SchemaFold) -> None:
         """Take in what another fold over other payloads has seen."""
