@@ -31,13 +31,13 @@ from tfrtool.examples.example import DType, PayloadKind, feature_key
 from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.inspection.rows.batches import BATCH_BYTES, BATCH_RECORDS, rows_of
 from tfrtool.inspection.summary.summary_json import as_json
-from tfrtool.sources.formats.cell_types import CellTypes, cell_number
 from tfrtool.sources.formats.text_rows import (
     DELIMITERS,
+    CellTypes,
+    cell_number,
     csv_rows,
     detect_delimiter,
     json_rows,
-    parse_json,
 )
 from tfrtool.sources.tables.table_columns import check_column_count
 from tfrtool.storage.json_files import read_json, reading_metadata
@@ -373,13 +373,11 @@ class CsvFormat(RowFormat):
             number = cell_number(cell) if dtype is DType.INT64 else None
             value = number if type(number) is int else as_dtype(cell, dtype)
             return [value] if nested else value
-        if pa.types.is_binary(leaf):
-            cell = parse_json(cell.encode()) if cell.startswith(_BASE64) else cell
-        elif pa.types.is_nested(leaf):
-            cell = parse_json(cell.encode())
+        if pa.types.is_nested(leaf) or cell.startswith(_BASE64):
+            cell = json.loads(cell)
         elif pa.types.is_boolean(leaf):
             cell = cell == "True"
-        else:
+        elif not pa.types.is_binary(leaf):
             cell = (float if pa.types.is_floating(leaf) else int)(cell)
         return from_json(cell, kind)
 

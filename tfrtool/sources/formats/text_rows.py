@@ -1,4 +1,4 @@
-"""Rows of CSV and JSON Lines, one by one.
+"""Rows of CSV and JSON Lines, one by one, and the types of their columns.
 
 CSV is the standard library's: pyarrow's reader reports neither the line nor the row of an error,
 takes an unclosed quotation mark for text, and gives up a whole table for one bad line.
@@ -9,6 +9,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -16,7 +17,8 @@ from typing import Any, BinaryIO
 import msgspec
 
 from tfrtool.errors import SourceError
-from tfrtool.examples.dtypes import exact_number
+from tfrtool.examples.dtypes import NumberRange, exact_number, text_number
+from tfrtool.examples.example import DType
 from tfrtool.storage.limits import MAX_ROW_BYTES
 
 DELIMITERS = ",;\t|"
@@ -34,24 +36,18 @@ _BOM = b"\xef\xbb\xbf"
 _HEAD, _ROWS_LOOKED_AT = 65_536, 100
 """Bytes and rows in which the delimiter is detected."""
 
-_UNSAFE_NUMBER = re.compile(rb"[0-9]{16}\.|[0-9]{15}[eE]|[eE]\+?[0-9]{3}")
+_UNSAFE_NUMBER = re.compile(
+    rb"[\[:,\s]-?(?:[0-9]{16,}\.|(?:[0-9]+\.)?[0-9]{15,}[eE]|[0-9]+(?:\.[0-9]+)?[eE]\+?[0-9]{3})"
+)
 """Numbers that may be whole and beyond what a double holds. `msgspec` rounds them."""
 
-_LONGEST_INTEGER, _SHOWN = 1024, 40
+_LONGEST_INTEGER, _SHORT, _SHOWN = 1024, 18, 40
 
 _decode = msgspec.json.Decoder().decode
 
 
 class NumberError(ValueError):
     """A number that neither a double nor a bounded integer holds."""
-
-
-def text_lines(
-    file: BinaryIO, path: Path, *, limit: int = MAX_ROW_BYTES, start: int = 0
-) -> Iterator[str]:
-    """Yield the lines of a UTF-8 text from an offset on, each of at most ``limit`` bytes."""
-    for number, line in _raw_lines(file, path, limit, start):
-        yield _text_of(line, number, path)
 
 
 def _raw_lines(file: BinaryIO, path: Path, limit: int, start: int) -> Iterator[tuple[int, bytes]]:
@@ -89,7 +85,8 @@ def csv_rows(
 
     def lines() -> Iterator[str]:
         nonlocal row_length
-        for number, line in enumerate(text_lines(file, path, limit=limit, start=start), start=1):
+        for number, raw in _raw_lines(file, path, limit, start):
+            line = _text_of(raw, number, path)
             row_length += len(line)
             if row_length > limit:
                 what = f"line {number}: the row is longer than {limit:,} bytes"
@@ -183,3 +180,29 @@ def _parse_int(digits: str) -> int:
         what = f"the number {digits[:_SHOWN]}... is longer than {_LONGEST_INTEGER:,} characters"
         raise NumberError(what)
     return int(digits)
+
+
+def cell_number(text: str) -> int | float | None:
+    """Return the number that a cell of CSV stands for; None if it is text."""
+    if text.isdecimal() and text.isascii() and len(text) <= _SHORT:  # most are
+        return int(text) if text[0] != "0" or len(text) == 1 else None
+    return text_number(text)
+
+
+@dataclass(slots=True)
+class CellTypes:
+    """A fold over the cells of a column."""
+
+    dtypes: set[DType] = field(default_factory=set)  # of the values
+    is_list: bool = False  # whether a cell is a list
+    cells: int = 0  # that are not missing
+    numbers: NumberRange = field(default_factory=NumberRange)
+    text: tuple[int, Any] | None = None  # the first, with its row
+
+    def add(self, value: Any, dtype: DType, row: int) -> None:
+        """Add a value: a number if it has such a type, otherwise a text; rows ascend."""
+        self.dtypes.add(dtype)
+        if dtype is not DType.STRING:
+            self.numbers.add(value, row)
+        elif self.text is None:
+            self.text = row, value
