@@ -92,52 +92,10 @@ def test_objects_come_with_their_images(folder: Path) -> None:
     assert [entry.key for entry in source.ignored] == ["b.jpg"]
 
 
-def test_boxes_are_clipped_and_listed(folder: Path) -> None:
-    """A box that reaches over its image is clipped, and listed but for rounding."""
-    objects = [_object(-5, 2, 3, 400), _object(-0.004, 0, 100.004, 50)]
-    image = ParsedImage(name="a.jpg", where="1", width=100, height=50, objects=objects)
-    source = _source(folder, image)
-    (annotation,) = _annotations(source)
-    assert annotation is not None
-    assert [one[:4] for one in annotation.objects] == [(0, 2, 3, 50), (0, 0, 100, 50)]
-    assert source.annotations is not None
-    assert [entry.key for entry in source.annotations.clipped] == ["a.jpg"]
-
-
-def test_an_image_that_is_told_twice_counts_once(folder: Path) -> None:
-    """Of an image that is told twice the second is listed, with its objects."""
-    images = [
-        ParsedImage(name="a.jpg", where=where, width=100, height=50, objects=[_object(1, 2, 3, 4)])
-        for where in ("image 1", "image 2")
-    ]
-    source = _source(folder, *images)
-    assert len(source.items) == 1
-    assert source.rejected[0].reason == "image 2: image already annotated in image 1"
-    assert source.annotations is not None
-    assert len(source.annotations.rejected) == 2
-
-
 def test_without_any_image_it_is_an_error(folder: Path) -> None:
     """Annotations of which no image is there say which was looked for."""
     with pytest.raises(SourceError, match=r"gone\.jpg: image 1: no such image"):
         _source(folder, ParsedImage(name="gone.jpg", where="image 1", objects=[]))
-
-
-def test_a_file_says_which_classes_there_are(folder: Path) -> None:
-    """Objects of other classes are listed; numbers are those of the file."""
-    (folder.parent / "names.txt").write_text("mouse\ndog\n")
-    options = SourceOptions(annotations="coco:x", labels=str(folder.parent / "names.txt"))
-    objects = [_object(1, 2, 3, 4, category="dog"), _object(1, 2, 3, 4)]
-    image = ParsedImage(name="a.jpg", where="image 1", width=100, height=50, objects=objects)
-    listing = list_directory(str(folder))
-    source = match_annotations(listing, _Reader(image), options, "here", folder.parent)
-    assert (source.labels, source.features.class_ids) == (("mouse", "dog"), (1, 2))
-    (annotation,) = _annotations(source)
-    assert annotation is not None
-    assert [one.label for one in annotation.objects] == [1]
-    assert source.annotations is not None
-    reasons = [entry.reason for entry in source.annotations.rejected]
-    assert "annotation 1: unknown category 'cat'" in reasons
 
 
 def test_objects_have_as_many_key_points(folder: Path) -> None:
