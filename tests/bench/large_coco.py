@@ -114,7 +114,7 @@ def _ijson(path: Path, _: Path) -> int:
     return count
 
 
-def _window(path: Path, _: Path) -> int:
+def _elements(path: Path, _: Path) -> int:
     return sum(1 for _ in JsonFile(path, path.parent).elements("annotations"))
 
 
@@ -138,7 +138,7 @@ def _source(path: Path, images: Path) -> int:
 _WAYS = {
     "json.load": _whole,
     "ijson, three passes": _ijson,
-    "json, element by element": _window,
+    "msgspec, element by element": _elements,
     "read and checked": _reader,
     "listing images by class": _images_alone,
     "listing images with objects": _source,

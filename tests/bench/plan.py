@@ -25,7 +25,7 @@ from typing import Any
 from tests.photos import image_bytes
 from tests.writing.test_plan import make_options
 from tfrtool.images.audit import ImageVerdict
-from tfrtool.images.chart import Lines, draw_charts
+from tfrtool.images.charts import Lines, draw_charts
 from tfrtool.images.recipe import Check, ImageRecipe
 from tfrtool.sources.folders.class_layout import LabelFrom, arrange
 from tfrtool.sources.folders.listing import Entry, Listing

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from tests.images.colours import colours_of
-from tfrtool.images.chart import draw_charts
+from tfrtool.images.charts import draw_charts
 
 _values = st.lists(st.one_of(st.none(), st.floats(width=32)), min_size=1, max_size=20)
 

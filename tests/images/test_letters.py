@@ -16,7 +16,7 @@ from tests.photos import image_bytes
 from tfrtool.cli import main
 from tfrtool.examples.example import encode_example
 from tfrtool.images import letters
-from tfrtool.images.confusion_chart import draw_confusion, shortened_name
+from tfrtool.images.charts import draw_confusion, shortened_name
 from tfrtool.images.letters import fitted, undrawn
 
 _CACHED = (letters._readable, letters._has, letters._font, letters._installed)

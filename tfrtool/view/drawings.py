@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup, escape
 
-from tfrtool.images.chart import round_ticks
+from tfrtool.images.charts import round_ticks
 
 COLOURS = 10
 """Classes of colours; more series than that share them."""

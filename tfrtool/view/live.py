@@ -15,7 +15,7 @@ from tfrtool.errors import ShardError, UsageError, printable
 from tfrtool.examples.example import Feature, PayloadKind, decode_example
 from tfrtool.examples.objects.read_objects import read_objects
 from tfrtool.examples.objects.record_features import SIDES
-from tfrtool.images.looks import encoded
+from tfrtool.images.pixels import encoded
 from tfrtool.inspection.dataset.dataset_summary import UNSPLIT
 from tfrtool.inspection.pictures.objects import MAX_OBJECTS, hue_of, mask_of, masks_of, thumbnail
 from tfrtool.inspection.pictures.pictures import pictures_of

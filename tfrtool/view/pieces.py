@@ -11,8 +11,8 @@ from markupsafe import Markup
 
 from tfrtool.errors import human_bytes, human_count, printable
 from tfrtool.examples.example import PayloadKind
-from tfrtool.images.looks import encoded
 from tfrtool.images.overlay import colour_of
+from tfrtool.images.pixels import encoded
 from tfrtool.inspection.pictures.objects import thumbnail
 from tfrtool.inspection.table import gallery
 from tfrtool.inspection.verify.duplicates import GROUPS_KEPT, Duplicates

@@ -11,8 +11,7 @@ from typing import Any
 from markupsafe import Markup
 
 from tfrtool.errors import DatasetError, printable
-from tfrtool.images.looks import encoded
-from tfrtool.images.pixels import decode_picture
+from tfrtool.images.pixels import decode_picture, encoded
 from tfrtool.storage.arguments import as_path
 from tfrtool.storage.json_files import read_json, reading_metadata
 from tfrtool.storage.limits import MAX_IMAGE_BYTES

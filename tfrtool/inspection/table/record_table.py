@@ -24,7 +24,7 @@ from tfrtool.examples.arrow.columns import Columns, Form
 from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.example import PayloadKind
-from tfrtool.images.looks import LOOK_BOX, look_at
+from tfrtool.images.pixels import LOOK_BOX, look_at
 from tfrtool.inspection.pictures.pictures import ImageRoles, image_roles, pictures_of
 from tfrtool.records.framing import Fault, FaultKind, Record
 from tfrtool.records.parts import later

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from tfrtool.errors import UsageError, WriteError, os_errors_as
-from tfrtool.images.confusion_chart import MOST_CHARTED, draw_confusion, shortened_name
+from tfrtool.images.charts import MOST_CHARTED, draw_confusion, shortened_name
 from tfrtool.images.pixels import Picture, draw_pixels
 from tfrtool.images.sheet import MIN_THUMB, SheetLayout, Tile, draw_sheet, save_sheet
 from tfrtool.loading.dataset.label_form import Task
