@@ -12,7 +12,7 @@ import queue
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import lru_cache
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from tfrtool.errors import TfrtoolError, UsageError
-from tfrtool.storage.limits import MAX_OBJECTS
+from tfrtool.storage.limits import MAX_METADATA_BYTES, MAX_OBJECTS, MAX_SHARDS
 from tfrtool.storage.remote.store_errors import (
     BehindEndError,
     ChangedError,
@@ -34,6 +34,9 @@ OBJECT_STORES = ("s3", "gs", "az", "http", "https")
 """Schemes that obstore reads; fsspec has the others, which are read-only here."""
 
 ONLY_READ = "this kind of URL is read-only"
+
+_INFO = "dataset_info.json"
+_SHARD_TEMPLATE = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
 
 _SIGNED = "TFRTOOL_SIGNED_URLS"
 
@@ -232,9 +235,7 @@ class Store:
         the files that its dataset_info.json names.
         """
         if not self.lists:
-            from tfrtool.storage.remote.http_folder import named_files
-
-            return named_files(self, prefix)
+            return _named_files(self, prefix)
         found = self._ask(prefix, lambda: self._delimited(prefix))
         files, folders = found["objects"], found["common_prefixes"]
         if len(files) + len(folders) > MAX_OBJECTS:
@@ -281,7 +282,7 @@ class Store:
         if self.lists:
             return next(self.list(prefix), None) is not None
         with suppress(FileNotFoundError):
-            name = f"{prefix}/dataset_info.json".lstrip("/")  # not the page of a missing file
+            name = f"{prefix}/{_INFO}".lstrip("/")  # not the page of a missing file
             return self.read_range(name, 0, 64).lstrip().startswith(b"{")
         return False
 
@@ -402,6 +403,48 @@ def _differ(before: str | None, now: str | None) -> bool:
 def _bare(etag: str) -> str:
     """Return an ETag without what listings leave out: Google's versions, quotes of Azure's."""
     return etag.partition("\n")[0].strip('"')
+
+
+def _named_files(store: Store, prefix: str) -> tuple[list[tuple[str, Status]], list[str]]:
+    """Return the files and folders that a folder's dataset_info.json names, as `Store.level` does.
+
+    Their sizes are unknown. It is an `OSError` if there is no such file.
+    """
+    try:
+        text = store.read_range(f"{prefix}/{_INFO}".lstrip("/"), 0, MAX_METADATA_BYTES)
+        names = [*_shard_names(json.loads(text))]
+    except FileNotFoundError:
+        what = f"a web server can't list files, and there is no {_INFO} that names them"
+        raise FileNotFoundError(errno.ENOENT, what, store.url_of(prefix)) from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        what = f"its {_INFO} lists no shards"
+        raise OSError(errno.EINVAL, what, store.url_of(prefix)) from None
+    start = f"{prefix}/" if prefix else ""
+    files = dict.fromkeys([_INFO, *(name for name in names if "/" not in name)])
+    folders = sorted({name.partition("/")[0] for name in names if "/" in name})
+    return [(start + name, Status(-1)) for name in files], [start + name for name in folders]
+
+
+def _shard_names(info: Mapping[str, Any]) -> Iterator[str]:
+    left = MAX_SHARDS
+    for split in info["splits"]:
+        count = len(split["shardLengths"])
+        left -= count
+        if left < 0:
+            raise ValueError
+        template = str(split.get("filepathTemplate") or _SHARD_TEMPLATE).removeprefix("{DIRPATH}/")
+        for index in range(count):
+            name = template
+            for word, value in {
+                "{DATASET}": info["name"],
+                "{SPLIT}": split["name"],
+                "{FILEFORMAT}": info.get("fileFormat") or "tfrecord",
+                "{SHARD_COUNT}": f"{count:05d}",
+                "{SHARD_X_OF_Y}": f"{index:05d}-of-{count:05d}",
+                "{SHARD_INDEX}": f"{index:05d}",
+            }.items():
+                name = name.replace(word, str(value))
+            yield name
 
 
 def keep_query(url: str, query: str) -> None:
