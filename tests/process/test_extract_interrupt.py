@@ -145,15 +145,15 @@ STEPS = 8
 KILLED = """
 import os, sys
 import tfrtool
-from tfrtool.storage import appearing
-move = appearing.move
+from tfrtool.storage import atomic_files
+move = atomic_files.move
 def counted(*paths, **options):
     global left
     if not left:
         os._exit(9)
     left -= 1
     move(*paths, **options)
-appearing.move = counted
+atomic_files.move = counted
 for left, out in enumerate(sys.argv[2:]):
     child = os.fork()
     if not child:

@@ -123,15 +123,15 @@ class Staging:
     def begin(self, plan: str, names: Iterable[str]) -> dict[str, FinishedFile]:
         """Begin to write the files of a plan, given by its digest; return those that are finished.
 
-        All others are deleted.
+        What another plan has left is deleted.
         """
-        path, wanted, finished = self.folder / LOG, {*names}, dict[str, FinishedFile]()
+        path, finished = self.folder / LOG, dict[str, FinishedFile]()
         with contextlib.suppress(OSError, ValueError), open_regular(path, follow=False) as log:
             lines = map(json.loads, log)
             for line in lines if next(lines, None) == {"plan": plan} else ():
                 note = FinishedFile.from_json(line)
                 name = note.shard.path
-                if name in wanted and is_whole(self.folder / name, note.shard):
+                if is_shard(name) and is_whole(self.folder / name, note.shard):
                     finished[name] = note
         with os_errors_as(WriteError, path, "can't be written"):
             for name in os.listdir(self.folder):  # noqa: PTH208
@@ -140,7 +140,7 @@ class Staging:
             with new_file(path) as new:
                 for entry in ({"plan": plan}, *(note.to_json() for note in finished.values())):
                     new.write(json.dumps(entry).encode() + b"\n")
-        return finished
+        return {name: finished[name] for name in names if name in finished}
 
     def check_space(self, needed: Callable[[], int]) -> None:
         """Raise a `WriteError` if a folder of another disk can't take so many bytes of shards."""
@@ -235,32 +235,39 @@ def _swap(dataset: Path, new: Sequence[str], old: Sequence[str], *, back: bool =
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(dataset / name))
 
 
-def _finish_publishing(dataset: Path) -> bool:
-    """Finish what a killed publisher began; return whether there was anything to finish.
+def _finish_publishing(dataset: Path) -> None:
+    """Finish what a killed publisher began, if any did.
 
     Raises:
-        OSError: that is impossible, or the journal lists files that tfrtool doesn't write.
+        WriteError: that is impossible, or the journal lists files that tfrtool doesn't write.
     """
-    place = dataset / PUBLISHING
+    place, staging = dataset / PUBLISHING, dataset / STAGING
     if not os.path.lexists(place):
-        return False
-    private_folder(place)
+        return
     try:
-        journal = read_json(place / _JOURNAL, follow=False)
-        new, old = list(journal["new"]), list(journal["old"])
-        known = all(map(is_ours, [*new, *old]))
-    except (ValueError, KeyError, TypeError):
-        known = False
-    if not known:
-        raise OSError(errno.EINVAL, "it is not what an interrupted write leaves", str(place))
-    with signals_wait():
-        for name in new:
-            if not os.path.lexists(place / name):
-                (dataset / name).lstat()
-        _swap(dataset, new, old)
-        move(place, dataset / STAGING)
-        sync_folder(dataset)
-    return True
+        private_folder(place)
+        try:
+            journal = read_json(place / _JOURNAL, follow=False)
+            new, old = list(journal["new"]), list(journal["old"])
+            known = all(map(is_ours, [*new, *old]))
+        except (ValueError, KeyError, TypeError):
+            known = False
+        if not known:
+            raise OSError(errno.EINVAL, "it is not what an interrupted write leaves", str(place))
+        with signals_wait():
+            for name in new:
+                if not os.path.lexists(place / name):
+                    (dataset / name).lstat()
+            _swap(dataset, new, old)
+            move(place, staging)
+            sync_folder(dataset)
+    except OSError as error:
+        raise WriteError(
+            f"an interrupted write can't be finished: {os_reason(error)}",
+            path=error.filename or staging,
+            hint=f"delete {PUBLISHING} to discard its files",
+        ) from error
+    shutil.rmtree(staging, ignore_errors=True)
 
 
 def is_whole(path: Path, shard: ShardReport) -> bool:
@@ -357,14 +364,15 @@ def is_shard_of(name: str, dataset: str) -> bool:
 
 @contextlib.contextmanager
 def staging_folder(target: Target) -> Iterator[Staging]:
-    """Give a folder to write in, in the dataset's own (for a store, here); take it away at the end.
+    """Give a folder to write files in, inside the dataset's; for a store, on this machine.
 
-    Nobody else writes to the dataset meanwhile. Where the process is killed, the folder is left
-    for `Existing.RESUME`; and so it is where a write fails that was to resume what it found. The
-    dataset's directory is made if it isn't there, and taken away again if nothing came of it.
+    Nobody else writes to the dataset meanwhile. The folder is deleted in the end, unless the
+    process is killed, or a resumed write fails: then it is left for `Existing.RESUME`. The
+    dataset's directory is made if it isn't there, and deleted again if nothing came of it.
 
     Raises:
-        UsageError: something is there already, and not to be touched; or another process writes.
+        UsageError: something is there that may not be touched; or another process writes.
+        WriteError: the folder can't be used, or an interrupted write can't be finished.
     """
     dataset = target.folder
     if isinstance(dataset, RemotePath):
@@ -376,23 +384,20 @@ def staging_folder(target: Target) -> Iterator[Staging]:
     if dataset.exists() and not dataset.is_dir():
         raise UsageError("not a directory", path=dataset)
     folder = dataset / STAGING
-    made = [path for path in (dataset, *dataset.parents) if not path.exists()]
+    new_folders = [path for path in (dataset, *dataset.parents) if not path.exists()]
     try:
         with contextlib.ExitStack() as stack:
             with os_errors_as(WriteError, dataset, "can't be written to"):
                 dataset.mkdir(parents=True, exist_ok=True)
                 stack.enter_context(locked(dataset))
-            try:
-                # It lacked nothing but the final names.
-                if _finish_publishing(dataset):
-                    shutil.rmtree(folder, ignore_errors=True)
-            except OSError as error:
-                raise WriteError(
-                    f"an interrupted write can't be finished: {os_reason(error)}",
-                    path=error.filename or folder,
-                    hint=f"delete {PUBLISHING} to discard its files",
-                ) from error
-            resumed = _check_target(target)
+            _finish_publishing(dataset)
+            with os_errors_as(WriteError, dataset):
+                names = {*os.listdir(dataset)} - {LOCK}  # noqa: PTH208
+            report = read_object(dataset / REPORT)
+            ours = {*METADATA, *listed_metadata(report), *listed_shards(report)}
+            resumed = may_write(
+                target, names, ours, interrupted=STAGING in names, complete=REPORT in names
+            )
             with os_errors_as(WriteError, folder, "can't be used"):
                 if not resumed and folder.is_dir() and not folder.is_symlink():
                     shutil.rmtree(folder)
@@ -409,13 +414,13 @@ def staging_folder(target: Target) -> Iterator[Staging]:
                     if not keep:
                         shutil.rmtree(folder, ignore_errors=True)
     finally:
-        for path in made:
+        for path in new_folders:
             with contextlib.suppress(OSError):
                 path.rmdir()
 
 
 def _sweep(folder: Path) -> bool:
-    """Leave nothing but what a resumed write can use, so no links; tell whether it can."""
+    """Delete what a resumed write can't use, so all links; return whether there are files."""
     useful = False
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -431,16 +436,6 @@ def _sweep(folder: Path) -> bool:
 def is_ours(name: object) -> bool:
     """Return whether what is to be published has the name of something that tfrtool writes."""
     return isinstance(name, str) and (is_shard(name) or bool(_METADATA_NAME.fullmatch(name)))
-
-
-def _check_target(target: Target) -> bool:
-    """Raise if a directory may not be written to; return whether to resume a write there."""
-    dataset = target.folder
-    with os_errors_as(WriteError, dataset):
-        names = set(os.listdir(dataset)) - {LOCK}  # noqa: PTH208
-    report = read_object(dataset / REPORT)
-    ours = {*METADATA, *listed_metadata(report), *listed_shards(report)}
-    return may_write(target, names, ours, interrupted=STAGING in names, complete=REPORT in names)
 
 
 def may_write(
