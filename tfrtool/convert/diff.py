@@ -8,7 +8,7 @@ from functools import partial
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -96,40 +96,65 @@ class DiffReport:
         return {"same": self.same, **plain(self)}
 
 
+class _ShardRecords(NamedTuple):
+    """The records of a shard.
+
+    Attributes:
+        numbers: the index of each record.
+        digests: 16 bytes for the payload of each record; and for its key, if there is a key.
+        features: what the records hold.
+        faults: the damage.
+        tally: the count of the payloads.
+        without_key: number of records without the key.
+    """
+
+    numbers: NDArray[np.uint32]
+    digests: bytes
+    features: ColumnsFold
+    faults: Faults
+    tally: Tally
+    without_key: int
+
+
 class _ComparedRecords:
     """All records of A, or of B: 20 bytes for each, 36 with a key."""
 
     def __init__(
         self, location: Paths, key: str | None, workers: int | None, on_progress: OnProgress
     ) -> None:
-        files: dict[Path, str | None] = {}
+        split_of: dict[Path, str | None] = {}
         self.notes: list[str] = []
-        for place in as_paths(location):
-            found = find_files(place)
+        for path in as_paths(location):
+            found = find_files(path)
             self.notes += found.notes
-            for one in found.sets:
-                root = found.folders[0] if place.is_dir() else one.directory
-                files |= dict.fromkeys(one.paths, one.split_below(root))
-        self.paths, self.shard_splits = [*files], [*files.values()]
-        self.fold, self.faults, self.tally, self.without_key = ColumnsFold(), Faults(), Tally(), 0
-        shards, digests, counts = [np.zeros(0, np.uint32)], [b""], Counter[str | None]()
+            for shards in found.sets:
+                root = found.folders[0] if path.is_dir() else shards.directory
+                split_of |= dict.fromkeys(shards.paths, shards.split_below(root))
+        self.paths, self.shard_splits = [*split_of], [*split_of.values()]
+        self.fold, self.faults, self.tally = ColumnsFold(), Faults(), Tally()
         meter = Meter(on_progress, "reading", BYTES, total_bytes(self.paths))
-        look = partial(_look, key=key)
-        looked = map_shards(look, self.paths, workers, _WORTH_A_PROCESS, on_counts=meter.add)
-        for done, (numbers, words, fold, faults, tally, without_key) in enumerate(looked, 1):
-            shards.append(numbers)
-            digests.append(words)
-            counts[self.shard_splits[done - 1]] += len(numbers)
-            self.fold.merge(fold)
-            self.faults.merge(faults)
-            self.tally.merge(tally)
-            self.without_key += without_key
+        read = partial(_read_shard, key=key)
+        numbers, digests, self.without_key = [np.zeros(0, np.uint32)], [b""], 0
+        for shard in map_shards(read, self.paths, workers, _WORTH_A_PROCESS, on_counts=meter.add):
+            numbers.append(shard.numbers)
+            digests.append(shard.digests)
+            self.fold.merge(shard.features)
+            self.faults.merge(shard.faults)
+            self.tally.merge(shard.tally)
+            self.without_key += shard.without_key
         meter.finish()
-        self.lengths = np.array([len(one) for one in shards[1:]], np.int64)
-        self.ends, self.splits = np.cumsum(self.lengths), counts
-        self.numbers, self.digests = np.concatenate(shards), b"".join(digests)
+        self.lengths = np.array([len(one) for one in numbers[1:]], np.int64)
+        self.ends = np.cumsum(self.lengths)
+        self.numbers, self.digests = np.concatenate(numbers), b"".join(digests)
 
-    def place(self, row: int) -> Place:
+    def split_counts(self) -> Counter[str | None]:
+        """Return the number of records in each split."""
+        counts = Counter[str | None]()
+        for split, length in zip(self.shard_splits, self.lengths.tolist(), strict=True):
+            counts[split] += length
+        return counts
+
+    def locate(self, row: int) -> Place:
         """Return where a record is."""
         shard = self.paths[int(np.searchsorted(self.ends, row, "right"))]
         return Place(shard=shard, record=int(self.numbers[row]))
@@ -140,24 +165,24 @@ class _ComparedRecords:
         if columns.kind not in (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE):
             return {PAYLOAD: columns.kind.title}
         return {
-            feature_name(one.key): f"{one.dtype.value if one.dtype else 'mixed'}"
-            + "[]" * ((one.form is Form.LIST) + one.is_list)
-            for one in columns.columns
+            feature_name(column.key): f"{column.dtype.value if column.dtype else 'mixed'}"
+            + "[]" * ((column.form is Form.LIST) + column.is_list)
+            for column in columns.columns
         }
 
-    def features(self, rows: Rows, names: Mapping[str, int]) -> NDArray[np.uint64]:
-        """Return digests of the features of some records, a row for each and a column a name."""
-        found = np.zeros((len(rows), len(names)), np.uint64)
+    def feature_digests(self, rows: Rows, names: Mapping[str, int]) -> NDArray[np.uint64]:
+        """Return digests of features: a row for each of these records, a column for each name."""
+        digests = np.zeros((len(rows), len(names)), np.uint64)
         shards = np.searchsorted(self.ends, rows, "right")
         for shard in np.unique(shards).tolist():
-            places = np.flatnonzero(shards == shard)
-            wanted = dict(zip(self.numbers[rows[places]].tolist(), places.tolist(), strict=True))
+            at = np.flatnonzero(shards == shard)
+            wanted = dict(zip(self.numbers[rows[at]].tolist(), at.tolist(), strict=True))
             for item in read_shard(self.paths[shard]):
                 if isinstance(item, Record) and item.index in wanted:
                     for name, feature in _features(item.payload).items():
                         word = blake2b(repr(feature).encode(), digest_size=8).digest()
-                        found[wanted[item.index], names[name]] = int.from_bytes(word, "little")
-        return found
+                        digests[wanted[item.index], names[name]] = int.from_bytes(word, "little")
+        return digests
 
 
 def diff(
@@ -188,57 +213,59 @@ def diff(
         UsageError: no record has the key.
     """
     check_least({"limit": limit}, {"limit": 0})
-    one, other = sides = [_ComparedRecords(side, key, workers, on_progress) for side in (a, b)]
-    middle = len(one.numbers)
-    total = middle + len(other.numbers)
-    if key and one.without_key + other.without_key == total:
-        hint = suggestion(key, one.types(), "features")
+    sides = [_ComparedRecords(location, key, workers, on_progress) for location in (a, b)]
+    side_a, side_b = sides
+    middle, total = len(side_a.numbers), sum(len(side.numbers) for side in sides)
+    types = [side.types() for side in sides]
+    if key and side_a.without_key + side_b.without_key == total:
+        hint = suggestion(key, types[0], "features")
         raise UsageError(f"no feature {key!r} for --key", hint=hint)
-    names = list(dict.fromkeys([*one.splits, *other.splits]))
-    known = None not in names  # else a split is nothing to go by
-    splits = np.concatenate(
-        [np.repeat([*map(names.index, side.shard_splits)], side.lengths) for side in sides]
+    counts = [side.split_counts() for side in sides]
+    splits = list(dict.fromkeys(name for one in counts for name in one))
+    comparable = None not in splits
+    split_codes = np.concatenate(
+        [np.repeat([*map(splits.index, side.shard_splits)], side.lengths) for side in sides]
     ).astype(np.int64)
-    payloads, *keys = _codes(one.digests + other.digests, 2 if key else 1)
+    payloads, *keys = _codes(side_a.digests + side_b.digests, 2 if key else 1)
     rest: Rows = np.arange(total)
-    _, rest = _paired(payloads * len(names) + splits if known else payloads, rest, middle)
+    in_split = payloads * len(splits) + split_codes if comparable else payloads
+    _, rest = _paired(in_split, rest, middle)
     moved, rest = _paired(payloads, rest, middle)
     changed, rest = _paired(keys[0], rest, middle) if key else (moved[:, :0], rest)
     moved[1] -= middle
     changed[1] -= middle
-    types = [side.types() for side in sides]
-    every = {name: number for number, name in enumerate(sorted({*types[0], *types[1]}))}
-    told = [side.features(rows, every) for side, rows in zip(sides, changed, strict=True)]
-    differ = np.count_nonzero(told[0] != told[1], axis=0)
-    sorts = {
+    names = {name: number for number, name in enumerate(sorted({*types[0], *types[1]}))}
+    digests = [side.feature_digests(rows, names) for side, rows in zip(sides, changed, strict=True)]
+    differing = np.count_nonzero(digests[0] != digests[1], axis=0)
+    rows = {
         "only_a": {"a": rest[rest < middle]},
         "only_b": {"b": rest[rest >= middle] - middle},
-        "changed": {"a": changed[0], "b": changed[1]},
-        "moved": {"a": moved[0], "b": moved[1]},
+        "changed": dict(zip("ab", changed, strict=True)),
+        "moved": dict(zip("ab", moved, strict=True)),
     }
-    by_name = dict(zip("ab", sides, strict=True))
+    locate = {"a": side_a.locate, "b": side_b.locate}
     return DiffReport(
         records=(middle, total - middle),
-        digests=(digest_text(one.tally.digest), digest_text(other.tally.digest)),
-        splits={str(name): (one.splits[name], other.splits[name]) for name in names if known},
+        digests=(digest_text(side_a.tally.digest), digest_text(side_b.tally.digest)),
+        splits={str(name): (counts[0][name], counts[1][name]) for name in splits if comparable},
         schema={
             name: (types[0].get(name), types[1].get(name))
-            for name in every
+            for name in names
             if types[0].get(name) != types[1].get(name)
         },
-        **{sort: len(next(iter(rows.values()))) for sort, rows in sorts.items()},
-        features={name: int(differ[at]) for name, at in every.items() if differ[at]},
-        without_key=(one.without_key, other.without_key),
+        **{kind: len(next(iter(found.values()))) for kind, found in rows.items()},
+        features={name: int(differing[at]) for name, at in names.items() if differing[at]},
+        without_key=(side_a.without_key, side_b.without_key),
         examples={
-            sort: [
-                {name: by_name[name].place(int(row)) for name, row in zip(rows, pair, strict=True)}
-                for pair in islice(zip(*rows.values(), strict=True), limit)
+            kind: [
+                {side: locate[side](int(row)) for side, row in zip(found, pair, strict=True)}
+                for pair in islice(zip(*found.values(), strict=True), limit)
             ]
-            for sort, rows in sorts.items()
+            for kind, found in rows.items()
         },
         corrupt=sum(side.faults.count for side in sides),
         faults=[fault for side in sides for fault in side.faults.kept],
-        notes=[*dict.fromkeys(one.notes + other.notes)],
+        notes=[*dict.fromkeys(side_a.notes + side_b.notes)],
     )
 
 
@@ -267,37 +294,30 @@ def _paired(codes: Rows, rows: Rows, middle: int) -> tuple[Rows, Rows]:
     return np.stack([order[paired & ~of_b], order[paired & of_b]]), np.sort(order[~paired])
 
 
-def _look(
-    path: Path, key: str | None
-) -> tuple[NDArray[np.uint32], bytes, ColumnsFold, Faults, Tally, int]:
-    """Read a shard.
-
-    Returns:
-        The numbers of its records, the digests of each one's payload and of its key, if one is
-        asked for; its features, its faults, its tally, and how many records have no key.
-    """
-    fold, faults, tally, numbers = ColumnsFold(), Faults(), Tally(), array("I")
+def _read_shard(path: Path, key: str | None) -> _ShardRecords:
+    features, faults, tally, numbers = ColumnsFold(), Faults(), Tally(), array("I")
     digests, without_key = bytearray(), 0
 
-    def tell(fault: Fault) -> None:
+    def report(fault: Fault) -> None:
         if fault.kind is FaultKind.NOT_TFRECORD:
             raise as_error(path, fault)
         if fault.kind is not FaultKind.EMPTY:
             faults.add(LocatedFault(path=path, fault=fault))
 
-    for records in in_batches(read_shard(path), tell):
+    for records in in_batches(read_shard(path), report):
         numbers.extend(record.index for record in records)
-        batch = [record.payload for record in records]
-        fold.add(batch)
+        payloads = [record.payload for record in records]
+        features.add(payloads)
         tally.add_keys([payload_key(one.payload_crc, len(one.payload)) for one in records])
-        for payload, held in zip(batch, _keys(batch, key), strict=True):
+        for payload, value in zip(payloads, _keys(payloads, key), strict=True):
             digest = blake2b(payload, digest_size=16).digest()
             digests += digest
             if key is not None:
-                without_key += held is None
-                told = digest if held is None else repr(held).encode()
-                digests += blake2b(told, digest_size=16).digest()
-    return np.array(numbers, np.uint32), bytes(digests), fold, faults, tally, without_key
+                without_key += value is None
+                content = digest if value is None else repr(value).encode()
+                digests += blake2b(content, digest_size=16).digest()
+    all_numbers = np.array(numbers, np.uint32)
+    return _ShardRecords(all_numbers, bytes(digests), features, faults, tally, without_key)
 
 
 def _keys(payloads: Sequence[bytes], key: str | None) -> Sequence[Any]:
