@@ -150,17 +150,6 @@ def test_too_many_headers_are_refused(tmp_path: Path, monkeypatch: pytest.Monkey
         open_tree(tmp_path / "a.tar.bz2")
 
 
-def test_what_nobody_keeps_is_not_unpacked_for_ever(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A film of zeros that bzip2 made small is an error, too, though it is no image."""
-    monkeypatch.setattr("tfrtool.storage.limits.FREE_UNPACKED_BYTES", 1_000_000)
-    film = [_header("film.mpg", 8 << 20), bytes(8 << 20)]
-    (tmp_path / "a.tar.bz2").write_bytes(bz2.compress(b"".join([_tar()[:-1024], *film])))
-    with pytest.raises(SourceError, match="1,000,000 bytes"):
-        open_tree(tmp_path / "a.tar.bz2")
-
-
 def _zip_of_one(names: list[str], size: int) -> bytes:
     """Return an archive whose members are all the same bytes."""
     packer = zlib.compressobj(9, zlib.DEFLATED, -15)

@@ -26,9 +26,7 @@ from tfrtool.sources.folders.listing import size_problem
 from tfrtool.sources.items import Item, LeftOut, Source, Starting, label_problem
 from tfrtool.sources.manifest import ManifestWriter
 from tfrtool.storage.capped_list import CappedList
-from tfrtool.storage.limits import (
-    MAX_LISTED,
-)
+from tfrtool.storage.limits import MAX_LISTED
 from tfrtool.storage.opening import open_regular, read_bounded
 from tfrtool.storage.sorted_rows import SortedRows
 

@@ -37,7 +37,7 @@ _MOST_HEADERS = 8
 """Headers of one member; writers make four at most."""
 
 _PAX = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
-_COUNTING = ("path", "linkpath", "size", "GNU.sparse.name")
+_PAX_KEYS = ("path", "linkpath", "size", "GNU.sparse.name")
 _GNU = {tarfile.GNUTYPE_LONGNAME: "path", tarfile.GNUTYPE_LONGLINK: "linkpath"}
 _NO_DATA = (
     *(tarfile.LNKTYPE, tarfile.SYMTYPE, tarfile.CHRTYPE),
@@ -147,7 +147,7 @@ def _extension(file: BinaryIO, size: int) -> bytes:
 
 
 def _records(data: bytes) -> Iterator[tuple[str, str]]:
-    """Yield what counts of a pax header, whose lines are ``LENGTH KEY=VALUE``."""
+    """Yield names and sizes from a pax header, whose lines are ``LENGTH KEY=VALUE``."""
     while data.strip(b"\0"):
         digits = data[:6].partition(b" ")[0]
         length = int(digits) if digits.isdigit() else 0
@@ -156,17 +156,17 @@ def _records(data: bytes) -> Iterator[tuple[str, str]]:
             raise ValueError("an extended header is invalid")
         data = data[length:]
         name = _text(key)
-        if name in _COUNTING:
+        if name in _PAX_KEYS:
             yield name, _text(value)
 
 
-def _complete(member: tarfile.TarInfo, said: dict[str, str]) -> None:
-    """Give a member what its extended headers say of it."""
-    member.name = said.get("GNU.sparse.name") or said.get("path") or member.name
-    member.linkname = said.get("linkpath") or member.linkname
-    if "GNU.sparse.name" in said and member.isreg():
+def _complete(member: tarfile.TarInfo, extended: dict[str, str]) -> None:
+    """Set the fields of a member that its extended headers replace."""
+    member.name = extended.get("GNU.sparse.name") or extended.get("path") or member.name
+    member.linkname = extended.get("linkpath") or member.linkname
+    if "GNU.sparse.name" in extended and member.isreg():
         member.type = tarfile.GNUTYPE_SPARSE
-    if size := said.get("size"):
+    if size := extended.get("size"):
         if not (size.isascii() and size.isdigit() and len(size) < 19):
             raise ValueError(f"a member claims {size[:30]} bytes")
         member.size = int(size)

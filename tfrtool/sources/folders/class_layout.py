@@ -1,6 +1,6 @@
-"""What the places of files mean: classes and splits, told from folders or names.
+"""Classes and splits of images, from the names of folders or files.
 
-One function for all trees, so that an archive means what the folder means that was packed.
+One function serves all trees, so that an archive means the same as the folder that was packed.
 """
 
 import enum
@@ -32,9 +32,7 @@ from tfrtool.sources.folders.listing import (
 from tfrtool.sources.items import Item, LeftOut, Source, label_problem
 from tfrtool.sources.manifest import ManifestWriter
 from tfrtool.storage.capped_list import CappedList
-from tfrtool.storage.limits import (
-    MAX_LISTED,
-)
+from tfrtool.storage.limits import MAX_LISTED
 from tfrtool.storage.sorted_rows import SortedRows
 
 _NUMBERED = re.compile(r"[ ._-]\(?[0-9]")
@@ -60,17 +58,24 @@ def arrange(
     scratch: Path | None = None,
     depth: int | None = None,
 ) -> Source:
-    """Give each image of a tree, which lies at ``where``, its label and its split.
+    """Assign a label and a split to each image of a tree.
 
-    Folders around everything are looked through: a tree with ``PetImages/Cat/1.jpg`` and
+    Folders around everything are skipped: a tree with ``PetImages/Cat/1.jpg`` and
     ``PetImages/Dog/1.jpg`` has the classes Cat and Dog. A folder inside a class belongs to it,
-    which a notice reports; it is a SourceError if it is named like a class. A ``depth``, counted
-    from 1, chooses the folders that are classes.
-    Where all of several folders have the names of splits, such as ``train`` and ``validation``,
-    they are splits, and the classes are looked for in them; of a single one it isn't
-    said which part of the whole it is, and so it is looked through. The listing is used up; many
-    files are kept in a scratch folder. It is a SourceError if no image has a label, or what would
-    be classes are none.
+    which a notice reports; it is an error if it is named like a class. Several folders are splits
+    if all of them have the names of splits, such as ``train`` and ``validation``. A single one is
+    skipped, since its share of the whole is unknown.
+
+    Args:
+        listing: the files of the tree; it can't be read again.
+        label_from: where labels come from.
+        where: path of the tree, for errors.
+        scratch: folder for the data of many files.
+        depth: which folders of a path are the classes, from 1; None finds out.
+
+    Raises:
+        SourceError: no image has a label, or the folders aren't classes.
+        UsageError: the depth is above the class folders.
     """
     tree = _Tree(listing.entries, scratch)
     prefix, splits = _layout(tree, label_from)

@@ -1,4 +1,4 @@
-"""What a tree of files holds, before anything is said of its meaning, and how a file is read.
+"""Files of a directory tree, before they get a meaning, and how one is read.
 
 Links are followed, but never in circles, and nothing is opened to list it.
 """

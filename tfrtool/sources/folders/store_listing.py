@@ -1,4 +1,4 @@
-"""What a tree of objects in a store holds, and how one is read."""
+"""Objects below a URL of a store, and how one is read."""
 
 import errno
 import posixpath
