@@ -119,6 +119,7 @@ def test_boxes_come_from_polygons(opening: Opening, masks: str) -> None:
         (b'{"images": [' + b"1," * 9_000_000 + b"7]}", "not an object"),
         (b'{"images": ["\xff"]}', "offset 13: "),
         (b'{"images": [], "categories": [{"id": 1}]}', "no id or name"),
+        (b'{"images": [], "categories": [{"id": 1, "name": "a", "x": 1e400}]}', "no id or name"),
         (
             b'{"images": [], "categories": [{"id": 1, "name": "%s"}]}' % (b"a" * 2**20),
             "category name 'aaaa",

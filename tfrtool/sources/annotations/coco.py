@@ -94,12 +94,6 @@ class _Elements:
     def __init__(self) -> None:
         self.table = array("q")
 
-    def __len__(self) -> int:
-        return len(self.table) // _WIDTH
-
-    def truncate(self, count: int) -> None:
-        del self.table[count * _WIDTH :]
-
     def columns(self) -> Any:
         """Return the numbers of images, and then the fields of rows."""
         return np.frombuffer(self.table, np.int64).reshape(-1, _WIDTH).T
@@ -173,7 +167,6 @@ class CocoReader(AnnotationReader):
         """Yield all images, also those with problems, and each object without an image."""
         splits = dict[str | None, int]()
         for file in self._listed():
-            counts = len(self._images), len(self._objects)
             try:
                 file.group = splits.setdefault(file.split, len(splits))
                 self._scan(file)
@@ -182,8 +175,6 @@ class CocoReader(AnnotationReader):
                 if file.required:
                     raise SourceError(str(error), path=file.path, expected=_EXPECTED) from error
                 self.ignored.add(LeftOut(key=file.key, reason=str(error)))
-                self._images.truncate(counts[0])
-                self._objects.truncate(counts[1])
         if not self._files:
             what = "no annotation files"
             raise SourceError(what, path=self._places[0], expected=_EXPECTED)
@@ -239,9 +230,15 @@ class CocoReader(AnnotationReader):
 
     def _scan(self, file: _CocoFile) -> None:
         content = JsonFile(file.path, self._scratch)
+        if "images" not in content.members:
+            raise _OtherKindError("no 'images' list")
+        if content.members.get("annotations", _NULL) != _NULL:
+            for _, _, members in islice(content.elements("annotations"), 1):
+                for name in members.keys() & _UNSUPPORTED.keys():
+                    if not members.keys() & {"bbox", "segmentation"}:
+                        raise _OtherKindError(f"contains {_UNSUPPORTED[name]}")
         self._leave("the file", [name for name in content.members if name not in _WRITTEN])
-        lists = [name for name in content.members if name in _WRITTEN]
-        for name in lists:
+        for name in filter(_WRITTEN.__contains__, content.members):
             file.views[name] = memoryview(content.members[name])
             if content.members[name] == _NULL:
                 continue
@@ -252,18 +249,12 @@ class CocoReader(AnnotationReader):
                     self._add_category(file, text)
                 else:
                     self._add_element(file, name, number, (offset, len(text)), members)
-        if "images" not in lists:
-            raise _OtherKindError("no 'images' list")
 
     def _add_element(
         self, file: _CocoFile, name: str, number: int, span: tuple[int, int], members: Members
     ) -> None:
         rows, reference, number_id = self._images, "id", _NO_ID
         if name == "annotations":
-            if "bbox" not in members and "segmentation" not in members:
-                for other, what in _UNSUPPORTED.items():
-                    if other in members:
-                        raise _OtherKindError(f"contains {what}")
             rows, reference, value = self._objects, "image_id", _value(members, "id")
             if type(value) is int and 0 <= value < 2**63:
                 number_id = value
@@ -287,7 +278,10 @@ class CocoReader(AnnotationReader):
         return found
 
     def _add_category(self, file: _CocoFile, text: bytes) -> None:
-        value: Any = _ANYTHING.decode(text)
+        try:
+            value: Any = _ANYTHING.decode(text)
+        except msgspec.DecodeError:
+            value = {}
         key, name = _key(value.get("id")), value.get("name")
         if key is None or not isinstance(name, str):
             raise SourceError("a category has no id or name", path=file.path)
