@@ -13,8 +13,11 @@ from PIL import Image
 
 import tfrtool
 from tests.sources.trees import open_tree
-from tfrtool.errors import SourceError, TfrtoolError
+from tfrtool.errors import SourceError
+from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.sources.items import Source
+from tfrtool.sources.open_source import open_source
+from tfrtool.sources.source_options import SourceOptions
 
 DRAW = np.random.default_rng(0)
 
@@ -135,8 +138,10 @@ def test_headers_that_lie_are_refused(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(SourceError, match="truncated or damaged"):
         open_tree(path)
     path.write_bytes(data[:1000])
-    with pytest.raises(TfrtoolError):
-        open_tree(path)
+    for columns in ((), ("all",)):
+        options = SourceOptions(columns=columns)
+        with pytest.raises(SourceError, match="truncated or damaged"):
+            open_source(str(path), LabelFrom.FOLDER, tmp_path, options=options)
     monkeypatch.setattr("tfrtool.storage.limits.FREE_UNPACKED_BYTES", 1000)
     with pytest.raises(SourceError, match="at most"):
         open_tree(_packed(tmp_path / "x.npz", x=_npy(np.zeros((2, 999, 999), np.uint8)), y=_npy(y)))

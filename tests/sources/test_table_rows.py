@@ -112,6 +112,7 @@ JSON_LINES = [
         "not the URI of a local file, such as file:///data/cat.jpg",
     ),
     ('["b.jpg", "x"]', "not a JSON object"),
+    ('{"path": "b.jpg", "label": "x", "n": 1e400}', "the number 1e400 is too large"),
     ("b.jpg,x", "not valid JSON (column 1)"),
     ("[" * 100_000, "nested too deeply"),
     ('{"a":' * 100_000, "nested too deeply"),

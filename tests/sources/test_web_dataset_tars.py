@@ -150,3 +150,10 @@ def test_a_cut_tar_is_refused(tmp_path: Path) -> None:
     tar.write_bytes(tar.read_bytes()[:2000])
     with pytest.raises(SourceError, match=r"b\.tar.*truncated or damaged"):
         open_tree(tmp_path / "tars")
+
+
+def test_ambiguous_samples_are_refused(tmp_path: Path) -> None:
+    """Two members of a sample with the same extension are an error, as in convert."""
+    tree = {"0.jpg": IMAGES[0], "0.cls": b"1", "1.jpg": IMAGES[1], "1.JPG": IMAGES[2]}
+    with pytest.raises(SourceError, match=r"1\.JPG.*two members of the same name"):
+        open_tree(write_tar(tmp_path / "x.tar", tree))

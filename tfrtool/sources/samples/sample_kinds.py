@@ -329,6 +329,7 @@ def _label_and_cells(
 
 _NAME = re.compile(rf"(x)(?:_({'|'.join(SPLIT_NAMES)}))?\.npy")
 _LABELS_AT_ONCE = 4096
+_ZIP = b"PK\x03\x04"
 _EXPECTED = "arrays x (uint8, N x H x W [x 1 or 3]) and y (integers, N)"
 
 
@@ -342,13 +343,17 @@ def read_arrays(
     files: Sequence[str], where: str, scratch: Path, options: SourceOptions
 ) -> Source | None:
     """List the images in arrays; None for what is no zip."""
-    pairs = []
+    pairs, head = [], b""
     for path in files:
         try:
             with open_zip(path) as file:
+                head = file.read(len(_ZIP))
                 names = zipfile.ZipFile(file).namelist()
-        except (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError):
-            return None
+        except (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError) as error:
+            if head != _ZIP:
+                return None
+            what = "truncated or damaged zip archive: its directory can't be read"
+            raise SourceError(what, path=path, hint="download or copy it again") from error
         known = {name.lower(): name for name in names}
         found = {name: match[2] for name in known if (match := _NAME.fullmatch(name))}
         for name, split in found.items():
