@@ -99,6 +99,8 @@ class Child:
         """End the process, in the middle of its work if need be."""
         from subprocess import TimeoutExpired
 
+        if not self._grace:
+            self._process.kill()
         with contextlib.suppress(OSError):  # tasks that it no longer reads
             self._tasks.close()  # it ends itself then
         with contextlib.suppress(TimeoutExpired):
