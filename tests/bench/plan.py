@@ -24,23 +24,23 @@ from typing import Any
 
 from tests.photos import image_bytes
 from tests.writing.test_plan import make_options
-from tfrtool.images.audit import ImageVerdict
 from tfrtool.images.charts import Lines, draw_charts
 from tfrtool.images.recipe import Check, ImageRecipe
 from tfrtool.sources.folders.class_layout import LabelFrom, arrange
 from tfrtool.sources.folders.listing import Entry, Listing
 from tfrtool.sources.items import Item
-from tfrtool.writing.image_audit import Audit, Finding
+from tfrtool.writing.image_account import ImageAccount
+from tfrtool.writing.image_findings import SourceFindings
+from tfrtool.writing.image_records import Finding, RecordMaker
 from tfrtool.writing.job_report import ShardReport
-from tfrtool.writing.record_sizes import record_sizes
-from tfrtool.writing.write_plan import plan_digest, plan_shards
+from tfrtool.writing.record_sizes import RecordSizes
+from tfrtool.writing.write_plan import plan_shards
 from tfrtool.writing.write_report import report_on
 
 __all__ = ["measure", "run"]
 
 _CLASSES = 1000
 _WORD = 2**64
-_STEPS = 8192
 
 
 def _entries(count: int) -> Iterator[Entry]:
@@ -51,16 +51,16 @@ def _entries(count: int) -> Iterator[Entry]:
         yield Entry(f"{label}/{label}_{number:010d}.JPEG", 20_000 + mixed % 90_000)
 
 
-def _findings(start: int, stop: int) -> Iterator[Finding]:
+def _findings(count: int) -> Iterator[Finding]:
     """Yield what looking at images might find: 1 % are copies, 0.1 % bad, 2 % converted."""
-    for at in range(start, stop):
-        digest = (at if at % 100 else at // 200) * 0x9E3779B97F4A7C15 % _WORD
-        verdict = None
+    for at in range(count):
+        digest = (at if at % 100 else at // 200) * 0x9E3779B97F4A7C15 % _WORD or 1
         if at % 1000 == 7:
-            verdict = ImageVerdict(format="JPEG", problem=f"cut after {at % 777} bytes")
+            yield Finding(0, format="JPEG", problem=f"cut after {at % 777} bytes")
         elif at % 50 == 7:
-            verdict = ImageVerdict(format="PNG", conversion="it is a PNG")
-        yield digest, verdict
+            yield Finding(digest, format="PNG", conversion="it is a PNG")
+        else:
+            yield Finding(digest)
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,8 @@ class Peaks:
             size = 0
             for one in Path("/proc/self/fd").iterdir():
                 with contextlib.suppress(OSError):
-                    size += 512 * one.stat().st_blocks if "(deleted)" in str(one.readlink()) else 0
+                    own = "(deleted)" in str(one.readlink()) or "rows-" in str(one.readlink())
+                    size += 512 * one.stat().st_blocks if own else 0
             self.disk = max(self.disk, size)
 
 
@@ -128,20 +129,24 @@ def measure(count: int) -> dict[str, Any]:
             shard_bytes=128 * 2**20,
             recipe=ImageRecipe(check=Check.HEADER),
         )
-        audit = Audit(source, options.recipe, scratch)
-        sizes = record_sizes(audit, 1)
+        maker = RecordMaker(source, options.recipe)
+        sizes = RecordSizes(source.items, maker, 1)
         lap("sizes")
-        for first in range(0, count, _STEPS):
-            places = range(first, min(first + _STEPS, count))
-            audit.adopt(places, _findings(places.start, places.stop))
+        findings = SourceFindings(count, scratch)
+        for finding in _findings(count):
+            findings.add(finding)
         lap("(made-up findings)")
-        planned = plan_shards(audit, options, sizes.records)
+        planned, plan = plan_shards(source, options, maker, findings, sizes, scratch)
         lap("plan")
-        plan = plan_digest(planned, options.version)
-        lap("digests")
-        shards = [ShardReport(str(one.name), len(one.positions), 1) for one in planned]
-        report_on(audit, options, planned, shards)
-        lap("report")
+        shards: dict[str, list[ShardReport]] = {name: [] for name in options.splits}
+        images = {name: ImageAccount() for name in options.splits}
+        for shard in planned:
+            shards[shard.name.split].append(ShardReport(str(shard.name), len(shard.images), 1))
+            for image in shard.images:
+                images[shard.name.split].add(image.item, image.finding or Finding(0), maker)
+        found = findings.shared(source, maker)
+        report_on(source, options, shards, images, ImageAccount(), found, duplicates=0)
+        lap("account and report")
     peaks.stop()
     return {
         "images": count,

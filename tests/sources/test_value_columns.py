@@ -52,7 +52,7 @@ def _csv(folder: Path, *cells: str) -> Path:
 
 
 def _values(source: Source, name: str = "x") -> list[tuple[Any, ...]]:
-    return [(*ExtraFeatures.unpack(packed).values[name],) for packed in source.beside]
+    return [(*ExtraFeatures.unpack(item.extra).values[name],) for item in source.items]
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_parquet_of_any_type(folder: Path) -> None:
         "seen": ("int64", False),
         "raw": ("string", False),
     }
-    first, second, third = (ExtraFeatures.unpack(packed).values for packed in source.beside)
+    first, second, third = (ExtraFeatures.unpack(item.extra).values for item in source.items)
     assert (first["price"], third["price"]) == ((1.25,), ())
     assert (first["day"], third["tags"]) == ((b"2026-01-02",), (b"b", b"c"))
     assert (first["raw"], second["wide"]) == ((b"\xff",), (str(2**64 - 1).encode(),))
@@ -185,7 +185,7 @@ def test_a_cell_that_does_not_fit_leaves_its_row_out(
     assert [item.key for item in source.items] == ["a.jpg", "sub/c.jpg"]
     (reason,) = reasons(source)
     assert reason.startswith(f"row 2: column 'x' {why}")
-    assert len(source.beside) == 2
+    assert len(source.items) == 2
 
 
 def test_given_types(folder: Path) -> None:

@@ -109,9 +109,9 @@ def test_other_members_become_columns(tmp_path: Path) -> None:
         ColumnKind("text", DType.STRING),
         ColumnKind("tags", DType.STRING, is_list=True),
     )
-    values = [ExtraFeatures.unpack(packed).values for packed in source.beside]
+    values = [ExtraFeatures.unpack(item.extra).values for item in source.items]
     assert values[3] == {"score": (1.5,), "text": (b"caption 3",), "tags": (b"a",) * 3}
-    one, two, three, four = source.groups
+    one, two, three, four = (item.group for item in source.items)
     assert one == two != three == four
     assert source.labels == ("0", "1")
     assert [column.name for column in opened(columns=("all",)).features.columns] == [

@@ -12,9 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfrtool.errors import WriteError
-from tfrtool.sources import manifest
-from tfrtool.sources.items import Item
-from tfrtool.sources.manifest import ManifestWriter
 from tfrtool.storage.scratch import external_sort
 from tfrtool.storage.scratch.external_sort import (
     ExternalSort,
@@ -34,7 +31,6 @@ def keep_little_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let runs, chunks and mapped files be as small as they can."""
     for name, value in {"RUN": 8, "_CHUNK": 4, "_MERGED": 3, "_SMALL": 40}.items():
         monkeypatch.setattr(external_sort, name, value)
-    monkeypatch.setattr(manifest, "HELD", 16)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -93,13 +89,11 @@ def no_room() -> Iterator[None]:
 @pytest.mark.usefixtures("no_room")
 def test_a_full_disk_is_an_error(tmp_path: Path) -> None:
     """Where there is no room, it is an error that names the folder, and no signal later."""
-    file, writer = ScratchFile(tmp_path), ManifestWriter(tmp_path)
-    item = Item(key="cat/1.jpg", label="cat", bytes=1)
+    file = ScratchFile(tmp_path)
     fills: list[Callable[[], object]] = [
         lambda: column("Q", 100_000, tmp_path),
         lambda: ExternalSort(tmp_path, ((number,) for number in range(10_000))),
         lambda: [file.append(bytes(99)) for _ in range(10_000)],
-        lambda: [*map(writer.add, [item] * 10_000)],
     ]
     for fill in fills:
         with pytest.raises(WriteError, match="temporary files can't be written") as caught:

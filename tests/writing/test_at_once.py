@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 import tfrtool
 from tests.photos import image_bytes, write_class_folders
 from tfrtool.images.audit import audit_image
-from tfrtool.storage.commit import STAGING
-from tfrtool.writing.shard_writer import write_shards
+from tfrtool.writing.image_shard import ImageShard
+from tfrtool.writing.job_report import Written
 
 pytestmark = pytest.mark.tf
 
@@ -33,7 +33,7 @@ def looked_at(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
         counts[hash(data)] += 1
         return audit_image(data, recipe)
 
-    monkeypatch.setattr("tfrtool.writing.image_audit.audit_image", counted)
+    monkeypatch.setattr("tfrtool.writing.image_records.audit_image", counted)
     return counts
 
 
@@ -45,22 +45,6 @@ def _written(source: Path, dataset: Path, **options: Any) -> dict[str, Any]:
     return {**files, "report": {**report, "seconds": 0, "dataset": ""}}
 
 
-@pytest.mark.parametrize("bad", [[], [0], [3, 4, 17], list(range(19))])
-@pytest.mark.parametrize("check", ["decode", "header"])
-def test_the_same_as_looking_first(tmp_path: Path, bad: list[int], check: str) -> None:
-    """Wherever bad images and conversions are, nothing shows when they were found."""
-    source = write_class_folders(tmp_path / "photos", count=10)
-    paths = sorted(source.rglob("*.jpg"))
-    paths[6].write_bytes(image_bytes("PNG"))
-    paths[13].write_bytes(paths[2].read_bytes())
-    for number in bad:
-        paths[number].write_bytes(BAD if number % 2 else b"")
-    # Who resumes looks first.
-    first = _written(source, tmp_path / "a", shards=1, check=check, existing="resume")
-    assert _written(source, tmp_path / "b", shards=1, check=check) == first
-    assert len(first["report"]["rejected"]) == len(bad)
-
-
 @settings(
     max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -70,24 +54,48 @@ def test_the_same_as_looking_first(tmp_path: Path, bad: list[int], check: str) -
     workers=st.integers(1, 3),
     shuffle=st.booleans(),
 )
-def test_bad_images_anywhere(
+def test_bad_images_leave_shards_shorter(
     tmp_path_factory: pytest.TempPathFactory,
     bad: set[int],
     shards: int,
     workers: int,
     shuffle: bool,
 ) -> None:
-    """Any bad images, in any number of shards on any number of workers, leave the same bytes."""
-    if len(bad) > 24 - shards:
-        bad = set()
+    """Any bad images are listed, and all others written: as a plan says, on any workers."""
     root = tmp_path_factory.mktemp("any")
     source = write_class_folders(root / "photos", count=12)
     for number, path in enumerate(sorted(source.rglob("*.jpg"))):
         if number in bad:
             path.write_bytes(BAD)
     options: dict[str, Any] = {"shards": shards, "workers": workers, "shuffle": shuffle}
-    first = _written(source, root / "a", existing="resume", **options)
-    assert _written(source, root / "b", **options) == first
+    if len(bad) > 24 - shards:  # fewer images are left than shards
+        with pytest.raises(tfrtool.TfrtoolError):
+            tfrtool.write(source, root / "a", **options)
+        assert not (root / "a").exists()
+        return
+    written = _written(source, root / "a", **options)["report"]
+    assert [entry["key"] for entry in written["rejected"]] == [
+        path.relative_to(source).as_posix()
+        for number, path in enumerate(sorted(source.rglob("*.jpg")))
+        if number in bad
+    ]
+    plan = tfrtool.write(source, root / "b", name="d", dry_run=True, **options)
+    records = [shard["records"] for shard in written["splits"]["train"]["shards"]]
+    assert records == [shard.records for shard in plan.splits["train"].shards]
+    assert (sum(records), len(records), 0 in records) == (24 - len(bad), shards, False)
+
+
+def test_a_shard_of_bad_images_alone(tmp_path: Path) -> None:
+    """It can't be written, so all are looked at, and planned again without those that are bad."""
+    source = write_class_folders(tmp_path / "photos", count=10)
+    for path in sorted(source.rglob("*.jpg"))[:5]:
+        path.write_bytes(BAD)
+    written = _written(source, tmp_path / "d", shards=4, shuffle=False)["report"]
+    counts = [shard["records"] for shard in written["splits"]["train"]["shards"]]
+    assert counts == [4, 4, 3, 4]
+    assert len(written["rejected"]) == 5
+    plan = tfrtool.write(source, tmp_path / "p", shards=4, shuffle=False, dry_run=True)
+    assert [shard.records for shard in plan.splits["train"].shards] == counts
 
 
 @pytest.mark.parametrize("options", [{"shards": 3}, {"shard_size": 2000}])
@@ -116,31 +124,6 @@ def test_splits_by_hash_are_looked_at_first(tmp_path: Path) -> None:
     assert phases.index("writing") == phases.count("checking")
 
 
-def test_an_interrupted_write_at_once_can_be_gone_on_with(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Shards that were finished before the interruption are taken over as they are."""
-    source, dataset = write_class_folders(tmp_path / "photos", count=40), tmp_path / "b"
-    whole = _written(source, tmp_path / "a", shards=8)
-
-    def interrupted(shards: Any, *arguments: Any) -> Any:
-        write_shards(shards[:3], *arguments)
-        shutil.copytree(dataset / STAGING, tmp_path / "kept")
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("tfrtool.writing.write.write_shards", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            tfrtool.write(source, dataset, name="d", shards=8)
-    dataset.mkdir()
-    shutil.move(tmp_path / "kept", dataset / STAGING)
-    report = tfrtool.write(source, dataset, name="d", shards=8, existing="resume")
-    assert report.resumed >= 3
-    for name, data in whole.items():
-        if "tfrecord" in name:
-            assert (dataset / name).read_bytes() == data
-
-
 @pytest.mark.parametrize("packed", [False, True], ids=["folder", "zip"])
 def test_planned_shards_can_be_sent_elsewhere(
     packed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -151,11 +134,10 @@ def test_planned_shards_can_be_sent_elsewhere(
     if packed:
         source = Path(shutil.make_archive(str(tmp_path / "photos"), "zip", source))
     options: dict[str, Any] = {"splits": {"train": 0.5, "test": 0.5}, "shards": 2}
-    expected = _written(source, tmp_path / "a", **options)
+    expected, write = _written(source, tmp_path / "a", **options), ImageShard.write
 
-    def elsewhere(shards: Any, *arguments: Any) -> Any:
-        sent = (pickle.loads(pickle.dumps(shard)) for shard in shards)
-        return [write_shards([shard], *arguments)[0] for shard in sent]
+    def elsewhere(task: ImageShard, path: Path) -> Written:
+        return write(pickle.loads(pickle.dumps(task)), path)
 
-    monkeypatch.setattr("tfrtool.writing.write.write_shards", elsewhere)
+    monkeypatch.setattr(ImageShard, "write", elsewhere)
     assert _written(source, tmp_path / "b", **options) == expected

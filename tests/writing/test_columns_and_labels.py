@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +10,7 @@ import pytest
 
 import tfrtool
 from tests.photos import write_class_folders
-from tests.writing.test_plan import make_options
 from tfrtool.errors import SourceError, UsageError
-from tfrtool.examples.objects.annotation import ExtraFeatures
-from tfrtool.sources.folders.class_layout import LabelFrom
-from tfrtool.sources.open_source import open_source
-from tfrtool.sources.source_options import SourceOptions
-from tfrtool.storage.progress import no_progress
-from tfrtool.writing.image_audit import Audit
-from tfrtool.writing.shard_writer import write_shard
-from tfrtool.writing.write_plan import plan_shards
 from tfrtool.writing.write_report import WriteReport
 
 pytestmark = pytest.mark.tf
@@ -180,30 +170,6 @@ def test_other_metadata_is_replaced_and_resumed(photos: Path, tmp_path: Path) ->
     with pytest.raises(tfrtool.UsageError, match='layout "tfod" instead of null;'):
         write("resume")
     assert write("overwrite", multi_label=";") == {"label.labels.txt"}
-
-
-def test_parts_hold_what_is_beside_their_images(photos: Path, tmp_path: Path) -> None:
-    """A shard that another process writes has the same columns, of its own images alone."""
-    table = _table(photos, tmp_path, ROWS)
-    options = make_options(shards=2)
-    meaning = SourceOptions(columns=("all",))
-    source = open_source(str(table), LabelFrom.FOLDER, tmp_path, photos.parent, options=meaning)
-    whole = Audit(source, options.recipe)
-    whole.look_at_all(1, no_progress)
-    shards = plan_shards(whole, options, None)
-    here, there = tmp_path / "here", tmp_path / "there"
-    here.mkdir()
-    there.mkdir()
-    for shard in shards:
-        sent = pickle.loads(pickle.dumps(shard.part()))
-        beside = [ExtraFeatures.unpack(packed).values for packed in sent.audit.source.beside]
-        own = [ExtraFeatures.unpack(source.beside[at]).values for at in shard.positions]
-        assert beside == own != []
-        assert sent.fingerprint == shard.fingerprint
-        assert write_shard(sent, there) == write_shard(shard, here)
-    made = [{path.name: path.read_bytes() for path in one.iterdir()} for one in (here, there)]
-    assert made[0] == made[1]
-    assert b"gr\xc3\xb6\xc3\x9fer" in b"".join(made[0].values())
 
 
 def test_labels_are_never_silently_empty(photos: Path, tmp_path: Path) -> None:

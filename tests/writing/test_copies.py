@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 import tfrtool
 from tests.photos import write_class_folders
 from tfrtool.cli import main
-from tfrtool.images.audit import ImageVerdict
 from tfrtool.images.recipe import ImageRecipe
 from tfrtool.sources.items import Item, Source
-from tfrtool.writing import image_audit
-from tfrtool.writing.image_audit import Audit
+from tfrtool.writing import image_records
+from tfrtool.writing.image_findings import SourceFindings
+from tfrtool.writing.image_records import Finding, RecordMaker, digest_of
 
 pytestmark = pytest.mark.tf
 
@@ -108,7 +108,7 @@ def test_equal_digests_are_no_copies(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Images whose short digests are the same by chance are compared, and all written."""
-    monkeypatch.setattr(image_audit, "digest_of", lambda _: 7)
+    monkeypatch.setattr(image_records, "digest_of", lambda _: 7)
     assert main(["write", str(photos), str(tmp_path / "d"), "--dedupe", "--json"]) == 3
     data = json.loads(capsys.readouterr().out)
     assert [entry["key"] for entry in data["rejected"]] == [
@@ -140,26 +140,24 @@ def test_each_image_once_in_the_first_split(images: list[tuple[str, str, bool]])
         for number, (content, split, _) in enumerate(images)
     )
     source = Source(items=items, labels=("cat",), reader=Contents(), splits=SPLITS)
-    audit, kept = Audit(source, ImageRecipe()), Audit(source, ImageRecipe())
-    for position, (content, _, bad) in enumerate(images):
-        for one in (audit, kept):
-            one.digests[position] = image_audit.digest_of(content.encode())
-            one.unknown[position] = 0
-            if bad:
-                one.notable[position] = ImageVerdict(problem="bad")
-    kept.leave_out_copies()
-    contents = [images[position][0] for position in kept.good()]
-    assert Counter(contents) == Counter({images[position][0] for position in audit.good()})
-    assert sorted([*kept.good(), *(at for at, _ in kept.problems())]) == list(range(len(images)))
-    for position in kept.good():
-        same = [at for at in audit.good() if images[at][0] == images[position][0]]
+    maker = RecordMaker(source, ImageRecipe())
+    found, kept = SourceFindings(len(items)), SourceFindings(len(items))
+    for content, _, bad in images:
+        for one in (found, kept):
+            problem = "bad" if bad else None
+            one.add(Finding(0 if bad else digest_of(content.encode()), problem=problem))
+    kept.leave_out_copies(source, maker)
+    good, left = ([at for at, one in enumerate(some) if not one.problem] for some in (found, kept))
+    assert Counter(images[at][0] for at in left) == Counter({images[at][0] for at in good})
+    for position in left:
+        same = [at for at in good if images[at][0] == images[position][0]]
         assert position == min(same, key=lambda at: (SPLITS.index(images[at][1]), at))
-    assert kept.shared().kept == []
-    shared = {keys[0][-1] for image in audit.shared().kept for keys in image.values()}
+    assert kept.shared(source, maker).kept == []
+    shared = {keys[0][-1] for image in found.shared(source, maker).kept for keys in image.values()}
     assert shared == {
         content
         for content in "abcdef"
-        if len({images[at][1] for at in audit.good() if images[at][0] == content}) > 1
+        if len({images[at][1] for at in good if images[at][0] == content}) > 1
     }
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import random
-from array import array
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,10 @@ from tfrtool.images.recipe import ImageRecipe
 from tfrtool.records.compression import Compression
 from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.sources.items import Item, Source
-from tfrtool.storage.scratch import external_sort
-from tfrtool.writing.image_audit import Audit
+from tfrtool.writing.image_findings import SourceFindings
+from tfrtool.writing.image_records import Finding, RecordMaker
 from tfrtool.writing.write_options import Existing, WriteOptions
-from tfrtool.writing.write_plan import PlannedShard, plan_digest, plan_shards
+from tfrtool.writing.write_plan import PlannedShard, plan_shards
 
 HALVES = {"train": 0.5, "test": 0.5}
 
@@ -82,9 +81,11 @@ def _plan(
         reader=NoReader(),
         splits=splits,
     )
-    audit = Audit(source, options.recipe)
-    audit.digests = array("Q", numbers)
-    return plan_shards(audit, options, None)
+    findings = SourceFindings(len(items))
+    for number in numbers:
+        findings.add(Finding(number + 1))
+    maker = RecordMaker(source, options.recipe)
+    return plan_shards(source, options, maker, findings)[0]
 
 
 def _keys(tasks: list[PlannedShard]) -> list[list[str]]:
@@ -92,7 +93,7 @@ def _keys(tasks: list[PlannedShard]) -> list[list[str]]:
 
 
 def _items_of(task: PlannedShard) -> list[Item]:
-    return [task.audit.source.items[position] for position in task.positions]
+    return [image.item for image in task.images]
 
 
 @given(st.integers(1, 60), st.integers(0, 5), st.integers(1, 5))
@@ -128,7 +129,7 @@ def test_order_is_shuffled_by_the_seed() -> None:
 def test_boundaries_cover_all_records_evenly(records: int, shards: int) -> None:
     """Shards differ by one record at most, and leave none out."""
     shards = min(shards, records)
-    sizes = [len(one.positions) for one in _plan(_items(records), make_options(shards=shards))]
+    sizes = [len(one.images) for one in _plan(_items(records), make_options(shards=shards))]
     assert (len(sizes), sum(sizes)) == (shards, records)
     assert max(sizes) - min(sizes) <= 1
 
@@ -160,13 +161,13 @@ def test_exact_copies_share_a_split(data: st.DataObject) -> None:
         for item in _items_of(task):
             where.setdefault(digests[item.key], set()).add(task.name.split)
     assert all(len(splits) == 1 for splits in where.values())
-    assert sum(len(task.positions) for task in tasks) == 40
+    assert sum(len(task.images) for task in tasks) == 40
 
 
 def test_the_splits_of_a_source_are_kept() -> None:
     """Where the source has splits, they are not drawn anew, not even for copies."""
     items = [
-        replace(item, split="test" if number % 4 == 0 else "train")
+        item._replace(split="test" if number % 4 == 0 else "train")
         for number, item in enumerate(_items(20))
     ]
     copies = {item.key: 0 for item in items[:5]}
@@ -177,30 +178,21 @@ def test_the_splits_of_a_source_are_kept() -> None:
     }
 
 
-def test_a_task_knows_what_its_bytes_depend_on() -> None:
-    """Its fingerprint changes with contents, labels, order and recipe, and with nothing else."""
-    items = _items(10)
-    (task,) = _plan(items, make_options())
-    assert _plan(items, make_options(workers=7))[0].fingerprint == task.fingerprint
-    others = [
-        _plan(items[:-1], make_options()),
-        _plan(items, make_options(seed=1)),
-        _plan(items, make_options(recipe=ImageRecipe(quality=90))),
-        _plan(items, make_options(compression=Compression.GZIP)),
-        _plan(items, make_options(), digests={items[0].key: 99}),
-        _plan([replace(items[0], label="dog"), *items[1:]], make_options()),
-    ]
-    prints = {other.fingerprint for (other,) in others}
-    assert len(prints) == len(others)
-    assert task.fingerprint not in prints
+def test_a_digest_depends_on_images_and_what_was_found() -> None:
+    """It changes with keys, labels, sizes, times and contents of images, and with nothing else."""
+    items = [item._replace(place=5) for item in _items(10)]
 
+    def digest(items: list[Item], contents: int | None = None) -> str:
+        findings = None if contents is None else SourceFindings(len(items))
+        for number in range(len(items)) if findings else ():
+            findings.add(Finding(number + 1 + (contents or 0)))  # type: ignore[union-attr]
+        source = Source(items=tuple(items), labels=("cat", "dog"), reader=NoReader())
+        maker = RecordMaker(source, ImageRecipe())
+        return plan_shards(source, make_options(), maker, findings)[1]
 
-def test_shards_are_told_together_as_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A digest of all shards leaves each the fingerprint that it has by itself."""
-    options = make_options(shards=5, splits=HALVES)
-    alone = [task.fingerprint for task in _plan(_items(97), options)]
-    tasks = _plan(_items(97), options)
-    monkeypatch.setattr(external_sort, "RUN", 16)
-    plan_digest(tasks, "1.0.0")
-    assert [vars(task)["fingerprint"] for task in tasks] == alone
-    assert len({*alone}) == 10
+    first, *rest = items
+    changes: list[dict[str, Any]] = [{"key": "a"}, {"label": "dog"}, {"bytes": 11}, {"place": 6}]
+    others = [digest(rest), digest(items, 0), digest(items, 1)]
+    others += [digest([first._replace(**change), *rest]) for change in changes]
+    assert digest(items) == digest([*items])
+    assert len({digest(items), *others}) == 8

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import random
-from array import array
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,9 @@ from tfrtool.examples.objects.annotation import ExtraFeatures, ImageAnnotation, 
 from tfrtool.examples.objects.record_features import LabelKind, RecordFeatures
 from tfrtool.sources.grouping import group_by_name, group_number
 from tfrtool.sources.items import Item, Source
-from tfrtool.writing.image_audit import Audit
-from tfrtool.writing.record_values import labels_of
-from tfrtool.writing.write_plan import plan_shards
+from tfrtool.writing.image_findings import SourceFindings
+from tfrtool.writing.image_records import Finding, RecordMaker
+from tfrtool.writing.write_plan import PlannedShard, plan_shards
 
 THREE = {"train": 0.7, "validation": 0.2, "test": 0.1}
 SHARES = st.lists(st.integers(1, 9), min_size=2, max_size=5).map(
@@ -45,18 +45,27 @@ def _splits(
     several = any(";" in label for label in labels.values())
     features = RecordFeatures(label=LabelKind.CLASSES, separator=";")
     source = Source(
-        items=tuple(Item(key=key, label=labels[key], bytes=10) for key in keys),
+        items=tuple(
+            Item(key, labels[key], 10, group=group_number((groups or {}).get(key, "")))
+            for key in keys
+        ),
         labels=tuple(sorted({name for label in labels.values() for name in label.split(";")})),
         reader=NoReader(),
         features=features if several else RecordFeatures(),
-        groups=tuple(group_number(groups.get(key, "")) for key in keys) if groups else (),
+        grouped=bool(groups),
     )
     options = make_options(**{"splits": splits, "stratify": True} | changes)
-    audit = Audit(source, options.recipe)
-    for at, key in enumerate(keys):
-        audit.digests[at] = (digests or {}).get(key, at + 1000)
-    shards = plan_shards(audit, options, None)
-    return {keys[at]: shard.name.split for shard in shards for at in shard.positions}
+    shards = _planned(
+        source, options, [(digests or {}).get(k, n + 1000) for n, k in enumerate(keys)]
+    )
+    return {image.item.key: shard.name.split for shard in shards for image in shard.images}
+
+
+def _planned(source: Source, options: Any, digests: Iterable[int]) -> list[PlannedShard]:
+    findings, maker = SourceFindings(len(source.items)), RecordMaker(source, options.recipe)
+    for digest in digests:
+        findings.add(Finding(digest + 1))
+    return plan_shards(source, options, maker, findings)[0]
 
 
 def _counts(found: dict[str, str], labels: dict[str, str]) -> dict[str, Counter[str]]:
@@ -201,19 +210,17 @@ def test_objects_have_their_share() -> None:
         packed.append(ExtraFeatures(annotation=ImageAnnotation(10, 10, objects)).pack())
     names = tuple("abcd")
     source = Source(
-        items=tuple(Item(key=f"{at:04}", label="", bytes=10) for at in range(1000)),
+        items=tuple(Item(f"{at:04}", "", 10, extra=extra) for at, extra in enumerate(packed)),
         labels=names,
         reader=NoReader(),
         features=RecordFeatures(label=LabelKind.NONE, has_objects=True, classes=names),
-        beside=packed,
     )
     options = make_options(splits=THREE, stratify=True)
-    audit = Audit(source, options.recipe)
-    audit.digests = array("Q", range(1000))
+    maker = RecordMaker(source, options.recipe)
     counts: dict[str, Counter[str]] = defaultdict(Counter)
-    for shard in plan_shards(audit, options, None):
-        for at in shard.positions:
-            for label in ("images", *labels_of(source, at)):
+    for shard in _planned(source, options, range(1, 1001)):
+        for image in shard.images:
+            for label in ("images", *maker.labels_of(image.item)):
                 counts[label][shard.name.split] += 1
     for label, count in counts.items():
         for split, share in THREE.items():
@@ -223,7 +230,7 @@ def test_objects_have_their_share() -> None:
 
 def test_the_listing_and_the_disk_decide_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Permuted images are split alike, and so are those that are too many for memory."""
-    from tests.storage.test_external_sort import keep_little_in_memory
+    from tests.storage.test_sorted_rows import keep_little_in_memory
 
     labels = _several(300)
     groups = {key: key[:4] for key in labels if key[4] != "7"}
@@ -260,7 +267,7 @@ def test_an_expression_groups_names(tmp_path: Path) -> None:
     names = ("a/p1_x.jpg", "b/p1_y.jpg", "b/p2_x.jpg", "c/zü\udce9.jpg", "c/\n.jpg")
     for pattern in (r"p(\d+)", r"p\d", "(?i)P([0-9])_(.)", r"p(?:\d)|q"):
         found = group_by_name(_named(*names), pattern, tmp_path)
-        one, two, three, *alone = found.groups
+        one, two, three, *alone = (item.group for item in found.items)
         assert one == two != three != 0, pattern
         assert alone == [0, 0]
         assert any("2 of 5" in notice for notice in found.notices)
@@ -273,7 +280,7 @@ def test_an_expression_groups_names(tmp_path: Path) -> None:
 def test_a_hostile_expression_ends_soon(tmp_path: Path) -> None:
     """What takes Python's expressions for ever takes no time."""
     keys = ("a" * 60 + "!", "aab")
-    assert group_by_name(_named(*keys), "^(a+)+b$", tmp_path).groups[0] == 0
+    assert group_by_name(_named(*keys), "^(a+)+b$", tmp_path).items[0].group == 0
 
 
 @pytest.mark.tf

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import UsageError, printable
-from tfrtool.sources.items import Item, Source
-from tfrtool.storage.scratch.external_sort import column
+from tfrtool.sources.items import Item, ItemTable, Source
 
 _BATCH = 10_000
 """Names that are matched at a time."""
@@ -35,17 +34,18 @@ def group_by_name(source: Source, pattern: str, scratch: Path) -> Source:
     It is RE2's, as pyarrow has it, whose time is linear in the length of a name: Python's own could
     take for ever. A UsageError if it is none, or is nowhere in the keys.
     """
-    groups, at, alone = column("Q", len(source.items), scratch), 0, 0
-    for name in _names(source.items, pattern):
-        groups[at] = group_number(name)
-        at, alone = at + 1, alone + (not name)
+    items, alone = ItemTable(scratch), 0
+    for item, name in zip(source.items, _names(source.items, pattern), strict=True):
+        items.add(item._replace(group=group_number(name)))
+        alone += not name
     if alone == len(source.items):
         raise UsageError(
             f"--group-by '{printable(pattern)}' is not a column and matches no image name",
             found=f"names such as {printable(source.items[0].key)}",
         )
     notice = alone_notice(alone, len(source.items), pattern)
-    return replace(source, groups=groups, notices=(*source.notices, *filter(None, (notice,))))
+    notices = (*source.notices, *filter(None, (notice,)))
+    return replace(source, items=items, grouped=True, notices=notices)
 
 
 def _names(items: Iterable[Item], pattern: str) -> Iterator[str]:

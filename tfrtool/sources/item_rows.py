@@ -1,6 +1,5 @@
 """The rows of a table, or the samples of archives and arrays, made the items of a source."""
 
-from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
@@ -11,9 +10,16 @@ from tfrtool.errors import SourceError, human_count, printable
 from tfrtool.examples.objects.record_features import LabelKind, RecordFeatures
 from tfrtool.sources.folders.listing import size_problem, splits_in_order
 from tfrtool.sources.grouping import alone_notice, group_number
-from tfrtool.sources.items import Item, ItemReader, LeftOut, Source, UnfitError, label_problem
+from tfrtool.sources.items import (
+    Item,
+    ItemReader,
+    ItemTable,
+    LeftOut,
+    Source,
+    UnfitError,
+    label_problem,
+)
 from tfrtool.sources.label_choice import SEVERAL, several_labels
-from tfrtool.sources.manifest import ManifestWriter
 from tfrtool.sources.source_options import SourceOptions
 from tfrtool.sources.tables.table_columns import (
     TEXT_SHOWN,
@@ -27,8 +33,7 @@ from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.limits import (
     MAX_LISTED,
 )
-from tfrtool.storage.scratch.external_sort import ExternalSort
-from tfrtool.storage.scratch.packed_rows import PackedRows
+from tfrtool.storage.sorted_rows import SortedRows
 
 _Row = tuple[str, int, str, int, str, int, int]
 """An image: its key, its place or the number of its row, its label, the bytes of the file, its
@@ -73,8 +78,8 @@ class ItemRows:
         self._features = RecordFeatures()
         if options.multi_label is not None:
             self._features = RecordFeatures(label=LabelKind.CLASSES, separator=SEVERAL)
-        self._rows = ExternalSort[_Row](scratch)
-        self._refused = ExternalSort[tuple[str, int, str]](scratch)
+        self._rows = SortedRows[_Row](scratch, by=2)
+        self._refused = SortedRows[tuple[str, int, str]](scratch, by=2)
         self._firsts = dict[str, int]()  # the place of the first image of each label
         self._splits = set[str]()
         self._grouped = False
@@ -127,25 +132,23 @@ class ItemRows:
             label, what, hint = refused
             shown = f"'{printable(label[:TEXT_SHOWN])}' in row {self._firsts[label]}"
             raise SourceError(what, path=self._where, found=shown, hint=hint)
-        items, beside, groups = ManifestWriter(self._scratch), PackedRows(self._scratch), array("Q")
-        used, empty = set[str](), 0
-        for item, group, at in self._without_repeated(features):
+        items, used, empty, alone = ItemTable(self._scratch), set[str](), 0, 0
+        for item, at in self._without_repeated(features):
+            if columns is not None:
+                item = item._replace(extra=columns.packed(at, features.columns))
             items.add(item)
             empty += not item.label
+            alone += not item.group
             used.add(item.label)
-            if self._grouped:
-                groups.append(group)
-            if columns is not None:
-                beside.add(columns.packed(at, features.columns))
-        if not items.count:
+        if not items:
             what, expected = "no usable images", "images with a label each"
             if self._tabular:
                 what, expected = "no usable rows", "an image path and a label in each row"
             what += f" ({self._why})" if self._why else ""
             raise SourceError(what, path=self._where, expected=expected)
-        if features.label is LabelKind.CLASSES and empty == items.count:
+        if features.label is LabelKind.CLASSES and empty == len(items):
             raise SourceError(
-                f"none of {human_count(items.count, 'image')} has a label",
+                f"none of {human_count(len(items), 'image')} has a label",
                 path=self._where,
                 expected=f"labels separated by {options.multi_label!r}",
                 hint="use --label-column NAME to read them from another column",
@@ -162,30 +165,29 @@ class ItemRows:
         notices = [
             number_notice(labels) if names is None and options.labels is None else None,
             f"columns not written: {quoted(unused)}" if unused else None,
-            f"images without a label: {empty:,} of {items.count:,}"
+            f"images without a label: {empty:,} of {len(items):,}"
             if empty and features.label is LabelKind.CLASSES
             else None,
-            alone_notice(groups.count(0), len(groups), options.group_by or ""),
+            alone_notice(alone, len(items), options.group_by or "") if self._grouped else None,
             f"boxes in column '{_OBJECTS}' are not read; use --annotations for boxes"
             if _OBJECTS in (*unused, *unfit)
             else None,
             *(columns.notices() if columns is not None else ()),
         ]
         return Source(
-            items=items.close(),
+            items=items,
             labels=labels,
             reader=reader,
             splits=splits_in_order(self._splits - {""}),
             rejected=tuple(rejected.kept),
             more_rejected=rejected.more,
             notices=tuple(filter(None, notices)),
-            groups=groups,
+            grouped=self._grouped,
             features=features,
-            beside=beside if columns is not None else (),
         )
 
-    def _without_repeated(self, features: RecordFeatures) -> Iterator[tuple[Item, int, int]]:
-        """Yield items by key, with groups and the numbers of their cells.
+    def _without_repeated(self, features: RecordFeatures) -> Iterator[tuple[Item, int]]:
+        """Yield items by key, with the numbers of their cells.
 
         Those that repeat others are refused, rows that contradict others, and those that lack what
         others have.
@@ -193,7 +195,6 @@ class ItemRows:
         needed = {"no split, although others have one": 4} if any(self._splits) else {}
         if self.columns is not None and features.label is LabelKind.CLASS:
             needed["no label"] = 2
-        texts = dict[str, str]()  # one for each label and split
         for key, group in groupby(self._rows, key=itemgetter(0)):
             first, *more = group
             _, place, label, size, split, number, at = first
@@ -211,6 +212,4 @@ class ItemRows:
                     before = f"already listed in row {place}"
                     why = before if self._tabular else "duplicate name"
                     self.refuse(key, why, one[1])
-                label, split = texts.setdefault(label, label), texts.setdefault(split, split)
-                item = Item(key=key, label=label, bytes=size, place=place, split=split or None)
-                yield item, number, at
+                yield Item(key, label, size, place, split or None, group=number), at

@@ -1,14 +1,17 @@
 """What a source gives: items, how to read them, and an account of everything that is none."""
 
+import builtins
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, overload
 
 from tfrtool.errors import SourceError
 from tfrtool.examples.objects.record_features import RecordFeatures
 from tfrtool.storage.limits import MAX_CLASS_NAME
+from tfrtool.storage.sorted_rows import SortedRows
 
 _CONTROL = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f]")  # but for tabs
 _USUAL = RecordFeatures()
@@ -16,22 +19,65 @@ Starting = Callable[[], AbstractContextManager[None]]
 """Gives a context in which TensorFlow is loaded: the command line holds its chatter back there."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
+class Item(NamedTuple):
     """One labelled image of a source.
 
-    There may be millions: an item holds no more than is needed to find its bytes again.
+    There may be millions: an item holds no more than is needed to find and to describe its bytes.
+
+    Attributes:
+        key: its path below the source, with "/" between folders; unique in the source.
+        label: name of its class; "" where it has none.
+        bytes: size of its file.
+        place: where the bytes are, for the source's reader: an offset, or the row of a table; of a
+            file in a folder when it was changed last, in nanoseconds.
+        split: the split that the source itself puts it in.
+        group: 64 bits that stand for the group it belongs to; 0 where it is alone.
+        extra: a packed `ExtraFeatures`; b"" where there is none.
     """
 
-    key: str  # its path below the source, with "/" between folders; unique in the source
-    label: str  # its class, by name; "" where it has none
+    key: str
+    label: str
     bytes: int
-    place: int = 0  # where these are, as the source's reader understands it; a table's row
-    split: str | None = None  # the split that the source itself puts it in
+    place: int = 0
+    split: str | None = None
+    group: int = 0
+    extra: builtins.bytes = b""
 
-    def __post_init__(self) -> None:
-        if not self.key:
-            raise ValueError("an item has a key")
+
+class ItemTable(Sequence[Item]):
+    """The items of a source, sorted by key: few in memory, many in DuckDB.
+
+    Items are added in any order, before the first look at them; each key once. Several threads may
+    read at once. Iterate where you can: a look-up by position takes milliseconds.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        """Start without items; many are spilled to a folder, where None is the system's."""
+        self._rows = SortedRows[tuple[Any, ...]](folder)
+
+    def add(self, item: Item) -> None:
+        """Add an item."""
+        self._rows.add(tuple(item))
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and [*self] == [*other]
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __iter__(self) -> Iterator[Item]:
+        return map(Item._make, self._rows)
+
+    @overload
+    def __getitem__(self, at: int) -> Item: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Item]: ...
+    def __getitem__(self, at: int | slice) -> Item | Sequence[Item]:
+        if isinstance(at, slice):
+            return [*map(Item._make, self._rows[at])]
+        return Item._make(self._rows[at])
 
 
 def label_problem(label: str) -> str | None:
@@ -95,7 +141,7 @@ class AnnotationAccount:
 class Source:
     """Everything that was found in a source."""
 
-    items: Sequence[Item]  # the images, sorted by key: a tuple, or a `Manifest` of many
+    items: Sequence[Item]  # the images, sorted by key: a tuple, or an `ItemTable`
     labels: tuple[str, ...]  # names of classes, in the order of their numbers
     reader: ItemReader
     splits: tuple[str, ...] = ()  # that the source itself has, in its order; then each item has one
@@ -105,10 +151,9 @@ class Source:
     more_ignored: int = 0
     notices: tuple[str, ...] = ()  # what a user should know of how it was understood, each a clause
     features: RecordFeatures = _USUAL  # that records have
-    beside: Sequence[bytes] = ()  # for each item a packed `ExtraFeatures`, where there is anything
     annotations: AnnotationAccount | None = None
     pixels: bool = False  # whether the images were made of pixels, which PNG keeps and JPEG doesn't
-    groups: Sequence[int] = ()  # for each item 64 bits of what it belongs to; 0 where it is alone
+    grouped: bool = False  # whether items belong to groups
 
     def __post_init__(self) -> None:
         if not self.splits or not isinstance(self.items, tuple):

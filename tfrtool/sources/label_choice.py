@@ -2,7 +2,6 @@
 
 import json
 import re
-from array import array
 from collections import Counter
 from dataclasses import replace
 from functools import lru_cache
@@ -12,8 +11,7 @@ from typing import Any, NamedTuple
 from tfrtool.errors import SourceError, UsageError, os_errors_as, printable
 from tfrtool.examples.objects.label_map import is_label_map, parse_label_items
 from tfrtool.examples.objects.record_features import LabelKind, Layout
-from tfrtool.sources.items import LeftOut, Source, UnfitError, label_problem
-from tfrtool.sources.manifest import ManifestWriter
+from tfrtool.sources.items import ItemTable, LeftOut, Source, UnfitError, label_problem
 from tfrtool.sources.source_options import SourceOptions
 from tfrtool.storage.arguments import as_path
 from tfrtool.storage.capped_list import CappedList
@@ -23,7 +21,6 @@ from tfrtool.storage.limits import (
     MAX_LISTED,
 )
 from tfrtool.storage.opening import read_bounded
-from tfrtool.storage.scratch.packed_rows import PackedRows
 
 SEVERAL = "\x1f"
 """What stands between the labels of an item that may have several; no name has it."""
@@ -144,22 +141,17 @@ def with_labels(source: Source, options: SourceOptions, where: str, scratch: Pat
                 raise UnfitError(f"label '{_shown(name)}' is not in {options.labels}")
         return _integer(label) if features.label is LabelKind.NUMBER else label
 
-    items, beside, used = ManifestWriter(scratch), PackedRows(scratch), set[str]()
-    groups = array("Q")
+    items, used = ItemTable(scratch), set[str]()
     rejected = CappedList[LeftOut](MAX_LISTED)
     for entry in source.rejected:
         rejected.add(entry)
-    for position, item in enumerate(source.items):
+    for item in source.items:
         try:
             label = fit(item.label)
         except UnfitError as error:
             rejected.add(LeftOut(key=item.key, reason=str(error)))
             continue
-        items.add(item if label == item.label else replace(item, label=label))
-        if source.beside:
-            beside.add(source.beside[position])
-        if source.groups:
-            groups.append(source.groups[position])
+        items.add(item._replace(label=label))
         used.update(features.names(label))
         if len(used) > MAX_CLASSES:
             raise SourceError(
@@ -168,7 +160,7 @@ def with_labels(source: Source, options: SourceOptions, where: str, scratch: Pat
                 expected=f"at most {MAX_CLASSES:,}",
                 hint="use --column NAME:int64 to write a table's numbers as they are",
             )
-    if not items.count:
+    if not items:
         first = rejected.kept[min(len(source.rejected), len(rejected.kept) - 1)]
         raise SourceError(
             f"no image has a usable label ({printable(first.key)}: {first.reason})",
@@ -177,11 +169,9 @@ def with_labels(source: Source, options: SourceOptions, where: str, scratch: Pat
     numeric = features.label is LabelKind.NUMBER
     return replace(
         source,
-        items=items.close(),
+        items=items,
         labels=tuple(known or sorted(used, key=int if numeric else None)),
         features=features,
-        beside=beside if source.beside else (),
-        groups=groups if source.groups else (),
         rejected=tuple(rejected.kept),
         more_rejected=rejected.more + source.more_rejected,
     )

@@ -34,7 +34,7 @@ _HEAD = 512
 
 _TFDS = "tfds:"
 _PARQUET = b"PAR1"
-_TABLES = (".csv", ".tsv", ".jsonl", ".ndjson")
+TABLE_NAMES = (".csv", ".tsv", ".jsonl", ".ndjson")
 """Names of tables, in lower case; other texts are looked at as tables too."""
 
 _METADATA = ("metadata.jsonl", "metadata.csv", "metadata.parquet")
@@ -69,7 +69,7 @@ def open_source(
         source = _open(argument, label_from, scratch, root, starting, options)
         if options != _DEFAULT:
             source = with_labels(source, options, argument, scratch)
-    if options.group_by is None or source.groups:
+    if options.group_by is None or source.grouped:
         return source
     from tfrtool.sources.grouping import group_by_name
 
@@ -204,7 +204,7 @@ def _list_file(argument: str, path: str, scratch: Path) -> Listing | None:
             is_zip = head.startswith(b"PK\x03\x04") or zipfile.is_zipfile(file)
     if is_zip:
         return list_zip(path)
-    text = path.lower().endswith(_TABLES) or (head.strip() and is_text(head))
+    text = path.lower().endswith(TABLE_NAMES) or (head.strip() and is_text(head))
     if text or head.startswith(_PARQUET):
         return None
     shard = "a TFRecord file, which reshard, edit and convert read" if starts_record(head) else None

@@ -23,8 +23,7 @@ from tfrtool.records.compression import Compression
 from tfrtool.records.framing import Fault, Record
 from tfrtool.records.reader import read_records
 from tfrtool.sources.folders.listing import size_problem
-from tfrtool.sources.items import Item, LeftOut, Source, Starting, label_problem
-from tfrtool.sources.manifest import ManifestWriter
+from tfrtool.sources.items import Item, ItemTable, LeftOut, Source, Starting, label_problem
 from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.limits import MAX_LISTED
 from tfrtool.storage.opening import open_regular, read_bounded
@@ -143,7 +142,7 @@ def read_tfds(
     if not used:
         raise SourceError("no labelled images", path=dataset.directory)
     ordered = SortedRows[Any](scratch, rows=((key_of(row), *row) for row in map(_Row._make, rows)))
-    items, rejected = ManifestWriter(scratch), CappedList[LeftOut](MAX_LISTED)
+    items, rejected = ItemTable(scratch), CappedList[LeftOut](MAX_LISTED)
     for key, *fields in ordered:
         row = _Row._make(fields)
         if row.problem is not None:
@@ -156,7 +155,7 @@ def read_tfds(
     splits = dict.fromkeys(shard.split for shard in dataset.shards if shard.split in used)
     paths = tuple(shard.path for shard in dataset.shards)
     return Source(
-        items=items.close(),
+        items=items,
         labels=dataset.classes,
         reader=TfdsReader(shards=paths, image=dataset.image),
         splits=tuple(splits) if len(used) > 1 else (),

@@ -5,15 +5,17 @@ may have millions of rows.
 """
 
 import marshal
+import mmap
 import shutil
 import tempfile
 import threading
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import accumulate
 from operator import itemgetter, le
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import IO, Any, TypeVar, overload
 
 from tfrtool.errors import WriteError, reason_of
 
@@ -23,16 +25,14 @@ _BUFFERED = 2**16
 _BUFFERED_BYTES = 2**25
 
 _BATCH = 2**13
-"""Rows that are fetched at a time; of large rows they are fewer."""
-
-_BATCH_BYTES = 2**24
+"""Rows that are fetched at a time."""
 
 _CONFIG = {
     "allow_community_extensions": "false",
     "allow_persistent_secrets": "false",
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
-    "memory_limit": "128MiB",
+    "memory_limit": "96MiB",
     "python_enable_replacements": "false",
     "threads": "1",
 }
@@ -75,7 +75,7 @@ class SortedRows(Sequence[Row]):
 
     def add(self, row: Row) -> None:
         """Add a row."""
-        data = marshal.dumps(row[self._by :])
+        data = marshal.dumps(tuple(row))
         self._buffer.append((row[: self._by], data))
         self._buffered += len(data)
         if len(self._buffer) >= _BUFFERED or self._buffered >= _BUFFERED_BYTES:
@@ -103,12 +103,11 @@ class SortedRows(Sequence[Row]):
         """Yield the rows from one place in the order to another."""
         self._sort()
         stop = len(self) if stop is None else stop
-        if self._database is None:
-            for keys, data in self._buffer[start:stop]:
-                # Written by this very process, to memory or a file that is this user's alone.
-                yield (*keys, *marshal.loads(data))  # type: ignore[misc]
-        else:
-            yield from self._database.read(start, stop)  # type: ignore[misc]
+        pieces: Iterator[bytes] = (data for _, data in self._buffer[start:stop])
+        if self._database is not None:
+            pieces = self._database.read(start, stop)
+        # Written by this very process, to memory or a file that nobody else can open by a name.
+        yield from map(marshal.loads, pieces)
 
     def _spill(self) -> None:
         if self._complete:
@@ -138,68 +137,76 @@ class SortedRows(Sequence[Row]):
 
 
 class _Database:
-    """A table in DuckDB: columns k0, k1, ... to sort by, and d with the rest."""
+    """Rows in a file, and in DuckDB the columns to sort by and where each row is in the file.
+
+    DuckDB sorts only that, because it holds long rows in memory.
+    """
 
     def __init__(self, folder: Path | None, keys: Sequence[Any]) -> None:
         import duckdb
 
+        self._where, self._end = folder or tempfile.gettempdir(), 0
         self._texts = [isinstance(key, str) for key in keys]
         self._names = [f"k{number}" for number in range(len(keys))]
-        self._bytes = self._count = 0
-        self._where = folder or tempfile.gettempdir()
         with self._errors():
+            # Without a name, it vanishes with the process.
+            self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115
             spilled = tempfile.mkdtemp(prefix="rows-", dir=folder)
             config = {**_CONFIG, "temp_directory": spilled}
             self._connection = duckdb.connect(":memory:", config=config)
-            weakref.finalize(self, _close, self._connection, spilled)
+            weakref.finalize(self, _close, self._connection, self._file, spilled)
             types = ["BIGINT" if isinstance(key, int) else "BLOB" for key in keys]
             columns = [" ".join(pair) for pair in zip(self._names, types, strict=True)]
-            self._connection.execute(f"CREATE TABLE rows ({', '.join(columns)}, d BLOB)")
+            table = f"CREATE TABLE rows ({', '.join(columns)}, start BIGINT, size BIGINT)"
+            self._connection.execute(table)
 
     def add(self, keys: Sequence[tuple[Any, ...]], data: Sequence[bytes]) -> None:
         import pyarrow
 
-        columns = dict(zip(self._names, map(list, zip(*keys, strict=True)), strict=True))
-        for name, text in zip(self._names, self._texts, strict=True):
-            if text:
-                columns[name] = [key.encode(*_CODING) for key in columns[name]]
-        arrays = [
-            pyarrow.array(
-                column, pyarrow.int64() if isinstance(column[0], int) else pyarrow.binary()
-            )
-            for column in columns.values()
-        ]
-        arrays.append(pyarrow.array(data, pyarrow.large_binary()))
-        batch = pyarrow.table(arrays, [*self._names, "d"])
+        arrays = []
+        for text, column in zip(self._texts, zip(*keys, strict=True), strict=True):
+            kind = pyarrow.int64() if isinstance(column[0], int) else pyarrow.binary()
+            values = [key.encode(*_CODING) for key in column] if text else column
+            arrays.append(pyarrow.array(values, kind))
+        sizes = [*map(len, data)]
+        starts = [*accumulate(sizes, initial=self._end)]
+        self._end = starts.pop()
+        arrays += (pyarrow.array(numbers, pyarrow.int64()) for numbers in (starts, sizes))
+        batch = pyarrow.table(arrays, [*self._names, "start", "size"])
         with self._errors():
+            view = memoryview(b"".join(data))
+            while view:
+                view = view[self._file.write(view) :]
             self._connection.register("batch", batch)
             self._connection.execute("INSERT INTO rows FROM batch")
             self._connection.unregister("batch")
-        self._bytes += sum(map(len, data))
-        self._count += len(data)
 
     def finish(self, *, ordered: bool) -> None:
         """Sort the table; what was added in order already stays."""
+        with self._errors():
+            self._mapped = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
         if not ordered:
             order = ", ".join([*self._names, "rowid"])
+            select = f"SELECT start, size FROM rows ORDER BY {order}"
             with self._errors():
-                self._connection.execute(f"CREATE TABLE ordered AS FROM rows ORDER BY {order}")
+                self._connection.execute(f"CREATE TABLE ordered AS {select}")
                 self._connection.execute("DROP TABLE rows")
                 self._connection.execute("ALTER TABLE ordered RENAME TO rows")
 
-    def read(self, start: int, stop: int) -> Iterator[tuple[Any, ...]]:
-        rows = max(1, min(_BATCH, _BATCH_BYTES * self._count // (self._bytes + 1)))
+    def read(self, first: int, stop: int) -> Iterator[bytes]:
+        """Yield rows as they were added, from one place in the order to another."""
+        select = f"SELECT start, size FROM rows WHERE rowid >= {first:d} AND rowid < {stop:d}"
         with self._errors():
-            cursor = self._connection.cursor()
-            where = f"rowid >= {start:d} AND rowid < {stop:d}"
-            found = cursor.sql(f"FROM rows WHERE {where}")
-            for batch in found.to_arrow_reader(rows):
-                *keys, data = (column.to_pylist() for column in batch.columns)
-                for at, text in enumerate(self._texts):
-                    if text:
-                        keys[at] = [str(key, *_CODING) for key in keys[at]]
-                for *key, rest in zip(*keys, data, strict=True):
-                    yield (*key, *marshal.loads(rest))
+            for batch in self._connection.cursor().sql(select).to_arrow_reader(_BATCH):
+                yield from self._pieces(*(column.to_numpy() for column in batch.columns))
+
+    def _pieces(self, starts: Any, sizes: Any) -> Iterator[bytes]:
+        """Yield pieces of the file, and then let go of the memory that they were mapped to."""
+        mapped = self._mapped
+        for start, end in zip(starts.tolist(), (starts + sizes).tolist(), strict=True):
+            yield mapped[start:end]
+        if hasattr(mmap, "MADV_DONTNEED"):
+            mapped.madvise(mmap.MADV_DONTNEED)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -214,6 +221,7 @@ class _Database:
             raise WriteError(what, path=self._where) from error
 
 
-def _close(connection: Any, folder: str) -> None:
+def _close(connection: Any, file: IO[bytes], folder: str) -> None:
     connection.close()
+    file.close()
     shutil.rmtree(folder, ignore_errors=True)

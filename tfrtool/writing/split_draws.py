@@ -9,38 +9,45 @@ together, or have a label several times, come before the rest, the largest first
 """
 
 import math
+from array import array
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import accumulate, chain, groupby
 from operator import itemgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfrtool.errors import UsageError
-from tfrtool.sources.items import Item
+from tfrtool.sources.items import Item, Source
 from tfrtool.storage.limits import MAX_CLASSES
-from tfrtool.storage.scratch.external_sort import ExternalSort, column, forgetting
-from tfrtool.writing.image_audit import Audit
-from tfrtool.writing.record_values import labels_of
+from tfrtool.storage.sorted_rows import SortedRows
+from tfrtool.writing.image_findings import SourceFindings, first_alike, integers
+from tfrtool.writing.image_records import RecordMaker
 from tfrtool.writing.write_options import WriteOptions
+
+if TYPE_CHECKING:
+    from tfrtool.writing.image_findings import Firsts
 
 _LITTLE = 1e-6
 """Of an image: what is less is an error of rounding."""
 
-_Unit = tuple[int, int, Mapping[int, int]]
-"""Images that stay together: the first of them, how many there are, and how often each label."""
-
 
 def splitter(splits: Mapping[str, float], seed: int) -> Callable[[str], str]:
-    """Return what tells the name of the split that a key belongs to.
+    """Return a function from a key to the name of its split.
 
     The key and the seed alone decide, so that an image that is added moves no other into another
     split. Each key is a draw of its own, even over the fractions for names of any kind: n images
     give a split n * fraction, with a standard deviation of sqrt(n * fraction * (1 - fraction)).
     """
-    digest, names = hasher("splits", seed), list(splits)
-    ends = list(accumulate(list(splits.values())[:-1]))
-    return lambda key: names[bisect_right(ends, int.from_bytes(digest(key), "big") / 2**64)]
+    names, number = list(splits), _drawer(splits, seed)
+    return lambda key: names[number(key)]
+
+
+def _drawer(splits: Mapping[str, float], seed: int) -> Callable[[str], int]:
+    digest, ends = hasher("splits", seed), list(accumulate(list(splits.values())[:-1]))
+    return lambda key: bisect_right(ends, int.from_bytes(digest(key), "big") / 2**64)
 
 
 def hasher(purpose: str, seed: int) -> Callable[[str], bytes]:
@@ -57,83 +64,109 @@ def hasher(purpose: str, seed: int) -> Callable[[str], bytes]:
     return digest
 
 
-def draw_splits(
-    audit: Audit, options: WriteOptions
-) -> tuple[Callable[[int, Item], str], tuple[object, ...]]:
-    """Return what tells the split of an item, given with its position; and columns it looks up."""
-    items, groups = audit.source.items, audit.source.groups
-    firsts = firsts_of(audit)
-
-    def name(position: int, item: Item) -> str:
-        """Return what is drawn by: the group, or the key; of copies, that of the first."""
-        if first := firsts[position]:
-            position = first - 1
-        if groups and groups[position]:
-            return f"{groups[position]:016x}"
-        return items[position].key if first else item.key
-
-    if not options.stratify:
-        draw = splitter(options.splits, options.seed)
-        return lambda position, item: draw(name(position, item)), (firsts, groups)
-    splits, digest = [*options.splits], hasher("splits", options.seed)
-    numbers = _stratified(
-        audit,
-        firsts,
-        [*options.splits.values()],
-        lambda position: digest(name(position, items[position])),
-    )
-    return lambda position, _: splits[numbers[(firsts[position] or position + 1) - 1]], (
-        firsts,
-        numbers,
-    )
-
-
-def firsts_of(audit: Audit) -> memoryview:
-    """For each image one more than the position of the first that it goes with; 0 for that itself.
+class SplitDraws:
+    """Gives each image of a source that was looked at its split.
 
     Images of one group, and exact copies, go together, and so do those that go with the same.
+
+    Attributes:
+        led: how many images go where another one goes.
     """
-    if not audit.source.groups:
-        return audit.leaders
-    leaders, groups, codes = audit.leaders, audit.source.groups, audit.notable.codes
-    good = ((groups[at], at) for at in forgetting(audit.good(), groups, codes))
-    alike = ExternalSort(audit.scratch, (row for row in good if row[0]))
-    firsts = column("Q", len(groups), audit.scratch)
+
+    def __init__(
+        self,
+        source: Source,
+        maker: RecordMaker,
+        findings: SourceFindings,
+        options: WriteOptions,
+        scratch: Path | None,
+    ) -> None:
+        """Find out what goes together; stratified splits are drawn at once."""
+        firsts = _firsts(source, findings)
+        self.led = int((firsts != 0).sum())
+        self._firsts = memoryview(firsts.data)
+        self._draw = _drawer(options.splits, options.seed)
+        self._numbers = array("I")
+        self._stratified = options.stratify
+        if options.stratify:
+            shares = [*options.splits.values()]
+            digest = hasher("splits", options.seed)
+            images = _Images(source, maker, findings, digest, self._firsts)
+            self._numbers = _stratified(images, shares, scratch)
+
+    def number(self, position: int, item: Item) -> int:
+        """Return the number of an image's split; to be asked for all positions, in their order."""
+        first = self._firsts[position]
+        if self._stratified:
+            return self._numbers[first - 1 if first else position]
+        if len(self._numbers) < position:
+            self._numbers.extend([0] * (position - len(self._numbers)))
+        number = self._numbers[first - 1] if first else self._draw(drawn_by(item))
+        self._numbers.append(number)
+        return number
+
+
+def drawn_by(item: Item) -> str:
+    """Return what the split of an image is drawn by: its group, or else its key."""
+    return f"{item.group:016x}" if item.group else item.key
+
+
+def _firsts(source: Source, findings: SourceFindings) -> "Firsts":
+    """For each image 1 more than the position of the first that it goes with; 0 for that itself."""
+    import numpy as np
+
+    copies, count = findings.first_copies, len(source.items)
+    if not source.grouped:
+        return copies
+    groups = np.fromiter((item.group for item in source.items), np.uint64, count)
+    groups[findings.digests == 0] = 0
+    grouped = first_alike(groups)
+    del groups
+    if not copies.any():
+        return grouped
+    firsts = np.zeros(count, np.uint32)
+    first_of = memoryview(firsts.data)
 
     def first(position: int) -> int:
-        while up := firsts[position]:
-            firsts[position] = firsts[up - 1] or up
+        while up := first_of[position]:
+            first_of[position] = first_of[up - 1] or up
             position = up - 1
         return position
 
-    def grouped() -> Iterator[tuple[int, int]]:
-        for _, rows in groupby(alike, key=itemgetter(0)):
-            leader = -1
-            for _, at in rows:
-                leader = at if leader < 0 else leader
-                yield leader, at
-
-    copies = ((leader - 1, at) for at, leader in enumerate(leaders) if leader)
-    for one, other in forgetting(chain(copies, grouped()), firsts, leaders):
-        low, high = sorted((first(one), first(other)))
-        if low != high:
-            firsts[high] = low + 1
-    for at, up in enumerate(forgetting(firsts, firsts)):
-        if up:  # what is before it knows its own first already
-            firsts[at] = firsts[up - 1] or up
+    for pairs in (copies, grouped):
+        for at in np.flatnonzero(pairs):
+            low, high = sorted((first(int(at)), first(int(pairs[at]) - 1)))
+            if low != high:
+                first_of[high] = low + 1
+    for later in np.flatnonzero(firsts).tolist():
+        up = first_of[later]  # what is before it knows its own first already
+        first_of[later] = first_of[up - 1] or up
     return firsts
 
 
-def _stratified(
-    audit: Audit, firsts: Sequence[int], shares: Sequence[float], draw: Callable[[int], bytes]
-) -> memoryview:
+class _Images(NamedTuple):
+    """The images to stratify, and what is drawn by."""
+
+    source: Source
+    maker: RecordMaker
+    findings: SourceFindings
+    digest: Callable[[str], bytes]
+    firsts: memoryview
+
+    def good(self) -> Iterator[tuple[int, Item, list[str]]]:
+        """Yield the position of each image that can be written, the image, and its labels."""
+        digests = integers(self.findings.digests)
+        for at, (item, digest) in enumerate(zip(self.source.items, digests, strict=True)):
+            if digest:
+                yield at, item, self.maker.labels_of(item) or [""]
+
+
+def _stratified(images: _Images, shares: Sequence[float], scratch: Path | None) -> "array[int]":
     """Return the number of the split of each image that is the first of those that go together."""
-    source, scratch = audit.source, audit.scratch
-    numbers, counts = column("Q", len(source.items), scratch), Counter[str]()
-    total = 0
-    columns = (firsts, numbers, audit.notable.codes, source.groups)
-    for at in forgetting(audit.good(), *columns):
-        counts.update(labels_of(source, at) or ("",))
+    firsts, counts, total = images.firsts, Counter[str](), 0
+    numbers = array("I", bytes(array("I").itemsize * len(firsts)))
+    for at, _, labels in images.good():
+        counts.update(labels)
         total += 1
         if firsts[at]:
             numbers[firsts[at] - 1] = 1  # it is not alone
@@ -145,40 +178,43 @@ def _stratified(
     rarest_first = sorted(counts, key=lambda label: (counts[label], label))
     ranks = {label: rank for rank, label in enumerate(rarest_first)}
 
-    def units() -> Iterator[_Unit]:
-        together = ExternalSort[tuple[int, tuple[int, ...]]](scratch)
-        for at in forgetting(audit.good(), *columns):
-            found = tuple(ranks[label] for label in labels_of(source, at) or ("",))
-            if first := firsts[at] or (numbers[at] and at + 1):
-                together.add((first - 1, found))
+    def units() -> Iterator[tuple[int, bytes, int, Mapping[int, int]]]:
+        """Yield images that stay together: the first, its draw, how many, how often each label."""
+        together = SortedRows[tuple[int, bytes, tuple[int, ...]]](scratch)
+        for at, item, labels in images.good():
+            found = tuple(ranks[label] for label in labels)
+            draw = b"" if firsts[at] else images.digest(drawn_by(item))
+            if firsts[at] or numbers[at]:
+                together.add((firsts[at] - 1 if firsts[at] else at, draw, found))
             else:
-                yield at, 1, {found[0]: 1} if len(found) == 1 else Counter(found)
+                yield at, draw, 1, {found[0]: 1} if len(found) == 1 else Counter(found)
         for at, rows in groupby(together, key=itemgetter(0)):
-            some = [found for _, found in rows]
-            yield at, len(some), Counter(chain.from_iterable(some))
+            members = [*rows]  # the first one comes first
+            often = Counter(chain.from_iterable(found for *_, found in members))
+            yield at, members[0][1], len(members), often
 
-    rows = ExternalSort[tuple[bool, int, int, bytes, int, int, tuple[tuple[int, int], ...]]](
-        scratch
+    rows = SortedRows[tuple[int, int, int, bytes, int, int, tuple[tuple[int, int], ...]]](
+        scratch, by=5
     )
     singles = Counter[int]()
-    for at, images, held in units():
-        labels = tuple(sorted(held.items()))
-        rank, count = labels[0]
-        single = images == count == 1
+    for at, draw, count, often in units():
+        pairs = tuple(sorted(often.items()))
+        rank, times = pairs[0]
+        single = count == times == 1
         singles[rank] += single
-        order = (rank, 0) if single else (0, -sum(held.values()))
-        rows.add((single, *order, draw(at), at, images, labels))
+        order = (rank, 0) if single else (0, -sum(often.values()))
+        rows.add((int(single), *order, draw, at, count, pairs))
     wanted = _Wanted(shares, [*(counts[label] for label in rarest_first), total])
     last, quotas = -1, [0]
-    for single, rank, _, _, at, images, labels in forgetting(rows, numbers):
-        if not single:
-            split = wanted.best(images, labels)
+    for alone, rank, _, _, at, count, pairs in rows:
+        if not alone:
+            split = wanted.best(count, pairs)
         else:
             if last != rank:
                 last, quotas = rank, wanted.quotas(rank, singles[rank])
             split = next(number for number, quota in enumerate(quotas) if quota)
             quotas[split] -= 1
-        wanted.give(split, images, labels)
+        wanted.give(split, count, pairs)
         numbers[at] = split
     return numbers
 

@@ -1,43 +1,34 @@
 """The verb: a source of images becomes a dataset of shards. Scan, plan, write, publish."""
 
 import os
-import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
-from functools import partial
-from hashlib import blake2b
-from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from tfrtool.engines.engine import Engine
 from tfrtool.engines.pool import cores, workers_of
 from tfrtool.errors import SourceError, UsageError, os_errors_as, printable
 from tfrtool.images.recipe import Check, Encode, ImageRecipe, Resize
 from tfrtool.records.compression import Compression
-from tfrtool.records.framing import FRAME_SIZE
-from tfrtool.records.shard_sets import ShardName
 from tfrtool.sources.folders.class_layout import LabelFrom
-from tfrtool.sources.items import Starting
-from tfrtool.sources.open_source import open_source
+from tfrtool.sources.items import Source, Starting
+from tfrtool.sources.open_source import TABLE_NAMES, open_source
 from tfrtool.sources.source_options import SourceOptions
 from tfrtool.storage.arguments import OnError, as_member, as_path, as_shard_size, as_text
 from tfrtool.storage.progress import OnProgress, no_progress
-from tfrtool.storage.scratch_folder import ScratchFolder
-from tfrtool.writing.image_audit import Audit, BadImage
-from tfrtool.writing.job_report import ShardReport
-from tfrtool.writing.publish import (
-    Staging,
-    Target,
-    complete_shards,
-    staging_folder,
-)
-from tfrtool.writing.record_sizes import RecordSizes, measure, record_sizes
-from tfrtool.writing.shard_writer import SHARDS_AT_ONCE, write_shards
-from tfrtool.writing.spread_write import look_at_parts
+from tfrtool.writing.image_account import ImageAccount
+from tfrtool.writing.image_findings import SourceFindings, look_at_all
+from tfrtool.writing.image_records import Finding, RecordMaker
+from tfrtool.writing.image_shard import ACCOUNT, IMAGES, ImageShard, ImageThreads
+from tfrtool.writing.job import JobPlan, JobState, run_tasks
+from tfrtool.writing.job_report import FinishedFile, ShardReport
+from tfrtool.writing.publish import Target
+from tfrtool.writing.record_sizes import RecordSizes
 from tfrtool.writing.write_options import Existing, WriteOptions, dataset_identity
-from tfrtool.writing.write_plan import PlannedShard, fits, plan_digest, plan_shards
-from tfrtool.writing.write_report import WriteReport, metadata_texts, report_on
+from tfrtool.writing.write_plan import plan_shards
+from tfrtool.writing.write_report import WriteReport, complete_report, metadata_texts, report_on
 
 _SHARD_BYTES = 128 * 2**20
 _SPLITS_SHOWN = 10
@@ -150,7 +141,7 @@ def write(
         SourceError: the source has no usable images; or an image is bad and ``on_error`` is "stop".
         WriteError: a file can't be written.
     """
-    start, path = time.perf_counter(), as_path(dataset)
+    path = as_path(dataset)
     if None not in (shards, shard_size):
         raise UsageError("--shards and --shard-size cannot be used together")
     place = as_path(source)  # a pattern, or tfds:NAME, is one, too
@@ -200,224 +191,201 @@ def write(
         raise UsageError(
             "the dataset would be inside its source", path=path, hint="choose a directory outside"
         )
-    with ExitStack() as stack:
-        if cluster is not None:
-            stack.enter_context(cluster)
-        if dry_run:
-            scratch = Path(stack.enter_context(ScratchFolder()))
-        else:
-            staging = stack.enter_context(staging_folder(target := Target.of_write(options)))
-            scratch = staging.folder
-        found = open_source(
-            options.source,
-            options.label_from,
-            scratch,
-            options.root,
-            starting,
-            options.meaning,
+    return write_images(
+        options, cluster=cluster, dry_run=dry_run, on_progress=on_progress, starting=starting
+    )
+
+
+class _EmptyShardError(Exception):
+    """All images of a shard are bad: it can't be written, and its number is in other names."""
+
+
+def write_images(
+    options: WriteOptions,
+    *,
+    cluster: Engine | None = None,
+    tensorflow: bool = True,
+    dry_run: bool = False,
+    on_progress: OnProgress = no_progress,
+    starting: Starting = nullcontext,
+) -> WriteReport:
+    """Write images as options say it; `write` says what these are, and what is raised.
+
+    Args:
+        options: what to write, and how.
+        cluster: where to write the shards, if not here.
+        tensorflow: whether TensorFlow frames the records; else the same frames are our own.
+        dry_run: whether to plan only.
+        on_progress: called regularly, from the calling thread.
+        starting: returns a context manager that is active while TensorFlow is loaded.
+    """
+    arguments = cluster, tensorflow, dry_run, on_progress, starting
+    try:
+        return _Write(options, *arguments).run()
+    except _EmptyShardError:
+        return _Write(options, *arguments, looks_first=True).run()
+
+
+class _Write:
+    """A write: images are looked at while they are written, unless the plan needs their content.
+
+    That is where copies of images are to be kept out of different splits, or left out. Each is then
+    read once, and one that turns out bad leaves its shard one record shorter.
+    """
+
+    def __init__(
+        self,
+        options: WriteOptions,
+        cluster: Engine | None,
+        tensorflow: bool,
+        dry_run: bool,
+        on_progress: OnProgress,
+        starting: Starting,
+        *,
+        looks_first: bool = False,
+    ) -> None:
+        self._options, self._on_progress, self._dry_run = options, on_progress, dry_run
+        self._tensorflow, self._cluster = tensorflow, cluster
+        self._threads = ImageThreads(options.workers, starting, tensorflow=tensorflow)
+        self._looks_first, self._starting = looks_first, starting
+        self._findings: SourceFindings | None = None
+        self._sizes: RecordSizes | None = None
+
+    def run(self) -> WriteReport:
+        """Plan, write and publish, or only plan."""
+        return run_tasks(
+            Target.of_write(self._options),
+            self._plan,
+            self._describe,
+            workers=self._cluster or self._threads,
+            on_progress=self._on_progress,
+            dry_run=self._dry_run,
+            unit=IMAGES,
         )
-        if found.splits and options.splits:
+
+    def _plan(self, scratch: Path) -> JobPlan:
+        """List the images, look at them if need be, and distribute them over shards."""
+        source = self._open(scratch)
+        options = self._options
+        self._maker = maker = RecordMaker(source, options.recipe, skip_bad=options.skip_bad)
+        if self._dry_run or not options.shards:
+            self._sizes = RecordSizes(source.items, maker, options.workers)
+        self._looks_first |= options.dedupe or (not source.splits and len(options.splits) > 1)
+        if self._looks_first or self._dry_run:
+            self._findings = self._look(scratch)
+        plan = source, options, maker, self._findings, self._sizes, scratch
+        planned, digest = plan_shards(*plan, leave_out=self._looks_first)
+        self._tasks = [
+            ImageShard(
+                name=str(shard.name),
+                split=shard.name.split,
+                records=len(shard.images),
+                size=shard.size,
+                room=0 if self._sizes is None and options.recipe.always else shard.size,
+                images=shard.images,
+                maker=maker,
+                compression=options.compression,
+                tensorflow=self._tensorflow,
+                threads=0 if self._cluster else self._threads.threads_of(len(planned)),
+            )
+            for shard in planned
+        ]
+        # Places in an archive are those of the file as it is now; a table only names images.
+        place, stamp = as_path(options.source), 0
+        if place.suffix.lower() not in TABLE_NAMES:
+            with suppress(OSError, ValueError):
+                stamp = place.stat().st_mtime_ns if place.is_file() else 0
+        return JobPlan(tasks=self._tasks, inputs=[digest, stamp], options=options.to_json())
+
+    def _open(self, scratch: Path) -> Source:
+        options = self._options
+        place = options.label_from, scratch, options.root, self._starting, options.meaning
+        self._source = source = open_source(options.source, *place)
+        if source.splits and options.splits:
             raise UsageError(
                 "--split cannot be used: the source has its own splits "
-                f"({', '.join(found.splits[:_SPLITS_SHOWN])})",
+                f"({', '.join(source.splits[:_SPLITS_SHOWN])})",
                 path=options.source,
                 hint="remove --split to keep them, or pass a source without split folders",
             )
-        if found.pixels and options.recipe.encode is Encode.KEEP:
-            options = replace(options, recipe=replace(options.recipe, encode=Encode.PNG))
-        kept = options.recipe.encode is Encode.KEEP and options.recipe.resize is None
-        if kept and cluster is None and not dry_run:
-            images = (item.bytes for item in found.items)
-            staging.check_space(partial(_room_needed, images, options))
-        audit = Audit(found, options.recipe, scratch)
-        if dry_run:
-            return _planned(audit, options, cluster, on_progress, start)
-        return _write(
+        if source.pixels and options.recipe.encode is Encode.KEEP:
+            recipe = replace(options.recipe, encode=Encode.PNG)
+            self._options = replace(options, recipe=recipe)
+        return source
+
+    def _look(self, scratch: Path) -> SourceFindings:
+        """Look at all images; `SourceError` if none can be used."""
+        source, options = self._source, self._options
+        workers = self._cluster or options.workers
+        findings = look_at_all(source, self._maker, workers, self._on_progress, scratch)
+        if not findings.any_good:
+            position, problem = next(findings.problems)
+            what = f"{printable(source.items[position].key)}: {problem}"
+            raise SourceError(f"no image can be used ({what})", path=options.source)
+        if options.dedupe:
+            findings.leave_out_copies(source, self._maker)
+        return findings
+
+    def _describe(
+        self, _: JobPlan, files: Sequence[FinishedFile], state: JobState
+    ) -> tuple[WriteReport, dict[str, str]]:
+        options, source = self._options, self._source
+        if state.before is not None:
+            facts = {"seconds": state.seconds, "resumed": len(files)}
+            return complete_report(state.before, options.dataset, **facts), {}
+        shards: dict[str, list[ShardReport]] = {task.split: [] for task in self._tasks}
+        images = {split: ImageAccount() for split in shards}
+        findings = self._findings or SourceFindings(len(source.items))
+        for task, file in zip(self._tasks, files, strict=True):
+            shard = file.shard
+            if state.dry_run:
+                shard, account = self._expected(task)
+            else:
+                account = ImageAccount.from_text(file.facts[ACCOUNT])
+            if not shard.records:
+                raise _EmptyShardError
+            shards[task.split].append(shard)
+            images[task.split].merge(account)
+            if self._findings is None:
+                for image, digest in zip(task.images, account.digests, strict=True):
+                    findings.digests[image.position] = digest
+        left_out = ImageAccount()
+        if self._looks_first:
+            for item, finding in zip(source.items, findings, strict=True):
+                if finding.problem is not None:
+                    left_out.add(item, finding, self._maker)
+        more: dict[str, Any] = {"dry_run": True}
+        if not state.dry_run:
+            resumes = options.existing is Existing.RESUME
+            more = {"resumed": state.resumed if resumes else 0, "plan": state.plan}
+            more["warnings"] = (_UNUSED,) if state.started_over else ()
+        elif not self._sizes_known(images.values()):
+            more["bytes_estimated_from"] = self._sizes and self._sizes.tried
+        report = report_on(
+            source,
             options,
-            replace(target, options=options.to_json()),
-            staging,
-            audit,
-            cluster,
-            on_progress=on_progress,
-            starting=starting,
-            start=start,
+            shards,
+            images,
+            left_out,
+            findings.shared(source, self._maker),
+            duplicates=int((findings.first_copies != 0).sum()),
+            seconds=state.seconds,
+            **more,
         )
+        return report, metadata_texts(report, source, options.recipe)
 
+    def _expected(self, task: ImageShard) -> tuple[ShardReport, ImageAccount]:
+        """Return what would become of a shard whose images were looked at."""
+        account, size = ImageAccount(), 0
+        for image in task.images:
+            finding = image.finding or Finding(0)
+            account.add(image.item, finding, self._maker)
+            size += 0 if finding.problem else image.size
+        records = len(task.images) - account.rejected.count
+        return ShardReport(task.name, records, size), account
 
-def _room_needed(records: Iterable[int], options: WriteOptions) -> int:
-    """Return how many bytes of shards there are at once before they are uploaded, about."""
-    total = sum(records)
-    shard = options.shard_bytes if options.shards is None else -(-total // options.shards)
-    return min(total, SHARDS_AT_ONCE * shard)
-
-
-def _planned(
-    audit: Audit,
-    options: WriteOptions,
-    cluster: Engine | None,
-    on_progress: OnProgress,
-    start: float,
-) -> WriteReport:
-    """Look at all images, and report what would be written."""
-    sizes = record_sizes(audit, options.workers)
-    check_images(audit, options, on_progress, cluster)
-    planned = plan_shards(audit, options, None if options.shards else sizes.records)
-    shards = []
-    for shard in planned:
-        size = sum(map(sizes.records.__getitem__, shard.positions))
-        shards.append(ShardReport(str(shard.name), len(shard.positions), size))
-    known = _known(sizes, audit) and options.compression is Compression.NONE
-    return report_on(
-        audit,
-        options,
-        planned,
-        shards,
-        dry_run=True,
-        bytes_estimated_from=None if known else sizes.tried,
-        seconds=round(time.perf_counter() - start, 3),
-    )
-
-
-def check_images(
-    audit: Audit, options: WriteOptions, on_progress: OnProgress, cluster: Engine | None = None
-) -> None:
-    """Look at all images that nobody has looked at yet; `SourceError` if they can't be used."""
-    if cluster is None:
-        audit.look_at_all(options.workers, on_progress)
-    else:
-        look_at_parts(audit, cluster, on_progress)
-    for position, problem in islice(audit.problems(), 1):
-        item = audit.source.items[position]
-        if not options.skip_bad:
-            raise SourceError(
-                problem,
-                path=audit.source.reader.describe(item),
-                hint="use --on-error skip to skip such images",
-            )
-        if not any(True for _ in audit.good()):
-            raise SourceError(
-                f"no image can be used ({printable(item.key)}: {problem})", path=options.source
-            )
-    if options.dedupe:
-        audit.leave_out_copies()
-
-
-def _known(sizes: RecordSizes | None, audit: Audit) -> bool:
-    """Return whether the sizes of all records are known, if they matter."""
-    return sizes is None or (sizes.exact and not any(True for _ in audit.converted()))
-
-
-def _write(
-    options: WriteOptions,
-    target: Target,
-    staging: Staging,
-    audit: Audit,
-    cluster: Engine | None,
-    *,
-    on_progress: OnProgress,
-    starting: Starting,
-    start: float,
-) -> WriteReport:
-    """Plan, write and publish.
-
-    Images are looked at while they are written, so that each is read once, unless the plan
-    depends on what they hold: where copies of images are to be kept out of different splits,
-    or left out, and where what an interrupted write has left is to be told from the rest.
-    """
-    sizes = None if options.shards else record_sizes(audit, options.workers)
-    estimates = None if sizes is None else sizes.records
-    if cluster is None and options.recipe.always:  # images as they are have been summed up
-
-        def needed() -> int:
-            known = record_sizes(audit, options.workers).records if estimates is None else estimates
-            return _room_needed(known, options)
-
-        staging.check_space(needed)
-    resume, draws = options.existing is Existing.RESUME, not audit.source.splits
-    bad = any(True for _ in audit.problems())
-    if resume or options.dedupe or (draws and len(options.splits) > 1) or bad:
-        check_images(audit, options, on_progress, cluster)
-    planned = plan_shards(audit, options, estimates)
-    done = None
-    if resume:
-        plan = plan_digest(planned, options.version)
-        done = complete_shards(plan, target, interrupted=staging.resumed)
-    identity = _identity(audit, options)
-    calls = (cluster or options.workers, on_progress, starting)
-    finished = _finished(staging, identity, planned) if done is None else {}
-    resumed = len(finished)
-    try:
-        shards = write_shards(planned, staging, finished, *calls) if done is None else done
-    except BadImage:  # it takes no place of others: all is planned anew without it
-        check_images(audit, options, on_progress, cluster)
-        planned = plan_shards(audit, options, estimates)
-        finished = _finished(staging, identity, planned)
-        shards = write_shards(planned, staging, finished, *calls)
-    plan = plan_digest(planned, options.version)
-    if done is None and not _known(sizes, audit):
-        again = _cut_again(audit, options, planned, shards, staging)
-        if again:
-            finished = _finished(staging, identity, again)
-            resumed += len(finished)
-            shards = write_shards(again, staging, finished, *calls)
-    resumed = resumed if done is None else len(done)
-    report = report_on(
-        audit,
-        options,
-        planned,
-        shards,
-        resumed=resumed if resume else 0,  # else they were written by this very run
-        complete=done is not None,
-        seconds=round(time.perf_counter() - start, 3),
-        plan=plan,
-        warnings=(_UNUSED,) if staging.left and not resumed else (),
-    )
-    if done is None:
-        staging.publish(target, shards, metadata_texts(report, audit))
-    return report
-
-
-def _cut_again(
-    audit: Audit,
-    options: WriteOptions,
-    planned: Sequence[PlannedShard],
-    shards: Sequence[ShardReport],
-    staging: Staging,
-) -> list[PlannedShard]:
-    """Return shards to write instead if those that were turned out too large or too small."""
-    sizes = [
-        (plan.name.split, (shard.payload_bytes or 0) + FRAME_SIZE * shard.records)
-        for plan, shard in zip(planned, shards, strict=True)
-    ]
-    if fits(sizes, options.shard_bytes):
-        return []
-    again = plan_shards(audit, options, measure(planned, staging.place))
-    if [one.positions for one in again] == [one.positions for one in planned]:
-        return []  # the records are as large as shards
-    return again
-
-
-def _finished(
-    staging: Staging, identity: str, planned: Sequence[PlannedShard]
-) -> dict[ShardName, ShardReport]:
-    """Return what became of the shards that are finished already."""
-    files = staging.begin(identity, [str(shard.name) for shard in planned])
-    if any(planned[0].audit.unknown):
-        return {}
-    return {
-        shard.name: file.shard
-        for shard in planned
-        if (file := files.get(str(shard.name))) is not None
-        and file.facts.get("task") == shard.fingerprint
-    }
-
-
-def _identity(audit: Audit, options: WriteOptions) -> str:
-    """Return a digest of what is known of a write before any image is looked at."""
-    digest = blake2b(repr(options.to_json()).encode(), digest_size=16)
-    for item in audit.source.items:
-        facts = (item.key, item.label, item.split, item.bytes)
-        digest.update(repr(facts).encode("utf-8", "surrogateescape"))
-    for packed in audit.source.beside:
-        digest.update(packed)
-    return digest.hexdigest()
+    def _sizes_known(self, images: Iterable[ImageAccount]) -> bool:
+        """Return whether the sizes of all shards are known before they are written."""
+        exact = self._sizes is not None and self._sizes.exact
+        exact = exact and self._options.compression is Compression.NONE
+        return exact and not any(account.converted.count for account in images)

@@ -1,215 +1,216 @@
 """Planning: which record goes into which shard of which split, fixed by keys and a seed.
 
 By number, the shards of a split have as many records each. By size, they are cut where their bytes
-are even. If these bytes were estimated and a shard is more than a tenth too large, or a tenth off
-the mean of its split, all are cut and written once more by the sizes that the records turned out to
-have. That can't miss: each cut is within half a record of its place. The first cut depends on
-images and options alone, and the second one on that; so the shards are the same on any number of
-workers and after interruptions.
+are even; where images are re-encoded, these bytes are estimates. The plan depends on images and
+options alone, so that the shards are the same on any number of workers and after interruptions.
 """
 
-import hashlib
-import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import accumulate, islice, pairwise
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from tfrtool.errors import UsageError, WriteError, human_count
-from tfrtool.examples.objects.record_features import RecordFeatures
-from tfrtool.records.compression import Compression
 from tfrtool.records.shard_sets import ShardName
-from tfrtool.storage.scratch.external_sort import ExternalSort, column, forgetting, pieces, rising
-from tfrtool.writing.image_audit import Audit
-from tfrtool.writing.split_draws import draw_splits, firsts_of, hasher
-from tfrtool.writing.write_options import WriteOptions, check_shard_count
+from tfrtool.sources.items import Item, Source
+from tfrtool.storage.sorted_rows import SortedRows
+from tfrtool.writing.image_findings import SourceFindings
+from tfrtool.writing.image_records import Finding, RecordMaker
+from tfrtool.writing.record_sizes import RecordSizes
+from tfrtool.writing.split_draws import SplitDraws, hasher
+from tfrtool.writing.write_options import WriteOptions
 
-_FORMAT = 1
-"""To be counted up when the same plan is to give other bytes than before."""
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+
+class PlannedImage(NamedTuple):
+    """An image in its place.
+
+    Attributes:
+        position: its place among the items of the source.
+        size: about how many bytes its record takes, with the frame.
+        finding: what looking at it found; None where nobody has looked.
+        item: the image.
+    """
+
+    position: int
+    size: int
+    finding: Finding | None
+    item: Item
+
+
+class PlannedImages(Sequence[PlannedImage]):
+    """The images of a shard, in their order; pickled, they are a list of just these."""
+
+    def __init__(self, rows: SortedRows[Any], places: range) -> None:
+        """Take those at some places of a plan's rows."""
+        self._rows, self._places = rows, places
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, ([*self],)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __iter__(self) -> Iterator[PlannedImage]:
+        return map(_planned, self._rows.read(self._places.start, self._places.stop))
+
+    @overload
+    def __getitem__(self, at: int) -> PlannedImage: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[PlannedImage]: ...
+    def __getitem__(self, at: int | slice) -> PlannedImage | Sequence[PlannedImage]:
+        if isinstance(at, slice):
+            return [*self][at]
+        return _planned(self._rows[self._places[at]])
+
+
+def _planned(row: tuple[Any, ...]) -> PlannedImage:
+    _, _, position, size, finding, item = row
+    found = None if finding is None else Finding._make(finding)
+    return PlannedImage(position, size, found, Item._make(item))
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedShard:
-    """A shard to write: the images at these positions in the source of an audit, in this order."""
+    """A shard to write.
+
+    Attributes:
+        name: the file's name.
+        images: its images, in their order.
+        size: about how many bytes its records take.
+    """
 
     name: ShardName
-    positions: Sequence[int]
-    compression: Compression
-    audit: Audit
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """A digest of all that the shard's bytes depend on, once its images are known."""
-        return next(_fingerprints([self]))
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self.part().__dict__ if isinstance(self.positions, memoryview) else self.__dict__
-
-    def part(self) -> "PlannedShard":
-        """Return the same shard with nothing but its own images, for another process.
-
-        It is what a pickled shard becomes. It has the same fingerprint, and `write_shard` makes the
-        same bytes of it.
-        """
-        audit = self.audit.part(self.positions)
-        return replace(self, positions=range(len(self.positions)), audit=audit)
-
-
-def _fingerprints(shards: Sequence[PlannedShard]) -> Iterator[str]:
-    """Yield those of shards of one audit."""
-    abouts = _abouts(shards[0].audit, (shard.positions for shard in shards))
-    for shard in shards:
-        digest = hashlib.blake2b(digest_size=16)
-        facts = (_FORMAT, shard.compression.value, shard.audit.recipe, shard.audit.source.labels)
-        digest.update(repr(facts).encode("utf-8", "surrogateescape"))
-        if (features := shard.audit.source.features) != RecordFeatures():
-            digest.update(repr(features).encode("utf-8", "surrogateescape"))
-        for about in islice(abouts, len(shard.positions)):
-            digest.update(about)
-        yield digest.hexdigest()
-
-
-def _abouts(audit: Audit, groups: Iterable[Sequence[int]]) -> Iterator[bytes]:
-    """Yield what a fingerprint depends on of each of these images, in order."""
-    items, digests, notable = audit.source.items, audit.digests, audit.notable
-    for some in pieces(groups):
-        abouts = [b""] * sum(map(len, some))
-        for at, position in rising(some, digests, notable.codes):
-            item = items[position]
-            about = (item.key, item.label, digests[position], position in notable)
-            abouts[at] = repr(about).encode("utf-8", "surrogateescape")
-            if audit.source.beside:
-                abouts[at] += audit.source.beside[position]
-        yield from abouts
-
-
-def plan_digest(shards: Sequence[PlannedShard], version: str) -> str:
-    """Return a digest of all that the files of a dataset of some version depend on."""
-    # Each shard is told its own, for the images of many are looked up faster than those of one.
-    unknown = [shard for shard in shards if "fingerprint" not in vars(shard)]
-    for shard, known in zip(unknown, _fingerprints(unknown) if unknown else (), strict=True):
-        vars(shard)["fingerprint"] = known
-    facts = (version, sorted((str(shard.name), shard.fingerprint) for shard in shards))
-    return hashlib.blake2b(repr(facts).encode(), digest_size=16).hexdigest()
+    images: Sequence[PlannedImage]
+    size: int
 
 
 def plan_shards(
-    audit: Audit, options: WriteOptions, sizes: Sequence[int] | None
-) -> list[PlannedShard]:
-    """Distribute the images that are good, or yet unknown, over splits and shards.
+    source: Source,
+    options: WriteOptions,
+    maker: RecordMaker,
+    findings: SourceFindings | None = None,
+    sizes: RecordSizes | None = None,
+    scratch: Path | None = None,
+    *,
+    leave_out: bool = True,
+) -> tuple[list[PlannedShard], str]:
+    """Distribute images over splits and shards.
 
-    The plan depends on the keys, sizes and contents of the items, the options and the seed, and on
-    nothing else. Exact copies go where the one of them with the smallest key goes, or together with
-    their groups; but where the
-    source itself has splits, it is not contradicted. Sizes are those of records by their positions;
-    without any, shards are cut by number.
+    The plan depends on the items, what was found of them, the options and the seed, and on nothing
+    else. Exact copies go where the one of them with the smallest key goes, or together with their
+    groups; but where the source itself has splits, it is not contradicted.
+
+    Args:
+        source: the images.
+        options: where the shards go.
+        maker: what makes the records.
+        findings: what looking at the images found; it is needed to draw several splits.
+        sizes: of the records; None where shards are cut by number, and images take these bytes.
+        scratch: a folder for what is too much for memory.
+        leave_out: whether images that were found bad have no place; else they leave their shards
+            a record shorter, as those do that nobody has looked at.
+
+    Returns:
+        The shards, split by split, and a digest of the images and of what was found of them.
+
+    Raises:
+        UsageError: a split has fewer images than shards.
+        WriteError: a split would be empty.
     """
-    own = audit.source.splits
-    splits = [*(own or options.splits or ["train"])]
-    members, ends = _members(audit, options, splits)
-    planned = []
-    for split, (start, end) in zip(splits, pairwise(ends), strict=True):
-        chosen, count = members[start:end], options.shards or 1
-        if not chosen and own:
-            continue  # all of its images are bad
-        if not chosen:
-            led, whole = sum(map(bool, firsts_of(audit))), len(members)
-            few = whole - led < len(splits)
-            bound = f" ({led:,} of {whole:,} images stay with their duplicates or groups)"
-            raise WriteError(
-                f"split {split!r} would be empty{bound if led else ''}",
-                expected=f"at least {len(splits)} groups of images, one per split" if few else None,
-                hint=None if few else "give it a larger fraction, or use another --seed",
-            )
-        if count > len(chosen):
-            images = human_count(len(chosen), "image")
-            raise UsageError(f"--shards {count} is too many: split {split!r} has {images}")
-        if sizes is None:  # as TFDS does it
-            bounds = [round(len(chosen) * index / count) for index in range(count + 1)]
-        else:
-            ordered = column("Q", len(chosen), audit.scratch)
-            for at, position in rising([chosen], ordered, sizes):
-                ordered[at] = sizes[position]
-            bounds = cut_by_size(ordered, options.shard_bytes)
-        for index, (first, last) in enumerate(pairwise(bounds)):
-            planned.append(
-                PlannedShard(
-                    name=ShardName(
-                        dataset=options.name, split=split, index=index, count=len(bounds) - 1
-                    ),
-                    positions=chosen[first:last],
-                    compression=options.compression,
-                    audit=audit,
-                )
-            )
-    check_shard_count(len(planned), len(splits))
-    return planned
-
-
-def _members(
-    audit: Audit, options: WriteOptions, splits: Sequence[str]
-) -> tuple[memoryview, list[int]]:
-    """Return the positions of the images that are written, split by split, each in its order.
-
-    With them comes where each split starts, and the end.
-    """
-    items, own = audit.source.items, audit.source.splits
-    draw, columns = None, tuple[object, ...]()
+    own, splits = source.splits, [*(source.splits or options.splits or ["train"])]
+    draws = None
     if len(splits) > 1 and not own:
-        draw, columns = draw_splits(audit, options)
+        if findings is None:
+            raise ValueError("several splits are drawn of images that were looked at")
+        draws = SplitDraws(source, maker, findings, options, scratch)
     order = hasher("order", options.seed) if options.shuffle else None
     numbers = {split: number for number, split in enumerate(splits)}
-    counts = [0] * len(splits)
-
-    def placed() -> Iterator[tuple[int, bytes, int]]:
-        for position, (item, code) in enumerate(zip(items, audit.notable.codes, strict=True)):
-            if code & 1:
+    counts, looked = [0] * len(splits), None if findings is None else iter(findings)
+    rows = SortedRows[tuple[Any, ...]](scratch, by=2)
+    facts = source.labels, source.features, leave_out
+    digest, finding = blake2b(repr(facts).encode("utf-8", "surrogateescape"), digest_size=16), None
+    for position, item in enumerate(source.items):
+        if looked is not None:
+            finding = next(looked)
+            if leave_out and finding.problem is not None:
                 continue
-            split = item.split if own else None
-            if draw is not None:
-                split = draw(position, item)
-            number = numbers[split or splits[0]]
-            counts[number] += 1
-            yield number, order(item.key) if order else b"", position
+        elif sizes is not None:
+            finding = sizes.findings.get(item.key)
+        if draws is not None:
+            number = draws.number(position, item)
+        else:
+            number = numbers[item.split] if own and item.split else 0
+        counts[number] += 1
+        size = item.bytes if sizes is None else sizes.size_of(item)
+        found = None if finding is None else tuple(finding)
+        fields = tuple(item)
+        rows.add((number, order(item.key) if order else b"", position, size, found, fields))
+        digest.update(repr((fields, found)).encode("utf-8", "surrogateescape"))
+    planned: list[PlannedShard] = []
+    ends = [*accumulate(counts, initial=0)]
+    for split, (start, end) in zip(splits, pairwise(ends), strict=True):
+        count = options.shards or 1
+        if start == end and own:
+            continue  # all of its images are bad
+        if start == end:
+            raise _empty_split(split, draws.led if draws else 0, ends[-1], len(splits))
+        if count > end - start:
+            shown = human_count(end - start, "image")
+            raise UsageError(f"--shards {count} is too many: split {split!r} has {shown}")
+        totals = _totals(rows, start, end)
+        if options.shards:  # as TFDS does it
+            bounds = [round((end - start) * index / count) for index in range(count + 1)]
+        else:
+            bounds = cut_by_size(totals, options.shard_bytes)
+        for index, (first, last) in enumerate(pairwise(bounds)):
+            name = ShardName(dataset=options.name, split=split, index=index, count=len(bounds) - 1)
+            size = int(totals[last] - totals[first])
+            images = PlannedImages(rows, range(start + first, start + last))
+            planned.append(PlannedShard(name=name, images=images, size=size))
+    return planned, digest.hexdigest()
 
-    rows = ExternalSort(audit.scratch, forgetting(placed(), *columns, audit.notable.codes))
-    members = column("Q", len(rows), audit.scratch)
-    for at, (_, _, position) in enumerate(forgetting(rows, members)):
-        members[at] = position
-    return members, [*accumulate(counts, initial=0)]
+
+def _empty_split(split: str, led: int, images: int, splits: int) -> WriteError:
+    few = images - led < splits
+    bound = f" ({led:,} of {images:,} images stay with their duplicates or groups)"
+    return WriteError(
+        f"split {split!r} would be empty{bound if led else ''}",
+        expected=f"at least {splits} groups of images, one per split" if few else None,
+        hint=None if few else "give it a larger fraction, or use another --seed",
+    )
 
 
-def cut_by_size(sizes: Sequence[int], shard_bytes: int) -> list[int]:
+def _totals(rows: SortedRows[Any], start: int, end: int) -> "npt.NDArray[np.int64]":
+    """Return the bytes of all records before each one of a split, and at last of all."""
+    import numpy as np
+
+    totals = np.zeros(end - start + 1, np.int64)
+    sizes = (row[3] for row in rows.read(start, end))
+    totals[1:] = np.fromiter(sizes, np.int64, end - start)
+    return np.cumsum(totals, out=totals)
+
+
+def cut_by_size(totals: "npt.NDArray[np.int64]", shard_bytes: int) -> list[int]:
     """Return where each shard starts, and the end: even ones, the fewest of at most so many bytes.
 
-    A shard may have one record more, since none is cut.
+    A shard may have one record more, since none is cut. Each record goes to the even share that
+    its middle lies in.
+
+    Args:
+        totals: the bytes of all records before each one, and at last of all.
+        shard_bytes: how many a shard may have.
     """
-    whole = sum(forgetting(sizes, sizes))
+    import numpy as np
+
+    whole, records = int(totals[-1]), len(totals) - 1
     count = -(-whole // shard_bytes)
-    starts, end, last = [0], 0, 0
-    for at, size in enumerate(forgetting(sizes, sizes)):
-        start, end = end, end + size
-        # Each record goes to the even share that its middle lies in.
-        share = (start + end) * count // (2 * whole)
-        if at and share != last:
-            starts.append(at)
-        last = share
-    return [*starts, len(sizes)]
-
-
-def fits(shards: Iterable[tuple[str, int]], shard_bytes: int) -> bool:
-    """Return whether shards, given by their split and bytes, keep to the size, and are even.
-
-    None is larger than the size by more than a tenth, or a tenth off the mean of its split; and
-    none is a tenth smaller than an even share of the fewest shards that are a tenth below the size.
-    """
-    splits: dict[str, list[int]] = {}
-    for split, size in shards:
-        splits.setdefault(split, []).append(size)
-    for sizes in splits.values():
-        mean = sum(sizes) / len(sizes)
-        share = sum(sizes) / math.ceil(sum(sizes) / (0.9 * shard_bytes))
-        if min(sizes) < 0.9 * max(mean, share) or max(sizes) > 1.1 * min(mean, shard_bytes):
-            return False
-    return True
+    middles = totals[:-1] + totals[1:]  # twice as large
+    shares = [-(-2 * whole * share // count) for share in range(1, count)]
+    starts = np.searchsorted(middles, np.array(shares, np.int64)).tolist()
+    return [*dict.fromkeys([0, *(at for at in starts if 0 < at < records), records])]

@@ -1,11 +1,11 @@
-"""The account of a write, planned or done: every record, every image left out or converted."""
+"""The report of a write, done or planned, and the metadata of its dataset."""
 
-import heapq
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from tfrtool.errors import WriteError, printable
 from tfrtool.examples.objects.label_map import label_map_text
@@ -20,19 +20,15 @@ from tfrtool.examples.tfds_metadata import (
     REPORT,
     DatasetInfo,
 )
-from tfrtool.images.recipe import Encode
-from tfrtool.sources.items import LeftOut
+from tfrtool.images.recipe import Encode, ImageRecipe
+from tfrtool.sources.items import LeftOut, Source
 from tfrtool.storage.capped_list import CappedList
-from tfrtool.storage.limits import (
-    MAX_LISTED,
-)
+from tfrtool.storage.json_files import reading_metadata
 from tfrtool.storage.plain import plain
-from tfrtool.storage.scratch.external_sort import forgetting, rising
-from tfrtool.writing.image_audit import Audit, Shared
+from tfrtool.writing.image_account import ImageAccount
+from tfrtool.writing.image_findings import SharedImage
 from tfrtool.writing.job_report import ShardReport, SplitReport, json_text, split_infos
-from tfrtool.writing.record_values import labels_of
 from tfrtool.writing.write_options import WriteOptions
-from tfrtool.writing.write_plan import PlannedShard
 
 _OF_PLANS = ("dry_run", "bytes_estimated_from")
 _OF_WRITES = ("resumed", "plan", "options")
@@ -101,7 +97,7 @@ class WriteReport:
     converted: tuple[Mapping[str, str], ...]
     ignored: tuple[LeftOut, ...]
     duplicates: int
-    across_splits: tuple[Shared, ...]
+    across_splits: tuple[SharedImage, ...]
     truncated: Mapping[str, int] | None = field(default=None, compare=False)
     annotations: AnnotationReport | None = None
     metadata: tuple[str, ...] | None = None
@@ -131,72 +127,76 @@ class WriteReport:
 
 
 def report_on(
-    audit: Audit,
+    source: Source,
     options: WriteOptions,
-    planned: Sequence[PlannedShard],
-    shards: Sequence[ShardReport],
+    shards: Mapping[str, Sequence[ShardReport]],
+    images: Mapping[str, ImageAccount],
+    left_out: ImageAccount,
+    shared: CappedList[SharedImage],
     **more: Any,
 ) -> WriteReport:
     """Return the report of a write or a plan; more fields depend on which of both it is.
 
-    The shards are those that there are, or would be, and may be cut otherwise than was planned.
+    Args:
+        source: the images.
+        options: the options of the write.
+        shards: those of each split that there are, or would be.
+        images: what became of those of each split.
+        left_out: images that are in no shard of the plan.
+        shared: images that the source's own splits share.
+        more: further fields.
     """
-    items, labels = audit.source.items, audit.source.labels
-    counts = {plan.name.split: Counter(dict.fromkeys(labels, 0)) for plan in planned}
-    splits = {}
-    for split, count in counts.items():
-        groups = (plan.positions for plan in planned if plan.name.split == split)
-        for _, position in rising(groups):
-            count.update(labels_of(audit.source, position))
-        start = f"{options.name}-{split}."
-        own = [shard for shard in shards if shard.path.startswith(start)]
-        splits[split] = SplitReport.of_shards(own, count)
-    rejected, ignored = CappedList[LeftOut](MAX_LISTED), audit.source.ignored
-    listed = sorted(audit.source.rejected, key=lambda entry: entry.key)
-    for entry in heapq.merge(listed, audit.skipped(), key=lambda entry: entry.key):
-        rejected.add(entry)
-    converted, shared = CappedList[Mapping[str, str]](MAX_LISTED), audit.shared()
-    for at, verdict in audit.converted():
-        reason = verdict.conversion or ""
-        converted.add(
-            {"key": printable(items[at].key), "from": verdict.format or "", "reason": reason}
-        )
+    splits, total = {}, ImageAccount()
+    for split, account in images.items():
+        total.merge(account)
+        labels = dict.fromkeys(source.labels, 0) | account.labels
+        splits[split] = SplitReport.of_shards(shards[split], labels)
+    total.merge(left_out)
+    skipped = {key for key, _ in total.rejected.kept}
+    for entry in source.rejected:
+        total.rejected.add(entry.key, entry.reason)
     beyond = {
-        "rejected": rejected.more + audit.source.more_rejected,
-        "converted": converted.more,
-        "ignored": audit.source.more_ignored,
+        "rejected": total.rejected.more + source.more_rejected,
+        "converted": total.converted.more,
+        "ignored": source.more_ignored,
         "across_splits": shared.more,
     }
-    truncated = {name: count for name, count in beyond.items() if count}
-    usual = audit.source.features == RecordFeatures()
+    usual = source.features == RecordFeatures()
     return WriteReport(
         dataset=options.dataset,
         name=options.name,
         version=options.version,
         splits=splits,
-        rejected=_shown(rejected.kept),
-        converted=tuple(converted.kept),
-        ignored=_shown(ignored),
-        duplicates=sum(map(bool, forgetting(audit.leaders, audit.leaders))),
+        rejected=tuple(LeftOut(key=printable(key), reason=why) for key, why in total.rejected.kept),
+        converted=tuple(
+            {"key": printable(key), "from": kind, "reason": why}
+            for key, (kind, why) in total.converted.kept
+        ),
+        ignored=_shown(source.ignored),
         across_splits=tuple(shared.kept),
-        truncated=truncated or None,
-        annotations=_annotations(audit, sum(sum(count.values()) for count in counts.values())),
-        metadata=None if usual else (*_label_texts(audit), FEATURES, DATASET_INFO, REPORT),
-        notices=audit.source.notices,
+        truncated={name: count for name, count in beyond.items() if count} or None,
+        annotations=_annotations(source, sum(total.labels.values()), total.lost, skipped),
+        metadata=None if usual else (*_label_texts(source), FEATURES, DATASET_INFO, REPORT),
+        notices=source.notices,
         options=options.to_json(),
         **more,
     )
 
 
-def _annotations(audit: Audit, written: int) -> AnnotationReport | None:
-    """Return what became of annotations; a `WriteError` if not every one is accounted for."""
-    account, source = audit.source.annotations, audit.source
+def _annotations(
+    source: Source, written: int, lost: int, skipped: Collection[str]
+) -> AnnotationReport | None:
+    """Return what became of annotations; a `WriteError` if not every one is accounted for.
+
+    Args:
+        source: the images.
+        written: how many objects are in records.
+        lost: how many belong to images that are left out.
+        skipped: keys of those images.
+    """
+    account = source.annotations
     if account is None:
         return None
-    lost, skipped = 0, set[str]()
-    for position, _ in audit.problems():
-        lost += len(labels_of(source, position))
-        skipped.add(source.items[position].key)
     listed = len(account.rejected) + account.more_rejected
     if account.read != written + listed + lost:
         raise WriteError(
@@ -218,10 +218,10 @@ def _shown(entries: Iterable[LeftOut]) -> tuple[LeftOut, ...]:
     return tuple(LeftOut(key=printable(entry.key), reason=entry.reason) for entry in entries)
 
 
-def metadata_texts(report: WriteReport, audit: Audit) -> dict[str, str]:
+def metadata_texts(report: WriteReport, source: Source, recipe: ImageRecipe) -> dict[str, str]:
     """Return the files that make shards a dataset of TFDS, and the report, by their names."""
     splits = split_infos(report.splits)
-    features = audit.source.features
+    features = source.features
     image = "image" if features.layout is Layout.TFDS else "image/encoded"
     trains = features.label is not LabelKind.NONE
     info = DatasetInfo(
@@ -231,21 +231,21 @@ def metadata_texts(report: WriteReport, audit: Audit) -> dict[str, str]:
         image_feature=image if trains else None,
         label_feature=features.label_feature if trains else None,
     )
-    encode, size = audit.recipe.encode, audit.recipe.resize
+    encode, size = recipe.encode, recipe.resize
     encoding = "jpeg" if encode is Encode.KEEP else encode.value
     sides = (size.height, size.width) if size and size.height and size.width else None
-    labels = audit.source.labels
+    labels = source.labels
     return {
-        **_label_texts(audit),
+        **_label_texts(source),
         FEATURES: json_text(features.features_json(len(labels), encoding, sides)),
         DATASET_INFO: json_text(info.to_json()),
         REPORT: json_text(report.to_json()),
     }
 
 
-def _label_texts(audit: Audit) -> dict[str, str]:
+def _label_texts(source: Source) -> dict[str, str]:
     """Return the files that say the names of classes."""
-    features, labels = audit.source.features, audit.source.labels
+    features, labels = source.features, source.labels
     names = "".join(f"{label}\n" for label in labels)
     if features.label is LabelKind.NUMBER or not labels:
         return {}
@@ -255,3 +255,16 @@ def _label_texts(audit: Audit) -> dict[str, str]:
         return {OBJECT_LABELS if features.has_objects else LABELS: names} | points
     ids = [features.class_id(number) for number in range(len(labels))]
     return {LABEL_MAP: label_map_text(dict(zip(ids, labels, strict=True)))} | points
+
+
+def complete_report(data: Mapping[str, Any], dataset: Path, **more: Any) -> WriteReport:
+    """Return the report of a write that an earlier run has done; its images are not read again.
+
+    Args:
+        data: the report that the earlier run has written.
+        dataset: the directory of the dataset.
+        more: fields of this run.
+    """
+    with reading_metadata(dataset / REPORT, "tfrtool"):
+        facts = {**data, **more, "dataset": str(dataset), "complete": True}
+        return msgspec.convert(facts, WriteReport, dec_hook=lambda kind, text: kind(text))

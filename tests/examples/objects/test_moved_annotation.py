@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfrtool.examples.objects.annotation import ImageAnnotation, ObjectAnnotation
-from tfrtool.writing.record_values import _BACK
+from tfrtool.writing.image_records import _INVERSE
 
 _ONE = ObjectAnnotation(
     *(10, 20, 50, 80), label=0, area=2400, segmentation="[[10,20,50,20,50,80]]",
@@ -21,6 +21,6 @@ def test_an_orientation_is_put_back(orientation: int) -> None:
     turned = whole.moved(orientation, width // 2, height // 2)
     assert turned.objects[0].area == 600
     assert turned.objects[0].keypoints[3:] == (0, 0, 0)
-    (back,) = turned.moved(_BACK.get(orientation, orientation), 200, 100).objects
+    (back,) = turned.moved(_INVERSE.get(orientation, orientation), 200, 100).objects
     assert back[:4] == pytest.approx(_ONE[:4])
     assert back.keypoints == pytest.approx(_ONE.keypoints)

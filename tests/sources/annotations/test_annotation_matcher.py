@@ -66,7 +66,7 @@ def _object(*box: float, category: str = "cat", **more: object) -> ParsedObject:
 
 
 def _annotations(source: Source) -> list[ImageAnnotation | None]:
-    return [ExtraFeatures.unpack(source.beside[at]).annotation for at in range(len(source.items))]
+    return [ExtraFeatures.unpack(item.extra).annotation for item in source.items]
 
 
 def test_objects_come_with_their_images(folder: Path) -> None:

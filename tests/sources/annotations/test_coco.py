@@ -51,7 +51,7 @@ def opening(folder: Path, tmp_path: Path) -> Opening:
 
 def _objects(source: Source, name: str = "a.jpg") -> tuple[ObjectAnnotation, ...]:
     at = [item.key for item in source.items].index(name)
-    annotation = ExtraFeatures.unpack(source.beside[at]).annotation
+    annotation = ExtraFeatures.unpack(source.items[at].extra).annotation
     assert annotation is not None
     return annotation.objects
 

@@ -34,7 +34,8 @@ def open_annotated(
 def objects_of(source: Source) -> dict[str, ImageAnnotation]:
     """Return what is told of each image."""
     found = {}
-    for item, packed in zip(source.items, source.beside, strict=True):
+    for item in source.items:
+        packed = item.extra
         annotation = ExtraFeatures.unpack(packed).annotation
         assert annotation is not None
         found[item.key] = annotation

@@ -7,7 +7,7 @@ from tfrtool.cli.render.page import Bad, Heading, Page, shortened
 from tfrtool.errors import human_bytes, human_count, printable, some_of
 
 if TYPE_CHECKING:
-    from tfrtool.writing.image_audit import Shared
+    from tfrtool.writing.image_findings import SharedImage
     from tfrtool.writing.job_report import JobReport
     from tfrtool.writing.write_report import WriteReport
 
@@ -63,7 +63,7 @@ def job_page(report: "JobReport") -> Page:
     return lines
 
 
-def shared_text(image: "Shared") -> str:
+def shared_text(image: "SharedImage") -> str:
     """Return where the copies of an image are, those of one split by the first of them."""
     return " = ".join(f"{keys[0]} ({split})" for split, keys in image.items())
 

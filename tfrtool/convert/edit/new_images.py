@@ -2,33 +2,29 @@
 
 import contextlib
 import os
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from tfrtool.convert.pipeline.carried import CarriedMetadata
-from tfrtool.engines.pool import cores, map_shards, run_in_order
-from tfrtool.errors import DatasetError, UsageError
+from tfrtool.engines.pool import cores, map_shards
+from tfrtool.errors import DatasetError, SourceError, UsageError, printable
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.dataset_files import DatasetFiles
 from tfrtool.examples.example import decode_example
 from tfrtool.examples.tfds_metadata import FEATURES, LABELS, REPORT, read_class_names
-from tfrtool.images.audit import ImageVerdict
 from tfrtool.images.decoder import quiet_pillow
 from tfrtool.images.recipe import ImageRecipe, Resize
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_shard
-from tfrtool.records.tally import Tally
-from tfrtool.records.writer import ShardWriter
 from tfrtool.sources.folders.class_layout import LabelFrom
-from tfrtool.sources.items import LeftOut, Starting
+from tfrtool.sources.items import ItemTable, LeftOut, Source, Starting
 from tfrtool.sources.label_choice import KEEP
-from tfrtool.sources.manifest import ManifestWriter
 from tfrtool.sources.open_source import open_source
 from tfrtool.sources.source_options import SourceOptions
 from tfrtool.storage.arguments import as_size, as_text, option_name
@@ -37,16 +33,15 @@ from tfrtool.storage.json_files import reading_metadata, whole_number
 from tfrtool.storage.limits import (
     MAX_LISTED,
 )
-from tfrtool.writing.image_audit import Audit
-from tfrtool.writing.job import FileTask, JobPlan
-from tfrtool.writing.job_report import Written
+from tfrtool.writing.image_findings import SourceFindings, integers, look_at_all
+from tfrtool.writing.image_records import RecordMaker
+from tfrtool.writing.image_shard import ImageShard
+from tfrtool.writing.job import JobPlan
 from tfrtool.writing.job_settings import JobSettings
-from tfrtool.writing.record_sizes import record_sizes
-from tfrtool.writing.shard_writer import payloads_of
+from tfrtool.writing.record_sizes import RecordSizes
 from tfrtool.writing.split_draws import splitter
-from tfrtool.writing.write import check_images
 from tfrtool.writing.write_options import Existing, WriteOptions
-from tfrtool.writing.write_plan import PlannedShard, plan_shards
+from tfrtool.writing.write_plan import PlannedImage, plan_shards
 
 _SHOWN = 10
 _COMPARED = 2**20
@@ -55,23 +50,14 @@ _COMPARED = 2**20
 _THERE = "exact duplicate of an existing image"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewImagesTask(FileTask):
-    """A shard of images."""
-
-    new: ClassVar[bool] = True
-    shard: PlannedShard
-    workers: int
-
-    def write(self, path: Path) -> Written:
-        """Write the shard."""
-        audit, positions = self.shard.audit, self.shard.positions
-        with quiet_pillow(), ShardWriter(path, self.shard.compression) as writer:
-            made = run_in_order(
-                partial(payloads_of, audit), zip(positions), self.workers, computes=False
-            )
-            writer.write(chain.from_iterable(made))
-        return Written(tally=writer.tally, read=Tally())
+def payloads_of(maker: RecordMaker, images: Sequence[PlannedImage]) -> list[bytes]:
+    """Return the records of images that were looked at, and are good."""
+    found = (image for image in images if image.finding is not None)
+    return [
+        maker.payload(one.item, maker.read_again(one.item, one.finding), one.finding)
+        for one in found
+        if one.finding is not None
+    ]
 
 
 def unclear_split(source: str | os.PathLike[str], before: Collection[str]) -> UsageError:
@@ -156,42 +142,51 @@ def plan_new_images(
     draws = len(options.splits) > 1 and not any(map(carried.written.get, ("stratify", "group_by")))
     if not (split or opened.splits or draws or len(before.splits) == 1):
         raise unclear_split(source, before.splits)
-    audit = Audit(replace(opened, labels=labels), options.recipe, scratch)
+    source_of = replace(opened, labels=labels)
+    maker = RecordMaker(source_of, options.recipe)
+    findings = look_at_all(source_of, maker, options.workers, settings.on_progress, scratch)
+    if dedupe and findings.any_good:
+        findings.leave_out(_known(source_of, maker, findings, before.paths, options))
+    if not findings.any_good:
+        item, finding = next(zip(opened.items, findings, strict=True))
+        what = f"{printable(item.key)}: {finding.problem}"
+        raise SourceError(f"no image can be used ({what})", path=source)
     if dedupe:
-        audit.look_at_all(options.workers, settings.on_progress)
-        _leave_out_known(audit, before.paths, options)
-    check_images(audit, options, settings.on_progress)
+        findings.leave_out_copies(source_of, maker)
     fractions = options.splits if draws else {next(iter(before.splits)): 1.0}
-    draw, items, leaders = splitter(fractions, options.seed), opened.items, audit.leaders
-    placed, splits = ManifestWriter(scratch), set()
-    for item, leader in zip(items, leaders, strict=True):
-        first = items[leader - 1] if leader else item
-        splits.add(own := split or item.split or draw(first.key))
-        placed.add(replace(item, split=own))
-    audit.source = replace(audit.source, items=placed.close(), splits=tuple(sorted(splits)))
-    sizes = record_sizes(audit, options.workers).records
-    planned = plan_shards(audit, options, sizes)
+    draw, drawn, placed = splitter(fractions, options.seed), list[str](), ItemTable(scratch)
+    for item, first in zip(opened.items, integers(findings.first_copies), strict=True):
+        drawn.append(drawn[first - 1] if first else draw(item.key))
+        placed.add(item._replace(split=split or item.split or drawn[-1]))
+    splits = sorted({item.split for item in placed if item.split})
+    source_of = replace(source_of, items=placed, splits=tuple(splits))
+    sizes = RecordSizes(placed, maker, options.workers)
+    planned, digest = plan_shards(source_of, options, maker, findings, sizes, scratch)
     tasks = [
-        NewImagesTask(
+        ImageShard(
+            name=str(shard.name),
             split=shard.name.split,
-            records=len(shard.positions),
-            size=sum(items[position].bytes for position in shard.positions),
-            room=sum(sizes[position] for position in shard.positions),
-            shard=shard,
-            workers=options.workers,
+            records=len(shard.images),
+            size=sum(image.item.bytes for image in shard.images),
+            room=shard.size,
+            images=shard.images,
+            maker=maker,
+            compression=compression,
+            tensorflow=False,
         )
         for shard in planned
     ]
     rejected = CappedList[LeftOut](MAX_LISTED)
-    for entry in chain(audit.skipped(), opened.rejected):
+    for item, finding in zip(placed, findings, strict=True):
+        if finding.problem is not None:
+            rejected.add(LeftOut(key=item.key, reason=finding.problem))
+    for entry in opened.rejected:
         rejected.add(entry)
     more = rejected.more + opened.more_rejected
     warnings = (f"{more:,} more images are skipped, and not listed",) if more else ()
     come = ColumnsFold()
-    come.add(payloads_of(audit, [*islice(audit.good(), 1)]))
-    inputs = [shard.fingerprint for shard in planned]
-    plan = JobPlan(tasks=tasks, inputs=inputs, rejected=rejected.kept, warnings=warnings)
-    return plan, come
+    come.add(payloads_of(maker, planned[0].images[:1]))
+    return JobPlan(tasks=tasks, inputs=[digest], rejected=rejected.kept, warnings=warnings), come
 
 
 def _options_of_write(said: Mapping[str, Any], **given: Any) -> WriteOptions:
@@ -224,19 +219,29 @@ def _options_of_write(said: Mapping[str, Any], **given: Any) -> WriteOptions:
         )
 
 
-def _leave_out_known(audit: Audit, shards: Sequence[Path], options: WriteOptions) -> None:
-    """Call images problems whose bytes, as they would be written, are in a shard already."""
-    good = audit.good()
-    while some := [*islice(good, _COMPARED)]:
+def _known(
+    source: Source,
+    maker: RecordMaker,
+    findings: SourceFindings,
+    shards: Sequence[Path],
+    options: WriteOptions,
+) -> Iterator[tuple[int, str]]:
+    """Yield images whose bytes, as they would be written, are in a shard already."""
+    images = (
+        (position, PlannedImage(position, 0, finding, item))
+        for position, (item, finding) in enumerate(zip(source.items, findings, strict=True))
+        if finding.problem is None
+    )
+    while some := [*islice(images, _COMPARED)]:
         places: dict[bytes, list[int]] = {}
         with quiet_pillow():
-            for at in some:
-                for digest in _images(*payloads_of(audit, [at])):
-                    places.setdefault(digest, []).append(at)
+            for position, image in some:
+                for digest in _images(*payloads_of(maker, [image])):
+                    places.setdefault(digest, []).append(position)
         looked_for = partial(_known_images, wanted=frozenset(places))
         known = map_shards(looked_for, shards, options.workers)
         for digest in {digest for found in known for digest in found}:
-            audit.notable.update(dict.fromkeys(places[digest], ImageVerdict(problem=_THERE)))
+            yield from ((position, _THERE) for position in places[digest])
 
 
 def _known_images(path: Path, wanted: frozenset[bytes]) -> set[bytes]:

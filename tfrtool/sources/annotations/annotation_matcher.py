@@ -33,9 +33,8 @@ from tfrtool.sources.folders.listing import (
     size_problem,
     splits_in_order,
 )
-from tfrtool.sources.items import AnnotationAccount, Item, LeftOut, Source, UnfitError
+from tfrtool.sources.items import AnnotationAccount, Item, ItemTable, LeftOut, Source, UnfitError
 from tfrtool.sources.label_choice import read_class_list
-from tfrtool.sources.manifest import ManifestWriter
 from tfrtool.sources.source_options import SourceOptions
 from tfrtool.storage.arguments import as_path
 from tfrtool.storage.capped_list import CappedList
@@ -45,7 +44,6 @@ from tfrtool.storage.limits import (
     MAX_OUTLINE_POINTS,
     MAX_PATH_LENGTH,
 )
-from tfrtool.storage.scratch.packed_rows import PackedRows
 
 _SHOWN = 5
 
@@ -117,14 +115,13 @@ class AnnotationMatcher:
         labels = tuple(classes)
         numbers = {name: number for number, name in enumerate(labels)}
         numbers |= {other: numbers[name] for other, name in others.items()}
-        items, extra = ManifestWriter(self._scratch), PackedRows(self._scratch)
+        items = ItemTable(self._scratch)
         for item, features in self._items(found, packed, numbers):
-            items.add(item)
-            extra.add(features)
+            items.add(item._replace(extra=features))
         for key in sorted(self._files.keys() - self._mentioned):
             self._ignored.add(LeftOut(key=key, reason="not in the annotations"))
         self._ignored.merge(reader.ignored)
-        if not items.count:
+        if not items:
             first = next(iter((*self._rejected.kept, *self._ignored.kept)), None)
             why = f" ({printable(first.key)}: {first.reason})" if first else ""
             raise SourceError(
@@ -133,7 +130,7 @@ class AnnotationMatcher:
                 expected="the folder that file names in the annotations are relative to",
             )
         return Source(
-            items=items.close(),
+            items=items,
             labels=labels,
             reader=self._reader,
             splits=splits_in_order(self._splits),
@@ -153,7 +150,6 @@ class AnnotationMatcher:
                 skeletons=tuple(self._skeletons(reader, others)),
                 masks=Masks(self._options.masks),
             ),
-            beside=extra,
             annotations=AnnotationAccount(
                 read=self._read,
                 rejected=tuple(self._lost.kept),

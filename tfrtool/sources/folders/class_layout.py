@@ -7,8 +7,6 @@ import enum
 import os.path
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 
 from tfrtool.errors import SourceError, UsageError, printable, some_of
@@ -29,8 +27,7 @@ from tfrtool.sources.folders.listing import (
     is_image_name,
     size_problem,
 )
-from tfrtool.sources.items import Item, LeftOut, Source, label_problem
-from tfrtool.sources.manifest import ManifestWriter
+from tfrtool.sources.items import Item, ItemTable, LeftOut, Source, label_problem
 from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.limits import MAX_LISTED
 from tfrtool.storage.sorted_rows import SortedRows
@@ -86,7 +83,7 @@ def arrange(
         raise UsageError(what, path=where)
     labels: dict[str, str] = {}
     classes: dict[str | None, set[str]] = {}
-    items = ManifestWriter(scratch)
+    items = ItemTable(scratch)
     rejected, ignored = CappedList[LeftOut](MAX_LISTED), CappedList[LeftOut](MAX_LISTED)
     for key, size, place, problem in tree.files():
         if problem is None and not is_image_name(key):
@@ -108,18 +105,18 @@ def arrange(
     check_masks(tree.folders, where)
     if 3 * tree.masks >= tree.count:  # else they can't be half of the others
         check_mask_names(tree.images, tree.count, where)
-    found = items.close()
-    if label_from is LabelFrom.FOLDER and (odd := _without_class(found, classes, tree, where)):
-        found, rejected = (), CappedList[LeftOut]()
+    odd = None
+    if label_from is LabelFrom.FOLDER and (odd := _without_class(items, classes, tree, where)):
+        rejected = CappedList[LeftOut]()
         rejected.add(LeftOut(key=odd, reason="not in a class folder"))
-    if not found:
+    if odd or not items:
         raise _nothing(tree, rejected, label_from, where, depth)
     notices: tuple[str, ...] = ()
     if label_from is LabelFrom.FOLDER and depth is None:
         nested = [one for one in sorted(tree.folders) if one.count("/") >= usual]
         notices = _nested(nested, usual, labels, where)
     return Source(
-        items=found,
+        items=items,
         labels=tuple(sorted(labels)),
         reader=listing.reader,
         notices=notices,
@@ -178,10 +175,14 @@ class _Tree:
                 self.others.add(folder)
 
     def files(self) -> Iterator[Entry]:
-        """Yield the files, each once."""
-        for _, rows in groupby(self._rows, key=itemgetter(0)):
-            *_, last = rows
-            yield Entry(*last)
+        """Yield the files; of several with the same key the last one."""
+        before: Entry | None = None
+        for row in self._rows:
+            if before is not None and before[0] != row[0]:
+                yield Entry._make(before)
+            before = row
+        if before is not None:
+            yield Entry._make(before)
 
     def images(self) -> Iterator[str]:
         """Yield the keys of the images."""

@@ -61,7 +61,7 @@ class Entry(NamedTuple):
 
     key: str  # its path below the tree's root, with "/" between folders
     bytes: int = 0
-    place: int = 0  # where its bytes are, for the tree's reader
+    place: int = 0  # where its bytes are, for the reader; of a file of its own when it was changed
     problem: str | None = None  # why it can't be read
 
 
@@ -222,7 +222,7 @@ def file_entry(path: str, key: str) -> Entry:
             return Entry(key, problem="broken link")
         return Entry(key, problem=f"link can't be followed: {os_reason(error)}")
     if stat.S_ISREG(found.st_mode):
-        return Entry(key, found.st_size)
+        return Entry(key, found.st_size, found.st_mtime_ns)
     return Entry(key, problem="not a regular file" if is_image_name(key) else None)
 
 
