@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from tests.examples.strategies import (
     feature_maps,
@@ -17,7 +19,7 @@ from tests.examples.strategies import (
     tf_example,
     tf_sequence,
 )
-from tfrtool.examples.content import decode_text, describe_bytes, is_text
+from tfrtool.examples.content import decode_text, describe_bytes, is_text, png_form
 from tfrtool.examples.example import Feature, encode_example
 
 CONTENTS = [
@@ -153,3 +155,23 @@ def test_real_files(shared_data: Path) -> None:
             assert content == f"image/{formats[path.suffix]}", path.name
             checked += 1
     assert checked > 50
+
+
+MODES = {"L": (1, 8), "RGB": (3, 8), "RGBA": (4, 8), "LA": (2, 8), "P": (3, 8), "1": (1, 8),
+         "I;16": (1, 16)}  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_png(mode: str) -> None:
+    """The channels and bits of a PNG are those of its mode."""
+    buffer = io.BytesIO()
+    Image.new(mode, (3, 2)).save(buffer, "png")
+    assert png_form(buffer.getvalue()) == MODES[mode]
+
+
+@given(value=st.binary(max_size=60))
+def test_any_bytes_after_the_magic_of_png(value: bytes) -> None:
+    """Whatever follows the magic, nothing fails."""
+    for magic in (b"", b"\x89PNG\r\n\x1a\n"):
+        form = png_form(magic + value)
+        assert form is None or len(form) == 2

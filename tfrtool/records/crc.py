@@ -5,13 +5,10 @@ The polynomial is Castagnoli's (RFC 3720, appendix B.4); the mask is the one of 
 covers from being taken for such data.
 """
 
-import os
 from collections.abc import Callable
 from typing import Any
 
 import google_crc32c
-
-from tfrtool.storage.opening import open_regular
 
 MASK_DELTA = 0xA282EAD8
 _WORD = 0xFFFFFFFF
@@ -33,15 +30,6 @@ def unmask(masked: int) -> int:
     """Return the CRC whose masked form is ``masked``; the inverse of `mask`."""
     rotated = (masked - MASK_DELTA) & _WORD
     return ((rotated >> 17) | (rotated << 15)) & _WORD
-
-
-def file_crc32c(path: str | os.PathLike[str], *, follow: bool = True) -> str:
-    """Return the CRC-32C of a regular file, in hexadecimal; the errors are `open_descriptor`'s."""
-    crc = 0
-    with open_regular(path, follow=follow, buffering=0) as file:
-        while block := file.read(256 * 1024):
-            crc = extend_crc32c(crc, block)
-    return f"{crc:08x}"
 
 
 def masked_crc32c(data: bytes) -> int:

@@ -26,6 +26,7 @@ from tests.examples.strategies import (
 )
 from tests.examples.wire import field
 from tfrtool.errors import UsageError
+from tfrtool.examples.arrow import infer
 from tfrtool.examples.arrow.columns import Columns
 from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch
 from tfrtool.examples.arrow.infer import ColumnsFold
@@ -48,6 +49,12 @@ def test_parts_make_the_whole(some: list[bytes], cut: int) -> None:
     assert merged.columns() == whole.columns()
     assert +merged.kinds == +whole.kinds
     assert whole.kinds.total() == len(some)
+    single = ColumnsFold()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(infer, "_LONG", -1)  # as long payloads, one by one by protobuf
+        single.add(some)
+    assert single.columns() == whole.columns()
+    assert +single.kinds == +whole.kinds
     parsed = whole.kinds[PayloadKind.EXAMPLE] + whole.kinds[PayloadKind.SEQUENCE_EXAMPLE]
     assert parsed == len(taken([one for one in some if one]))
 
