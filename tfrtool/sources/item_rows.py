@@ -35,9 +35,9 @@ from tfrtool.storage.limits import (
 )
 from tfrtool.storage.sorted_rows import SortedRows
 
-_Row = tuple[str, int, str, int, str, int, int]
+_Row = tuple[str, int, str, int, str, int, bytes]
 """An image: its key, its place or the number of its row, its label, the bytes of the file, its
-split, what stands for its group, and the number of its cells that become features."""
+split, what stands for its group, and its cells that become features."""
 
 _OBJECTS = "objects"
 """Hugging Face's column of boxes."""
@@ -74,7 +74,7 @@ class ItemRows:
         self._tabular = tabular
         self.columns: ValueColumns | None = None
         if options.columns:
-            self.columns = ValueColumns(options.columns, options.names, where, scratch)
+            self.columns = ValueColumns(options.columns, options.names, where)
         self._features = RecordFeatures()
         if options.multi_label is not None:
             self._features = RecordFeatures(label=LabelKind.CLASSES, separator=SEVERAL)
@@ -98,7 +98,7 @@ class ItemRows:
             for one in self._features.names(label) if label not in self._firsts else ():
                 if problem := label_problem(one):
                     raise UnfitError(f"label '{printable(one[:TEXT_SHOWN])}' {problem}")
-            at = 0 if self.columns is None else self.columns.add(cells, names, typed=typed)
+            kept = b"" if self.columns is None else self.columns.add(cells, names, typed=typed)
         except UnfitError as error:
             self.refuse(key, str(error), place)
             return
@@ -107,7 +107,7 @@ class ItemRows:
             number, self._grouped = group_number(str(group).strip()), True
         self._firsts.setdefault(label, place)
         self._splits.add(split)
-        self._rows.add((key, place, label, size, split, number, at))
+        self._rows.add((key, place, label, size, split, number, kept))
 
     def refuse(self, key: str, reason: str, place: int = 0) -> None:
         """List an image that can't be an item."""
@@ -133,9 +133,9 @@ class ItemRows:
             shown = f"'{printable(label[:TEXT_SHOWN])}' in row {self._firsts[label]}"
             raise SourceError(what, path=self._where, found=shown, hint=hint)
         items, used, empty, alone = ItemTable(self._scratch), set[str](), 0, 0
-        for item, at in self._without_repeated(features):
+        for item in self._without_repeated(features):
             if columns is not None:
-                item = item._replace(extra=columns.packed(at, features.columns))
+                item = item._replace(extra=columns.packed(item.extra, features.columns))
             items.add(item)
             empty += not item.label
             alone += not item.group
@@ -186,8 +186,8 @@ class ItemRows:
             features=features,
         )
 
-    def _without_repeated(self, features: RecordFeatures) -> Iterator[tuple[Item, int]]:
-        """Yield items by key, with the numbers of their cells.
+    def _without_repeated(self, features: RecordFeatures) -> Iterator[Item]:
+        """Yield items by key, with their cells.
 
         Those that repeat others are refused, rows that contradict others, and those that lack what
         others have.
@@ -197,7 +197,7 @@ class ItemRows:
             needed["no label"] = 2
         for key, group in groupby(self._rows, key=itemgetter(0)):
             first, *more = group
-            _, place, label, size, split, number, at = first
+            _, place, label, size, split, number, kept = first
             other = next((one[1] for one in more if one[2] != label), None)
             lacks = [why for why, column in needed.items() if not first[column]]
             if other is not None and self._tabular:
@@ -212,4 +212,4 @@ class ItemRows:
                     before = f"already listed in row {place}"
                     why = before if self._tabular else "duplicate name"
                     self.refuse(key, why, one[1])
-                yield Item(key, label, size, place, split or None, group=number), at
+                yield Item(key, label, size, place, split or None, number, kept)

@@ -113,9 +113,9 @@ def write(
             same value go into the same split.
         shards: number of shards per split. None uses ``shard_size``.
         shard_size: maximum size of a shard before compression, in bytes or as text such as "100MB".
-            A shard exceeds it by at most a tenth or one record, and the shards of a split have
-            about the same size. None is 128 MiB: TensorFlow's guide and TFX recommend 100 to 200
-            MB.
+            Where bytes are kept, a shard exceeds it by at most a tenth or one record; where images
+            are re-encoded, it is an estimate. The shards of a split have about the same size. None
+            is 128 MiB: TensorFlow's guide and TFX recommend 100 to 200 MB.
         seed: random seed for the splits and the order of records.
         shuffle: whether to write records in random order. Otherwise they are sorted by key.
         compression: "none", "gzip" or "zlib". TFDS only reads uncompressed shards.

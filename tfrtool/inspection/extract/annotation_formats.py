@@ -2,13 +2,15 @@
 
 import json
 import re
+import tempfile
+import weakref
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from xml.sax.saxutils import escape
 
-from tfrtool.errors import printable
+from tfrtool.errors import WriteError, os_errors_as, printable
 from tfrtool.examples.objects.annotation import SIDEWAYS
 from tfrtool.examples.objects.record_features import SIDES
 from tfrtool.inspection.extract.annotated_images import (
@@ -21,7 +23,6 @@ from tfrtool.inspection.extract.annotated_images import (
 from tfrtool.inspection.extract.extract_files import NewFiles
 from tfrtool.inspection.extract.safe_names import safe_part
 from tfrtool.inspection.summary.summary_json import shortest_float
-from tfrtool.storage.scratch.external_sort import ScratchFile
 
 _SHORT = {"": "train", "validation": "val", "valid": "val"}
 """How VOC and YOLO call splits."""
@@ -69,15 +70,16 @@ class _CocoJson:
     """COCO's file of a split, written at the end, when all ids that records have are known."""
 
     def __init__(self, files: NewFiles, name: str) -> None:
-        self._files, self._images, self._objects = files, ScratchFile(), ScratchFile()
+        self._files = files
+        self._images, self._objects = _temporary_file(self), _temporary_file(self)
         self.image_ids, self.object_ids = UniqueNumbers(), UniqueNumbers()
         self.file = files.add((name,), b"")
 
     def add_image(self, image: Mapping[str, Any]) -> None:
-        self._images.append(f"{json.dumps(image)}\n".encode())
+        _append(self._images, image)
 
     def add_object(self, entry: Mapping[str, Any]) -> None:
-        self._objects.append(f"{json.dumps(entry)}\n".encode())
+        _append(self._objects, entry)
 
     def end(self, categories: Sequence[Mapping[str, Any]]) -> str:
         self._files.append(self.file, b'{"images": [')
@@ -88,20 +90,31 @@ class _CocoJson:
         self._files.append(self.file, f'],\n"categories": [\n{text}]}}\n'.encode())
         return self.file
 
-    def _copy(self, entries: ScratchFile, numbers: Mapping[str, UniqueNumbers]) -> None:
+    def _copy(self, entries: IO[bytes], numbers: Mapping[str, UniqueNumbers]) -> None:
         """Append entries to the file, their provisional ids replaced by final ones."""
 
         def settled(match: re.Match[bytes]) -> bytes:
             number = numbers[match[1].decode()].settle(int(match[2]))
             return b'"%s": %d' % (match[1], number)
 
-        separator, size, rest = b"\n", entries.append(b""), b""
-        for at in range(0, size, _COPIED):
-            lines, _, rest = (rest + entries.read(at, min(_COPIED, size - at))).rpartition(b"\n")
-            if lines:
+        separator = b"\n"
+        with entries:
+            entries.seek(0)
+            while lines := b"".join(entries.readlines(_COPIED)).removesuffix(b"\n"):
                 text = _PROVISIONAL.sub(settled, lines).replace(b"\n", b",\n")
                 self._files.append(self.file, separator + text)
                 separator = b",\n"
+
+
+def _temporary_file(owner: object) -> IO[bytes]:
+    file = tempfile.SpooledTemporaryFile(_COPIED)  # noqa: SIM115
+    weakref.finalize(owner, file.close)
+    return file
+
+
+def _append(file: IO[bytes], entry: Mapping[str, Any]) -> None:
+    with os_errors_as(WriteError, tempfile.gettempdir(), "temporary files can't be written"):
+        file.write(f"{json.dumps(entry)}\n".encode())
 
 
 class CocoFiles(AnnotatedImages):

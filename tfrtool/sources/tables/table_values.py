@@ -27,7 +27,6 @@ from tfrtool.sources.tables.table_columns import (
     quoted,
 )
 from tfrtool.storage.limits import MAX_COLUMNS
-from tfrtool.storage.scratch.packed_rows import PackedRows
 
 _LONGEST_NAME = 1024
 _SHOWN = 10
@@ -35,7 +34,7 @@ _DTYPES = {dtype.value: dtype for dtype in DType}
 
 
 class ValueColumns:
-    """The columns that a user wants written, and their cells, in scratch files.
+    """The columns that a user wants written, and their types.
 
     Of a column whose type isn't given, all values decide: int64 where all are integers, float32
     where all are numbers, string for everything else, which are numbers that neither can hold,
@@ -43,9 +42,7 @@ class ValueColumns:
     number become int64 where all are whole, else string. A truth value is 0 or 1.
     """
 
-    def __init__(
-        self, asked: Sequence[str], layout: Layout, table: str | Path, scratch: Path | None
-    ) -> None:
+    def __init__(self, asked: Sequence[str], layout: Layout, table: str | Path) -> None:
         """Start with ``NAME`` or ``NAME:DTYPE`` of each; ("all",) stands for all there are."""
         self.all = (*asked,) == ("all",)
         self._given: dict[str, DType | None] = {}
@@ -53,7 +50,7 @@ class ValueColumns:
             name, _, dtype = text.rpartition(":")
             named = bool(name) and dtype in _DTYPES
             self._given[name if named else text] = _DTYPES[dtype] if named else None
-        self._own, self._table, self._rows = OWN_NAMES[layout], table, PackedRows(scratch)
+        self._own, self._table, self._rows = OWN_NAMES[layout], table, 0
         self._seen: dict[str, None] = {}
         self._types: dict[str, CellTypes] = {}
         self.unfit: dict[str, str] = {}  # why columns of all are not written
@@ -91,8 +88,8 @@ class ValueColumns:
             return f"has a name longer than {_LONGEST_NAME:,} characters"
         return None if name.isprintable() else "has unprintable characters in its name"
 
-    def add(self, cells: Mapping[str, object], names: Sequence[str], *, typed: bool) -> int:
-        """Store the cells of a row, and return their number.
+    def add(self, cells: Mapping[str, object], names: Sequence[str], *, typed: bool) -> bytes:
+        """Take note of the types of the cells of a row, and return these for `packed`.
 
         ``typed`` says whether a text is text; otherwise it may be a number, and an empty one is
         missing.
@@ -124,9 +121,9 @@ class ValueColumns:
                 if isinstance(value, str) and not typed:
                     number = cell_number(value.strip())
                 dtype = value_dtype(number)
-                types.add(value if dtype is DType.STRING else number, dtype, len(self._rows))
-        self._rows.add(marshal.dumps(row))
-        return len(self._rows) - 1
+                types.add(value if dtype is DType.STRING else number, dtype, self._rows)
+        self._rows += 1
+        return marshal.dumps(row)
 
     def notices(self) -> Iterator[str]:
         """Yield why columns of all are not written, and what becomes of numbers."""
@@ -160,7 +157,7 @@ class ValueColumns:
         kinds = []
         for name in self._given or [n for n in self._types if n not in self.unfit]:
             types = self._types.get(name, CellTypes())
-            is_list = types.is_list or types.cells < len(self._rows)
+            is_list = types.is_list or types.cells < self._rows
             kinds.append(ColumnKind(name, self._dtype(name), is_list))
         label = features.label if labelled else LabelKind.NONE
         return replace(features, label=label, columns=tuple(kinds))
@@ -175,9 +172,9 @@ class ValueColumns:
         widest = widest_dtype(types.dtypes) or DType.INT64  # lists without values
         return types.numbers.column_dtype(widest) or widest
 
-    def packed(self, number: int, kinds: Sequence[ColumnKind]) -> bytes:
-        """Return what is written of a row, as a packed `ExtraFeatures`."""
-        row = marshal.loads(self._rows[number])
+    def packed(self, cells: bytes, kinds: Sequence[ColumnKind]) -> bytes:
+        """Return what is written of the cells that `add` gave, as a packed `ExtraFeatures`."""
+        row = marshal.loads(cells)
         values = {
             name: tuple(_converted(one, dtype) for one in row.get(name, ()))
             for name, dtype, _ in kinds

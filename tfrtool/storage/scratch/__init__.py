@@ -1,1 +1,0 @@
-"""What is too much for memory, in a scratch folder."""
