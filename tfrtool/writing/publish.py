@@ -299,7 +299,7 @@ def listed_shards(report: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def complete_shards(
-    plan: str, target: Target, names: Sequence[str] = (), *, interrupted: bool
+    plan: str, target: Target, names: Sequence[str], *, interrupted: bool
 ) -> list[ShardReport] | None:
     """Return the shards of a dataset that is complete, and of just this plan; sizes are checked.
 
