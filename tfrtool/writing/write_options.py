@@ -22,7 +22,7 @@ from tfrtool.storage.remote_path import RemotePath
 from tfrtool.storage.stores import ONLY_READ
 
 _SEEDS = range(-(2**63), 2**63)
-_WITHOUT_EFFECT = ("source", "dataset", "existing", "workers", "skip_bad")
+_WITHOUT_EFFECT = ("source", "dataset", "existing", "workers", "skip_bad", "may_lack_splits")
 """Options that do not decide what a dataset holds; of a source, its images do."""
 
 
@@ -62,6 +62,7 @@ class WriteOptions:
     existing: Existing
     workers: int
     stratify: bool = False
+    may_lack_splits: bool = False  # for images that `append` adds to splits that exist
     meaning: SourceOptions = _AS_USUAL
 
     def __post_init__(self) -> None:

@@ -156,8 +156,8 @@ def plan_shards(
     ends = [*accumulate(counts, initial=0)]
     for split, (start, end) in zip(splits, pairwise(ends), strict=True):
         count = options.shards or 1
-        if start == end and own:
-            continue  # all of its images are bad
+        if start == end and (own or options.may_lack_splits):
+            continue
         if start == end:
             raise _empty_split(split, draws.led if draws else 0, ends[-1], len(splits))
         if count > end - start:

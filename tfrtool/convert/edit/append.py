@@ -1,41 +1,162 @@
 """The verb: a new version of a dataset with more shards; those that stay are not written again."""
 
+import contextlib
 import os
+import re
+import shutil
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from tfrtool.convert.edit.new_images import plan_new_images, unclear_split
-from tfrtool.convert.edit.shard_task import one_to_one
+import numpy as np
+from numpy.typing import NDArray
+
 from tfrtool.convert.pipeline.carried import CarriedMetadata
 from tfrtool.convert.pipeline.record_copies import CopyTask, Selection, write_order
-from tfrtool.convert.pipeline.record_pool import faults_of, find_sources, scan_shards
-from tfrtool.errors import DatasetError, SchemaError, ShardError, UsageError
+from tfrtool.convert.pipeline.record_pool import (
+    check_unchanged,
+    faults_of,
+    find_sources,
+    read_counted,
+    scan_shards,
+    shard_stamp,
+)
+from tfrtool.engines.pool import cores, map_shards
+from tfrtool.errors import (
+    DatasetError,
+    SchemaError,
+    ShardError,
+    SourceError,
+    UsageError,
+    WriteError,
+    os_errors_as,
+    printable,
+)
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.dataset_files import DatasetFiles
-from tfrtool.examples.example import PayloadKind, feature_name
+from tfrtool.examples.example import PayloadKind, decode_example, encode_example, feature_name
 from tfrtool.examples.roles import info_beside
+from tfrtool.examples.tfds_metadata import FEATURES, LABELS, REPORT, read_class_names
+from tfrtool.images.recipe import Encode, ImageRecipe, Resize
 from tfrtool.inspection.rows.batches import fold_columns
 from tfrtool.records.compression import Compression, detect_compression, starts_record
+from tfrtool.records.count import count_shard
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_shard
 from tfrtool.records.shard_sets import VERSION, check_split_name, check_version, is_shard_name
 from tfrtool.records.shards import find_folders, locate_shards
-from tfrtool.sources.items import Starting
-from tfrtool.storage.arguments import as_path, make_options
-from tfrtool.storage.atomic_files import linked
+from tfrtool.records.tally import Tally
+from tfrtool.records.writer import ShardWriter
+from tfrtool.sources.folders.class_layout import LabelFrom
+from tfrtool.sources.items import LeftOut, Starting
+from tfrtool.sources.label_choice import KEEP
+from tfrtool.sources.open_source import open_source
+from tfrtool.sources.source_options import SourceOptions
+from tfrtool.storage.arguments import as_path, as_size, as_text, make_options, option_name
+from tfrtool.storage.atomic_files import linked, move, temporary_name
+from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.commit import VERSION_FOLDER
+from tfrtool.storage.json_files import reading_metadata, whole_number
+from tfrtool.storage.limits import MAX_LISTED
 from tfrtool.storage.opening import open_regular
+from tfrtool.storage.progress import RECORDS, count_work
 from tfrtool.storage.remote_path import RemotePath
-from tfrtool.writing.job import JobPlan, numbered, run_job
-from tfrtool.writing.job_report import JobReport
+from tfrtool.writing.job import FileTask, JobPlan, numbered, run_job
+from tfrtool.writing.job_report import Faults, FinishedFile, JobReport, ShardReport, Written
 from tfrtool.writing.job_settings import JobSettings
-from tfrtool.writing.write_options import dataset_identity
+from tfrtool.writing.publish import listed_shards, read_object
+from tfrtool.writing.write import write_images
+from tfrtool.writing.write_options import Existing, WriteOptions, dataset_identity
+
+_KNOWN = "exact duplicate of an existing image"
+
+_SHOWN = 10
 
 _FIRST = 64
 """Records of a split that are looked at, of a dataset in a store."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkTask(FileTask):
+    """A further name for a shard, or a copy of it where the file system has no links.
+
+    Attributes:
+        source: the shard.
+        stamp: its size and time of change (ns).
+        known: what is known of a shard in a store, which is copied there without being read.
+    """
+
+    source: Path
+    stamp: tuple[int, int]
+    known: FinishedFile | None = None
+
+    def copy_source(self) -> tuple[Path, FinishedFile] | None:
+        """Return the shard, if it need not be read."""
+        if self.known is None:
+            return None
+        check_unchanged(self.source, self.stamp)
+        return self.source, self.known
+
+    def write(self, path: Path) -> Written:
+        """Link the shard, and read it: damage is an error."""
+        with os_errors_as(WriteError, path, "can't be written"):
+            if not linked(self.source, path):
+                with open_regular(self.source) as old, path.open("xb") as new:
+                    shutil.copyfileobj(old, new, 1024 * 1024)
+        tally = Tally()
+        for _ in read_counted(self.source, tally, Faults(stop=True)):
+            pass
+        count_work(tally.records, RECORDS)
+        check_unchanged(self.source, self.stamp)
+        return Written(tally=tally, read=Tally() if self.new else tally)
+
+
+class NewShardTask(LinkTask):
+    """A shard that was written for this job."""
+
+    new: ClassVar[bool] = True
+
+
+def _link_tasks(files: DatasetFiles) -> list[LinkTask]:
+    """Return a task for each shard of a dataset."""
+    listed = listed_shards(read_object(files.folders[0] / REPORT))
+    tasks = []
+    for split, shards in files.splits.items():
+        for path, records in shards.shards.items():
+            entry, stamp, known = listed.get(path.name), shard_stamp(path), None
+            if isinstance(path, RemotePath) and entry and records is not None:
+                known = _known_shard(path.name, split, records, stamp[0], entry)
+            if known is None or records is None:
+                records = count_shard(path).records
+            tasks.append(
+                LinkTask(
+                    split=split,
+                    source=path,
+                    stamp=stamp,
+                    size=stamp[0],
+                    records=records,
+                    known=known,
+                )
+            )
+    return tasks
+
+
+def _known_shard(
+    name: str, split: str, records: int, size: int, entry: Mapping[str, Any]
+) -> FinishedFile | None:
+    """Return what a report says of a shard, if it has this size."""
+    if entry.get("bytes") != size:
+        return None
+    text = str(entry.get("payload_digest"))
+    digest = int(text, 16) if re.fullmatch("[0-9a-f]{16}", text) else None
+    facts = {key: entry.get(key) for key in ("payload_bytes", "sha256", "crc32c")}
+    facts["payload_digest"] = None if digest is None else text
+    shard = ShardReport(path=name, records=records, bytes=size, **facts)
+    return FinishedFile(shard=shard, split=split, digest=digest, read=records, read_digest=digest)
 
 
 def append(
@@ -112,18 +233,8 @@ def append(
         if records:
             added, come = _new_records(source, scratch, settings, before, split, compression)
         else:
-            added, come = plan_new_images(
-                source,
-                scratch,
-                settings,
-                before,
-                carried,
-                compression,
-                split=split,
-                dedupe=dedupe,
-                new_classes=new_classes,
-                starting=starting,
-            )
+            images = NewImages(source, split, dedupe, new_classes, starting)
+            added, come = images.write(scratch, settings, before, carried, compression)
         try:  # of shards in a store some records tell enough, if they have the same features
             some = _fold_some(before) if isinstance(root, RemotePath) else None
             _check_columns(come, some or fold_columns(shards, workers=settings.workers), source)
@@ -131,16 +242,16 @@ def append(
             if some is None:
                 raise
             _check_columns(come, fold_columns(shards, workers=settings.workers), source)
-        kept = one_to_one(before)
+        kept = _link_tasks(before)
         return replace(
             added,
             tasks=numbered([*kept, *added.tasks], settings.name),
-            inputs=[*(task.inputs for task in kept), *added.inputs],
+            inputs=[*((str(task.source), task.stamp) for task in kept), *added.inputs],
             warnings=(*notes, *added.warnings),
         )
 
     return run_job(
-        settings if records else replace(settings, workers=1),  # images are made by threads
+        settings,
         "append",
         {"split": split, "dedupe": dedupe, "written": carried.written},
         plan,
@@ -169,7 +280,7 @@ def _new_records(
     """Plan to copy the records of shards, one from one; return what they hold, too."""
     found = find_sources(source, settings.folder)
     if not split and not set(found.splits) <= set(before.splits):
-        raise unclear_split(source, before.splits)
+        raise _unclear_split(source, before)
     CarriedMetadata([*before.folders, *found.folders])  # an error where class names are others
     split_of = {path: split or own for own, some in found.splits.items() for path in some.shards}
     pool, faults = scan_shards(found, scratch, settings)
@@ -192,6 +303,232 @@ def _new_records(
     inputs = [compression.value, *(shard.identity for shard in pool.shards)]
     plan = JobPlan(tasks=tasks, inputs=inputs, faults=faults, warnings=found.notes)
     return plan, fold_columns(found.paths, workers=settings.workers)
+
+
+@dataclass(frozen=True)
+class NewImages:
+    """Images to append: they are written like those of the dataset, into a scratch folder."""
+
+    source: str | os.PathLike[str]
+    split: str | None
+    dedupe: bool
+    new_classes: bool
+    starting: Starting
+
+    def write(
+        self,
+        scratch: Path,
+        settings: JobSettings,
+        before: DatasetFiles,
+        carried: CarriedMetadata,
+        compression: Compression,
+    ) -> tuple[JobPlan, ColumnsFold]:
+        """Write the images, or only plan that in a dry run.
+
+        Their split is the given one; or that of the source; or the one that `write` would draw; or
+        the only one of the dataset. The carried metadata gets their new classes.
+
+        Returns:
+            The plan, with a task for each shard, and the features of the records.
+        """
+        root, write_options = before.folders[0], carried.written
+        _check_usual_features(write_options, root)
+        options = _options_of(
+            write_options,
+            source=as_text(self.source),
+            dataset=scratch / "images",
+            name=settings.name,
+            version=settings.version,
+            compression=compression,
+            dedupe=self.dedupe,
+            workers=settings.workers if isinstance(settings.workers, int) else cores(),
+        )
+        place = options.source, options.label_from, scratch, options.root, self.starting
+        listed = open_source(*place, options=options.meaning)
+        class_list = scratch / "classes.txt"
+        with os_errors_as(WriteError, class_list, "can't be written"):
+            class_list.write_text(self._classes(listed.labels, root, carried), "utf-8")
+        # The report has neither the groups nor how many of each label a split should get.
+        draws = len(options.splits) > 1 and not any(
+            map(write_options.get, ("stratify", "group_by"))
+        )
+        if not (self.split or listed.splits or draws or len(before.splits) == 1):
+            raise _unclear_split(self.source, before)
+        splits = options.splits if draws else {next(iter(before.splits)): 1.0}
+        options = replace(
+            options,
+            splits={} if listed.splits else {self.split: 1.0} if self.split else splits,
+            meaning=replace(options.meaning, labels=str(class_list)),
+        )
+        report = write_images(
+            options,
+            tensorflow=False,
+            dry_run=settings.dry_run and not self.dedupe,
+            on_progress=settings.on_progress,
+            starting=self.starting,
+        )
+        known = list[LeftOut]()
+        if self.dedupe:
+            known = _drop_known(options.dataset, before.paths, settings)
+        tasks = [
+            NewShardTask(
+                split=self.split or split,
+                source=options.dataset / shard.path,
+                stamp=(0, 0) if report.dry_run else shard_stamp(options.dataset / shard.path),
+                size=shard.bytes,
+                records=shard.records,
+            )
+            for split, shards in report.splits.items()
+            for shard in shards.shards
+            if report.dry_run or (options.dataset / shard.path).exists()
+        ]
+        if not tasks:
+            first = f"{printable(known[0].key)}: {known[0].reason}"
+            raise SourceError(f"no image can be used ({first})", path=self.source)
+        rejected = CappedList[LeftOut](MAX_LISTED)
+        for entry in (*known, *report.rejected):
+            rejected.add(entry)
+        more = rejected.more + report.count("rejected") - len(report.rejected)
+        warnings = (f"{more:,} more images are skipped, and not listed",) if more else ()
+        features: dict[str, bytes | int] = {"image": b"", "image/filename": b"", "label": 0}
+        if options.recipe.encode is Encode.RAW:
+            features |= {"image/height": 0, "image/width": 0, "image/channels": 0}
+        fold = ColumnsFold()
+        fold.add([encode_example(features)])
+        plan = JobPlan(tasks=tasks, inputs=[report.plan], rejected=rejected.kept, warnings=warnings)
+        return plan, fold
+
+    def _classes(self, labels: Sequence[str], root: Path, carried: CarriedMetadata) -> str:
+        """Return the classes of the dataset, then those of new images, one per line."""
+        classes = read_class_names(root, "label")
+        if classes is None:
+            raise DatasetError(f"has no {LABELS}, which lists the classes in order", path=root)
+        new = [label for label in labels if label not in classes]
+        text = "".join(f"{label}\n" for label in (*classes, *new))
+        if new and not self.new_classes:
+            raise UsageError(
+                "has classes that the dataset lacks",
+                path=self.source,
+                expected=", ".join(classes[:_SHOWN]),
+                found=", ".join(new[:_SHOWN]),
+                hint="use --new-classes to add them",
+            )
+        if new:
+            carried.labels[LABELS] = text
+        if new and carried.features is not None:
+            with reading_metadata(root / FEATURES, "TFDS"):
+                described = carried.features["featuresDict"]["features"]["label"]
+                described["classLabel"]["numClasses"] = str(len(classes) + len(new))
+        return text
+
+
+def _check_usual_features(write_options: Mapping[str, Any], root: Path) -> None:
+    """Raise a `DatasetError` if a dataset has features that `write` doesn't give images alone."""
+    if "image" in write_options:
+        raise DatasetError(
+            "its images were re-encoded by tfrtool edit, so new images would not match them",
+            path=root,
+            hint="append TFRecord files instead",
+        )
+    for option in ("annotations", "columns", "multi_label", "layout", "labels"):
+        value = write_options.get(option)
+        if value and (option != "labels" or value == KEEP):
+            raise DatasetError(
+                f"was written with {option_name(option)}, which images alone don't have",
+                path=root,
+                hint="write TFRecord files with the same options, and append those",
+            )
+
+
+def _options_of(report: Mapping[str, Any], **others: Any) -> WriteOptions:
+    """Return the options that are in the report of a `write`, with others."""
+    with reading_metadata(REPORT, "tfrtool"):
+        size = report.get("resize")
+        names = ("check", "encode", "quality", "orient")
+        recipe = ImageRecipe(
+            resize=None if size is None else Resize(**size),
+            **{name: report[name] for name in names if name in report},
+        )
+        pairs = [str(split).rpartition("=") for split in report.get("splits", ())]
+        folders = Path(others["source"]).is_dir()
+        total = sum(float(share) for *_, share in pairs) or 1.0  # reports have six digits of each
+        return WriteOptions(
+            splits={name: float(share) / total for name, _, share in pairs},
+            shards=None,
+            shard_bytes=as_size(whole_number(report.get("shard_bytes", 128 * 1024**2))),
+            seed=report.get("seed", 0),
+            shuffle=bool(report.get("shuffle", True)),
+            recipe=recipe,
+            label_from=LabelFrom(report.get("label_from", "folder")),
+            root=None,
+            meaning=SourceOptions(
+                label_depth=report.get("label_depth") if folders else None,
+                label_column=None if folders else report.get("label_column"),
+            ),
+            skip_bad=True,
+            may_lack_splits=True,
+            existing=Existing.REFUSE,
+            **others,
+        )
+
+
+def _drop_known(folder: Path, shards: Sequence[Path], settings: JobSettings) -> list[LeftOut]:
+    """Drop the records of new shards whose image is in one of the other shards; return these.
+
+    A shard without other records is deleted.
+    """
+    paths = locate_shards(folder).paths
+    known = b"".join(map_shards(_image_digests, shards, settings.workers))
+    dropped = []
+    for path, new in zip(paths, map(_image_digests, paths), strict=True):
+        copies = {*np.flatnonzero(_is_known(new, known)).tolist()}
+        if not copies:
+            continue
+        with open_regular(path) as file:
+            compression = detect_compression(file)
+        rest = temporary_name(path)
+        with ShardWriter(rest, compression, digests=False, target=path) as writer:
+            for item in read_shard(path):
+                if isinstance(item, Record) and item.index not in copies:
+                    writer.write_record(item)
+                elif isinstance(item, Record):
+                    (key,) = decode_example(item.payload).values("image/filename")
+                    name = feature_name(key) if isinstance(key, bytes) else str(key)
+                    dropped.append(LeftOut(key=name, reason=_KNOWN))
+        path.unlink()
+        if writer.tally.records:
+            move(rest, path)
+    return dropped
+
+
+def _image_digests(path: Path) -> bytes:
+    """Return the digests of the images in a shard, 16 bytes each."""
+    digests = bytearray()
+    for item in read_shard(path):
+        if isinstance(item, Record):
+            with contextlib.suppress(ValueError):
+                for value in decode_example(item.payload).values("image"):
+                    if isinstance(value, bytes):
+                        digests += blake2b(value, digest_size=16).digest()
+    return bytes(digests)
+
+
+def _is_known(new: bytes, known: bytes) -> NDArray[np.bool_]:
+    """Return for each of some digests whether it is among those that are known."""
+    ours, theirs = (np.frombuffer(digests, "<u8").reshape(-1, 2) for digests in (new, known))
+    likely = np.isin(ours[:, 0], theirs[:, 0])
+    same_word = theirs[np.isin(theirs[:, 0], ours[likely, 0])]
+    exact = {row.tobytes() for row in same_word}
+    likely[likely] = [row.tobytes() in exact for row in ours[likely]]
+    return likely
+
+
+def _unclear_split(source: str | os.PathLike[str], before: DatasetFiles) -> UsageError:
+    return UsageError(
+        f"ambiguous split: the dataset has {', '.join(before.splits)}",
+        path=source,
+        hint="use --split NAME",
+    )
 
 
 def _fold_some(files: DatasetFiles) -> ColumnsFold:
