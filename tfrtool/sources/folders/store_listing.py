@@ -13,6 +13,9 @@ from tfrtool.sources.items import Item, UnfitError
 from tfrtool.storage.limits import MAX_OBJECTS
 from tfrtool.storage.remote_path import MAGIC, RemotePath, remote_path
 
+_MOST_IMAGES = 1000 * MAX_OBJECTS
+"""Objects below one URL that `write` lists: they are kept on the disk, and take 14 hours."""
+
 
 @dataclass(frozen=True, slots=True)
 class StoreReader:
@@ -64,7 +67,7 @@ def _entries(objects: Iterator[tuple[str, int]], url: str) -> Iterator[Entry]:
 def _list_below(path: RemotePath) -> Iterator[tuple[str, int]]:
     """Yield the objects in a folder and in those below it: keys relative to it, and sizes."""
     start = len(path.key) + 1 if path.key else 0
-    for key, status in path.store.list(path.key, most=None):
+    for key, status in path.store.list(path.key, most=_MOST_IMAGES):
         if key[start:]:
             yield key[start:], status.size
 
