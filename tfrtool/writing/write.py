@@ -18,6 +18,7 @@ from tfrtool.sources.open_source import TABLE_NAMES, open_source
 from tfrtool.sources.source_options import SourceOptions
 from tfrtool.storage.arguments import OnError, as_member, as_path, as_shard_size, as_text
 from tfrtool.storage.progress import OnProgress, no_progress
+from tfrtool.storage.remote_path import RemotePath
 from tfrtool.writing.image_account import ImageAccount
 from tfrtool.writing.image_findings import SourceFindings, look_at_all
 from tfrtool.writing.image_records import Finding, RecordMaker
@@ -268,7 +269,8 @@ class _Write:
         source = self._open(scratch)
         options = self._options
         self._maker = maker = RecordMaker(source, options.recipe, skip_bad=options.skip_bad)
-        if self._dry_run or not options.shards:
+        stored = isinstance(options.dataset, RemotePath)  # shards need room here before they go
+        if self._dry_run or stored or not options.shards:
             self._sizes = RecordSizes(source.items, maker, options.workers)
         self._looks_first |= options.dedupe or (not source.splits and len(options.splits) > 1)
         if self._looks_first or self._dry_run:
