@@ -27,6 +27,7 @@ ROWS = st.lists(st.tuples(KEYS, st.integers(-(2**63), 2**63 - 1), st.integers())
 def keep_little_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let rows go to DuckDB as soon as there are a few."""
     monkeypatch.setattr(sorted_rows, "_BUFFERED", 8)
+    monkeypatch.setattr(sorted_rows, "_BLOCK", 3)
 
 
 @pytest.mark.parametrize("few", [False, True], ids=["in memory", "in DuckDB"])

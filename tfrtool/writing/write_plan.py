@@ -5,6 +5,7 @@ are even; where images are re-encoded, these bytes are estimates. The plan depen
 options alone, so that the shards are the same on any number of workers and after interruptions.
 """
 
+import marshal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -151,7 +152,7 @@ def plan_shards(
         found = None if finding is None else tuple(finding)
         fields = tuple(item)
         rows.add((number, order(item.key) if order else b"", position, size, found, fields))
-        digest.update(repr((fields, found)).encode("utf-8", "surrogateescape"))
+        digest.update(marshal.dumps((fields, found), 2))  # whose bytes depend on the values alone
     planned: list[PlannedShard] = []
     ends = [*accumulate(counts, initial=0)]
     for split, (start, end) in zip(splits, pairwise(ends), strict=True):
