@@ -347,13 +347,11 @@ class Store:
     def _write(self, key: str, call: Callable[[], Result]) -> Result:
         if not self.writes:
             raise OSError(errno.EACCES, ONLY_READ, self.url_of(key))
-        return self._ask(key, call, ())  # a second try might meet what the first has done
+        return self._ask(key, call, once=True)  # a second try might meet what the first has done
 
-    def _ask(
-        self, key: str, call: Callable[[], Result], pauses: Sequence[float] = _PAUSES
-    ) -> Result:
+    def _ask(self, key: str, call: Callable[[], Result], *, once: bool = False) -> Result:
         """Call the library, again if a response was cut; its errors become `OSError`."""
-        for pause in (*pauses, None):
+        for pause in (None,) if once else (*_PAUSES, None):
             try:
                 return call()
             except Exception as error:  # noqa: BLE001 - see `as_os_error`
