@@ -3,7 +3,7 @@
 import abc
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
@@ -21,6 +21,7 @@ from tfrtool.storage.atomic_files import new_file_by_name
 from tfrtool.storage.commit import current_folder
 from tfrtool.storage.opening import file_sha256
 from tfrtool.storage.progress import RECORDS, Meter, OnProgress, count_work
+from tfrtool.storage.remote_path import RemotePath
 from tfrtool.storage.scratch_folder import ScratchFolder
 from tfrtool.writing.job_report import (
     Faults,
@@ -234,7 +235,7 @@ def run_tasks(
             with ScratchFolder() as scratch:
                 planned, own, digest = checked(Path(scratch))
             return describe(planned, [*map(_planned_file, planned.tasks)], state(dry_run=True))[0]
-        with staging_folder(target) as staging:
+        with _staging(target) as staging:
             scratch_folder = staging.folder / "scratch"  # deleted with the rest
             with os_errors_as(WriteError, scratch_folder, "can't be written to"):
                 scratch_folder.mkdir(exist_ok=True)
@@ -262,6 +263,15 @@ def run_tasks(
             )
             staging.publish(own, [file.shard for file in files], texts)
             return report
+
+
+def _staging(target: Target) -> AbstractContextManager[Staging]:
+    """Return the folder of a job's files: inside the dataset's, or on this machine for a store."""
+    if isinstance(target.folder, RemotePath):
+        from tfrtool.writing.store_publish import store_folder
+
+        return store_folder(target, target.folder)
+    return staging_folder(target)
 
 
 def _planned_file(task: FileTask) -> FinishedFile:

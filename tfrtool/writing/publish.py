@@ -364,7 +364,7 @@ def is_shard_of(name: str, dataset: str) -> bool:
 
 @contextlib.contextmanager
 def staging_folder(target: Target) -> Iterator[Staging]:
-    """Give a folder to write files in, inside the dataset's; for a store, on this machine.
+    """Give a folder to write files in, inside the dataset's.
 
     Nobody else writes to the dataset meanwhile. The folder is deleted in the end, unless the
     process is killed, or a resumed write fails: then it is left for `Existing.RESUME`. The
@@ -375,12 +375,6 @@ def staging_folder(target: Target) -> Iterator[Staging]:
         WriteError: the folder can't be used, or an interrupted write can't be finished.
     """
     dataset = target.folder
-    if isinstance(dataset, RemotePath):
-        from tfrtool.writing.store_publish import store_folder
-
-        with store_folder(target, dataset) as claimed:
-            yield claimed
-        return
     if dataset.exists() and not dataset.is_dir():
         raise UsageError("not a directory", path=dataset)
     folder = dataset / STAGING
