@@ -108,3 +108,34 @@ def test_sources_without_a_whole_record_make_no_dataset(tmp_path: Path) -> None:
                 job(source, tmp_path / "out")
             assert caught.value.path == str(source)
             assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"[" * 200_000,
+        b"[1, 2]",
+        b"{}",
+        b'{"shard": {"path": ["../x"]}}',
+        b'{"shard": {"path": "../x", "bytes": 1}}',
+        b"\xff",
+        b"1" * 70_000_000,
+    ],
+    ids=["deep", "a list", "empty", "a list of paths", "a path that leads out", "no UTF-8", "long"],
+)
+@pytest.mark.parametrize("first", [True, False], ids=["instead of the plan", "after the plan"])
+def test_a_log_of_somebody_else_starts_the_job_over(
+    tmp_path: Path, line: bytes, first: bool
+) -> None:
+    """Whatever a log holds that came with a folder, the job writes all of its files."""
+    plan = _run(tmp_path / "known", _tasks(count=2)).plan
+    staging = tmp_path / "d" / ".tfrtool-incomplete"
+    staging.mkdir(parents=True)
+    (staging / "n-train.tfrecord-00000-of-00002").write_bytes(b"not ours")
+    known = b"" if first else f'{{"plan": "{plan}"}}\n'.encode()
+    (staging / "plan.jsonl").write_bytes(known + line + b"\n")
+    report = _run(tmp_path / "d", _tasks(count=2), "resume")
+    assert (report.records_out, report.resumed) == (1800, 0)
+    assert not staging.exists()
+    for name in ("n-train.tfrecord-00000-of-00002", "n-train.tfrecord-00001-of-00002"):
+        assert (tmp_path / "d" / name).read_bytes() == (tmp_path / "known" / name).read_bytes()

@@ -44,6 +44,7 @@ from tfrtool.storage.commit import (
     has_uncommitted_write,
 )
 from tfrtool.storage.json_files import read_json
+from tfrtool.storage.limits import MAX_METADATA_BYTES
 from tfrtool.storage.lock import LOCK, locked
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.remote_path import RemotePath
@@ -56,6 +57,9 @@ METADATA = (LABELS, FEATURES, DATASET_INFO, REPORT)
 
 LOG = "plan.jsonl"
 """The plan of a job, and a line for each finished file."""
+
+_UNUSABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
+"""What reading a log may raise that somebody else wrote."""
 
 _JOURNAL = "journal.json"
 _REPLACED = "replaced"
@@ -126,8 +130,9 @@ class Staging:
         What another plan has left is deleted.
         """
         path, finished = self.folder / LOG, dict[str, FinishedFile]()
-        with contextlib.suppress(OSError, ValueError), open_regular(path, follow=False) as log:
-            lines = map(json.loads, log)
+        # It may have come with somebody else's folder.
+        with contextlib.suppress(*_UNUSABLE), open_regular(path, follow=False) as log:
+            lines = map(json.loads, iter(lambda: log.readline(MAX_METADATA_BYTES), b""))
             for line in lines if next(lines, None) == {"plan": plan} else ():
                 note = FinishedFile.from_json(line)
                 name = note.shard.path

@@ -60,7 +60,7 @@ _AS_LARGE = ("tfrecord", "webdataset")
 """Formats whose files are about as large as what their rows hold."""
 
 _SAMPLED_FILES, _SAMPLED_ROWS = 8, 64
-"""What tells whether a column has images."""
+"""Number of files, and of rows in each, that show whether a column has images."""
 
 _WORTH_A_PROCESS = 64 * 1024 * 1024
 """Bytes that are scanned in the time that a process takes to start, roughly."""
@@ -441,7 +441,7 @@ def _merged(
     for (is_list, key), held in seen.items():
         name = feature_name(key)
         if select and name not in select:
-            merged.append(held[0][0])  # of which no more is asked than that it is there
+            merged.append(held[0][0])  # only its presence counts
             continue
         forms = {one.form for one, _ in held} | ({Form.LIST} if len(held) < len(scans) else set())
         shape = max(forms, key=[Form.SCALAR, Form.LIST, Form.FEATURE].index)

@@ -23,7 +23,7 @@ from tfrtool.writing.job_report import Faults, Written
 
 
 class VerifyMode(enum.Enum):
-    """What is read back and compared with the source."""
+    """How much is read back and compared with the source."""
 
     NONE = "none"
     VALUES = "values"

@@ -158,7 +158,7 @@ class Format(abc.ABC):
     magic: ClassVar[bytes] = b""  # what its files start with, if anything
     file_name: ClassVar[str]  # of a file to write, with dataset, split, index and count
     payloads: ClassVar[bool] = False  # whether rows are payloads, and not record batches
-    widening: ClassVar[Sequence[DType]] = ()  # types of which each holds the values of those before
+    widening: ClassVar[Sequence[DType]] = ()  # each type holds the values of those before it
 
     def starts(self, head: bytes) -> bool:
         """Return whether the first bytes of a file are those of this format."""

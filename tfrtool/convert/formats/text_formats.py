@@ -58,7 +58,7 @@ Row = Mapping[str, Any]
 
 
 def from_json(value: Any, kind: pa.DataType) -> Any:
-    """Return the value of an Arrow type of which `as_json` made this one.
+    """Return the Arrow value that `as_json` converted to this one.
 
     A single value stands for a list of it.
 
