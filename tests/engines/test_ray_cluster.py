@@ -26,7 +26,7 @@ from tfrtool.engines.pool import map_shards
 from tfrtool.engines.ray_cluster import RayCluster
 from tfrtool.examples.example import encode_example
 from tfrtool.records.framing import frame
-from tfrtool.storage.plain import plain
+from tfrtool.storage.json_values import to_json_values
 from tfrtool.storage.progress import Progress
 
 ray = pytest.importorskip("ray")
@@ -64,12 +64,12 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 
 LOOKS: dict[str, Callable[..., Any]] = {
-    "verify": lambda at, **words: plain(tfrtool.verify(at, **words)),
+    "verify": lambda at, **words: to_json_values(tfrtool.verify(at, **words)),
     "infer_schema": lambda at, **words: tfrtool.infer_schema(at, **words).to_json(),
     "sampled schema": lambda at, **words: tfrtool.infer_schema(at, sample=50, **words).to_json(),
-    "inspect_dataset": lambda at, **words: plain(tfrtool.inspect_dataset(at, **words)),
-    "croissant": lambda at, **words: plain(tfrtool.croissant(at, **words)),
-    "stats": lambda at, **words: plain(tfrtool.stats(at, against=at, **words)),
+    "inspect_dataset": lambda at, **words: to_json_values(tfrtool.inspect_dataset(at, **words)),
+    "croissant": lambda at, **words: to_json_values(tfrtool.croissant(at, **words)),
+    "stats": lambda at, **words: to_json_values(tfrtool.stats(at, against=at, **words)),
 }
 
 

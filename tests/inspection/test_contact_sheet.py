@@ -20,7 +20,7 @@ from tfrtool.examples.example import encode_example
 from tfrtool.images.sheet import SUFFIXES
 from tfrtool.inspection.pictures.contact_sheet import SheetReport, contact_sheet
 from tfrtool.records.framing import FaultKind
-from tfrtool.storage.plain import plain
+from tfrtool.storage.json_values import to_json_values
 from tfrtool.storage.progress import Progress
 
 COLOURS = [(200, 30, 30), (30, 200, 30), (30, 30, 200), (200, 200, 30), (30, 200, 200)]
@@ -56,7 +56,7 @@ def test_each_tile_is_its_record(make_shard: MakeShard, tmp_path: Path) -> None:
     path = make_shard([painted(number) for number in range(5)])
     report = contact_sheet([path], tmp_path / "sheet.png")
     assert colours_of(report) == COLOURS
-    assert plain(report) == {
+    assert to_json_values(report) == {
         "out": str(tmp_path / "sheet.png"),
         "images": 5,
         "broken": [],
@@ -265,7 +265,7 @@ def test_library_users_have_it(make_shard: MakeShard, tmp_path: Path) -> None:
     """The verb and its options are public, and the report goes into JSON."""
     path = make_shard([painted(0)])
     report = tfrtool.contact_sheet([path], tmp_path / "s.webp", thumb=64)
-    assert json.loads(json.dumps(plain(report)))["images"] == 1
+    assert json.loads(json.dumps(to_json_values(report)))["images"] == 1
 
 
 def test_real_shards(shared_data: Path, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from tfrtool.inspection.summary.summary_json import (
     value_json,
 )
 from tfrtool.records.framing import Fault, FaultKind
-from tfrtool.storage.plain import plain
+from tfrtool.storage.json_values import to_json_values
 
 JPEG = b"\xff\xd8\xff\xe0"
 
@@ -64,13 +64,13 @@ def test_float_as_it_was_written() -> None:
 def test_fault() -> None:
     """A fault has its keys, with null for a record that can't be known; a cause if one is."""
     fault = Fault(kind=FaultKind.TRUNCATED, offset=7, record=None, message="cut")
-    assert plain(fault) == {
+    assert to_json_values(fault) == {
         "kind": "truncated",
         "offset": 7,
         "record": None,
         "message": "cut",
     }
-    assert plain(replace(fault, cause="a full disk"))["cause"] == "a full disk"
+    assert to_json_values(replace(fault, cause="a full disk"))["cause"] == "a full disk"
 
 
 def test_features_and_sample(make_shard: MakeShard) -> None:

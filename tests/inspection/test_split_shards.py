@@ -22,7 +22,7 @@ from tfrtool.errors import TfrtoolError
 from tfrtool.examples.example import encode_example
 from tfrtool.records import parts
 from tfrtool.records.framing import frame
-from tfrtool.storage.plain import plain
+from tfrtool.storage.json_values import to_json_values
 
 PHOTO = image_bytes(size=(8, 6))
 ROWS = [encode_example({"a": int64(n), "b": string(b"x" * (n % 7))}) for n in range(40)]
@@ -84,7 +84,7 @@ def _schema(path: Path, workers: int = 1) -> Any:
 
 def _stats(path: Path, workers: int = 1) -> Any:
     """Sums of floats are made part by part: their last digits are not compared."""
-    found = json.dumps(plain(tfrtool.stats(path, workers=workers)), default=str)
+    found = json.dumps(to_json_values(tfrtool.stats(path, workers=workers)), default=str)
     return json.loads(found, parse_float=lambda text: f"{float(text):.9g}")
 
 

@@ -17,7 +17,7 @@ from tfrtool.examples.example import encode_example
 from tfrtool.inspection.summary.shard_summary import inspect_shard
 from tfrtool.inspection.verify.verify_shard import ShardVerdict, verify_shard
 from tfrtool.records.framing import FaultKind, frame
-from tfrtool.storage.plain import plain
+from tfrtool.storage.json_values import to_json_values
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 TWINS = sorted((*FIXTURES.glob("golden/*.json"), *FIXTURES.glob("damaged/*.json")))
@@ -165,6 +165,6 @@ def test_json_of_a_fault_is_that_of_inspection_and_its_cause() -> None:
     (fault,) = verify_shard(path).to_json()["faults"]
     (inspected,) = inspect_shard(path).faults
     cause = fault["cause"]
-    assert fault == plain(inspected) | {"cause": cause}
+    assert fault == to_json_values(inspected) | {"cause": cause}
     assert "interrupted" in cause
     assert "6 intact records" in cause

@@ -28,7 +28,7 @@ from tfrtool.records.reader import read_shard
 from tfrtool.records.stream import total_bytes
 from tfrtool.records.tally import Tally, digest_text, payload_key
 from tfrtool.storage.arguments import Paths, as_paths, check_least
-from tfrtool.storage.plain import plain
+from tfrtool.storage.json_values import to_json_values
 from tfrtool.storage.progress import BYTES, Meter, OnProgress, no_progress
 from tfrtool.writing.job_report import Faults
 
@@ -93,7 +93,7 @@ class DiffReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``--json`` prints."""
-        return {"same": self.same, **plain(self)}
+        return {"same": self.same, **to_json_values(self)}
 
 
 class _ShardRecords(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Any
 from tfrtool.errors import SchemaError
 from tfrtool.examples.example import DType, Value, feature_key, feature_name, is_utf8
 from tfrtool.storage.arguments import parse_enum_fields
-from tfrtool.storage.plain import Shown
+from tfrtool.storage.json_values import Shown
 
 _NOTATION = re.compile(
     r"(?P<name>.+?):(?P<dtype>[a-z0-9]+)(?::(?P<shape>\[[^\]]*\]))?(?:=(?P<default>.*))?", re.DOTALL

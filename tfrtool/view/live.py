@@ -25,7 +25,7 @@ from tfrtool.inspection.table.selection import Selector
 from tfrtool.records.framing import Record
 from tfrtool.storage.arguments import Paths
 from tfrtool.storage.child import Child, ChildDied, send_to_parent
-from tfrtool.storage.plain import plain
+from tfrtool.storage.json_values import to_json_values
 from tfrtool.view.findings import Findings, FindingSteps
 from tfrtool.view.pieces import piece
 from tfrtool.view.terminal import as_argument, command_for, in_shell
@@ -367,9 +367,9 @@ class Live:
                 else [*(v.to_json() for v in verdict.shards), verdict.to_json()]
             )
         known = {
-            "inspect-dataset": found.summary and plain(found.summary),
+            "inspect-dataset": found.summary and to_json_values(found.summary),
             "inspect-schema": found.schema and found.schema.to_json(),
-            "inspect-stats": found.statistics and plain(found.statistics),
+            "inspect-stats": found.statistics and to_json_values(found.statistics),
         }
         if command not in known:
             raise IndexError("no such command")

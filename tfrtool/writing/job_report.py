@@ -15,7 +15,7 @@ from tfrtool.records.framing import Fault, FaultKind, LocatedFault
 from tfrtool.records.tally import Tally, digest_text
 from tfrtool.sources.items import LeftOut
 from tfrtool.storage.capped_list import CappedList
-from tfrtool.storage.plain import plain
+from tfrtool.storage.json_values import to_json_values
 
 _FAULTS_KEPT = 1000
 """Of one file; all are counted."""
@@ -239,7 +239,7 @@ class JobReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``--json`` prints and write_report.json contains."""
-        return dict(plain(self))
+        return dict(to_json_values(self))
 
 
 def split_infos(splits: Mapping[str, SplitReport]) -> tuple[SplitInfo, ...]:

@@ -24,7 +24,7 @@ from tfrtool.images.recipe import Encode, ImageRecipe
 from tfrtool.sources.items import LeftOut, Source
 from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.json_files import reading_metadata
-from tfrtool.storage.plain import plain
+from tfrtool.storage.json_values import to_json_values
 from tfrtool.writing.image_account import ImageAccount
 from tfrtool.writing.image_findings import SharedImage
 from tfrtool.writing.job_report import ShardReport, SplitReport, json_text, split_infos
@@ -122,7 +122,9 @@ class WriteReport:
         hidden = {*_UNWRITTEN, *(_OF_WRITES if self.dry_run else _OF_PLANS)}
         hidden |= {name for name in _AT_TIMES if getattr(self, name) is None}
         # By its name: the lists of objects and of images have the same ones.
-        told = plain(replace(self, annotations=None)) | {"annotations": plain(self.annotations)}
+        told = to_json_values(replace(self, annotations=None)) | {
+            "annotations": to_json_values(self.annotations)
+        }
         return {key: value for key, value in told.items() if key not in hidden}
 
 

@@ -22,7 +22,7 @@ from tfrtool.examples.example import Feature, decode_example, encode_example
 from tfrtool.inspection.rows.batches import decode_records
 from tfrtool.records.crc import crc32c
 from tfrtool.records.framing import Record, frame
-from tfrtool.storage.plain import plain
+from tfrtool.storage.json_values import to_json_values
 
 
 def payload(record: Mapping[str, list[Any]]) -> bytes:
@@ -119,7 +119,7 @@ def test_the_same_on_any_number_of_workers(tmp_path: Path, monkeypatch: pytest.M
         for start in (0, 3_000)
     ]
     folder = write_foreign(tmp_path / "many", parts)
-    one, two = (plain(tfrtool.stats(folder, workers=n)) for n in (1, 2))
+    one, two = (to_json_values(tfrtool.stats(folder, workers=n)) for n in (1, 2))
     assert one == two
     integers, texts, numbers = one["features"]
     assert (one["shards"], one["records"]) == (2, 8_000)

@@ -45,7 +45,7 @@ def inspect_dataset_command(dataset: str, as_json: bool, **words: Any) -> Outcom
     from tfrtool.cli.render.dataset_text import dataset_page, fault_text
     from tfrtool.inspection.dataset.croissant import croissant
     from tfrtool.inspection.dataset.dataset_summary import inspect_dataset
-    from tfrtool.storage.plain import plain
+    from tfrtool.storage.json_values import to_json_values
 
     with Bars() as bars:
         if form == "page":
@@ -53,7 +53,7 @@ def inspect_dataset_command(dataset: str, as_json: bool, **words: Any) -> Outcom
         else:
             summary, content, complete = croissant(dataset, on_progress=bars, **words)
     if form == "page":
-        emit(plain(summary) if as_json else dataset_page(summary))
+        emit(to_json_values(summary) if as_json else dataset_page(summary))
         return Outcome.DAMAGE if summary.faults else Outcome.FINE
     for fault in summary.faults:
         warn(": ".join(fault_text(fault)))

@@ -51,11 +51,11 @@ def inspect_images_command(
     Exit code 3 means that some images can't be shown.
     """
     from tfrtool.inspection.pictures.contact_sheet import contact_sheet
-    from tfrtool.storage.plain import plain
+    from tfrtool.storage.json_values import to_json_values
 
     with Bars() as bars:
         report = contact_sheet(resolve_shards(shards), out, **choices, on_progress=bars)
-    emit(plain(report) if as_json else _page(report))
+    emit(to_json_values(report) if as_json else _page(report))
     for path in report.without:
         warn(f"{printable(str(path))}: no feature with images")
     for one in report.faults:

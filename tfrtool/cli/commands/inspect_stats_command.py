@@ -54,7 +54,7 @@ def inspect_stats_command(
     from tfrtool.cli.render.schema_text import loss_text
     from tfrtool.cli.render.stats_text import stats_page
     from tfrtool.inspection.stats.stats import stats
-    from tfrtool.storage.plain import plain
+    from tfrtool.storage.json_values import to_json_values
 
     with Bars() as bars:
         report = stats(
@@ -65,6 +65,6 @@ def inspect_stats_command(
         )
     for loss in report.losses:
         warn(loss_text(loss))
-    emit(plain(report) if as_json else stats_page(report, threshold))
+    emit(to_json_values(report) if as_json else stats_page(report, threshold))
     far = threshold is not None and bool(report.farther_than(threshold))
     return Outcome.DAMAGE if report.losses or report.skipped or far else Outcome.FINE

@@ -20,11 +20,11 @@ def repair_command(shard: str, out: str, as_json: bool) -> Outcome:
     from tfrtool.cli.bars import Bars
     from tfrtool.cli.render.repair_text import repair_page
     from tfrtool.records.repair import repair_shard
-    from tfrtool.storage.plain import plain
+    from tfrtool.storage.json_values import to_json_values
 
     with Bars() as bars:
         source = standard_input() if shard == "-" else shard
         report = repair_shard(source, out, on_progress=bars)
-    data = plain(report)
+    data = to_json_values(report)
     emit({"path": data.pop("shard"), **data} if as_json else repair_page(report))
     return Outcome.FINE if report.is_whole else Outcome.DAMAGE

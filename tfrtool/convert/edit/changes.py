@@ -15,7 +15,7 @@ from tfrtool.examples.objects.record_features import OBJECTS
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.images.audit import RenderedImage, audit_image, render_image
 from tfrtool.images.recipe import Encode, ImageRecipe
-from tfrtool.storage.plain import plain
+from tfrtool.storage.json_values import to_json_values
 
 _LISTS = {dtype: name for name, dtype in DTYPES.items()}
 _FLOAT32 = struct.Struct("<f")
@@ -116,7 +116,9 @@ class Changes:
             ]
             for name, feature in decode_example(self.add).features.items()
         }
-        return {name: fact for name, fact in (plain(self) | {"add": added}).items() if fact}
+        return {
+            name: fact for name, fact in (to_json_values(self) | {"add": added}).items() if fact
+        }
 
     def apply(self, payload: bytes) -> bytes:
         """Return a payload with the changes; the same bytes where there is nothing to change.

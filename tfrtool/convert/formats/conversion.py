@@ -44,7 +44,7 @@ from tfrtool.records.stream import total_bytes
 from tfrtool.records.tally import Tally
 from tfrtool.storage.arguments import Paths, as_member, as_path, make_options
 from tfrtool.storage.atomic_files import move, new_file_by_name
-from tfrtool.storage.plain import plain
+from tfrtool.storage.json_values import to_json_values
 from tfrtool.storage.progress import BYTES, Meter, OnProgress
 from tfrtool.writing.job import JobPlan, MetadataOf, run_job
 from tfrtool.writing.job_report import Faults, JobReport
@@ -90,7 +90,7 @@ class ConvertReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``--json`` prints."""
-        facts = plain(self) | self.job.to_json()
+        facts = to_json_values(self) | self.job.to_json()
         return {"from": facts.pop("source"), "to": facts.pop("target"), **facts}
 
 

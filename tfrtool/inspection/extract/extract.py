@@ -36,7 +36,7 @@ from tfrtool.records.shards import find_shards
 from tfrtool.records.stream import open_shard
 from tfrtool.storage.arguments import Paths, as_local_path, as_member
 from tfrtool.storage.capped_list import CappedList
-from tfrtool.storage.plain import plain
+from tfrtool.storage.json_values import to_json_values
 from tfrtool.storage.progress import OnProgress, Progress, no_progress
 
 # How many faults, records and names a report lists; the metadata has a line about each record.
@@ -113,10 +113,10 @@ class ExtractReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``extract --json`` prints."""
-        data = plain(replace(self, annotations=None))
+        data = to_json_values(replace(self, annotations=None))
         del data["annotations"]
         if self.annotations is not None:
-            data["annotations"] = plain(self.annotations)
+            data["annotations"] = to_json_values(self.annotations)
         data["classes"] = dict(self.classes)  # the very names of the folders
         data["renamed"] = [{"file": one.file, "from": one.recorded} for one in self.renamed]
         return {"dir": data.pop("directory"), **data}

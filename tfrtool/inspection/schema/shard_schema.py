@@ -20,7 +20,7 @@ from tfrtool.records.parts import later
 from tfrtool.records.shards import Locations, locate_shards
 from tfrtool.records.stream import Stream, path_of, total_bytes
 from tfrtool.storage.capped_list import CappedList
-from tfrtool.storage.plain import plain
+from tfrtool.storage.json_values import to_json_values
 from tfrtool.storage.progress import BYTES, Meter, OnProgress, no_progress
 
 _FAULTS_KEPT = 10
@@ -74,7 +74,7 @@ class InferredSchema:
             "sampled": self.sampled,
             "features": [feature_json(item) | values_json(item) for item in self.features],
             "skipped": self.skipped,
-            "losses": plain(self.losses),
+            "losses": to_json_values(self.losses),
         }
 
 

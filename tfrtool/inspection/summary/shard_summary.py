@@ -26,10 +26,10 @@ from tfrtool.records.shard_sets import group_shards
 from tfrtool.records.shards import Shard
 from tfrtool.records.stream import Location, as_source, open_shard, path_of, size_of
 from tfrtool.storage.capped_list import CappedList
+from tfrtool.storage.json_values import to_json_values
 from tfrtool.storage.limits import (
     MAX_FAULTS,
 )
-from tfrtool.storage.plain import plain
 from tfrtool.storage.remote_path import RemotePath
 
 _READ_WHOLE = 1024 * 1024
@@ -135,13 +135,13 @@ class ShardSummary:
             raw: whether to include the serialized bytes and CRCs of each sampled record.
         """
         return {
-            **plain(self.shard),
+            **to_json_values(self.shard),
             "records": self.total,
             **({} if self.whole else {"records_read": self.records, "counted_by": self.counted_by}),
             "payload": self.payload.value,
             "payload_bytes": self.payload_bytes,
             "features": [feature_json(feature) for feature in self.features],
-            "faults": plain(self.faults),
+            "faults": to_json_values(self.faults),
             "fault_count": self.fault_count,
             "hidden_by_default": [
                 {"name": name, "records": list(indices)} for name, indices in self.hidden.items()

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from tfrtool.examples.content import decode_text, describe_bytes
-from tfrtool.storage.plain import plain
+from tfrtool.storage.json_values import to_json_values
 
 if TYPE_CHECKING:
     from tfrtool.examples.parsing import ParsedValue
@@ -20,7 +20,7 @@ def feature_json(feature: "FeatureStatistics") -> dict[str, Any]:
     low, high = feature.lengths
     data: dict[str, Any] = {
         "name": feature.name,
-        "dtype": plain(feature.dtype),
+        "dtype": to_json_values(feature.dtype),
         "present": feature.present,
         "min_length": low,
         "max_length": high,

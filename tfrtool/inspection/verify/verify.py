@@ -18,8 +18,8 @@ from tfrtool.records.compression import Compression
 from tfrtool.records.shard_sets import ShardSet
 from tfrtool.records.shards import Locations, locate_shards
 from tfrtool.records.stream import total_bytes
+from tfrtool.storage.json_values import Shown, to_json_values
 from tfrtool.storage.limits import MAX_FAULTS
-from tfrtool.storage.plain import Shown, plain
 from tfrtool.storage.progress import BYTES, Meter, OnProgress, no_progress
 
 # Bytes of images that are decoded in the time that a process takes to start, roughly.
@@ -86,12 +86,12 @@ class VerifyReport(Shown):
             "records": self.records,
             "bytes": self.bytes,
             "sound": self.is_sound,
-            "faults": plain(self.faults),
+            "faults": to_json_values(self.faults),
             "fault_count": self.n_faults,
             "notes": list(map(printable, self.notes)),
         }
         if self.duplicates is not None:
-            counts = plain(self.duplicates)
+            counts = to_json_values(self.duplicates)
             data |= {"duplicates": counts.pop("groups"), "duplicate_counts": counts}
         return data
 

@@ -32,11 +32,11 @@ from tfrtool.records.stream import (
     size_of,
 )
 from tfrtool.storage.capped_list import CappedList
+from tfrtool.storage.json_values import to_json_values
 from tfrtool.storage.limits import (
     MAX_FAULTS,
 )
 from tfrtool.storage.opening import file_sha256, hashed_while_read
-from tfrtool.storage.plain import plain
 from tfrtool.storage.progress import OnCounts
 
 _CRCS_HELD = 16 * 1024
@@ -74,13 +74,13 @@ class ShardVerdict:
         """Return the object that ``verify --json`` prints for a shard."""
         shard, images = self.shard, self.images
         data = {
-            "path": plain(self.path),
+            "path": to_json_values(self.path),
             "bytes": None if shard is None else shard.bytes,
             "compression": None if shard is None else shard.compression.value,
             "records": self.records,
             "payload": self.payload.value,
             "payload_bytes": self.payload_bytes,
-            "faults": [{**plain(fault), "cause": fault.cause} for fault in self.faults],
+            "faults": [{**to_json_values(fault), "cause": fault.cause} for fault in self.faults],
             "fault_count": self.n_faults,
             "error": self.error,
         }

@@ -19,7 +19,7 @@ from tfrtool.loading.pipeline.load_options import Cache, LoadOptions
 from tfrtool.records.compression import Compression
 from tfrtool.storage.arguments import check_least, make_options
 from tfrtool.storage.child import Child, ChildDied, ChildError
-from tfrtool.storage.plain import plain
+from tfrtool.storage.json_values import to_json_values
 from tfrtool.storage.progress import OnProgress, Progress, no_progress
 from tfrtool.storage.remote.shard_cache import FETCHED_AT_ONCE, ShardCache
 
@@ -126,7 +126,7 @@ class BenchReport:
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return one object per stage, and a last one for the other results."""
-        last = plain(self)
+        last = to_json_values(self)
         return [*last.pop("stages"), last]
 
 

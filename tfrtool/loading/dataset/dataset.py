@@ -12,7 +12,7 @@ from tfrtool.loading.dataset.label_form import LabelForm, Task
 from tfrtool.loading.pipeline.tensors import TfDataset
 from tfrtool.records.compression import Compression
 from tfrtool.storage.arguments import make_options
-from tfrtool.storage.plain import Shown
+from tfrtool.storage.json_values import Shown
 from tfrtool.storage.progress import OnProgress, no_progress
 from tfrtool.storage.remote.shard_cache import ShardCache
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tfrtool.loading.cache.cache_plan import CachePlan
 from tfrtool.loading.dataset.label_form import Task
 from tfrtool.loading.pipeline.load_options import Rescale
-from tfrtool.storage.plain import Shown
+from tfrtool.storage.json_values import Shown
 from tfrtool.training.devices.worker_cluster import DeviceFacts
 from tfrtool.training.run.train_options import TrainOptions
 

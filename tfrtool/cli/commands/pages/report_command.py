@@ -38,14 +38,14 @@ def report_command(
     """
     if bool(dataset) == (run is not None):
         raise UsageError("expected either DATASET or --run RUN")
-    from tfrtool.storage.plain import plain
+    from tfrtool.storage.json_values import to_json_values
 
     if run is not None:
         from tfrtool.view.run_report import run_report
 
         words.pop("workers")
         of_run = run_report(run, out, **words)
-        _show(as_json, plain(of_run), human_count(of_run.epochs, "epoch"))
+        _show(as_json, to_json_values(of_run), human_count(of_run.epochs, "epoch"))
         return Outcome.FINE
     from tfrtool.view.report import report
 
@@ -58,7 +58,7 @@ def report_command(
     if written.faults:
         count = human_count(written.faults, "fault")
         warn(f"{count}: see Problems in the report, or run {written.faults_command} to list them")
-    _show(as_json, plain(written), human_count(written.records, "record"))
+    _show(as_json, to_json_values(written), human_count(written.records, "record"))
     return Outcome.DAMAGE if written.faults or written.errors else Outcome.FINE
 
 

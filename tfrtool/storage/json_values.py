@@ -11,7 +11,7 @@ from typing import Any
 from tfrtool.errors import printable
 
 
-def plain(value: object) -> Any:
+def to_json_values(value: object) -> Any:
     """Return a value as JSON values: an object by its fields, an enumeration's member by its value.
 
     A field that holds a dataclass is replaced by the fields of that: a fault in a file has the keys
@@ -24,12 +24,14 @@ def plain(value: object) -> Any:
             part = getattr(value, field.name)
             if part is None and not field.compare:
                 continue
-            data |= plain(part) if is_dataclass(part) else {field.name: plain(part)}
+            data |= (
+                to_json_values(part) if is_dataclass(part) else {field.name: to_json_values(part)}
+            )
         return data
     if isinstance(value, Mapping):
-        return {printable(str(key)): plain(item) for key, item in value.items()}
+        return {printable(str(key)): to_json_values(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        return [to_json_values(item) for item in value]
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, PurePath):
