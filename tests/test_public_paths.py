@@ -185,7 +185,7 @@ CALLS: dict[str, Call] = {
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     """Return a dataset, one of its shards, the photographs that it is of, and a model."""
-    from tfrtool.loading.pipeline.load_options import Rescale
+    from tfrtool.loading.options import Rescale
     from tfrtool.training.models.models import build_classifier
     from tfrtool.training.models.saved_model import ModelFacts, save_model
 

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from tfrtool.inspection.stats.stats import stats
     from tfrtool.inspection.summary.shard_summary import inspect_shard
     from tfrtool.inspection.verify.verify import verify
-    from tfrtool.loading.bench.bench import bench
-    from tfrtool.loading.dataset.dataset import Dataset, Split
-    from tfrtool.loading.dataset.open_dataset import open_dataset as dataset
+    from tfrtool.loading.bench import bench
+    from tfrtool.loading.dataset import Dataset, Split
+    from tfrtool.loading.open_dataset import open_dataset as dataset
     from tfrtool.records.count import count_records as count
     from tfrtool.records.framing import Fault, Record
     from tfrtool.records.random_access import Records
@@ -78,9 +78,9 @@ _HOMES = {
     "tfrtool.inspection.stats.stats": "stats",
     "tfrtool.inspection.summary.shard_summary": "inspect_shard",
     "tfrtool.inspection.verify.verify": "verify",
-    "tfrtool.loading.bench.bench": "bench",
-    "tfrtool.loading.dataset.dataset": "Dataset Split",
-    "tfrtool.loading.dataset.open_dataset": "dataset",
+    "tfrtool.loading.bench": "bench",
+    "tfrtool.loading.dataset": "Dataset Split",
+    "tfrtool.loading.open_dataset": "dataset",
     "tfrtool.records.count": "count",
     "tfrtool.records.framing": "Fault Record",
     "tfrtool.records.random_access": "Records",

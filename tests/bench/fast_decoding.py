@@ -23,9 +23,9 @@ from PIL import Image, ImageFilter
 
 import tfrtool
 from tests.bench.photographs import make_photographs
-from tfrtool.loading.bench.bench import OWN_UNCACHED, measure
-from tfrtool.loading.dataset.open_dataset import open_dataset
-from tfrtool.loading.pipeline.load_options import Decoding, LoadOptions
+from tfrtool.loading.bench import OWN_UNCACHED, measure
+from tfrtool.loading.open_dataset import open_dataset
+from tfrtool.loading.options import Decoding, LoadOptions
 
 __all__ = ["run"]
 

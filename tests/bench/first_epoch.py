@@ -21,9 +21,9 @@ from PIL import Image
 
 import tfrtool
 from tests.bench.photographs import make_photographs
-from tfrtool.loading.bench.bench import UNCACHED, StageRun, measure
-from tfrtool.loading.dataset.open_dataset import open_dataset
-from tfrtool.loading.pipeline.load_options import Cache, LoadOptions
+from tfrtool.loading.bench import UNCACHED, StageRun, measure
+from tfrtool.loading.open_dataset import open_dataset
+from tfrtool.loading.options import Cache, LoadOptions
 
 __all__ = ["run"]
 

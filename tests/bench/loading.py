@@ -18,10 +18,10 @@ from typing import Any
 
 import tfrtool
 from tests.bench.photographs import make_photographs
-from tfrtool.loading.bench.bench import StageRun, measure
-from tfrtool.loading.dataset.dataset import Dataset
-from tfrtool.loading.dataset.open_dataset import open_dataset
-from tfrtool.loading.pipeline.load_options import Cache, LoadOptions
+from tfrtool.loading.bench import StageRun, measure
+from tfrtool.loading.dataset import Dataset
+from tfrtool.loading.open_dataset import open_dataset
+from tfrtool.loading.options import Cache, LoadOptions
 
 __all__ = ["run"]
 

@@ -162,8 +162,8 @@ def work(directory: str, way: str, weights: str) -> None:
     import keras
     import tensorflow as tf
 
-    import tfrtool.loading.dataset.dataset
-    import tfrtool.loading.pipeline.decode
+    import tfrtool.loading.dataset
+    import tfrtool.loading.decoding
     import tfrtool.training.features.extraction  # noqa: F401
 
     train = {"naive": _naive, "rounded": _naive, "fit": _fit}.get(way, _ours)
@@ -250,9 +250,9 @@ def _ours(tf: Any, shards: list[str], weights: str, marks: _Marks, way: str) -> 
     import keras
     import numpy as np
 
-    from tfrtool.loading.dataset.open_dataset import open_dataset
-    from tfrtool.loading.pipeline.decode import decoder
-    from tfrtool.loading.pipeline.load_options import Rescale
+    from tfrtool.loading.decoding import decoder
+    from tfrtool.loading.open_dataset import open_dataset
+    from tfrtool.loading.options import Rescale
     from tfrtool.training.features.extraction import extract_features
     from tfrtool.training.features.frozen_base import freeze
     from tfrtool.training.run.train_options import Precision
@@ -291,8 +291,8 @@ def _fit(tf: Any, shards: list[str], weights: str, _marks: _Marks, _way: str) ->
     """Save a random base whose BatchNormalization layers know the photographs."""
     import keras
 
-    from tfrtool.loading.dataset.open_dataset import open_dataset
-    from tfrtool.loading.pipeline.decode import decoder
+    from tfrtool.loading.decoding import decoder
+    from tfrtool.loading.open_dataset import open_dataset
 
     _, base, _ = _model("")
     dataset = open_dataset(Path(shards[0]).parent)

@@ -10,8 +10,8 @@ import pytest
 
 from tests.datasets import write_pets
 from tfrtool.cli import main
-from tfrtool.loading.bench.bench import StageRun
-from tfrtool.loading.dataset.dataset import Dataset
+from tfrtool.loading.bench import StageRun
+from tfrtool.loading.dataset import Dataset
 
 pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("quick_graphs")]
 
@@ -45,14 +45,14 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
         images = dataset.split("train").records
         return StageRun(images=images, labels=8, epochs=(epoch,) * task[2], memory=2**20)
 
-    monkeypatch.setattr("tfrtool.loading.bench.bench.measure", measure)
+    monkeypatch.setattr("tfrtool.loading.bench.measure", measure)
 
 
 def test_json_is_an_object_a_stage_and_a_verdict(
     pets: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """--json prints the stages in order, then what limits the loader; nothing else is on stdout."""
-    from tfrtool.loading.bench import bench, bench_measure
+    from tfrtool.loading import bench, bench_measure
 
     # Measuring where the test runs saves starting TensorFlow again.
     monkeypatch.setattr(bench, "measure", lambda work, *task: getattr(bench_measure, work)(*task))
@@ -93,7 +93,7 @@ def test_stage_that_is_skipped_is_said(
     pets: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where memory is short the published cache is not tried: exit code 3, and a reason."""
-    monkeypatch.setattr("tfrtool.loading.bench.bench.available_memory", lambda: 50_000)
+    monkeypatch.setattr("tfrtool.loading.bench.available_memory", lambda: 50_000)
     assert main(["bench", pets, *FAST, "--json"]) == 3
     *stages, _ = map(json.loads, capfd.readouterr().out.splitlines())
     skipped = {stage["stage"]: stage["skipped"] for stage in stages if stage["skipped"]}

@@ -11,8 +11,8 @@ import pytest
 from tests.datasets import write_pets
 from tests.emulators import Bucket, Misbehaviour
 from tfrtool.cli import main
-from tfrtool.loading.bench.bench import StageRun
-from tfrtool.loading.dataset.dataset import Dataset
+from tfrtool.loading.bench import StageRun
+from tfrtool.loading.dataset import Dataset
 
 pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("quick_graphs", "quick_cnn")]
 
@@ -119,7 +119,7 @@ def test_bench_tells_the_store_by_itself(
         images = dataset.split("train").records
         return StageRun(images=images, labels=8, epochs=(epoch,) * task[2], memory=2**20)
 
-    monkeypatch.setattr("tfrtool.loading.bench.bench.measure", measure)
+    monkeypatch.setattr("tfrtool.loading.bench.measure", measure)
     bucket.misbehave(Misbehaviour(methods=("GET",), matching="tfrecord", delay=0.1))
     assert main(["bench", url, "--image-size", "32", "--json"]) == 0
     last = json.loads(capfd.readouterr().out.splitlines()[-1])

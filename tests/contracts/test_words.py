@@ -15,7 +15,7 @@ from tests.datasets import write_pets
 from tfrtool import UsageError
 from tfrtool.examples.example import DType, Feature, PayloadKind, decode_example
 from tfrtool.images.recipe import ImageRecipe
-from tfrtool.loading.pipeline.load_options import LoadOptions
+from tfrtool.loading.options import LoadOptions
 from tfrtool.storage.arguments import OnError
 from tfrtool.training.run.train_options import TrainOptions
 

@@ -12,7 +12,7 @@ import pytest
 import tfrtool
 from tests.photos import write_class_folders
 from tfrtool.inspection.summary.shard_summary import inspect_shard
-from tfrtool.loading.dataset.open_dataset import open_dataset
+from tfrtool.loading.open_dataset import open_dataset
 
 pytestmark = pytest.mark.tf
 

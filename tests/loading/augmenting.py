@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfrtool.loading.augment.augment import augmenter
-from tfrtool.loading.augment.augment_options import parse_augment
+from tfrtool.loading.augment import augmenter
+from tfrtool.loading.options import parse_augment
 
 __all__ = ["apply", "equal", "random_images"]
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tfrtool.examples.example import DType, Feature, Value
-from tfrtool.loading.dataset.dataset import Dataset
+from tfrtool.loading.dataset import Dataset
 
 __all__ = ["SIZE", "feature", "loaded_labels"]
 

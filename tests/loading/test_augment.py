@@ -16,8 +16,8 @@ import tensorflow as tf
 
 from tests.loading.augmenting import apply, equal, random_images
 from tfrtool.errors import UsageError
-from tfrtool.loading.augment.augment import augmenter
-from tfrtool.loading.augment.augment_options import parse_augment
+from tfrtool.loading.augment import augmenter
+from tfrtool.loading.options import parse_augment
 
 pytestmark = pytest.mark.tf
 

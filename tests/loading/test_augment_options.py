@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tfrtool.errors import UsageError
-from tfrtool.loading.augment.augment_options import Augment, parse_augment
+from tfrtool.loading.options import Augment, parse_augment
 
 EVERYTHING = (
     "flip,flip-vertical,rotate=40,crop=4,cutout=8,brightness=0.1,contrast=0.2,saturation=0.3,hue"
@@ -113,7 +113,7 @@ def test_errors_say_what_is_possible(text: str, says: list[str]) -> None:
 def test_parsing_does_not_start_tensorflow() -> None:
     """The command line reads its options in milliseconds."""
     code = (
-        "import sys; from tfrtool.loading.augment.augment_options import parse_augment;"
+        "import sys; from tfrtool.loading.options import parse_augment;"
         "parse_augment('flip'); print({'tensorflow', 'numpy'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

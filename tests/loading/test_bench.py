@@ -20,19 +20,19 @@ from tests.datasets import flip_bit, image_payload, write_foreign
 from tests.photos import image_bytes
 from tfrtool.cli.app import cli
 from tfrtool.errors import CorruptShardError, DatasetError, UsageError
-from tfrtool.loading.bench.bench import STAGES, BenchReport, Numbers, StageRun, bench, measure
-from tfrtool.loading.bench.bench_measure import measure_parts, measure_stage
-from tfrtool.loading.dataset.dataset import Dataset
-from tfrtool.loading.dataset.open_dataset import open_dataset
-from tfrtool.loading.pipeline import published
-from tfrtool.loading.pipeline.load_options import Cache, LoadOptions
+from tfrtool.loading import published
+from tfrtool.loading.bench import STAGES, BenchReport, Numbers, StageRun, bench, measure
+from tfrtool.loading.bench_measure import measure_parts, measure_stage
+from tfrtool.loading.dataset import Dataset
+from tfrtool.loading.open_dataset import open_dataset
+from tfrtool.loading.options import Cache, LoadOptions
 from tfrtool.storage.progress import Progress
 
 pytestmark = pytest.mark.tf
 
 SIZE = 32
 RECORDS = (6, 7, 5)
-MODULE = "tfrtool.loading.bench.bench"
+MODULE = "tfrtool.loading.bench"
 
 PARTS = {"reading": 0.05, "parsing": 0.1, "decoding": 0.6, "resizing": 0.2}
 
@@ -104,7 +104,7 @@ def test_stage_goes_through_all_images(
         built.append(set(arguments[-1]))
         return real(*arguments)
 
-    monkeypatch.setattr("tfrtool.loading.bench.bench_measure.load_published", spy)
+    monkeypatch.setattr("tfrtool.loading.bench_measure.load_published", spy)
     run = measure_stage(dataset, _load(cache=Cache.MEMORY), stage, 2)
     assert (run.images, run.labels, len(run.epochs)) == (18, 8, 2)
     for epoch in run.epochs:
@@ -124,7 +124,7 @@ def test_later_epochs_come_from_the_cache(large: Dataset, stage: str) -> None:
 
 def test_parts_tell_decoding_from_the_rest(large: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of large JPEGs decoding costs most."""
-    monkeypatch.setattr("tfrtool.loading.bench.bench_measure._PARTS_IMAGES", 24)
+    monkeypatch.setattr("tfrtool.loading.bench_measure._PARTS_IMAGES", 24)
     for last in (False, False, True):  # other processes may come in between
         parts, cold, pixels = measure_parts(large, _load(), 1)
         assert pixels == 1e6
@@ -318,5 +318,5 @@ def test_impossible_options(directory: Path, wrong: dict[str, int]) -> None:
 
 def test_the_process_that_asks_does_without_tensorflow() -> None:
     """Only processes that measure load TensorFlow: what asks takes none of their memory."""
-    code = "import sys, tfrtool.loading.bench.bench; sys.exit('tensorflow' in sys.modules)"
+    code = "import sys, tfrtool.loading.bench; sys.exit('tensorflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -13,16 +13,16 @@ import pytest
 from tests.datasets import image_payload, write_foreign
 from tests.photos import image_bytes
 from tfrtool.examples.example import DType
-from tfrtool.loading.cache.disk_cache import (
+from tfrtool.loading.dataset import Dataset
+from tfrtool.loading.disk_cache import (
     CacheKey,
     default_cache_directory,
     open_disk_cache,
     write_disk_cache,
 )
-from tfrtool.loading.dataset.dataset import Dataset
-from tfrtool.loading.dataset.open_dataset import open_dataset
-from tfrtool.loading.pipeline.load_options import Holdout, LoadOptions
-from tfrtool.loading.pipeline.share import Share
+from tfrtool.loading.open_dataset import open_dataset
+from tfrtool.loading.options import Holdout, LoadOptions
+from tfrtool.loading.share import Share
 from tfrtool.records.framing import frame
 
 pytestmark = pytest.mark.tf

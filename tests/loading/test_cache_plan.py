@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from tfrtool.errors import UsageError
-from tfrtool.loading.cache.cache_plan import CachePlan, CacheRequest, plan_cache
-from tfrtool.loading.pipeline.load_options import Cache, LoadOptions, Recipe
+from tfrtool.loading.cache import CachePlan, CacheRequest, plan_cache
+from tfrtool.loading.options import Cache, LoadOptions, Recipe
 
 GB = 10**9
 FEATURES, MEMORY, DISK, NONE = Cache.FEATURES, Cache.MEMORY, Cache.DISK, Cache.NONE

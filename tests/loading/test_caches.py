@@ -15,8 +15,8 @@ import tfrtool
 from tests.datasets import image_payload, write_foreign, write_pets
 from tests.photos import image_bytes
 from tfrtool import DatasetError
-from tfrtool.loading.pipeline.load_options import LoadOptions
-from tfrtool.loading.pipeline.pipeline import load
+from tfrtool.loading.options import LoadOptions
+from tfrtool.loading.pipeline import load
 
 pytestmark = pytest.mark.tf
 

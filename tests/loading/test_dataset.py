@@ -15,9 +15,9 @@ from tests.datasets import flip_bit, image_payload, write_foreign, write_pets
 from tests.photos import image_bytes
 from tfrtool.errors import CorruptShardError, DatasetError, UsageError
 from tfrtool.examples.example import DType, Feature, encode_example
-from tfrtool.loading.dataset.forms import ImageEncoding
-from tfrtool.loading.dataset.open_dataset import open_dataset
-from tfrtool.loading.pipeline.decode import decoder
+from tfrtool.loading.decoding import decoder
+from tfrtool.loading.forms import ImageEncoding
+from tfrtool.loading.open_dataset import open_dataset
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import frame
 from tfrtool.storage.arguments import OnError

@@ -17,13 +17,13 @@ import tfrtool
 from tests.datasets import image_payload, write_foreign
 from tests.photos import image_bytes, write_class_folders
 from tfrtool.examples.example import DType, Feature, encode_example
-from tfrtool.loading.dataset.dataset import Dataset
-from tfrtool.loading.dataset.open_dataset import open_dataset
-from tfrtool.loading.pipeline.decode import (
+from tfrtool.loading.dataset import Dataset
+from tfrtool.loading.decoding import (
     decoder,
     full_image,
     parser,
 )
+from tfrtool.loading.open_dataset import open_dataset
 from tfrtool.records.reader import read_records
 
 pytestmark = pytest.mark.tf

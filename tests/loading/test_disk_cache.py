@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfrtool.errors import DatasetError, WriteError
-from tfrtool.loading.cache.disk_cache import (
+from tfrtool.loading.disk_cache import (
     CacheKey,
     DiskCache,
     open_disk_cache,

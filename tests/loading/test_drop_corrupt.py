@@ -19,10 +19,10 @@ from tests.datasets import flip_bit, image_payload, write_foreign, write_pets
 from tests.photos import image_bytes, many_scans, write_class_folders
 from tfrtool.errors import CorruptShardError, DatasetError, TfrtoolError, TrainingError, UsageError
 from tfrtool.examples.example import DType, Feature, encode_example
-from tfrtool.loading.dataset.dataset import Dataset, Split
-from tfrtool.loading.dataset.drop_corrupt import DropReport, naming_damage
-from tfrtool.loading.dataset.open_dataset import open_dataset
-from tfrtool.loading.pipeline.decode import decoder
+from tfrtool.loading.corrupt import DropReport, naming_damage
+from tfrtool.loading.dataset import Dataset, Split
+from tfrtool.loading.decoding import decoder
+from tfrtool.loading.open_dataset import open_dataset
 from tfrtool.records.compression import Compression
 from tfrtool.records.crc import masked_crc32c
 from tfrtool.records.framing import HEADER_SIZE, FaultKind, Record, frame

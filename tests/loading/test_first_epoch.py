@@ -15,7 +15,7 @@ from tests.datasets import image_payload, write_foreign
 from tests.more import more
 from tests.photos import image_bytes
 from tfrtool.errors import UsageError
-from tfrtool.loading.dataset.dataset import Dataset
+from tfrtool.loading.dataset import Dataset
 
 pytestmark = pytest.mark.tf
 
@@ -39,7 +39,7 @@ def test_the_first_epoch_is_mixed(
     numbered: Dataset, cache: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An image's place in the shards says next to nothing of when it comes, though few are held."""
-    monkeypatch.setattr("tfrtool.loading.pipeline.pipeline._SHUFFLE", 64)
+    monkeypatch.setattr("tfrtool.loading.pipeline._SHUFFLE", 64)
     batches = numbered.load(image_size=4, cache=cache, cache_directory=tmp_path / "c")
     labels = np.concatenate([labels.numpy() for _, labels in batches])
     assert sorted(labels) == list(range(SHARDS * EACH))

@@ -14,11 +14,11 @@ from tests.loading.form_records import SIZE, feature, loaded_labels
 from tests.photos import image_bytes
 from tfrtool.errors import DatasetError, UsageError
 from tfrtool.examples.example import Feature, encode_example
-from tfrtool.loading.dataset.dataset import Dataset
-from tfrtool.loading.dataset.drop_corrupt import naming_damage
-from tfrtool.loading.dataset.forms import ImageEncoding
-from tfrtool.loading.dataset.label_form import Task
-from tfrtool.loading.dataset.open_dataset import open_dataset
+from tfrtool.loading.corrupt import naming_damage
+from tfrtool.loading.dataset import Dataset
+from tfrtool.loading.forms import ImageEncoding
+from tfrtool.loading.labels import Task
+from tfrtool.loading.open_dataset import open_dataset
 
 pytestmark = pytest.mark.tf
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tfrtool.loading.cache.image_store import ImageStore
-from tfrtool.loading.pipeline.load_options import LoadOptions
-from tfrtool.loading.pipeline.order import RowOrder
+from tfrtool.loading.image_store import ImageStore
+from tfrtool.loading.options import LoadOptions
+from tfrtool.loading.order import RowOrder
 
 pytestmark = pytest.mark.tf
 

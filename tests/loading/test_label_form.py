@@ -15,9 +15,9 @@ from tests.more import more
 from tests.photos import image_bytes
 from tfrtool.errors import DatasetError
 from tfrtool.examples.example import Feature, Value, encode_example
-from tfrtool.loading.dataset.drop_corrupt import naming_damage
-from tfrtool.loading.dataset.label_form import LabelEncoding, Task
-from tfrtool.loading.dataset.open_dataset import open_dataset
+from tfrtool.loading.corrupt import naming_damage
+from tfrtool.loading.labels import LabelEncoding, Task
+from tfrtool.loading.open_dataset import open_dataset
 
 pytestmark = pytest.mark.tf
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfrtool.loading.cache.cache_plan import available_memory, free_disk
+from tfrtool.loading.cache import available_memory, free_disk
 
 Files = dict[str, str | bytes]
 

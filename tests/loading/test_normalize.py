@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfrtool.errors import DatasetError
-from tfrtool.loading.pipeline.load_options import Rescale
-from tfrtool.loading.pipeline.normalize import rescaler, standard_rescale
+from tfrtool.loading.normalize import rescaler, standard_rescale
+from tfrtool.loading.options import Rescale
 
 pytestmark = pytest.mark.tf
 

@@ -12,7 +12,7 @@ from tests.loading.form_records import loaded_labels
 from tests.objects_written import changed, object_record
 from tfrtool.errors import DatasetError
 from tfrtool.examples.objects.record_features import Layout
-from tfrtool.loading.dataset.open_dataset import open_dataset
+from tfrtool.loading.open_dataset import open_dataset
 
 pytestmark = pytest.mark.tf
 TWO = [(16.0, 24.0, 80.0, 72.0, 0), (8.0, 8.0, 40.0, 48.0, 2)]

@@ -11,7 +11,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfrtool.loading.pipeline.order import RowOrder
+from tfrtool.loading.order import RowOrder
 
 pytestmark = pytest.mark.tf
 

@@ -15,10 +15,10 @@ from tests.datasets import flip_bit, image_payload, write_foreign
 from tests.more import more
 from tests.photos import image_bytes
 from tfrtool import Dataset, Split
-from tfrtool.loading.pipeline.load_options import Cache, Holdout, LoadOptions, Recipe
-from tfrtool.loading.pipeline.pipeline import load
-from tfrtool.loading.pipeline.reading import part_reader
-from tfrtool.loading.pipeline.share import Share
+from tfrtool.loading.options import Cache, Holdout, LoadOptions, Recipe
+from tfrtool.loading.pipeline import load
+from tfrtool.loading.reading import part_reader
+from tfrtool.loading.share import Share
 from tfrtool.records.compression import Compression
 from tfrtool.storage.arguments import OnError
 from tfrtool.storage.progress import no_progress

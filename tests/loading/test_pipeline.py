@@ -16,11 +16,10 @@ from tests.datasets import image_payload, write_foreign, write_pets
 from tests.more import more
 from tests.photos import image_bytes
 from tfrtool.errors import DatasetError, UsageError
-from tfrtool.loading.augment.augment_options import parse_augment
-from tfrtool.loading.dataset.dataset import Dataset
-from tfrtool.loading.dataset.open_dataset import open_dataset
-from tfrtool.loading.pipeline.load_options import Cache, Holdout, LoadOptions, Recipe, Rescale
-from tfrtool.loading.pipeline.pipeline import load
+from tfrtool.loading.dataset import Dataset
+from tfrtool.loading.open_dataset import open_dataset
+from tfrtool.loading.options import Cache, Holdout, LoadOptions, Recipe, Rescale, parse_augment
+from tfrtool.loading.pipeline import load
 from tfrtool.storage.progress import Progress
 
 pytestmark = pytest.mark.tf
@@ -110,7 +109,7 @@ def test_a_tensorflow_without_an_attribute_gives_the_same(
     """Functions are kept on one device by an experimental attribute, which may go away."""
     whole = _numbers(load(shades, _options(seed=1, cache=cache)))
     unknown = {"experimental_nothing_of_the_kind": True}
-    monkeypatch.setattr("tfrtool.loading.pipeline.python_calls._ONE_DEVICE", unknown)
+    monkeypatch.setattr("tfrtool.loading.python_calls._ONE_DEVICE", unknown)
     assert _numbers(load(shades, _options(seed=1, cache=cache))) == whole
 
 
@@ -133,7 +132,7 @@ def test_shards_and_images_are_shuffled(shades: Dataset) -> None:
 
 def test_large_records_are_not_all_held(shades: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where records are large, fewer are held to draw from, unless a number is given."""
-    monkeypatch.setattr("tfrtool.loading.pipeline.pipeline._SHUFFLED_BYTES", 1)
+    monkeypatch.setattr("tfrtool.loading.pipeline._SHUFFLED_BYTES", 1)
     one_shard = _numbers(load(shades, _options(cycle_length=1)))[:10]
     assert one_shard == sorted(one_shard)
     asked = _numbers(load(shades, _options(cycle_length=1, shuffle_buffer=30)))[:10]
@@ -309,7 +308,7 @@ def test_loading_takes_words_and_numbers(shades: Dataset, monkeypatch: pytest.Mo
     """What the public face takes is what the options of the loader hold."""
     with monkeypatch.context() as patch:
         built: list[tuple[Any, ...]] = []
-        patch.setattr("tfrtool.loading.pipeline.pipeline.load", lambda *task: built.append(task))
+        patch.setattr("tfrtool.loading.pipeline.load", lambda *task: built.append(task))
         shades.load(
             image_size=SIZE, cache="memory", augment="flip,crop=2", rescale=(2.0, -1.0), seed=3
         )

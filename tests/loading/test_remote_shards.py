@@ -15,7 +15,7 @@ from tests.more import more
 from tests.photos import image_bytes
 from tfrtool import Dataset
 from tfrtool.errors import CorruptShardError, DatasetError, ShardError, UsageError, WriteError
-from tfrtool.loading.dataset.drop_corrupt import naming_damage
+from tfrtool.loading.corrupt import naming_damage
 
 pytestmark = pytest.mark.tf
 

@@ -15,7 +15,7 @@ import pytest
 from tests.training.conftest import Told
 from tests.training.runs import epoch_report, saved_variables, small_options
 from tfrtool import DatasetError, UsageError, WriteError, train
-from tfrtool.loading.pipeline.load_options import Cache, Rescale
+from tfrtool.loading.options import Cache, Rescale
 from tfrtool.training.run.checkpoints import (
     CHECKPOINTS,
     Checkpoints,

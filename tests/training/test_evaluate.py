@@ -21,7 +21,7 @@ from tests.training.conftest import Told
 from tfrtool.cli import main
 from tfrtool.errors import UsageError
 from tfrtool.images.charts import draw_confusion
-from tfrtool.loading.dataset.label_form import Task
+from tfrtool.loading.labels import Task
 from tfrtool.training.evaluate.evaluation import ClassFigures, EvaluationReport
 from tfrtool.training.models.models import rescale_for
 from tfrtool.training.models.saved_model import (

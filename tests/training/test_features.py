@@ -13,7 +13,7 @@ import pytest
 
 from tests.more import more
 from tfrtool.errors import DatasetError, UsageError
-from tfrtool.loading.pipeline.load_options import Rescale
+from tfrtool.loading.options import Rescale
 from tfrtool.training.features.extraction import extract_features
 from tfrtool.training.features.frozen_base import FrozenBase, check_precision, freeze
 from tfrtool.training.run.train_options import Precision

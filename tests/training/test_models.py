@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tfrtool.errors import UsageError, WeightsError
-from tfrtool.loading.pipeline.load_options import Rescale
+from tfrtool.loading.options import Rescale
 from tfrtool.training.models.models import Classifier, build_classifier, rescale_for
 from tfrtool.training.models.saved_model import ModelFacts, save_model
 

@@ -23,7 +23,7 @@ from tfrtool.cli import main
 from tfrtool.cli.render.train_text import render_epoch, render_plan
 from tfrtool.errors import WeightsError
 from tfrtool.examples.example import encode_example
-from tfrtool.loading.dataset.label_form import Task
+from tfrtool.loading.labels import Task
 from tfrtool.training.models.saved_model import load_model
 from tfrtool.training.run.scores import EpochScores
 from tfrtool.training.run.trainer import EpochIterator, Trainer
@@ -41,7 +41,7 @@ import numpy as np, tensorflow as tf
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 import keras
-from tfrtool.loading.dataset.label_form import Task
+from tfrtool.loading.labels import Task
 from tfrtool.training.run.trainer import EpochIterator, Trainer
 draw = np.random.default_rng(0)
 inputs = draw.normal(size=(21, 8)).astype("float32")

@@ -10,10 +10,10 @@ import pytest
 
 from tests.datasets import image_payload, write_foreign
 from tests.more import more
-from tfrtool.loading.dataset.dataset import Dataset
-from tfrtool.loading.dataset.open_dataset import open_dataset
-from tfrtool.loading.pipeline.load_options import Cache, Holdout, LoadOptions
-from tfrtool.loading.pipeline.pipeline import count_images, load
+from tfrtool.loading.dataset import Dataset
+from tfrtool.loading.open_dataset import open_dataset
+from tfrtool.loading.options import Cache, Holdout, LoadOptions
+from tfrtool.loading.pipeline import count_images, load
 from tfrtool.training.features.extraction import row_order
 
 pytestmark = pytest.mark.tf

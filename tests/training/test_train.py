@@ -14,8 +14,8 @@ from tests.training.conftest import Told
 from tests.training.runs import small_options
 from tfrtool import train
 from tfrtool.errors import CorruptShardError, DatasetError, UsageError
-from tfrtool.loading.cache.cache_plan import CachePlan
-from tfrtool.loading.pipeline.load_options import Cache
+from tfrtool.loading.cache import CachePlan
+from tfrtool.loading.options import Cache
 from tfrtool.storage.progress import no_progress
 from tfrtool.training.devices.devices import open_devices
 from tfrtool.training.devices.worker_cluster import StrategyKind

@@ -15,7 +15,7 @@ from tests.training.conftest import Told
 from tests.training.runs import small_options
 from tfrtool import train
 from tfrtool.errors import UsageError
-from tfrtool.loading.pipeline.pipeline import load
+from tfrtool.loading.pipeline import load
 from tfrtool.storage.progress import Progress, no_progress
 from tfrtool.training.models.models import build_classifier
 from tfrtool.training.models.saved_model import load_model

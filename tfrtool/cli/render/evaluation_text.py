@@ -2,7 +2,7 @@
 
 from tfrtool.cli.render.page import Heading, Page, Table, facts, shortened
 from tfrtool.errors import human_count, printable
-from tfrtool.loading.dataset.label_form import Task
+from tfrtool.loading.labels import Task
 from tfrtool.training.evaluate.evaluation import EvaluationReport
 
 _MATRIX, _CLASSES, _PAIRS, _WORST = 12, 50, 10, 10

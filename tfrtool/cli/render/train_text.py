@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 
 from tfrtool.engines.pool import cores
 from tfrtool.errors import human_count, printable, some_of
-from tfrtool.loading.dataset.label_form import Task
+from tfrtool.loading.labels import Task
 from tfrtool.training.models.optimizers import Schedule
 from tfrtool.training.run.train_report import EpochReport, TrainPlan, TrainReport
 
 if TYPE_CHECKING:
-    from tfrtool.loading.pipeline.load_options import Rescale
+    from tfrtool.loading.options import Rescale
 
 _CLASSES_SHOWN = 10
 _BUSY = 0.1

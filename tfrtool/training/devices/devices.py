@@ -12,9 +12,9 @@ import numpy as np
 import tensorflow as tf
 
 from tfrtool.errors import ClusterError, UsageError, reason_of
-from tfrtool.loading.pipeline.python_calls import plain
-from tfrtool.loading.pipeline.share import Share, empty_batch
-from tfrtool.loading.pipeline.tensors import Batch, Tensor, TfDataset
+from tfrtool.loading.python_calls import plain
+from tfrtool.loading.share import Share, empty_batch
+from tfrtool.loading.tensors import Batch, Tensor, TfDataset
 from tfrtool.training.devices.worker_cluster import (
     VARIABLE,
     DeviceFacts,

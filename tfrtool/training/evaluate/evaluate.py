@@ -12,10 +12,10 @@ from typing import IO, Any
 import numpy as np
 
 from tfrtool.errors import DatasetError, UsageError, WeightsError, some_of
-from tfrtool.loading.dataset.dataset import Dataset, Split
-from tfrtool.loading.dataset.drop_corrupt import naming_damage
-from tfrtool.loading.dataset.label_form import Task
-from tfrtool.loading.dataset.open_dataset import open_dataset
+from tfrtool.loading.corrupt import naming_damage
+from tfrtool.loading.dataset import Dataset, Split
+from tfrtool.loading.labels import Task
+from tfrtool.loading.open_dataset import open_dataset
 from tfrtool.storage.arguments import OnError, as_local_path, as_member, check_least
 from tfrtool.storage.progress import OnProgress, Progress, no_progress
 from tfrtool.storage.scratch_folder import ScratchFolder

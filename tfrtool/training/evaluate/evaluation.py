@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfrtool.loading.dataset.label_form import Task
+from tfrtool.loading.labels import Task
 
 _MATRIX_CLASSES = 1000
 """The most for which JSON has the whole matrix, of as many numbers squared."""

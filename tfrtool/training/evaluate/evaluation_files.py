@@ -11,7 +11,7 @@ from tfrtool.errors import UsageError, WriteError, os_errors_as
 from tfrtool.images.charts import MOST_CHARTED, draw_confusion, shortened_name
 from tfrtool.images.pixels import Picture, draw_pixels
 from tfrtool.images.sheet import MIN_THUMB, SheetLayout, Tile, draw_sheet, save_sheet
-from tfrtool.loading.dataset.label_form import Task
+from tfrtool.loading.labels import Task
 from tfrtool.storage.atomic_files import new_file
 from tfrtool.training.evaluate.evaluation import EvaluationReport, ImageResult
 

@@ -8,9 +8,9 @@ import numpy as np
 import tensorflow as tf
 
 from tfrtool.errors import DatasetError
-from tfrtool.loading.pipeline.load_options import LoadOptions
-from tfrtool.loading.pipeline.order import RowOrder
-from tfrtool.loading.pipeline.tensors import Batch
+from tfrtool.loading.options import LoadOptions
+from tfrtool.loading.order import RowOrder
+from tfrtool.loading.tensors import Batch
 from tfrtool.storage.progress import OnProgress, Progress
 from tfrtool.training.devices.devices import Devices
 from tfrtool.training.features.frozen_base import FrozenBase

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tfrtool.loading.pipeline.tensors import Tensor
+from tfrtool.loading.tensors import Tensor
 
 _CONVOLUTIONS = ("Conv2D", "DepthwiseConv2dNative")
 _ACTIVATIONS = ("Relu", "Relu6")

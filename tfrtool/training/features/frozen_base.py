@@ -9,8 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from tfrtool.errors import UsageError
-from tfrtool.loading.pipeline.load_options import Rescale
-from tfrtool.loading.pipeline.tensors import Tensor
+from tfrtool.loading.options import Rescale
+from tfrtool.loading.tensors import Tensor
 from tfrtool.training.features.folding import fold_convolutions
 from tfrtool.training.run.train_options import Precision
 

@@ -12,7 +12,7 @@ from typing import Any
 import keras
 
 from tfrtool.errors import UsageError, WeightsError, nearest, os_reason, reason_of
-from tfrtool.loading.pipeline.load_options import Rescale
+from tfrtool.loading.options import Rescale
 from tfrtool.training.models.model_choice import IMAGENET, model_name
 
 _MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

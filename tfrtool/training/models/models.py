@@ -9,8 +9,8 @@ from typing import Any
 import keras
 
 from tfrtool.errors import UsageError, WeightsError, nearest, reason_of
-from tfrtool.loading.dataset.label_form import Task
-from tfrtool.loading.pipeline.load_options import Rescale
+from tfrtool.loading.labels import Task
+from tfrtool.loading.options import Rescale
 from tfrtool.training.models.applications import (
     application_rescale,
     build_base,

@@ -14,8 +14,8 @@ import numpy as np
 import tensorflow as tf
 
 from tfrtool.errors import WeightsError, os_reason, printable, reason_of
-from tfrtool.loading.dataset.label_form import Task
-from tfrtool.loading.pipeline.load_options import Rescale
+from tfrtool.loading.labels import Task
+from tfrtool.loading.options import Rescale
 from tfrtool.storage.arguments import as_local_path
 from tfrtool.storage.limits import MAX_METADATA_BYTES
 from tfrtool.storage.opening import open_regular

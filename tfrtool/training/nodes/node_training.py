@@ -12,7 +12,7 @@ from typing import Any
 from tfrtool.engines.ray_cluster import RayCluster
 from tfrtool.engines.ray_processes import ProcessLostError, RayProcesses
 from tfrtool.errors import ClusterError, UsageError, WriteError, os_errors_as
-from tfrtool.loading.dataset.dataset import Dataset
+from tfrtool.loading.dataset import Dataset
 from tfrtool.storage.arguments import make_options
 from tfrtool.storage.child import ChildDied
 from tfrtool.storage.progress import OnProgress, no_progress

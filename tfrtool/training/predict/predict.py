@@ -15,7 +15,7 @@ from tfrtool.errors import SourceError, os_reason
 from tfrtool.images.audit import audit_image, render_image
 from tfrtool.images.decoder import quiet_pillow
 from tfrtool.images.recipe import Encode, ImageRecipe
-from tfrtool.loading.pipeline.decode import rounded
+from tfrtool.loading.decoding import rounded
 from tfrtool.storage.arguments import Paths, check_least
 from tfrtool.storage.limits import MAX_IMAGE_BYTES
 from tfrtool.storage.opening import read_bounded

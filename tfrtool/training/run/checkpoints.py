@@ -23,8 +23,8 @@ import numpy as np
 import tensorflow as tf
 
 from tfrtool.errors import DatasetError, WriteError, os_errors_as, os_reason, reason_of
-from tfrtool.loading.dataset.dataset import Dataset
-from tfrtool.loading.pipeline.load_options import Cache, Rescale
+from tfrtool.loading.dataset import Dataset
+from tfrtool.loading.options import Cache, Rescale
 from tfrtool.records.crc import crc32c
 from tfrtool.storage.atomic_files import private_folder
 from tfrtool.storage.limits import MAX_METADATA_BYTES

@@ -13,10 +13,10 @@ from typing import Any
 
 from tfrtool.engines.pool import busy_seconds
 from tfrtool.errors import DatasetError, UsageError
-from tfrtool.loading.bench.bench import in_own_process
-from tfrtool.loading.cache.cache_plan import own_memory
-from tfrtool.loading.dataset.dataset import Dataset
-from tfrtool.loading.pipeline.load_options import Cache, Recipe
+from tfrtool.loading.bench import in_own_process
+from tfrtool.loading.cache import own_memory
+from tfrtool.loading.dataset import Dataset
+from tfrtool.loading.options import Cache, Recipe
 from tfrtool.storage.arguments import check_least
 from tfrtool.storage.opening import file_sha256
 from tfrtool.storage.progress import OnProgress, Progress, no_progress

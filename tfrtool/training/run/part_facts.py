@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfrtool.loading.dataset.dataset import Dataset
-from tfrtool.loading.dataset.label_form import LabelEncoding, Task
-from tfrtool.loading.pipeline.decode import parser
-from tfrtool.loading.pipeline.load_options import LoadOptions
-from tfrtool.loading.pipeline.parsed_values import label_tensor
-from tfrtool.loading.pipeline.python_calls import plain
-from tfrtool.loading.pipeline.reading import part_reader
-from tfrtool.loading.pipeline.tensors import Batch, Tensor
+from tfrtool.loading.dataset import Dataset
+from tfrtool.loading.decoding import parser
+from tfrtool.loading.labels import LabelEncoding, Task
+from tfrtool.loading.options import LoadOptions
+from tfrtool.loading.parsed_values import label_tensor
+from tfrtool.loading.python_calls import plain
+from tfrtool.loading.reading import part_reader
+from tfrtool.loading.tensors import Batch, Tensor
 from tfrtool.training.run.training_data import TrainingData
 
 _CHEAP_BYTES = 256 * 2**20

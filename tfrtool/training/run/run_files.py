@@ -11,7 +11,7 @@ import tensorflow as tf
 from tfrtool import __version__
 from tfrtool.errors import WriteError, os_errors_as
 from tfrtool.images.charts import draw_charts
-from tfrtool.loading.dataset.label_form import Task
+from tfrtool.loading.labels import Task
 from tfrtool.storage.atomic_files import new_file, new_file_by_name
 from tfrtool.training.models.saved_model import MODEL_FILE, ModelFacts, save_model
 from tfrtool.training.run.scores import MEAN_AVERAGE_PRECISION

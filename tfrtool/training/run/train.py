@@ -10,8 +10,8 @@ from typing import Any
 
 from tfrtool.engines.pool import engine_of
 from tfrtool.errors import UsageError, WriteError, os_errors_as
-from tfrtool.loading.dataset.dataset import Dataset
-from tfrtool.loading.pipeline.load_options import Recipe
+from tfrtool.loading.dataset import Dataset
+from tfrtool.loading.options import Recipe
 from tfrtool.storage.arguments import make_options
 from tfrtool.storage.lock import locked
 from tfrtool.storage.progress import OnProgress, activity, no_progress

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from tfrtool.errors import DatasetError, UsageError, os_errors_as, printable, reason_of
-from tfrtool.loading.augment.augment_options import Augment, parse_augment
-from tfrtool.loading.pipeline.load_options import Cache, Decoding, LoadOptions, Recipe
+from tfrtool.loading.options import Augment, Cache, Decoding, LoadOptions, Recipe, parse_augment
 from tfrtool.storage.arguments import (
     OnError,
     as_local_path,

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from tfrtool.loading.cache.cache_plan import CachePlan
-from tfrtool.loading.dataset.label_form import Task
-from tfrtool.loading.pipeline.load_options import Rescale
+from tfrtool.loading.cache import CachePlan
+from tfrtool.loading.labels import Task
+from tfrtool.loading.options import Rescale
 from tfrtool.storage.json_values import Shown
 from tfrtool.training.devices.worker_cluster import DeviceFacts
 from tfrtool.training.run.train_options import TrainOptions

@@ -13,10 +13,10 @@ import keras
 import tensorflow as tf
 
 from tfrtool.errors import TrainingError, UsageError
-from tfrtool.loading.cache.cache_plan import CachePlan
-from tfrtool.loading.dataset.label_form import Task
-from tfrtool.loading.pipeline.load_options import Cache, Recipe
-from tfrtool.loading.pipeline.pipeline import load
+from tfrtool.loading.cache import CachePlan
+from tfrtool.loading.labels import Task
+from tfrtool.loading.options import Cache, Recipe
+from tfrtool.loading.pipeline import load
 from tfrtool.records.crc import crc32c
 from tfrtool.storage.progress import OnProgress, Progress, activity
 from tfrtool.training.devices.devices import Devices

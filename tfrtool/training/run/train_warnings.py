@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfrtool.errors import human_count, printable, some_of
-from tfrtool.loading.dataset.label_form import Task
+from tfrtool.loading.labels import Task
 from tfrtool.training.models.model_choice import NO_WEIGHTS
 from tfrtool.training.run.part_facts import PartFacts
 from tfrtool.training.run.train_options import Precision, TrainOptions

@@ -11,9 +11,9 @@ import keras
 import tensorflow as tf
 
 from tfrtool.errors import DatasetError, TrainingError
-from tfrtool.loading.dataset.label_form import Task
-from tfrtool.loading.pipeline.python_calls import plain
-from tfrtool.loading.pipeline.tensors import Batch, Tensor, TfDataset
+from tfrtool.loading.labels import Task
+from tfrtool.loading.python_calls import plain
+from tfrtool.loading.tensors import Batch, Tensor, TfDataset
 from tfrtool.training.run.scores import EpochScores
 from tfrtool.training.run.train_report import EpochReport
 

@@ -8,23 +8,23 @@ from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import DatasetError, UsageError
-from tfrtool.loading.cache.cache_plan import (
+from tfrtool.loading.cache import (
     CachePlan,
     CacheRequest,
     available_memory,
     free_disk,
     plan_cache,
 )
-from tfrtool.loading.cache.disk_cache import default_cache_directory
-from tfrtool.loading.dataset.dataset import Dataset
-from tfrtool.loading.dataset.drop_corrupt import DropReport, naming_damage
-from tfrtool.loading.dataset.label_form import Task
-from tfrtool.loading.dataset.open_dataset import open_dataset
-from tfrtool.loading.pipeline.decode import full_image, parser
-from tfrtool.loading.pipeline.load_options import Cache, Holdout, LoadOptions, Recipe, Rescale
-from tfrtool.loading.pipeline.normalize import standard_rescale
-from tfrtool.loading.pipeline.pipeline import count_images, has_disk_cache, load
-from tfrtool.loading.pipeline.reading import split_records
+from tfrtool.loading.corrupt import DropReport, naming_damage
+from tfrtool.loading.dataset import Dataset
+from tfrtool.loading.decoding import full_image, parser
+from tfrtool.loading.disk_cache import default_cache_directory
+from tfrtool.loading.labels import Task
+from tfrtool.loading.normalize import standard_rescale
+from tfrtool.loading.open_dataset import open_dataset
+from tfrtool.loading.options import Cache, Holdout, LoadOptions, Recipe, Rescale
+from tfrtool.loading.pipeline import count_images, has_disk_cache, load
+from tfrtool.loading.reading import split_records
 from tfrtool.storage.arguments import OnError
 from tfrtool.storage.progress import OnProgress, Progress
 from tfrtool.training.devices.devices import Devices

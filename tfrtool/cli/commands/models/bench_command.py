@@ -19,7 +19,7 @@ from tfrtool.errors import human_bytes, human_count
 from tfrtool.storage.progress import Progress
 
 if TYPE_CHECKING:
-    from tfrtool.loading.bench.bench import BenchReport
+    from tfrtool.loading.bench import BenchReport
 
 _ADDED = ("interleave", "parallel map", "cache", "prefetch")
 _HEAD = ("1st CPU ms", "images/s", "later CPU ms", "images/s", "memory", "of the cache")
@@ -56,7 +56,7 @@ def bench_command(dataset: str, as_json: bool, **given: Any) -> Outcome:
     Exit code 3 means that a stage was skipped for lack of memory.
     """
     from tfrtool.cli.bars import Bars
-    from tfrtool.loading.bench.bench import bench
+    from tfrtool.loading.bench import bench
 
     def show(progress: Progress) -> None:
         bars(replace(progress, what="measuring", note=progress.what))

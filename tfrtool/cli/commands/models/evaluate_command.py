@@ -51,12 +51,12 @@ def evaluate_command(model: str, dataset: str, *, as_json: bool, **given: Any) -
     path = resolve_dataset(dataset)
     with Bars() as bars:
         with bars.loading_tensorflow():
-            from tfrtool.loading.pipeline.tensors import start_devices
+            from tfrtool.loading.tensors import start_devices
             from tfrtool.training.evaluate.evaluate import evaluate
 
             start_devices()
         from tfrtool.cli.render.evaluation_text import evaluation_page
-        from tfrtool.loading.dataset.open_dataset import open_dataset
+        from tfrtool.loading.open_dataset import open_dataset
         from tfrtool.training.models.saved_model import load_model
 
         bars(activity("loading the model"))

@@ -43,7 +43,7 @@ def predict_command(
     files = find_images(images)
     with Bars() as bars:
         with bars.loading_tensorflow():
-            from tfrtool.loading.pipeline.tensors import start_devices
+            from tfrtool.loading.tensors import start_devices
             from tfrtool.training.models.saved_model import load_model
             from tfrtool.training.predict.predict import predict_files
 

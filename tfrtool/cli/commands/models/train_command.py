@@ -191,7 +191,7 @@ def train_command(dataset: str | None, *, compare: bool, as_json: bool, **given:
         train: Callable[..., TrainReport] = partial(train_on_nodes, **where, on_restart=warn)
     else:
         with Bars() as bars, bars.loading_tensorflow():
-            from tfrtool.loading.pipeline.tensors import start_devices
+            from tfrtool.loading.tensors import start_devices
             from tfrtool.training.run import train as training
 
             start_devices()

@@ -8,9 +8,9 @@ from pathlib import Path
 from tfrtool.errors import DatasetError, UsageError
 from tfrtool.examples.dataset_files import SplitFiles, find_files
 from tfrtool.examples.tfds_metadata import DATASET_INFO, read_dataset_info, read_written_shards
-from tfrtool.loading.dataset.dataset import Dataset, Split
-from tfrtool.loading.dataset.feature_choice import Wanted, choose_features
-from tfrtool.loading.dataset.find_labels import find_labels
+from tfrtool.loading.dataset import Dataset, Split
+from tfrtool.loading.feature_choice import Wanted, choose_features
+from tfrtool.loading.find_labels import find_labels
 from tfrtool.records.count import as_error, count_shard
 from tfrtool.records.framing import Fault, FaultKind
 from tfrtool.records.reader import read_shard

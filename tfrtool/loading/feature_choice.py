@@ -19,7 +19,7 @@ from tfrtool.examples.example import DType, Feature, PayloadKind, decode_example
 from tfrtool.examples.objects.read_objects import has_boxes
 from tfrtool.examples.roles import IMAGES, LABELS, SAMPLE, find_roles, measures, of_objects
 from tfrtool.examples.tfds_metadata import DatasetInfo
-from tfrtool.loading.dataset.forms import (
+from tfrtool.loading.forms import (
     Described,
     ImageForm,
     describe,

@@ -6,8 +6,8 @@ from typing import Any
 import tensorflow as tf
 
 from tfrtool.errors import UsageError
-from tfrtool.loading.pipeline.python_calls import plain
-from tfrtool.loading.pipeline.tensors import Batch, Tensor, TfDataset
+from tfrtool.loading.python_calls import plain
+from tfrtool.loading.tensors import Batch, Tensor, TfDataset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,9 +11,8 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from tfrtool.errors import UsageError
-from tfrtool.loading.augment.augment_options import Augment
-from tfrtool.loading.pipeline.load_options import LoadOptions
-from tfrtool.loading.pipeline.tensors import Batch, Tensor
+from tfrtool.loading.options import Augment, LoadOptions
+from tfrtool.loading.tensors import Batch, Tensor
 
 _GREY = 128
 """The middle of the range: about 0 for a model whose input is centred, as after per-channel

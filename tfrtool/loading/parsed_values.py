@@ -11,10 +11,10 @@ from typing import Any
 import tensorflow as tf
 
 from tfrtool.examples.example import DType
-from tfrtool.loading.dataset.dataset import Dataset
-from tfrtool.loading.dataset.forms import ImageEncoding, ImageForm
-from tfrtool.loading.dataset.label_form import LabelEncoding, LabelForm
-from tfrtool.loading.pipeline.tensors import Tensor
+from tfrtool.loading.dataset import Dataset
+from tfrtool.loading.forms import ImageEncoding, ImageForm
+from tfrtool.loading.labels import LabelEncoding, LabelForm
+from tfrtool.loading.tensors import Tensor
 
 _NONE = -1
 """The place of what is no class, or no good value."""

@@ -9,12 +9,12 @@ import numpy as np
 import tensorflow as tf
 
 from tfrtool.engines.pool import cores
-from tfrtool.loading.augment.augment import epoch_augmenter, epoch_counter
-from tfrtool.loading.cache.disk_cache import DiskCache
-from tfrtool.loading.pipeline.load_options import LoadOptions
-from tfrtool.loading.pipeline.order import RowOrder
-from tfrtool.loading.pipeline.python_calls import changed, plain, python_call
-from tfrtool.loading.pipeline.tensors import Batch, Tensor, TfDataset
+from tfrtool.loading.augment import epoch_augmenter, epoch_counter
+from tfrtool.loading.disk_cache import DiskCache
+from tfrtool.loading.options import LoadOptions
+from tfrtool.loading.order import RowOrder
+from tfrtool.loading.python_calls import changed, plain, python_call
+from tfrtool.loading.tensors import Batch, Tensor, TfDataset
 
 _TOUCH = 23
 """MADV_POPULATE_WRITE, by Linux' mman-common.h: pages are made at once and not one by one, when

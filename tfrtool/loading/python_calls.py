@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfrtool.loading.pipeline.tensors import Tensor, TfDataset
+from tfrtool.loading.tensors import Tensor, TfDataset
 
 plain = tf.autograph.experimental.do_not_convert
 """Marks a function of tensors as one without ``if`` or ``for`` over them. Else TensorFlow parses

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfrtool.errors import UsageError
-from tfrtool.loading.pipeline.load_options import Cache, Recipe
+from tfrtool.loading.options import Cache, Recipe
 from tfrtool.storage.opening import open_regular
 
 _MEBIBYTE = 2**20

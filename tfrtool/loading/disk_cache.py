@@ -28,10 +28,10 @@ import numpy as np
 import tensorflow as tf
 
 from tfrtool.errors import DatasetError, UsageError, WriteError, os_errors_as, os_reason
-from tfrtool.loading.dataset.dataset import Dataset
-from tfrtool.loading.pipeline.load_options import LoadOptions
-from tfrtool.loading.pipeline.share import Share
-from tfrtool.loading.pipeline.tensors import Tensor, TfDataset
+from tfrtool.loading.dataset import Dataset
+from tfrtool.loading.options import LoadOptions
+from tfrtool.loading.share import Share
+from tfrtool.loading.tensors import Tensor, TfDataset
 from tfrtool.records.crc import crc32c, extend_crc32c
 from tfrtool.storage.arguments import user_cache
 from tfrtool.storage.atomic_files import TEMPORARY, new_file, private_folder

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from tfrtool.loading.pipeline.tensors import Tensor
+from tfrtool.loading.tensors import Tensor
 
 _ROUNDS = 8
 """Of the cipher that shuffles. With 4, TensorFlow's default, neighbours stay together where there

@@ -8,9 +8,9 @@ from google.protobuf.message import DecodeError
 from tfrtool.errors import DatasetError
 from tfrtool.examples.example import DTYPES, Feature, feature_key
 from tfrtool.examples.proto import example_pb2 as pb
-from tfrtool.loading.dataset.dataset import Dataset, Split
-from tfrtool.loading.dataset.forms import NOTHING, ImageEncoding, image_problem
-from tfrtool.loading.dataset.label_form import label_check
+from tfrtool.loading.dataset import Dataset, Split
+from tfrtool.loading.forms import NOTHING, ImageEncoding, image_problem
+from tfrtool.loading.labels import label_check
 from tfrtool.records.compression import Compression
 from tfrtool.records.count import as_error, count_shard
 from tfrtool.records.framing import Record

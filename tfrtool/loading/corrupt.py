@@ -14,11 +14,11 @@ import tensorflow as tf
 from tfrtool.engines.pool import cores
 from tfrtool.errors import DatasetError, TfrtoolError, TrainingError, WriteError, os_reason
 from tfrtool.inspection.verify.payload_check import unparseable
-from tfrtool.loading.dataset.dataset import Dataset
-from tfrtool.loading.dataset.open_dataset import split_files
-from tfrtool.loading.dataset.record_check import record_check
-from tfrtool.loading.pipeline.decode import full_image, parser
-from tfrtool.loading.pipeline.tensors import Tensor
+from tfrtool.loading.dataset import Dataset
+from tfrtool.loading.decoding import full_image, parser
+from tfrtool.loading.open_dataset import split_files
+from tfrtool.loading.record_check import record_check
+from tfrtool.loading.tensors import Tensor
 from tfrtool.records.compression import TF_TYPES, Compression
 from tfrtool.records.count import as_error
 from tfrtool.records.framing import Fault, FaultKind, LocatedFault, Record

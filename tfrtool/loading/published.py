@@ -6,13 +6,13 @@ from functools import partial
 import tensorflow as tf
 
 from tfrtool.engines.pool import cores
-from tfrtool.loading.augment.augment import epoch_augmenter, epoch_counter
-from tfrtool.loading.dataset.dataset import Dataset
-from tfrtool.loading.pipeline.decode import decoder
-from tfrtool.loading.pipeline.load_options import LoadOptions, Recipe, Rescale
-from tfrtool.loading.pipeline.normalize import rescaler
-from tfrtool.loading.pipeline.reading import part_reader
-from tfrtool.loading.pipeline.tensors import Batch, Tensor, TfDataset
+from tfrtool.loading.augment import epoch_augmenter, epoch_counter
+from tfrtool.loading.dataset import Dataset
+from tfrtool.loading.decoding import decoder
+from tfrtool.loading.normalize import rescaler
+from tfrtool.loading.options import LoadOptions, Recipe, Rescale
+from tfrtool.loading.reading import part_reader
+from tfrtool.loading.tensors import Batch, Tensor, TfDataset
 from tfrtool.records.compression import TF_TYPES
 
 _CYCLE = 4

@@ -6,10 +6,10 @@ from functools import partial
 import tensorflow as tf
 
 from tfrtool.examples.example import feature_key, feature_name
-from tfrtool.loading.dataset.dataset import Dataset
-from tfrtool.loading.dataset.forms import ImageEncoding
-from tfrtool.loading.pipeline.parsed_values import feature_specs, label_tensor, pixels
-from tfrtool.loading.pipeline.tensors import Batch, Tensor
+from tfrtool.loading.dataset import Dataset
+from tfrtool.loading.forms import ImageEncoding
+from tfrtool.loading.parsed_values import feature_specs, label_tensor, pixels
+from tfrtool.loading.tensors import Batch, Tensor
 
 LARGE_RECORD = 40 * 2**10
 """Bytes, from which on resizing an image costs less than a float32 copy of it: at 224 pixels, the

@@ -12,10 +12,10 @@ from typing import Any
 
 from tfrtool.engines.pool import cores
 from tfrtool.errors import DatasetError
-from tfrtool.loading.cache.cache_plan import CacheRequest, available_memory, plan_cache
-from tfrtool.loading.dataset.dataset import Dataset, Split
-from tfrtool.loading.dataset.open_dataset import open_dataset
-from tfrtool.loading.pipeline.load_options import Cache, LoadOptions
+from tfrtool.loading.cache import CacheRequest, available_memory, plan_cache
+from tfrtool.loading.dataset import Dataset, Split
+from tfrtool.loading.open_dataset import open_dataset
+from tfrtool.loading.options import Cache, LoadOptions
 from tfrtool.records.compression import Compression
 from tfrtool.storage.arguments import check_least, make_options
 from tfrtool.storage.child import Child, ChildDied, ChildError
@@ -276,7 +276,7 @@ def in_own_process(path: Path, function: Callable[..., Any], *arguments: object)
 
 
 def _in_child(work: str, *arguments: object) -> Any:
-    from tfrtool.loading.bench import bench_measure
+    from tfrtool.loading import bench_measure
 
     return getattr(bench_measure, work)(*arguments)
 

@@ -9,10 +9,10 @@ from tfrtool.errors import DatasetError
 from tfrtool.examples.content import is_text
 from tfrtool.examples.example import DType, Feature, Value
 from tfrtool.examples.tfds_metadata import FEATURES, read_class_names
-from tfrtool.loading.dataset.dataset import Dataset
-from tfrtool.loading.dataset.forms import NOTHING, Described
-from tfrtool.loading.dataset.label_form import LabelEncoding, LabelForm, label_problem
-from tfrtool.loading.dataset.record_check import features_reader
+from tfrtool.loading.dataset import Dataset
+from tfrtool.loading.forms import NOTHING, Described
+from tfrtool.loading.labels import LabelEncoding, LabelForm, label_problem
+from tfrtool.loading.record_check import features_reader
 from tfrtool.records.count import as_error
 from tfrtool.records.framing import Fault, FaultKind, Record
 from tfrtool.records.reader import read_shard

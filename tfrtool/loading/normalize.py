@@ -8,8 +8,8 @@ import numpy as np
 import tensorflow as tf
 
 from tfrtool.errors import DatasetError
-from tfrtool.loading.pipeline.load_options import Rescale
-from tfrtool.loading.pipeline.tensors import Tensor, TfDataset
+from tfrtool.loading.options import Rescale
+from tfrtool.loading.tensors import Tensor, TfDataset
 
 _WHITE = 255
 

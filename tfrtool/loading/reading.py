@@ -8,12 +8,12 @@ import numpy as np
 import tensorflow as tf
 
 from tfrtool.errors import TfrtoolError
-from tfrtool.loading.dataset.dataset import Dataset, Split
-from tfrtool.loading.dataset.record_check import check_copy, limits_problem
-from tfrtool.loading.pipeline.load_options import Holdout
-from tfrtool.loading.pipeline.python_calls import changed, plain, records_of
-from tfrtool.loading.pipeline.share import Share
-from tfrtool.loading.pipeline.tensors import Tensor, TfDataset
+from tfrtool.loading.dataset import Dataset, Split
+from tfrtool.loading.options import Holdout
+from tfrtool.loading.python_calls import changed, plain, records_of
+from tfrtool.loading.record_check import check_copy, limits_problem
+from tfrtool.loading.share import Share
+from tfrtool.loading.tensors import Tensor, TfDataset
 from tfrtool.records.compression import TF_TYPES
 
 _ALL = Share()

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfrtool.errors import UsageError, printable, some_of
-from tfrtool.loading.dataset.forms import ImageForm
-from tfrtool.loading.dataset.label_form import LabelForm, Task
-from tfrtool.loading.pipeline.tensors import TfDataset
+from tfrtool.loading.forms import ImageForm
+from tfrtool.loading.labels import LabelForm, Task
+from tfrtool.loading.tensors import TfDataset
 from tfrtool.records.compression import Compression
 from tfrtool.storage.arguments import make_options
 from tfrtool.storage.json_values import Shown
@@ -18,7 +18,7 @@ from tfrtool.storage.remote.shard_cache import ShardCache
 
 if TYPE_CHECKING:
     from tfrtool.inspection.verify.verify import VerifyReport
-    from tfrtool.loading.dataset.drop_corrupt import DropReport
+    from tfrtool.loading.corrupt import DropReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,9 +230,8 @@ class Dataset(Shown):
             DatasetError: the requested part of the split is empty.
             WriteError: the cache on disk can't be written.
         """
-        from tfrtool.loading.augment.augment_options import parse_augment
-        from tfrtool.loading.pipeline.load_options import Holdout, LoadOptions, Rescale
-        from tfrtool.loading.pipeline.pipeline import load
+        from tfrtool.loading.options import Holdout, LoadOptions, Rescale, parse_augment
+        from tfrtool.loading.pipeline import load
 
         chosen = make_options(
             LoadOptions,
@@ -283,6 +282,6 @@ class Dataset(Shown):
             ShardError: a file can't be read.
             WriteError: a shard can't be written.
         """
-        from tfrtool.loading.dataset.drop_corrupt import drop_corrupt
+        from tfrtool.loading.corrupt import drop_corrupt
 
         return drop_corrupt(self, scratch, splits, on_progress)

@@ -9,24 +9,24 @@ import tensorflow as tf
 
 from tfrtool.engines.pool import cores
 from tfrtool.errors import DatasetError, UsageError
-from tfrtool.loading.augment.augment import epoch_augmenter, epoch_counter
-from tfrtool.loading.cache.disk_cache import (
+from tfrtool.loading.augment import epoch_augmenter, epoch_counter
+from tfrtool.loading.dataset import Dataset
+from tfrtool.loading.decoding import LARGE_RECORD, decoder, parser
+from tfrtool.loading.disk_cache import (
     CacheKey,
     default_cache_directory,
     open_disk_cache,
     write_disk_cache,
 )
-from tfrtool.loading.cache.image_store import ImageStore
-from tfrtool.loading.dataset.dataset import Dataset
-from tfrtool.loading.pipeline.decode import LARGE_RECORD, decoder, parser
-from tfrtool.loading.pipeline.load_options import Cache, Decoding, LoadOptions, Recipe
-from tfrtool.loading.pipeline.normalize import rescaler
-from tfrtool.loading.pipeline.order import RowOrder
-from tfrtool.loading.pipeline.published import STAGES_OF, load_published
-from tfrtool.loading.pipeline.python_calls import changed, plain
-from tfrtool.loading.pipeline.reading import own_shards, part_reader
-from tfrtool.loading.pipeline.share import Share, empty_batch
-from tfrtool.loading.pipeline.tensors import Batch, Tensor, TfDataset
+from tfrtool.loading.image_store import ImageStore
+from tfrtool.loading.normalize import rescaler
+from tfrtool.loading.options import Cache, Decoding, LoadOptions, Recipe
+from tfrtool.loading.order import RowOrder
+from tfrtool.loading.published import STAGES_OF, load_published
+from tfrtool.loading.python_calls import changed, plain
+from tfrtool.loading.reading import own_shards, part_reader
+from tfrtool.loading.share import Share, empty_batch
+from tfrtool.loading.tensors import Batch, Tensor, TfDataset
 from tfrtool.storage.progress import OnProgress, no_progress
 
 _CORES = cores()

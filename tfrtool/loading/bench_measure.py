@@ -17,22 +17,22 @@ from itertools import islice, pairwise
 import tensorflow as tf
 
 from tfrtool.engines.pool import busy_seconds
-from tfrtool.loading.bench.bench import OWN, OWN_UNCACHED, STAGES, UNCACHED, Numbers, StageRun
-from tfrtool.loading.cache.cache_plan import own_memory
-from tfrtool.loading.dataset.dataset import Dataset, Split
-from tfrtool.loading.dataset.drop_corrupt import naming_damage
-from tfrtool.loading.pipeline.decode import (
+from tfrtool.loading.bench import OWN, OWN_UNCACHED, STAGES, UNCACHED, Numbers, StageRun
+from tfrtool.loading.cache import own_memory
+from tfrtool.loading.corrupt import naming_damage
+from tfrtool.loading.dataset import Dataset, Split
+from tfrtool.loading.decoding import (
     LARGE_RECORD,
     decoder,
     fast_image,
     full_image,
     parser,
 )
-from tfrtool.loading.pipeline.load_options import Cache, Decoding, LoadOptions
-from tfrtool.loading.pipeline.pipeline import count_images, load
-from tfrtool.loading.pipeline.published import load_published, load_uncached
-from tfrtool.loading.pipeline.reading import part_reader, split_records
-from tfrtool.loading.pipeline.tensors import Batch, TfDataset
+from tfrtool.loading.options import Cache, Decoding, LoadOptions
+from tfrtool.loading.pipeline import count_images, load
+from tfrtool.loading.published import load_published, load_uncached
+from tfrtool.loading.reading import part_reader, split_records
+from tfrtool.loading.tensors import Batch, TfDataset
 from tfrtool.storage.opening import open_regular
 
 _TINY = 16

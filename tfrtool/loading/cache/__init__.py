@@ -1,1 +1,0 @@
-"""Where images are kept between epochs."""

@@ -1,1 +1,0 @@
-"""A dataset on disk, and which of its records can be used."""
