@@ -33,9 +33,6 @@ train pets --model cnn --image-size 32 --epochs 1 --strategy mirrored | 2
 inspect images a.tfrecord --out s.png --limit 99999999 | 2
   ? use a lower --limit or --thumb
   > tfrtool inspect images a.tfrecord --out s.png --limit 99 --thumb 64
-report --run photos --out run.html | 1
-  ? pass the output directory of a training run
-  > tfrtool report --run run --out run.html
 inspect images a.tfrecord --out sheet.png | 2
   ? use --overwrite to replace it
   > tfrtool inspect images a.tfrecord --out sheet.png --overwrite

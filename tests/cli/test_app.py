@@ -332,7 +332,7 @@ def test_what_tensorflow_says_when_it_starts(
         ("reshard a b --shards 2 --shard-size 1MB", ["--shards", "--shard-size", "together"]),
         ("reshard a b --resume --overwrite", ["--resume", "--overwrite", "together"]),
         ("train a --compare-rounds 2", ["--compare-rounds", "--compare"]),
-        ("report --out b.html", ["DATASET", "--run"]),
+        ("report --out b.html", ["DATASET", "tfrtool report --help"]),
         ("query a x --format parquet", ["--format parquet", "--out"]),
         ("write", ["SOURCE and TARGET", "tfrtool write --help"]),
         ("index a --out FILE", ["--out", "'FILE'", "is a file", "tfrtool index --help"]),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import re
 import shutil
 import sys
@@ -19,11 +18,9 @@ from tests.datasets import flip_bit, image_payload, write_foreign
 from tests.examples.strategies import int64, string
 from tests.photos import image_bytes
 from tests.view.conftest import OpenPage, Viewer
-from tests.view.test_run_report import EPOCHS
 from tfrtool.examples.example import DType, Feature, encode_example
 from tfrtool.records.framing import frame
 from tfrtool.view.report import report
-from tfrtool.view.run_report import run_report
 
 pytestmark = pytest.mark.slow
 
@@ -290,10 +287,7 @@ def reports(objects: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Pat
     """Return the report of the objects, and one of a run."""
     folder = tmp_path_factory.mktemp("reports")
     report(objects, folder / "data.html", workers=1)
-    run = {"model": HOSTILE.decode(), "cache": "memory", "seconds": 7.5, "warnings": []}
-    (folder / "history.json").write_text(json.dumps({"epochs": EPOCHS, "run": run}))
-    run_report(folder, folder / "run.html")
-    return [folder / "data.html", folder / "run.html"]
+    return [folder / "data.html"]
 
 
 def test_a_report_asks_for_nothing(reports: list[Path], open_page: OpenPage) -> None:

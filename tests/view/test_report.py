@@ -264,13 +264,6 @@ def test_a_place_is_checked_before_anything_is_read(splits: Path, tmp_path: Path
     assert "42 records" in taken.read_text()
 
 
-def test_a_dataset_or_a_run(splits: Path, tmp_path: Path, run: Run) -> None:
-    """One of them is named, and not both."""
-    out = tmp_path / "r.html"
-    assert run("report", "--out", out)[0] == 2
-    assert run("report", splits, "--run", tmp_path, "--out", out)[0] == 2
-
-
 def test_what_all_records_share_is_one_number(make_shard: MakeShard, tmp_path: Path) -> None:
     """It is no range; a page about one file is called as the file is."""
     image = image_payload(1, data=image_bytes(size=(28, 12)))

@@ -22,9 +22,6 @@ _FORM = "NAME:DTYPE[:SHAPE][=DEFAULT], such as label:int64=-1 or box:float32:[4]
 _LARGEST_DEFAULT = 1 << 24
 _TYPES: dict[DType, type] = {DType.STRING: bytes, DType.INT64: int, DType.FLOAT32: float}
 
-_SHOWN = 200
-"""Features that a notebook shows."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureSpec:
@@ -186,12 +183,6 @@ class Schema(Shown):
             if (spec.name, spec.is_list) in seen:
                 raise SchemaError(f"duplicate description of {spec.name!r}")
             seen.add((spec.name, spec.is_list))
-
-    def _page(self) -> tuple[str, dict[str, Any]]:
-        features = [
-            {"name": one.name, "default": "none", **one.to_json()} for one in self.specs[:_SHOWN]
-        ]
-        return "schema", {"features": features, "more": len(self.specs) - _SHOWN}
 
     def __iter__(self) -> Iterator[FeatureSpec]:
         return iter(self.specs)

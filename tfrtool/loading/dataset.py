@@ -111,14 +111,19 @@ class Dataset(Shown):
         left = (f"features of objects are ignored: {unused}",) if self.objects else ()
         return *self.image_form.notes, *self.label_form.notes, *left
 
-    def _page(self) -> tuple[str, dict[str, Any]]:
-        facts = {"images": self.image_feature, "labels": self.label_feature}
-        facts |= {"classes": ", ".join(self.class_names[:50]), "task": self.task.value}
-        splits = [
-            {"name": one.name, "records": one.records, "shards": len(one.shards)}
-            for one in self.splits.values()
-        ]
-        return "dataset", {"heading": self.name, "splits": splits, "facts": facts}
+    def to_json(self) -> dict[str, Any]:
+        """Return what a notebook shows."""
+        return {
+            "name": printable(self.name),
+            "splits": {
+                printable(one.name): {"records": one.records, "shards": len(one.shards)}
+                for one in self.splits.values()
+            },
+            "images": self.image_feature and printable(self.image_feature),
+            "labels": self.label_feature and printable(self.label_feature),
+            "classes": list(map(printable, self.class_names[:50])),
+            "task": self.task.value,
+        }
 
     def fetch(self, shard: Path) -> Path:
         """Return a local copy of a shard.

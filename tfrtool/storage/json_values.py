@@ -1,10 +1,8 @@
-"""Results as JSON values, with the names of what is in memory; and as pages in a notebook."""
+"""Results as JSON values, and as text in a notebook."""
 
-import abc
 import enum
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from importlib import import_module
 from pathlib import PurePath
 from typing import Any
 
@@ -39,20 +37,17 @@ def to_json_values(value: object) -> Any:
     return value
 
 
-VIEW = "tfrtool.view.notebook"
-"""The room of pages, which stands to the left of all who have something to show: it is looked for
-when something is shown, and only then."""
-
-
-class Shown(abc.ABC):
-    """What a notebook shows as a page: its ``_page`` names a template, and what goes into it."""
+class Shown:
+    """A result that a notebook displays as text."""
 
     __slots__ = ()
 
-    @abc.abstractmethod
-    def _page(self) -> tuple[str, dict[str, Any]]:
-        """Return the template's name and its values: JSON, or what is named in the template."""
-
     def _repr_html_(self) -> str:
-        """Return the page."""
-        return str(import_module(VIEW).cell(*self._page()))
+        """Return the values as YAML, in HTML."""
+        import html
+
+        import yaml
+
+        described = getattr(self, "to_json", lambda: to_json_values(self))()
+        text = yaml.safe_dump(described, sort_keys=False, allow_unicode=True)
+        return f"<pre>{html.escape(text)}</pre>"

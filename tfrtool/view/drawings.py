@@ -5,8 +5,6 @@ from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup, escape
 
-from tfrtool.images.charts import round_ticks
-
 COLOURS = 10
 """Classes of colours; more series than that share them."""
 
@@ -73,60 +71,6 @@ def strip(cells: Sequence[int | None], names: Sequence[str], title: str) -> Mark
                 parts.append(_rect(start * step, top, (n - start) * step, thick, code, title=where))
             start = n
     return _svg(width, height, title, Markup("").join(parts), kind="strip", stretch=True)
-
-
-def lines(series: Mapping[str, Sequence[float | None]], title: str, axis: str = "epoch") -> Markup:
-    """Draw lines over steps from 1 on; each ends in its name, and has its own dashes."""
-    width, height, left, top, right, bottom = 480, 260, 56, 16, 90, 34
-    points = {
-        name: [(n, v) for n, v in enumerate(values, 1) if v is not None and math.isfinite(v)]
-        for name, values in series.items()
-    }
-    points = {name: found for name, found in points.items() if found}
-    if not points:
-        return Markup("")
-    every = [value for found in points.values() for _, value in found]
-    marks = round_ticks(min(every), max(every))
-    steps = max(step for found in points.values() for step, _ in found)
-    across, down = width - left - right, height - top - bottom
-
-    def place(step: float, value: float) -> tuple[float, float]:
-        x = left + (across / 2 if steps == 1 else across * (step - 1) / (steps - 1))
-        return x, top + down * (1 - (value - marks[0]) / (marks[-1] - marks[0]))
-
-    parts = []
-    for mark in marks:
-        y = place(1, mark)[1]
-        parts.append(
-            Markup('<line class="g" x1="{}" y1="{:.1f}" x2="{}" y2="{:.1f}"/>').format(
-                left, y, width - right, y
-            )
-        )
-        parts.append(_text(left - 6, y + 4, f"{mark:g}", "end"))
-    every_nth = max(1, math.ceil(steps / 8))
-    shown = sorted({1, *range(every_nth, steps + 1, every_nth)})
-    parts += [_text(place(one, marks[0])[0], height - 18, str(one), "middle") for one in shown]
-    parts.append(_text(left + across / 2, height - 4, axis, "middle"))
-    ends: list[float] = []
-    for n, (name, found) in enumerate(points.items()):
-        places = [place(*point) for point in found]
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-        parts.append(
-            Markup('<polyline class="l c{} d{}" points="{}"/>').format(n % COLOURS, n % 3, path)
-        )
-        for x, y in places if len(places) <= 60 else places[-1:]:
-            dot = Markup('<circle class="c{}" cx="{:.1f}" cy="{:.1f}" r="2.5"/>')
-            parts.append(dot.format(n % COLOURS, x, y))
-        y = places[-1][1]
-        while any(abs(y - other) < 13 for other in ends):
-            y += 13
-        ends.append(y)
-        parts.append(_text(places[-1][0] + 8, y + 4, name))
-    label = f"{title}: " + "; ".join(
-        f"{name} from {number(found[0][1])} to {number(found[-1][1])}"
-        for name, found in points.items()
-    )
-    return _svg(width, height, label, Markup("").join(parts), kind="lines")
 
 
 def number(value: float) -> str:

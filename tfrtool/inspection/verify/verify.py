@@ -76,9 +76,6 @@ class VerifyReport(Shown):
         """Whether everything was read and nothing is wrong."""
         return not self.n_problems
 
-    def _page(self) -> tuple[str, dict[str, Any]]:
-        return "health", {"verdict": self}
-
     def to_json(self) -> dict[str, Any]:
         """Return the last object that ``verify --json`` prints, about all shards together."""
         data: dict[str, Any] = {

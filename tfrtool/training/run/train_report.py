@@ -226,10 +226,6 @@ class TrainReport(Shown):
             **{name: last[name] for name in ("loss", "accuracy", "val_loss", "val_accuracy")},
         }
 
-    def _page(self) -> tuple[str, dict[str, Any]]:
-        epochs = [epoch.to_json() for epoch in self.epochs]
-        return "run", {"heading": self.plan.options.model, "epochs": epochs, "run": self.to_json()}
-
     def to_json(self) -> Mapping[str, Any]:
         """Return the last object that ``train --json`` prints."""
         plan, options = self.plan, self.plan.options
