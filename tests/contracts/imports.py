@@ -21,7 +21,8 @@ RANKS = {
     "images": 5,
     "records": 6,
     "storage": 7,
-    "errors": 8,
+    "declare": 8,
+    "errors": 9,
 }
 """The rooms from left to right; those of the same rank stand beside each other."""
 

@@ -81,7 +81,7 @@ def dataset(folder: Path, splits: Mapping[str, Iterable[bytes]]) -> Path:
     return folder
 
 
-def take(shards: Path, out: Path, form: str, **options: Any) -> ExtractReport:
+def take(shards: Path, out: Path, form: Any, **options: Any) -> ExtractReport:
     """Take out the objects, none of which gets lost."""
     report = extract([shards], out, annotations=form, **options)
     objects = report.annotations

@@ -6,6 +6,7 @@ import io
 import json
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -280,7 +281,7 @@ def test_tfds_layout(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["coco", "voc", "yolo"])
-def test_overwrite_and_options(tmp_path: Path, form: str) -> None:
+def test_overwrite_and_options(tmp_path: Path, form: Any) -> None:
     """The same extract can be run again over itself; folders by a feature exclude it."""
     ds = dataset(tmp_path / "ds", {"train": [record(PLAIN), record(name="b.jpg")]})
     take(ds, tmp_path / "out", form)

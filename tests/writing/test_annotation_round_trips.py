@@ -56,7 +56,7 @@ def _write(folder: Path, annotations: str | Sequence[str], **options: Any) -> Wr
     return report
 
 
-def _extracted(folder: Path, form: str = "coco") -> Path:
+def _extracted(folder: Path, form: Any = "coco") -> Path:
     """Extract the objects of all records, and return the folder."""
     report = tfrtool.extract(folder / "made", folder / "out", annotations=form, overwrite=True)
     assert report.complete

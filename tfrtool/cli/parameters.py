@@ -7,14 +7,17 @@ import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import MISSING, Field
+from functools import partial, wraps
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, get_args
 
 import click
 
 from tfrtool.cli.help_page import GroupedCommand, GroupedOption
 from tfrtool.cli.output import note
+from tfrtool.declare import Options, OptionSpec, choices_of, declared, is_flag, word_of
 from tfrtool.errors import SchemaError, ShardError, UsageError, printable
 from tfrtool.storage.arguments import as_path, check_no_url
 
@@ -157,23 +160,32 @@ _KINDS: Mapping[str, Any] = {
 
 _Function = Callable[..., Any]
 
-Options = Mapping[str, "str | Mapping[str, str]"]
+HelpTexts = Mapping[str, "str | Mapping[str, str]"]
 """Help texts by option; or, by the heading of a group, the options of that group."""
+
+_GROUPS = (
+    *("Source", "Dataset", "Selection", "Model", "Optimization", "Input pipeline"),
+    *("Labels and features", "Annotations", "Splits and order", "Images", "Shards", "Output"),
+    *("Execution", "Comparison"),
+)
+"""The order of groups in the help."""
 
 
 def command(
     *examples: str,
-    options: Options = MappingProxyType({}),
+    options: HelpTexts | type[Options] | tuple[type[Options], ...] = MappingProxyType({}),
     kinds: Mapping[str, Any] = MappingProxyType({}),
 ) -> Callable[[_Function], click.Command]:
     """Make a command of a function ``NAME_command``, with --json and --debug.
 
     Args:
         examples: calls to show at the end of the help.
-        options: the help of each option, in this order. ``--limit N=3`` is a name, a metavar and
-            a default; ``--check none|all`` lists choices; ``--select A,B ...`` may be repeated;
-            ``--out FILE!`` is required; ``--flat`` is a flag; ``--label-feature|--label NAME``
-            has two names. ``"Splits": {...}`` groups options under a heading.
+        options: the dataclass, or several, whose fields are the options (`tfrtool.declare`). The
+            function gets the fields as keywords. Or the help of each option, in this order.
+            ``--limit N=3`` is a name, a metavar and a default; ``--check none|all`` lists choices;
+            ``--select A,B ...`` may be repeated; ``--out FILE!`` is required; ``--flat`` is a
+            flag; ``--label-feature|--label NAME`` has two names. ``"Splits": {...}`` groups
+            options under a heading.
         kinds: the types of values, by metavar or by option; others are text.
     """
 
@@ -181,16 +193,109 @@ def command(
         debug_option(function)
         json_help = "Print results as JSON Lines."
         click.option("--json", "as_json", is_flag=True, help=json_help)(function)
+        name = function.__name__.removesuffix("_command").removeprefix("inspect_")
+        if not isinstance(options, Mapping):
+            kinds_of = options if isinstance(options, tuple) else (options,)
+            return click.command(name, GroupedCommand, examples=examples)(
+                _with_options(function, kinds_of)
+            )
         grouped = [(group, *pair) for group, value in _in_groups(options) for pair in value.items()]
         for group, key, text in reversed(grouped):
             _option(key, text, {**_KINDS, **kinds}, group)(function)
-        name = function.__name__.removesuffix("_command").removeprefix("inspect_")
         return click.command(name, GroupedCommand, examples=examples)(function)
 
     return make
 
 
-def _in_groups(options: Options) -> Iterator[tuple[str, Mapping[str, str]]]:
+_PATHS = {
+    "input": INPUT,
+    "local input": LOCAL_INPUT,
+    "output": OUTPUT_OR_URL,
+    "local output": OUTPUT,
+    "directory": LocalPath(exists=True, file_okay=False),
+}
+
+
+def _with_options(function: _Function, kinds: Sequence[type[Options]]) -> _Function:
+    """Add the options that dataclasses declare; flags that stand for a value become that value."""
+    found = [pair for kind in kinds for pair in declared(kind) if pair[1].cli is not None]
+    found.sort(key=lambda pair: _GROUPS.index(pair[1].group) if pair[1].group in _GROUPS else -1)
+    choosing = [(field.name, spec.flags) for field, spec in found if spec.flags]
+
+    @wraps(function)
+    def call(**words: Any) -> Any:
+        for name, flags in choosing:
+            chosen = [flag for flag in flags if words.pop(flag)]
+            if len(chosen) > 1:
+                raise UsageError(f"--{chosen[0]} and --{chosen[1]} cannot be used together")
+            if chosen:
+                words[name] = chosen[0]
+        return function(**words)
+
+    for field, spec in reversed(found):
+        for flag, text in reversed(spec.flags.items()):
+            click.option(f"--{flag}", cls=GroupedOption, group=spec.group, is_flag=True, help=text)(
+                call
+            )
+        if not spec.flags:
+            _click_option(field, spec)(call)
+    return call
+
+
+def _click_option(field: Field[Any], spec: OptionSpec) -> Callable[[_Function], _Function]:
+    flag, choices = is_flag(field, spec), choices_of(field.type)
+    names = spec.cli or f"--{field.name.replace('_', '-')}"
+    if flag and field.default is True and not spec.cli:
+        names = f"--no-{field.name.replace('_', '-')}"
+    negated = flag and field.default is True and "/" not in names
+    default: Any = None if field.default is MISSING or spec.repeat else field.default
+    if default is not None and not flag:
+        default = word_of(default)
+    return click.option(
+        *names.split("|"),
+        field.name,
+        cls=GroupedOption,
+        group=spec.group,
+        type=None if flag else _click_type(field, spec, choices),
+        metavar=spec.metavar or None,
+        multiple=spec.repeat,
+        required=field.default is MISSING,
+        is_flag=flag or None,
+        **({"flag_value": False} if negated else {}),
+        default=default,
+        show_default=default is not None and (not flag or "/" in names),
+        callback=partial(_parsed, field, spec) if spec.parse or spec.repeat else None,
+        help=spec.help,
+    )
+
+
+def _click_type(field: Field[Any], spec: OptionSpec, choices: Sequence[Any]) -> Any:
+    if choices and not spec.metavar:
+        return click.Choice([word_of(choice) for choice in choices])
+    if spec.path:
+        return _PATHS[spec.path]
+    if spec.parse is not None:
+        return None
+    numbers = {field.type, *get_args(field.type)}
+    if float in numbers:
+        least = spec.least if spec.above is None else spec.above
+        return Number(least, spec.most, min_open=spec.above is not None)
+    if int not in numbers:
+        return None
+    least, most = (None if end is None else int(end) for end in (spec.least, spec.most))
+    return WholeNumber(least, most)
+
+
+def _parsed(
+    field: Field[Any], spec: OptionSpec, _ctx: click.Context, _option: click.Parameter, value: Any
+) -> Any:
+    """Return the value of a field for what was typed; its default if nothing was."""
+    if value is None or value == ():
+        return field.default
+    return value if spec.parse is None or value == field.default else spec.parse(value)
+
+
+def _in_groups(options: HelpTexts) -> Iterator[tuple[str, Mapping[str, str]]]:
     """Yield each group with its options; those in no group are in "Options"."""
     for key, value in options.items():
         yield ("Options", {key: value}) if isinstance(value, str) else (key, value)

@@ -6,21 +6,14 @@ import click
 
 from tfrtool.cli.output import Outcome, emit
 from tfrtool.cli.parameters import OUTPUT, SHARDS, command, resolve_shards
+from tfrtool.inspection.extract.extract_options import ExtractOptions
 
 
 @command(
     "tfrtool extract shards/pets photos",
     "tfrtool extract 'data/*.tfrecord*' masks --feature image/mask --flat",
     "tfrtool extract street street-voc --annotations voc",
-    options={
-        "--feature NAME": "String feature to extract.  [default: the image]",
-        "--by FEATURE": "Feature that names the class folders.  [default: the label]",
-        "--name FEATURE": "Feature that names the files.  [default: image/filename or similar]",
-        "--flat": "Write all files directly into TARGET, without class folders.",
-        "--limit N": "Extract only the first N records.",
-        "--annotations coco|voc|yolo": "Also export the annotated objects in this format.",
-        "--overwrite": "Replace what an earlier extract wrote to TARGET.",
-    },
+    options=ExtractOptions,
 )
 @SHARDS
 @click.argument("directory", type=OUTPUT, metavar="TARGET")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tfrtool.declare import takes
 from tfrtool.errors import ShardError, UsageError, printable
 from tfrtool.examples.content import decode_text, describe_bytes
 from tfrtool.examples.example import DType, Example, Feature, PayloadKind, Value, decode_example
@@ -20,6 +21,7 @@ from tfrtool.inspection.extract.annotated_images import (
 )
 from tfrtool.inspection.extract.annotation_formats import FORMATS
 from tfrtool.inspection.extract.extract_files import NewFiles, metadata_beside, new_files
+from tfrtool.inspection.extract.extract_options import ExtractOptions
 from tfrtool.inspection.extract.extract_plan import ExtractPlan, find_feature, plan_extract
 from tfrtool.inspection.extract.safe_names import (
     numbered,
@@ -34,10 +36,10 @@ from tfrtool.records.framing import Fault, LocatedFault, Record
 from tfrtool.records.reader import read_records
 from tfrtool.records.shards import find_shards
 from tfrtool.records.stream import open_shard
-from tfrtool.storage.arguments import Paths, as_local_path, as_member
+from tfrtool.storage.arguments import Paths, as_local_path
 from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.json_values import to_json_values
-from tfrtool.storage.progress import OnProgress, Progress, no_progress
+from tfrtool.storage.progress import Progress
 
 # How many faults, records and names a report lists; the metadata has a line about each record.
 _LISTED = 1000
@@ -122,18 +124,9 @@ class ExtractReport:
         return {"dir": data.pop("directory"), **data}
 
 
+@takes(ExtractOptions)
 def extract(
-    shards: Paths,
-    directory: str | os.PathLike[str],
-    *,
-    feature: str | None = None,
-    by: str | None = None,
-    name: str | None = None,
-    flat: bool = False,
-    limit: int | None = None,
-    annotations: AnnotationFormat | str | None = None,
-    overwrite: bool = False,
-    on_progress: OnProgress = no_progress,
+    shards: Paths, directory: str | os.PathLike[str], options: ExtractOptions
 ) -> ExtractReport:
     """Write the values of a string feature as files, unchanged, in one directory per class.
 
@@ -149,16 +142,6 @@ def extract(
         shards: files, glob patterns and directories, one or several.
         directory: directory to write to. It must be empty or not exist, unless ``overwrite`` is
             true.
-        feature: string feature whose values become files. None uses the image.
-        by: feature that determines the class directory. None uses the label, if the metadata names
-            one or a feature has a common label name.
-        name: feature that determines the file name. None uses one with a common name.
-        flat: whether to write all files directly into the directory, under their base names.
-        limit: maximum number of intact records to extract. None extracts all of them.
-        annotations: "coco", "voc" or "yolo": also export the objects in the images, with the images
-            where that format expects them. None exports no objects.
-        overwrite: whether to replace the output of an earlier extract.
-        on_progress: called after each record with the number of bytes read.
 
     Raises:
         UsageError: the directory is in use, or a given feature does not exist.
@@ -168,23 +151,18 @@ def extract(
     directory, shards = as_local_path(directory), find_shards(shards)
     if not shards:
         raise UsageError("no shards to extract from")
-    if flat and by is not None:
-        raise UsageError("--by and --flat cannot be used together")
-    if limit is not None and limit < 1:
-        raise UsageError(f"--limit must be at least 1, got {limit}")
-    kind = None if annotations is None else as_member(AnnotationFormat, annotations, "annotations")
-    if kind is not None and by is not None:
-        raise UsageError("--by and --annotations cannot be used together")
-    with new_files(directory, overwrite=overwrite) as files:
-        plan = plan_extract(shards, feature, by, name)
+    flat = options.flat
+    kind = None if options.annotations is None else AnnotationFormat(options.annotations)
+    with new_files(directory, overwrite=options.overwrite) as files:
+        plan = plan_extract(shards, options.feature, options.by, options.name)
         objects = None if kind is None else FORMATS[kind](files, shards)
         plan = replace(plan, by=None, guess=None) if flat or objects else plan
         extraction = _Extraction(plan, flat, files, objects)
         total = sum(path.stat().st_size for path in shards if path.exists())
         for path, item, read in _items(shards):
-            on_progress(Progress(what="extracting", done=read, total=total, unit="B"))
+            options.on_progress(Progress(what="extracting", done=read, total=total, unit="B"))
             extraction.add(path, item)
-            if extraction.records == limit:
+            if extraction.records == options.limit:
                 break
         report = extraction.report(directory)
         if not report.files:

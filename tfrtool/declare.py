@@ -1,0 +1,258 @@
+"""Options of verbs and commands, each declared once.
+
+The options of a verb are the fields of a dataclass derived from `Options`:
+
+    @dataclass(frozen=True, kw_only=True)
+    class CatOptions(Options):
+        limit: int | None = option(None, "Print at most N records.", metavar="N", least=1)
+        on_error: Literal["skip", "stop"] = option("skip", "Skip damaged records, or stop.")
+
+`takes(CatOptions)` gives a verb these keywords, with their documentation, and
+`tfrtool.cli.parameters.command` gives a command these options. ``make tables`` writes the tables
+in docs/commands.
+"""
+
+import enum
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields
+from functools import wraps
+from types import MappingProxyType
+from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, get_args, get_origin
+from typing import overload as overload_of
+
+from tfrtool.errors import UsageError, suggestion
+
+_KEY = "option"
+_NO_FLAGS: Mapping[str, str] = MappingProxyType({})
+
+PathKind = Literal["input", "local input", "output", "local output", "directory"]
+"""Paths to read or to write; those that are not local may be URLs. A directory has to exist."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptionSpec:
+    """What `option` declares about a field, besides its name, type and default."""
+
+    help: str
+    metavar: str
+    group: str
+    cli: str | None
+    least: float | None
+    most: float | None
+    above: float | None
+    repeat: bool
+    flags: Mapping[str, str]
+    path: PathKind | None
+    parse: Callable[[Any], Any] | None
+
+
+def option(
+    default: Any,
+    help: str,  # noqa: A002
+    *,
+    metavar: str = "",
+    group: str = "Options",
+    cli: str | None = "",
+    least: float | None = None,
+    most: float | None = None,
+    above: float | None = None,
+    repeat: bool = False,
+    flags: Mapping[str, str] = _NO_FLAGS,
+    path: PathKind | None = None,
+    parse: Callable[[Any], Any] | None = None,
+) -> Any:
+    """Declare an option: a field of a dataclass derived from `Options`.
+
+    A field of type ``Literal[...]`` or of an enumeration has the words as its choices, a ``bool``
+    is a flag, and ``bool`` with the default True is ``--no-NAME`` unless ``cli`` says otherwise.
+
+    Args:
+        default: the default value; ``...`` if the option is required.
+        help: what it does, in the words of the command line. It may end in ``[default: ...]``.
+        metavar: the value in the help, such as N or DIR; without one, a flag or choices.
+        group: the heading in the command's help.
+        cli: other names, such as ``--label-feature|--label`` or ``--orient/--no-orient``. None:
+            an option that only Python has.
+        least: smallest number allowed.
+        most: largest number allowed.
+        above: number that has to be exceeded, instead of ``least``.
+        repeat: whether the command takes it several times, as a tuple.
+        flags: flags of the command that stand for one value each, with their help.
+        path: for paths, which ones the command takes.
+        parse: makes the Python value of the text, or tuple of texts, that the command got.
+    """
+    spec = OptionSpec(
+        help=help,
+        metavar=metavar,
+        group=group,
+        cli=cli,
+        least=least,
+        most=most,
+        above=above,
+        repeat=repeat,
+        flags=flags,
+        path=path,
+        parse=parse,
+    )
+    return field(default=MISSING if default is ... else default, metadata={_KEY: spec})
+
+
+def declared(options: Any) -> Iterator[tuple[Field[Any], OptionSpec]]:
+    """Yield the fields of a dataclass that are options, with what is declared about them."""
+    for one in fields(options):
+        if _KEY in one.metadata:
+            yield one, one.metadata[_KEY]
+
+
+def option_flag(one: Field[Any], spec: OptionSpec) -> str:
+    """Return the name of an option as the user types it; for Python alone, as in Python."""
+    if spec.cli is None:
+        return one.name
+    names = re.split("[|/]", spec.cli) if spec.cli else [f"--{one.name.replace('_', '-')}"]
+    return names[0]
+
+
+def choices_of(kind: Any) -> tuple[Any, ...]:
+    """Return the values that a field's type allows: the words, or the members; () for others."""
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        return tuple(kind)
+    parts = get_args(kind)
+    if get_origin(kind) is Literal:
+        return parts
+    return next((found for part in parts if (found := choices_of(part))), ())
+
+
+def word_of(choice: Any) -> str:
+    """Return a choice as the user types it."""
+    return str(choice.value if isinstance(choice, enum.Enum) else choice)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Base of the options of verbs: checks choices and ranges, and takes words for members."""
+
+    def __post_init__(self) -> None:
+        for one, spec in declared(self):
+            value = getattr(self, one.name)
+            if value is None and one.default is None:
+                continue
+            name = option_flag(one, spec)
+            if choices := choices_of(one.type):
+                object.__setattr__(self, one.name, as_choice(choices, value, name))
+            elif (spec.least, spec.most, spec.above) != (None, None, None):
+                _check_range(spec, value, name, _is_whole(one.type))
+
+
+def as_choice(choices: tuple[Any, ...], value: Any, name: str) -> Any:
+    """Return the choice that a value is, or whose word it is; ``name`` is for the error."""
+    for choice in choices:
+        if value is choice or (isinstance(value, str) and value == word_of(choice)):
+            return choice
+    known = ", ".join(map(word_of, choices))
+    raise UsageError(f"invalid {name} {repr(value)[:100]}", expected=f"one of {known}")
+
+
+def is_flag(one: Field[Any], spec: OptionSpec) -> bool:
+    """Return whether an option takes no value."""
+    return one.type is bool and not spec.metavar
+
+
+def _is_whole(kind: Any) -> bool:
+    return kind is int or (int in get_args(kind) and float not in get_args(kind))
+
+
+def _check_range(spec: OptionSpec, value: Any, name: str, whole: bool) -> None:
+    noun = "a whole number" if whole else "a number"
+    if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
+        raise UsageError(f"{name} must be {noun}, got {repr(value)[:100]}")
+    wanted = f"above {spec.above:g}" if spec.above is not None else f"at least {spec.least}"
+    if spec.most is not None:
+        last = f"{spec.most}"
+        wanted = (
+            f"from {spec.least} to {last}" if spec.above is None else f"{wanted} and at most {last}"
+        )
+    below = spec.least is not None and value < spec.least
+    below = below or (spec.above is not None and not value > spec.above)
+    if below or (spec.most is not None and value > spec.most):
+        raise UsageError(f"{name} must be {wanted}, got {value}")
+
+
+P = ParamSpec("P")
+O_co = TypeVar("O_co", covariant=True)
+A = TypeVar("A")
+B = TypeVar("B")
+R = TypeVar("R")
+
+
+class _Decorator(Protocol[P, O_co]):
+    """Takes a verb of one or two arguments and its options, or of the options alone."""
+
+    @overload_of
+    def __call__(self, verb: Callable[[O_co], R], /) -> Callable[P, R]: ...
+    @overload_of
+    def __call__(self, verb: Callable[[A, O_co], R], /) -> Callable[Concatenate[A, P], R]: ...
+    @overload_of
+    def __call__(self, verb: Callable[[A, B, O_co], R], /) -> Callable[Concatenate[A, B, P], R]: ...
+
+
+def takes(options: Callable[P, O_co]) -> _Decorator[P, O_co]:
+    """Let a verb take the fields of its options, which it has as its last argument, as keywords.
+
+        @takes(CatOptions)
+        def cat(shards: Paths, options: CatOptions) -> Iterator[Record]: ...
+
+        cat("train.tfrecord", limit=3)
+
+    Its signature and docstring list them. A verb without other arguments takes the fields that
+    are not keywords only by their position.
+    """
+
+    def decorate(verb: Any) -> Any:
+        signature = inspect.signature(verb)
+        *own, last = signature.parameters.values()
+        keywords = inspect.signature(options).parameters
+        names = [parameter.name for parameter in own]
+
+        @wraps(verb)
+        def call(*arguments: Any, **words: Any) -> Any:
+            for word in words:
+                if word not in names and word not in keywords:
+                    hint = suggestion(word, [*names, *keywords], "options")
+                    text = f"{verb.__name__}() has no option {word!r}"
+                    raise TypeError(f"{text}; {hint}" if hint else text)
+            given = {name: words.pop(name) for name in names if name in words}
+            made = options(*arguments[len(own) :], **words)
+            return verb(*arguments[: len(own)], **given, **{last.name: made})
+
+        call.__signature__ = signature.replace(  # type: ignore[attr-defined]
+            parameters=[*own, *keywords.values()]
+        )
+        call.__doc__ = _documented(verb.__doc__ or "", options)
+        return call
+
+    return decorate
+
+
+def _documented(text: str, options: Any) -> str:
+    """Return a docstring with the options at the end of its list of arguments."""
+    text = inspect.cleandoc(text)
+    lines = [f"    {one.name}: {python_help(one, spec)}\n" for one, spec in declared(options)]
+    found = re.search(r"^Args:\n(?:    .*\n?)*", text, re.MULTILINE)
+    if found:
+        listed = found[0] if found[0].endswith("\n") else found[0] + "\n"
+        return f"{text[: found.start()]}{listed}{''.join(lines)}{text[found.end() :]}"
+    section = re.search(r"^(?:Yields|Returns|Raises):$", text, re.MULTILINE)
+    end = section.start() if section else len(text)
+    body = f"{text[:end].rstrip()}\n\nArgs:\n{''.join(lines)}"
+    return f"{body}\n{text[end:]}" if section else body
+
+
+def python_help(one: Field[Any], spec: OptionSpec) -> str:
+    """Return the help of an option for Python: with its default, and other options as arguments."""
+    text = spec.help
+    if choices := choices_of(one.type):
+        text += f" One of {', '.join(repr(word_of(choice)) for choice in choices)}."
+    text = re.sub(r"--([a-z][a-z-]*)", lambda m: f"``{m[1].replace('-', '_')}``", text)
+    return re.sub(r"\s+\[default: ([^]]*)\]", r" Default: \1.", text)
