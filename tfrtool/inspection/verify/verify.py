@@ -6,24 +6,32 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tfrtool.engines.pool import WORTH_A_PROCESS, engine_of
+from tfrtool.engines.pool import engine_of
 from tfrtool.errors import DatasetError, human_count, printable
 from tfrtool.examples.tfds_metadata import read_written_shards
 from tfrtool.inspection.verify.dataset_check import DatasetFault, DatasetFindings, check_directory
-from tfrtool.inspection.verify.duplicates import Duplicates, find_duplicates
 from tfrtool.inspection.verify.verify_shard import ShardVerdict, verify_shards
 from tfrtool.records.compression import Compression
+from tfrtool.records.framing import LENGTH
 from tfrtool.records.shard_sets import ShardSet
 from tfrtool.records.shards import Locations, locate_shards
-from tfrtool.records.stream import total_bytes
+from tfrtool.records.stream import Stream, total_bytes
 from tfrtool.storage.json_values import Shown, to_json_values
 from tfrtool.storage.limits import MAX_FAULTS
+from tfrtool.storage.opening import open_regular
 from tfrtool.storage.progress import BYTES, Meter, OnProgress, no_progress
+from tfrtool.storage.remote_path import RemotePath
+
+if TYPE_CHECKING:
+    from tfrtool.inspection.verify.duplicates import Duplicates
 
 # Bytes of images that are decoded in the time that a process takes to start, roughly.
 _WORTH_WITH_IMAGES = 2 * 1024 * 1024
+
+# Without decoding, such bytes by the length of records: a record costs about as much as 20 KB.
+_SHORT, _LONG, _RECORDS_WORTH = 2048, 24 * 1024, 32 * 1024
 _NOTES_KEPT = 20
 
 
@@ -43,7 +51,7 @@ class VerifyReport(Shown):
     directories: tuple[DatasetFindings, ...] = ()
     faults: tuple[DatasetFault, ...] = ()
     notes: tuple[str, ...] = ()
-    duplicates: Duplicates | None = None
+    duplicates: "Duplicates | None" = None
 
     @property
     def records(self) -> int:
@@ -119,7 +127,7 @@ def verify(
     sources = located.sources
     verdicts: list[ShardVerdict] = []
     hashed = _written(located.paths)
-    worth = _WORTH_WITH_IMAGES if images else WORTH_A_PROCESS
+    worth = _WORTH_WITH_IMAGES if images else _worth_a_process(sources)
     meter = Meter(on_progress, "verifying", BYTES, total_bytes(sources))
     with engine_of(engine, engine_address, workers) as pool:
         verdicts += verify_shards(
@@ -140,6 +148,8 @@ def verify(
     same = list(_same_records(verdicts, set_of))
     duplicates = None
     if images:
+        from tfrtool.inspection.verify.duplicates import find_duplicates
+
         duplicates = find_duplicates(
             [
                 (source, set_of[v.path].split if v.path in set_of else None, v.images)
@@ -162,6 +172,16 @@ def verify(
         notes=(*located.notes, *(note for some in notes for note in _capped(some))),
         duplicates=duplicates,
     )
+
+
+def _worth_a_process(sources: Sequence[Path | Stream]) -> int:
+    """Return the bytes that are checked in the time that a process takes to start."""
+    length = _LONG
+    if sources and not isinstance(sources[0], Stream | RemotePath):
+        with suppress(OSError), open_regular(sources[0]) as file:
+            head = file.read(LENGTH.size)
+            length = LENGTH.unpack(head)[0] if len(head) == LENGTH.size else length
+    return _RECORDS_WORTH * min(max(length, _SHORT), _LONG)
 
 
 def _written(paths: Iterable[Path]) -> frozenset[Path]:

@@ -7,15 +7,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfrtool.engines.engine import Workers
 from tfrtool.engines.split_shards import map_folds
 from tfrtool.errors import ShardError, printable
 from tfrtool.examples.example import PayloadKind
 from tfrtool.inspection.verify.causes import Causes
-from tfrtool.inspection.verify.image_check import ImageCheck, ImageFindings
-from tfrtool.inspection.verify.object_check import ObjectCheck
 from tfrtool.inspection.verify.payload_check import PayloadCheck, unparseable
 from tfrtool.records.compression import Compression, detect_compression
 from tfrtool.records.framing import Fault, Record
@@ -39,6 +37,10 @@ from tfrtool.storage.limits import (
 from tfrtool.storage.opening import file_sha256, hashed_while_read
 from tfrtool.storage.progress import OnCounts
 
+if TYPE_CHECKING:  # imported when they are needed, which keeps processes light
+    from tfrtool.inspection.verify.image_check import ImageCheck, ImageFindings
+    from tfrtool.inspection.verify.object_check import ObjectCheck
+
 _CRCS_HELD = 16 * 1024
 _RECORDS_HELD, _BYTES_HELD = 256, 512 * 1024
 
@@ -58,7 +60,7 @@ class ShardVerdict:
     sha256: str | None = None  # of the file, where it is whole and something says what it should be
     faults: tuple[Fault, ...] = ()  # the first `MAX_FAULTS` in the order of the file, with causes
     n_faults: int = 0  # in all
-    images: ImageFindings | None = None  # None where they were not looked at
+    images: "ImageFindings | None" = None  # None where they were not looked at
 
     @property
     def is_whole(self) -> bool:
@@ -103,8 +105,13 @@ class VerifyFold:
         """Begin with nothing; ``images`` are looked at if they are asked for."""
         self._path = path_of(source)
         self.payloads = PayloadCheck(part=part)
-        self.images = ImageCheck(folder_of(source)) if images else None
-        self.objects = ObjectCheck(folder_of(source), images=images)
+        self.images: ImageCheck | None = None
+        self.objects: ObjectCheck | None = None
+        self._folder = folder_of(source)
+        if images:
+            from tfrtool.inspection.verify.image_check import ImageCheck
+
+            self.images = ImageCheck(self._folder)
         self.damage, self.misfits = CappedList[Fault](MAX_FAULTS), CappedList[Fault](MAX_FAULTS)
         self.records = self.lost = self.size = 0
         self.error: str | None = None
@@ -140,12 +147,21 @@ class VerifyFold:
         if self.payloads.others:
             return
         if self.payloads.may_have_boxes:
-            for fault in self.objects.faults(one for one in records if one.index not in odd):
+            for fault in self._object_check().faults(
+                one for one in records if one.index not in odd
+            ):
                 self.misfits.add(fault)
         if self.images is not None:
             for record in records:
                 if record.index not in odd:
                     self.images.add(record)
+
+    def _object_check(self) -> "ObjectCheck":
+        if self.objects is None:
+            from tfrtool.inspection.verify.object_check import ObjectCheck
+
+            self.objects = ObjectCheck(self._folder, images=self.images is not None)
+        return self.objects
 
     def _digested(self, crcs: "array[int]") -> None:
         self._crcs += crcs
@@ -185,10 +201,14 @@ class VerifyFold:
         digest = self._digest or hashlib.blake2b(digest_size=16)
         digest.update(self._crcs)
         faults, count = self.damage.kept, self.damage.count
-        findings = None if self.images is None else ImageFindings()
+        findings = None
         if self.payloads.holds_examples:
             faults, count = faults + self.misfits.kept, count + self.misfits.count
-            if self.images is not None:
+        if self.images is not None:
+            from tfrtool.inspection.verify.image_check import ImageFindings
+
+            findings = ImageFindings()
+            if self.payloads.holds_examples:
                 findings = self.images.findings()
                 faults, count = [*faults, *findings.faults], count + findings.n_faults
         causes = Causes(found, self.records, source)
