@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 
 import pytest
@@ -27,6 +28,10 @@ def nodes(started: Nodes) -> Iterator[Nodes]:
         (started.folder / "driver").mkdir(exist_ok=True)
         patch.setenv("HOME", str(started.folder / "driver"))
         patch.delenv("RAY_ADDRESS", raising=False)
+        # A program sets the variables before it imports Ray.
+        raylet = importlib.import_module("ray._raylet")
+        raylet.Config.initialize("")
+        raylet.AuthenticationTokenLoader.instance().reset_cache()
         yield started
 
 

@@ -323,11 +323,11 @@ def test_a_wrong_token(dataset: Path, nodes: Nodes, tmp_path: Path) -> None:
     for process in running:
         out, told = process.communicate(timeout=60)
         assert (process.returncode, out) == (1, "")
-        assert told.startswith(
+        last = told.splitlines()[-1]  # Ray logs its attempts before
+        assert last.startswith(
             f"tfrtool: error: {nodes.address}: can't connect to this Ray cluster"
         )
-        assert "RAY_AUTH_TOKEN_PATH" in told
-        assert len(told.splitlines()) == 1
+        assert "RAY_AUTH_TOKEN_PATH" in last
     assert time.monotonic() - start < 20
 
 

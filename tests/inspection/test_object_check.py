@@ -12,10 +12,10 @@ from tests.examples.strategies import float32, int64, string
 from tests.inspection.test_split_shards import parts_of
 from tests.objects_written import CLASSES, changed, name_classes, object_record
 from tests.records.strategies import offsets_of
+from tfrtool.engines import split_shards as parts
 from tfrtool.examples.example import encode_example
 from tfrtool.examples.objects.record_features import Layout
 from tfrtool.inspection.verify.verify import verify
-from tfrtool.records import parts
 from tfrtool.records.framing import FaultKind
 
 TWO = [(16, 24, 80, 72, 0), (8, 8, 40, 48, 2)]

@@ -18,9 +18,9 @@ import tfrtool
 from tests.examples.strategies import int64, string
 from tests.photos import image_bytes
 from tests.records.strategies import shard_of
+from tfrtool.engines import split_shards as parts
 from tfrtool.errors import TfrtoolError
 from tfrtool.examples.example import encode_example
-from tfrtool.records import parts
 from tfrtool.records.framing import frame
 from tfrtool.storage.json_values import to_json_values
 
@@ -134,7 +134,7 @@ def test_in_processes(look: Callable[..., Any], path: Path) -> None:
     path.write_bytes(data)
     expected = look(path)
     with parts_of(60_000), pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tfrtool.inspection.verify.verify.WORTH_A_PROCESS", 1)
+        patch.setattr("tfrtool.inspection.verify.verify._RECORDS_WORTH", 0)
         assert look(path, workers=2) == expected
 
 
@@ -152,14 +152,14 @@ def test_parts_are_read_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_file_that_changes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that is replaced between parts is an error, and no mixture."""
     path.write_bytes(shard_of(ROWS))
-    find = parts.Part.find
+    find = parts.Part.find_first
 
     def replaced(part: parts.Part, file: Any) -> int | None:
         if part.start > 500:
             os.utime(path, (part.start, part.start))
         return find(part, file)
 
-    monkeypatch.setattr(parts.Part, "find", replaced)
+    monkeypatch.setattr(parts.Part, "find_first", replaced)
     with parts_of(200):
         (shard,) = tfrtool.verify(path).shards
     assert shard.error == "was changed while it was read"

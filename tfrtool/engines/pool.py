@@ -23,22 +23,14 @@ Result = TypeVar("Result")
 Task = TypeVar("Task")
 
 WORTH_A_PROCESS = 256 * 1024 * 1024
-"""Bytes that are read and checked in the time that a process takes to start: images at 2 GB/s,
-records of some hundred bytes at a tenth of that."""
+"""Bytes that are read and checked in the time that a process takes to start."""
 
-_HEARTBEAT = 1.0
-"""Seconds after which workers that count nothing are reported as busy."""
-
-_SOON = 0.25
-"""Seconds after which what threads have counted is passed on."""
-
-_MOMENT = 0.005
-"""Seconds that don't show that a task waits: another process may have had the core."""
+_HEARTBEAT = 1.0  # seconds after which workers that count nothing are reported as busy
+_SOON = 0.25  # seconds after which what threads have counted is passed on
+_MOMENT = 0.005  # seconds that don't show that a task waits
 
 
 class _Counted(NamedTuple):
-    """Work that a task in a worker process has counted since its last message."""
-
     counts: Counts
 
 
@@ -91,7 +83,7 @@ def workers_of(engine: str, address: str | None, workers: Workers) -> Workers:
 
 def map_shards(
     function: Callable[[Task], Result],
-    paths: Iterable[Task],
+    tasks: Iterable[Task],
     workers: Workers = 1,
     worth: int = WORTH_A_PROCESS,
     size: int | None = None,
@@ -99,29 +91,29 @@ def map_shards(
     in_order: bool = True,
     on_counts: OnCounts | None = None,
 ) -> Iterator[Result]:
-    """Yield ``function(path)`` for each shard, in the order of ``paths`` or as they are done.
+    """Yield the results of a function of each task, such as the path of a shard.
 
-    It is safe in a program with threads, and in a script without a main guard: processes are
-    started afresh, and don't load its main module. So ``function`` is in a module that can be
-    imported, and it, its arguments and results can be pickled.
+    The function is in a module that can be imported; it, its arguments and results can be pickled.
+    Processes are started afresh and don't load the main module, so that this is safe in a program
+    with threads and in a script without a main guard.
 
     Args:
-        function: called for each shard.
-        paths: the shards, or anything else to work on.
+        function: called for each task.
+        tasks: the tasks.
         workers: how many processes at most, where None takes the cores; or an engine.
         worth: bytes for which a process is worth its start.
-        size: bytes of all shards; None looks at the files, if they are paths.
-        in_order: whether results come in the order of ``paths``.
+        size: bytes of all tasks; None looks at the files, if they are paths.
+        in_order: whether results come in the order of the tasks, or as they are done.
         on_counts: gets what tasks count with `count_work` while they run.
 
     Raises:
         ShardError: a process died.
     """
     engine = workers if isinstance(workers, Engine) else Processes(workers)
-    if isinstance(paths, Sequence) and any(isinstance(path, Stream) for path in paths[:1]):
+    if isinstance(tasks, Sequence) and any(isinstance(task, Stream) for task in tasks[:1]):
         engine = Processes(1)  # it is open here
     yield from engine.map(
-        function, paths, worth=worth, size=size, in_order=in_order, on_counts=on_counts
+        function, tasks, worth=worth, size=size, in_order=in_order, on_counts=on_counts
     )
 
 
@@ -166,46 +158,47 @@ class Processes(Engine):
                 while isinstance(answer := child.receive(), _Counted):
                     events.put(answer.counts)
                 return cast(Result, answer)
+            except ChildDied as error:
+                raise ShardError(
+                    "a worker process died",
+                    path=str(task),
+                    hint="check whether it ran out of memory, or use fewer --workers",
+                ) from error
             finally:
                 idle.put(child)
 
         with ThreadPoolExecutor(workers) as threads, ExitStack() as children:
             for _ in range(workers):
                 idle.put(children.enter_context(Child()))
-            futures = {threads.submit(call, task): task for task in tasks}
+            waiting = deque(threads.submit(call, task) for task in tasks)
             # After an error, processes end in the middle of their work.
             children.callback(threads.shutdown, wait=False, cancel_futures=True)
-            for future in futures:
+            for future in waiting:
                 future.add_done_callback(events.put)
-            waiting = deque(futures)
-            while futures:
-                event: Future[Result] | Counts = {}
-                with suppress(Empty):
-                    event = events.get(timeout=_HEARTBEAT)
-                if not isinstance(event, Future):
-                    if on_counts is not None:
-                        on_counts(event)
-                    continue
-                ready = [] if in_order else [event]
-                while in_order and waiting and waiting[0].done():
-                    ready.append(waiting.popleft())
-                for future in ready:
-                    task = futures.pop(future)
-                    try:
-                        yield future.result()
-                    except ChildDied as error:
-                        raise ShardError(
-                            "a worker process died",
-                            path=str(task),
-                            hint="check whether it ran out of memory, or use fewer --workers",
-                        ) from error
+            if not in_order:
+                waiting.clear()  # `events` has each when it is done
+            for _ in tasks:
+                ready = None
+                while ready is None:
+                    if in_order and waiting[0].done() and events.empty():
+                        ready = waiting.popleft()
+                        break
+                    event: Future[Result] | Counts = {}
+                    with suppress(Empty):
+                        event = events.get(timeout=_HEARTBEAT)
+                    if not isinstance(event, Future):
+                        if on_counts is not None:
+                            on_counts(event)
+                    elif not in_order:
+                        ready = event
+                yield ready.result()
 
 
 class Threads(Engine):
     """Threads of this process."""
 
     def __init__(self, count: int) -> None:
-        """Take so many."""
+        """Set the number of threads."""
         self.count = count
 
     def map(
@@ -254,8 +247,8 @@ def run_in_order(
     """Yield the results of tasks in their order, from threads; the first error cancels the rest.
 
     Work that ``computes`` in the interpreter is done in this thread alone, because threads would
-    only compete for the interpreter; unless its first task has mostly waited, as for a disk or a
-    store. Few tasks are taken before they are worked on, and few results wait to be taken.
+    compete for the interpreter; unless its first task has mostly waited, as for a disk or a store.
+    Few tasks are taken before they are worked on, and few results wait to be taken.
     """
     tasks = iter(tasks)
     if computes:
@@ -268,7 +261,7 @@ def run_in_order(
         yield from map(function, tasks)
         return
     waiting: deque[Future[Result]] = deque()
-    with ThreadPoolExecutor(max_workers=workers, thread_name_prefix="tfrtool") as pool:
+    with ThreadPoolExecutor(workers, "tfrtool") as pool:
         try:
             for task in tasks:
                 waiting.append(pool.submit(function, task))
@@ -276,6 +269,5 @@ def run_in_order(
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
-        except BaseException:
+        finally:
             pool.shutdown(wait=True, cancel_futures=True)
-            raise

@@ -9,8 +9,8 @@ import socket
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import islice, takewhile
 from pathlib import Path
@@ -26,26 +26,19 @@ Task = TypeVar("Task")
 
 _VERSION = str(sys.modules["tfrtool"].__version__)
 
-_RETRIES = 4
-"""Times that a task whose worker died is run again."""
-
-_SECONDS = 5.0
-"""What a connection may take, and what a task that is cancelled gets to end."""
-
+_RETRIES = 4  # of a task whose worker died
+_SECONDS = 5.0  # for a connection, and for a cancelled task to end
 _LATE = 5.0
-"""How long a node looks for a path that exists here: shared file systems list late."""
-
-_LARGE = 100_000
-"""Bytes that are sent to each node once, and not with each task."""
+"""Seconds that a node waits for a path that exists here: shared file systems list late."""
 
 _CHECKED = 16
-"""Paths of a task that must exist on its node, too."""
+"""Paths of a task that are looked for on its node."""
 
 _SHOWN = "RAY_BACKEND_LOG_LEVEL"
-"""If the environment has this variable, what Ray logs is shown."""
+"""If the environment has this variable, Ray's logs are shown."""
 
 _SETTINGS = {
-    # A pulled cable is never noticed otherwise.
+    # An unplugged cable is never noticed otherwise.
     "RAY_grpc_client_keepalive_time_ms": "5000",
     "RAY_grpc_client_keepalive_timeout_ms": "5000",
     "RAY_NUM_REDIS_GET_RETRIES": "3",  # each takes a second if the token is wrong
@@ -59,26 +52,22 @@ _LOST = {
     "OutOfMemoryError": "its node ran out of memory",
     "ObjectLostError": "its result was lost",
 }
-"""Errors of Ray if a process or a node died each time that a task was run."""
+"""Ray's errors for a task whose process or node died each time."""
 
 _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
-"""The start of an HTTP/2 connection; the answer is a frame of the type 4."""
+"""The start of an HTTP/2 connection; the answer is a frame of type 4."""
 
 _AUTH_HINT = "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH=FILE if it requires a token"
 _SHARED_HINT = "use paths that are the same on every node, as on a shared file system, or URLs"
 
 
 class RayCluster(Engine):
-    """A Ray cluster that is running; it is left as it is.
-
-    Where the program is connected to Ray already, it stays so.
-    """
+    """A running Ray cluster. A program that is already connected to Ray stays connected."""
 
     def __init__(self, address: str | None = None, workers: int | None = None) -> None:
-        """Name a cluster by ``HOST:PORT`` or "auto", and how many tasks run there at a time.
+        """Set the address, HOST:PORT or "auto" (None: RAY_ADDRESS), and the most tasks at a time.
 
-        None is the environment's RAY_ADDRESS, or the cluster that the program is connected to; and
-        all of its cores.
+        None for ``workers`` takes all cores of the cluster.
         """
         if workers is not None and workers < 1:
             raise UsageError(f"--workers must be at least 1, got {workers}")
@@ -88,7 +77,7 @@ class RayCluster(Engine):
         self.ray: Any = None  # the module, while connected
 
     def __enter__(self) -> "RayCluster":
-        """Connect to the cluster, unless that is done."""
+        """Connect, in the outermost block."""
         if not self._users:
             self.ray = self._connection.enter_context(_connected(self._address))
         self._users += 1
@@ -109,57 +98,46 @@ class RayCluster(Engine):
         on_counts: OnCounts | None,
         **_: object,
     ) -> Iterator[Result]:
-        """Yield the results of tasks, whatever their size.
-
-        Results that are early stay in the cluster until it is their turn. The counts of a task
-        come with its result.
+        """Yield the results of tasks; the counts of a task come with its result.
 
         Raises:
             ClusterError: the cluster can't be reached, or has another version of tfrtool.
             ShardError: a file doesn't exist on a node; or a task lost its worker again and again.
         """
         with self:
-            ray = self.ray
+            ray, here, waiting = self.ray, str(Path.cwd()), iter(tasks)
             head, folders = _pickled(partial(_run_counted, function), Path.is_dir)
-            shared = ray.put(head) if len(head) > _LARGE else head
-            options = {
-                "num_cpus": 1,
-                "max_retries": _RETRIES,
-                "scheduling_strategy": "SPREAD",
-            }
-            run, here = ray.remote(**options)(node_call()), str(Path.cwd())
-            waiting = iter(tasks)
-            running: dict[Any, Task] = {}
-            done: dict[Any, Task] = {}
-            order: dict[Any, None] = {}
+            shared = ray.put(head)  # sent to each node once
+            options = {"num_cpus": 1, "max_retries": _RETRIES, "scheduling_strategy": "SPREAD"}
+            run = ray.remote(**options)(node_call())
+            order: dict[Any, Task] = {}  # calls whose result was not taken
+            done: set[Any] = set()
             try:
                 while True:
                     room = self._workers or 2 * int(ray.cluster_resources().get("CPU", 0)) or 1
-                    for task in islice(waiting, max(0, room - len(running))):
+                    for task in islice(waiting, max(0, room - len(order) + len(done))):
                         body, paths = _pickled((task,), Path.exists)
                         call = run.remote(_VERSION, here, [*folders, *paths], shared, body)
-                        running[call] = task
-                        order[call] = None
-                    if not running:
+                        order[call] = task
+                    if not (running := [call for call in order if call not in done]):
                         break
-                    words = {"timeout": _SECONDS, "fetch_local": False}
-                    for call in ray.wait([*running], **words)[0]:
-                        done[call] = running.pop(call)
-                    for call in [*takewhile(done.__contains__, order)] if in_order else [*done]:
-                        del order[call]
-                        result, counts = self._result(call, done.pop(call))
+                    done.update(ray.wait(running, timeout=_SECONDS, fetch_local=False)[0])
+                    ready = takewhile(done.__contains__, order) if in_order else done
+                    for call in [*ready]:
+                        done.remove(call)
+                        result, counts = self._result(call, order.pop(call))
                         if on_counts is not None:
                             on_counts(counts)
                         yield result
             finally:
-                # Ray ends a task that is cancelled just as it ends.
-                left = self._unfinished([*running], 0.0)
+                left = [call for call in order if call not in done]
                 for call in left:
                     ray.cancel(call, force=True)
-                self._unfinished(left, _SECONDS)  # no task writes after this
+                if left:  # no task writes after this
+                    ray.wait(left, num_returns=len(left), timeout=_SECONDS, fetch_local=False)
 
     def _result(self, call: Any, task: object) -> Any:
-        """Return what a task returned, or raise its error."""
+        """Return the result of a task, or raise its error."""
         try:
             answer = self.ray.get(call)
         except self.ray.exceptions.RayError as error:
@@ -173,13 +151,9 @@ class RayCluster(Engine):
             ) from error
         return node_result(*answer)
 
-    def _unfinished(self, calls: list[Any], seconds: float) -> list[Any]:
-        words = {"num_returns": len(calls), "timeout": seconds, "fetch_local": False}
-        return self.ray.wait(calls, **words)[1] if calls else []
-
 
 def _run_counted(function: Callable[[Task], Result], task: Task) -> tuple[Result, Counts]:
-    """Return what a function returns on a node, and what it has counted."""
+    """Return the result of a function, and what it has counted."""
     total = Counter[str]()
     with counting(total.update):
         result = function(task)
@@ -187,7 +161,7 @@ def _run_counted(function: Callable[[Task], Result], task: Task) -> tuple[Result
 
 
 def node_call() -> Callable[..., tuple[str, str, bytes]]:
-    """Return what nodes run. It is sent whole, for a node may have no tfrtool, or another one."""
+    """Return the function that nodes run; it is sent whole, for nodes without tfrtool."""
     late = _LATE
 
     def run(
@@ -222,7 +196,7 @@ def node_call() -> Callable[..., tuple[str, str, bytes]]:
 
 
 def node_result(host: str, state: str, data: bytes) -> Any:
-    """Return what a function returned on a node, or raise what it raised."""
+    """Return the result of `node_call`, or raise its error."""
     if state == "done":
         result, error, trace = pickle.loads(data)
         if error is not None:
@@ -244,7 +218,7 @@ def arguments_of(function: Callable[..., object], *arguments: object) -> tuple[o
 
 
 class _Pickler(pickle.Pickler):
-    """Pickles, and collects the paths of this machine that are pickled."""
+    """Pickles, and collects the local paths that are pickled."""
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file)
@@ -267,9 +241,12 @@ def _pickled(value: object, exists: Callable[[Path], bool]) -> tuple[bytes, list
 @contextmanager
 def _connected(address: str | None) -> Iterator[Any]:
     """Connect to a cluster, and disconnect; give the module of Ray."""
-    token = any(f"RAY_AUTH_{name}" in os.environ for name in ("TOKEN", "TOKEN_PATH"))
-    shown = _SHOWN in os.environ
-    with _environment({**_SETTINGS, "RAY_AUTH_MODE": "token" if token else "disabled"}):
+    try:
+        before = dict(os.environ)
+        token = any(f"RAY_AUTH_{name}" in before for name in ("TOKEN", "TOKEN_PATH"))
+        os.environ.update(
+            {**_SETTINGS, "RAY_AUTH_MODE": "token" if token else "disabled", **before}
+        )
         try:
             import ray
         except ImportError as error:
@@ -282,74 +259,38 @@ def _connected(address: str | None) -> Iterator[Any]:
                 raise UsageError(what, expected=address, found=own)
             yield ray
             return
-        address = address or os.environ.get("RAY_ADDRESS")
-        if not address:
-            raise UsageError(
-                "--engine ray requires an address",
-                expected="--engine-address HOST:PORT, or RAY_ADDRESS",
-                hint="run `ray start --head` to start a cluster and see its address",
-            )
-        if address != "auto":
-            _greet(address)
-        with suppress(ImportError, AttributeError):  # the program may have imported Ray before
-            native: Any = importlib.import_module("ray._raylet")
-            native.Config.initialize("")
-            native.AuthenticationTokenLoader.instance().reset_cache()
-        before = signal.getsignal(signal.SIGTERM)
+        _connect(ray, address or before.get("RAY_ADDRESS"), shown=_SHOWN in before)
         try:
-            with nullcontext() if shown else _quiet():
-                level = "INFO" if shown else "CRITICAL"
-                ray.init(address, log_to_driver=shown, logging_level=level)
-        except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-            what = f"can't connect to this Ray cluster: {reason_of(error)}"
-            raise ClusterError(what, path=address, hint=_AUTH_HINT) from error
+            yield ray
         finally:
-            if threading.current_thread() is threading.main_thread() and before is not None:
-                signal.signal(signal.SIGTERM, before)
-        with nullcontext() if shown else _unprinted():
-            try:
-                yield ray
-            finally:
-                ray.shutdown()
-
-
-@contextmanager
-def _environment(settings: Mapping[str, str]) -> Iterator[None]:
-    """Set variables that the environment doesn't have yet."""
-    before = dict(os.environ)
-    os.environ.update({**settings, **before})
-    try:
-        yield
+            ray.shutdown()
     finally:
-        for name in {*settings, "PYTHONBREAKPOINT"}:  # which Ray sets
-            os.environ.pop(name, None)
-            os.environ.update({name: before[name]} if name in before else {})
+        for name in {*_SETTINGS, "RAY_AUTH_MODE", "PYTHONBREAKPOINT"} - {*before}:
+            os.environ.pop(name, None)  # Ray sets the last
 
 
-@contextmanager
-def _unprinted() -> Iterator[None]:
-    """Keep Ray from printing to standard output that a worker died: no setting does that."""
-    worker: Any = importlib.import_module("ray._private.worker")
-    printing = worker.print_worker_logs
-    worker.print_worker_logs = lambda *_: None
+def _connect(ray: Any, address: str | None, *, shown: bool) -> None:
+    if not address:
+        raise UsageError(
+            "--engine ray requires an address",
+            expected="--engine-address HOST:PORT, or RAY_ADDRESS",
+            hint="run `ray start --head` to start a cluster and see its address",
+        )
+    if address != "auto":
+        _greet(address)
+    is_main = threading.current_thread() is threading.main_thread()
+    handler = signal.getsignal(signal.SIGTERM)
     try:
-        yield
+        ray.init(address, log_to_driver=shown, logging_level="INFO" if shown else "CRITICAL")
+    except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        what = f"can't connect to this Ray cluster: {reason_of(error)}"
+        raise ClusterError(what, path=address, hint=_AUTH_HINT) from error
     finally:
-        worker.print_worker_logs = printing
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Discard what Ray's C++ code writes to standard error."""
-    sys.stderr.flush()
-    saved, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)
-    try:
-        yield
-    finally:
-        os.dup2(saved, 2)
-        os.close(saved)
-        os.close(nowhere)
+        if is_main and handler is not None:  # Ray takes it
+            signal.signal(signal.SIGTERM, handler)
+    if not shown:  # no setting keeps Ray from printing to standard output that a worker died
+        worker: Any = importlib.import_module("ray._private.worker")
+        worker.print_worker_logs = lambda *_: None
 
 
 def _greet(address: str) -> None:

@@ -1,47 +1,126 @@
-"""Folds over the records of shards, of which large ones are read in parts at once."""
+"""Folds over the records of shards; large uncompressed shards are read in parts, at once."""
 
 import pickle
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar
 
 from tfrtool.engines.engine import Workers
 from tfrtool.engines.pool import map_shards
 from tfrtool.errors import ShardError
-from tfrtool.records.compression import Compression
-from tfrtool.records.framing import Fault, Record
-from tfrtool.records.parts import Part, parts_of
+from tfrtool.records.compression import Compression, detect_compression
+from tfrtool.records.framing import FRAME_SIZE, HEADER_SIZE, LENGTH, Fault, Record
 from tfrtool.records.reader import RecordReader, read_records, read_shard
+from tfrtool.records.resync import headers
 from tfrtool.records.stream import Stream, open_shard
+from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.progress import OnCounts, counting
 
 Result = TypeVar("Result")
 Found = TypeVar("Found", covariant=True)
 
+PART_BYTES = 32 * 1024 * 1024
+"""Most bytes of one part. Results depend on the shard alone, not on the number of workers."""
+
+_FEWEST = 4
+"""Parts that are worth it: a smaller shard is read in the time in which a few processes start."""
+
+_LOOKED_AT = 64 * 1024
+_DISK_BLOCK = 512  # bytes of a block in ``st_blocks``, on every system
+
 
 class ShardFold(Protocol[Found]):
-    """A fold over what is read of a shard; over that of a part, it is pickled."""
+    """A fold over the items of a shard; the fold over a part is pickled."""
 
     def read(self, items: Iterator[Record | Fault]) -> None:
-        """Take in what follows."""
+        """Take in the items that follow."""
 
     def merge(self, other: Any, index: int) -> bool:
-        """Take in the fold over a part that follows, whose records are counted from ``index`` on.
+        """Take in the fold over the next part, whose records are counted from ``index`` on.
 
-        False, and nothing else, if reading it would have come to something else.
+        Return False, and change nothing, if reading its items would have a different result.
         """
 
     def found(self) -> Found:
-        """Return what it has come to."""
+        """Return the result."""
 
 
-class _Found(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """The records of a shard that start between two offsets."""
+
+    path: Path
+    stamp: tuple[int, int]  # size and time of change (ns) of the file when it was cut
+    start: int
+    end: int
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def check(self) -> None:
+        """Raise a `ShardError` if the file has changed."""
+        if _stamp(self.path) != self.stamp:
+            raise ShardError("was changed while it was read", path=self.path)
+
+    def find_first(self, file: BinaryIO) -> int | None:
+        """Return where its first record seems to start, by the CRC of a length, or None.
+
+        It may be inside a payload that contains records: the part counts only if the one before
+        it ends there.
+        """
+        at = self.start
+        while 0 < at < self.end:
+            file.seek(at)
+            block = file.read(min(_LOOKED_AT, self.end - at) + HEADER_SIZE - 1)
+            for place in headers(block):
+                (length,) = LENGTH.unpack_from(block, place)
+                if at + place + FRAME_SIZE + length <= self.stamp[0]:
+                    return at + place
+            at += max(len(block) - HEADER_SIZE + 1, 1)
+        return None if at else 0
+
+
+class _PartResult(NamedTuple):
     fold: bytes
     start: int | None  # None if no record starts in the part
-    end: int | None  # None if what follows can't be read without what came before
+    end: int | None  # None if the next part can't be read without this one
     records: int
+
+
+def parts_of(source: Path | Stream) -> list[Part]:
+    """Return the parts of a shard; none if it is read as a whole, as an unreadable one is.
+
+    So is a sparse file, because its holes are skipped.
+    """
+    if isinstance(source, Stream):
+        return []
+    stamp = size, _ = _stamp(source)
+    try:
+        if size < _FEWEST * PART_BYTES:
+            return []
+        with open_shard(source) as file:
+            if detect_compression(file) is not Compression.NONE:
+                return []
+        blocks = getattr(source.stat(), "st_blocks", None)  # None for an object of a store
+        if blocks is not None and blocks * _DISK_BLOCK < size // 2:
+            return []
+    except (ShardError, OSError):
+        return []
+    bounds = pairwise([*range(0, size, PART_BYTES), size])
+    return [Part(path=source, stamp=stamp, start=start, end=end) for start, end in bounds]
+
+
+def later(faults: CappedList[Fault], index: int) -> CappedList[Fault]:
+    """Return the faults of a part whose records are counted from ``index`` on."""
+    faults.kept = [
+        fault if fault.record is None else replace(fault, record=fault.record + index)
+        for fault in faults.kept
+    ]
+    return faults
 
 
 def map_folds(
@@ -54,13 +133,19 @@ def map_folds(
     one_pass: Collection[Path | Stream] = (),
     on_counts: OnCounts | None = None,
 ) -> Iterator[Result]:
-    """Yield what the fold that ``begin(source)`` makes finds in each shard, in order.
+    """Yield the result of a fold over each shard, in order.
 
-    Large ones are read as parts, by folds that ``begin(path, part=True)`` makes. A part that
-    doesn't start where the one before it ended, or may be read otherwise because of damage before
-    it, is read once more, from there to the end of the shard. Those in ``one_pass`` are never
-    split. ``whole(source)`` gives the result, if it is there, of what is read as one. ``on_counts``
-    gets the bytes of the files that are read. `map_shards` says the rest.
+    A part that doesn't start where the one before it ended, or may be read differently because of
+    damage before it, is read again, from there to the end of the shard.
+
+    Args:
+        begin: makes a fold over a source; with ``part=True``, one over a part.
+        sources: the shards.
+        workers: as for `map_shards`.
+        worth: as for `map_shards`.
+        whole: returns the result for a source that is not read in parts; None uses ``begin``.
+        one_pass: sources that are not read in parts.
+        on_counts: gets the bytes of the files that are read.
     """
     cut = [[] if source in one_pass else parts_of(source) for source in sources]
     tasks, size = list[Path | Stream | Part](), 0
@@ -74,18 +159,17 @@ def map_folds(
         if not parts:
             yield next(results)
             continue
-        path = parts[0].path
-        fold, at, index = begin(path), 0, 0
-        for part, found in zip(parts, results, strict=False):
+        fold, at, index = begin(parts[0].path), 0, 0
+        for part, result in zip(parts, results, strict=False):
             if at >= part.end:
                 continue
             if (
-                found is not None
-                and found.start == at
-                and (found.end is not None or part.end == part.stamp[0])
-                and fold.merge(pickle.loads(found.fold), index)
+                result is not None
+                and result.start == at
+                and (result.end is not None or part.end == part.stamp[0])
+                and fold.merge(pickle.loads(result.fold), index)
             ):
-                at, index = found.end or part.end, index + found.records
+                at, index = result.end or part.end, index + result.records
             else:
                 with nullcontext() if on_counts is None else counting(on_counts):
                     fold.read(_rest(part, at, index))
@@ -105,7 +189,7 @@ def _run(
     fold, end, records = begin(task.path, part=True), None, 0
     try:
         with open_shard(task.path) as file:
-            start = task.find(file)
+            start = task.find_first(file)
             if start is not None:
                 file.seek(start)
                 reader = RecordReader(file, Compression.NONE, place=(0, start), stop=task.end)
@@ -114,7 +198,7 @@ def _run(
         task.check()
     except ShardError:
         return None
-    return _Found(pickle.dumps(fold), start, end, records)
+    return _PartResult(pickle.dumps(fold), start, end, records)
 
 
 def _rest(part: Part, at: int, index: int) -> Iterator[Record | Fault]:
@@ -124,3 +208,12 @@ def _rest(part: Part, at: int, index: int) -> Iterator[Record | Fault]:
         file.seek(at)
         yield from read_records(file, compression=Compression.NONE, index=index, offset=at)
     part.check()
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    """Return the size of a file and when it was changed; zeros if it can't be read."""
+    try:
+        status = path.stat()
+    except OSError:
+        return 0, 0
+    return status.st_size, status.st_mtime_ns

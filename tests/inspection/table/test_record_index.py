@@ -16,11 +16,11 @@ from tests.examples.strategies import int64
 from tests.inspection.table.tables import index_of, make_table
 from tests.inspection.test_split_shards import ROWS, shards
 from tests.records.strategies import shard_of
+from tfrtool.engines import split_shards as parts
 from tfrtool.engines.pool import Processes
 from tfrtool.examples.example import encode_example
 from tfrtool.inspection.table.record_index import RecordIndex
 from tfrtool.inspection.table.record_table import RecordTable
-from tfrtool.records import parts
 from tfrtool.records.framing import FaultKind, Record
 from tfrtool.records.reader import read_shard
 

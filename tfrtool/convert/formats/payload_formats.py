@@ -18,7 +18,7 @@ import pyarrow as pa
 from tfrtool.convert.formats.array_reader import library, read_parts
 from tfrtool.convert.formats.registry import Content, Format, Put, ReadPosition, Scan
 from tfrtool.engines.engine import Workers
-from tfrtool.engines.split_shards import map_folds
+from tfrtool.engines.split_shards import later, map_folds
 from tfrtool.errors import SourceError, WriteError, reason_of
 from tfrtool.examples.arrow.columns import Column, Form
 from tfrtool.examples.arrow.infer import ColumnsFold
@@ -46,7 +46,6 @@ from tfrtool.records.compression import (
 from tfrtool.records.count import as_error
 from tfrtool.records.crc import masked_crc32c
 from tfrtool.records.framing import Fault, FaultKind, Record
-from tfrtool.records.parts import later
 from tfrtool.records.reader import read_records
 from tfrtool.records.stream import open_shard
 from tfrtool.records.writer import ShardWriter

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tfrtool.engines.pool import engine_of
-from tfrtool.engines.split_shards import map_folds
+from tfrtool.engines.split_shards import later, map_folds
 from tfrtool.errors import ShardError, UsageError
 from tfrtool.examples.example import PayloadKind
 from tfrtool.examples.schema import Schema
@@ -16,7 +16,6 @@ from tfrtool.examples.schema_fold import FeatureStatistics, SchemaFold
 from tfrtool.inspection.summary.shard_summary import EXAMPLES, PayloadFold
 from tfrtool.inspection.summary.summary_json import feature_json, values_json
 from tfrtool.records.framing import Fault, Record
-from tfrtool.records.parts import later
 from tfrtool.records.shards import Locations, locate_shards
 from tfrtool.records.stream import Stream, path_of, total_bytes
 from tfrtool.storage.capped_list import CappedList

@@ -8,7 +8,7 @@ from typing import Any
 
 from tfrtool.engines.engine import Engine
 from tfrtool.engines.pool import engine_of
-from tfrtool.engines.split_shards import map_folds
+from tfrtool.engines.split_shards import later, map_folds
 from tfrtool.errors import ShardError
 from tfrtool.examples.arrow.columns import Columns
 from tfrtool.examples.arrow.infer import ColumnsFold
@@ -21,7 +21,6 @@ from tfrtool.inspection.stats.feature_fold import FeatureFold, FeatureKey, colum
 from tfrtool.inspection.stats.number_fold import EXACT_VALUES
 from tfrtool.inspection.verify.payload_check import unparseable
 from tfrtool.records.framing import Fault, Record
-from tfrtool.records.parts import later
 from tfrtool.records.shards import Locations, locate_shards
 from tfrtool.records.stream import Stream, path_of, total_bytes
 from tfrtool.storage.capped_list import CappedList

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, BinaryIO, NamedTuple
 
+from tfrtool.engines.split_shards import later
 from tfrtool.errors import UsageError
 from tfrtool.examples.content import describe_bytes
 from tfrtool.examples.example import PayloadKind, decode_example
@@ -20,7 +21,6 @@ from tfrtool.inspection.verify.payload_check import PayloadVote, unparseable
 from tfrtool.records.compression import Compression, detect_compression
 from tfrtool.records.count import hop, indexed
 from tfrtool.records.framing import Fault, Record
-from tfrtool.records.parts import later
 from tfrtool.records.reader import RecordReader
 from tfrtool.records.shard_sets import group_shards
 from tfrtool.records.shards import Shard

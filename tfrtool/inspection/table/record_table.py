@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfrtool.engines.engine import Workers
-from tfrtool.engines.split_shards import map_folds
+from tfrtool.engines.split_shards import later, map_folds
 from tfrtool.errors import ShardError, os_errors_as
 from tfrtool.examples.arrow.arrays import list_array, numbers_array
 from tfrtool.examples.arrow.columns import Columns, Form
@@ -27,7 +27,6 @@ from tfrtool.examples.example import PayloadKind
 from tfrtool.images.pixels import LOOK_BOX, look_at
 from tfrtool.inspection.pictures.pictures import ImageRoles, image_roles, pictures_of
 from tfrtool.records.framing import Fault, FaultKind, Record
-from tfrtool.records.parts import later
 from tfrtool.records.reader import read_shard
 from tfrtool.records.stream import Stream, path_of, total_bytes
 from tfrtool.storage.capped_list import CappedList

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
+from tfrtool.engines.split_shards import later
 from tfrtool.examples.content import describe_bytes
 from tfrtool.examples.example import (
     DType,
@@ -29,7 +30,6 @@ from tfrtool.examples.roles import (
 )
 from tfrtool.inspection.verify.payload_check import unparseable
 from tfrtool.records.framing import Fault, Record
-from tfrtool.records.parts import later
 from tfrtool.storage.capped_list import CappedList
 
 FINGERPRINT = struct.Struct(">16s8sQQ")

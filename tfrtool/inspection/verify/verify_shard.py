@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfrtool.engines.engine import Workers
-from tfrtool.engines.split_shards import map_folds
+from tfrtool.engines.split_shards import later, map_folds
 from tfrtool.errors import ShardError, printable
 from tfrtool.examples.example import PayloadKind
 from tfrtool.inspection.verify.causes import Causes
 from tfrtool.inspection.verify.payload_check import PayloadCheck, unparseable
 from tfrtool.records.compression import Compression, detect_compression
 from tfrtool.records.framing import Fault, Record
-from tfrtool.records.parts import later
 from tfrtool.records.reader import read_records
 from tfrtool.records.shards import Shard
 from tfrtool.records.stream import (
@@ -38,8 +37,7 @@ from tfrtool.storage.opening import file_sha256, hashed_while_read
 from tfrtool.storage.progress import OnCounts
 
 if TYPE_CHECKING:  # imported when they are needed, which keeps processes light
-    from tfrtool.inspection.verify.image_check import ImageCheck, ImageFindings
-    from tfrtool.inspection.verify.object_check import ObjectCheck
+    from tfrtool.inspection.verify.image_check import ImageFindings
 
 _CRCS_HELD = 16 * 1024
 _RECORDS_HELD, _BYTES_HELD = 256, 512 * 1024
@@ -105,8 +103,8 @@ class VerifyFold:
         """Begin with nothing; ``images`` are looked at if they are asked for."""
         self._path = path_of(source)
         self.payloads = PayloadCheck(part=part)
-        self.images: ImageCheck | None = None
-        self.objects: ObjectCheck | None = None
+        self.images: Any = None  # an ImageCheck, imported when it is needed
+        self.objects: Any = None  # an ObjectCheck
         self._folder = folder_of(source)
         if images:
             from tfrtool.inspection.verify.image_check import ImageCheck
@@ -156,7 +154,7 @@ class VerifyFold:
                 if record.index not in odd:
                     self.images.add(record)
 
-    def _object_check(self) -> "ObjectCheck":
+    def _object_check(self) -> Any:
         if self.objects is None:
             from tfrtool.inspection.verify.object_check import ObjectCheck
 
