@@ -42,7 +42,7 @@ from tfrtool.examples.objects.record_features import (
     Layout,
 )
 from tfrtool.inspection.extract.annotated_images import outline_of
-from tfrtool.inspection.extract.annotation_formats import UniqueNumbers
+from tfrtool.inspection.extract.annotation_formats import unique_numbers
 
 _CENTS = st.integers(0, 100 * HIGH).map(lambda v: v / 100)
 _SIDES = st.lists(_CENTS, min_size=2, max_size=2, unique=True).map(sorted)
@@ -129,8 +129,7 @@ def test_numbers_that_are_there_twice_are_given_anew(tmp_path: Path) -> None:
 @given(st.lists(st.none() | st.integers(-5, 5) | st.integers(2**53 - 9, 2**53)))
 def test_no_number_is_given_twice(wanted: list[int | None]) -> None:
     """The first that wants a free number has it, wherever others come; no two have the same."""
-    numbers = UniqueNumbers()
-    final = [*map(numbers.settle, [numbers.take(one) for one in wanted])]
+    final = unique_numbers(wanted)
     assert len({*final}) == len(final)
     for one in {one for one in wanted if one is not None and 0 <= one < 2**53}:
         assert final[wanted.index(one)] == one

@@ -82,7 +82,7 @@ class AnnotatedImage(NamedTuple):
     data: bytes
     orientation: int  # by its EXIF data
     depth: int  # how many values a pixel has; 0 where that is not known
-    told: ImageAnnotation  # in pixels of the image as it is stored
+    parsed: ImageAnnotation  # in pixels of the image as it is stored
     classes: Sequence[str]  # of each object
     outlines: Sequence[Any]  # of each: what `outline_of` makes of its segmentation
 
@@ -183,10 +183,10 @@ class AnnotatedImages(ABC):
         self._written += len(objects)
         said_id = features.get("image/source_id")
         source_id = "".join(map(_text, said_id.values[:1])) if said_id else ""
-        told = ImageAnnotation(width, height, tuple(objects), source_id)
+        parsed = ImageAnnotation(width, height, tuple(objects), source_id)
         split = self._of[shard]
         return self.write(
-            AnnotatedImage(split, parts, data, orientation, depth, told, classes, outlines)
+            AnnotatedImage(split, parts, data, orientation, depth, parsed, classes, outlines)
         )
 
     def write_pair(

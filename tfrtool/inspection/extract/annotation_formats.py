@@ -2,15 +2,13 @@
 
 import json
 import re
-import tempfile
-import weakref
-from collections.abc import Mapping, Sequence
-from itertools import chain
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, count, islice
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 from xml.sax.saxutils import escape
 
-from tfrtool.errors import WriteError, os_errors_as, printable
+from tfrtool.errors import printable
 from tfrtool.examples.objects.annotation import SIDEWAYS
 from tfrtool.examples.objects.record_features import SIDES
 from tfrtool.inspection.extract.annotated_images import (
@@ -28,97 +26,61 @@ _SHORT = {"": "train", "validation": "val", "valid": "val"}
 """How VOC and YOLO call splits."""
 
 _NUMBER = re.compile("0|[1-9][0-9]{0,15}")
-_PROVISIONAL = re.compile(rb'"(id|image_id)": (-[0-9]+)')
-_PAGE = 2**11
-_COPIED = 2**20
+_TOGETHER = 10_000
+"""Entries of a JSON file that are written at once."""
 
 
-class UniqueNumbers:
-    """Assigns each number once; new ones follow all that were wanted, wherever these come.
-
-    Memory is a bit per number where they are consecutive.
-    """
-
-    def __init__(self) -> None:
-        """Start without any."""
-        self._pages: dict[int, bytearray] = {}
-        self._last = self._new = self.refused = 0
-
-    def take(self, wanted: int | None) -> int:
-        """Return the wanted number if it is free, or else one below 0 for `settle`."""
-        if wanted is not None and 0 <= wanted < MAX_ID and self._mark(wanted):
-            self._last = max(self._last, wanted)
-            return wanted
-        self.refused += wanted is not None
-        self._new += 1
-        return -self._new
-
-    def settle(self, number: int) -> int:
-        """Return the final number, once all were taken."""
-        return number if number >= 0 else self._last - number
-
-    def _mark(self, number: int) -> bool:
-        """Mark a number as taken, and return whether it was free."""
-        page = self._pages.setdefault(number // _PAGE, bytearray(_PAGE // 8))
-        at, bit = number % _PAGE // 8, 1 << number % 8
-        free = not page[at] & bit
-        page[at] |= bit
-        return free
+def unique_numbers(wanted: Sequence[int | None]) -> list[int]:
+    """Return each wanted number where it is free, and new ones, above all of these, elsewhere."""
+    free, taken = [], set[int]()
+    for number in wanted:
+        free.append(number is not None and 0 <= number < MAX_ID and number not in taken)
+        if free[-1] and number is not None:
+            taken.add(number)
+    new = count(max(taken, default=0) + 1)
+    return [n if ok and n is not None else next(new) for n, ok in zip(wanted, free, strict=True)]
 
 
 class _CocoJson:
-    """COCO's file of a split, written at the end, when all ids that records have are known."""
+    """The COCO file of a split, written at the end, when all ids that records have are known."""
 
     def __init__(self, files: NewFiles, name: str) -> None:
-        self._files = files
-        self._images, self._objects = _temporary_file(self), _temporary_file(self)
-        self.image_ids, self.object_ids = UniqueNumbers(), UniqueNumbers()
-        self.file = files.add((name,), b"")
-
-    def add_image(self, image: Mapping[str, Any]) -> None:
-        _append(self._images, image)
-
-    def add_object(self, entry: Mapping[str, Any]) -> None:
-        _append(self._objects, entry)
+        self.images: list[tuple[int | None, str]] = []  # wanted id, and the rest as JSON
+        self.objects: list[tuple[int | None, int, str]] = []  # also the place of the image
+        self.renumbered = 0
+        self._files, self.file = files, files.add((name,), b"")
 
     def end(self, categories: Sequence[Mapping[str, Any]]) -> str:
-        self._files.append(self.file, b'{"images": [')
-        self._copy(self._images, {"id": self.image_ids})
-        self._files.append(self.file, b'],\n"annotations": [')
-        self._copy(self._objects, {"id": self.object_ids, "image_id": self.image_ids})
-        text = ",\n".join(map(json.dumps, categories))
-        self._files.append(self.file, f'],\n"categories": [\n{text}]}}\n'.encode())
+        images = unique_numbers([wanted for wanted, _ in self.images])
+        objects = unique_numbers([wanted for wanted, *_ in self.objects])
+        pairs = chain(
+            zip((wanted for wanted, _ in self.images), images, strict=True),
+            zip((wanted for wanted, *_ in self.objects), objects, strict=True),
+        )
+        self.renumbered = sum(wanted not in (None, number) for wanted, number in pairs)
+        lines = (
+            f'{{"id": {n}, {text[1:]}' for n, (_, text) in zip(images, self.images, strict=True)
+        )
+        self._write('{"images": [', lines)
+        lines = (
+            f'{{"id": {number}, "image_id": {images[image]}, {text[1:]}'
+            for number, (_, image, text) in zip(objects, self.objects, strict=True)
+        )
+        self._write('],\n"annotations": [', lines)
+        self._write('],\n"categories": [', map(json.dumps, categories))
+        self._files.append(self.file, b"]}\n")
         return self.file
 
-    def _copy(self, entries: IO[bytes], numbers: Mapping[str, UniqueNumbers]) -> None:
-        """Append entries to the file, their provisional ids replaced by final ones."""
-
-        def settled(match: re.Match[bytes]) -> bytes:
-            number = numbers[match[1].decode()].settle(int(match[2]))
-            return b'"%s": %d' % (match[1], number)
-
-        separator = b"\n"
-        with entries:
-            entries.seek(0)
-            while lines := b"".join(entries.readlines(_COPIED)).removesuffix(b"\n"):
-                text = _PROVISIONAL.sub(settled, lines).replace(b"\n", b",\n")
-                self._files.append(self.file, separator + text)
-                separator = b",\n"
-
-
-def _temporary_file(owner: object) -> IO[bytes]:
-    file = tempfile.SpooledTemporaryFile(_COPIED)  # noqa: SIM115
-    weakref.finalize(owner, file.close)
-    return file
-
-
-def _append(file: IO[bytes], entry: Mapping[str, Any]) -> None:
-    with os_errors_as(WriteError, tempfile.gettempdir(), "temporary files can't be written"):
-        file.write(f"{json.dumps(entry)}\n".encode())
+    def _write(self, head: str, lines: Iterable[str]) -> None:
+        self._files.append(self.file, head.encode())
+        separator = "\n"
+        for part in iter(lambda: list(islice(lines, _TOGETHER)), []):
+            self._files.append(self.file, (separator + ",\n".join(part)).encode())
+            separator = ",\n"
 
 
 class CocoFiles(AnnotatedImages):
-    """COCO's instances: a JSON file of each split, which names images by their paths."""
+    """COCO's instances: a JSON file per split, which names images by their paths."""
 
     form = AnnotationFormat.COCO
     holds = frozenset(("id", "area", "crowd", "segmentation", "keypoints"))
@@ -132,39 +94,38 @@ class CocoFiles(AnnotatedImages):
 
     def write(self, image: AnnotatedImage) -> list[str]:
         """Write an image, and what is known of the objects in it."""
-        file, told = self.files.add(image.parts, image.data), image.told
-        wanted = int(told.source_id) if _NUMBER.fullmatch(told.source_id) else None
-        whole = self._jsons[image.split]
-        number = whole.image_ids.take(wanted)
-        sides = {"width": told.width, "height": told.height}
-        whole.add_image({"id": number, "file_name": file, **sides})
-        for one, name, outline in zip(told.objects, image.classes, image.outlines, strict=True):
+        file, parsed = self.files.add(image.parts, image.data), image.parsed
+        wanted = int(parsed.source_id) if _NUMBER.fullmatch(parsed.source_id) else None
+        target = self._jsons[image.split]
+        place = len(target.images)
+        sides = {"width": parsed.width, "height": parsed.height}
+        target.images.append((wanted, json.dumps({"file_name": file, **sides})))
+        for one, name, outline in zip(parsed.objects, image.classes, image.outlines, strict=True):
             wide, high = round(one.xmax - one.xmin, 6), round(one.ymax - one.ymin, 6)
             entry: dict[str, Any] = {
-                "id": whole.object_ids.take(one.id),
-                "image_id": number,
                 "category_id": self.classes[name][1],
-                "bbox": [*map(_plain, (one.xmin, one.ymin, wide, high))],
-                "area": _plain(wide * high if one.area is None else shortest_float(one.area)),
+                "bbox": [*map(_short, (one.xmin, one.ymin, wide, high))],
+                "area": _short(wide * high if one.area is None else shortest_float(one.area)),
                 "iscrowd": int(one.crowd),
             }
             if one.keypoints:
-                entry["keypoints"] = [*map(_plain, one.keypoints)]
+                entry["keypoints"] = [*map(_short, one.keypoints)]
                 entry["num_keypoints"] = sum(v > 0 for v in one.keypoints[2::3])
             if outline is not None:
                 entry["segmentation"] = outline
-            whole.add_object(entry)
+            target.objects.append((one.id, place, json.dumps(entry)))
         return [file]
 
     def end(self) -> list[str]:
-        """Write the objects behind the images, and then the classes."""
-        whole = self._jsons.values()
-        self.renumbered = sum(one.image_ids.refused + one.object_ids.refused for one in whole)
-        told = list[dict[str, Any]]()
+        """Write the objects, and then the classes."""
+        categories = list[dict[str, Any]]()
         for name, (_, number) in self.classes.items():
             skeleton = self.skeletons.get(name)
-            told.append({"id": number, "name": name} | (skeleton.to_json() if skeleton else {}))
-        return [one.end(told) for one in whole]
+            more = skeleton.to_json() if skeleton else {}
+            categories.append({"id": number, "name": name} | more)
+        files = [target.end(categories) for target in self._jsons.values()]
+        self.renumbered = sum(target.renumbered for target in self._jsons.values())
+        return files
 
 
 class VocFiles(AnnotatedImages):
@@ -183,7 +144,7 @@ class VocFiles(AnnotatedImages):
     def write(self, image: AnnotatedImage) -> list[str]:
         """Write an image, and its XML."""
         file, beside = self.write_pair(image, ("JPEGImages",), ("Annotations",), ".xml")
-        told, stem = image.told, beside.rpartition("/")[2][: -len(".xml")]
+        parsed, stem = image.parsed, beside.rpartition("/")[2][: -len(".xml")]
         short = _SHORT.get(image.split, safe_part(image.split))
         depth = f"<depth>{image.depth}</depth>" if image.depth else ""
         self.files.append(self._lists[short], f"{stem}\n".encode())
@@ -191,10 +152,10 @@ class VocFiles(AnnotatedImages):
             "<annotation>",
             "\t<folder>JPEGImages</folder>",
             f"\t<filename>{_xml(file.rpartition('/')[2])}</filename>",
-            f"\t<size><width>{told.width}</width><height>{told.height}</height>{depth}</size>",
+            f"\t<size><width>{parsed.width}</width><height>{parsed.height}</height>{depth}</size>",
         ]
-        for one, name in zip(told.objects, image.classes, strict=True):
-            sides = zip(SIDES, map(_plain, one[:4]), strict=True)
+        for one, name in zip(parsed.objects, image.classes, strict=True):
+            sides = zip(SIDES, map(_short, one[:4]), strict=True)
             lines += [
                 "\t<object>",
                 f"\t\t<name>{_xml(name)}</name>",
@@ -233,10 +194,10 @@ class YoloFiles(AnnotatedImages):
         short = _SHORT.get(image.split, safe_part(image.split))
         self._used[short] = None
         file, beside = self.write_pair(image, ("images", short), ("labels", short), ".txt")
-        width, height = image.told[:2]
+        width, height = image.parsed[:2]
         if image.orientation >= SIDEWAYS:
             width, height = height, width
-        objects = image.told.moved(image.orientation, width, height).objects  # as readers turn it
+        objects = image.parsed.moved(image.orientation, width, height).objects  # as readers turn it
         outlines = [outline_of(one.segmentation) if one.segmentation else None for one in objects]
         if self._points is None and objects:
             self._points = 0 if any(outlines) else len(objects[0].keypoints) // 3
@@ -288,7 +249,7 @@ def _joined(parts: Sequence[Sequence[float]]) -> list[float]:
     return [*parts[0], *(first if parts[1:] else ()), *rest]
 
 
-def _plain(value: float) -> float:
+def _short(value: float) -> float:
     return int(value) if value == int(value) else value
 
 

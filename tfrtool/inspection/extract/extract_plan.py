@@ -17,9 +17,7 @@ from tfrtool.examples.roles import SAMPLE, find_roles, info_beside, is_image
 from tfrtool.records.framing import Fault
 from tfrtool.records.reader import read_shard
 
-# Records that are looked through for a feature which was asked for, and may be rare.
-_SEARCH = 10_000
-_HEAD = 4097  # bytes of a value that tell what it is; a text that is so long is no name or label
+_HEAD = 4097  # bytes of a value that show what it is; no name or label is so long
 _NAMES_SHOWN = 8
 
 
@@ -34,16 +32,13 @@ class ExtractPlan:
 
 
 def find_feature(example: Example, name: str) -> Feature | None:
-    """Return a feature of a record, a feature list as one feature with the values of all steps.
-
-    Steps that disagree about their type make a feature without a kind.
-    """
+    """Return a feature of a record; a feature list is one feature with the values of all steps."""
     feature = example.features.get(name)
     if feature is not None or name not in example.feature_lists:
         return feature
     steps = [step for step in example.feature_lists[name] if step.dtype is not None]
     dtypes = {step.dtype for step in steps}
-    if len(dtypes) != 1:
+    if len(dtypes) != 1:  # steps that disagree
         return Feature(dtype=None, values=())
     return Feature(dtype=dtypes.pop(), values=tuple(v for step in steps for v in step.values))
 
@@ -51,63 +46,47 @@ def find_feature(example: Example, name: str) -> Feature | None:
 def plan_extract(
     shards: Sequence[Path], feature: str | None, by: str | None, name: str | None
 ) -> ExtractPlan:
-    """Decide the parts that features play, from what is asked for and what the records hold."""
+    """Choose the features, from the options and the first records.
+
+    If no record has a feature that was asked for, all of them are looked through.
+    """
     wanted = {feature, by, name} - {None}
-    seen: dict[str, Feature] = {}  # of each feature the first value, in short
+    seen: dict[str, Feature] = {}  # the start of the first value of each feature
     lists: set[str] = set()
     label = named = guess = None
     infos = {directory: info_beside(directory) for directory in {path.parent for path in shards}}
     for number, (path, example) in enumerate(_examples(shards)):
-        if number >= _SEARCH or (number >= SAMPLE and wanted <= seen.keys()):
+        if number >= SAMPLE and wanted <= seen.keys():
             break
         for key in (*example.features, *example.feature_lists):
             item = find_feature(example, key)
-            if item is None:
-                continue
-            if len(item.values) > 1:
+            if item is not None and len(item.values) > 1:
                 lists.add(key)
-            if key not in seen or not seen[key].values:
+            if item is not None and (key not in seen or not seen[key].values):
                 head = [v[:_HEAD] if isinstance(v, bytes) else v for v in item.values[:1]]
                 seen[key] = Feature(dtype=item.dtype or seen.get(key, item).dtype, values=head)
         if number < SAMPLE:
             roles = find_roles(example.features, infos[path.parent])
             label, named = label or roles.label, named or roles.name
             guess = guess or roles.guess
-        del example, item  # a large record is not held while the next one is read
+        del example, item  # a large record is released before the next one is read
     for missing in sorted(map(str, wanted - seen.keys())):
         raise UsageError(f"no feature {missing!r}", path=shards[0], found=_listed(seen))
     if feature is None:
-        # A list of images is as good as one, where there is none that stands alone.
         info = next((info for info in infos.values() if info is not None), None)
         alone = {key: head for key, head in seen.items() if key not in lists}
         feature = find_roles(alone, info).image or find_roles(seen, info).image
     if feature is None:
-        images = sorted(repr(key) for key, head in seen.items() if any(map(is_image, head.values)))
-        if images:
-            raise UsageError(
-                "several features hold images",
-                path=shards[0],
-                found=", ".join(images),
-                hint="use --feature to choose one",
-            )
-        strings = any(head.dtype is DType.STRING for head in seen.values())
-        raise ShardError(
-            "no feature holds an image",
-            path=shards[0],
-            found=_listed(seen),
-            hint="use --feature to extract another string feature" if strings else None,
-        )
+        raise _no_image(shards[0], seen)
     other = "a string feature other than the extracted one"
-    checks = ((name, "name the files", other), (feature, "become files", "string"))
-    for asked, part, expected in checks:
+    for asked, part, expected in (
+        (name, "name the files", other),
+        (feature, "become files", "string"),
+    ):
         dtype = DType.STRING if asked is None else seen[asked].dtype
         if dtype not in (DType.STRING, None) or asked == feature == name:
-            raise UsageError(
-                f"feature {asked!r} can't {part}",
-                path=shards[0],
-                expected=expected,
-                found=_dtype(dtype),
-            )
+            what, found = f"feature {asked!r} can't {part}", _dtype(dtype)
+            raise UsageError(what, path=shards[0], expected=expected, found=found)
     by, name = by or label, name or named
     return ExtractPlan(
         feature=feature,
@@ -117,10 +96,19 @@ def plan_extract(
     )
 
 
+def _no_image(path: Path, seen: Mapping[str, Feature]) -> ShardError | UsageError:
+    images = sorted(repr(key) for key, head in seen.items() if any(map(is_image, head.values)))
+    if images:
+        what, hint = "several features hold images", "use --feature to choose one"
+        return UsageError(what, path=path, found=", ".join(images), hint=hint)
+    strings = any(head.dtype is DType.STRING for head in seen.values())
+    hint = "use --feature to extract another string feature" if strings else None
+    return ShardError("no feature holds an image", path=path, found=_listed(seen), hint=hint)
+
+
 def _examples(shards: Sequence[Path]) -> Iterator[tuple[Path, Example]]:
-    """Yield the records that are examples for certain; that there are none is an error."""
-    others: str | None = None
-    count = 0
+    """Yield the records that are Examples; `ShardError` if there are none."""
+    others, count = None, 0
     for path in shards:
         for item in read_shard(path):
             if isinstance(item, Fault):
@@ -133,9 +121,8 @@ def _examples(shards: Sequence[Path]) -> Iterator[tuple[Path, Example]]:
             else:
                 others = kind.title
     if not count:
-        raise ShardError(
-            "nothing to extract", path=shards[0], expected="records with features", found=others
-        )
+        expected = "records with features"
+        raise ShardError("nothing to extract", path=shards[0], expected=expected, found=others)
 
 
 def _dtype(dtype: DType | None) -> str:
