@@ -163,7 +163,7 @@ def test_an_unknown_feature_is_found_before_anything_is_printed(
 ) -> None:
     """Also where more is read than waits to be printed; one that comes late is not unknown."""
     for most in (10**6, 10):
-        monkeypatch.setattr("tfrtool.cli.commands.rows.cat_command._HELD_BYTES", most)
+        monkeypatch.setattr("tfrtool.cli.commands.cat_command._HELD_BYTES", most)
         out, err = cat(capsys, shard, "--select", "label,agee", "--format", form, code=2)
         assert out == ""
         assert "no feature 'agee'" in err

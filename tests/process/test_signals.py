@@ -7,10 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -208,7 +206,6 @@ def test_the_second_of_two_does_not_disturb(signals: Signals) -> None:
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGTERM)
     signal.raise_signal(signal.SIGTERM)
-    signal.raise_signal(signal.SIGHUP)
     assert signals.number == signal.SIGTERM
 
 
@@ -223,30 +220,3 @@ def test_the_end_of_a_file_is_no_interruption(
     monkeypatch.setattr("tfrtool.records.shards.locate_shards", end)
     assert run(["count", "x"]) == 1
     assert "unexpected EOFError: too short" in capsys.readouterr().err
-
-
-def test_no_lock_stays_taken(signals: Signals) -> None:
-    """A signal that comes just when a condition's lock has been taken is heeded in its body."""
-
-    class Lock:
-        """A lock with which a signal comes."""
-
-        acquire = release = print
-        __enter__ = partial(signal.raise_signal, signal.SIGINT)
-        left = False
-
-        def __exit__(self, *_: object) -> None:
-            self.left = True
-
-    lock, within = Lock(), []
-
-    def wait() -> None:
-        with threading.Condition(lock):  # type: ignore[arg-type]
-            within.append(lock)
-            time.sleep(10)
-
-    with pytest.raises(KeyboardInterrupt):
-        wait()
-    assert within == [lock]
-    assert lock.left
-    assert signals.number == signal.SIGINT

@@ -1,6 +1,7 @@
 """The command line: one file per command; parse, call one function, render, exit."""
 
 import signal
+import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,14 +15,26 @@ def main(argv: "Sequence[str] | None" = None) -> int:
         argv: the words after ``tfrtool``; None takes those of the process, and sets up its
             standard files, signals and module search path.
     """
+    if argv is not None:
+        from tfrtool.cli.app import run
+
+        return run(argv)
     # Commands take a third of a second to load. Until then there is nothing to clean up, and
     # Ctrl-C may end the process silently.
-    if argv is None:
-        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
-        from tfrtool.cli.process import run_process
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from tfrtool.cli import process
 
-        return run_process()
-    from tfrtool.cli.app import run
+    signals = process.Signals()
+    try:
+        process.prepare_standard_files()
+        process.leave_current_directory()
+        from tfrtool.cli.app import run
 
-    return run(argv)
+        code = process.flush_results(run(sys.argv[1:], signals))
+    except BaseException:  # before the command began, or after it ended
+        if signals.number is None:
+            raise
+        code = process.report_interrupt(signals.number)
+    signals.release()
+    return code

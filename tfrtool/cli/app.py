@@ -21,17 +21,14 @@ from tfrtool.errors import TfrtoolError, UsageError, os_reason, printable
 class _Commands(UserDict[str, Any]):
     """Commands by name, each imported on first use: importing all takes as long as click."""
 
-    def __init__(self, modules: str, group: str = "") -> None:
-        """Take modules of `tfrtool.cli.commands`; each command is named after its module."""
-        paths = {path.rpartition(".")[2]: path for path in modules.split()}
-        names = (name.removeprefix(group).removesuffix("_command") for name in paths)
-        super().__init__(zip(names, paths.values(), strict=True))
+    def __init__(self, names: str, group: str = "") -> None:
+        """Take the names; a command is in the module of its group and name."""
+        super().__init__((name, f"{group}{name}_command") for name in names.split())
 
     def __getitem__(self, name: str) -> click.Command:
         value = self.data[name]
         if isinstance(value, str):
-            module = import_module(f"tfrtool.cli.commands.{value}")
-            self.data[name] = getattr(module, value.rpartition(".")[2])
+            self.data[name] = getattr(import_module(f"tfrtool.cli.commands.{value}"), value)
         command: click.Command = self.data[name]
         return command
 
@@ -110,11 +107,8 @@ class _InspectGroup(_SuggestingGroup):
         "Train": "train evaluate predict bench",
     },
     commands=_Commands(
-        "write_command rows.cat_command rows.query_command jobs.reshard_command "
-        "jobs.filter_command jobs.diff_command count_command repair_command extract_command "
-        "convert_command index_command jobs.edit_command jobs.append_command verify_command "
-        "models.train_command models.evaluate_command models.predict_command "
-        "models.bench_command pages.report_command pages.view_command"
+        "write cat query reshard filter diff count repair extract convert index edit append verify "
+        "train evaluate predict bench report view"
     ),
 )
 @click.version_option(__version__, prog_name="tfrtool")
@@ -135,11 +129,7 @@ def cli() -> None:
         "tfrtool inspect dataset shards/pets",
     ),
     sections={"Commands": "shard schema stats images dataset"},
-    commands=_Commands(
-        "inspect_dataset_command inspect_images_command inspect_schema_command "
-        "inspect_shard_command inspect_stats_command",
-        "inspect_",
-    ),
+    commands=_Commands("dataset images schema shard stats", "inspect_"),
 )
 def inspect_group() -> None:
     """Inspect records, schemas, statistics, images and datasets.

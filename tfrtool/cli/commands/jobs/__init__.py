@@ -1,1 +1,0 @@
-"""Commands that write a dataset from records, as a job."""

@@ -1,1 +1,0 @@
-"""Commands for models, which need TensorFlow."""

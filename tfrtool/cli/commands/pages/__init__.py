@@ -1,1 +1,0 @@
-"""Commands that write or serve HTML pages."""
