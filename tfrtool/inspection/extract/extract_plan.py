@@ -99,8 +99,8 @@ def plan_extract(
 def _no_image(path: Path, seen: Mapping[str, Feature]) -> ShardError | UsageError:
     images = sorted(repr(key) for key, head in seen.items() if any(map(is_image, head.values)))
     if images:
-        what, hint = "several features hold images", "use --feature to choose one"
-        return UsageError(what, path=path, found=", ".join(images), hint=hint)
+        choose, found = "use --feature to choose one", ", ".join(images)
+        return UsageError("several features hold images", path=path, found=found, hint=choose)
     strings = any(head.dtype is DType.STRING for head in seen.values())
     hint = "use --feature to extract another string feature" if strings else None
     return ShardError("no feature holds an image", path=path, found=_listed(seen), hint=hint)
