@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.bench.shards import write_shard
 from tests.bench.timing import Pair, compare, less_start, process
-from tfrtool.inspection.verify.verify_shard import verify_shard
+from tests.inspection.profiled import verify_shard
 from tfrtool.records.count import count_records
 from tfrtool.records.crc import crc32c
 from tfrtool.records.framing import Record

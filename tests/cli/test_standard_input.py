@@ -24,9 +24,10 @@ from hypothesis import strategies as st
 import tfrtool
 from tests.cli.inspecting import Capture
 from tests.datasets import image_payload
+from tests.inspection.profiled import verify_shard
 from tests.records.strategies import shard_of
 from tfrtool.cli import main
-from tfrtool.inspection.verify.verify_shard import ShardVerdict, verify_shard
+from tfrtool.inspection.profile import ShardProfile
 from tfrtool.records.stream import Stream
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX pipes")
@@ -126,7 +127,7 @@ def test_any_stream_is_what_its_file_is(
     def stream() -> BinaryIO:
         return cast(BinaryIO, Dribble(bytes(data), sizes))
 
-    def said(verdict: ShardVerdict) -> dict[str, object]:
+    def said(verdict: ShardProfile) -> dict[str, object]:
         return {**verdict.to_json(), "path": "", "digest": verdict.digest}
 
     assert said(verify_shard(stream())) == said(verify_shard(path))

@@ -38,7 +38,6 @@ HOMES = {
     "pyarrow": {"storage", "sources", "examples", "inspection", "convert"},
     "array_record": {"convert"},
     "duckdb": {"storage", "inspection"},
-    "datasketches": {"inspection"},
     "click": {"cli"},
     "tqdm": {"cli"},
     "rich": {"cli"},

@@ -117,7 +117,7 @@ def test_who_reads_the_old_one_learns_that_it_was_replaced(
         _reshard(sources[1], url, existing="overwrite")
         return real(*arguments, **words)
 
-    monkeypatch.setattr("tfrtool.inspection.dataset.dataset_summary.map_shards", late)
+    monkeypatch.setattr("tfrtool.engines.split_shards.map_shards", late)
     with pytest.raises(DatasetError, match="replaced while it was being read"):
         tfrtool.inspect_dataset(url)
     assert tfrtool.inspect_dataset(url).splits

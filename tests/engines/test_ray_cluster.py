@@ -31,7 +31,6 @@ from tfrtool.storage.progress import Progress
 
 ray = pytest.importorskip("ray")
 pytest.importorskip("duckdb")
-pytest.importorskip("datasketches")
 
 SHARDS, RECORDS = 8, 40
 

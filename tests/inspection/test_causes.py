@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tests.conftest import MakeShard
 from tests.datasets import flip_bit
+from tests.inspection.profiled import verify_shard
 from tfrtool.examples.example import DType, Feature, encode_example
-from tfrtool.inspection.verify.verify_shard import verify_shard
 from tfrtool.records.framing import frame
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "damaged"

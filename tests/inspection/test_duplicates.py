@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from tests.examples.strategies import int64, string
 from tests.photos import image_bytes
 from tfrtool.examples.example import Feature, encode_example
+from tfrtool.examples.roles import Roles
 from tfrtool.inspection.verify.duplicates import (
     COPIES_KEPT,
     Duplicates,
     find_duplicates,
 )
-from tfrtool.inspection.verify.image_check import FINGERPRINT, ImageFindings
+from tfrtool.inspection.verify.image_check import FINGERPRINT
 from tfrtool.inspection.verify.verify import verify
 from tfrtool.records.framing import frame
 
@@ -127,7 +128,8 @@ def test_groups_are_those_of_a_dictionary(items: list[tuple[int, int, int]]) -> 
             (
                 Path(f"no such file {number}"),
                 (None, "train", "test")[number],
-                ImageFindings(fingerprints=b"".join(prints)),
+                Roles(image=None, label=None, name=None),
+                b"".join(prints),
             )
         )
     found = find_duplicates(shards)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from tests.conftest import MakeShard
 from tests.examples.strategies import int64, string
+from tests.inspection.profiled import verify_shard
 from tests.photos import image_bytes
 from tfrtool.examples.example import Feature, encode_example
 from tfrtool.inspection.verify.image_check import ImageFindings
 from tfrtool.inspection.verify.verify import VerifyReport, verify
-from tfrtool.inspection.verify.verify_shard import verify_shard
 
 JPEG = image_bytes(size=(64, 48))
 CUT = JPEG[: len(JPEG) * 7 // 10]

@@ -148,13 +148,6 @@ def test_each_shard_sorted() -> None:
     assert found.shuffle_buffer > 500
 
 
-def test_few_records_in_pairs_are_partly_sorted() -> None:
-    """Where few batches show little, the number of runs shows that it isn't chance."""
-    found = measure(blocks(120, 3))
-    assert found.order is Order.PARTLY_SORTED
-    assert found.batch_spread < 2.5
-
-
 def test_uneven_shards() -> None:
     """Shards that are shuffled within, but of different mixes, are told from sorted ones."""
     mixes = [(8, 2), (5, 5), (2, 8), (5, 5)]

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from tests.conftest import SHARED_DATA, MakeShard
 from tests.datasets import flip_bit
 from tests.examples.strategies import float32, int64, string
+from tests.inspection.profiled import verify_shard
 from tfrtool.examples.example import encode_example
+from tfrtool.inspection.profile import ShardProfile
 from tfrtool.inspection.summary.shard_summary import inspect_shard
-from tfrtool.inspection.verify.verify_shard import ShardVerdict, verify_shard
 from tfrtool.records.framing import FaultKind, frame
 from tfrtool.storage.json_values import to_json_values
 
@@ -30,7 +31,7 @@ REAL = sorted(
 CAT = encode_example({"label": int64(0)})
 
 
-def assert_as_inspected(path: Path) -> ShardVerdict:
+def assert_as_inspected(path: Path) -> ShardProfile:
     """Assert that verification and inspection tell the same of a shard."""
     verdict, summary = verify_shard(path), inspect_shard(path)
     faults = [fault for fault in verdict.faults if "TensorFlow's parser" not in fault.message]
@@ -102,7 +103,7 @@ def test_faults_are_bounded_and_all_counted(
 ) -> None:
     """Of a shard that is damaged throughout, the first faults are kept, and all are counted."""
     payloads = [CAT] * 65 + [b"\xff"] * 50
-    monkeypatch.setattr("tfrtool.inspection.verify.verify_shard.MAX_FAULTS", 7)
+    monkeypatch.setattr("tfrtool.inspection.profile.MAX_FAULTS", 7)
     verdict = verify_shard(make_shard(payloads))
     assert [fault.record for fault in verdict.faults] == list(range(65, 72))
     assert verdict.n_faults == 50

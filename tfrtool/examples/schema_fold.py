@@ -371,19 +371,17 @@ class SchemaFold:
         has_names = names <= (MAX_NAMES if most is None else most)
         return has_names and size <= MAX_NAME_BYTES and not (self.skipped or other.skipped)
 
-    def follow(self, other: "SchemaFold", index: int) -> bool:
-        """Take in a fold over records that follow, counted from ``index`` on, as one pass would.
+    def can_follow(self, other: "SchemaFold") -> bool:
+        """Return whether there are few enough names that the order of records doesn't matter."""
+        return self.has_room(other, MAX_COUNTED)
 
-        False, and nothing, where there are so many names that their order matters.
-        """
-        if not self.has_room(other, MAX_COUNTED):
-            return False
+    def follow(self, other: "SchemaFold", index: int) -> None:
+        """Take in a fold over records that follow, counted from ``index`` on."""
         for columns in other._maps:
             for column in columns.values():
                 for kind in column.kinds.values():
                     kind.first = kind.first[0], kind.first[1] + index
         self.merge(other)
-        return True
 
     @property
     def _maps(self) -> tuple[_Features, _Features]:

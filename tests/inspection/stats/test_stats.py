@@ -186,7 +186,7 @@ def test_many_features_in_many_records(monkeypatch: pytest.MonkeyPatch) -> None:
         cells.append(len(arguments[1]) * len(arguments[2].columns))
         return decode_records(*arguments)
 
-    monkeypatch.setattr("tfrtool.inspection.stats.stats.decode_records", decode)
+    monkeypatch.setattr("tfrtool.inspection.stats.stats_fold.decode_records", decode)
     made = (encode_example({f"n{n % 1_500}": n}) for n in range(3_000))
     report = tfrtool.stats(stream(made))
     assert (len(report.features), report.records) == (1_500, 3_000)

@@ -16,10 +16,10 @@ from tfrtool.cli.render.page import (
 )
 from tfrtool.errors import human_bytes, human_count, printable
 from tfrtool.examples.example import PayloadKind
+from tfrtool.inspection.profile import ShardProfile
 from tfrtool.inspection.verify.duplicates import Duplicates
 from tfrtool.inspection.verify.image_check import ImageFindings
 from tfrtool.inspection.verify.verify import VerifyReport
-from tfrtool.inspection.verify.verify_shard import ShardVerdict
 from tfrtool.records.framing import FaultKind
 
 _SHARDS_SHOWN = 20
@@ -57,7 +57,7 @@ def verify_page(report: VerifyReport) -> Page:
     return [*page, Heading(verdict), facts(*_sums(report))]
 
 
-def _shard(verdict: ShardVerdict) -> Iterator[str]:
+def _shard(verdict: ShardProfile) -> Iterator[str]:
     if verdict.error is not None:
         yield Bad(printable(verdict.error))
     shown = verdict.faults[:_FAULTS_SHOWN]
@@ -114,7 +114,7 @@ def _sums(report: VerifyReport) -> Iterator[tuple[str, str]]:
         yield "images", _image_sum(images, any_duplicates=bool(report.duplicates.groups))
 
 
-def _is_damaged(shard: ShardVerdict) -> bool:
+def _is_damaged(shard: ShardProfile) -> bool:
     """Return whether anything is wrong with a shard but what intact records hold."""
     of_payloads = (FaultKind.PARSE, FaultKind.EMPTY)
     listed = any(fault.kind not in of_payloads for fault in shard.faults)

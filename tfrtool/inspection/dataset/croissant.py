@@ -5,18 +5,27 @@ https://docs.mlcommons.org/croissant/docs/croissant-spec-1.0.html
 
 import os
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote
 
+from tfrtool.engines.pool import WORTH_A_PROCESS, engine_of
 from tfrtool.errors import printable
+from tfrtool.examples.dataset_files import find_files
 from tfrtool.examples.example import DType, feature_key
 from tfrtool.examples.roles import LabelNames
 from tfrtool.examples.schema_fold import FeatureStatistics
-from tfrtool.examples.tfds_metadata import Json
-from tfrtool.inspection.dataset.dataset_summary import UNSPLIT, DatasetSummary, inspect_dataset
-from tfrtool.inspection.schema.shard_schema import InferredSchema, infer_schema
+from tfrtool.examples.tfds_metadata import DATASET_INFO, Json
+from tfrtool.inspection.dataset.dataset_summary import (
+    UNSPLIT,
+    DatasetSummary,
+    dataset_report,
+    labels_asked,
+)
+from tfrtool.inspection.profile import Asked, ShardProfile, profile_shards
+from tfrtool.inspection.schema.shard_schema import InferredSchema, schema_report
 from tfrtool.records.compression import Compression
-from tfrtool.records.shards import Shard
+from tfrtool.records.shards import find_folders
+from tfrtool.storage.commit import unchanged_while_read
 from tfrtool.storage.opening import file_sha256
 from tfrtool.storage.progress import OnProgress, no_progress
 
@@ -84,13 +93,17 @@ def croissant(
         DatasetError: no shards were found.
         ShardError: a shard can't be read, or none contains Examples or SequenceExamples.
     """
-    words: dict[str, Any] = {"engine": engine, "engine_address": engine_address}
-    words |= {"workers": workers, "on_progress": on_progress}
-    summary = inspect_dataset(dataset, label=label, **words)
-    shards = [one.shard for split in summary.splits.values() for one in split.shards]
-    paths = [shard.path for shard in shards]
-    inferred = infer_schema(paths, **words)
-    names = [path.relative_to(summary.dataset).as_posix() for path in paths]
+    with unchanged_while_read(find_folders(dataset).root, DATASET_INFO):
+        found = find_files(dataset, lambda name: name or UNSPLIT)
+        first, labels = labels_asked(found, label)
+        asked = Asked(labels=labels, features=True, hashed={*found.paths})
+        with engine_of(engine, engine_address, workers) as pool:
+            profiles = [
+                *profile_shards(found.paths, asked, pool, WORTH_A_PROCESS, on_progress=on_progress)
+            ]
+    summary = dataset_report(found, first, profiles, label)
+    inferred = schema_report(profiles, len(profiles))
+    names = [one.path.relative_to(summary.dataset).as_posix() for one in profiles]
     files = _named("cr:FileSet", "shards", "shards") | {"encodingFormat": _TFRECORD}
     content: Json = {
         "@context": _CONTEXT,
@@ -98,21 +111,21 @@ def croissant(
         "conformsTo": "http://mlcommons.org/croissant/1.0",
         "name": summary.name,
         **({} if summary.version is None else {"version": summary.version}),
-        "distribution": [*map(_file, shards, names), {**files, "includes": names}],
+        "distribution": [*map(_file, profiles, names), {**files, "includes": names}],
         "recordSet": _record_sets(summary, inferred),
     }
     whole = not (summary.faults or inferred.losses or inferred.skipped)
     return Croissant(summary, content, whole)
 
 
-def _file(shard: Shard, name: str) -> Json:
-    packed = shard.compression
-    plain = packed is Compression.NONE
+def _file(profile: ShardProfile, name: str) -> Json:
+    kind = profile.compression
+    plain = kind is Compression.NONE
     return _named("cr:FileObject", name, name) | {
         "contentUrl": quote(feature_key(name)),
-        "contentSize": f"{shard.bytes} B",
-        "encodingFormat": _TFRECORD if plain else [f"application/{packed.value}", _TFRECORD],
-        "sha256": file_sha256(shard.path),
+        "contentSize": f"{profile.shard.bytes if profile.shard else 0} B",
+        "encodingFormat": _TFRECORD if plain else [f"application/{kind.value}", _TFRECORD],
+        "sha256": profile.sha256 or file_sha256(profile.path),
     }
 
 

@@ -4,36 +4,35 @@ import contextlib
 import os
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from tfrtool.engines.pool import engine_of, map_shards
-from tfrtool.errors import DatasetError, UsageError, suggestion
-from tfrtool.examples.dataset_files import SplitFiles, find_files
+from tfrtool.engines.pool import WORTH_A_PROCESS, engine_of
+from tfrtool.errors import UsageError, suggestion
+from tfrtool.examples.dataset_files import DatasetFiles, SplitFiles, find_files
 from tfrtool.examples.example import PayloadKind
 from tfrtool.examples.objects.label_map import object_names
 from tfrtool.examples.roles import LabelNames
-from tfrtool.examples.tfds_metadata import DATASET_INFO, FEATURES, read_written_shards
+from tfrtool.examples.tfds_metadata import DATASET_INFO, FEATURES
 from tfrtool.inspection.dataset.object_counts import ObjectCounts, ObjectSummary
 from tfrtool.inspection.dataset.record_labels import (
     MAX_LABELS,
+    FirstRecords,
     Label,
-    ShardLabels,
+    LabelCounts,
     look_for_label,
-    read_labels,
 )
 from tfrtool.inspection.dataset.shuffle import ShuffleQuality, measure_order
-from tfrtool.inspection.verify.dataset_check import check_directory
-from tfrtool.inspection.verify.verify_shard import ShardVerdict
+from tfrtool.inspection.profile import Asked, LabelsAsked, ShardProfile, profile_shards
+from tfrtool.inspection.verify.dataset_check import check_directory, written_shards
+from tfrtool.inspection.verify.payload_check import EXAMPLES
 from tfrtool.records.framing import Fault, FaultKind, LocatedFault
 from tfrtool.records.shards import Shard, find_folders
-from tfrtool.records.stream import total_bytes
 from tfrtool.storage.commit import unchanged_while_read
 from tfrtool.storage.json_files import read_json
-from tfrtool.storage.progress import BYTES, Meter, OnProgress, no_progress
+from tfrtool.storage.progress import OnProgress, no_progress
 
 UNSPLIT = "all"
 """What the records are called whose files say no split; TFDS has no split of that name."""
@@ -127,46 +126,54 @@ def inspect_dataset(
         ShardError: a shard can't be read. Damage is not an error: it is reported in ``faults``.
         UsageError: no record has the feature ``label``.
     """
-    with (
-        unchanged_while_read(find_folders(dataset).root, DATASET_INFO),
-        contextlib.ExitStack() as stack,
-    ):
+    with unchanged_while_read(find_folders(dataset).root, DATASET_INFO):
         found = find_files(dataset, lambda name: name or UNSPLIT)
-        (root,), info, files = found.folders, found.info, found.splits
-        firsts = (path for one in files.values() for path in islice(one.shards, _FIRST_SHARDS))
-        first = look_for_label(firsts, info)
-        several = _is_listed(root, label or (info.label_feature if info else None))
-        if several and info is not None:
-            first = first._replace(label=first.label or info.label_feature)
-        if label and first.payload in (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE):
-            first = first._replace(label=label)
-        hashed: Iterable[str] = ()
-        with contextlib.suppress(DatasetError):  # a fault of the directory
-            hashed = read_written_shards(root)
-        read_one = partial(
-            read_labels,
-            label=first.label,
-            hashed=frozenset(root / name for name in hashed),
-            objects=object_names(root) if first.has_boxes else None,
-            listed=several,
-        )
-        paths = [path for split in files.values() for path in split.shards]
-        read: dict[Path, ShardLabels] = {}
-        codes: dict[Label, int] = {}  # one numbering for the labels of all shards
-        overflowed = False
-        pool = stack.enter_context(engine_of(engine, engine_address, workers))
-        meter = Meter(on_progress, "reading", BYTES, total_bytes(paths))
-        results = map_shards(read_one, paths, pool, on_counts=meter.add)
-        for path, one in zip(paths, results, strict=True):
-            order, more = array("H"), array("H")
-            if not overflowed:
-                table = [codes.setdefault(value, len(codes)) for value in one.labels]
-                order = array("H", map(table.__getitem__, one.codes))
-                more = array("H", map(table.__getitem__, one.more))
-            overflowed |= one.overflowed or len(codes) > MAX_LABELS
-            read[path] = replace(one, codes=order, more=more, labels=())
-        meter.finish()
-    labelled = overflowed or bool(codes)
+        first, asked = labels_asked(found, label)
+        paths = found.paths
+        with engine_of(engine, engine_address, workers) as pool:
+            profiles = profile_shards(
+                paths,
+                Asked(labels=asked, hashed=written_shards(paths)),
+                pool,
+                WORTH_A_PROCESS,
+                on_progress=on_progress,
+            )
+            return dataset_report(found, first, list(profiles), label)
+
+
+def labels_asked(found: DatasetFiles, label: str | None = None) -> tuple[FirstRecords, LabelsAsked]:
+    """Return what the first records of a dataset hold, and what to find in the others."""
+    root, info = found.folders[0], found.info
+    firsts = (path for one in found.splits.values() for path in islice(one.shards, _FIRST_SHARDS))
+    first = look_for_label(firsts, info)
+    is_list = _is_list(root, label or (info.label_feature if info else None))
+    if is_list and info is not None:
+        first = first._replace(label=first.label or info.label_feature)
+    if label and first.payload in EXAMPLES:
+        first = first._replace(label=label)
+    objects = object_names(root) if first.has_boxes else None
+    return first, LabelsAsked(first.label, is_list, objects)
+
+
+def dataset_report(
+    found: DatasetFiles,
+    first: FirstRecords,
+    profiles: Sequence[ShardProfile],
+    label: str | None = None,
+) -> DatasetSummary:
+    """Return the summary of a dataset, from profiles that were asked for `labels_asked`."""
+    root, info = found.folders[0], found.info
+    read = {profile.path: profile for profile in profiles}
+    counts: dict[Path, LabelCounts] = {}
+    codes: dict[Label, int] = {}  # one numbering for the labels of all shards
+    for profile in profiles:
+        if profile.failure is not None:
+            raise profile.failure
+        counts[profile.path] = one = profile.fold(LabelCounts) or LabelCounts(None, False, None)
+        for value in one.labels:
+            codes.setdefault(value, len(codes))
+    overflowed = len(codes) > MAX_LABELS or any(one.overflowed for one in counts.values())
+    labelled = bool(codes)
     if label is not None and not labelled:
         raise UsageError(
             f"no labels in feature {label!r}",
@@ -174,13 +181,13 @@ def inspect_dataset(
             expected="one integer or short string per record",
             hint=suggestion(label, first.candidates, "label candidates"),
         )
-    if overflowed:
-        none = array("H")
-        read = {path: replace(one, codes=none, more=none) for path, one in read.items()}
-        codes = {}
+    codes = {} if overflowed else codes
+    for one in counts.values():
+        table = [codes[value] for value in one.labels] if codes else []
+        one.codes = array("H", map(table.__getitem__, one.codes if codes else ()))
+        one.more = array("H", map(table.__getitem__, one.more if codes else ()))
     texts = _texts(codes, LabelNames.beside(root, first.label))
-    splits = {name: _summary(split, read, texts) for name, split in files.items()}
-    verdicts = [one.verdict for one in read.values()]
+    splits = {name: _summary(split, read, counts, texts) for name, split in found.splits.items()}
     return DatasetSummary(
         dataset=root,
         name=root.resolve().name if info is None else info.name,
@@ -192,11 +199,11 @@ def inspect_dataset(
         records=sum(split.records for split in splits.values()),
         splits=splits,
         notes=tuple(found.notes),
-        faults=tuple(_faults(root, files.values(), verdicts)),
+        faults=tuple(_faults(root, found.splits.values(), profiles)),
     )
 
 
-def _is_listed(root: Path, label: str | None) -> bool:
+def _is_list(root: Path, label: str | None) -> bool:
     """Return whether TFDS' metadata says that records have lists of labels."""
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
         return "sequence" in read_json(root / FEATURES)["featuresDict"]["features"][label]
@@ -218,21 +225,24 @@ def _texts(codes: Mapping[Label, int], names: LabelNames) -> dict[str, int]:
 
 
 def _summary(
-    split: SplitFiles, read: Mapping[Path, ShardLabels], texts: Mapping[str, int]
+    split: SplitFiles,
+    read: Mapping[Path, ShardProfile],
+    counts: Mapping[Path, LabelCounts],
+    texts: Mapping[str, int],
 ) -> SplitSummary:
     by_code = {code: text for text, code in texts.items()}
-    whole: Counter[int] = Counter()
+    total: Counter[int] = Counter()
     shards, objects = [], ObjectCounts()
     for path in split.shards:
-        found = read[path]
+        profile, found = read[path], counts[path]
         if found.objects is not None:
             objects.merge(found.objects)
         part = Counter(found.codes) + Counter(found.more)
-        whole.update(part)
+        total.update(part)
         shards.append(
             DatasetShard(
-                shard=found.shard,
-                records=found.verdict.records,
+                shard=profile.shard or Shard.at(path),
+                records=profile.records,
                 labels={by_code[code]: part[code] for code in sorted(part)},
                 unlabelled=found.unlabelled,
             )
@@ -243,20 +253,20 @@ def _summary(
         bytes=sum(shard.shard.bytes for shard in shards),
         missing_shards=split.n_missing,
         extra_shards=len(split.extra),
-        labels={text: whole[code] for text, code in texts.items()},
+        labels={text: total[code] for text, code in texts.items()},
         unlabelled=sum(shard.unlabelled for shard in shards),
-        shuffle=measure_order([read[path].codes for path in split.shards]),
+        shuffle=measure_order([counts[path].codes for path in split.shards]),
         shards=tuple(shards),
         objects=objects.summary(),
     )
 
 
 def _faults(
-    root: Path, splits: Iterable[SplitFiles], verdicts: Iterable[ShardVerdict]
+    root: Path, splits: Iterable[SplitFiles], profiles: Iterable[ShardProfile]
 ) -> Iterator[LocatedFault]:
-    by_folder: dict[Path, dict[Path, ShardVerdict]] = {root: {}}
-    for verdict in verdicts:
-        by_folder.setdefault(verdict.path.parent, {})[verdict.path] = verdict
+    by_folder: dict[Path, dict[Path, ShardProfile]] = {root: {}}
+    for profile in profiles:
+        by_folder.setdefault(profile.path.parent, {})[profile.path] = profile
     for folder, inside in by_folder.items():
         for fault in check_directory(folder, inside).faults:
             found = Fault(kind=fault.kind, offset=0, record=None, message=fault.message)

@@ -1,8 +1,7 @@
-"""The labels of a shard's records, in their order and in little memory."""
+"""The labels of records, in order and in little memory, and the objects in their images."""
 
 from array import array
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -20,53 +19,44 @@ from tfrtool.examples.objects.read_objects import has_boxes
 from tfrtool.examples.roles import SAMPLE, find_roles, is_image
 from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.inspection.dataset.object_counts import ObjectCounts
-from tfrtool.inspection.verify.payload_check import unparseable
-from tfrtool.inspection.verify.verify_shard import ShardVerdict, digest_of
-from tfrtool.records.framing import Fault
-from tfrtool.records.reader import read_records, read_shard
-from tfrtool.records.shards import Shard
-from tfrtool.records.stream import open_shard
-from tfrtool.storage.capped_list import CappedList
-from tfrtool.storage.opening import hashed_while_read
+from tfrtool.inspection.verify.payload_check import EXAMPLES, RecordFold
+from tfrtool.records.framing import Record
+from tfrtool.records.reader import read_shard
 
 Label = int | bytes
 
 MAX_LABELS = 2**15
-"""Different labels that are kept apart; ImageNet-21k, the largest in common use, has 21,841."""
-
-FAULTS_KEPT = 1000
-"""Faults that are kept of a shard; a file may be damaged in every record."""
+"""Different labels that are counted; ImageNet-21k, the largest in common use, has 21,841."""
 
 _LONGEST_LABEL = 1024
-"""Bytes of a string that is taken for a label: a caption or an image is none."""
+"""Bytes of a string that can be a label; longer ones are captions or images."""
 
 _CANDIDATES = 8
 
 
 class FirstRecords(NamedTuple):
-    """What the first records of a shard are, which feature is their label, or which could be it."""
+    """What the first records of a dataset hold."""
 
     payload: PayloadKind
     label: str | None = None
-    candidates: tuple[str, ...] = ()
-    has_boxes: bool = False  # whether there are features of objects in images
+    candidates: tuple[str, ...] = ()  # features that could be the label
+    has_boxes: bool = False
 
 
 def look_for_label(paths: Iterable[Path], info: DatasetInfo | None) -> FirstRecords:
     """Look for the label feature in the first records of shards.
 
-    Where none has a label, the first shard with records says what they are.
+    Without a label, the first shard with records decides what the payload is.
     """
     first, boxes = FirstRecords(PayloadKind.EMPTY), False
     for path in paths:
-        kind = PayloadKind.EMPTY
-        candidates: dict[str, None] = {}
+        kind, candidates = PayloadKind.EMPTY, dict[str, None]()
         for item in islice(read_shard(path), SAMPLE):
-            if isinstance(item, Fault) or not item.payload:
+            if not isinstance(item, Record) or not item.payload:
                 continue
             if kind is PayloadKind.EMPTY:
                 kind = classify_payload(item.payload)
-            if kind not in (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE):
+            if kind not in EXAMPLES:
                 break
             try:
                 features = decode_example(item.payload, PayloadKind.SEQUENCE_EXAMPLE).features
@@ -85,121 +75,80 @@ def look_for_label(paths: Iterable[Path], info: DatasetInfo | None) -> FirstReco
     return first._replace(has_boxes=boxes)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShardLabels:
-    """The labels of one shard: two bytes a record are all that grows with the file.
+class LabelCounts(RecordFold):
+    """The labels of a shard's records, at two bytes a record, and its objects.
 
-    Records that are no tf.train.Example where the others are count to its faults.
+    Attributes:
+        labels: each label, in the order of first occurrence, with its code.
+        codes: the code of each labelled record, in order.
+        more: the codes of further labels, where a record has several.
+        unlabelled: records without one integer or short string.
+        overflowed: whether there are more labels than `MAX_LABELS`.
+        objects: None if they were not asked for.
     """
 
-    shard: Shard
-    verdict: ShardVerdict  # with the first `FAULTS_KEPT` of its faults
-    codes: "array[int]"  # for each record with a label, in order, the number of that in `labels`
-    more: "array[int]"  # likewise of each further label, where a record has a list of them
-    labels: tuple[Label, ...]  # in the order in which they first occur
-    unlabelled: int  # records without one whole number or short string
-    overflowed: bool  # more labels than `MAX_LABELS`; then `codes` and `labels` are empty
-    objects: ObjectCounts | None  # None where they were not asked for
+    def __init__(self, label: str | None, is_list: bool, objects: Mapping[int, str] | None) -> None:
+        super().__init__()
+        self._key = None if label is None else label.encode("utf-8", "surrogateescape")
+        self._is_list = is_list
+        self.labels: dict[Label, int] = {}
+        self.codes, self.more = array("H"), array("H")
+        self.unlabelled = 0
+        self.objects = None if objects is None else ObjectCounts(objects)
 
+    @property
+    def overflowed(self) -> bool:
+        """Whether there are too many labels."""
+        return len(self.labels) > MAX_LABELS
 
-def read_labels(
-    path: Path,
-    label: str | None,
-    hashed: Collection[Path] = (),
-    objects: Mapping[int, str] | None = None,
-    *,
-    listed: bool = False,
-) -> ShardLabels:
-    """Read a shard to its end, and find the label of each of its records.
-
-    Without a ``label`` or objects, records are counted and their CRCs checked, but not parsed.
-    ``hashed`` are the shards whose SHA-256 is wanted, where they are whole; ``objects`` are the
-    names of the classes of objects by their numbers, if these are to be counted. Whether a record
-    has a list of labels, metadata says (``listed``): several numbers may be a vector otherwise.
-    """
-    key = None if label is None else label.encode("utf-8", "surrogateescape")
-    codes, more, known = array("H"), array("H"), dict[Label, int]()
-    rest: list[Label] | None = [] if listed else None
-    faults = CappedList[Fault](FAULTS_KEPT)
-    records = size = lost = unlabelled = 0
-    counts = None if objects is None else ObjectCounts(objects)
-    shard = Shard.at(path)
-    with open_shard(path) as file, hashed_while_read(file, path in hashed) as sha256:
-        for item in read_records(file):
-            if isinstance(item, Fault):
-                faults.add(item)
-                lost += item.record is not None
-                continue
-            records += 1
-            size += len(item.payload)
-            if counts is not None:
+    def add(self, records: Sequence[Record], rejected: set[int]) -> None:
+        """Add the labels and objects of records."""
+        for record in records:
+            labels: list[Label] = []
+            if record.index not in rejected:
                 try:
-                    counts.add(item.payload)
-                except ValueError:
-                    faults.add(unparseable(item))
-                    unlabelled += key is not None
-                    continue
-            if key is None:
-                continue
-            value = None
-            try:
-                value = _label(item.payload, key, rest)
-            except DecodeError:
-                faults.add(unparseable(item))
-            if value is None:
-                unlabelled += 1
-            elif len(known) <= MAX_LABELS:
-                codes.append(known.setdefault(value, len(known)))
-            while rest:
-                if len(known) <= MAX_LABELS:
-                    more.append(known.setdefault(rest[-1], len(known)))
-                del rest[-1]
-    overflowed = len(known) > MAX_LABELS
-    verdict = ShardVerdict(
-        path=path,
-        shard=shard,
-        records=records,
-        lost=lost,
-        payload_bytes=size,
-        faults=tuple(faults.kept),
-        n_faults=faults.count,
-        sha256=(sha256[0] if sha256 else digest_of(path))
-        if path in hashed and not faults.count
-        else None,
-    )
-    return ShardLabels(
-        shard=shard,
-        verdict=verdict,
-        codes=array("H") if overflowed else codes,
-        more=array("H") if overflowed else more,
-        labels=() if overflowed else tuple(known),
-        unlabelled=unlabelled,
-        overflowed=overflowed,
-        objects=counts,
-    )
+                    if self.objects is not None:
+                        self.objects.add(record.payload)
+                    labels = self._labels(record.payload)
+                except (DecodeError, ValueError):
+                    self.reject(record, rejected)
+            if self._key is not None:
+                self.unlabelled += not labels
+                self._count(labels[:1], self.codes)
+                self._count(labels[1:], self.more)
 
+    def _labels(self, payload: bytes) -> list[Label]:
+        # Straight from the message: only one feature is wanted, of every record. If a key occurs
+        # twice, the last one counts, as in every protobuf map.
+        found = None
+        for entry in parse_message(payload).context.feature if self._key is not None else ():
+            if entry.key == self._key:
+                found = entry.value
+        values = () if found is None else found.int64_list.value or found.bytes_list.value
+        if len(values) != 1 and not self._is_list:
+            return []
+        return [label for label in map(_as_label, values) if label is not None]
 
-def _label(payload: bytes, key: bytes, rest: list[Label] | None) -> Label | None:
-    """Return a record's label, or the first of a list, whose ``rest`` is added to that."""
-    # Straight from the message: only one feature is wanted, of each record of the dataset. The
-    # context of a SequenceExample has the place of an Example's features, to the byte.
-    found = None
-    for entry in parse_message(payload).context.feature:
-        if entry.key == key:
-            found = entry.value  # of a key that comes twice the last counts, as in every map
-    if found is None:
-        return None
-    values = found.int64_list.value or found.bytes_list.value
-    if len(values) != 1:
-        if rest is None or not values:
-            return None
-        rest += (label for label in map(_as_label, values) if label is not None)
-        return rest.pop(0) if rest else None
-    return _as_label(values[0])
+    def _count(self, labels: Iterable[Label], codes: "array[int]") -> None:
+        for label in labels:
+            if not self.overflowed:
+                codes.append(self.labels.setdefault(label, len(self.labels)))
+
+    def merge(self, other: "LabelCounts", index: int) -> None:
+        """Add the labels of the next part."""
+        super().merge(other, index)
+        self.unlabelled += other.unlabelled
+        if self.objects is not None and other.objects is not None:
+            self.objects.merge(other.objects)
+        if other.overflowed:
+            self.labels |= other.labels
+        known = list(other.labels)
+        for mine, others in ((self.codes, other.codes), (self.more, other.more)):
+            self._count(map(known.__getitem__, others), mine)
 
 
 def _as_label(value: Value) -> Label | None:
-    """Return a whole number, or bytes no longer than a name."""
+    """Return an integer, or bytes no longer than a name."""
     if isinstance(value, bytes):
         return value if len(value) <= _LONGEST_LABEL else None
     return value if isinstance(value, int) else None

@@ -1,26 +1,24 @@
-"""The schema of several shards together: one fold a shard, in parallel, merged in order."""
+"""The schema of several shards together."""
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tfrtool.engines.pool import engine_of
-from tfrtool.engines.split_shards import later, map_folds
 from tfrtool.errors import ShardError, UsageError
 from tfrtool.examples.example import PayloadKind
 from tfrtool.examples.schema import Schema
 from tfrtool.examples.schema_fold import FeatureStatistics, SchemaFold
-from tfrtool.inspection.summary.shard_summary import EXAMPLES, PayloadFold
+from tfrtool.inspection.profile import Asked, FeatureFold, ShardProfile, profile_shards
 from tfrtool.inspection.summary.summary_json import feature_json, values_json
-from tfrtool.records.framing import Fault, Record
+from tfrtool.inspection.verify.payload_check import EXAMPLES
+from tfrtool.records.framing import Fault
 from tfrtool.records.shards import Locations, locate_shards
-from tfrtool.records.stream import Stream, path_of, total_bytes
-from tfrtool.storage.capped_list import CappedList
+from tfrtool.records.stream import Stream
 from tfrtool.storage.json_values import to_json_values
-from tfrtool.storage.progress import BYTES, Meter, OnProgress, no_progress
+from tfrtool.storage.progress import OnProgress, no_progress
 
 _FAULTS_KEPT = 10
 """Faults that are kept of a shard; their number tells of the others."""
@@ -106,31 +104,28 @@ def infer_schema(
     paths = locate_shards(shards).sources
     shares = sample_shares(paths, sample)
     # A shard that has no share of the sample is not even opened.
-    chosen = [path for path, share in shares.items() if share != 0]
-    sampled = len(chosen) < len(paths)
-    total = SchemaFold(values=True)
-    losses: list[ShardLoss] = []
-    meter = Meter(on_progress, "reading", BYTES, total_bytes(chosen))
+    chosen = [path for path in paths if shares.get(path) != 0]
+    asked = Asked(features=True, sample=shares)
     with engine_of(engine, engine_address, workers) as pool:
-        folds = map_folds(
-            partial(ShardSchema, shares=shares),
-            chosen,
-            pool,
-            _WORTH_A_PROCESS,
-            one_pass=() if sample is None else chosen,
-            on_counts=meter.add,
-        )
-        for part, loss, cut in folds:
-            total.merge(part)
-            losses += [] if loss is None else [loss]
-            sampled |= cut
-    meter.finish()
-    if not paths:
-        raise ShardError("no shards")
+        profiles = profile_shards(chosen, asked, pool, _WORTH_A_PROCESS, on_progress=on_progress)
+        return schema_report(profiles, len(paths), sampled=len(chosen) < len(paths))
+
+
+def schema_report(
+    profiles: Iterable[ShardProfile], shards: int, *, sampled: bool = False
+) -> InferredSchema:
+    """Return the schema of profiles that were asked for features."""
+    total, losses = SchemaFold(values=True), list[ShardLoss]()
+    for profile in profiles:
+        fold, loss = profile.fold(FeatureFold), shard_loss(profile)
+        losses += [] if loss is None else [loss]
+        sampled |= profile.cut
+        if fold is not None and profile.payload in EXAMPLES:
+            total.merge(fold.schema)
     if not total.records:
-        raise no_examples(losses[0].path, losses[0].content)
+        raise no_examples(losses)
     return InferredSchema(
-        shards=len(paths),
+        shards=shards,
         records=total.records,
         payload=PayloadKind.SEQUENCE_EXAMPLE if total.sequences else PayloadKind.EXAMPLE,
         sampled=sampled,
@@ -146,73 +141,39 @@ def sample_shares(
 ) -> dict[Path | Stream, int | None]:
     """Return how many of ``sample`` records each shard has, in shares that differ by 1 at most."""
     if sample is None:
-        return dict.fromkeys(paths)
+        return {}
     if sample < 1:
         raise UsageError(f"--sample must be at least 1, got {sample}")
     count = len(paths)
     return {path: sample * (n + 1) // count - sample * n // count for n, path in enumerate(paths)}
 
 
-def no_examples(path: Path, content: str | None) -> ShardError:
-    """Return the error of shards that hold no Examples, of which this is the first."""
-    return ShardError(
-        "contains no tf.train.Example or SequenceExample",
-        path=path,
-        found=content,
-        hint=f"run tfrtool inspect shard {shlex.quote(str(path))} to see what it contains",
+def shard_loss(profile: ShardProfile) -> ShardLoss | None:
+    """Return what is missing of a shard in a result about its records; raise if unreadable."""
+    if profile.failure is not None:
+        raise profile.failure
+    content, faults = None, profile.faults
+    if profile.payload is PayloadKind.EMPTY:
+        content = f"no intact records ({faults[0].message})" if faults else "empty records"
+    elif profile.payload is PayloadKind.UNKNOWN:
+        content = f"{profile.content} payloads"
+    elif profile.payload not in EXAMPLES:
+        content = profile.payload.title
+    if content is None and not faults:
+        return None
+    return ShardLoss(
+        path=profile.path, content=content, count=profile.n_faults, faults=faults[:_FAULTS_KEPT]
     )
 
 
-class ShardSchema:
-    """A fold over what is read of one shard, of which its share of records is wanted, or all."""
-
-    def __init__(
-        self, source: Path | Stream, *, shares: Mapping[Any, int | None], part: bool = False
-    ) -> None:
-        """Begin with nothing."""
-        self._path, self._share = path_of(source), shares[source]
-        self._payloads = PayloadFold(SchemaFold(values=True, source=str(self._path)), part=part)
-        self._faults = CappedList[Fault](_FAULTS_KEPT)
-        self._cut = False  # whether there are more records
-
-    def read(self, items: Iterable[Record | Fault]) -> None:
-        """Take in what is read."""
-        records = 0
-        for item in items:
-            if isinstance(item, Fault):
-                self._faults.add(item)
-            elif records == self._share:
-                self._cut = True
-                break
-            else:
-                records += 1
-                self._payloads.add(item)
-
-    def merge(self, other: "ShardSchema", index: int) -> bool:
-        """Take in a fold over a part, as `ShardFold` has it."""
-        if not self._payloads.merge(other._payloads, index):
-            return False
-        self._faults.merge(later(other._faults, index))
-        return True
-
-    def found(self) -> tuple[SchemaFold, ShardLoss | None, bool]:
-        """Return what was found: also what is lost, and whether it stopped early."""
-        payloads, faults = self._payloads, self._faults
-        kind, schema = payloads.kind, payloads.schema
-        content = None
-        if kind in EXAMPLES:
-            faults.merge(payloads.unparseable)
-            if not faults.count:
-                return schema, None, self._cut
-        else:
-            schema, content = SchemaFold(values=True), kind.title
-        if kind is PayloadKind.UNKNOWN:
-            ((name, _),) = payloads.described.most_common(1)
-            content = f"{name} payloads"
-        elif kind is PayloadKind.EMPTY:
-            content = "empty records"
-            if faults.kept:
-                content = f"no intact records ({faults.kept[0].message})"
-        kept = tuple(sorted(faults.kept, key=lambda fault: fault.offset))
-        loss = ShardLoss(path=self._path, content=content, count=faults.count, faults=kept)
-        return schema, loss, self._cut
+def no_examples(losses: Sequence[ShardLoss]) -> ShardError:
+    """Return the error of shards that hold no Examples."""
+    if not losses:
+        return ShardError("no shards")
+    path = losses[0].path
+    return ShardError(
+        "contains no tf.train.Example or SequenceExample",
+        path=path,
+        found=losses[0].content,
+        hint=f"run tfrtool inspect shard {shlex.quote(str(path))} to see what it contains",
+    )

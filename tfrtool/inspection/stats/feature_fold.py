@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +31,6 @@ COMMONEST = 20
 
 _MEASURED = ("lengths", "steps", "width", "height", "bytes")
 Json = dict[str, Any]
-Labels = tuple[str, ...]
 
 
 class FeatureKey(NamedTuple):
@@ -123,7 +122,7 @@ class FeatureFold:
         for name, numbers in other.numbers.items():
             self.numbers[name].merge(numbers, room)
 
-    def to_json(self, key: FeatureKey, records: int, labels: Labels) -> Json:
+    def to_json(self, key: FeatureKey, records: int, labels: Sequence[str]) -> Json:
         """Return what was seen of the feature in so many records, as docs/json.md describes it."""
         shown = {name: fold.to_json() for name, fold in self.numbers.items()}
         data: Json = {
@@ -137,7 +136,7 @@ class FeatureFold:
             data |= {"list": True, "steps": shown["steps"]}
         counts: Mapping[Any, int] = {}
         if key.dtype is DType.STRING:
-            counts, short = self.strings.counts, self.strings.short
+            counts, short = self.strings.counts, self.strings.error
             data |= {"bytes": shown["bytes"], "distinct": self.strings.distinct()}
             data |= {"distinct_exact": not short, "common_error": short}
         elif key.dtype is not None:
@@ -163,9 +162,9 @@ class FeatureFold:
         return data
 
     def distances(
-        self, other: "FeatureFold", key: FeatureKey, records: tuple[int, int], labels: Labels
+        self, other: "FeatureFold", key: FeatureKey, records: tuple[int, int], *, is_class: bool
     ) -> list[Json]:
-        """Return how far the feature is from its like in all that can be compared."""
+        """Return the distances to the same feature of other shards, where it may be a class."""
         numbers, some, others = list(_MEASURED), self.numbers["values"], other.numbers["values"]
         apart = {
             ("presence", "l_infinity"): l_infinity(
@@ -179,7 +178,7 @@ class FeatureFold:
                 totals = self.numbers["bytes"].count, other.numbers["bytes"].count
                 held = self.strings.counts, other.strings.counts
                 apart["values", "l_infinity"] = l_infinity(*held, totals)
-        elif _is_label(key, labels) and not some.error and not others.error:
+        elif (is_class or _is_label(key)) and not some.error and not others.error:
             apart["values", "l_infinity"] = l_infinity(some.distinct(), others.distinct())
         else:
             numbers.append("values")
@@ -193,10 +192,10 @@ class FeatureFold:
         ]
 
 
-def _is_label(key: FeatureKey, labels: Labels) -> bool:
+def _is_label(key: FeatureKey) -> bool:
     """Return whether integers are classes rather than numbers, by their names."""
     words = re.split(r"[^a-z]+", key.name.lower())
-    return key.dtype is DType.INT64 and (bool(labels) or not LABEL_WORDS.isdisjoint(words))
+    return key.dtype is DType.INT64 and not LABEL_WORDS.isdisjoint(words)
 
 
 def column_parts(column: Column, array: pa.Array) -> Iterator[FeaturePart]:

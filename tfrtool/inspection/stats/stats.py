@@ -1,34 +1,20 @@
 """Statistics of the features of shards, and how far they are from those of others."""
 
-import pickle
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tfrtool.engines.engine import Engine
 from tfrtool.engines.pool import engine_of
-from tfrtool.engines.split_shards import later, map_folds
-from tfrtool.errors import ShardError
-from tfrtool.examples.arrow.columns import Columns
-from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.example import DType, PayloadKind
 from tfrtool.examples.roles import LabelNames
-from tfrtool.examples.schema_fold import MAX_NAMES
-from tfrtool.inspection.rows.batches import Batch, decode_records, in_batches
-from tfrtool.inspection.schema.shard_schema import ShardLoss, no_examples
-from tfrtool.inspection.stats.feature_fold import FeatureFold, FeatureKey, column_parts
-from tfrtool.inspection.stats.number_fold import EXACT_VALUES
-from tfrtool.inspection.verify.payload_check import unparseable
-from tfrtool.records.framing import Fault, Record
+from tfrtool.inspection.profile import Asked, ShardProfile, profile_shards
+from tfrtool.inspection.schema.shard_schema import ShardLoss, no_examples, shard_loss
+from tfrtool.inspection.stats.feature_fold import FeatureFold, FeatureKey
+from tfrtool.inspection.stats.stats_fold import StatsFold
 from tfrtool.records.shards import Locations, locate_shards
-from tfrtool.records.stream import Stream, path_of, total_bytes
-from tfrtool.storage.capped_list import CappedList
-from tfrtool.storage.progress import BYTES, Meter, OnProgress, no_progress
-
-_FAULTS_KEPT = 10
-_HELD_VALUES = 2**23
-"""Distinct values that all features together may hold before they become samples, roughly."""
+from tfrtool.storage.progress import OnProgress, no_progress
 
 _WORTH_A_PROCESS = 16 * 1024 * 1024
 """Bytes that are looked at in the time that a process takes to start, roughly."""
@@ -65,60 +51,6 @@ class StatsReport:
         return [one for one in found if one["distance"] > threshold]
 
 
-@dataclass(slots=True)
-class StatsFold:
-    """A fold over the records of shards."""
-
-    paths: list[Path] = field(default_factory=list)
-    records: int = 0
-    sequences: bool = False
-    skipped: int = 0
-    losses: list[ShardLoss] = field(default_factory=list)
-    features: dict[FeatureKey, FeatureFold] = field(default_factory=dict)
-
-    def add(self, batch: Batch, columns: Columns) -> None:
-        """Take in records and their columns."""
-        self.records += len(batch.records)
-        self.sequences |= columns.kind is PayloadKind.SEQUENCE_EXAMPLE
-        room = self._room(len(columns.columns))
-        for column, array in zip(columns.columns, columns.arrays(batch.table), strict=True):
-            for part in column_parts(column, array):
-                fold = self._find(FeatureKey(column.key, column.is_list, part[0]))
-                if fold is not None:
-                    fold.add(part, room)
-
-    def merge(self, other: "StatsFold") -> None:
-        """Take in what another fold has seen; what comes out depends on the order."""
-        self.paths += other.paths
-        self.records += other.records
-        self.sequences |= other.sequences
-        self.skipped += other.skipped
-        self.losses += other.losses
-        room = self._room(len(other.features))
-        for key, feature in other.features.items():
-            fold = self._find(key)
-            if fold is not None:
-                fold.merge(feature, room)
-
-    def _room(self, features: int) -> int:
-        """Return how many different values each feature may hold."""
-        return min(EXACT_VALUES, _HELD_VALUES // max(1, features, len(self.features)))
-
-    def _find(self, key: FeatureKey) -> FeatureFold | None:
-        if key not in self.features:
-            if len(self.features) >= MAX_NAMES:
-                self.skipped += 1
-                return None
-            self.features[key] = FeatureFold()
-        return self.features[key]
-
-    def known(self) -> list[FeatureKey]:
-        """Return the features in order; without a type those that never have one."""
-        typed = {key[:2] for key in self.features if key.dtype is not None}
-        found = (key for key in self.features if key.dtype is not None or key[:2] not in typed)
-        return sorted(found, key=lambda key: (key.is_list, key.key, str(key.dtype)))
-
-
 def stats(
     shards: Locations,
     *,
@@ -144,110 +76,79 @@ def stats(
     Raises:
         ShardError: a file can't be read, or no file contains Examples or SequenceExamples.
     """
-    with engine_of(engine, engine_address, workers) as pool:
-        here = _fold_all(shards, pool, on_progress)
-        there = None if against is None else _fold_all(against, pool, on_progress)
-    folders = dict.fromkeys(path.parent for path in here.paths + (there.paths if there else []))
 
-    def labels(key: FeatureKey) -> tuple[str, ...]:
-        """Return the class names of a feature that stand beside the shards."""
+    def profiles(some: Locations, pool: Engine) -> Iterable[ShardProfile]:
+        sources, asked = locate_shards(some).sources, Asked(statistics=True)
+        return profile_shards(sources, asked, pool, _WORTH_A_PROCESS, on_progress=on_progress)
+
+    with engine_of(engine, engine_address, workers) as pool:
+        here = _total(profiles(shards, pool))
+        there = None if against is None else _total(profiles(against, pool))
+    return _report(here, there)
+
+
+def stats_report(profiles: Iterable[ShardProfile]) -> StatsReport:
+    """Return the statistics of profiles that were asked for them."""
+    return _report(_total(profiles), None)
+
+
+@dataclass(slots=True)
+class _Total:
+    fold: StatsFold
+    paths: list[Path]
+    losses: list[ShardLoss]
+
+
+def _total(profiles: Iterable[ShardProfile]) -> _Total:
+    total = _Total(StatsFold(), [], [])
+    for profile in profiles:
+        loss, fold = shard_loss(profile), profile.fold(StatsFold)
+        total.paths.append(profile.path)
+        total.losses += [] if loss is None else [loss]
+        if fold is not None and profile.holds_examples:
+            total.fold.merge(fold, 0)
+    if not total.fold.records:
+        raise no_examples(total.losses)
+    return total
+
+
+def _report(here: _Total, there: _Total | None) -> StatsReport:
+    paths = [*here.paths, *(there.paths if there else [])]
+    folders = dict.fromkeys(path.parent for path in paths)
+
+    def labels(key: FeatureKey) -> Sequence[str]:
+        """Return the class names of a feature, from files next to the shards."""
         where = folders if key.dtype is DType.INT64 else ()
         found = (LabelNames.beside(folder, key.name).names for folder in where)
         return next(filter(None, found), ())
 
-    features = [here.features[key].to_json(key, here.records, labels(key)) for key in here.known()]
+    mine, records = here.fold.features, here.fold.records
     compared = None
     if there is not None:
-        known = dict.fromkeys([*here.known(), *there.known()])
-        records = here.records, there.records
-        distances = []
-        for key in known:
-            some, others = (fold.features.get(key) or FeatureFold() for fold in (here, there))
-            distances += some.distances(others, key, records, labels(key))
+        others = there.fold.features
+        known = dict.fromkeys([*here.fold.known(), *there.fold.known()])
         compared = {
             "shards": len(there.paths),
-            "records": there.records,
-            "only_here": [str(key) for key in known if key not in there.features],
-            "only_there": [str(key) for key in known if key not in here.features],
-            "distances": distances,
+            "records": there.fold.records,
+            "only_here": [str(key) for key in known if key not in others],
+            "only_there": [str(key) for key in known if key not in mine],
+            "distances": [
+                distance
+                for key in known
+                for distance in (mine.get(key) or FeatureFold()).distances(
+                    others.get(key) or FeatureFold(),
+                    key,
+                    (records, there.fold.records),
+                    is_class=bool(labels(key)),
+                )
+            ],
         }
     return StatsReport(
         shards=len(here.paths),
-        records=here.records,
-        payload=PayloadKind.SEQUENCE_EXAMPLE if here.sequences else PayloadKind.EXAMPLE,
-        features=tuple(features),
-        skipped=here.skipped,
+        records=records,
+        payload=PayloadKind.SEQUENCE_EXAMPLE if here.fold.sequences else PayloadKind.EXAMPLE,
+        features=tuple(mine[key].to_json(key, records, labels(key)) for key in here.fold.known()),
+        skipped=here.fold.skipped,
         losses=(*here.losses, *(there.losses if there else ())),
         against=compared,
     )
-
-
-def _fold_all(shards: Locations, pool: Engine, on_progress: OnProgress) -> StatsFold:
-    sources = locate_shards(shards).sources
-    if not sources:
-        raise ShardError("no shards")
-    total = StatsFold()
-    meter = Meter(on_progress, "reading", BYTES, total_bytes(sources))
-    for fold in map_folds(ShardStats, sources, pool, _WORTH_A_PROCESS, on_counts=meter.add):
-        total.merge(pickle.loads(fold))
-    meter.finish()
-    if not total.records:
-        raise no_examples(total.losses[0].path, total.losses[0].content)
-    return total
-
-
-class ShardStats:
-    """A fold over what is read of one shard."""
-
-    def __init__(self, source: Path | Stream, *, part: bool = False) -> None:
-        """Begin with nothing."""
-        self._path = path_of(source)
-        self._fold = StatsFold([] if part else [self._path])
-        self._faults = CappedList[Fault](_FAULTS_KEPT)
-        self._content: str | None = None
-
-    def read(self, items: Iterable[Record | Fault]) -> None:
-        """Take in what is read, in batches."""
-        for records in in_batches(items, self._faults.add):
-            found = _take(self._fold, self._path, records, self._faults)
-            self._content = found or self._content
-
-    def merge(self, other: "ShardStats", index: int) -> bool:
-        """Take in a fold over a part, as `ShardFold` has it; what comes out is that of parts."""
-        self._fold.merge(other._fold)
-        self._faults.merge(later(other._faults, index))
-        self._content = other._content or self._content
-        return True
-
-    def found(self) -> bytes:
-        """Return a fold, pickled in this process, too: sketches may come out in another order."""
-        fold, faults = self._fold, self._faults
-        if faults.count:
-            kept = tuple(faults.kept)
-            content = None
-            if not fold.records:
-                content = self._content or f"no intact records ({kept[0].message})"
-            loss = ShardLoss(path=self._path, content=content, count=faults.count, faults=kept)
-            fold.losses.append(loss)
-        return pickle.dumps(fold)
-
-
-def _take(
-    fold: StatsFold, path: Path, records: list[Record], faults: CappedList[Fault]
-) -> str | None:
-    """Take in records of a shard; if they are no Examples, return what they are."""
-    seen = ColumnsFold()
-    seen.add([record.payload for record in records])
-    columns = seen.columns()
-    if len(records) > columns.batch_records:  # a half of them may have fewer columns
-        half = len(records) // 2
-        content = _take(fold, path, records[:half], faults)
-        return _take(fold, path, records[half:], faults) or content
-    fold.skipped += seen.skipped
-    if not columns.parsed:
-        for record in records:
-            faults.add(unparseable(record))
-        return columns.kind.title
-    for batch in decode_records(path, records, columns, faults.add):
-        fold.add(batch, columns)
-    return None

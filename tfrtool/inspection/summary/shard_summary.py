@@ -1,23 +1,21 @@
 """Looking into one shard: its records, its CRCs, its features, and the first records parsed."""
 
 from array import array
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, BinaryIO, NamedTuple
 
-from tfrtool.engines.split_shards import later
 from tfrtool.errors import UsageError
-from tfrtool.examples.content import describe_bytes
 from tfrtool.examples.example import PayloadKind, decode_example
 from tfrtool.examples.parsing import Parsed, fit_example
 from tfrtool.examples.roles import info_beside
 from tfrtool.examples.schema import Schema
-from tfrtool.examples.schema_fold import FeatureStatistics, SchemaFold
+from tfrtool.examples.schema_fold import FeatureStatistics
 from tfrtool.examples.tfds_metadata import DATASET_INFO
+from tfrtool.inspection.profile import Asked, FeatureFold, Profile
 from tfrtool.inspection.summary.summary_json import feature_json, value_json
-from tfrtool.inspection.verify.payload_check import PayloadVote, unparseable
+from tfrtool.inspection.verify.payload_check import EXAMPLES, RecordFold, unparseable
 from tfrtool.records.compression import Compression, detect_compression
 from tfrtool.records.count import hop, indexed
 from tfrtool.records.framing import Fault, Record
@@ -25,58 +23,34 @@ from tfrtool.records.reader import RecordReader
 from tfrtool.records.shard_sets import group_shards
 from tfrtool.records.shards import Shard
 from tfrtool.records.stream import Location, as_source, open_shard, path_of, size_of
-from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.json_values import to_json_values
-from tfrtool.storage.limits import (
-    MAX_FAULTS,
-)
+from tfrtool.storage.limits import MAX_FAULTS
 from tfrtool.storage.remote_path import RemotePath
 
 _READ_WHOLE = 1024 * 1024
-"""Bytes: what is not larger is read whole from a store, too."""
-
-EXAMPLES = (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE)
+"""Bytes up to which a shard is read whole from a store, too."""
 
 
-class PayloadFold(PayloadVote):
-    """A fold over the records of one shard, which tells what they are by majority.
+class SchemaMatch(RecordFold):
+    """Which records don't match a schema, or match only because of a default."""
 
-    Attributes:
-        schema: the fold over the payloads that are Examples or SequenceExamples.
-        unparseable: the first records that are neither, among a majority that is.
-        described: what the first records that are neither hold, by `describe_bytes`.
-    """
+    def __init__(self, schema: Schema) -> None:
+        super().__init__()
+        self._schema = schema
+        self.hidden: dict[str, array[int]] = {}
 
-    def __init__(self, schema: SchemaFold, *, part: bool = False) -> None:
-        super().__init__(part=part)
-        self.schema = schema
-        self.unparseable = CappedList[Fault]()
-        self.described: Counter[str] = Counter()
-
-    def add(self, record: Record) -> bool:
-        """Take in a record, and return whether it is an Example or a SequenceExample."""
-        if self.others:
-            return False
-        kind = self.vote(record.payload)
-        if kind is not None and kind not in EXAMPLES:
-            self.described[describe_bytes(record.payload)] += 1
-        fits = self.schema.add_payload(record.payload, index=record.index)
-        self.sequences = self.schema.sequences > 0
-        if not fits:
-            self.unparseable.add(unparseable(record))
-        if self.others:
-            self.unparseable = CappedList()
-        return fits
-
-    def merge(self, other: "PayloadFold", index: int) -> bool:
-        """Take in a fold over a part, as `ShardFold` has it."""
-        begun, voting = self.votes
-        if (begun and voting and other.described) or not self.schema.follow(other.schema, index):
-            return False
-        self.described = self.described if begun else other.described
-        self.unparseable.merge(later(other.unparseable, index))
-        self.join(other)
-        return True
+    def add(self, records: Sequence[Record], rejected: set[int]) -> None:
+        """Parse records."""
+        for record in records:
+            if record.index in rejected:
+                continue
+            example = decode_example(record.payload, PayloadKind.SEQUENCE_EXAMPLE)
+            parsed = fit_example(example, self._schema)
+            if parsed.misfits:
+                reasons = "; ".join(map(str, parsed.misfits))
+                self.faults.add(replace(unparseable(record, reasons), cause=None))
+            for name in parsed.defaulted:
+                self.hidden.setdefault(name, array("Q")).append(record.index)
 
 
 class Sample(NamedTuple):
@@ -200,12 +174,13 @@ def inspect_shard(
     if limit < 0 or (record is not None and record < 0):
         raise UsageError(f"--limit and --record must be at least 0, got {limit} and {record}")
     source = as_source(shard)
-    payloads = PayloadFold(SchemaFold())
-    records, size, lost, cut = 0, 0, 0, False
+    features = FeatureFold("", values=False)
+    folds: list[RecordFold] = [features]
+    match = SchemaMatch(schema) if schema is not None else None
+    profile = Profile(source, Asked(), folds=[features, match] if match else folds)
+    cut = False
     total: int | None = None
-    damage, misfits = CappedList[Fault](), CappedList[Fault]()
     shown: list[Record] = []
-    hidden: dict[str, array[int]] = {}
     with open_shard(source) as file:
         compression = detect_compression(file)
         partly = isinstance(source, RemotePath) and not whole
@@ -217,50 +192,47 @@ def inspect_shard(
                 total, place = place[0], (0, 0)  # no such record: the first tells what they are
             file.seek(place[1])
         reader = RecordReader(file, compression, verify_payload, place=place)
-        for item in reader.read():
-            if isinstance(item, Fault):
-                damage.add(item)
-                lost += item.record is not None
-                continue
-            records += 1
-            size += len(item.payload)
-            if item.index == record or (record is None and len(shown) < limit):
-                shown.append(item)
-            if payloads.add(item) and schema is not None:
-                example = decode_example(item.payload, PayloadKind.SEQUENCE_EXAMPLE)
-                parsed = fit_example(example, schema)
-                if parsed.misfits:
-                    reasons = "; ".join(map(str, parsed.misfits))
-                    misfits.add(replace(unparseable(item, reasons), cause=None))
-                for name in parsed.defaulted:
-                    hidden.setdefault(name, array("Q")).append(item.index)
-            enough = records >= limit if record is None else item.index >= record
-            if partly and (enough or total is not None):
-                cut = True
-                break
+
+        def items() -> Iterator[Record | Fault]:
+            nonlocal cut
+            count = 0
+            for item in reader.read():
+                yield item
+                if isinstance(item, Fault):
+                    continue
+                count += 1
+                if item.index == record or (record is None and len(shown) < limit):
+                    shown.append(item)
+                enough = count >= limit if record is None else item.index >= record
+                if partly and (enough or total is not None):
+                    cut = True
+                    return
+
+        profile.read(items())
+        profile.raise_failure()
         found = Shard(path=path_of(source), bytes=size_of(source, file), compression=compression)
     counted_by = None
     if not cut:
-        total = place[0] + records
+        total = place[0] + profile.records
     elif total is None and isinstance(source, RemotePath):
         total, counted_by = _count_beside(source, file, found.bytes)
-    kind, examples = payloads.kind, payloads.kind in EXAMPLES
+    kind, examples = profile.kind, profile.kind in EXAMPLES
     if schema is None:
-        schema = payloads.schema.schema() if examples else Schema(())
-    others = payloads.unparseable if examples else CappedList[Fault]()
-    faults = [*damage.kept, *misfits.kept, *others.kept]
+        schema = features.schema.schema() if examples else Schema(())
+    misfits = profile.misfits
+    faults = sorted([*profile.damage.kept, *misfits.kept], key=lambda fault: fault.offset)
     return ShardSummary(
         shard=found,
-        records=records,
+        records=profile.records,
         payload=kind,
-        payload_bytes=size,
-        features=payloads.schema.features() if examples else (),
-        lost=lost,
-        faults=tuple(sorted(faults, key=lambda fault: fault.offset)[:MAX_FAULTS]),
-        fault_count=damage.count + misfits.count + others.count,
-        misfit_count=misfits.count + others.count,
+        payload_bytes=profile.size,
+        features=features.schema.features() if examples else (),
+        lost=profile.lost,
+        faults=tuple(faults[:MAX_FAULTS]),
+        fault_count=profile.damage.count + misfits.count,
+        misfit_count=misfits.count,
         sample=tuple(Sample(one, _parsed(one, kind, schema)) for one in shown),
-        hidden={name: tuple(indices) for name, indices in hidden.items()},
+        hidden={name: tuple(some) for name, some in (match.hidden if match else {}).items()},
         verified=verify_payload,
         whole=not cut and place[0] == 0,
         total=total,

@@ -1,6 +1,6 @@
 """Whether a directory has the shards that its metadata and its file names promise."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -15,7 +15,7 @@ from tfrtool.examples.tfds_metadata import (
     read_dataset_info,
     read_written_shards,
 )
-from tfrtool.inspection.verify.verify_shard import ShardVerdict
+from tfrtool.inspection.profile import ShardProfile
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import FRAME_SIZE, FaultKind
 from tfrtool.records.shard_sets import ShardSet, find_conflicts, group_shards
@@ -23,7 +23,7 @@ from tfrtool.records.shards import shards_in
 
 MISSING_TOLD = 100  # missing shards of a set that are told one by one; the others are one fault
 
-Verdicts = Mapping[Path, ShardVerdict]
+Verdicts = Mapping[Path, ShardProfile]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,15 @@ class DatasetFindings:
     info: DatasetInfo | None  # None also where it can't be read
     sets: tuple[ShardSet, ...]
     faults: tuple[DatasetFault, ...]
+
+
+def written_shards(paths: Iterable[Path]) -> frozenset[Path]:
+    """Return the shards whose SHA-256 is in the report of a write."""
+    found: set[Path] = set()
+    for directory in {path.parent for path in paths}:
+        with suppress(DatasetError):  # reported with the directory
+            found.update(directory / name for name in read_written_shards(directory))
+    return frozenset(found)
 
 
 def check_directory(directory: Path, verdicts: Verdicts, *, whole: bool = True) -> DatasetFindings:
@@ -116,7 +125,7 @@ def _split_against_metadata(
 ) -> Iterator[DatasetFault]:
     count = len(split.shard_lengths)
     yield from _missing(meant)
-    checked: list[ShardVerdict] = []
+    checked: list[ShardProfile] = []
     for index, expected in enumerate(split.shard_lengths):
         shard = meant.shards.get(index)
         verdict = None if shard is None else verdicts.get(shard)

@@ -1,34 +1,26 @@
 """The same image in more than one record: within a split, in two splits, under two labels."""
 
-import heapq
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 from tfrtool.errors import ShardError
 from tfrtool.examples.content import decode_text
 from tfrtool.examples.example import PayloadKind, decode_example
-from tfrtool.examples.roles import LabelNames
-from tfrtool.inspection.verify.image_check import FINGERPRINT, ImageFindings
+from tfrtool.examples.roles import LabelNames, Roles
 from tfrtool.records.compression import Compression, detect_compression
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_records, read_shard
 from tfrtool.records.stream import Stream, folder_of, open_shard, path_of
 from tfrtool.storage.opening import size_of_file
 
-GROUPS_KEPT = 1000  # groups that are told of each sort; all are counted
-COPIES_KEPT = 100  # copies that are told of one group: a black frame may be there a million times
-_UNLABELLED = bytes(8)
+GROUPS_KEPT = 1000  # groups that are listed of each sort; all are counted
+COPIES_KEPT = 100  # copies that are listed of one group: a black frame may occur a million times
 
-ImageShard = tuple[Path | Stream, str | None, ImageFindings]
-"""A shard, or a stream that was kept; its split, if that is known; and what its images are."""
-
-_Entry = tuple[bytes, bytes, int, int, int]  # image digest, label digest, shard, record, offset
-_Place = tuple[int, int, int]  # shard, record, offset
+ImageShard = tuple[Path | Stream, str | None, Roles, bytes | bytearray]
+"""A shard, its split if known, the roles of its features, and the fingerprints of its images."""
 
 _FETCHED = 64 * 1024
 """Bytes that are read at least to see one record."""
@@ -36,7 +28,7 @@ _FETCHED = 64 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copy:
-    """A record with an image that others have, too; what isn't known of it is None."""
+    """A record with an image that other records have, too."""
 
     path: Path
     split: str | None
@@ -47,11 +39,11 @@ class Copy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DuplicateGroup:
-    """Records with one and the same image, byte for byte."""
+    """Records with the same image, byte for byte."""
 
     count: int
-    across_splits: bool  # whether they are in several splits: what is tested was trained on
-    across_labels: bool  # whether their labels contradict each other
+    across_splits: bool
+    across_labels: bool
     copies: tuple[Copy, ...]  # at least two; the first `COPIES_KEPT`, and of each split and label
 
     @property
@@ -62,7 +54,7 @@ class DuplicateGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duplicates:
-    """All images that are there more than once, and how many groups there are of each sort."""
+    """All images that occur more than once, and the number of groups of each sort."""
 
     groups: tuple[DuplicateGroup, ...] = ()  # faults first; the first `GROUPS_KEPT` of either sort
     spoiled: int = 0  # across splits or labels
@@ -72,87 +64,96 @@ class Duplicates:
 
 
 def find_duplicates(shards: Sequence[ImageShard]) -> Duplicates:
-    """Find the images that are in more than one record.
+    """Find the images that are in more than one record; read these again for names and labels."""
+    import numpy as np  # for this alone
 
-    Sorted fingerprints of all shards are merged, so that nothing beyond them is held. The records
-    that are found are then read again, for names and labels.
-    """
-    counts = Counter[str]()
-    kept: dict[bool, list[tuple[int, bool, bool, list[_Place]]]] = {True: [], False: []}
-    wanted: dict[int, dict[int, int]] = {}
-    splits = [split for _, split, _ in shards]
-    merged = heapq.merge(*(_entries(number, found) for number, (_, _, found) in enumerate(shards)))
-    for _, entries in groupby(merged, key=itemgetter(0)):
-        count, across_splits, across_labels, places = _group(entries, splits)
-        if count == 1:
-            continue
-        spoiled = across_splits or across_labels
-        counts["spoiled" if spoiled else "within"] += 1
-        counts["across_splits"] += across_splits
-        counts["across_labels"] += across_labels
-        if len(kept[spoiled]) < GROUPS_KEPT:
-            kept[spoiled].append((count, across_splits, across_labels, sorted(places)))
-            for shard, record, offset in places:
-                wanted.setdefault(shard, {})[record] = offset
-    copies = {
-        (shard, copy.record): copy
-        for shard, records in wanted.items()
-        for copy in _copies(shards[shard], records)
-    }
-    groups = tuple(
-        DuplicateGroup(
-            count=count,
-            across_splits=across_splits,
-            across_labels=across_labels,
-            copies=tuple(copies[place[:2]] for place in places),
-        )
-        for count, across_splits, across_labels, places in kept[True] + kept[False]
+    if not shards:
+        return Duplicates()
+    split_codes = {split: code for code, split in enumerate(dict.fromkeys(s[1] for s in shards))}
+    # An entry of FINGERPRINT.
+    fields = ("high", ">u8"), ("low", ">u8"), ("label", "<u8"), ("record", "<u8"), ("offset", "<u8")
+    parts = [np.frombuffer(found, [*fields]) for *_, found in shards]
+    prints, shard = np.concatenate(parts), np.repeat(np.arange(len(parts)), [*map(len, parts)])
+    order = np.lexsort((prints["record"], shard, prints["low"], prints["high"]))
+    prints, shard = prints[order], shard[order]
+    new_image = np.ones(len(prints), np.bool_)
+    new_image[1:] = (np.diff(prints["high"].astype("u8")) != 0) | (
+        np.diff(prints["low"].astype("u8")) != 0
     )
-    return Duplicates(groups=groups, **counts)
+    new_record = new_image.copy()
+    new_record[1:] |= (np.diff(shard) != 0) | (np.diff(prints["record"]) != 0)
+    # A record that lists one image twice is not a copy of itself.
+    prints, shard = prints[new_record], shard[new_record]
+    starts = np.flatnonzero(new_image[new_record])
+    counts = np.diff(np.append(starts, len(prints)))
+    if not len(starts):
+        return Duplicates()
+    splits = np.array([split_codes[split] for _, split, *_ in shards])[shard]
+    unknown = splits == split_codes.get(None, -1)
+    across_splits = _differ(splits.astype(np.uint64), unknown, starts)
+    across_labels = _differ(prints["label"], prints["label"] == 0, starts)
+    spoiled, several = across_splits | across_labels, counts > 1
+    kept = [np.flatnonzero(spoiled & several), np.flatnonzero(~spoiled & several)]
+    places: list[tuple[int, Any]] = []
+    for group in np.append(kept[0][:GROUPS_KEPT], kept[1][:GROUPS_KEPT]).tolist():
+        rows = np.arange(starts[group], starts[group] + counts[group])
+        # The first copies, and the first of each split and label in any case.
+        sorts = np.stack((splits[rows].astype(np.uint64), prints["label"][rows]))
+        firsts = np.unique(sorts, axis=1, return_index=True)[1][:COPIES_KEPT]
+        places.append((group, rows[np.union1d(firsts, np.arange(min(len(rows), COPIES_KEPT)))]))
+    wanted: dict[int, dict[int, int]] = {}
+    for _, rows in places:
+        for row in rows.tolist():
+            record, offset = int(prints["record"][row]), int(prints["offset"][row])
+            wanted.setdefault(int(shard[row]), {})[record] = offset
+    copies = {
+        (number, copy.record): copy
+        for number, records in wanted.items()
+        for copy in _copies(shards[number], records)
+    }
+    return Duplicates(
+        groups=tuple(
+            DuplicateGroup(
+                count=int(counts[group]),
+                across_splits=bool(across_splits[group]),
+                across_labels=bool(across_labels[group]),
+                copies=tuple(copies[int(shard[r]), int(prints["record"][r])] for r in rows),
+            )
+            for group, rows in places
+        ),
+        spoiled=len(kept[0]),
+        across_splits=int((across_splits & several).sum()),
+        across_labels=int((across_labels & several).sum()),
+        within=len(kept[1]),
+    )
 
 
-def _entries(number: int, found: ImageFindings) -> Iterator[_Entry]:
-    before = None
-    for digest, label, record, offset in FINGERPRINT.iter_unpack(found.fingerprints):
-        # A record that lists one image twice is no copy of itself.
-        if before != (digest, record):
-            yield digest, label, number, record, offset
-        before = digest, record
+def _differ(codes: Any, unknown: Any, starts: Any) -> Any:
+    """Return whether the rows of each group have different codes, unknown ones apart."""
+    import numpy as np
 
-
-def _group(
-    entries: Iterator[_Entry], splits: Sequence[str | None]
-) -> tuple[int, bool, bool, list[_Place]]:
-    """Keep the first copies of a group, and the first of each split and label in any case."""
-    kept: list[_Place] = []
-    known: set[tuple[str | None, bytes]] = set()
-    count = 0
-    for _, label, shard, record, offset in entries:
-        count += 1
-        sort = splits[shard], label
-        if len(kept) < COPIES_KEPT or (sort not in known and len(known) < COPIES_KEPT):
-            known.add(sort)
-            kept.append((shard, record, offset))
-    across_splits = len({split for split, _ in known} - {None}) > 1
-    return count, across_splits, len({label for _, label in known} - {_UNLABELLED}) > 1, kept
+    least = np.minimum.reduceat(np.where(unknown, np.uint64(2**64 - 1), codes), starts)
+    most = np.maximum.reduceat(np.where(unknown, np.uint64(0), codes), starts)
+    known = np.add.reduceat(~unknown, starts, dtype=np.int64) > 0
+    return known & (least != most)
 
 
 def _copies(shard: ImageShard, wanted: Mapping[int, int]) -> Iterator[Copy]:
-    """Read what records of a shard, given with their offsets, say of their images."""
-    source, split, found = shard
+    """Read the names and labels of records, given with their offsets."""
+    source, split, roles, _ = shard
     path, left = path_of(source), set(wanted)
-    names = LabelNames.beside(folder_of(source), found.roles.label)
-    # A file that has gone by now was there before: its copies lack their names, no more.
+    names = LabelNames.beside(folder_of(source), roles.label)
+    # If the file is gone by now, its copies lack their names, no more.
     with suppress(ShardError):
         for index, payload in _payloads(source, wanted):
             example = decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE)
-            name = next(iter(example.values(found.roles.name)), None)
+            name = next(iter(example.values(roles.name)), None)
             yield Copy(
                 path=path,
                 split=split,
                 record=index,
                 name=decode_text(name) if isinstance(name, bytes) else None,
-                label=names.text(example.values(found.roles.label)),
+                label=names.text(example.values(roles.label)),
             )
             left.remove(index)
     for record in left:
@@ -171,10 +172,9 @@ def _payloads(source: Path | Stream, wanted: Mapping[int, int]) -> Iterator[tupl
                     if isinstance(item, Record):
                         yield index, item.payload
                 return
-    left = len(wanted)
+    last = max(wanted)
     for item in read_shard(source):
         if isinstance(item, Record) and item.index in wanted:
             yield item.index, item.payload
-            left -= 1
-            if not left:
-                return
+        if isinstance(item, Record) and item.index >= last:
+            return

@@ -1,8 +1,8 @@
-"""Whether every image of a shard decodes, and a fingerprint of each, to find it again."""
+"""Whether every image of a shard decodes, and a fingerprint of each, to find duplicates."""
 
 import hashlib
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -28,15 +28,14 @@ from tfrtool.examples.roles import (
     said_size,
     with_first_steps,
 )
-from tfrtool.inspection.verify.payload_check import unparseable
+from tfrtool.inspection.verify.payload_check import RecordFold, unparseable
 from tfrtool.records.framing import Fault, Record
 from tfrtool.storage.capped_list import CappedList
 
-FINGERPRINT = struct.Struct(">16s8sQQ")
+FINGERPRINT = struct.Struct("<16s8sQQ")
 """An image's BLAKE2b (16 bytes), its label's (8; zeros without one), its record, and its offset.
 
-BLAKE2b of 16 bytes tells images apart that anybody could have made by chance: of 2**32 of them,
-two fall together with a probability of 2**-65.
+Of 2**32 different images, two have the same 16 bytes with a probability of 2**-65.
 """
 
 _FAULTS_KEPT = 1000
@@ -46,19 +45,25 @@ _NO_ROLES = Roles(image=None, label=None, name=None)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageFindings:
-    """What was found in the images of one shard; all faults are counted, and the first are kept."""
+    """What was found in the images of one shard.
 
-    roles: Roles = _NO_ROLES  # which features are the image, its label and its name
-    features: Mapping[str, int] = field(default_factory=dict)
-    """The features and feature lists that hold encoded images, and how many values should be one.
+    Attributes:
+        roles: which features are the image, its label and its name.
+        features: the features that hold encoded images, and how many values should be one.
+        pixels: number of values that are raw pixels of the recorded size.
+        doubtful: number of values of the image feature that are neither.
+        absent: number of records without an image.
+        faults: the first images that don't decode, or have the wrong number of pixels.
+        n_faults: number of these.
     """
-    pixels: int = 0  # values that hold bare pixels of the size that their record says
-    doubtful: int = 0  # values of the image that are neither: alone they say nothing
-    absent: int = 0  # records without a value for the image
-    faults: tuple[Fault, ...] = ()  # images that don't decode, and pixels of a wrong size
+
+    roles: Roles = _NO_ROLES
+    features: Mapping[str, int] = field(default_factory=dict)
+    pixels: int = 0
+    doubtful: int = 0
+    absent: int = 0
+    faults: tuple[Fault, ...] = ()
     n_faults: int = 0
-    doubts: tuple[Fault, ...] = ()  # what the doubtful ones are, if there are images elsewhere
-    fingerprints: bytes = b""  # sorted, of `FINGERPRINT`'s form
 
     @property
     def encoded(self) -> int:
@@ -67,50 +72,58 @@ class ImageFindings:
 
 
 class _Tally:
-    """What was found of the values of one feature."""
+    """The values of one feature."""
 
     def __init__(self) -> None:
         self.images = self.empty = 0
         self.broken = CappedList[Fault](_FAULTS_KEPT)
-        self.others = CappedList[Fault](
-            _FAULTS_KEPT
-        )  # that are no images; broken ones among images
+        self.others = CappedList[Fault](_FAULTS_KEPT)  # not images; faults if the rest are
+
+    @property
+    def holds_images(self) -> bool:
+        """Whether at least half of the values are images."""
+        return bool(self.images) and self.images >= self.others.count - self.empty
 
 
-class ImageCheck:
-    """A fold over the records of one shard.
+class ImageCheck(RecordFold):
+    """Decodes every value of a string feature or feature list that starts as an image does.
 
-    Every value of a string feature or feature list that starts as an encoded image does is
-    decoded. What is not the image by its name holds images if at least half of its values do.
+    Attributes:
+        roles: which features are the image, its label and its name.
+        fingerprints: one entry of `FINGERPRINT` per image, in order.
     """
 
     def __init__(self, directory: Path | None) -> None:
+        super().__init__()
         self._info = info_beside(directory)
-        self._roles = self._roles_of_first = _NO_ROLES
-        self._records = 0
+        self.roles = self._roles_of_first = _NO_ROLES
+        self._records = self._pixels = self._absent = 0
         self._tallies: dict[str, _Tally] = {}
-        self._pixels = self._absent = 0
-        self._fingerprints: list[bytes] = []
+        self.fingerprints = bytearray()
 
-    def add(self, record: Record) -> None:
-        """Take in a record that is an Example."""
+    def add(self, records: Sequence[Record], rejected: set[int]) -> None:
+        """Check the images of records."""
+        for record in records:
+            if record.index not in rejected:
+                self._add(record, decode_example(record.payload, PayloadKind.SEQUENCE_EXAMPLE))
+
+    def _add(self, record: Record, example: Example) -> None:
         from tfrtool.images.audit import audit_image  # Pillow, for this alone
         from tfrtool.images.decoder import quiet_pillow
 
-        example = decode_example(record.payload, PayloadKind.SEQUENCE_EXAMPLE)
-        if self._roles.image is None:
-            self._roles = find_roles(example.features, self._info)
-            if self._roles.image is None:
+        if self.roles.image is None:
+            self.roles = find_roles(example.features, self._info)
+            if self.roles.image is None:
                 # A list of images is as good as one.
                 firsts = {
                     name: Feature(dtype=item.dtype, values=item.values[:1])
                     for name, item in with_first_steps(example).items()
                 }
-                self._roles = self._roles._replace(image=find_roles(firsts, self._info).image)
+                self.roles = self.roles._replace(image=find_roles(firsts, self._info).image)
         if not self._records:
-            self._roles_of_first = self._roles
+            self._roles_of_first = self.roles
         self._records += 1
-        role, absent = self._roles.image, True
+        role, absent = self.roles.image, True
         for name, place, value in string_values(example):
             absent = absent and name != role
             if name not in self._tallies and len(self._tallies) == _FEATURES_KEPT:
@@ -121,58 +134,57 @@ class ImageCheck:
             if encoded:
                 tally.images += 1
                 with quiet_pillow():
-                    verdict = audit_image(value)
-                if verdict.problem is not None:
-                    tally.broken.add(unparseable(record, f"{where}: {verdict.problem}"))
-            elif name == role and self._is_pixels(record, example, where, value, tally):
+                    problem = audit_image(value).problem
+                if problem is not None:
+                    tally.broken.add(unparseable(record, f"{where}: {problem}"))
+            elif name == role and (pixels := self._pixel_problem(example, value)) is not None:
                 self._pixels += 1
+                if pixels:
+                    tally.broken.add(unparseable(record, f"{where}: {pixels}"))
             else:
                 tally.empty += not value
                 found = f"{len(value)} bytes of {describe_bytes(value)} data"
-                message = f"{where}: expected an encoded image, found "
-                tally.others.add(
-                    unparseable(record, message + (found if value else "an empty value"))
-                )
+                found = f"expected an encoded image, found {found if value else 'an empty value'}"
+                tally.others.add(unparseable(record, f"{where}: {found}"))
             if value and (name == role or (role is None and encoded)):
                 self._remember(record, example, value, b"" if role else feature_key(name))
         self._absent += role is not None and absent
 
-    def _is_pixels(
-        self, record: Record, example: Example, where: str, value: bytes, tally: _Tally
-    ) -> bool:
-        """Return whether a value holds bare pixels, perhaps of a wrong number."""
+    def _pixel_problem(self, example: Example, value: bytes) -> str | None:
+        """Return why raw pixels are too many or too few, or "". None if it isn't raw pixels."""
         width, height, channels = (
-            next(iter(said_size(example.features, self._roles.image or "", endings)[1]), None)
+            next(iter(said_size(example.features, self.roles.image or "", endings)[1]), None)
             for endings in (WIDTHS, HEIGHTS, CHANNELS)
         )
         if not width or not height or not value:
-            return False
+            return None
         area = width * height
         if len(value) % area == 0 and channels in (None, len(value) // area):
-            return True
+            return ""
         if channels is None or describe_bytes(value) != "binary":
-            return False
+            return None
         wanted = f"{width} x {height} x {channels} = {area * channels} bytes of raw pixels"
-        message = f"{where}: expected {wanted}, found {len(value)} bytes"
-        tally.broken.add(unparseable(record, message))
-        return True
+        return f"expected {wanted}, found {len(value)} bytes"
 
     def _remember(self, record: Record, example: Example, value: bytes, salt: bytes) -> None:
-        label = b""
-        values = example.values(self._roles.label)
+        label = bytes(8)
+        values = example.values(self.roles.label)
         if len(values):
             label = hashlib.blake2b(repr(tuple(values)).encode(), digest_size=8).digest()
         digest = hashlib.blake2b(value, digest_size=16, key=salt[:64]).digest()
-        self._fingerprints.append(FINGERPRINT.pack(digest, label, record.index, record.offset))
+        self.fingerprints += FINGERPRINT.pack(digest, label, record.index, record.offset)
 
-    def merge(self, other: "ImageCheck", index: int) -> bool:
-        """Take in a fold over a part, as `ShardFold` has it."""
+    def can_merge(self, other: "ImageCheck") -> bool:
+        """Return whether the next part begins with the same roles."""
+        known = self.roles.image is not None and other._records > 0
         names = {*self._tallies, *other._tallies}
-        known = self._roles.image is not None and other._records > 0
-        if len(names) > _FEATURES_KEPT or (known and other._roles_of_first != self._roles):
-            return False
+        return len(names) <= _FEATURES_KEPT and not (known and other._roles_of_first != self.roles)
+
+    def merge(self, other: "ImageCheck", index: int) -> None:
+        """Add the images of the next part."""
+        super().merge(other, index)
         if other._records:
-            self._roles = other._roles
+            self.roles = other.roles
         self._records += other._records
         for name, tally in other._tallies.items():
             mine = self._tallies.setdefault(name, _Tally())
@@ -182,35 +194,44 @@ class ImageCheck:
             mine.others.merge(later(tally.others, index))
         self._pixels += other._pixels
         self._absent += other._absent
-        for digest, label, record, offset in map(FINGERPRINT.unpack, other._fingerprints):
-            self._fingerprints.append(FINGERPRINT.pack(digest, label, record + index, offset))
-        return True
+        for digest, label, record, offset in FINGERPRINT.iter_unpack(other.fingerprints):
+            self.fingerprints += FINGERPRINT.pack(digest, label, record + index, offset)
 
-    def findings(self) -> ImageFindings:
-        """Return what was found."""
-        role = self._roles.image
-        image = _Tally() if role is None else self._tallies.get(role, _Tally())
-        held = {
-            name: tally
+    @property
+    def encoded(self) -> set[str]:
+        """The features that hold encoded images."""
+        role = self.roles.image
+        return {
+            name
             for name, tally in self._tallies.items()
-            if name != role and tally.images and tally.images >= tally.others.count - tally.empty
+            if (tally.images if name == role else tally.holds_images)
         }
-        features = {name: tally.images + tally.others.count for name, tally in held.items()}
-        if role is not None and image.images:
-            features = {role: image.images, **features}
-        wrong = [image.broken, *(one for t in held.values() for one in (t.broken, t.others))]
-        found = chain(*(one.kept for one in wrong))
-        faults = sorted(found, key=lambda fault: (fault.offset, fault.message))
+
+    def findings(self, encoded: Collection[str]) -> ImageFindings:
+        """Return what was found, where these features hold images in some of the shards.
+
+        In those, a value that is not an image is a fault.
+        """
+        role, features, wrong = self.roles.image, dict[str, int](), list[CappedList[Fault]]()
+        doubtful = 0
+        for name, tally in self._tallies.items():
+            if name == role:
+                wrong.append(tally.broken)
+                doubtful = 0 if name in encoded else tally.others.count
+            if (tally.holds_images or name == role) and name in encoded:
+                wrong += [tally.others] if name == role else [tally.broken, tally.others]
+                features[name] = tally.images + tally.others.count
+        faults = sorted(
+            chain(*(one.kept for one in wrong)), key=lambda fault: (fault.offset, fault.message)
+        )
         return ImageFindings(
-            roles=self._roles,
-            features=features,
+            roles=self.roles,
+            features={name: count for name, count in features.items() if count},
             pixels=self._pixels,
-            doubtful=image.others.count,
+            doubtful=doubtful,
             absent=self._absent,
             faults=tuple(faults[:_FAULTS_KEPT]),
             n_faults=sum(one.count for one in wrong),
-            doubts=tuple(image.others.kept),
-            fingerprints=b"".join(sorted(self._fingerprints)),
         )
 
 

@@ -1,42 +1,31 @@
-"""Whether the objects in a record's image can be what it says: boxes, classes, lists, sizes."""
+"""Whether the objects in a record's image are possible: boxes, classes, lists, sizes."""
 
-from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from tfrtool.examples.example import Example, PayloadKind, decode_example
 from tfrtool.examples.objects.label_map import object_names
 from tfrtool.examples.objects.read_objects import ReadObject, has_boxes, read_objects
-from tfrtool.inspection.verify.payload_check import box_mark, unparseable
-from tfrtool.records.framing import Fault, Record
 from tfrtool.storage.limits import MAX_OBJECTS_CHECKED
 
 _SHOWN = 3
 _FREEBASE = "/m/"
-"""What the texts of Open Images' classes start with, which are identifiers beside a label map's
-names for people."""
+"""Prefix of Open Images' class identifiers, which differ from the names in a label map."""
 
 
 class ObjectCheck:
-    """Finds those records of a shard whose objects can't be."""
+    """Finds the problems of objects, with the class names in a directory."""
 
-    def __init__(self, directory: Path | None, *, images: bool) -> None:
-        """Begin; with ``images``, their sizes are held against those that records say."""
-        self._directory, self._images = directory, images
-        self._names: Mapping[int, str] | None = None
+    def __init__(self, directory: Path | None, images: bool) -> None:
+        """Begin; with ``images``, their sizes are compared with the recorded ones."""
+        self._images = images
+        self._names = {} if directory is None else object_names(directory)
 
-    def faults(self, records: Iterable[Record]) -> Iterator[Fault]:
-        """Yield a fault for each of these records, which are Examples, that has a problem."""
-        for record in records:
-            if box_mark(record.payload) and (problem := self._problem(record.payload)):
-                yield unparseable(record, problem)
-
-    def _problem(self, payload: bytes) -> str | None:
+    def problem(self, payload: bytes) -> str | None:
+        """Return what is wrong with the objects of an Example, or None."""
         example = decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE)
         if not has_boxes(example.features):
             return None
-        if self._names is None:
-            self._names = {} if self._directory is None else object_names(self._directory)
         found = read_objects(example.features, most=MAX_OBJECTS_CHECKED)
         problems = [*found.problems]
         for at, one in enumerate(found.objects):
@@ -44,8 +33,9 @@ class ObjectCheck:
             problems += [f"object {at}: {what}" for what in doubts]
         if self._images and found.size:
             problems += _wrong_size(example, found.size)
-        more = len(problems) - _SHOWN
-        return "; ".join(problems[:_SHOWN] + [f"{more:,} more"] * (more > 0)) or None
+        if (more := len(problems) - _SHOWN) > 0:
+            problems[_SHOWN:] = [f"{more:,} more"]
+        return "; ".join(problems) or None
 
     def _doubts(self, one: ReadObject) -> list[str]:
         problems = [one.problem] if one.problem else []

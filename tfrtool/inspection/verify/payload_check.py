@@ -1,11 +1,16 @@
-"""Whether each payload of a shard is what its shard holds: parsed, but not looked into further."""
+"""Checks of each payload of a shard: what it is, whether it parses, and whether its objects fit."""
 
+import abc
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 from google.protobuf.message import DecodeError
 
+from tfrtool.engines.split_shards import later
+from tfrtool.examples.content import describe_bytes
 from tfrtool.examples.example import (
     PayloadKind,
     classify_payload,
@@ -14,16 +19,20 @@ from tfrtool.examples.example import (
 )
 from tfrtool.examples.tf_parser import SHORT, are_canonical, canonical_keys, parser_problem
 from tfrtool.records.framing import Fault, FaultKind, Record
+from tfrtool.storage.capped_list import CappedList
 
-_PROBATION = 64  # records after which a shard's payload kind is settled
-box_mark = re.compile(rb"/bbox").search
-"""What is in the names of all features of boxes; `in` takes half as long again to find it."""
-
+EXAMPLES = (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE)
 NO_EXAMPLE = "not a tf.train.Example or SequenceExample"
+
+_VOTES = 64
+"""Records after which the payload kind of a shard is settled."""
+
+_box_mark = re.compile(rb"/bbox").search
+"""Part of the names of all box features; `in` takes half as long again."""
 
 
 def unparseable(record: Record, message: str = NO_EXAMPLE) -> Fault:
-    """Return the fault that a record is whose bytes are whole, and not what they should be."""
+    """Return the fault of a record that is intact but does not hold what it should."""
     return Fault(
         kind=FaultKind.PARSE,
         offset=record.offset,
@@ -33,92 +42,129 @@ def unparseable(record: Record, message: str = NO_EXAMPLE) -> Fault:
     )
 
 
-class PayloadVote:
-    """What the payloads of a shard are, by the majority of its first records."""
+class RecordFold(abc.ABC):
+    """One thing that is found in the records of a shard, or of a part of one.
 
-    def __init__(self, *, part: bool = False) -> None:
-        """Begin with nothing; of a part, nothing is settled by its own first records."""
-        self._first: list[PayloadKind] = []
-        self._part = part
-        self.others = False  # whether it is settled that they are no examples
-        self.sequences = False  # whether some of all records have feature lists
+    Attributes:
+        faults: records that are not what they should be.
+        sequences: whether any record is known to have feature lists.
+    """
 
-    @property
-    def _left(self) -> int:
-        return _PROBATION - len(self._first)
+    def __init__(self) -> None:
+        self.faults = CappedList[Fault]()
+        self.sequences = False
 
-    @property
-    def votes(self) -> tuple[bool, bool]:
-        """Whether there was a vote, and whether there are to be more."""
-        return bool(self._first), self._left > 0
+    @abc.abstractmethod
+    def add(self, records: Sequence[Record], rejected: set[int]) -> None:
+        """Add records. Skip those whose index is ``rejected``, and add what can't be parsed."""
 
-    def vote(self, payload: bytes) -> PayloadKind | None:
-        """Take in a record, and return what it is; None where the vote is over."""
-        if not self._left:
-            return None
-        is_example = payload and canonical_keys(payload, sequences=False) is not None
-        kind = PayloadKind.EXAMPLE if is_example else classify_payload(payload)
-        self._first.append(kind)
-        self.others = not self._left and not self.holds_examples and not self._part
-        return kind
+    def reject(self, record: Record, rejected: set[int], reason: str = NO_EXAMPLE) -> None:
+        """Report a record that no other fold has to look at."""
+        rejected.add(record.index)
+        self.faults.add(unparseable(record, reason))
 
-    def join(self, other: "PayloadVote") -> None:
-        """Take in the vote of a part that follows."""
-        self._first += other._first[: self._left]
+    def can_merge(self, other: Any) -> bool:  # noqa: ARG002 - of those that need it
+        """Return whether merging gives what one pass over all records gives."""
+        return True
+
+    def merge(self, other: Any, index: int) -> None:
+        """Add the fold over the part that follows, whose first record has this index."""
+        self.faults.merge(later(other.faults, index))
         self.sequences |= other.sequences
-        self.others = not self._left and not self.holds_examples
+
+
+class PayloadVote:
+    """The payload kind of a shard, by the majority of its first records."""
+
+    def __init__(self, *, part: bool) -> None:
+        self._first: list[tuple[PayloadKind, str]] = []
+        self._part = part  # the first records of a part settle nothing
+        self.others = False  # whether it is settled that the payloads are not Examples
+
+    def add(self, records: Sequence[Record]) -> None:
+        """Add records until the vote is over."""
+        for record in records[: _VOTES - len(self._first)]:
+            payload, content = record.payload, ""
+            if payload and canonical_keys(payload, sequences=False) is not None:
+                kind = PayloadKind.EXAMPLE
+            else:
+                kind = classify_payload(payload)
+                content = describe_bytes(payload) if kind is PayloadKind.UNKNOWN else ""
+            self._first.append((kind, content))
+        self._settle()
+
+    def merge(self, other: "PayloadVote") -> None:
+        """Add the vote of the part that follows."""
+        self._first += other._first[: _VOTES - len(self._first)]
+        self._settle()
+
+    def _settle(self) -> None:
+        over = len(self._first) == _VOTES and not self._part
+        self.others = over and not self.holds_examples
+
+    @property
+    def _kinds(self) -> Counter[PayloadKind]:
+        return Counter(kind for kind, _ in self._first)
 
     @property
     def holds_examples(self) -> bool:
-        """Whether at least half of the payloads are examples; those that are empty may be."""
-        kinds = Counter(self._first)
+        """Whether at least half of the payloads are Examples; empty ones may be."""
+        kinds = self._kinds
         others = kinds[PayloadKind.EVENT] + kinds[PayloadKind.UNKNOWN]
-        return kinds[PayloadKind.EXAMPLE] + kinds[PayloadKind.SEQUENCE_EXAMPLE] >= others
+        return sum(kinds[kind] for kind in EXAMPLES) >= others
 
-    @property
-    def kind(self) -> PayloadKind:
-        """What the payloads are."""
-        kinds = Counter(self._first)
+    def kind(self, *, sequences: bool) -> PayloadKind:
+        """Return the payload kind, where ``sequences`` is whether any record has feature lists."""
+        kinds = self._kinds
         if set(kinds) <= {PayloadKind.EMPTY}:
             return PayloadKind.EMPTY
         if self.holds_examples:
-            return PayloadKind.SEQUENCE_EXAMPLE if self.sequences else PayloadKind.EXAMPLE
+            return PayloadKind.SEQUENCE_EXAMPLE if sequences else PayloadKind.EXAMPLE
         events = kinds[PayloadKind.EVENT] >= kinds[PayloadKind.UNKNOWN]
         return PayloadKind.EVENT if events else PayloadKind.UNKNOWN
 
+    @property
+    def content(self) -> str:
+        """What most payloads of an unknown kind hold, by `describe_bytes`."""
+        held = Counter(content for _, content in self._first if content)
+        return max(held, key=held.__getitem__, default="")
 
-class PayloadCheck(PayloadVote):
-    """A fold over the records of one shard; it finds those that are no Examples among Examples.
 
-    It finds those, too, that TensorFlow's parser refuses or reads otherwise. Nothing is asked of
-    values, so that this costs a fraction of what a schema over all records costs.
+class ParserCheck(RecordFold):
+    """Whether each record parses, with protobuf and with TensorFlow, and has possible objects.
+
+    Values are not decoded, so this takes a fraction of the time of a schema.
     """
 
-    def __init__(self, *, part: bool = False) -> None:
-        super().__init__(part=part)
-        self.may_have_boxes = False  # whether any of those taken in may hold objects
+    def __init__(self, directory: Path | None, *, images: bool) -> None:
+        """Set where class names are, and whether image sizes are compared with recorded ones."""
+        super().__init__()
+        self._directory, self._images = directory, images
+        self._objects: Any = None  # an ObjectCheck
+        self._may_have_boxes = False
 
-    def problems(self, records: Sequence[Record]) -> Iterator[tuple[Record, str]]:
-        """Take in records; yield those that can't be trained on as Examples, each with the reason.
-
-        Before it is known what the shard holds, they count only if it turns out to hold examples
-        (`holds_examples`).
-        """
-        for record in records[: self._left]:
-            self.vote(record.payload)
-        if self.others:
-            return
+    def add(self, records: Sequence[Record], rejected: set[int]) -> None:
+        """Check records; those that are short together."""
         short = [one for _, _, one, _ in records if len(one) <= SHORT]
         are_good = are_canonical(short, sequences=self.sequences)
-        if are_good and not self.may_have_boxes:
-            self.may_have_boxes = box_mark(b"\n".join(short)) is not None
+        if are_good and not self._may_have_boxes:
+            self._may_have_boxes = _box_mark(b"\n".join(short)) is not None
         for record in records:
             if not (are_good and len(record.payload) <= SHORT):
-                problem = self.problem(record.payload)
+                problem = self._problem(record.payload)
                 if problem is not None:
-                    yield record, problem
+                    self.reject(record, rejected, problem)
+        if self._may_have_boxes:
+            from tfrtool.inspection.verify.object_check import ObjectCheck  # for these alone
 
-    def problem(self, payload: bytes) -> str | None:
+            check = self._objects = self._objects or ObjectCheck(self._directory, self._images)
+            for record in records:
+                if record.index not in rejected and _box_mark(record.payload):
+                    problem = check.problem(record.payload)
+                    if problem is not None:
+                        self.faults.add(unparseable(record, problem))
+
+    def _problem(self, payload: bytes) -> str | None:
         """Return why a payload can't be trained on as an Example, or None."""
         keys = canonical_keys(payload, sequences=self.sequences)
         if keys is None:
@@ -133,6 +179,6 @@ class PayloadCheck(PayloadVote):
             if problem := parser_problem(payload, sequence=is_sequence):
                 return problem
             keys = [entry.key for entry in message.context.feature]
-        if not self.may_have_boxes:
-            self.may_have_boxes = box_mark(b"\n".join(keys)) is not None
+        if not self._may_have_boxes:
+            self._may_have_boxes = _box_mark(b"\n".join(keys)) is not None
         return None

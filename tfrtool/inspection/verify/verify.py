@@ -1,7 +1,7 @@
 """Verifying shards and datasets: each shard for itself, and all of them together."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -9,19 +9,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfrtool.engines.pool import engine_of
-from tfrtool.errors import DatasetError, human_count, printable
-from tfrtool.examples.tfds_metadata import read_written_shards
-from tfrtool.inspection.verify.dataset_check import DatasetFault, DatasetFindings, check_directory
-from tfrtool.inspection.verify.verify_shard import ShardVerdict, verify_shards
+from tfrtool.errors import human_count, printable
+from tfrtool.inspection.profile import Asked, ShardProfile, profile_shards
+from tfrtool.inspection.verify.dataset_check import (
+    DatasetFault,
+    DatasetFindings,
+    check_directory,
+    written_shards,
+)
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import LENGTH
 from tfrtool.records.shard_sets import ShardSet
-from tfrtool.records.shards import Locations, locate_shards
-from tfrtool.records.stream import Stream, total_bytes
+from tfrtool.records.shards import FoundShards, Locations, locate_shards
+from tfrtool.records.stream import Stream
 from tfrtool.storage.json_values import Shown, to_json_values
-from tfrtool.storage.limits import MAX_FAULTS
 from tfrtool.storage.opening import open_regular
-from tfrtool.storage.progress import BYTES, Meter, OnProgress, no_progress
+from tfrtool.storage.progress import OnProgress, no_progress
 from tfrtool.storage.remote_path import RemotePath
 
 if TYPE_CHECKING:
@@ -47,7 +50,7 @@ class VerifyReport(Shown):
         duplicates: duplicate images, or None if images were not checked.
     """
 
-    shards: tuple[ShardVerdict, ...]
+    shards: tuple[ShardProfile, ...]
     directories: tuple[DatasetFindings, ...] = ()
     faults: tuple[DatasetFault, ...] = ()
     notes: tuple[str, ...] = ()
@@ -64,7 +67,7 @@ class VerifyReport(Shown):
         return sum(verdict.shard.bytes for verdict in self.shards if verdict.shard is not None)
 
     @property
-    def unreadable(self) -> tuple[ShardVerdict, ...]:
+    def unreadable(self) -> tuple[ShardProfile, ...]:
         """Shards that could not be read to the end."""
         return tuple(shard for shard in self.shards if shard.error is not None)
 
@@ -124,46 +127,62 @@ def verify(
         ShardError: an argument matches no file, or a worker process died.
     """
     located = locate_shards(shards, keep=True)
-    sources = located.sources
-    verdicts: list[ShardVerdict] = []
-    hashed = _written(located.paths)
-    worth = _WORTH_WITH_IMAGES if images else _worth_a_process(sources)
-    meter = Meter(on_progress, "verifying", BYTES, total_bytes(sources))
+    asked = Asked(parsing=True, images=images, hashed=written_shards(located.paths))
+    worth = _WORTH_WITH_IMAGES if images else _worth_a_process(located.sources)
     with engine_of(engine, engine_address, workers) as pool:
-        verdicts += verify_shards(
-            sources, pool, worth, images=images, hashed=hashed, on_counts=meter.add
-        )
-    meter.finish()
-    encoded = {name for v in verdicts if v.images is not None for name in v.images.features}
-    verdicts = [_resolved(verdict, encoded) for verdict in verdicts]
-    by_folder: dict[Path, dict[Path, ShardVerdict]] = {}
-    if len(verdicts) > 1 or located.folders:
-        for verdict in verdicts:
-            by_folder.setdefault(verdict.path.parent, {})[verdict.path] = verdict
+        profiles = [
+            *profile_shards(
+                located.sources, asked, pool, worth, title="verifying", on_progress=on_progress
+            )
+        ]
+    return verify_report(located, profiles)
+
+
+def verify_report(located: FoundShards, profiles: Sequence[ShardProfile]) -> VerifyReport:
+    """Return the report on profiles that were asked for parsing, and perhaps for images."""
+    from tfrtool.inspection.verify.image_check import ImageCheck, ImageFindings
+
+    checks = [profile.fold(ImageCheck) for profile in profiles]
+    encoded = {name for check in checks if check is not None for name in check.encoded}
+    shards = []
+    for profile, check in zip(profiles, checks, strict=True):
+        if check is not None:
+            found = check.findings(encoded) if profile.holds_examples else ImageFindings()
+            profile = replace(profile.with_faults(found.faults, found.n_faults), images=found)
+        shards.append(profile)
+    by_folder: dict[Path, dict[Path, ShardProfile]] = {}
+    if len(shards) > 1 or located.folders:
+        for shard in shards:
+            by_folder.setdefault(shard.path.parent, {})[shard.path] = shard
     directories = tuple(
         check_directory(folder, inside, whole=folder in located.folders)
         for folder, inside in by_folder.items()
     )
     set_of = {path: one for found in directories for one in found.sets for path in one.paths}
-    same = list(_same_records(verdicts, set_of))
+    same = list(_same_records(shards, set_of))
     duplicates = None
-    if images:
+    if any(check is not None for check in checks):
         from tfrtool.inspection.verify.duplicates import find_duplicates
 
         duplicates = find_duplicates(
             [
-                (source, set_of[v.path].split if v.path in set_of else None, v.images)
-                for v, source in zip(verdicts, sources, strict=True)
-                if v.images is not None
+                (
+                    source,
+                    set_of[s.path].split if s.path in set_of else None,
+                    check.roles,
+                    check.fingerprints,
+                )
+                for s, source, check in zip(shards, located.sources, checks, strict=True)
+                if check is not None and s.holds_examples
             ]
         )
     notes = (
         (one for one in same if isinstance(one, str)),
-        _image_notes(verdicts),
-        _compressed(verdicts),
+        _image_notes(shards),
+        _compressed(shards),
     )
     return VerifyReport(
-        shards=tuple(verdicts),
+        shards=tuple(shards),
         directories=directories,
         faults=(
             *(fault for found in directories for fault in found.faults),
@@ -184,40 +203,11 @@ def _worth_a_process(sources: Sequence[Path | Stream]) -> int:
     return _RECORDS_WORTH * min(max(length, _SHORT), _LONG)
 
 
-def _written(paths: Iterable[Path]) -> frozenset[Path]:
-    """Return the shards of which a write's report says what they should be."""
-    found: set[Path] = set()
-    for directory in {path.parent for path in paths}:
-        with suppress(DatasetError):  # told with the directory
-            found.update(directory / name for name in read_written_shards(directory))
-    return frozenset(found)
-
-
-def _resolved(verdict: ShardVerdict, encoded: set[str]) -> ShardVerdict:
-    """Take values that are no image for broken ones where their feature holds images elsewhere."""
-    images = verdict.images
-    if images is None or not images.doubts or images.roles.image not in encoded:
-        return verdict
-    role = images.roles.image
-    faults = sorted((*verdict.faults, *images.doubts), key=lambda fault: fault.offset)
-    return replace(
-        verdict,
-        faults=tuple(faults[:MAX_FAULTS]),
-        n_faults=verdict.n_faults + images.doubtful,
-        images=replace(
-            images,
-            features={**images.features, role: images.features.get(role, 0) + images.doubtful},
-            n_faults=images.n_faults + images.doubtful,
-            doubtful=0,
-        ),
-    )
-
-
 def _same_records(
-    verdicts: Sequence[ShardVerdict], set_of: Mapping[Path, ShardSet]
+    verdicts: Sequence[ShardProfile], set_of: Mapping[Path, ShardSet]
 ) -> Iterator[DatasetFault | str]:
     """Tell shards that hold the same records in the same order; where none is meant, as a note."""
-    earlier: dict[tuple[bytes, int, int], dict[int, ShardVerdict]] = {}  # the first of each set
+    earlier: dict[tuple[bytes, int, int], dict[int, ShardProfile]] = {}  # the first of each set
     for verdict in verdicts:
         if not verdict.records or not verdict.is_whole:
             continue
@@ -241,7 +231,7 @@ def _is_mistake(one: ShardSet | None, other: ShardSet | None, records: int) -> b
     return None not in (one.split, other.split) and one.split != other.split
 
 
-def _image_notes(verdicts: Sequence[ShardVerdict]) -> Iterator[str]:
+def _image_notes(verdicts: Sequence[ShardProfile]) -> Iterator[str]:
     for shard in verdicts:
         images = shard.images
         if images is not None and images.doubtful:
@@ -254,7 +244,7 @@ def _image_notes(verdicts: Sequence[ShardVerdict]) -> Iterator[str]:
             yield f"{shard.path.name}: {records} without {images.roles.image!r}"
 
 
-def _compressed(verdicts: Sequence[ShardVerdict]) -> Iterator[str]:
+def _compressed(verdicts: Sequence[ShardProfile]) -> Iterator[str]:
     counts = Counter(verdict.compression for verdict in verdicts if verdict.records)
     for kind in (Compression.GZIP, Compression.ZLIB):
         if counts[kind]:

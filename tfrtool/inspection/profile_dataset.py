@@ -1,0 +1,104 @@
+"""All that is known of some shards or a dataset, from one read of their records."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from tfrtool.engines.pool import engine_of
+from tfrtool.errors import TfrtoolError
+from tfrtool.examples.dataset_files import find_files
+from tfrtool.inspection.dataset.dataset_summary import (
+    UNSPLIT,
+    DatasetSummary,
+    dataset_report,
+    labels_asked,
+)
+from tfrtool.inspection.profile import Asked, profile_shards
+from tfrtool.inspection.schema.shard_schema import InferredSchema, schema_report
+from tfrtool.inspection.stats.stats import StatsReport, stats_report
+from tfrtool.inspection.verify.dataset_check import written_shards
+from tfrtool.inspection.verify.verify import VerifyReport, verify_report
+from tfrtool.records.shards import locate_shards
+from tfrtool.storage.arguments import Paths, as_paths
+from tfrtool.storage.progress import OnProgress, no_progress
+
+_WORTH_A_PROCESS = 2 * 1024 * 1024
+"""Bytes that are looked at in the time that a process takes to start, roughly."""
+
+_Found = TypeVar("_Found")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetProfile:
+    """What `inspect_dataset`, `infer_schema`, `stats` and `verify` return, from one read.
+
+    Attributes:
+        summary: None for files and patterns, or if it failed.
+        schema: None if it failed, for example because there are no Examples.
+        statistics: likewise.
+        verdict: the result of verification.
+        errors: why something failed, by the name of the attribute.
+    """
+
+    summary: DatasetSummary | None
+    schema: InferredSchema | None
+    statistics: StatsReport | None
+    verdict: VerifyReport | None
+    errors: Mapping[str, str]
+
+
+def profile_dataset(
+    shards: Paths,
+    *,
+    images: bool = True,
+    workers: int | None = None,
+    engine: str = "local",
+    engine_address: str | None = None,
+    on_progress: OnProgress = no_progress,
+) -> DatasetProfile:
+    """Read each record of some shards once, and find everything.
+
+    Args:
+        shards: a dataset directory; or files and glob patterns.
+        images: whether to decode every image and find duplicates.
+        workers: maximum number of worker processes. None uses one per core.
+        engine: "local", or "ray" to run on a Ray cluster.
+        engine_address: address of the cluster, HOST:PORT. None uses RAY_ADDRESS.
+        on_progress: called with the number of bytes read.
+
+    Raises:
+        ShardError: no shards were found. Other errors are in the result.
+    """
+    arguments = as_paths(shards)
+    located = locate_shards(shards, keep=True)
+    files = find_files(shards, lambda name: name or UNSPLIT)
+    is_dataset = len(arguments) == 1 and arguments[0].is_dir()
+    first, labels = labels_asked(files) if is_dataset else (None, None)
+    asked = Asked(
+        features=True,
+        statistics=True,
+        parsing=True,
+        images=images,
+        labels=labels,
+        hashed=written_shards(located.paths),
+    )
+    with engine_of(engine, engine_address, workers) as pool:
+        profiles = [
+            *profile_shards(located.sources, asked, pool, _WORTH_A_PROCESS, on_progress=on_progress)
+        ]
+    errors: dict[str, str] = {}
+
+    def attempt(name: str, make: Callable[[], _Found]) -> _Found | None:
+        try:
+            return make()
+        except TfrtoolError as error:
+            errors[name] = str(error)
+            return None
+
+    return DatasetProfile(
+        summary=attempt("summary", lambda: first and dataset_report(files, first, profiles)),
+        schema=attempt("schema", lambda: schema_report(profiles, len(profiles))),
+        statistics=attempt("statistics", lambda: stats_report(profiles)),
+        verdict=attempt("verdict", lambda: verify_report(located, profiles)),
+        errors=errors,
+    )
