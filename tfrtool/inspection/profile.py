@@ -13,7 +13,6 @@ from tfrtool.engines.engine import Workers
 from tfrtool.engines.split_shards import later, map_folds
 from tfrtool.errors import ShardError, printable
 from tfrtool.examples.example import PayloadKind
-from tfrtool.examples.schema_fold import SchemaFold
 from tfrtool.inspection.verify.causes import Causes
 from tfrtool.inspection.verify.payload_check import ParserCheck, PayloadVote, RecordFold
 from tfrtool.records.compression import Compression, detect_compression
@@ -36,7 +35,8 @@ from tfrtool.storage.limits import MAX_FAULTS
 from tfrtool.storage.opening import file_sha256, hashed_while_read
 from tfrtool.storage.progress import BYTES, Meter, OnProgress, no_progress
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the rest is imported where it is needed, to keep processes light
+    from tfrtool.examples.schema_fold import SchemaFold
     from tfrtool.inspection.verify.image_check import ImageFindings
 
 _CRCS_HELD = 16 * 1024
@@ -82,8 +82,10 @@ class FeatureFold(RecordFold):
     """The schema of records."""
 
     def __init__(self, source: str, *, values: bool = True) -> None:
+        from tfrtool.examples.schema_fold import SchemaFold
+
         super().__init__()
-        self.schema = SchemaFold(values=values, source=source)
+        self.schema: SchemaFold = SchemaFold(values=values, source=source)
 
     def add(self, records: Sequence[Record], rejected: set[int]) -> None:
         """Add records to the schema."""
