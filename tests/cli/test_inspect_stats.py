@@ -123,7 +123,10 @@ def test_damage(shard: Path, capsys: Capture) -> None:
 def test_what_has_no_features(make_shard: MakeShard, capsys: Capture) -> None:
     """Events and other payloads are an error that says what they are."""
     event = Path(__file__).parents[2] / "fixtures/golden/events.out.tfevents.1700000000.host"
-    for path, found in ((event, "TensorBoard events"), (make_shard([b"a text"] * 3), "text payloads")):
+    for path, found in (
+        (event, "TensorBoard events"),
+        (make_shard([b"a text"] * 3), "text payloads"),
+    ):
         assert run(path) == 1
         (line,) = capsys.readouterr().err.splitlines()
         assert found in line
