@@ -36,7 +36,6 @@ from tfrtool.storage.opening import file_sha256, hashed_while_read
 from tfrtool.storage.progress import BYTES, Meter, OnProgress, no_progress
 
 if TYPE_CHECKING:  # the rest is imported where it is needed, to keep processes light
-    from tfrtool.examples.schema_fold import SchemaFold
     from tfrtool.inspection.verify.image_check import ImageFindings
 
 _CRCS_HELD = 16 * 1024
@@ -85,7 +84,7 @@ class FeatureFold(RecordFold):
         from tfrtool.examples.schema_fold import SchemaFold
 
         super().__init__()
-        self.schema: SchemaFold = SchemaFold(values=values, source=source)
+        self.schema = SchemaFold(values=values, source=source)
 
     def add(self, records: Sequence[Record], rejected: set[int]) -> None:
         """Add records to the schema."""
