@@ -59,7 +59,7 @@ class Asked:
     """What a profile has to find, besides the records of a shard and its damage.
 
     Attributes:
-        features: features and their values (`FeatureFold`).
+        features: features and their values (`RecordSchema`).
         statistics: distributions of values (`StatsFold`).
         parsing: whether each record parses, whether its objects are possible, and causes of damage.
         images: whether every image decodes, and its fingerprint; with ``parsing``.
@@ -77,7 +77,7 @@ class Asked:
     sample: Mapping[Any, int | None] = field(default_factory=dict)
 
 
-class FeatureFold(RecordFold):
+class RecordSchema(RecordFold):
     """The schema of records."""
 
     def __init__(self, source: str, *, values: bool = True) -> None:
@@ -95,11 +95,11 @@ class FeatureFold(RecordFold):
                 self.reject(record, rejected)
         self.sequences = self.schema.sequences > 0
 
-    def can_merge(self, other: "FeatureFold") -> bool:
+    def can_merge(self, other: "RecordSchema") -> bool:
         """Return whether there are few enough features that their order doesn't matter."""
         return self.schema.can_follow(other.schema)
 
-    def merge(self, other: "FeatureFold", index: int) -> None:
+    def merge(self, other: "RecordSchema", index: int) -> None:
         """Add the schema of the next part."""
         super().merge(other, index)
         self.schema.follow(other.schema, index)
@@ -339,7 +339,7 @@ def _folds_of(source: Path | Stream, asked: Asked) -> list[RecordFold]:
     if asked.parsing:
         folds.append(ParserCheck(folder_of(source), images=asked.images))
     if asked.features:
-        folds.append(FeatureFold(str(path_of(source))))
+        folds.append(RecordSchema(str(path_of(source))))
     if asked.labels is not None and (asked.labels.label or asked.labels.objects is not None):
         from tfrtool.inspection.dataset.record_labels import LabelCounts
 

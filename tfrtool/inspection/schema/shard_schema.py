@@ -11,7 +11,7 @@ from tfrtool.errors import ShardError, UsageError
 from tfrtool.examples.example import PayloadKind
 from tfrtool.examples.schema import Schema
 from tfrtool.examples.schema_fold import FeatureStatistics, SchemaFold
-from tfrtool.inspection.profile import Asked, FeatureFold, ShardProfile, profile_shards
+from tfrtool.inspection.profile import Asked, RecordSchema, ShardProfile, profile_shards
 from tfrtool.inspection.summary.summary_json import feature_json, values_json
 from tfrtool.inspection.verify.payload_check import EXAMPLES
 from tfrtool.records.framing import Fault
@@ -117,7 +117,7 @@ def schema_report(
     """Return the schema of profiles that were asked for features."""
     total, losses = SchemaFold(values=True), list[ShardLoss]()
     for profile in profiles:
-        fold, loss = profile.fold(FeatureFold), shard_loss(profile)
+        fold, loss = profile.fold(RecordSchema), shard_loss(profile)
         losses += [] if loss is None else [loss]
         sampled |= profile.cut
         if fold is not None and profile.payload in EXAMPLES:

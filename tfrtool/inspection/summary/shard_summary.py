@@ -13,7 +13,7 @@ from tfrtool.examples.roles import info_beside
 from tfrtool.examples.schema import Schema
 from tfrtool.examples.schema_fold import FeatureStatistics
 from tfrtool.examples.tfds_metadata import DATASET_INFO
-from tfrtool.inspection.profile import Asked, FeatureFold, Profile
+from tfrtool.inspection.profile import Asked, Profile, RecordSchema
 from tfrtool.inspection.summary.summary_json import feature_json, value_json
 from tfrtool.inspection.verify.payload_check import EXAMPLES, RecordFold, unparseable
 from tfrtool.records.compression import Compression, detect_compression
@@ -174,7 +174,7 @@ def inspect_shard(
     if limit < 0 or (record is not None and record < 0):
         raise UsageError(f"--limit and --record must be at least 0, got {limit} and {record}")
     source = as_source(shard)
-    features = FeatureFold("", values=False)
+    features = RecordSchema("", values=False)
     folds: list[RecordFold] = [features]
     match = SchemaMatch(schema) if schema is not None else None
     profile = Profile(source, Asked(), folds=[features, match] if match else folds)
