@@ -14,11 +14,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from msgspec import Raw
+
 from tests.photos import image_bytes
 from tfrtool.examples.objects.record_features import Masks
 from tfrtool.sources.annotations.annotation_reader import ParsedImage
 from tfrtool.sources.annotations.coco import CocoReader
-from tfrtool.sources.annotations.json_elements import JsonFile
+from tfrtool.sources.annotations.json_lists import JsonFile
 from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.sources.open_source import open_source
 from tfrtool.sources.source_options import SourceOptions
@@ -115,7 +117,9 @@ def _ijson(path: Path, _: Path) -> int:
 
 
 def _elements(path: Path, _: Path) -> int:
-    return sum(1 for _ in JsonFile(path, path.parent).elements("annotations"))
+    with path.open("rb") as file:
+        parts = JsonFile(file, path).parts({"annotations"})
+        return sum(len(part.decode(dict[str, Raw])) for _, part in parts if part is not None)
 
 
 def _reader(path: Path, _: Path) -> int:

@@ -134,28 +134,47 @@ def test_files_of_one_split_are_merged(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("images", "objects", "more", "reason"),
+    ("second", "reason"),
     [
-        ([_image(0, file_name="4.jpg")], [], {}, "image 0: its file_name differs"),
-        ([_image(0, width=95)], [], {}, "image 0: its size differs"),
-        ([_image(0)], [_object(5, 0, bbox=[8, 16, 24, 31])], {}, "annotation 5: its bbox differs"),
-        ([_image(0)], [_object(5, 0, area=1)], {}, "annotation 5: its area differs"),
-        ([_image(0)], [_object(5, 0, category_id=2)], {}, "annotation 5: its category differs"),
-        ([_image(1)], [_object(5, 1)], {}, "annotation 5: its image_id differs"),
-        ([_image(0)], [], {"categories": [{"id": 1, "name": "cow"}]}, "category 1 is 'cow'"),
+        ({"images": [_image(0, file_name="4.jpg")]}, "image 0 is 4.jpg, but 0.jpg in .*a.json"),
+        ({"categories": [{"id": 1, "name": "cow"}]}, "category 1 is 'cow', but 'cat' in .*a.json"),
     ],
 )
 def test_files_that_contradict_each_other_are_refused(
-    tmp_path: Path, images: Any, objects: Any, more: Any, reason: str
+    tmp_path: Path, second: dict[str, Any], reason: str
 ) -> None:
-    """Nothing is written of two files of one split that describe something differently."""
+    """Nothing is written where an id has two images or two classes."""
     first = _coco(tmp_path / "a.json", [_image(0)], [_object(5, 0)])
-    second = _coco(tmp_path / "b.json", images, objects, **more)
-    with pytest.raises(SourceError, match=reason) as caught:
-        _write(tmp_path, [first, second])
-    assert "a.json" in str(caught.value)
-    assert "b.json" in str(caught.value)
+    images = second.pop("images", [_image(0)])
+    with pytest.raises(SourceError, match=rf"b\.json: {reason}"):
+        _write(tmp_path, [first, _coco(tmp_path / "b.json", images, [], **second)])
     assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "boxes", "notice"),
+    [
+        ({"area": 1}, 1, "merged from several files by id: 1 object"),
+        ({"bbox": [8, 16, 24, 31]}, 2, "ids of different objects in several files not written"),
+        ({"category_id": 2}, 2, "ids of different objects in several files not written"),
+        ({"image_id": 1}, 2, "ids not written, shared by several objects: 5"),
+    ],
+)
+def test_an_id_in_two_files(tmp_path: Path, more: Any, boxes: int, notice: str) -> None:
+    """It is one object if class and box are the same; two objects are written without it."""
+    images, one = [_image(0), _image(1)], _object(5, 0)
+    coco = [
+        _coco(tmp_path / name, images, [one | say])
+        for name, say in (("a.json", {}), ("b.json", more))
+    ]
+    report = _write(tmp_path, coco)
+    assert report.annotations is not None
+    assert report.annotations.written == boxes
+    assert any(notice in one for one in report.notices)
+    whole = json.loads((_extracted(tmp_path) / "annotations.json").read_text())
+    areas = [one["area"] for one in whole["annotations"]]
+    assert len(areas) == boxes
+    assert areas[0] == one["area"]
 
 
 def test_tables_in_a_folder_or_a_pattern_are_merged(tmp_path: Path) -> None:

@@ -380,7 +380,7 @@ def _write_csv(folder: Path, some: _Set) -> tuple[Path, str]:
             again = _Picture(one.number, one.size, one.things[1:], fate="twice", key=one.key)
             one.things = one.things[:1]
             some.pictures.append(again)
-            if not again.things:
+            if all((t.broken or _INTACT)[1] == _NAMELESS for t in again.things):
                 rows.append((again, None, f"sub/{one.key},,,,,,,"))
             rows += _rows(again, f"sub/{one.key},{width},{height}")
         rows += _rows(one, f"{one.key},{width},{height}")

@@ -3,14 +3,13 @@
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-
-from msgspec import Struct
+from typing import Any, NamedTuple
 
 from tfrtool.errors import SourceError, os_errors_as, os_reason
-from tfrtool.examples.objects.annotation import Skeleton
+from tfrtool.examples.objects.annotation import ObjectAnnotation, Skeleton
 from tfrtool.sources.folders.listing import SPLIT_NAMES, list_directory
 from tfrtool.sources.folders.store_listing import list_store
 from tfrtool.sources.items import LeftOut
@@ -25,38 +24,36 @@ FLAGS = {
 }
 """Values of flags such as ``truncated``, in lower case."""
 
-LEADS_OUT = "link leads outside the folder"
-
-
-NO_BOX = "box is not four numbers"
 Box = tuple[float, float, float, float]
+NO_BOX: Box = (0.0, 0.0, 0.0, 0.0)
+BAD_BOX = "box is not four numbers"
 
 
-class ParsedObject(Struct, kw_only=True, gc=False):
+class ParsedObject(NamedTuple):
     """An object as its annotation file has it: numbers are finite, but may make no sense."""
 
     where: str  # the annotation, as messages call it: "annotation 17", "labels/1.txt, line 3"
     category: str  # the name of its class
-    box: Box = (0.0, 0.0, 0.0, 0.0)  # xmin, ymin, xmax, ymax, in any order
-    is_relative: bool = False  # whether lengths are in shares of the image's sides, not in pixels
-    fields: Mapping[str, object] = {}  # valid values of further fields of `ObjectAnnotation`
-    mask_size: tuple[int, int] | None = None  # width and height of a mask of run lengths
+    box: Box  # xmin, ymin, xmax, ymax, in any order
+    fields: tuple[Any, ...]  # valid values of `ObjectAnnotation`, from its id on
     problem: str | None = None  # why the object can't be used
+    is_relative: bool = False  # whether lengths are in shares of the image's sides, not in pixels
+    mask_size: tuple[int, int] | None = None  # width and height of a mask of run lengths
 
 
-class ParsedImage(Struct, kw_only=True, gc=False):
+class ParsedImage(NamedTuple):
     """An image as its annotation file has it; nothing of it is trusted."""
 
     name: str  # its path, mostly below the folder of images
     where: str  # the annotation, as messages call it: "labels/1.txt", "image 17"
-    other_name: str = ""  # tried after ``name``; both may lack a suffix
+    objects: Sequence[ParsedObject] = ()
     width: int | None = None  # in pixels; None where the file has none
     height: int | None = None
-    objects: Sequence[ParsedObject] = ()
+    other_name: str = ""  # tried after ``name``; both may lack a suffix
     source_id: str = ""
-    upright: bool = False  # whether annotations are for the image as EXIF turns it, if in doubt
     split: str | None = None
     problem: str | None = None  # why none of its objects can be used
+    upright: bool = False  # whether annotations are for the image as EXIF turns it, if in doubt
     stale_name: str = ""  # the name in its file that differs from ``name``, which is preferred
 
 
@@ -69,6 +66,7 @@ class AnnotationReader(ABC):
         notices: what a user should know, each a clause; complete once all images are read.
         ignored: files and fields that were not read.
         skeletons: names of key points and lines between them, by classes.
+        optional: the fields of `ObjectAnnotation` that some objects have.
     """
 
     def __init__(self) -> None:
@@ -76,6 +74,7 @@ class AnnotationReader(ABC):
         self.notices: list[str] = []
         self.ignored = CappedList[LeftOut](MAX_LISTED)
         self.skeletons: dict[str, Skeleton] = {}
+        self.optional = set[str]()
 
     @abstractmethod
     def images(self) -> Iterator[ParsedImage | LeftOut]:
@@ -83,7 +82,13 @@ class AnnotationReader(ABC):
 
     @abstractmethod
     def classes(self) -> Mapping[str, int]:
-        """Return, after the images, the classes: for each name its number in a label map, > 0."""
+        """Return, from the first image on, for each class its number in a label map, > 0."""
+
+    def fields(self, **fields: Any) -> tuple[Any, ...]:
+        """Return the fields of an object, of which those that are None are not known."""
+        known = {name: value for name, value in fields.items() if value is not None}
+        self.optional.update(known)
+        return ObjectAnnotation(0, 0, 0, 0, 0, **known)[5:]
 
 
 class AnnotationFolder:
@@ -106,8 +111,15 @@ class AnnotationFolder:
             found = list_directory(str(self.place))
         return sorted(entry.key for entry in found.entries if not entry.problem) if found else []
 
-    def leads_out(self, key: str) -> bool:
-        """Return whether a link leads from a key to somewhere outside."""
+    def files(self, is_wanted: Callable[[str], object]) -> Iterator[str]:
+        """Yield the keys of files that are wanted; none of them may lead out of the folder."""
+        for key in self.keys():
+            if is_wanted(key):
+                if self._leads_out(key):
+                    raise SourceError("link leads outside the folder", path=self.place / key)
+                yield key
+
+    def _leads_out(self, key: str) -> bool:
         return self._real is not None and not os.path.realpath(self.place / key).startswith(
             self._real
         )
@@ -116,8 +128,8 @@ class AnnotationFolder:
         """Yield the contents of files; a text is the reason why one can't be read."""
 
         def read_one(key: str) -> bytes | str:
-            if self.leads_out(key):
-                return LEADS_OUT
+            if self._leads_out(key):
+                return "link leads outside the folder"
             try:
                 return read_bounded(self.place / key, limit)
             except OSError as error:
@@ -164,35 +176,21 @@ def check_splits(splits: Mapping[Path, str | None]) -> None:
         raise SourceError(what, path=without, expected="a name such as instances_train2017.json")
 
 
-def is_number(value: object) -> bool:
-    """Return whether a value is a number that a position in an image can be: no bool, no NaN."""
-    return (type(value) is float or type(value) is int) and -1e9 < value < 1e9
-
-
-def box_of(sides: Sequence[object]) -> Box | None:
-    """Return a box from its sides; None where these are not four numbers in range."""
-    if len(sides) != 4 or not all(map(is_number, sides)):
-        return None
-    x0, y0, x1, y1 = map(float, sides)  # type: ignore[arg-type]
-    return x0, y0, x1, y1
-
-
-def number_of(text: str) -> float | str:
-    """Return the number that a text is, and the text itself where it is not a number."""
+def numbers_of(texts: Iterable[str]) -> tuple[float, ...] | None:
+    """Return the numbers that texts are; None unless all may be positions in an image."""
     try:
-        return float(text) if text.isascii() and "_" not in text else text
+        found = tuple(float(one) if one.isascii() and "_" not in one else 1e9 for one in texts)
     except ValueError:
-        return text
+        return None
+    return found if all(-1e9 < one < 1e9 for one in found) else None
 
 
 def pixels_of(width: str = "", height: str = "") -> tuple[int | None, int | None, str | None]:
     """Return the sides of an image, None where they are 0 or missing, and what is wrong."""
-    sides = [number_of(side or "0") for side in (width, height)]
-    whole = (isinstance(s, float) and s.is_integer() and 0 <= s < 2**31 for s in sides)
-    x, y = (int(s) if fits else None for s, fits in zip(sides, whole, strict=True))
-    if x is None or y is None:
+    sides = numbers_of((width or "0", height or "0"))
+    if sides is None or not all(side.is_integer() and side >= 0 for side in sides):
         return None, None, "image size is not two whole numbers"
-    return (x, y, None) if x and y else (None, None, None)
+    return (*map(int, sides), None) if all(sides) else (None, None, None)  # type: ignore[return-value]
 
 
 def number_classes(names: Iterable[str], where: Path) -> Mapping[str, int]:

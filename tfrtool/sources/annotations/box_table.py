@@ -11,17 +11,16 @@ from typing import Any, BinaryIO, NamedTuple
 from tfrtool.errors import SourceError, UsageError, os_errors_as, printable
 from tfrtool.records.shard_sets import check_split_name
 from tfrtool.sources.annotations.annotation_reader import (
+    BAD_BOX,
     FLAGS,
-    LEADS_OUT,
     NO_BOX,
     AnnotationFolder,
     AnnotationReader,
     ParsedImage,
     ParsedObject,
-    box_of,
     check_splits,
     number_classes,
-    number_of,
+    numbers_of,
     pixels_of,
     split_in_name,
 )
@@ -147,13 +146,7 @@ class CsvBoxReader(AnnotationReader):
                 alone = len(self._places) == 1
                 yield _BoxTable(place, None if alone else split_in_name(place.name))
                 continue
-            inside = AnnotationFolder(place, None)
-            keys = inside.keys()
-            for key in keys:
-                if not key.lower().endswith((".csv", ".tsv")):
-                    continue
-                if inside.leads_out(key):
-                    raise SourceError(LEADS_OUT, path=place / key)
+            for key in AnnotationFolder(place, None).files(_is_table_name):
                 yield _BoxTable(place / key, split_in_name(key), required=False)
 
     def _read(self, table: "_BoxTable", at: int) -> None:
@@ -185,12 +178,11 @@ class CsvBoxReader(AnnotationReader):
         table.has_splits |= bool(split)
         split = split or table.split or ""
         self._has_splits |= bool(split)
-        told = [number_of(side) for side in map(cell, form.box) if side]
-        sides = [side for side in told if isinstance(side, float)]
-        box = _corners(sides, form.kind) if len(sides) == len(told) else ()
+        sides = [*filter(None, map(cell, form.box))]
+        box = _corners(numbers_of(sides) or (), form.kind)
         if box:
-            inside = all(0 <= side <= 1 for side in sides)
-            table.shares += inside and any(0 < side < 1 for side in sides)
+            inside = all(0 <= side <= 1 for side in box)
+            table.shares += inside and any(0 < side < 1 for side in box)
             table.pixels += not inside  # and a box from 0 to 1 may be either
         problem = label_problem(label)
         if problem is None:
@@ -201,7 +193,7 @@ class CsvBoxReader(AnnotationReader):
         if more:
             problem = f"{len(cells)} cells, but the table has {form.cells} columns"
         flags = tuple(FLAGS.get(cell(at).lower()) for at in form.flags.values())
-        one = (label, box, flags, problem) if label or told or more else None
+        one = (label, box, flags, problem) if label or sides or more else None
         name = name if len(name) <= MAX_PATH_LENGTH else ""
         return name, at, number, split, tuple(map(cell, form.size)), one
 
@@ -230,16 +222,17 @@ class CsvBoxReader(AnnotationReader):
         )
 
     def _object(self, row: _Row, values: tuple[Any, ...]) -> ParsedObject:
-        label, sides, flags, problem = values
-        table, box = self._tables[row[1]], box_of(sides)
+        label, box, flags, problem = values
+        table = self._tables[row[1]]
+        fields = self.fields(**dict(zip(table.form.flags, flags, strict=True)))
+        problem = problem or (None if box else BAD_BOX)
         return ParsedObject(
-            where=self._where(row),
-            box=box or (0.0, 0.0, 0.0, 0.0),
-            category=label,
-            is_relative=table.in_shares,
-            fields=dict(zip(table.form.flags, flags, strict=True)),
-            problem=problem or (None if box else NO_BOX),
+            self._where(row), label, box or NO_BOX, fields, problem, table.in_shares
         )
+
+
+def _is_table_name(key: str) -> bool:
+    return key.lower().endswith((".csv", ".tsv"))
 
 
 def is_box_table(path: Path) -> bool:

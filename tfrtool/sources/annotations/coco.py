@@ -1,35 +1,36 @@
 """COCO's annotations: instances and key points, in files of any size."""
 
 import json
-from array import array
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import os
+import tempfile
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import islice, pairwise
+from itertools import accumulate, groupby, islice
 from operator import itemgetter
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import IO, Annotated, Any, NamedTuple
 
 import msgspec
 import numpy as np
 
-from tfrtool.errors import SourceError, human_count, printable, some_of
+from tfrtool.errors import SourceError, WriteError, human_count, os_errors_as, printable, some_of
 from tfrtool.examples.objects.annotation import Skeleton
 from tfrtool.examples.objects.record_features import Masks
 from tfrtool.images.masks import outline_points, run_lengths
 from tfrtool.sources.annotations.annotation_reader import (
-    LEADS_OUT,
+    NO_BOX,
     AnnotationFolder,
     AnnotationReader,
-    Box,
     ParsedImage,
     ParsedObject,
     check_splits,
-    is_number,
     number_classes,
     split_in_name,
 )
-from tfrtool.sources.annotations.json_elements import JsonFile, Members, parse_members
+from tfrtool.sources.annotations.json_lists import JsonFile, JsonWindow, without_nan
 from tfrtool.sources.items import LeftOut, label_problem
 from tfrtool.sources.tables.table_columns import TEXT_SHOWN
 from tfrtool.storage.limits import (
@@ -38,6 +39,7 @@ from tfrtool.storage.limits import (
     MAX_OUTLINE_POINTS,
     MAX_PATH_LENGTH,
 )
+from tfrtool.storage.opening import open_regular
 
 _WRITTEN = {
     "images": {"id", "file_name", "width", "height"},
@@ -47,28 +49,49 @@ _WRITTEN = {
 }
 _LONGEST_ID = 64
 _SHOWN = 10
+_SAMPLE = 100
+"""Elements of each window that are looked at for fields that are not written."""
+
 _UNSUPPORTED = {"segments_info": "panoptic segments", "caption": "captions"}
 _ROBOFLOW = "_annotations.coco.json"
 _EXPECTED = "COCO instances or keypoints"
 _NO_ID = -1
-_CHUNK = 1024  # images whose rows are taken from the columns at once
+_BUCKET = 12
+"""Images are taken from the scratch file 4,096 at a time, with 16 MB of COCO's annotations."""
+
+_MOST_BUFFERED = 2**27
 _NULL = msgspec.Raw(b"null")
-_NO_BOX = (0.0, 0.0, 0.0, 0.0)
 
 _Float = Annotated[float, msgspec.Meta(gt=-1e9, lt=1e9)]
 _Number = Annotated[int, msgspec.Meta(gt=-(10**9), lt=10**9)] | _Float
-_Keypoints = Annotated[list[_Float], msgspec.Meta(max_length=3 * MAX_KEYPOINTS)]
+_Id = int | float | str | None
+
+
+class _Ids(msgspec.Struct, gc=False):
+    """The ids of an element, as they are written."""
+
+    id: msgspec.Raw = _NULL
+    image_id: msgspec.Raw = _NULL
+
+
+class _Image(msgspec.Struct, gc=False):
+    """An image in JSON."""
+
+    file_name: Any = None
+    coco_url: Any = None
+    width: Any = None
+    height: Any = None
 
 
 class _Annotation(msgspec.Struct, gc=False):
     """An object in JSON."""
 
-    category_id: object = None
+    category_id: _Id = None
     bbox: tuple[_Float, _Float, _Float, _Float] | None = None
     segmentation: msgspec.Raw = _NULL
     area: Annotated[float, msgspec.Meta(ge=0, lt=1e9)] | None = None
-    iscrowd: object = None
-    keypoints: _Keypoints | None = None
+    iscrowd: Annotated[float, msgspec.Meta(ge=0, le=1)] | bool | None = None
+    keypoints: Annotated[list[_Float], msgspec.Meta(max_length=3 * MAX_KEYPOINTS)] | None = None
 
 
 _PROBLEMS = {
@@ -77,39 +100,94 @@ _PROBLEMS = {
     "iscrowd": "iscrowd is not 0 or 1",
     "keypoints": "keypoints are not (x, y, visibility) with a visibility of 0, 1 or 2",
 }
-_ANYTHING, _ANNOTATION = msgspec.json.Decoder(object), msgspec.json.Decoder(_Annotation)
+_ANYTHING = msgspec.json.Decoder()
+_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_IMAGE, _ANNOTATION = msgspec.json.Decoder(_Image), msgspec.json.Decoder(_Annotation)
+_ANNOTATIONS = msgspec.json.Decoder(list[_Annotation])
 _POLYGONS, _POLYGON = msgspec.json.Decoder(list[list[_Number]]), msgspec.json.Decoder(list[_Number])
+_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
-
-_Row = tuple[int, int, int, int, int]
-"""An element: the numbers of its file and in its list, its offset there, its length and its id."""
-
-
-_WIDTH = 6
+_ROW = np.dtype(
+    {
+        "names": ["number", "start", "id", "file", "at", "size", "is_image"],
+        "formats": ["i8", "i8", "i8", "i4", "i4", "i4", "?"],
+    }
+)
+_Row = tuple[int, int, int, int, int, int, bool]
+"""An element: the number of its image, where it is in its bucket, its id, the numbers of its file
+and in its list, its length, and whether it is the image itself."""
 
 
 class _Elements:
-    """The images or the annotations of all files: to which image each belongs, and where it is."""
+    """The texts of images and annotations in a scratch file, those of near images in a bucket."""
 
-    def __init__(self) -> None:
-        self.table = array("q")
+    def __init__(self, texts: IO[bytes], scratch: Path) -> None:
+        self._texts, self._failure = texts, (scratch, "temporary files can't be written")
+        self._rows, self._end = bytearray(), 0
+        self._segments = defaultdict[int, list[tuple[int, int]]](list)  # offsets and sizes
+        self._sizes = Counter[int]()  # of buckets
 
-    def columns(self) -> Any:
-        """Return the numbers of images, and then the fields of rows."""
-        return np.frombuffer(self.table, np.int64).reshape(-1, _WIDTH).T
+    def add(
+        self, numbers: Sequence[int], file: int, part: JsonWindow, ids: Sequence[int] | None
+    ) -> None:
+        """Add the annotations of a window, which have ids, or its images."""
+        rows = np.zeros(len(numbers), _ROW)
+        rows["number"], rows["file"], rows["size"] = numbers, file, part.sizes
+        rows["at"], rows["start"] = np.arange(len(rows)) + part.first, part.starts - part.at
+        rows["id"], rows["is_image"] = _NO_ID if ids is None else ids, ids is None
+        rows = rows[np.argsort(rows["number"] >> _BUCKET, kind="stable")]
+        stops = (rows["start"] + rows["size"]).tolist()
+        spans = zip(rows["start"].tolist(), stops, strict=True)
+        with os_errors_as(WriteError, *self._failure):
+            self._texts.write(b"".join([part.text[start:stop] for start, stop in spans]))
+        buckets, ends = rows["number"] >> _BUCKET, np.cumsum(rows["size"], dtype=np.int64)
+        rows["start"] = ends - rows["size"]
+        for some in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(buckets)) + 1):
+            if len(some):
+                bucket, start, end = (
+                    int(n) for n in (buckets[some[0]], rows["start"][some[0]], ends[some[-1]])
+                )
+                rows["start"][some] += self._sizes[bucket] - start
+                self._segments[bucket].append((self._end + start, end - start))
+                self._sizes[bucket] += end - start
+        self._end += int(ends[-1]) if len(rows) else 0
+        self._rows += rows.tobytes()
 
-    def by_rank(self, ranks: Any) -> Iterator[list[_Row]]:
-        """Yield the rows of each image, by the rank that its number has; in the order of files."""
-        table = self.columns()
-        ranked = ranks[table[0]]
-        order = np.argsort(ranked, kind="stable")
-        ends = np.searchsorted(ranked[order], np.arange(len(ranks) + 1))
-        for start in range(0, len(ranks), _CHUNK):
-            edges = ends[start : start + _CHUNK + 1].tolist()
-            part = order[edges[0] : edges[-1]]
-            rows = [*map(tuple, table[1:, part].T.tolist())]
-            for first, end in pairwise(edges):
-                yield rows[first - edges[0] : end - edges[0]]
+    def forget(self, file: int) -> None:
+        """Remove the elements of the last file."""
+        self._rows = bytearray(self.rows()[self.rows()["file"] != file].tobytes())
+
+    def rows(self) -> Any:
+        """Return all elements as an array."""
+        return np.frombuffer(self._rows, _ROW)
+
+    def by_image(self) -> Iterator[tuple[int, list[_Row], list[bytes]]]:
+        """Yield the number of each image, and its elements in the order of files, with texts."""
+        self._texts.flush()
+        table = self.rows()
+        order = np.argsort(table["number"], kind="stable")
+        ordered = table["number"][order]
+        for bucket in sorted(self._segments):
+            edges = np.searchsorted(ordered, np.array((bucket, bucket + 1)) << _BUCKET)
+            rows: list[_Row] = table[order[slice(*edges)]].tolist()
+            read = self._reader(bucket)
+            for number, some in groupby(rows, itemgetter(0)):
+                own = [*some]
+                yield number, own, [read(row[1], row[5]) for row in own]
+
+    def _reader(self, bucket: int) -> Callable[[int, int], bytes]:
+        """Return what gives a text in a bucket, which is in memory if it isn't large."""
+        file, segments = self._texts.fileno(), self._segments[bucket]
+        if self._sizes[bucket] <= _MOST_BUFFERED:
+            text = b"".join(os.pread(file, size, offset) for offset, size in segments)
+            return lambda start, size: text[start : start + size]
+        starts = [*accumulate((size for _, size in segments), initial=0)]
+
+        def read(start: int, size: int) -> bytes:
+            at = bisect_right(starts, start) - 1
+            return os.pread(file, size, segments[at][0] + start - starts[at])
+
+        return read
 
 
 @dataclass(eq=False)
@@ -122,7 +200,7 @@ class _CocoFile:
     split: str | None = None
     required: bool = True  # whether it must hold instances or key points
     categories: dict[str, str] = field(default_factory=dict)  # names by ids
-    views: dict[str, memoryview] = field(default_factory=dict)  # texts of its lists
+    names: dict[object, str] = field(default_factory=dict)  # the same by ids as JSON has them
     group: int = 0  # the number of its split
 
 
@@ -145,8 +223,7 @@ class CocoReader(AnnotationReader):
     """Reads files of COCO's instances or key points, and folders of such files.
 
     Files are read twice: first for the ids of images, which elements are then sorted by, and then
-    image by image. Files of one split are merged by the ids of images and of objects, which must
-    not contradict each other.
+    image by image. Files of one split are merged by the ids of images and of objects.
     """
 
     def __init__(self, places: Sequence[Path], scratch: Path, masks: Masks) -> None:
@@ -154,45 +231,51 @@ class CocoReader(AnnotationReader):
         super().__init__()
         self._places, self._scratch, self._masks = places, scratch, masks
         self._files = list[_CocoFile]()
-        self._numbers = dict[tuple[int, int, str], int]()  # of images, by split and id
-        self._image_by_text = dict[tuple[int, bytes], int]()  # the same, by the id in JSON
-        self._images, self._objects = _Elements(), _Elements()
-        self._shared = frozenset[tuple[int, int]]()  # images and ids that several files have
-        self._repeated = frozenset[tuple[int, int]]()  # files and ids that several objects have
-        self._merged = 0  # objects
+        self._ids = list[str]()  # of images, by their numbers; "" for one without
+        self._numbers = list[dict[bytes, int]]()  # of images, by split and id in JSON
+        self._repeated = frozenset[tuple[int, int]]()  # splits and ids that several objects have
         self._unwritten: dict[str, set[str]] = {}
-        self._left = Counter[str]()  # what of objects is not written
+        self._counts = Counter[str]()  # what of objects is not written, or merged
 
     def images(self) -> Iterator[ParsedImage | LeftOut]:
         """Yield all images, also those with problems, and each object without an image."""
+        failure = self._scratch, "temporary files can't be written"
+        with os_errors_as(WriteError, *failure):
+            texts = tempfile.TemporaryFile(dir=self._scratch)  # noqa: SIM115
+        with texts:
+            elements = _Elements(texts, self._scratch)
+            self._read_files(elements)
+            for number, rows, contents in elements.by_image():
+                yield from self._image(self._ids[number], rows, contents)
+        for what, count in self._counts.items():
+            self.notices.append(f"{what}: {human_count(count, 'object')}")
+
+    def _read_files(self, elements: _Elements) -> None:
+        """Find out which images there are, and which elements belong to each."""
         splits = dict[str | None, int]()
         for file in self._listed():
             try:
                 file.group = splits.setdefault(file.split, len(splits))
-                self._scan(file)
+                self._numbers += [{}] * (file.group == len(self._numbers))
+                self._scan(file, elements)
                 self._files.append(file)
             except _OtherKindError as error:
                 if file.required:
                     raise SourceError(str(error), path=file.path, expected=_EXPECTED) from error
                 self.ignored.add(LeftOut(key=file.key, reason=str(error)))
+                elements.forget(len(self._files))
         if not self._files:
             what = "no annotation files"
             raise SourceError(what, path=self._places[0], expected=_EXPECTED)
         check_splits({file.path: file.split for file in self._files})
         self._compare_categories()
-        self._compare_ids()
+        self._find_repeated(elements.rows())
         for member, left in self._unwritten.items():
             if left:
                 self.notices.append(f"fields of {member} not written: {', '.join(sorted(left))}")
-        yield from self._by_image()
-        for what, count in self._left.items():
-            self.notices.append(f"{what} not written: {human_count(count, 'object')}")
-        if self._merged:
-            merged = human_count(self._merged, "object")
-            self.notices.append(f"merged from several files by id: {merged}")
 
     def classes(self) -> Mapping[str, int]:
-        """Return, after the images, the classes: for each name its number in a label map, > 0."""
+        """Return, from the first image on, for each class its number in a label map, > 0."""
         found: dict[str, str] = {}
         clashes = 0
         for file in self._files:
@@ -216,72 +299,69 @@ class CocoReader(AnnotationReader):
                 alone = len(self._places) == 1
                 yield _CocoFile(place) if alone else _CocoFile(place, place.name, folder, split)
                 continue
-            inside = AnnotationFolder(place, None)
-            for key in inside.keys():  # noqa: SIM118 - not a mapping
+            for key in AnnotationFolder(place, None).files(_is_in_folder):
                 name, _, last = key.rpartition("/")
-                if not key.endswith(".json") or (name and last != _ROBOFLOW):
-                    continue
-                if inside.leads_out(key):
-                    raise SourceError(LEADS_OUT, path=place / key)
                 split = split_in_name(name or last)
                 yield _CocoFile(place / key, key, name or _folder(last), split, required=False)
 
-    # First pass: which images there are, and which elements belong to each.
-
-    def _scan(self, file: _CocoFile) -> None:
-        content = JsonFile(file.path, self._scratch)
-        if "images" not in content.members:
-            raise _OtherKindError("no 'images' list")
-        if content.members.get("annotations", _NULL) != _NULL:
-            for _, _, members in islice(content.elements("annotations"), 1):
-                for name in members.keys() & _UNSUPPORTED.keys():
-                    if not members.keys() & {"bbox", "segmentation"}:
-                        raise _OtherKindError(f"contains {_UNSUPPORTED[name]}")
-        self._leave("the file", [name for name in content.members if name not in _WRITTEN])
-        for name in filter(_WRITTEN.__contains__, content.members):
-            file.views[name] = memoryview(content.members[name])
-            if content.members[name] == _NULL:
-                continue
-            for number, (offset, text, members) in enumerate(content.elements(name)):
-                if not members.keys() <= _WRITTEN[name]:
-                    self._leave(name, [key for key in members if key not in _WRITTEN[name]])
-                if name == "categories":
-                    self._add_category(file, text)
+    def _scan(self, file: _CocoFile, elements: _Elements) -> None:
+        has_images = False
+        with os_errors_as(SourceError, file.path), open_regular(file.path) as opened:
+            for name, part in JsonFile(opened, file.path).parts(_WRITTEN):
+                has_images |= name == "images"
+                if part is None:
+                    self._leave("the file", {name} - _WRITTEN.keys())
+                elif name == "categories":
+                    for category in part.decode(dict[str, msgspec.Raw]):
+                        self._add_category(file, {k: _value(bytes(v)) for k, v in category.items()})
                 else:
-                    self._add_element(file, name, number, (offset, len(text)), members)
+                    rows, images = part.decode(_Ids), name == "images"
+                    self._sample(name, part)
+                    numbers = [*map(self._number(file, images=images), rows)]
+                    ids = None if images else [*map(self._object_id, rows)]
+                    elements.add(numbers, len(self._files), part, ids)
+        if not has_images:
+            raise _OtherKindError("no 'images' list")
 
-    def _add_element(
-        self, file: _CocoFile, name: str, number: int, span: tuple[int, int], members: Members
-    ) -> None:
-        rows, reference, number_id = self._images, "id", _NO_ID
-        if name == "annotations":
-            rows, reference, value = self._objects, "image_id", _value(members, "id")
-            if type(value) is int and 0 <= value < 2**63:
-                number_id = value
-            elif value is not None:
-                self._left["ids that are not numbers"] += 1
-        text = file.group, bytes(members.get(reference, _NULL))
-        if (image := self._image_by_text.get(text)) is None:
-            image = self._image_number(file, name, number, _key(_value(members, reference)), text)
-        rows.table.extend((image, len(self._files), number, *span, number_id))
+    def _sample(self, name: str, part: JsonWindow) -> None:
+        """Look at some elements for what is not written."""
+        for start, size in islice(zip(part.starts - part.at, part.sizes, strict=True), _SAMPLE):
+            members = _members(part.text[start : start + size]).keys()
+            for other in members & _UNSUPPORTED.keys():
+                if name == "annotations" and not members & {"bbox", "segmentation"}:
+                    raise _OtherKindError(f"contains {_UNSUPPORTED[other]}")
+            self._leave(name, members - _WRITTEN[name])
 
-    def _image_number(
-        self, file: _CocoFile, name: str, number: int, key: str | None, text: tuple[int, bytes]
-    ) -> int:
-        """Return the number of an image by its id; without one, it is an image of its own."""
-        image = file.group, len(key or ""), key or ""
-        if key is None and name == "images":
-            image = file.group, -1, f"{len(self._files)} {number}"
-        found = self._numbers.setdefault(image, len(self._numbers))
-        if key is not None:
-            self._image_by_text[text] = found
-        return found
+    def _number(self, file: _CocoFile, *, images: bool) -> Any:
+        """Return what gives the number of the image of an element."""
+        known = self._numbers[file.group]
 
-    def _add_category(self, file: _CocoFile, text: bytes) -> None:
-        try:
-            value: Any = _ANYTHING.decode(text)
-        except msgspec.DecodeError:
-            value = {}
+        def number(row: _Ids) -> int:
+            text = bytes(row.id if images else row.image_id)
+            if (found := known.get(text)) is not None:
+                return found
+            key = _key(_value(text))
+            if key is None and images:  # an image of its own
+                self._ids.append("")
+                return len(self._ids) - 1
+            found = known.setdefault((key or "").encode(), len(self._ids))
+            if found == len(self._ids):
+                self._ids.append(key or "")
+            if len(text) <= _LONGEST_ID:
+                known[text] = found
+            return found
+
+        return number
+
+    def _object_id(self, row: _Ids) -> int:
+        text = bytes(row.id)
+        if text.isdigit() and len(text) < 19:
+            return int(text)
+        if text != b"null":
+            self._counts["ids that are not numbers not written"] += 1
+        return _NO_ID
+
+    def _add_category(self, file: _CocoFile, value: dict[str, Any]) -> None:
         key, name = _key(value.get("id")), value.get("name")
         if key is None or not isinstance(name, str):
             raise SourceError("a category has no id or name", path=file.path)
@@ -292,6 +372,8 @@ class CocoReader(AnnotationReader):
             found = f"{printable(known)!r} and {printable(name)!r}"
             what = f"two categories share the id {printable(key)}"
             raise SourceError(what, path=file.path, found=found)
+        file.names[value["id"]] = name
+        self._leave("categories", value.keys() - _WRITTEN["categories"])
         if not value.get("keypoints"):
             return
         skeleton = Skeleton.parse(value)
@@ -320,73 +402,41 @@ class CocoReader(AnnotationReader):
                         hint="use the same id for a category in all files",
                     )
 
-    def _compare_ids(self) -> None:
-        """Find the ids of objects that repeat in a file, and those that files of a split share."""
-        images, files, _, _, _, ids = self._objects.columns()
-        groups = np.array([file.group for file in self._files])[files]
-        known = np.flatnonzero(ids != _NO_ID)
-        order = known[np.lexsort((files[known], ids[known], groups[known]))]
-        same = (np.diff(ids[order]) == 0) & (np.diff(groups[order]) == 0)
-        first, second = order[:-1][same], order[1:][same]
-        inside = files[first] == files[second]
-        repeated = zip(files[first[inside]].tolist(), ids[first[inside]].tolist(), strict=True)
+    def _find_repeated(self, rows: Any) -> None:
+        """Find the ids that several objects have, but for those of one image in several files."""
+        rows = rows[rows["id"] != _NO_ID]
+        groups = np.array([file.group for file in self._files])[rows["file"]]
+        order = np.lexsort((rows["file"], rows["number"], rows["id"], groups))
+        rows, groups = rows[order], groups[order]
+        first, second = rows[:-1], rows[1:]
+        same = (first["id"] == second["id"]) & (groups[:-1] == groups[1:])
+        same &= (first["number"] != second["number"]) | (first["file"] == second["file"])
+        repeated = {*zip(groups[:-1][same].tolist(), first["id"][same].tolist(), strict=True)}
         self._repeated = frozenset(repeated)
-        shared = set[tuple[int, int]]()
-        for a, b in zip(first[~inside].tolist(), second[~inside].tolist(), strict=True):
-            what, number = f"annotation {ids[a]}", int(files[b])
-            if images[a] != images[b]:
-                raise self._contradiction(what, "image_id", number, int(files[a]))
-            if twice := {int(files[a]), number} & {f for f, i in self._repeated if i == ids[a]}:
-                what += " occurs twice here and again in another file"
-                raise SourceError(what, path=self._files[min(twice)].path)
-            shared.add((int(images[a]), int(ids[a])))
-        self._shared = frozenset(shared)
-        for number, file in enumerate(self._files):
-            if ids_here := [str(id_) for at, id_ in sorted(self._repeated) if at == number]:
-                what = f"ids not written, shared by several objects of {printable(file.path.name)}"
-                self.notices.append(f"{what}: {some_of(ids_here, _SHOWN)}")
-
-    # Second pass: image by image.
-
-    def _by_image(self) -> Iterator[ParsedImage | LeftOut]:
-        """Yield each image with its objects, in the order of ids."""
-        keys = sorted(self._numbers)
-        ranks = np.empty(len(keys), np.int64)
-        ranks[[self._numbers[key] for key in keys]] = np.arange(len(keys))
-        images, objects = (rows.by_rank(ranks) for rows in (self._images, self._objects))
-        for image in keys:
-            yield from self._image(image, next(images), next(objects))
-
-    def _text(self, name: str, file: int, offset: int, length: int) -> bytes:
-        return bytes(self._files[file].views[name][offset : offset + length])
+        if repeated:
+            shown = some_of([str(number) for _, number in sorted(repeated)], _SHOWN)
+            self.notices.append(f"ids not written, shared by several objects: {shown}")
 
     def _image(
-        self, image: tuple[int, int, str], images: Sequence[_Row], rows: Sequence[_Row]
+        self, key: str, rows: Sequence[_Row], texts: Sequence[bytes]
     ) -> Iterator[ParsedImage | LeftOut]:
         """Yield the images that have an id, of which there should be one, with its objects."""
-        key = image[2]
         entries = list[_ImageEntry]()
-        for file, number, offset, length, _ in images:
-            text = self._text("images", file, offset, length)
-            self._add_entry(key, entries, _parse_image(file, number, text))
-        objects, places = list[ParsedObject](), dict[int, tuple[int, list[int]]]()
-        image_number = self._numbers[image]
-        for file, number, offset, length, id_ in rows:
-            text = self._text("annotations", file, offset, length)
-            one = self._object(file, number, id_, text)
-            if id_ in places:
-                at, files = places[id_]
-                objects[at] = self._merge(id_, objects[at], one, files[-1], file)
-                self._merged += len(files) == 1
-                files.append(file)
-            elif not entries or len(objects) == MAX_IMAGE_OBJECTS:
-                many = f"image has more than {MAX_IMAGE_OBJECTS:,} objects"
+        for row, text in zip(rows, texts, strict=True):
+            if row[6]:
+                self._add_entry(key, entries, _parse_image(key, row, text))
+        texts = [text for row, text in zip(rows, texts, strict=True) if not row[6]]
+        rows = [row for row in rows if not row[6]]
+        found = _parse_annotations(texts)
+        objects = [*map(self._object, found[:MAX_IMAGE_OBJECTS], rows)]
+        if not entries or len(found) > MAX_IMAGE_OBJECTS:
+            many = f"image has more than {MAX_IMAGE_OBJECTS:,} objects"
+            lost = map(self._object, found[len(objects) :], rows[len(objects) :])
+            for one in lost if entries else objects:
                 why = one.problem or (many if entries else "no image with this image_id")
                 yield LeftOut(key=printable(f"image {key}"), reason=f"{one.where}: {why}")
-            else:
-                if (image_number, id_) in self._shared:
-                    places[id_] = len(objects), [file]
-                objects.append(one)
+        if len(self._files) > 1 and len({row[3] for row in rows}) > 1:
+            objects = self._merged(objects)
         several = len({entry.name for entry in entries}) > 1
         for entry in entries:
             folder = self._files[entry.file].folder
@@ -408,112 +458,137 @@ class CocoReader(AnnotationReader):
         first = entries[0] if entries else entry
         if entry.file == first.file or entry.problem or first.problem:
             entries.append(entry)
-            return
-        if entry.name != first.name:
-            raise self._contradiction(f"image {key}", "file_name", entry.file, first.file)
-        sides = [(first.width, entry.width), (first.height, entry.height)]
-        if any(None not in pair and pair[0] != pair[1] for pair in sides):
-            raise self._contradiction(f"image {key}", "size", entry.file, first.file)
-        width, height = (b if a is None else a for a, b in sides)
-        entries[0] = first._replace(width=width, height=height)
+        elif entry.name == first.name:
+            width, height = first.width or entry.width, first.height or entry.height
+            entries[0] = first._replace(width=width, height=height)
+        else:
+            raise SourceError(
+                f"image {printable(key)} is {printable(entry.name)}, but "
+                f"{printable(first.name)} in {self._files[first.file].path}",
+                path=self._files[entry.file].path,
+                hint="use unique ids for the images of a split, or write the files one by one",
+            )
 
-    def _object(self, file: int, number: int, id_: int, text: bytes) -> ParsedObject:
+    def _object(self, parsed: tuple[_Annotation, str | None], row: _Row) -> ParsedObject:
         """Return an object with what is valid of it, or with what is wrong."""
-        where = f"annotations[{number}]" if id_ == _NO_ID else f"annotation {id_}"
-        found, problem = _parse_annotation(text)
-        fields: dict[str, object] = {}
-        box, size = _NO_BOX, None
+        (found, problem), (_, _, id_, number, at, _, _) = parsed, row
+        file, optional = self._files[number], self.optional
+        box, size, outline = NO_BOX, None, ""
+        points: tuple[float, ...] = ()
+        crowd = False
         try:
             if problem is None:
-                polygons, size = self._outline(found.segmentation, fields)
-                box = _box(found.bbox, polygons)
-                _add_fields(found, fields)
+                polygons, outline, size = self._outline(bytes(found.segmentation))
+                if (bbox := found.bbox) is not None:
+                    x, y, width, height = bbox
+                    box = x, y, x + width, y + height
+                elif polygons:
+                    xs, ys = ([v for line in polygons for v in line[at::2]] for at in (0, 1))
+                    box = float(min(xs)), float(min(ys)), float(max(xs)), float(max(ys))
+                else:
+                    problem = "no bbox"
+                if found.iscrowd is not None:
+                    crowd = bool(found.iscrowd)
+                    optional.add("crowd")
+                    if found.iscrowd not in (0, 1):
+                        problem = _PROBLEMS["iscrowd"]
+                if found.keypoints:
+                    points = (*found.keypoints,)
+                    optional.add("keypoints")
+                    if len(points) % 3 or not {*points[2::3]} <= {0, 1, 2}:
+                        problem = _PROBLEMS["keypoints"]
         except ValueError as error:
             problem = str(error)
-        key = _key(found.category_id)
-        name = None if key is None else self._files[file].categories.get(key)
-        if name is None and problem is None:
-            problem = f"unknown category_id {printable(str(key))}"
-        if id_ != _NO_ID and (not self._repeated or (file, id_) not in self._repeated):
-            fields["id"] = id_
-        return ParsedObject(
-            where=where,
-            category=name or "",
-            box=box,
-            fields=fields,
-            mask_size=size,
-            problem=problem,
-        )
+        if (name := file.names.get(found.category_id)) is None:
+            key = _key(found.category_id)
+            name = file.categories.get(key or "")
+            if name is None and problem is None:
+                problem = f"unknown category_id {printable(str(key))}"
+        if found.area is not None:
+            optional.add("area")
+        if outline:
+            optional.add("segmentation")
+        known = None
+        if id_ == _NO_ID:
+            where = f"annotations[{at}]"
+        else:
+            where = f"annotation {id_}"
+            if not self._repeated or (file.group, id_) not in self._repeated:
+                known = id_
+                optional.add("id")
+        fields = known, found.area, crowd, False, False, "", outline, points
+        return ParsedObject(where, name or "", box, fields, problem, False, size)
 
     def _outline(
-        self, raw: msgspec.Raw, fields: dict[str, object]
-    ) -> tuple[Sequence[Sequence[float]], tuple[int, int] | None]:
-        """Take an outline; return its polygons, or the width and height of its mask."""
-        text = bytes(raw)
+        self, text: bytes
+    ) -> tuple[Sequence[Sequence[float]], str, tuple[int, int] | None]:
+        """Return the polygons of an outline, what is kept of it, and the size of its mask."""
         if not text.startswith(b"["):
-            return (), self._take_mask(text, fields)
-        polygons, whole = [[0.0]], True
+            return self._mask(text)
         try:
             polygons = _POLYGONS.decode(text)
-        except msgspec.DecodeError:
+        except _ERRORS:
             try:
-                polygons, whole = [_POLYGON.decode(text)], False
-            except msgspec.DecodeError as error:
+                polygons = [_POLYGON.decode(text)]
+            except _ERRORS as error:
                 what = "segmentation is not a list of polygons, or has numbers out of range"
                 raise ValueError(what) from error
-        lines = [line for line in polygons if len(line) >= 6 and len(line) % 2 == 0]
-        if len(lines) < len(polygons):
-            self._left["outlines of fewer than three points"] += 1
-            whole = False
+            text = msgspec.json.encode(polygons)
+        lines = polygons
+        for line in polygons:
+            if len(line) < 6 or len(line) % 2:
+                self._counts["outlines of fewer than three points not written"] += 1
+                lines = [line for line in polygons if len(line) >= 6 and len(line) % 2 == 0]
+                text = msgspec.json.encode(lines)
+                break
         if self._masks is Masks.PNG and sum(map(outline_points, lines)) > MAX_OUTLINE_POINTS:
             raise ValueError(f"outline has more than {MAX_OUTLINE_POINTS:,} points")
-        if lines and self._masks is not Masks.NONE:
-            same = text.decode() if whole else json.dumps(lines, separators=(",", ":"))
-            fields["segmentation"] = same
-        return lines, None
+        if not lines or self._masks is Masks.NONE:
+            return lines, "", None
+        return lines, text.decode(), None
 
-    def _take_mask(self, text: bytes, fields: dict[str, object]) -> tuple[int, int] | None:
-        """Take a mask of run lengths, if there is one; return its width and height."""
+    def _mask(self, text: bytes) -> tuple[Sequence[Any], str, tuple[int, int] | None]:
+        """Return the same of a mask of run lengths."""
         try:
             mask: Any = _ANYTHING.decode(text)
-        except msgspec.DecodeError as error:
+        except _ERRORS as error:
             raise ValueError("mask has no run lengths") from error
         if not mask:
-            return None
+            return (), "", None
         if not isinstance(mask, dict):
             raise ValueError("segmentation is neither polygons nor run lengths")
         _, width, height = run_lengths(mask)
-        if self._masks is not Masks.NONE:
-            mask = {"size": mask["size"], "counts": mask["counts"]}
-            fields["segmentation"] = json.dumps(mask, separators=(",", ":"))
-        return width, height
+        mask = {"size": mask["size"], "counts": mask["counts"]}
+        kept = "" if self._masks is Masks.NONE else json.dumps(mask, separators=(",", ":"))
+        return (), kept, (width, height)
 
-    def _merge(
-        self, number: int, one: ParsedObject, other: ParsedObject, first: int, file: int
-    ) -> ParsedObject:
-        """Return an object with the fields of two files; a SourceError if they differ."""
-        pairs: dict[str, tuple[Any, Any]] = {
-            "category": (one.category, other.category),
-            "content": (one.problem, other.problem),
-            "bbox": ([*one.box], [*other.box]),
-        }
-        for name in one.fields.keys() & other.fields.keys():
-            pairs[name] = one.fields[name], other.fields[name]
-        if outlines := pairs.get("segmentation"):
-            pairs["segmentation"] = json.loads(outlines[0]), json.loads(outlines[1])
-        if differing := [name for name, (a, b) in pairs.items() if a != b]:
-            raise self._contradiction(f"annotation {number}", differing[0], file, first)
-        size = one.mask_size or other.mask_size
-        return msgspec.structs.replace(one, fields={**one.fields, **other.fields}, mask_size=size)
+    def _merged(self, objects: Sequence[ParsedObject]) -> list[ParsedObject]:
+        """Return objects of several files, of which those with the same id, class and box are one.
 
-    def _contradiction(self, what: str, member: str, file: int, other: int) -> SourceError:
-        """Return the error for two files of a split that describe something differently."""
-        return SourceError(
-            f"{printable(what)}: its {member} differs from the one in {self._files[other].path}",
-            path=self._files[file].path,
-            hint="use unique ids for the images and annotations of a split, or write the files one "
-            "by one",
-        )
+        The values of the first file count where both have some.
+        """
+        found, places = list[ParsedObject](), dict[int, int]()
+        for one in objects:
+            if (id_ := one.fields[0]) is None or places.setdefault(id_, len(found)) == len(found):
+                found.append(one)
+                continue
+            first = found[places[id_]]
+            if one[1:3] == first[1:3] and one.problem == first.problem:
+                fields = tuple(a or b for a, b in zip(first.fields, one.fields, strict=True))
+                size = first.mask_size if first.fields[6] else one.mask_size
+                found[places[id_]] = first._replace(fields=fields, mask_size=size)
+                self._counts["merged from several files by id"] += 1
+            else:
+                self._counts["ids of different objects in several files not written"] += 2
+                found[places[id_]] = first._replace(fields=(None, *first.fields[1:]))
+                found.append(one._replace(fields=(None, *one.fields[1:])))
+        return found
+
+
+def _is_in_folder(key: str) -> bool:
+    """Return whether a file of a folder is read: Roboflow's may lie in folders of splits."""
+    name, _, last = key.rpartition("/")
+    return key.endswith(".json") and (not name or last == _ROBOFLOW)
 
 
 def _folder(name: str) -> str:
@@ -521,12 +596,19 @@ def _folder(name: str) -> str:
     return name.removesuffix(".json").partition("_")[2]
 
 
-def _value(members: Members, name: str) -> Any:
-    """Return the value of a member; None where it is missing, or no JSON that is read."""
+def _value(text: bytes) -> Any:
+    """Return a value; None for what is no JSON that is read."""
     try:
-        return _ANYTHING.decode(members[name]) if name in members else None
-    except (msgspec.DecodeError, RecursionError):
+        return _ANYTHING.decode(text)
+    except _ERRORS:
         return None
+
+
+def _members(text: bytes) -> dict[str, msgspec.Raw]:
+    for one in (text, without_nan(text)):
+        with suppress(*_ERRORS):
+            return _MEMBERS.decode(one)
+    return {}
 
 
 def _key(value: object) -> str | None:
@@ -538,59 +620,44 @@ def _key(value: object) -> str | None:
     return key if len(key := str(value)) <= _LONGEST_ID and key.isprintable() else None
 
 
-def _parse_image(file: int, number: int, text: bytes) -> _ImageEntry:
-    members = parse_members(text)
-    key = _key(_value(members, "id"))
-    name = _value(members, "file_name" if "file_name" in members else "coco_url")
-    where = f"images[{number}]" if key is None else f"image {printable(key)}"
-    problem = "id is not a number or a short string" if key is None else None
+def _parse_image(key: str, row: _Row, text: bytes) -> _ImageEntry:
+    try:
+        found = _IMAGE.decode(text)
+    except _ERRORS:
+        members = _members(text)
+        found = _Image(
+            *(_value(bytes(members.get(one, _NULL))) for one in _Image.__struct_fields__)
+        )
+    name = found.file_name if found.file_name is not None else found.coco_url
+    where = f"image {printable(key)}" if key else f"images[{row[4]}]"
+    problem = None if key else "id is not a number or a short string"
     if not isinstance(name, str) or not 0 < len(name) <= MAX_PATH_LENGTH:
         name, problem = where, "no file_name"
-    sides: dict[str, int | None] = {}
-    for side in ("width", "height"):
-        value = _value(members, side)
-        is_whole = is_number(value) and value == int(value)
-        if not is_whole and members.get(side, _NULL) != _NULL:
-            problem = "width and height are not whole numbers"
-        sides[side] = int(value) if is_whole and not problem else None
-    return _ImageEntry(file, name, **sides, problem=problem, where=where)
+    for value in (found.width, found.height):
+        is_number = type(value) in (int, float) and -1e9 < value < 1e9
+        if value is not None and not (is_number and value == int(value)):
+            problem = problem or "width and height are not whole numbers"
+            return _ImageEntry(row[3], name, None, None, problem, where)
+    sides = (None if side is None else int(side) for side in (found.width, found.height))
+    return _ImageEntry(row[3], name, *sides, problem, where)  # type: ignore[call-arg, arg-type]
+
+
+def _parse_annotations(texts: Sequence[bytes]) -> list[tuple[_Annotation, str | None]]:
+    """Return objects in JSON, each with what is wrong with it."""
+    try:
+        return [(one, None) for one in _ANNOTATIONS.decode(b"[%b]" % b",".join(texts))]
+    except _ERRORS:
+        return [*map(_parse_annotation, texts)]
 
 
 def _parse_annotation(text: bytes) -> tuple[_Annotation, str | None]:
-    """Return an object in JSON, and what is wrong with it."""
-    try:
-        return _ANNOTATION.decode(text), None
-    except msgspec.DecodeError:
-        members = parse_members(text)
-    for name, problem in _PROBLEMS.items():
-        one = msgspec.json.encode({name: members.get(name, _NULL)})
-        try:
-            _ANNOTATION.decode(one)
-        except msgspec.DecodeError:
-            return _Annotation(_value(members, "category_id")), problem
-    return _Annotation(), None
-
-
-def _box(box: Box | None, polygons: Sequence[Sequence[float]]) -> Box:
-    """Return a box, or else that around polygons; `ValueError` if there is none."""
-    if box is not None:
-        x, y, width, height = box
-        return x, y, x + width, y + height
-    if not polygons:
-        raise ValueError("no bbox")
-    xs, ys = ([v for line in polygons for v in line[at::2]] for at in (0, 1))
-    return float(min(xs)), float(min(ys)), float(max(xs)), float(max(ys))
-
-
-def _add_fields(found: _Annotation, fields: dict[str, object]) -> None:
-    """Add the further fields of an object; `ValueError` if one is not valid."""
-    if found.area is not None:
-        fields["area"] = found.area
-    if found.iscrowd is not None:
-        if found.iscrowd not in (0, 1):
-            raise ValueError(_PROBLEMS["iscrowd"])
-        fields["crowd"] = bool(found.iscrowd)
-    if points := found.keypoints:
-        if len(points) % 3 or not {*points[2::3]} <= {0, 1, 2}:
-            raise ValueError(_PROBLEMS["keypoints"])
-        fields["keypoints"] = tuple(points)
+    """Return what is valid of an object in JSON, and what is wrong with it."""
+    found, problem = _Annotation(), None
+    for name, value in _members(without_nan(text)).items():
+        if name in _Annotation.__struct_fields__:
+            try:
+                part = _ANNOTATION.decode(msgspec.json.encode({name: value}))
+                setattr(found, name, getattr(part, name))
+            except _ERRORS:
+                problem = problem or _PROBLEMS.get(name)
+    return found, problem

@@ -3,10 +3,9 @@
 import shlex
 from collections.abc import Iterator, Mapping
 from glob import glob
+from itertools import chain
 from operator import itemgetter
 from pathlib import Path
-
-from msgspec.structs import replace
 
 from tfrtool.errors import SourceError, os_errors_as
 from tfrtool.examples.objects.record_features import Masks
@@ -54,7 +53,7 @@ def open_annotations(
         readers[paths[0]] = CsvBoxReader(paths, scratch)
     for kind, some in places.items():
         for place in some:
-            readers[as_path(place)] = _reader_of(kind, as_path(place), images)
+            readers[as_path(place)] = _reader_of(kind, as_path(place), images, scratch)
     return _SeveralReaders(readers) if len(readers) > 1 else next(iter(readers.values()))
 
 
@@ -74,11 +73,11 @@ def _matches(place: str) -> list[Path]:
     return sorted(found)
 
 
-def _reader_of(kind: str, path: Path, images: Path | None) -> AnnotationReader:
+def _reader_of(kind: str, path: Path, images: Path | None, scratch: Path) -> AnnotationReader:
     if kind == "voc":
         from tfrtool.sources.annotations.voc import VocReader
 
-        return VocReader(AnnotationFolder(path, images))
+        return VocReader(AnnotationFolder(path, images), scratch)
     from tfrtool.sources.annotations.yolo import YoloReader
 
     named = path.suffix.lower() in (".yaml", ".yml")
@@ -96,15 +95,18 @@ class _SeveralReaders(AnnotationReader):
     def images(self) -> Iterator[ParsedImage | LeftOut]:
         """Yield all images; those of a place without splits have the split in its name."""
         splits = dict[Path, str | None]()
-        for path, reader in self._readers.items():
-            for image in reader.images():
+        started = [(path, one, one.images()) for path, one in self._readers.items()]
+        firsts = [next(images, None) for *_, images in started]  # now the classes are known
+        for (path, reader, images), first in zip(started, firsts, strict=True):
+            for image in chain([] if first is None else [first], images):
                 if isinstance(image, ParsedImage) and image.problem is None:
-                    image = replace(image, split=image.split or split_in_name(path.name))
+                    image = image._replace(split=image.split or split_in_name(path.name))
                     splits[path] = splits.get(path, image.split) and image.split
                 yield image
             self.notices += reader.notices
             self.ignored.merge(reader.ignored)
             self.skeletons = reader.skeletons | self.skeletons
+            self.optional |= reader.optional
         check_splits(splits)
 
     def classes(self) -> Mapping[str, int]:

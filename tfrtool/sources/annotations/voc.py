@@ -3,26 +3,28 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 from unicodedata import normalize
 
 from tfrtool.errors import SourceError, printable, some_of
 from tfrtool.sources.annotations.annotation_reader import (
+    BAD_BOX,
     FLAGS,
     NO_BOX,
     AnnotationFolder,
     AnnotationReader,
     ParsedImage,
     ParsedObject,
-    box_of,
     number_classes,
-    number_of,
+    numbers_of,
     pixels_of,
 )
 from tfrtool.sources.folders.listing import SPLIT_NAMES, is_image_name
 from tfrtool.sources.items import LeftOut, label_problem
 from tfrtool.sources.tables.table_columns import TEXT_SHOWN
 from tfrtool.storage.limits import MAX_ANNOTATION_BYTES
+from tfrtool.storage.sorted_rows import SortedRows
 
 _SET = re.compile(r"((?:.*/)?)ImageSets/Main/(train|val|trainval|test)\.txt")
 _LISTS = ("train", "trainval", "val", "test")
@@ -36,10 +38,11 @@ _SHOWN = 8
 class VocReader(AnnotationReader):
     """Reads the XML files of a folder, at any depth; see `AnnotationReader`."""
 
-    def __init__(self, folder: AnnotationFolder) -> None:
-        """Take the folder of the files."""
+    def __init__(self, folder: AnnotationFolder, scratch: Path) -> None:
+        """Take the folder of the files, and one for what is too much for memory."""
         super().__init__()
         self._folder, self._classes = folder, set[str]()
+        self._rows = SortedRows[Any](scratch)
         self._unread = Counter[str]()  # elements of objects
 
     def images(self) -> Iterator[ParsedImage]:
@@ -49,18 +52,24 @@ class VocReader(AnnotationReader):
         if not files:
             expected = "Annotations/*.xml, or XML files next to the images"
             raise SourceError("no XML files", path=self._folder.place, expected=expected)
+        contents = self._folder.read(files, MAX_ANNOTATION_BYTES)
+        for at, (key, data) in enumerate(zip(files, contents, strict=True)):
+            if (image := self._image(key, data)) is not None:
+                objects = [tuple(one) for one in image.objects]
+                self._rows.add((at, key[:-4], objects, tuple(image._replace(objects=()))))
         splits = self._splits(keys, {key[:-4] for key in files})
-        for key, data in zip(files, self._folder.read(files, MAX_ANNOTATION_BYTES), strict=True):
-            if (image := self._image(key, data)) is None:
-                continue
-            lists = {} if splits is None else splits.get(key[:-4], {})
-            image.split, *others = (*lists,) or (None,)
-            if splits is not None and image.split is None:
-                image.problem = image.problem or "not listed in ImageSets/Main"
-            yield image
-            for split in others:
-                problem = f"already in split {image.split}, skipped in {split}"
-                yield ParsedImage(name=image.name, where=lists[split], problem=problem)
+        for _, stem, objects, fields in self._rows:
+            image = ParsedImage(*fields)
+            lists = {} if splits is None else splits.get(stem, {})
+            split, *others = (*lists,) or (None,)
+            problem = image.problem
+            if splits is not None and split is None:
+                problem = problem or "not listed in ImageSets/Main"
+            made = [ParsedObject(*one) for one in objects]
+            yield image._replace(objects=made, split=split, problem=problem)
+            for other in others:
+                problem = f"already in split {split}, skipped in {other}"
+                yield ParsedImage(name=image.name, where=lists[other], problem=problem)
         unread = [f"{printable(tag)} ({count:,})" for tag, count in self._unread.most_common()]
         if unread:
             self.notices.append(f"fields of objects not written: {some_of(unread, _SHOWN)}")
@@ -101,8 +110,7 @@ class VocReader(AnnotationReader):
         folder, slash, stem = _FOLDER.sub("JPEGImages", key)[:-4].rpartition("/")
         image = ParsedImage(name=self._folder.name(folder + slash + stem), where=key)
         if isinstance(data, str):
-            image.problem = data
-            return image
+            return image._replace(problem=data)
         from defusedxml import ElementTree, common
 
         try:
@@ -111,50 +119,47 @@ class VocReader(AnnotationReader):
             what = "declares XML entities, which are not allowed"
             raise SourceError(what, path=self._folder.place / key) from error
         except (SyntaxError, ValueError, LookupError) as error:
-            image.problem = f"invalid XML: {printable(str(error))[:200]}"
-            return image
+            return image._replace(problem=f"invalid XML: {printable(str(error))[:200]}")
         if root.tag != "annotation":
             self.ignored.add(LeftOut(key=key, reason="not a Pascal VOC annotation"))
             return None
-        image.objects = [
+        objects = [
             self._object(f"{key}, object {number}", element)
             for number, element in enumerate(root.findall("object"), start=1)
         ]
-        image.source_id = _text(root, "filename")
-        image.width, image.height, image.problem = pixels_of(
-            _text(root, "size/width"), _text(root, "size/height")
-        )
-        if last := image.source_id.replace("\\", "/").rpartition("/")[2]:
-            image.other_name, image.name = image.name, self._folder.name(folder + slash + last)
-            if normalize("NFC", stem) not in {
-                normalize("NFC", name) for name in (last, last.rpartition(".")[0])
-            }:
+        named = _text(root, "filename")
+        width, height, problem = pixels_of(_text(root, "size/width"), _text(root, "size/height"))
+        name, other, stale = image.name, "", ""
+        if last := named.replace("\\", "/").rpartition("/")[2]:
+            name, other = self._folder.name(folder + slash + last), name
+            stems = {normalize("NFC", one) for one in (last, last.rpartition(".")[0])}
+            if normalize("NFC", stem) not in stems:
                 # The files were renamed, but not the names in them.
-                image.name, image.other_name = image.other_name, image.name
-                image.stale_name = last
-        return image
+                name, other, stale = other, name, last
+        return ParsedImage(
+            name, key, objects, width, height, other, named, problem=problem, stale_name=stale
+        )
 
     def _object(self, where: str, element: Any) -> ParsedObject:
         """Return an object; its ``part`` elements are not read."""
-        name, box, problem = _text(element, "name"), element.find("bndbox"), None
+        name, bndbox, problem, box = _text(element, "name"), element.find("bndbox"), None, None
         if unfit := label_problem(name):
             problem = f"name {name[:TEXT_SHOWN]!r} {unfit}" if name else "no name"
-        elif box is None:
+        elif bndbox is None:
             problem = "no bndbox"
         else:
             self._classes.add(name)
-        fields: dict[str, object] = {"pose": _text(element, "pose") or None}
+            if (box := numbers_of(_text(bndbox, side) for side in _SIDES)) is None:
+                problem = BAD_BOX
+        flags = dict[str, bool | None]()
         for flag in ("difficult", "truncated"):
             text = _text(element, flag).lower()
-            fields[flag] = FLAGS.get(text)
+            flags[flag] = FLAGS.get(text)
             if text not in FLAGS and text not in _UNKNOWN:
                 self._unread[f"{flag}: {text}"[:40]] += 1
         self._unread.update(child.tag[:40] for child in element if child.tag not in _READ)
-        one = ParsedObject(where=where, category=name, fields=fields, problem=problem)
-        if box is not None:
-            sides = box_of([number_of(_text(box, side)) for side in _SIDES])
-            one.box, one.problem = sides or one.box, problem or (None if sides else NO_BOX)
-        return one
+        fields = self.fields(pose=_text(element, "pose") or None, **flags)
+        return ParsedObject(where, name, box or NO_BOX, fields, problem)  # type: ignore[arg-type]
 
 
 def _text(element: Any, path: str) -> str:

@@ -11,13 +11,13 @@ from typing import Any
 
 from tfrtool.errors import SourceError, printable
 from tfrtool.sources.annotations.annotation_reader import (
+    NO_BOX,
     AnnotationFolder,
     AnnotationReader,
     ParsedImage,
     ParsedObject,
-    is_number,
     number_classes,
-    number_of,
+    numbers_of,
 )
 from tfrtool.sources.folders.annotated import YAML_NAMES
 from tfrtool.sources.folders.listing import SPLIT_NAMES, is_image_name
@@ -197,13 +197,12 @@ class YoloReader(AnnotationReader):
         """Return the object of a line: a box, perhaps with key points, or a polygon."""
         number = _CLASS.fullmatch(cells[0])
         category = self._names.get(int(number[1]), "") if number else ""
-        values = [*map(number_of, cells[1:])]
-        sides = [one for one in values if isinstance(one, float) and is_number(one)]
+        sides = numbers_of(cells[1:]) or ()
         count, each = self._points
-        box, fields, problem = None, dict[str, object](), None
+        box, points, outline, problem = NO_BOX, None, None, None
         if not category:
             problem = f"unknown class {printable(cells[0][:20])}"
-        elif len(sides) < len(values):
+        elif len(sides) < len(cells) - 1:
             problem = "a coordinate is not a number"
         elif len(sides) == 4 or (count and len(sides) == 4 + count * each):
             x, y, width, height, *points = sides
@@ -213,21 +212,13 @@ class YoloReader(AnnotationReader):
                 points = [one for x, y in pairs for one in (x, y, 2.0 if x > 0 or y > 0 else 0.0)]
             if not {*points[2::3]} <= {0, 1, 2}:
                 problem = "visibility of a keypoint is not 0, 1 or 2"
-            fields["keypoints"] = tuple(points)
         elif not count and len(sides) >= 6 and not len(sides) % 2:
-            ends = sides[::2], sides[1::2]
-            (x0, y0), (x1, y1) = map(min, ends), map(max, ends)
-            box, fields["segmentation"] = (x0, y0, x1, y1), json.dumps([sides])
+            (x0, y0), (x1, y1) = map(min, ends := (sides[::2], sides[1::2])), map(max, ends)
+            box, outline = (x0, y0, x1, y1), json.dumps([sides])
         else:
             problem = f"{len(cells)} columns are neither a box nor a polygon"
-        return ParsedObject(
-            where=where,
-            box=box or (0.0, 0.0, 0.0, 0.0),
-            category=category,
-            is_relative=True,
-            fields=fields,
-            problem=problem,
-        )
+        fields = self.fields(keypoints=points and tuple(points), segmentation=outline)
+        return ParsedObject(where, category, box, fields, problem, is_relative=True)
 
 
 def _problem(content: bytes | str) -> str | None:

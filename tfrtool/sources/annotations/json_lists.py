@@ -1,0 +1,193 @@
+"""Lists of objects in JSON files of any size, read window by window."""
+
+import re
+from collections.abc import Container, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from tfrtool.errors import SourceError
+from tfrtool.storage.limits import MAX_PART_BYTES
+
+Integers = npt.NDArray[np.int64]
+
+_WINDOW, _HEAD = 2**21, 2**16
+_BOM = b"\xef\xbb\xbf"
+_QUOTE, _OPEN, _CLOSE = 1, 2, 3
+_MARKS = bytes(
+    {'"': _QUOTE, "[": _OPEN, "{": _OPEN, "]": _CLOSE, "}": _CLOSE}.get(chr(n), 0)
+    for n in range(256)
+)
+_ESCAPE = re.compile(rb"\\.", re.DOTALL)
+_STRING = rb'"(?:[^"\\]++|\\.)*+"'
+_KEY = re.compile(rb"\s*(,?)\s*(" + _STRING + rb")\s*:\s*", re.DOTALL)
+_SCALAR = re.compile(_STRING + rb"|[^][{}\",\s]+", re.DOTALL)
+_NOT_JSON = re.compile(rb"(" + _STRING + rb")|-?(?:NaN|Infinity)", re.DOTALL)
+_PLACE = re.compile(r"(?:JSON is malformed: )?(.*?)(?: \(byte (\d+)\))?")
+_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class JsonWindow(NamedTuple):
+    """Some elements of a list: where each is in the file, and their text."""
+
+    path: Path
+    name: str  # of the list
+    first: int  # the number of the first of them
+    starts: Integers
+    sizes: Integers
+    at: int  # the offset of the text
+    text: bytes
+
+    def decode(self, kind: Any) -> list[Any]:
+        """Return the elements as such a type of objects; a `SourceError` says where they aren't."""
+        start = b"[{}" if self.first else b"["  # a window that isn't the first starts with a comma
+        decode = msgspec.json.Decoder(list[kind]).decode
+        try:
+            try:
+                return decode(start + self.text + b"]")[bool(self.first) :]
+            except msgspec.ValidationError:
+                raise
+            except msgspec.DecodeError:
+                return decode(start + without_nan(self.text) + b"]")[bool(self.first) :]
+        except msgspec.ValidationError as error:
+            place = re.search(r"\[(\d+)\]", str(error))
+            number = self.first + (int(place[1]) - bool(self.first) if place else 0)
+            what = f"{self.name}[{number}] is not an object"
+            raise SourceError(what, path=self.path) from error
+        except _ERRORS as error:
+            raise _malformed(self.path, error, self.at - len(start)) from error
+
+
+def without_nan(text: bytes) -> bytes:
+    """Replace NaN and infinity, which Python's json writes, by a number out of any range."""
+    return _NOT_JSON.sub(lambda match: match[1] or b"9e9".ljust(len(match[0])), text)
+
+
+class JsonFile:
+    """A JSON object with long lists, such as COCO's annotations.
+
+    Memory is bounded by a window, which grows for a longer element up to `MAX_PART_BYTES`.
+    """
+
+    def __init__(self, file: BinaryIO, path: Path) -> None:
+        """Take an open file; the path is for errors."""
+        self._file, self._path, self._end = file, path, 0
+
+    def _read(self, offset: int, size: int) -> bytes:
+        self._file.seek(offset)
+        return self._file.read(size)
+
+    def parts(self, wanted: Container[str]) -> Iterator[tuple[str, JsonWindow | None]]:
+        """Yield each member's name with None, and again with each window of a list that is wanted.
+
+        A `SourceError` has the offset of what is not valid JSON.
+        """
+        at = 3 * (self._read(0, 3) == _BOM)
+        if (opening := re.match(rb"\s*\{", self._read(at, _HEAD))) is None:
+            raise self._malformed("expected an object", at)
+        at += opening.end()
+        names = set[str]()
+        while True:
+            text = self._read(at, _HEAD)
+            if closing := re.match(rb"\s*\}\s*", text):
+                if rest := text[closing.end() :].strip():
+                    raise self._malformed("text after the object", at + text.index(rest))
+                return
+            key = _KEY.match(text)
+            if key is None or bool(key[1]) != bool(names):
+                raise self._malformed("expected a member of the object", at)
+            try:
+                name: str = msgspec.json.decode(key[2], type=str)
+            except _ERRORS as error:
+                raise self._malformed(error, at) from error
+            if name in names:
+                raise self._malformed("duplicate member name", at + key.start(2))
+            names.add(name)
+            yield name, None
+            at += key.end()
+            first = self._read(at, 1)
+            if name in wanted and first not in (b"[", b"n", b""):
+                raise SourceError(f"'{name}' is not a list", path=self._path)
+            if first == b"[":
+                for window in self._windows(name, at + 1):
+                    if name in wanted:
+                        yield name, window
+                at = self._end
+            elif first == b"{":
+                at = self._after(at)
+            elif scalar := _SCALAR.match(text, key.end()):
+                at += scalar.end() - key.end()
+            else:
+                raise self._malformed("expected a value", at)
+
+    def _windows(self, name: str, at: int) -> Iterator[JsonWindow]:
+        """Yield the elements of a list from its first byte on, and set where it ends."""
+        number, size = 0, _WINDOW
+        while True:
+            text = self._read(at, size)
+            places, depths = _brackets(text)
+            closing = np.flatnonzero(depths < 0)[:1]
+            end = int(places[closing[0]]) if len(closing) else 0
+            if len(closing):
+                places, depths = places[: closing[0]], depths[: closing[0]]
+            ends = places[depths == 0] + 1
+            if not len(closing) and not len(ends):
+                if len(text) < size:
+                    raise self._malformed("input data was truncated", at + len(text))
+                if size >= MAX_PART_BYTES:
+                    what = f"an element longer than {MAX_PART_BYTES:,} bytes, or not an object"
+                    raise self._malformed(what, at)
+                size *= 2
+                continue
+            starts = places[(depths == 1) & (np.diff(depths, prepend=0) > 0)][: len(ends)]
+            part = text[: end if len(closing) else int(ends[-1])]
+            try:
+                part.decode()
+            except UnicodeDecodeError as error:
+                raise self._malformed(error, at + error.start) from error
+            yield JsonWindow(self._path, name, number, at + starts, ends - starts, at, part)
+            number, size, at = number + len(ends), _WINDOW, at + len(part)
+            if len(closing):
+                self._end = at + 1
+                return
+
+    def _after(self, at: int) -> int:
+        """Return where an object ends."""
+        size = _HEAD
+        while True:
+            text = self._read(at, size)
+            places, depths = _brackets(text)
+            if len(ends := places[depths == 0]):
+                return at + int(ends[0]) + 1
+            if len(text) < size or size >= MAX_PART_BYTES:
+                raise self._malformed("input data was truncated, or is too long", at + len(text))
+            size *= 2
+
+    def _malformed(self, error: object, offset: int) -> SourceError:
+        return _malformed(self._path, error, offset, self._read(offset, 20))
+
+
+def _malformed(path: Path, error: object, offset: int, text: bytes = b"") -> SourceError:
+    reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+    reason = "not valid UTF-8" if isinstance(error, UnicodeDecodeError) else reason
+    if (match := _PLACE.fullmatch(reason)) and match[2]:
+        offset += int(match[2])
+    reason = (match[1] if match else reason) or "malformed"
+    found = repr(text.decode("utf-8", "replace")) if text else None
+    what = f"invalid JSON: {reason[0].lower()}{reason[1:]}"
+    return SourceError(what, path=path, offset=max(offset, 0), found=found)
+
+
+def _brackets(text: bytes) -> tuple[Integers, Integers]:
+    """Return where the brackets outside of strings are, and how deep it is after each."""
+    if b"\\" in text:
+        text = _ESCAPE.sub(b"__", text)
+    marks = np.frombuffer(text.translate(_MARKS), np.uint8)
+    places = np.flatnonzero(marks)
+    kinds = marks[places]
+    quotes = kinds == _QUOTE
+    outside = ~(np.logical_xor.accumulate(quotes) | quotes)
+    return places[outside], np.cumsum(np.where(kinds[outside] == _OPEN, 1, -1))
