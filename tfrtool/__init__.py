@@ -8,9 +8,9 @@ TYPE_CHECKING = False  # as in typing, which takes a while to import
 if TYPE_CHECKING:
     from typing import Any
 
+    from tfrtool.convert.append import append
     from tfrtool.convert.diff import diff
-    from tfrtool.convert.edit.append import append
-    from tfrtool.convert.edit.edit import edit
+    from tfrtool.convert.edit import edit
     from tfrtool.convert.filter_records import filter_records as filter  # noqa: A004
     from tfrtool.convert.formats.conversion import convert
     from tfrtool.convert.reshard import reshard
@@ -58,8 +58,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "tfrtool.convert.edit.append": "append",
-    "tfrtool.convert.edit.edit": "edit",
+    "tfrtool.convert.append": "append",
+    "tfrtool.convert.edit": "edit",
     "tfrtool.convert.diff": "diff",
     "tfrtool.convert.formats.conversion": "convert",
     "tfrtool.convert.filter_records": "filter",

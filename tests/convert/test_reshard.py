@@ -20,7 +20,7 @@ import tfrtool
 from tests.datasets import flip_bit
 from tests.records.strategies import payloads, shard_of
 from tfrtool.cli import main
-from tfrtool.convert.pipeline.record_copies import permuted
+from tfrtool.convert.copy_records import permuted
 from tfrtool.examples.example import encode_example
 from tfrtool.records.crc import masked_crc32c
 
@@ -180,7 +180,7 @@ def test_groups_and_copies_stay_together(tmp_path: Path) -> None:
     a_records, b_records = (set(payloads_of(tmp_path / "copies", s)) for s in halves)
     assert a_records.isdisjoint(b_records)
     assert 140 < len(a_records) < 260
-    with pytest.raises(tfrtool.UsageError, match="no column 'lable'"):
+    with pytest.raises(tfrtool.UsageError, match="no feature 'lable'"):
         tfrtool.reshard(source, tmp_path / "no", splits=halves, group_by="lable")
 
 

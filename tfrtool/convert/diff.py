@@ -1,40 +1,36 @@
 """Comparing records: which are in one place only, which changed, and which changed their split."""
 
-from array import array
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tfrtool.engines.pool import map_shards
+from tfrtool.convert.feature_values import feature_values
+from tfrtool.convert.source_records import OnFault, Rows, scan_records
 from tfrtool.errors import UsageError, suggestion
-from tfrtool.examples.arrow.columns import CONTEXT, PAYLOAD, Column, Columns, Form
-from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch
-from tfrtool.examples.arrow.infer import ColumnsFold
-from tfrtool.examples.dataset_files import find_files
-from tfrtool.examples.example import PayloadKind, decode_example, feature_key, feature_name
-from tfrtool.inspection.rows.batches import in_batches
+from tfrtool.examples.arrow.columns import PAYLOAD, Form
+from tfrtool.examples.dataset_files import DatasetFiles, SplitFiles, find_files
+from tfrtool.examples.example import PayloadKind, decode_example, feature_name
+from tfrtool.inspection.rows.batches import fold_columns
 from tfrtool.records.count import as_error
-from tfrtool.records.framing import Fault, FaultKind, LocatedFault, Record
+from tfrtool.records.framing import FaultKind, LocatedFault, Record
 from tfrtool.records.reader import read_shard
-from tfrtool.records.stream import total_bytes
-from tfrtool.records.tally import Tally, digest_text, payload_key
+from tfrtool.records.tally import digest_text
 from tfrtool.storage.arguments import Paths, as_paths, check_least
 from tfrtool.storage.json_values import to_json_values
-from tfrtool.storage.progress import BYTES, Meter, OnProgress, no_progress
-from tfrtool.writing.job_report import Faults
+from tfrtool.storage.progress import OnProgress, no_progress
 
-_WORTH_A_PROCESS = 64 * 1024 * 1024
+_DIGESTS = [("payload", "V16"), ("key", "V16"), ("known", "?")]
+"""Of a record: of its payload and of its key, and whether it has the key."""
 
-Rows = NDArray[np.int64]
+Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,87 +92,57 @@ class DiffReport:
         return {"same": self.same, **to_json_values(self)}
 
 
-class _ShardRecords(NamedTuple):
-    """The records of a shard.
-
-    Attributes:
-        numbers: the index of each record.
-        digests: 16 bytes for the payload of each record; and for its key, if there is a key.
-        features: what the records hold.
-        faults: the damage.
-        tally: the count of the payloads.
-        without_key: number of records without the key.
-    """
-
-    numbers: NDArray[np.uint32]
-    digests: bytes
-    features: ColumnsFold
-    faults: Faults
-    tally: Tally
-    without_key: int
-
-
 class _ComparedRecords:
-    """All records of A, or of B: 20 bytes for each, 36 with a key."""
+    """All records of A, or of B: 57 bytes for each."""
 
     def __init__(
         self, location: Paths, key: str | None, workers: int | None, on_progress: OnProgress
     ) -> None:
-        split_of: dict[Path, str | None] = {}
-        self.notes: list[str] = []
+        files = DatasetFiles()
         for path in as_paths(location):
             found = find_files(path)
-            self.notes += found.notes
+            files.notes += found.notes
             for shards in found.sets:
                 root = found.folders[0] if path.is_dir() else shards.directory
-                split_of |= dict.fromkeys(shards.paths, shards.split_below(root))
-        self.paths, self.shard_splits = [*split_of], [*split_of.values()]
-        self.fold, self.faults, self.tally = ColumnsFold(), Faults(), Tally()
-        meter = Meter(on_progress, "reading", BYTES, total_bytes(self.paths))
-        read = partial(_read_shard, key=key)
-        numbers, digests, self.without_key = [np.zeros(0, np.uint32)], [b""], 0
-        for shard in map_shards(read, self.paths, workers, _WORTH_A_PROCESS, on_counts=meter.add):
-            numbers.append(shard.numbers)
-            digests.append(shard.digests)
-            self.fold.merge(shard.features)
-            self.faults.merge(shard.faults)
-            self.tally.merge(shard.tally)
-            self.without_key += shard.without_key
-        meter.finish()
-        self.lengths = np.array([len(one) for one in numbers[1:]], np.int64)
-        self.ends = np.cumsum(self.lengths)
-        self.numbers, self.digests = np.concatenate(numbers), b"".join(digests)
-
-    def split_counts(self) -> Counter[str | None]:
-        """Return the number of records in each split."""
-        counts = Counter[str | None]()
-        for split, length in zip(self.shard_splits, self.lengths.tolist(), strict=True):
-            counts[split] += length
-        return counts
+                split = files.splits.setdefault(shards.split_below(root) or "", SplitFiles())
+                split.shards |= dict.fromkeys(shards.paths)
+        self.notes, self.paths = files.notes, files.paths
+        self.table = scan_records(
+            files,
+            None,
+            workers=workers,
+            on_progress=on_progress,
+            marker=partial(_digest, key=key),
+            dtype=_DIGESTS,
+        )
+        for entry in self.table.faults.kept:
+            if entry.fault.kind is FaultKind.NOT_TFRECORD:
+                raise as_error(entry.path, entry.fault)
+        self.without_key = int(np.count_nonzero(~self.table.marks["known"])) if key else 0
+        self.columns = fold_columns(self.paths, workers=workers).columns()
 
     def locate(self, row: int) -> Place:
         """Return where a record is."""
-        shard = self.paths[int(np.searchsorted(self.ends, row, "right"))]
-        return Place(shard=shard, record=int(self.numbers[row]))
+        shard, _, index, _ = self.table.rows[row].tolist()
+        return Place(shard=self.paths[shard], record=index)
 
     def types(self) -> dict[str, str]:
         """Return the type of each feature by its name."""
-        columns = self.fold.columns()
-        if columns.kind not in (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE):
-            return {PAYLOAD: columns.kind.title}
+        if self.columns.kind not in (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE):
+            return {PAYLOAD: self.columns.kind.title}
         return {
             feature_name(column.key): f"{column.dtype.value if column.dtype else 'mixed'}"
             + "[]" * ((column.form is Form.LIST) + column.is_list)
-            for column in columns.columns
+            for column in self.columns.columns
         }
 
-    def feature_digests(self, rows: Rows, names: Mapping[str, int]) -> NDArray[np.uint64]:
+    def feature_digests(self, rows: Numbers, names: Mapping[str, int]) -> NDArray[np.uint64]:
         """Return digests of features: a row for each of these records, a column for each name."""
         digests = np.zeros((len(rows), len(names)), np.uint64)
-        shards = np.searchsorted(self.ends, rows, "right")
-        for shard in np.unique(shards).tolist():
-            at = np.flatnonzero(shards == shard)
-            wanted = dict(zip(self.numbers[rows[at]].tolist(), at.tolist(), strict=True))
+        found = self.table.rows[rows]
+        for shard in np.unique(found["shard"]).tolist():
+            at = np.flatnonzero(found["shard"] == shard)
+            wanted = dict(zip(found["index"][at].tolist(), at.tolist(), strict=True))
             for item in read_shard(self.paths[shard]):
                 if isinstance(item, Record) and item.index in wanted:
                     for name, feature in _features(item.payload).items():
@@ -196,8 +162,7 @@ def diff(
 ) -> DiffReport:
     """Compare the records of two sets of shards, regardless of order and number of shards.
 
-    Memory grows by about 170 bytes per record. A key adds 32 bytes per record, and 8 for each
-    feature of a changed record.
+    Memory grows by about 250 bytes per record, and by 8 for each feature of a changed record.
 
     Args:
         a: files, glob patterns and directories, one or several.
@@ -215,23 +180,26 @@ def diff(
     check_least({"limit": limit}, {"limit": 0})
     sides = [_ComparedRecords(location, key, workers, on_progress) for location in (a, b)]
     side_a, side_b = sides
-    middle, total = len(side_a.numbers), sum(len(side.numbers) for side in sides)
+    middle, total = len(side_a.table.rows), sum(len(side.table.rows) for side in sides)
     types = [side.types() for side in sides]
     if key and side_a.without_key + side_b.without_key == total:
         hint = suggestion(key, types[0], "features")
         raise UsageError(f"no feature {key!r} for --key", hint=hint)
-    counts = [side.split_counts() for side in sides]
+    counts = [side.table.split_sizes for side in sides]
     splits = list(dict.fromkeys(name for one in counts for name in one))
-    comparable = None not in splits
+    comparable = "" not in splits
     split_codes = np.concatenate(
-        [np.repeat([*map(splits.index, side.shard_splits)], side.lengths) for side in sides]
+        [np.repeat([*map(splits.index, one)], [*one.values()]) for one in counts]
     ).astype(np.int64)
-    payloads, *keys = _codes(side_a.digests + side_b.digests, 2 if key else 1)
-    rest: Rows = np.arange(total)
+    marks = np.concatenate([side.table.marks for side in sides])
+    payloads = _codes(marks["payload"])
+    rest: Numbers = np.arange(total)
     in_split = payloads * len(splits) + split_codes if comparable else payloads
     _, rest = _paired(in_split, rest, middle)
     moved, rest = _paired(payloads, rest, middle)
-    changed, rest = _paired(keys[0], rest, middle) if key else (moved[:, :0], rest)
+    changed = moved[:, :0]
+    if key:
+        changed, rest = _paired(_codes(marks["key"]), rest, middle)
     moved[1] -= middle
     changed[1] -= middle
     names = {name: number for number, name in enumerate(sorted({*types[0], *types[1]}))}
@@ -246,8 +214,10 @@ def diff(
     locate = {"a": side_a.locate, "b": side_b.locate}
     return DiffReport(
         records=(middle, total - middle),
-        digests=(digest_text(side_a.tally.digest), digest_text(side_b.tally.digest)),
-        splits={str(name): (counts[0][name], counts[1][name]) for name in splits if comparable},
+        digests=(digest_text(side_a.table.read.digest), digest_text(side_b.table.read.digest)),
+        splits={
+            name: (counts[0].get(name, 0), counts[1].get(name, 0)) for name in splits if comparable
+        },
         schema={
             name: (types[0].get(name), types[1].get(name))
             for name in names
@@ -263,22 +233,20 @@ def diff(
             ]
             for kind, found in rows.items()
         },
-        corrupt=sum(side.faults.count for side in sides),
-        faults=[fault for side in sides for fault in side.faults.kept],
+        corrupt=sum(side.table.faults.count for side in sides),
+        faults=[fault for side in sides for fault in side.table.faults.kept],
         notes=[*dict.fromkeys(side_a.notes + side_b.notes)],
     )
 
 
-def _codes(digests: bytes, columns: int) -> list[Rows]:
-    """Return numbers of digests, the same for the same one: an array for each column of them."""
-    whole = pa.FixedSizeBinaryArray.from_buffers(
-        pa.binary(16), len(digests) // 16, [None, pa.py_buffer(digests)]
-    )
-    codes = whole.dictionary_encode().indices.to_numpy().astype(np.int64)
-    return list(codes.reshape(-1, columns).T)
+def _codes(digests: Rows) -> Numbers:
+    """Return numbers of digests, the same for the same one."""
+    buffers = [None, pa.py_buffer(np.ascontiguousarray(digests))]
+    array = pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), len(digests), buffers)
+    return np.asarray(array.dictionary_encode().indices.to_numpy(), np.int64)
 
 
-def _paired(codes: Rows, rows: Rows, middle: int) -> tuple[Rows, Rows]:
+def _paired(codes: Numbers, rows: Numbers, middle: int) -> tuple[Numbers, Numbers]:
     """Pair rows of A, those below the middle, with rows of B that have the same code.
 
     Returns:
@@ -294,42 +262,25 @@ def _paired(codes: Rows, rows: Rows, middle: int) -> tuple[Rows, Rows]:
     return np.stack([order[paired & ~of_b], order[paired & of_b]]), np.sort(order[~paired])
 
 
-def _read_shard(path: Path, key: str | None) -> _ShardRecords:
-    features, faults, tally, numbers = ColumnsFold(), Faults(), Tally(), array("I")
-    digests, without_key = bytearray(), 0
-
-    def report(fault: Fault) -> None:
-        if fault.kind is FaultKind.NOT_TFRECORD:
-            raise as_error(path, fault)
-        if fault.kind is not FaultKind.EMPTY:
-            faults.add(LocatedFault(path=path, fault=fault))
-
-    for records in in_batches(read_shard(path), report):
-        numbers.extend(record.index for record in records)
-        payloads = [record.payload for record in records]
-        features.add(payloads)
-        tally.add_keys([payload_key(one.payload_crc, len(one.payload)) for one in records])
-        for payload, value in zip(payloads, _keys(payloads, key), strict=True):
-            digest = blake2b(payload, digest_size=16).digest()
-            digests += digest
-            if key is not None:
-                without_key += value is None
-                content = digest if value is None else repr(value).encode()
-                digests += blake2b(content, digest_size=16).digest()
-    all_numbers = np.array(numbers, np.uint32)
-    return _ShardRecords(all_numbers, bytes(digests), features, faults, tally, without_key)
-
-
-def _keys(payloads: Sequence[bytes], key: str | None) -> Sequence[Any]:
-    """Return the key of each record; None where it has none."""
-    if key is None:
-        return [None] * len(payloads)
-    column = Column(key=feature_key(key), form=Form.FEATURE, dtype=None)
-    try:
-        rows = decode_batch(payloads, Columns(PayloadKind.SEQUENCE_EXAMPLE, (column,)))
-        return list(rows.column(CONTEXT).field(0).to_pylist())
-    except MisfitError:
-        return [_keys([one], key)[0] for one in payloads] if len(payloads) > 1 else [None]
+def _digest(
+    path: Path,  # noqa: ARG001
+    records: list[Record],
+    report: OnFault,  # noqa: ARG001
+    key: str | None,
+) -> Iterator[tuple[list[Record], Rows]]:
+    payloads = [record.payload for record in records]
+    marks = np.zeros(len(payloads), _DIGESTS)
+    digests = [blake2b(payload, digest_size=16).digest() for payload in payloads]
+    marks["payload"] = np.frombuffer(b"".join(digests), "V16")
+    if key is not None:
+        values = feature_values(payloads, key)
+        keys = [
+            blake2b(digest if value is None else repr(value).encode(), digest_size=16).digest()
+            for digest, value in zip(digests, values, strict=True)
+        ]
+        marks["key"] = np.frombuffer(b"".join(keys), "V16")
+        marks["known"] = [value is not None for value in values]
+    yield records, marks
 
 
 def _features(payload: bytes) -> dict[str, Any]:

@@ -2,9 +2,8 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
@@ -13,31 +12,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tfrtool.convert.pipeline.record_copies import Selection, copy_records, permuted
-from tfrtool.convert.pipeline.record_marks import (
-    KEPT,
-    UNPARSED,
-    RecordFlags,
-    columns_of,
-    image_feature,
-    mark_records,
-    values_of,
+from tfrtool.convert.copy_records import (
+    CopySettings,
+    Selection,
+    copy_records,
+    permutation,
 )
-from tfrtool.convert.pipeline.record_pool import RecordPool, SourceShard
+from tfrtool.convert.feature_values import feature_values, image_feature
+from tfrtool.convert.source_records import OnFault, RecordTable, Rows
 from tfrtool.errors import UsageError, WriteError, os_errors_as
-from tfrtool.examples.arrow.columns import Columns
-from tfrtool.inspection.rows.batches import Batch, RowColumns
+from tfrtool.examples.dataset_files import DatasetFiles
+from tfrtool.inspection.rows.batches import RowColumns, decode_records, infer_columns
 from tfrtool.inspection.rows.conditions import Condition
+from tfrtool.records.framing import Record
 from tfrtool.storage.arguments import Paths, as_path
 from tfrtool.storage.opening import file_sha256, open_regular
 from tfrtool.writing.job_report import JobReport
-from tfrtool.writing.job_settings import JobSettings
 from tfrtool.writing.write_options import check_numbers
 
-_RULES = {"keep": 2, "drop": 3, "where": 4, "dedupe": 5, "sample": 6}
-"""Rules that skip records, in this order, and the marks of these records."""
+_RULES = ("keep", "drop", "where", "dedupe", "sample")
+"""Rules that skip records, in the order of reports."""
 
-_ROW = [("mark", "u1"), ("high", "u8"), ("low", "u8")]
 _LONGEST_LINE = 8192
 _NUMBER = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?|\.[0-9]{1,18})(%?)")
 
@@ -120,28 +115,35 @@ def _sample_size(sample: int | float | str) -> int | float:
 
 
 def _mark(
-    batch: Batch, columns: Columns, condition: Condition | None, digests: bool, image: str | None
-) -> RecordFlags:
-    """Evaluate a condition, and make 128-bit digests by which copies are found."""
-    rows = np.zeros(len(batch.records), _ROW[: 3 if digests else 1])
-    rows["mark"] = KEPT
+    path: Path,
+    records: list[Record],
+    report: OnFault,
+    condition: Condition | None,
+    image: str | None,
+    dtype: Any,
+) -> Iterator[tuple[list[Record], Rows]]:
+    """Evaluate a condition, and make the 128-bit digests by which copies are found."""
+    batches = [(records, np.ones(len(records), np.bool_))]
     if condition is not None:
-        rows["mark"][~condition.keep(batch)] = _RULES["where"]
-    if digests:
-        contents = [record.payload for record in batch.records]
-        if image is not None:
-            for at, values in enumerate(values_of(batch.table, columns, image)):
+        decoded = decode_records(path, records, condition.columns, report)
+        batches = [(batch.records, condition.keep(batch)) for batch in decoded]
+    for kept, holds in batches:
+        marks = np.zeros(len(kept), dtype)
+        marks["holds"] = holds
+        if "high" in marks.dtype.names:
+            contents = [record.payload for record in kept]
+            for at, values in enumerate(feature_values(contents, image) if image else ()):
                 if values and len(values) == 1 and isinstance(values[0], bytes):
                     contents[at] = values[0]
-        joined = b"".join(blake2b(content, digest_size=16).digest() for content in contents)
-        rows["high"], rows["low"] = np.frombuffer(joined, "<u8").reshape(-1, 2).T
-    return rows
+            joined = b"".join(blake2b(content, digest_size=16).digest() for content in contents)
+            marks["high"], marks["low"] = np.frombuffer(joined, "<u8").reshape(-1, 2).T
+        yield kept, marks
 
 
 def _select(
-    pool: RecordPool,
-    splits: Mapping[str, int],
-    settings: JobSettings,
+    files: DatasetFiles,
+    settings: CopySettings,
+    scan: Callable[..., RecordTable],
     source: Paths,
     where: str | None,
     lists: Mapping[str, Path],
@@ -150,48 +152,43 @@ def _select(
     seed: int,
 ) -> Selection:
     """Keep the records that pass all rules."""
-    shards = pool.shards
-    listed = {rule: _read_list(path, shards) for rule, path in lists.items()}
-    columns, condition, image = UNPARSED, None, None
+    condition, image = None, None
     with ExitStack() as stack:
-        if where is not None or dedupe:
-            features = columns_of(pool, settings)
-            names = set[str]()
-            if where is not None:
-                rows = RowColumns.of([shard.path for shard in shards], features, source, where)
-                condition = stack.enter_context(Condition(where, features, rows))
-                names |= {*condition.columns.names}
-            if dedupe:
-                paths = [shard.readable for shard in shards]
-                image = image_feature(paths, shards[0].path.parent)
-                image = image if image in features.names else None
-                names |= {image} if image is not None else set()
-            if condition is not None or image is not None:
-                columns = features.select([*names])
-        mark = partial(_mark, columns=columns, condition=condition, digests=dedupe, image=image)
-        marks, plan = mark_records(pool, mark, _ROW[: 3 if dedupe else 1], columns, settings)
-    codes = np.array(marks["mark"])
-    for rule, in_list in listed.items():
-        codes[(codes != 0) & (in_list == (rule == "drop"))] = _RULES[rule]
+        if where is not None:
+            workers, on_progress = settings.workers, settings.on_progress
+            columns = infer_columns(files.paths, workers=workers, on_progress=on_progress)
+            own = RowColumns.of(files.paths, columns, source, where)
+            condition = stack.enter_context(Condition(where, columns, own))
+        if dedupe:
+            image = image_feature(files.paths, files.paths[0].parent)
+        dtype = [("holds", "?"), *([("high", "u8"), ("low", "u8")] if dedupe else [])]
+        mark = partial(_mark, condition=condition, image=image, dtype=dtype)
+        table = scan(marker=mark, dtype=dtype)
+    kept, skipped = np.ones(len(table.rows), np.bool_), dict[str, int]()
+
+    def skip(rule: str, rows: NDArray[Any]) -> None:
+        before = np.count_nonzero(kept)
+        kept[rows] = False
+        skipped[rule] = int(before - np.count_nonzero(kept))
+
+    for rule, path in lists.items():
+        listed = _read_list(path, table)
+        skip(rule, listed if rule == "drop" else ~listed)
+    skip("where", ~table.marks["holds"])
     if dedupe:
-        codes[_later_copies(marks, np.flatnonzero(codes == KEPT))] = _RULES["dedupe"]
+        skip("dedupe", _later_copies(table.marks, np.flatnonzero(kept)))
     if sample is not None:
-        kept = np.flatnonzero(codes == KEPT)
-        count = sample if isinstance(sample, int) else max(1, round(sample * len(kept)))
-        if len(kept) > count:
-            drawn = permuted(np.arange(count, dtype=np.uint64), len(kept), seed)
-            codes[np.delete(kept, drawn.astype(np.int64))] = _RULES["sample"]
-    counts = np.bincount(codes, minlength=max(_RULES.values()) + 1)
-    if not counts[KEPT]:
-        what = f"no records match (0 of {np.count_nonzero(codes):,})"
-        raise WriteError(what, path=shards[0].path.parent)
-    numbers = np.arange(1, len(splits) + 1, dtype=np.uint16)
-    codes = np.where(codes == KEPT, np.repeat(numbers, [*splits.values()]), np.uint16(0))
-    skipped = {rule: int(counts[code]) for rule, code in _RULES.items() if counts[code]}
-    return Selection(list(splits), codes, replace(plan, skipped=skipped))
+        rest = np.flatnonzero(kept)
+        count = sample if isinstance(sample, int) else max(1, round(sample * len(rest)))
+        skip("sample", np.delete(rest, permutation(len(rest), seed)[:count]))
+    if not kept.any() and len(kept):
+        raise WriteError(f"no records match (0 of {len(kept):,})", path=files.paths[0].parent)
+    codes = np.where(kept, table.split_codes, np.uint16(0))
+    skipped = {rule: skipped[rule] for rule in _RULES if skipped.get(rule)}
+    return Selection(table, [*table.split_sizes], codes, skipped)
 
 
-def _later_copies(marks: RecordFlags, kept: NDArray[np.int64]) -> NDArray[np.int64]:
+def _later_copies(marks: Rows, kept: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the records with the digest of an earlier one."""
     high, low = marks["high"][kept], marks["low"][kept]
     order = np.lexsort((low, high))  # which keeps the order of equal ones
@@ -199,18 +196,18 @@ def _later_copies(marks: RecordFlags, kept: NDArray[np.int64]) -> NDArray[np.int
     return np.asarray(kept[order[1:][same]], np.int64)
 
 
-def _read_list(path: Path, shards: Sequence[SourceShard]) -> NDArray[np.bool_]:
+def _read_list(path: Path, table: RecordTable) -> NDArray[np.bool_]:
     """Return for each record whether a file lists it.
 
     Raises:
         UsageError: a line lists a shard or a record that doesn't exist.
     """
     numbers: dict[str, list[int]] = {}
-    for number, shard in enumerate(shards):
-        for name in {str(shard.path), str(shard.path.absolute()), shard.path.name}:
+    for number, (shard, _, _) in enumerate(table.shards):
+        for name in {str(shard), str(shard.absolute()), shard.name}:
             numbers.setdefault(name, []).append(number)
-    firsts = np.cumsum([0, *(shard.records for shard in shards)]).tolist()
-    listed = np.zeros(firsts[-1], np.bool_)
+    firsts = np.searchsorted(table.rows["shard"], np.arange(len(table.shards) + 1))
+    listed = np.zeros(len(table.rows), np.bool_)
     for line_number, line in enumerate(_lines(path), start=1):
         if not line:
             continue
@@ -223,14 +220,14 @@ def _read_list(path: Path, shards: Sequence[SourceShard]) -> NDArray[np.bool_]:
         if len(known) != 1:
             what = f"several shards are named {name!r}" if known else f"no shard {name!r}"
             raise UsageError(f"{where}: {what}", path=path)
-        shard = shards[known[0]]
-        row = shard.row(int(index))
-        if row is None:  # damaged, and skipped anyway
-            continue
-        if row >= shard.records:
-            what, most = f"{where}: no record {index} in {name}", shard.records + len(shard.lost)
+        first, end = firsts[known[0]], firsts[known[0] + 1]
+        indices = table.rows["index"][first:end]
+        row = int(np.searchsorted(indices, int(index)))
+        if row == len(indices):
+            what, most = f"{where}: no record {index} in {name}", indices[-1] + 1 if row else 0
             raise UsageError(what, path=path, expected=f"less than {most}")
-        listed[firsts[known[0]] + row] = True
+        if indices[row] == int(index):  # else it is damaged, and skipped anyway
+            listed[first + row] = True
     return listed
 
 

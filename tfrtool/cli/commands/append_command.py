@@ -43,6 +43,6 @@ def append_command(dataset: str, source: str, **words: Any) -> Outcome:
 
     Exit code 3 means that images or records were skipped.
     """
-    from tfrtool.convert.edit.append import append
+    from tfrtool.convert.append import append
 
     return run_job(append, dataset, source, loads_tensorflow=True, **words)

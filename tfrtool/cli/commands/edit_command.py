@@ -56,7 +56,7 @@ def edit_command(source: str, target: str, **words: Any) -> Outcome:
     A value that doesn't fit its new type is an error; values never change silently. Exit code 3
     means that records were skipped.
     """
-    from tfrtool.convert.edit.edit import edit
+    from tfrtool.convert.edit import edit
 
     select = words.pop("select")
     return run_job(

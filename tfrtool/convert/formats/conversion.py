@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from tfrtool.convert.carried import CarriedMetadata
 from tfrtool.convert.formats.convert_task import ConvertTask, VerifyMode, read_rows
 from tfrtool.convert.formats.registry import (
     NAMES,
@@ -21,8 +22,7 @@ from tfrtool.convert.formats.registry import (
     look_for,
 )
 from tfrtool.convert.formats.text_formats import SCHEMA, CsvFormat
-from tfrtool.convert.pipeline.carried import CarriedMetadata
-from tfrtool.convert.pipeline.record_pool import faults_of, find_sources
+from tfrtool.convert.source_records import faults_of, find_sources
 from tfrtool.engines.engine import Workers
 from tfrtool.errors import (
     SchemaError,

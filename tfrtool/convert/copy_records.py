@@ -1,26 +1,26 @@
 """Jobs that copy records unparsed: scan the sources, select and order records, copy them."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice, pairwise, product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tfrtool.convert.pipeline.carried import CarriedMetadata
-from tfrtool.convert.pipeline.record_pool import (
-    Numbers,
-    PoolReader,
-    RecordPool,
+from tfrtool.convert.carried import CarriedMetadata
+from tfrtool.convert.source_records import (
+    FrameReader,
+    RecordTable,
     find_sources,
-    first_fault,
-    scan_shards,
+    no_readable_record,
+    scan_records,
 )
 from tfrtool.engines.engine import Workers
-from tfrtool.errors import DatasetError, SchemaError, WriteError, os_errors_as, printable, some_of
+from tfrtool.errors import SchemaError, printable, some_of
 from tfrtool.examples.dataset_files import DatasetFiles, find_files
 from tfrtool.examples.example import PayloadKind, feature_name
 from tfrtool.records.compression import Compression
@@ -32,11 +32,14 @@ from tfrtool.storage.arguments import Paths, as_path, as_paths, make_options, pa
 from tfrtool.storage.progress import RECORDS, count_work
 from tfrtool.writing.job import FileTask, JobPlan, numbered, run_job
 from tfrtool.writing.job_report import Faults, JobReport, Written
-from tfrtool.writing.job_settings import JobSettings, SizeSettings, too_many_shards
+from tfrtool.writing.job_settings import SizeSettings, too_many_shards
 from tfrtool.writing.write_options import check_shard_count
+from tfrtool.writing.write_plan import cut_by_size
 
-_ROUNDS = 6
-_CHUNK = 65_536
+if TYPE_CHECKING:
+    from tfrtool.examples.arrow.infer import ColumnsFold
+
+_ROUNDS, _CHUNK = 6, 65_536
 
 _WINDOW = 8 * 1024 * 1024
 """Bytes of output whose records are read in the order of the sources, if they are shuffled."""
@@ -54,19 +57,20 @@ class Selection(NamedTuple):
     """The records that a job copies.
 
     Attributes:
+        table: all records.
         splits: names of the new splits.
-        codes: for each record of the pool, 1 + the position of its split among ``splits``, or 0 if
-            it is left out. None keeps all records in the splits of the sources.
-        plan: what was read, the damage, and what was left out; without tasks.
+        codes: for each record 1 + the number of its split, or 0 if it is skipped.
+        skipped: number of skipped records, by rule.
     """
 
+    table: RecordTable
     splits: Sequence[str]
-    codes: NDArray[np.uint16] | None
-    plan: JobPlan
+    codes: NDArray[np.uint16]
+    skipped: Mapping[str, int] = {}
 
 
-Select = Callable[[RecordPool, Mapping[str, int], JobSettings], Selection]
-"""Selects records of a pool, given the number of records in each split of the sources, in order."""
+Select = Callable[[DatasetFiles, "CopySettings", Callable[..., RecordTable]], Selection]
+"""Selects records of files, which the function scans with a marker (see `scan_records`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,38 +87,49 @@ class CopySettings(SizeSettings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyTask(FileTask):
-    """Copies the records whose numbers are in some rows of a file, and checks their CRCs.
+    """Copies the records of a table, and checks their CRCs."""
 
-    Attributes:
-        pool: where the records are.
-        order: file with numbers of records, 8 bytes each.
-        rows: the rows of it.
-        compression: of the new shard.
-        stop: whether damage ends the job.
-    """
-
-    pool: RecordPool
-    order: Path
-    rows: range
+    table: RecordTable = field(repr=False)
     compression: Compression
-    stop: bool
+    stop: bool  # whether damage ends the job
 
     def write(self, path: Path) -> Written:
         """Copy the records, a window at a time."""
-        faults, order = Faults(stop=self.stop), np.memmap(self.order, np.uint64, "r")
-        with ShardWriter(path, self.compression) as writer, PoolReader(self.pool) as reader:
-            for rows in _chunks(self.rows):
-                numbers = np.array(order[rows.start : rows.stop])
-                places = self.pool.locate(numbers)
-                in_order = bool((numbers[1:] > numbers[:-1]).all())
-                windows = np.cumsum(places[2]) // (_BLOCK if in_order else _WINDOW)
-                bounds = [0, *(np.flatnonzero(np.diff(windows)) + 1).tolist(), len(numbers)]
+        faults, rows = Faults(stop=self.stop), self.table.rows
+        with ShardWriter(path, self.compression) as writer, FrameReader(self.table) as reader:
+            for start in range(0, len(rows), _CHUNK):
+                chunk = rows[start : start + _CHUNK]
+                places = chunk["shard"].astype(np.int64) << 40 | chunk["offset"]
+                window = _BLOCK if (places[1:] > places[:-1]).all() else _WINDOW
+                windows = np.cumsum(chunk["size"], dtype=np.int64) // window
+                bounds = [0, *(np.flatnonzero(np.diff(windows)) + 1).tolist(), len(chunk)]
                 for low, high in pairwise(bounds):
-                    window = [column[low:high] for column in places]
-                    writer.write_frames(*reader.read(numbers[low:high], window, faults))
+                    writer.write_frames(*reader.read(chunk[low:high], faults))
                     count_work(high - low, RECORDS)
         tally = writer.tally
         return Written(tally=tally, read=tally, faults=faults, crc32c=writer.crc32c)
+
+
+def copy_task(
+    table: RecordTable,
+    numbers: NDArray[Any] | slice,
+    split: str,
+    compression: Compression,
+    *,
+    stop: bool,
+) -> CopyTask:
+    """Return the task that copies some records of a table."""
+    part = table.part(numbers)
+    size = int(part.rows["size"].sum(dtype=np.int64))
+    return CopyTask(
+        split=split,
+        records=len(part.rows),
+        size=size,
+        room=size if compression is Compression.NONE else 0,
+        table=part,
+        compression=compression,
+        stop=stop,
+    )
 
 
 def copy_records(
@@ -151,46 +166,43 @@ def copy_records(
     def plan(scratch: Path) -> JobPlan:
         if not settings.allow_mixed:
             _check_features(as_paths(sources), found, settings.workers)
-        pool, faults = scan_shards(found, scratch, settings)
-        records = {shard.path: shard.records for shard in pool.shards}
-        counts = {
-            split: sum(map(records.__getitem__, files.shards))
-            for split, files in found.splits.items()
-        }
-        if not any(counts.values()):
-            why = first_fault(found.paths[0])
-            raise DatasetError(f"no record can be read: {why}", path=found.paths[0])
-        selection = Selection([*counts], None, JobPlan())
-        if select is not None:
-            selection = select(pool, counts, settings)
-        faults.merge(selection.plan.faults)
+        scan = partial(
+            scan_records,
+            found,
+            scratch,
+            workers=settings.workers,
+            on_progress=settings.on_progress,
+            stop=settings.stop,
+        )
+        if select is None:
+            table = scan()
+            selection = Selection(table, [*table.split_sizes], table.split_codes)
+        else:
+            selection = select(found, settings, scan)
+            table = selection.table
+        if not len(table.rows):
+            raise no_readable_record(found.paths)
         tasks, warnings = list[CopyTask](), [*found.notes, *carried.warnings]
-        order = scratch / "order"
-        for split, rows in write_order(order, selection, counts, shuffle_seed):
-            if not rows:
+        for code, split in enumerate(selection.splits, start=1):
+            numbers = np.flatnonzero(selection.codes == code)
+            if not len(numbers):
                 warnings.append(f"split {split!r} has no records, so no shard is written for it")
                 continue
-            if settings.shards is not None and settings.shards > len(rows):
-                raise too_many_shards(settings.shards, split, len(rows))
-            for part, size in _cut(pool, order, rows, settings):
+            if settings.shards is not None and settings.shards > len(numbers):
+                raise too_many_shards(settings.shards, split, len(numbers))
+            if shuffle_seed is not None:
+                numbers = numbers[permutation(len(numbers), shuffle_seed)]
+            for low, high in pairwise(_cut(table.rows["size"][numbers], settings)):
+                part = numbers[low:high]
                 tasks.append(
-                    CopyTask(
-                        split=split,
-                        records=len(part),
-                        size=size,
-                        room=size if settings.compression is Compression.NONE else 0,
-                        pool=pool,
-                        order=order,
-                        rows=part,
-                        compression=settings.compression,
-                        stop=settings.stop,
-                    )
+                    copy_task(table, part, split, settings.compression, stop=settings.stop)
                 )
-        return replace(
-            selection.plan,
+        return JobPlan(
             tasks=numbered(tasks, settings.name),
-            inputs=[shard.identity for shard in pool.shards],
-            faults=faults,
+            inputs=[shard.identity for shard in table.shards],
+            read=None if select is None else table.read,
+            faults=table.faults,
+            skipped=selection.skipped,
             warnings=warnings,
         )
 
@@ -212,43 +224,30 @@ def copy_records(
     )
 
 
-def _chunks(rows: range) -> Iterator[range]:
-    return (rows[start : start + _CHUNK] for start in range(0, len(rows), _CHUNK))
+def _cut(sizes: NDArray[Any], settings: CopySettings) -> list[int]:
+    """Return where each file starts, and the end: by number, or by bytes before compression."""
+    totals = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+    count = settings.shards or max(1, -(-int(totals[-1]) // settings.shard_bytes))
+    check_shard_count(min(count, len(sizes)))
+    if settings.shards:
+        return [round(len(sizes) * number / count) for number in range(count + 1)]
+    return cut_by_size(totals, settings.shard_bytes)
 
 
-def write_order(
-    path: Path, selection: Selection, counts: Mapping[str, int], seed: int | None
-) -> list[tuple[str, range]]:
-    """Write the numbers of the selected records in the order of the new dataset.
+def permutation(count: int, seed: int) -> NDArray[np.int64]:
+    """Return a random permutation of ``count`` places, the same on every machine.
 
-    Returns:
-        The splits, and the rows of each.
+    A Feistel network over the next power of four, walked until it is within the places. The first
+    places of it are a random sample.
     """
-    splits, first, row = list[tuple[str, range]](), 0, 0
-    with os_errors_as(WriteError, path, "can't be written"), path.open("wb") as file:
-        for code, split in enumerate(selection.splits, start=1):
-            if selection.codes is None:
-                chosen, count = None, counts[split]
-            else:
-                chosen = np.flatnonzero(selection.codes == code)
-                count = len(chosen)
-            for rows in _chunks(range(count)):
-                at = np.arange(rows.start, rows.stop, dtype=np.uint64)
-                if seed is not None:
-                    at = permuted(at, count, seed)
-                numbers = at + np.uint64(first) if chosen is None else chosen[at.astype(np.int64)]
-                numbers.astype(np.uint64).tofile(file)
-            splits.append((split, range(row, row + count)))
-            first, row = first + count, row + count
-    return splits
+    places = np.arange(count, dtype=np.uint64)
+    for start in range(0, count, _CHUNK):
+        places[start : start + _CHUNK] = permuted(places[start : start + _CHUNK], count, seed)
+    return places.view(np.int64)
 
 
 def permuted(places: Words, count: int, seed: int) -> Words:
-    """Return where a random permutation of ``count`` places puts some of them.
-
-    It is not held in memory: a Feistel network over the next power of four, walked until it is
-    within the places.
-    """
+    """Return where a random permutation of ``count`` places puts some of them."""
     half = max(1, -(-(count - 1).bit_length() // 2))
     mask, shift = np.uint64((1 << half) - 1), np.uint64(half)
     rounds: Words = np.arange(_ROUNDS, dtype=np.uint64)
@@ -264,35 +263,15 @@ def permuted(places: Words, count: int, seed: int) -> Words:
     return np.asarray(found, np.uint64)
 
 
-def _cut(
-    pool: RecordPool, order: Path, rows: range, settings: CopySettings
-) -> list[tuple[range, int]]:
-    """Cut rows of an order into files, by number or by bytes before compression.
+def fold_first(paths: Sequence[Path]) -> "ColumnsFold":
+    """Fold the columns of the first records of each of these shards."""
+    from tfrtool.examples.arrow.infer import ColumnsFold  # Arrow takes 35 MB
 
-    Returns:
-        The rows of each, and about how many bytes they take.
-    """
-    numbers = np.memmap(order, np.uint64, "r")
-
-    def sizes_of(part: range) -> Numbers:
-        return pool.locate(np.array(numbers[part.start : part.stop]))[2]
-
-    total = sum(int(sizes_of(part).sum()) for part in _chunks(rows))
-    files = settings.shards or max(1, -(-total // settings.shard_bytes))
-    check_shard_count(min(files, len(rows)))
-    bounds, done = [0], 0
-    if settings.shards:
-        bounds = [round(len(rows) * number / files) for number in range(files)]
-    for part in () if settings.shards else _chunks(rows):
-        sizes = sizes_of(part)
-        ends = done + np.cumsum(sizes)
-        while (wanted := total * len(bounds) // files) <= ends[-1] and len(bounds) < files:
-            at = int(np.searchsorted(ends, wanted))
-            nearer = ends[at] - wanted < wanted - (ends[at] - sizes[at])
-            bounds.append(part.start - rows.start + at + int(nearer))
-        done = int(ends[-1])
-    ranges = pairwise(dict.fromkeys([*bounds, len(rows)]))
-    return [(rows[low:high], total * (high - low) // len(rows)) for low, high in ranges]
+    fold = ColumnsFold()
+    for path in paths:
+        items = islice(read_shard(path), _FIRST)
+        fold.add([item.payload for item in items if isinstance(item, Record)])
+    return fold
 
 
 def _check_features(places: Sequence[Path], found: DatasetFiles, workers: Workers) -> None:
@@ -303,7 +282,6 @@ def _check_features(places: Sequence[Path], found: DatasetFiles, workers: Worker
     """
     if len(places) == 1 and len(found.sets) == 1:
         return
-    from tfrtool.examples.arrow.infer import ColumnsFold  # Arrow takes 35 MB
     from tfrtool.inspection.rows.batches import fold_columns
 
     folds: dict[str, ColumnsFold] = {}
@@ -312,10 +290,7 @@ def _check_features(places: Sequence[Path], found: DatasetFiles, workers: Worker
             paths = [path for shards in find_files(place).sets for path in shards.paths]
             folds[str(place)] = fold_columns(paths, workers=workers)
     else:
-        for shards in found.sets:
-            fold = folds[str(shards.paths[0])] = ColumnsFold()
-            items = islice(read_shard(shards.paths[0]), _FIRST)
-            fold.add([item.payload for item in items if isinstance(item, Record)])
+        folds = {str(one.paths[0]): fold_first(one.paths[:1]) for one in found.sets}
     columns = {place: fold.columns() for place, fold in folds.items()}
     present = [pair for pair in columns.items() if pair[1].kind is not PayloadKind.EMPTY]
     for (first, before), (other, after) in product(present[:1], present[1:]):

@@ -1,31 +1,33 @@
-"""The verb: a new version of a dataset with more shards; those that stay are not written again."""
+"""Append: a new version of a dataset with more shards; existing ones are linked, not rewritten."""
 
-import contextlib
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import blake2b
-from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tfrtool.convert.pipeline.carried import CarriedMetadata
-from tfrtool.convert.pipeline.record_copies import CopyTask, Selection, write_order
-from tfrtool.convert.pipeline.record_pool import (
+from tfrtool.convert.carried import CarriedMetadata
+from tfrtool.convert.copy_records import CopyTask, copy_task, fold_first
+from tfrtool.convert.source_records import (
+    FrameReader,
+    OnFault,
+    RecordTable,
+    Rows,
     check_unchanged,
     faults_of,
     find_sources,
     read_counted,
-    scan_shards,
+    scan_records,
     shard_stamp,
 )
-from tfrtool.engines.pool import cores, map_shards
+from tfrtool.engines.pool import cores
 from tfrtool.errors import (
     DatasetError,
     SchemaError,
@@ -37,7 +39,7 @@ from tfrtool.errors import (
     printable,
 )
 from tfrtool.examples.arrow.infer import ColumnsFold
-from tfrtool.examples.dataset_files import DatasetFiles
+from tfrtool.examples.dataset_files import DatasetFiles, find_files
 from tfrtool.examples.example import PayloadKind, decode_example, encode_example, feature_name
 from tfrtool.examples.roles import info_beside
 from tfrtool.examples.tfds_metadata import FEATURES, LABELS, REPORT, read_class_names
@@ -45,19 +47,17 @@ from tfrtool.images.recipe import Encode, ImageRecipe, Resize
 from tfrtool.inspection.rows.batches import fold_columns
 from tfrtool.records.compression import Compression, detect_compression, starts_record
 from tfrtool.records.count import count_shard
-from tfrtool.records.framing import Record
-from tfrtool.records.reader import read_shard
+from tfrtool.records.framing import FOOTER_SIZE, HEADER_SIZE, Record
 from tfrtool.records.shard_sets import VERSION, check_split_name, check_version, is_shard_name
 from tfrtool.records.shards import find_folders, locate_shards
 from tfrtool.records.tally import Tally
-from tfrtool.records.writer import ShardWriter
 from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.sources.items import LeftOut, Starting
 from tfrtool.sources.label_choice import KEEP
 from tfrtool.sources.open_source import open_source
 from tfrtool.sources.source_options import SourceOptions
 from tfrtool.storage.arguments import as_path, as_size, as_text, make_options, option_name
-from tfrtool.storage.atomic_files import linked, move, temporary_name
+from tfrtool.storage.atomic_files import linked
 from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.commit import VERSION_FOLDER
 from tfrtool.storage.json_files import reading_metadata, whole_number
@@ -71,13 +71,10 @@ from tfrtool.writing.job_settings import JobSettings
 from tfrtool.writing.publish import listed_shards, read_object
 from tfrtool.writing.write import write_images
 from tfrtool.writing.write_options import Existing, WriteOptions, dataset_identity
+from tfrtool.writing.write_report import WriteReport
 
 _KNOWN = "exact duplicate of an existing image"
-
 _SHOWN = 10
-
-_FIRST = 64
-"""Records of a split that are looked at, of a dataset in a store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,13 +109,16 @@ class LinkTask(FileTask):
             pass
         count_work(tally.records, RECORDS)
         check_unchanged(self.source, self.stamp)
-        return Written(tally=tally, read=Tally() if self.new else tally)
+        return Written(tally=tally, read=tally)
 
 
-class NewShardTask(LinkTask):
-    """A shard that was written for this job."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewImagesTask(CopyTask):
+    """Copies records that were made of images, and so were not read from shards."""
 
-    new: ClassVar[bool] = True
+    def write(self, path: Path) -> Written:
+        """Copy the records."""
+        return replace(CopyTask.write(self, path), read=Tally())
 
 
 def _link_tasks(files: DatasetFiles) -> list[LinkTask]:
@@ -230,18 +230,23 @@ def append(
             notes.append(f"hard links can't be made in {folder}, so unchanged shards are copied")
         with open_regular(shards[0]) as first:
             compression = detect_compression(first)  # readers take one for all
+        scan = partial(
+            scan_records,
+            scratch=scratch,
+            workers=settings.workers,
+            on_progress=settings.on_progress,
+        )
         if records:
-            added, come = _new_records(source, scratch, settings, before, split, compression)
+            added, new = _new_records(source, settings, before, split, compression, scan)
         else:
             images = NewImages(source, split, dedupe, new_classes, starting)
-            added, come = images.write(scratch, settings, before, carried, compression)
-        try:  # of shards in a store some records tell enough, if they have the same features
-            some = _fold_some(before) if isinstance(root, RemotePath) else None
-            _check_columns(come, some or fold_columns(shards, workers=settings.workers), source)
+            added, new = images.write(scratch, settings, before, carried, compression, scan)
+        try:  # some records are enough, if they have the same features
+            _check_columns(
+                new, fold_first([next(iter(s.shards)) for s in before.splits.values()]), source
+            )
         except SchemaError:
-            if some is None:
-                raise
-            _check_columns(come, fold_columns(shards, workers=settings.workers), source)
+            _check_columns(new, fold_columns(shards, workers=settings.workers), source)
         kept = _link_tasks(before)
         return replace(
             added,
@@ -271,11 +276,11 @@ def _holds_records(source: str | os.PathLike[str]) -> bool:
 
 def _new_records(
     source: str | os.PathLike[str],
-    scratch: Path,
     settings: JobSettings,
     before: DatasetFiles,
     split: str | None,
     compression: Compression,
+    scan: Callable[..., RecordTable],
 ) -> tuple[JobPlan, ColumnsFold]:
     """Plan to copy the records of shards, one from one; return what they hold, too."""
     found = find_sources(source, settings.folder)
@@ -283,25 +288,14 @@ def _new_records(
         raise _unclear_split(source, before)
     CarriedMetadata([*before.folders, *found.folders])  # an error where class names are others
     split_of = {path: split or own for own, some in found.splits.items() for path in some.shards}
-    pool, faults = scan_shards(found, scratch, settings)
-    order, firsts = scratch / "order", pool.firsts.tolist()
-    write_order(order, Selection([""], None, JobPlan()), {"": firsts[-1]}, None)
+    table = scan(found, stop=settings.stop)
     tasks = [
-        CopyTask(
-            split=split_of[shard.path],
-            records=shard.records,
-            size=shard.size,
-            room=shard.size if compression is Compression.NONE else 0,
-            pool=pool,
-            order=order,
-            rows=range(first, first + shard.records),
-            compression=compression,
-            stop=settings.stop,
-        )
-        for shard, first in zip(pool.shards, firsts, strict=False)
+        copy_task(table, numbers, split_of[shard.path], compression, stop=settings.stop)
+        for number, shard in enumerate(table.shards)
+        for numbers in [np.flatnonzero(table.rows["shard"] == number)]
     ]
-    inputs = [compression.value, *(shard.identity for shard in pool.shards)]
-    plan = JobPlan(tasks=tasks, inputs=inputs, faults=faults, warnings=found.notes)
+    inputs = [compression.value, *(shard.identity for shard in table.shards)]
+    plan = JobPlan(tasks=tasks, inputs=inputs, faults=table.faults, warnings=found.notes)
     return plan, fold_columns(found.paths, workers=settings.workers)
 
 
@@ -322,6 +316,7 @@ class NewImages:
         before: DatasetFiles,
         carried: CarriedMetadata,
         compression: Compression,
+        scan: Callable[..., RecordTable],
     ) -> tuple[JobPlan, ColumnsFold]:
         """Write the images, or only plan that in a dry run.
 
@@ -367,21 +362,7 @@ class NewImages:
             on_progress=settings.on_progress,
             starting=self.starting,
         )
-        known = list[LeftOut]()
-        if self.dedupe:
-            known = _drop_known(options.dataset, before.paths, settings)
-        tasks = [
-            NewShardTask(
-                split=self.split or split,
-                source=options.dataset / shard.path,
-                stamp=(0, 0) if report.dry_run else shard_stamp(options.dataset / shard.path),
-                size=shard.bytes,
-                records=shard.records,
-            )
-            for split, shards in report.splits.items()
-            for shard in shards.shards
-            if report.dry_run or (options.dataset / shard.path).exists()
-        ]
+        tasks, known = self._tasks(report, before, options, scan)
         if not tasks:
             first = f"{printable(known[0].key)}: {known[0].reason}"
             raise SourceError(f"no image can be used ({first})", path=self.source)
@@ -397,6 +378,52 @@ class NewImages:
         fold.add([encode_example(features)])
         plan = JobPlan(tasks=tasks, inputs=[report.plan], rejected=rejected.kept, warnings=warnings)
         return plan, fold
+
+    def _tasks(
+        self,
+        report: WriteReport,
+        before: DatasetFiles,
+        options: WriteOptions,
+        scan: Callable[..., RecordTable],
+    ) -> tuple[list[NewImagesTask], list[LeftOut]]:
+        """Return a task for each shard that was written, and the images that are known already."""
+        empty = RecordTable.empty()
+        planned = [
+            NewImagesTask(
+                split=self.split or split,
+                records=shard.records,
+                size=shard.bytes,
+                table=empty,
+                compression=options.compression,
+                stop=True,
+            )
+            for split, shards in report.splits.items()
+            for shard in shards.shards
+        ]
+        if report.dry_run:
+            return planned, []
+        found = find_files(options.dataset)
+        digests: dict[str, Any] = {}
+        if self.dedupe:
+            digests = {"marker": _digest_images, "dtype": "V16"}
+        table, known = scan(found, stop=True, **digests), list[LeftOut]()
+        fresh = np.ones(len(table.rows), np.bool_)
+        if self.dedupe:
+            existing = {*scan(before, **digests).marks.tolist()} - {bytes(16)}
+            fresh = np.array([mark not in existing for mark in table.marks.tolist()], np.bool_)
+            with FrameReader(table) as reader:
+                for row in np.flatnonzero(~fresh).tolist():
+                    frame, _ = reader.read(table.rows[row : row + 1], Faults(stop=True))
+                    example = decode_example(frame[HEADER_SIZE:-FOOTER_SIZE])
+                    (key,) = example.values("image/filename")
+                    name = feature_name(key) if isinstance(key, bytes) else str(key)
+                    known.append(LeftOut(key=name, reason=_KNOWN))
+        tasks = []
+        for number, task in enumerate(planned):
+            part = table.part(np.flatnonzero(fresh & (table.rows["shard"] == number)))
+            if len(part.rows):
+                tasks.append(replace(task, records=len(part.rows), table=part))
+        return tasks, known
 
     def _classes(self, labels: Sequence[str], root: Path, carried: CarriedMetadata) -> str:
         """Return the classes of the dataset, then those of new images, one per line."""
@@ -472,55 +499,19 @@ def _options_of(report: Mapping[str, Any], **others: Any) -> WriteOptions:
         )
 
 
-def _drop_known(folder: Path, shards: Sequence[Path], settings: JobSettings) -> list[LeftOut]:
-    """Drop the records of new shards whose image is in one of the other shards; return these.
-
-    A shard without other records is deleted.
-    """
-    paths = locate_shards(folder).paths
-    known = b"".join(map_shards(_image_digests, shards, settings.workers))
-    dropped = []
-    for path, new in zip(paths, map(_image_digests, paths), strict=True):
-        copies = {*np.flatnonzero(_is_known(new, known)).tolist()}
-        if not copies:
-            continue
-        with open_regular(path) as file:
-            compression = detect_compression(file)
-        rest = temporary_name(path)
-        with ShardWriter(rest, compression, digests=False, target=path) as writer:
-            for item in read_shard(path):
-                if isinstance(item, Record) and item.index not in copies:
-                    writer.write_record(item)
-                elif isinstance(item, Record):
-                    (key,) = decode_example(item.payload).values("image/filename")
-                    name = feature_name(key) if isinstance(key, bytes) else str(key)
-                    dropped.append(LeftOut(key=name, reason=_KNOWN))
-        path.unlink()
-        if writer.tally.records:
-            move(rest, path)
-    return dropped
-
-
-def _image_digests(path: Path) -> bytes:
-    """Return the digests of the images in a shard, 16 bytes each."""
-    digests = bytearray()
-    for item in read_shard(path):
-        if isinstance(item, Record):
-            with contextlib.suppress(ValueError):
-                for value in decode_example(item.payload).values("image"):
-                    if isinstance(value, bytes):
-                        digests += blake2b(value, digest_size=16).digest()
-    return bytes(digests)
-
-
-def _is_known(new: bytes, known: bytes) -> NDArray[np.bool_]:
-    """Return for each of some digests whether it is among those that are known."""
-    ours, theirs = (np.frombuffer(digests, "<u8").reshape(-1, 2) for digests in (new, known))
-    likely = np.isin(ours[:, 0], theirs[:, 0])
-    same_word = theirs[np.isin(theirs[:, 0], ours[likely, 0])]
-    exact = {row.tobytes() for row in same_word}
-    likely[likely] = [row.tobytes() in exact for row in ours[likely]]
-    return likely
+def _digest_images(
+    path: Path,  # noqa: ARG001
+    records: list[Record],
+    report: OnFault,  # noqa: ARG001
+) -> Iterator[tuple[list[Record], Rows]]:
+    """Make a digest of the image of each record; zeros where there is none."""
+    marks = np.zeros(len(records), "V16")
+    for at, record in enumerate(records):
+        with suppress(ValueError):
+            for value in decode_example(record.payload).values("image"):
+                if isinstance(value, bytes):
+                    marks[at] = np.void(blake2b(value, digest_size=16).digest())
+    yield records, marks
 
 
 def _unclear_split(source: str | os.PathLike[str], before: DatasetFiles) -> UsageError:
@@ -529,15 +520,6 @@ def _unclear_split(source: str | os.PathLike[str], before: DatasetFiles) -> Usag
         path=source,
         hint="use --split NAME",
     )
-
-
-def _fold_some(files: DatasetFiles) -> ColumnsFold:
-    """Fold the first records of each split."""
-    fold = ColumnsFold()
-    for some in files.splits.values():
-        items = islice(read_shard(next(iter(some.shards))), _FIRST)
-        fold.add([item.payload for item in items if isinstance(item, Record)])
-    return fold
 
 
 def _check_columns(come: ColumnsFold, held: ColumnsFold, source: str | os.PathLike[str]) -> None:

@@ -1,1 +1,0 @@
-"""Changing the records of a dataset, and adding some to it."""

@@ -1,0 +1,50 @@
+"""The values of one feature in each record, whatever their type and number."""
+
+import contextlib
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from tfrtool.errors import UsageError, suggestion
+from tfrtool.examples.arrow.columns import CONTEXT, Column, Columns, Form
+from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch
+from tfrtool.examples.example import PayloadKind, decode_example, feature_key, feature_name
+from tfrtool.examples.roles import find_roles, info_beside
+from tfrtool.inspection.rows.batches import infer_columns
+from tfrtool.records.framing import Record
+from tfrtool.records.reader import read_shard
+
+
+def feature_values(payloads: Sequence[bytes], name: str) -> list[list[Any] | None]:
+    """Return the values of a feature in each payload; None where there are none."""
+    column = Column(key=feature_key(name), form=Form.FEATURE, dtype=None)
+    try:
+        rows = decode_batch(payloads, Columns(PayloadKind.SEQUENCE_EXAMPLE, (column,)))
+    except MisfitError:  # at least one of them is no message with features
+        if len(payloads) == 1:
+            return [None]
+        half = len(payloads) // 2
+        return feature_values(payloads[:half], name) + feature_values(payloads[half:], name)
+    return [
+        None if value is None else next((one for one in value.values() if one is not None), None)
+        for value in rows.column(CONTEXT).field(0).to_pylist()
+    ]
+
+
+def no_feature(name: str, shards: Sequence[Path], option: str) -> UsageError:
+    """Return the error for a feature that no record has."""
+    columns = infer_columns(shards[:1], workers=1)
+    known = [feature_name(column.key) for column in columns.columns]
+    return UsageError(f"no feature {name!r} for {option}", hint=suggestion(name, known, "features"))
+
+
+def image_feature(shards: Sequence[Path], folder: Path) -> str | None:
+    """Return the feature of the first record that is its image, by metadata in a folder perhaps."""
+    for item in chain.from_iterable(map(read_shard, shards)):
+        if isinstance(item, Record):
+            with contextlib.suppress(ValueError):
+                example = decode_example(item.payload, PayloadKind.SEQUENCE_EXAMPLE)
+                return find_roles(example.features, info_beside(folder)).image
+            return None
+    return None

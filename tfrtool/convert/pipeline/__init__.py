@@ -1,1 +1,0 @@
-"""From sources to published files: what all jobs on records have in common."""

@@ -1,0 +1,448 @@
+"""The records that a job reads: shards are scanned once into a table, then read by offsets."""
+
+import re
+import shlex
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+from itertools import groupby, pairwise
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tfrtool.engines.engine import Workers
+from tfrtool.engines.pool import WORTH_A_PROCESS, map_shards
+from tfrtool.errors import (
+    CorruptShardError,
+    DatasetError,
+    ShardError,
+    UsageError,
+    WriteError,
+    human_count,
+    os_errors_as,
+    printable,
+)
+from tfrtool.examples.dataset_files import DatasetFiles, find_files
+from tfrtool.examples.tfds_metadata import DATASET_INFO
+from tfrtool.records.compression import Compression, detect_compression
+from tfrtool.records.count import hop, read_ranges
+from tfrtool.records.crc import masked_crc32c
+from tfrtool.records.framing import (
+    CRC,
+    FOOTER_SIZE,
+    FRAME_SIZE,
+    HEADER_SIZE,
+    Fault,
+    FaultKind,
+    LocatedFault,
+    Record,
+    frame,
+    header,
+)
+from tfrtool.records.reader import read_records, read_shard
+from tfrtool.records.shard_sets import find_conflicts
+from tfrtool.records.stream import open_shard
+from tfrtool.records.tally import Tally, payload_key
+from tfrtool.storage.arguments import Paths, as_paths
+from tfrtool.storage.opening import open_regular, stamp_of
+from tfrtool.storage.progress import BYTES, Meter, OnProgress
+from tfrtool.writing.job_report import Faults
+
+UNSPLIT = "train"
+"""The split of records whose files have none in their names: TFDS requires one."""
+
+ROW = np.dtype([("shard", "u4"), ("size", "u4"), ("index", "i8"), ("offset", "i8")])
+"""A record: its shard, its size with the frame, its number in the file, and its offset there."""
+
+Rows = NDArray[Any]
+
+OnFault = Callable[[Fault], None]
+
+Marker = Callable[[Path, list[Record], OnFault], Iterable[tuple[list[Record], Rows]]]
+"""Makes a row of numbers of each record of a batch; records that it doesn't return are dropped."""
+
+_BATCH_BYTES, _BATCH_RECORDS = 4 * 1024 * 1024, 65_536
+_WORTH_A_PROCESS = 64 * 1024 * 1024
+"""Bytes of records that are marked in the time that a process takes to start."""
+
+_COPIED = 8192
+"""Longest payload in bytes that is copied to check it."""
+
+_FILES_OPEN = 100
+_COUNTED = 4096
+
+
+def find_sources(
+    sources: Paths, target: Path, look: Callable[[Path], Sequence[Path]] = lambda _: ()
+) -> DatasetFiles:
+    """Find the shards of sources, like `find_files`.
+
+    Raises:
+        UsageError: there is no source, or the target is inside one.
+        DatasetError: none of the files that the metadata names exists.
+    """
+    paths, goal = as_paths(sources), target.resolve()
+    if not paths:
+        raise UsageError("no source: expected files or directories")
+    found = find_files(paths, _split_name, look)
+    within = any(goal.is_relative_to(path.resolve()) for path in paths)
+    if within or goal in [path.resolve() for path in found.folders]:
+        hint = "choose a directory outside"
+        raise UsageError("would be inside its source", path=target, hint=hint)
+    if not found.paths:
+        raise DatasetError("has none of the shards that its metadata lists", path=found.folders[0])
+    for aside in found.aside[:1]:
+        count = human_count(len(found.aside), "file")
+        why = "not listed in the metadata, and not named like the other shards"
+        found.notes.append(f"skipped {count}, such as {printable(str(aside))}: {why}")
+    read = {*found.paths}
+    for sets in find_conflicts(one for one in found.sets if not read.isdisjoint(one.paths)):
+        names = " and ".join(printable(str(one.directory / one.name)) for one in sets)
+        found.notes.append(f"{names} are both read; one may be left over from an earlier write")
+    return found
+
+
+def _split_name(split: str) -> str:
+    return UNSPLIT if split in ("", "all") else re.sub(r"\W+", "_", split, flags=re.ASCII)
+
+
+def faults_of(files: DatasetFiles, records: Mapping[Path, int], *, stop: bool = False) -> Faults:
+    """Return the shards that are missing, or have other numbers of records than the metadata."""
+    faults = Faults(stop=stop)
+    for name, split in files.splits.items():
+        if split.n_missing:
+            message = f"split {name!r}: {human_count(split.n_missing, 'shard')} missing"
+            faults.note(split.missing[0], FaultKind.MISSING_SHARD, message)
+        for path, expected in split.shards.items():
+            if expected not in (None, count := records.get(path)) and count is not None:
+                message = f"{DATASET_INFO} lists {expected:,} records, but it has {count:,}"
+                faults.note(path, FaultKind.COUNT, message)
+    return faults
+
+
+def no_readable_record(paths: Sequence[Path]) -> DatasetError:
+    """Return the error for shards without a readable record; names the first fault."""
+    faults = (item.message for item in read_shard(paths[0]) if isinstance(item, Fault))
+    why = next(faults, "it has no records")
+    return DatasetError(f"no record can be read: {why}", path=paths[0])
+
+
+def changed(path: Path) -> ShardError:
+    """Return the error for a source that has changed since it was scanned."""
+    return ShardError("changed while it was being read", path=path)
+
+
+def shard_stamp(path: Path) -> tuple[int, int]:
+    """Return the size and time of change (ns) of a shard; `ShardError` if it can't be opened."""
+    with os_errors_as(ShardError, path), open_regular(path) as file:
+        return stamp_of(file)
+
+
+def check_unchanged(path: Path, stamp: tuple[int, int]) -> None:
+    """Raise a `ShardError` if a shard doesn't have this stamp any more."""
+    if shard_stamp(path) != stamp:
+        raise changed(path)
+
+
+def read_counted(
+    path: Path, tally: Tally, faults: Faults, hint: str | None = None
+) -> Iterator[Record]:
+    """Yield the records of a shard, and count them and its faults; an empty shard has neither.
+
+    Raises:
+        CorruptShardError: the first fault, if these stop the job; with this hint, if one is given.
+    """
+    keys: list[int] = []
+    for item in read_shard(path):
+        if isinstance(item, Record):
+            keys.append(payload_key(item.payload_crc, len(item.payload)))
+            if len(keys) == _COUNTED:
+                tally.add_keys(keys)
+                keys.clear()
+            yield item
+        elif item.kind is not FaultKind.EMPTY:
+            try:
+                faults.add(LocatedFault(path=path, fault=item))
+            except CorruptShardError as error:
+                if hint and item.kind is not FaultKind.NOT_TFRECORD:
+                    verify = f"run tfrtool verify {shlex.quote(str(path))} to list the damage"
+                    error.hint = f"{hint}, or {verify}"
+                raise
+    tally.add_keys(keys)
+
+
+class SourceShard(NamedTuple):
+    """A shard that was scanned.
+
+    Attributes:
+        path: the file.
+        stamp: its size and time of change (ns).
+        copy: uncompressed copy of its intact records, if it is compressed.
+    """
+
+    path: Path
+    stamp: tuple[int, int]
+    copy: Path | None = None
+
+    @property
+    def identity(self) -> str:
+        """What its records depend on, for the digest of a plan."""
+        return repr((str(self.path.absolute()), self.stamp))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordTable:
+    """The records of shards, in order.
+
+    Attributes:
+        shards: the shards.
+        rows: a row of `ROW` for each record. Without a marker, payloads are not checked yet.
+        marks: what the marker made of each record.
+        read: the intact records that were read for the marks.
+        faults: the damage.
+        split_sizes: number of records by split; those of a split follow each other.
+    """
+
+    shards: Sequence[SourceShard]
+    rows: Rows
+    marks: Rows
+    read: Tally
+    faults: Faults
+    split_sizes: Mapping[str, int]
+
+    @classmethod
+    def empty(cls) -> "RecordTable":
+        """Return a table without records."""
+        none: Rows = np.zeros(0, ROW)
+        return cls(shards=(), rows=none, marks=none, read=Tally(), faults=Faults(), split_sizes={})
+
+    @property
+    def split_codes(self) -> NDArray[np.uint16]:
+        """For each record 1 + the number of its split."""
+        numbers = np.arange(1, len(self.split_sizes) + 1, dtype=np.uint16)
+        return np.repeat(numbers, [*self.split_sizes.values()])
+
+    def part(self, numbers: NDArray[Any] | slice) -> "RecordTable":
+        """Return some of the records, with their shards alone: what a task needs."""
+        rows = self.rows[numbers].copy()
+        used, rows["shard"] = np.unique(rows["shard"], return_inverse=True)
+        shards = [self.shards[number] for number in used.tolist()]
+        return replace(self, shards=shards, rows=rows, marks=rows[:0], faults=Faults())
+
+
+@dataclass(slots=True)
+class _Scanned:
+    shard: SourceShard
+    rows: Rows
+    marks: list[Rows] = field(default_factory=list)
+    read: Tally = field(default_factory=Tally)
+    faults: Faults = field(default_factory=Faults)
+
+
+def scan_records(
+    files: DatasetFiles,
+    scratch: Path | None,
+    *,
+    workers: Workers,
+    on_progress: OnProgress,
+    stop: bool = False,
+    marker: Marker | None = None,
+    dtype: Any = "u1",
+) -> RecordTable:
+    """Scan shards, in several processes; 24 bytes of memory per record, and those of its marks.
+
+    Intact shards are scanned from header to header, unless there is a marker.
+
+    Args:
+        files: the shards.
+        scratch: folder for uncompressed copies of compressed shards; None if records are not read
+            again.
+        workers: maximum number of worker processes, or an engine.
+        on_progress: called with the number of bytes read.
+        stop: whether the first damage is an error.
+        marker: makes a row of numbers of each intact record; it can be pickled.
+        dtype: type of these rows.
+
+    Raises:
+        CorruptShardError: the first damage, if the job is to stop there.
+    """
+    scan = partial(_scan_shard, scratch=scratch, stop=stop, marker=marker)
+    size = sum(path.stat().st_size for path in files.paths)
+    meter = Meter(on_progress, "evaluating" if marker else "scanning", BYTES, size)
+    worth = _WORTH_A_PROCESS if marker else WORTH_A_PROCESS
+    jobs = list(enumerate(files.paths))
+    found = [*map_shards(scan, jobs, workers, worth, size, on_counts=meter.add)]
+    meter.finish()
+    intact = {one.shard.path: len(one.rows) for one in found if not one.faults.count}
+    read, faults = Tally(), faults_of(files, intact, stop=stop)
+    for number, one in enumerate(found):
+        one.rows["shard"] = number
+        read.merge(one.read)
+        faults.merge(one.faults)
+    counts = dict(zip(files.paths, (len(one.rows) for one in found), strict=True))
+    marks = [part for one in found for part in one.marks]
+    rows = found[0].rows if len(found) == 1 else np.concatenate([one.rows for one in found])
+    return RecordTable(
+        shards=[one.shard for one in found],
+        rows=rows,
+        marks=np.concatenate([np.zeros(0, dtype), *marks]),
+        read=read,
+        faults=faults,
+        split_sizes={
+            split: sum(map(counts.__getitem__, own.shards)) for split, own in files.splits.items()
+        },
+    )
+
+
+def _scan_shard(
+    numbered: tuple[int, Path], scratch: Path | None, stop: bool, marker: Marker | None
+) -> _Scanned:
+    number, path = numbered
+    with open_shard(path) as file, ExitStack() as stack:
+        stamp = stamp_of(file)
+        packed = detect_compression(file) is not Compression.NONE
+        if marker is None and not packed:
+            ends = array("Q", (0,))
+            _, end = hop(file, stamp[0], ends)
+            if end == stamp[0]:
+                return _Scanned(SourceShard(path, stamp), _rows_between(ends))
+            file.seek(0)
+        copy = scratch / f"{number}.records" if packed and scratch else None
+        scanned = _Scanned(SourceShard(path, stamp, copy), np.zeros(0, ROW))
+        faults = scanned.faults = Faults(stop=stop)
+
+        def report(fault: Fault) -> None:
+            if fault.kind is not FaultKind.EMPTY:
+                faults.add(LocatedFault(path=path, fault=fault))
+
+        out = None
+        if copy is not None:
+            stack.enter_context(os_errors_as(WriteError, copy, "can't be written"))
+            out = stack.enter_context(copy.open("xb"))
+        parts, end = [scanned.rows], 0
+        for records in _in_batches(read_records(file), report):
+            keys = [payload_key(one.payload_crc, len(one.payload)) for one in records]
+            scanned.read.add_keys(keys)
+            for kept, marks in marker(path, records, report) if marker else ((records, None),):
+                rows = np.zeros(len(kept), ROW)
+                rows["size"] = [len(record.payload) + FRAME_SIZE for record in kept]
+                rows["index"] = [record.index for record in kept]
+                rows["offset"] = [record.offset for record in kept]
+                if out is not None:
+                    rows["offset"] = end + np.cumsum(rows["size"], dtype=np.int64) - rows["size"]
+                    end += int(rows["size"].sum(dtype=np.int64))
+                    out.writelines(frame(record.payload) for record in kept)
+                parts.append(rows)
+                scanned.marks += [] if marks is None else [marks]
+        if stamp_of(file) != stamp:
+            raise changed(path)
+    scanned.rows = np.concatenate(parts)
+    return scanned
+
+
+def _in_batches(items: Iterable[Record | Fault], report: OnFault) -> Iterator[list[Record]]:
+    records, size = list[Record](), 0
+    for item in items:
+        if isinstance(item, Fault):
+            report(item)
+            continue
+        records.append(item)
+        size += len(item.payload)
+        if size >= _BATCH_BYTES or len(records) == _BATCH_RECORDS:
+            yield records
+            records, size = [], 0
+    if records:
+        yield records
+
+
+def _rows_between(ends: "array[int]") -> Rows:
+    offsets = np.frombuffer(ends, np.uint64).astype(np.int64)
+    rows = np.zeros(len(offsets) - 1, ROW)
+    rows["offset"], rows["size"] = offsets[:-1], np.diff(offsets)
+    rows["index"] = np.arange(len(rows))
+    return rows
+
+
+_header = lru_cache(4096)(header)
+
+
+class FrameReader:
+    """Reads records of a table; a context manager that closes the files."""
+
+    def __init__(self, table: RecordTable) -> None:
+        self._table = table
+        self._files: dict[int, BinaryIO] = {}
+
+    def __enter__(self) -> "FrameReader":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._files.values():
+            file.close()
+
+    def read(self, rows: Rows, faults: Faults) -> tuple[bytes, list[int]]:
+        """Return the frames of records in the given order, and the `payload_key` of each.
+
+        All CRCs are checked, and records with a wrong one skipped. Records are read in the order in
+        which they lie in the files, neighbors at once.
+        """
+        order = np.lexsort((rows["offset"], rows["shard"]))
+        files, begins = rows["shard"][order], rows["offset"][order]
+        ends = begins + rows["size"][order]
+        apart = (files[1:] != files[:-1]) | (begins[1:] != ends[:-1])
+        runs = [0, *(np.flatnonzero(apart) + 1).tolist(), len(order)]
+        ranks, offsets, stops = order.tolist(), begins.tolist(), ends.tolist()
+        ranges = [(int(files[a]), offsets[a], stops[b - 1]) for a, b in pairwise(runs)]
+        frames: list[memoryview | None] = [None] * len(rows)
+        keys = [0] * len(rows)
+        data = b""
+        for (low, high), (number, base, _), data in zip(
+            pairwise(runs), ranges, self._ranges(ranges), strict=True
+        ):
+            shard, view = self._table.shards[number], memoryview(data)
+            array = np.frombuffer(data, np.uint8)
+            for at in range(low, high):
+                first, stop = offsets[at] - base, stops[at] - base - FOOTER_SIZE
+                body, rank = first + HEADER_SIZE, ranks[at]
+                if data[first:body] != _header(stop - body) or stop + FOOTER_SIZE > len(data):
+                    raise changed(shard.path)
+                # The library takes bytes, or an array, which isn't copied.
+                payload: Any = array[body:stop] if stop - body > _COPIED else data[body:stop]
+                crc, (stored,) = masked_crc32c(payload), CRC.unpack_from(data, stop)
+                if stored == crc:
+                    frames[rank] = view[first : stop + FOOTER_SIZE]
+                    keys[rank] = payload_key(crc, stop - body)
+                elif shard.copy is not None:  # all of whose records were intact
+                    raise changed(shard.path)
+                else:
+                    message = (
+                        f"payload checksum (CRC) mismatch: expected {stored:08x} (stored), "
+                        f"got {crc:08x} for {stop - body} bytes"
+                    )
+                    where = {"offset": offsets[at], "record": int(rows["index"][rank])}
+                    faults.note(shard.path, FaultKind.PAYLOAD_CRC, message, **where)
+        intact = [frame for frame in frames if frame is not None]
+        if len(intact) == len(frames) and len(runs) == 2 and ranks == sorted(ranks):
+            return data, keys
+        pairs = zip(keys, frames, strict=True)
+        return b"".join(intact), [key for key, frame in pairs if frame is not None]
+
+    def _ranges(self, ranges: Iterable[tuple[int, int, int]]) -> Iterator[bytes]:
+        """Yield ranges of shards, each with a shard, a start and an end."""
+        for number, group in groupby(ranges, itemgetter(0)):
+            path, stamp, copy = self._table.shards[number]
+            with os_errors_as(ShardError, copy or path):
+                if number not in self._files:
+                    if len(self._files) == _FILES_OPEN:
+                        self._files.pop(next(iter(self._files))).close()
+                    self._files[number] = open_regular(copy or path, buffering=0)
+                file = self._files[number]
+                for data in read_ranges(file, [(start, end - start) for _, start, end in group]):
+                    if copy is None and stamp_of(file) != stamp:
+                        raise changed(path)
+                    yield data
