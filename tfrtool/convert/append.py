@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,8 +18,8 @@ from tfrtool.convert.copy_records import CopyTask, copy_task, fold_first
 from tfrtool.convert.source_records import (
     FrameReader,
     OnFault,
-    RecordTable,
     Rows,
+    SourceRecords,
     check_unchanged,
     faults_of,
     find_sources,
@@ -115,6 +115,8 @@ class LinkTask(FileTask):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewImagesTask(CopyTask):
     """Copies records that were made of images, and so were not read from shards."""
+
+    new: ClassVar[bool] = True
 
     def write(self, path: Path) -> Written:
         """Copy the records."""
@@ -280,7 +282,7 @@ def _new_records(
     before: DatasetFiles,
     split: str | None,
     compression: Compression,
-    scan: Callable[..., RecordTable],
+    scan: Callable[..., SourceRecords],
 ) -> tuple[JobPlan, ColumnsFold]:
     """Plan to copy the records of shards, one from one; return what they hold, too."""
     found = find_sources(source, settings.folder)
@@ -316,7 +318,7 @@ class NewImages:
         before: DatasetFiles,
         carried: CarriedMetadata,
         compression: Compression,
-        scan: Callable[..., RecordTable],
+        scan: Callable[..., SourceRecords],
     ) -> tuple[JobPlan, ColumnsFold]:
         """Write the images, or only plan that in a dry run.
 
@@ -384,10 +386,10 @@ class NewImages:
         report: WriteReport,
         before: DatasetFiles,
         options: WriteOptions,
-        scan: Callable[..., RecordTable],
+        scan: Callable[..., SourceRecords],
     ) -> tuple[list[NewImagesTask], list[LeftOut]]:
         """Return a task for each shard that was written, and the images that are known already."""
-        empty = RecordTable.empty()
+        empty = SourceRecords.empty()
         planned = [
             NewImagesTask(
                 split=self.split or split,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tfrtool.convert.carried import CarriedMetadata
 from tfrtool.convert.source_records import (
     FrameReader,
-    RecordTable,
+    SourceRecords,
     find_sources,
     no_readable_record,
     scan_records,
@@ -63,13 +63,13 @@ class Selection(NamedTuple):
         skipped: number of skipped records, by rule.
     """
 
-    table: RecordTable
+    table: SourceRecords
     splits: Sequence[str]
     codes: NDArray[np.uint16]
     skipped: Mapping[str, int] = {}
 
 
-Select = Callable[[DatasetFiles, "CopySettings", Callable[..., RecordTable]], Selection]
+Select = Callable[[DatasetFiles, "CopySettings", Callable[..., SourceRecords]], Selection]
 """Selects records of files, which the function scans with a marker (see `scan_records`)."""
 
 
@@ -89,7 +89,7 @@ class CopySettings(SizeSettings):
 class CopyTask(FileTask):
     """Copies the records of a table, and checks their CRCs."""
 
-    table: RecordTable = field(repr=False)
+    table: SourceRecords = field(repr=False)
     compression: Compression
     stop: bool  # whether damage ends the job
 
@@ -111,7 +111,7 @@ class CopyTask(FileTask):
 
 
 def copy_task(
-    table: RecordTable,
+    table: SourceRecords,
     numbers: NDArray[Any] | slice,
     split: str,
     compression: Compression,

@@ -19,7 +19,7 @@ from tfrtool.convert.copy_records import (
     permutation,
 )
 from tfrtool.convert.feature_values import feature_values, image_feature
-from tfrtool.convert.source_records import OnFault, RecordTable, Rows
+from tfrtool.convert.source_records import OnFault, Rows, SourceRecords
 from tfrtool.errors import UsageError, WriteError, os_errors_as
 from tfrtool.examples.dataset_files import DatasetFiles
 from tfrtool.inspection.rows.batches import RowColumns, decode_records, infer_columns
@@ -143,7 +143,7 @@ def _mark(
 def _select(
     files: DatasetFiles,
     settings: CopySettings,
-    scan: Callable[..., RecordTable],
+    scan: Callable[..., SourceRecords],
     source: Paths,
     where: str | None,
     lists: Mapping[str, Path],
@@ -196,7 +196,7 @@ def _later_copies(marks: Rows, kept: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.asarray(kept[order[1:][same]], np.int64)
 
 
-def _read_list(path: Path, table: RecordTable) -> NDArray[np.bool_]:
+def _read_list(path: Path, table: SourceRecords) -> NDArray[np.bool_]:
     """Return for each record whether a file lists it.
 
     Raises:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfrtool.convert.copy_records import CopySettings, Select, Selection, copy_records
-from tfrtool.convert.source_records import OnFault, RecordTable, Rows
+from tfrtool.convert.source_records import OnFault, Rows, SourceRecords
 from tfrtool.errors import UsageError, WriteError
 from tfrtool.examples.dataset_files import DatasetFiles
 from tfrtool.records.framing import Record
@@ -101,7 +101,7 @@ def reshard(
 def _draw_splits(
     files: DatasetFiles,
     _: CopySettings,
-    scan: Callable[..., RecordTable],
+    scan: Callable[..., SourceRecords],
     splits: Mapping[str, float],
     stratify: str | None,
     group_by: str | None,

@@ -196,7 +196,7 @@ class SourceShard(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordTable:
+class SourceRecords:
     """The records of shards, in order.
 
     Attributes:
@@ -216,7 +216,7 @@ class RecordTable:
     split_sizes: Mapping[str, int]
 
     @classmethod
-    def empty(cls) -> "RecordTable":
+    def empty(cls) -> "SourceRecords":
         """Return a table without records."""
         none: Rows = np.zeros(0, ROW)
         return cls(shards=(), rows=none, marks=none, read=Tally(), faults=Faults(), split_sizes={})
@@ -227,7 +227,7 @@ class RecordTable:
         numbers = np.arange(1, len(self.split_sizes) + 1, dtype=np.uint16)
         return np.repeat(numbers, [*self.split_sizes.values()])
 
-    def part(self, numbers: NDArray[Any] | slice) -> "RecordTable":
+    def part(self, numbers: NDArray[Any] | slice) -> "SourceRecords":
         """Return some of the records, with their shards alone: what a task needs."""
         rows = self.rows[numbers].copy()
         used, rows["shard"] = np.unique(rows["shard"], return_inverse=True)
@@ -253,7 +253,7 @@ def scan_records(
     stop: bool = False,
     marker: Marker | None = None,
     dtype: Any = "u1",
-) -> RecordTable:
+) -> SourceRecords:
     """Scan shards, in several processes; 24 bytes of memory per record, and those of its marks.
 
     Intact shards are scanned from header to header, unless there is a marker.
@@ -287,7 +287,7 @@ def scan_records(
     counts = dict(zip(files.paths, (len(one.rows) for one in found), strict=True))
     marks = [part for one in found for part in one.marks]
     rows = found[0].rows if len(found) == 1 else np.concatenate([one.rows for one in found])
-    return RecordTable(
+    return SourceRecords(
         shards=[one.shard for one in found],
         rows=rows,
         marks=np.concatenate([np.zeros(0, dtype), *marks]),
@@ -374,7 +374,7 @@ _header = lru_cache(4096)(header)
 class FrameReader:
     """Reads records of a table; a context manager that closes the files."""
 
-    def __init__(self, table: RecordTable) -> None:
+    def __init__(self, table: SourceRecords) -> None:
         self._table = table
         self._files: dict[int, BinaryIO] = {}
 
