@@ -19,8 +19,6 @@ from tfrtool.images import letters
 from tfrtool.images.charts import draw_confusion, shortened_name
 from tfrtool.images.letters import fitted, undrawn
 
-_CACHED = (letters._readable, letters._has, letters._font, letters._installed)
-
 
 @pytest.fixture(autouse=True)
 def fonts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
@@ -29,30 +27,20 @@ def fonts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder.mkdir()
     for name in ("XDG_DATA_HOME", "XDG_DATA_DIRS"):
         monkeypatch.setenv(name, str(tmp_path))
-    for cached in _CACHED:
-        cached.cache_clear()
+    letters._installed.cache_clear()
     yield folder
-    for cached in _CACHED:
-        cached.cache_clear()
+    letters._installed.cache_clear()
 
 
-def test_the_font_with_most_characters_is_used(
-    fonts: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A file that is not a font is passed over, and so are those with fewer characters."""
+def test_a_system_font_is_used_beyond_ascii(fonts: Path) -> None:
+    """A file that is not a font is passed over."""
     own = ImageFont.load_default(16)
     assert isinstance(own, ImageFont.FreeTypeFont)
     assert isinstance(own.path, io.BytesIO)
-    for name in ("DejaVuSans.ttf", "Arial.ttf"):
-        (fonts / name).write_bytes(own.path.getvalue())
-    (fonts / "NotoSans-Regular.ttf").write_bytes(b"not a font")
-    assert letters._installed() == ("", "DejaVuSans.ttf", "Arial.ttf")
-    known = {"": "ab ", "DejaVuSans.ttf": "ζ ", "Arial.ttf": "ζ中 "}
-    monkeypatch.setattr(letters, "_has", lambda name, letter: letter in known[name])
-    assert letters._readable("ζ") == ("ζ", "DejaVuSans.ttf")
-    assert letters._readable("ζ 中") == ("ζ 中", "Arial.ttf")
-    assert undrawn(["ζ 中"]) == ""
-    assert letters._readable("中犬") == ("中\\u72ac", "Arial.ttf")
+    (fonts / "DejaVuSans.ttf").write_bytes(b"not a font")
+    (fonts / "Arial.ttf").write_bytes(own.path.getvalue())
+    assert fitted("ζ a", 12)[0] == "ζ a"
+    assert undrawn(["ζ"]) == ""
 
 
 def test_characters_without_a_font_are_escapes() -> None:

@@ -1,12 +1,9 @@
-"""Text on pictures: in Pillow's own font, or in a common system font for other characters.
-
-Pillow's font has ASCII and little else. Whether a font has a character is found by drawing it.
-"""
+"""Text on pictures: in Pillow's own font, or in a system font for texts beyond ASCII."""
 
 import math
 from collections.abc import Iterable
 from contextlib import suppress
-from functools import cache, lru_cache
+from functools import cache
 
 from PIL import ImageDraw, ImageFont
 
@@ -20,14 +17,11 @@ ADVICE = (
 )
 
 _FONTS = (
-    *("DejaVuSans.ttf", "NotoSans-Regular.ttf", "LiberationSans-Regular.ttf", "Arial.ttf"),
-    *("arial.ttf", "NotoSansCJK-Regular.ttc", "Arial Unicode.ttf", "PingFang.ttc", "msyh.ttc"),
-    *("malgun.ttf", "wqy-zenhei.ttc", "DroidSansFallback.ttf"),
+    *("NotoSansCJK-Regular.ttc", "Arial Unicode.ttf", "PingFang.ttc", "msyh.ttc", "malgun.ttf"),
+    *("wqy-zenhei.ttc", "DroidSansFallback.ttf", "DejaVuSans.ttf", "NotoSans-Regular.ttf"),
+    *("LiberationSans-Regular.ttf", "Arial.ttf", "arial.ttf"),
 )
-"""System fonts that are tried, those with Latin letters first; Pillow knows their folders."""
-
-_MISSING = "\U0010fffd"
-"""For private use, in Unicode's last plane: drawn as any character that a font lacks."""
+"""System fonts, those with most characters first; Pillow knows their folders."""
 
 
 def write(
@@ -42,8 +36,7 @@ def write(
 ) -> float:
     """Write one line, cut to ``room`` pixels, and return its width in pixels.
 
-    Characters that no font has are written as their escapes. Lines at the same height have the
-    same base line, whatever their fonts.
+    Lines at the same height have the same base line, whatever their fonts.
     """
     text, font = fitted(text, size, room)
     x, y = at
@@ -54,8 +47,11 @@ def write(
 
 
 def fitted(text: str, size: int, room: float = math.inf) -> tuple[str, Font]:
-    """Return a text as `write` writes it, and the font."""
-    text, name = _readable(printable(text))
+    """Return a text as `write` writes it, and the font; without a font, as escapes."""
+    text = printable(text)
+    name = "" if text.isascii() else _installed()
+    if not name:
+        text = text.encode("ascii", "backslashreplace").decode()
     font, end = _font(name, size), ""
     while text and font.getlength(text + end) > room:
         text, end = text[: -1 - len(text) // 16], "..."
@@ -65,51 +61,22 @@ def fitted(text: str, size: int, room: float = math.inf) -> tuple[str, Font]:
 
 
 def undrawn(texts: Iterable[str]) -> str:
-    """Return the characters of texts that are written as their escapes, in order."""
-    lost = set[str]()
-    for text in map(printable, texts):
-        readable, name = _readable(text)
-        if readable != text:
-            lost.update(letter for letter in text if not _has(name, letter))
-    return "".join(sorted(lost))
-
-
-@lru_cache(maxsize=4096)
-def _readable(text: str) -> tuple[str, str]:
-    """Return a text of characters that a font has, and its name; "" for Pillow's own."""
-    if text.isascii():
-        return text, ""
-    letters = {*text}
-    best = max(_installed(), key=lambda name: sum(_has(name, letter) for letter in letters))
-    return "".join(
-        letter if _has(best, letter) else letter.encode("unicode_escape").decode()
-        for letter in text
-    ), best
-
-
-@lru_cache(maxsize=65_536)
-def _has(name: str, letter: str) -> bool:
-    if letter == " " or (not name and letter.isascii()):
-        return True
-    with suppress(OSError, ValueError):  # a font of bitmaps in other sizes
-        masks = [_font(name, 16).getmask(one) for one in (letter, _MISSING)]
-        glyph, missing = ((mask.size, bytes(mask)) for mask in masks)
-        return glyph != missing and any(glyph[1])
-    return False
+    """Return the characters of texts that are written as escapes, in order."""
+    characters = {*"".join(map(printable, texts))}
+    return "".join(sorted(one for one in characters if not one.isascii() and not _installed()))
 
 
 @cache
-def _installed() -> tuple[str, ...]:
-    """Return the names of the fonts that are there, Pillow's own first."""
-    names = [""]
+def _installed() -> str:
+    """Return the name of the first font that is installed, or ""."""
     for name in _FONTS:
         with suppress(OSError):
             ImageFont.truetype(name)
-            names.append(name)
-    return tuple(names)
+            return name
+    return ""
 
 
-@lru_cache(maxsize=64)
+@cache
 def _font(name: str, size: int) -> Font:
     return ImageFont.truetype(name, size) if name else ImageFont.load_default(size)
 
