@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -204,79 +204,51 @@ def find_folders(directory: str | os.PathLike[str]) -> DatasetFolders:
             else None,
             hint=f"to search deeper, quote a pattern: {pattern}",
         )
-    most = _MOST_REMOTE_FOLDERS if isinstance(directory, RemotePath) else MAX_FOLDERS_BELOW
-    others = _other_shards([directory], {*found.shards}, finder, most)
-    others.counts.pop(directory, None)  # what is not taken of the directory has been replaced
-    others.counts = {one.relative_to(directory): n for one, n in others.counts.items()}
+    with os_errors_as(DatasetError, directory):
+        below = [one for one in finder.folders(directory) if not VERSION_FOLDER.fullmatch(one.name)]
     every = shlex.quote(f"{glob.escape(str(directory))}/**")
-    notes = others.notes("subfolder", f"quote a pattern to read all files: {every}")
+    most = _MOST_REMOTE_FOLDERS if isinstance(directory, RemotePath) else MAX_FOLDERS_BELOW
+    notes = _unread(below[:most], {*found.shards}, finder, "subfolder", every)
     return found._replace(notes=(*found.notes, *notes))
 
 
 def note_unmatched(
     arguments: Iterable[str | os.PathLike[str]], taken: Iterable[object]
 ) -> Iterator[str]:
-    """Say how many shards in folders that patterns match are not taken, and what includes them."""
+    """Report shards in folders that patterns match, which patterns don't include."""
     known = {*taken}
     for pattern in map(str, arguments):
         if is_url(pattern) or not glob.has_magic(pattern) or Path(pattern).exists():
             continue
         matches = _matches(pattern)
         folders = [path for path in matches if path.is_dir()]
-        # What matches by its name, and is not a shard, is not in a folder that is left out.
-        others = _other_shards(folders, known | {*matches}, _ShardFinder(), MAX_FOLDERS_BELOW)
-        hint = f"add a quoted pattern: {shlex.quote(f'{pattern}/**')}"
-        if Path(pattern).name == "*":
-            every = shlex.quote(str(Path(pattern).with_name("**")))
-            hint = f"quote a pattern to read all files: {every}"
-        for note in others.notes("folder", hint):
+        every = shlex.quote(
+            f"{pattern.removesuffix('*')}**" if pattern.endswith("*") else f"{pattern}/**"
+        )
+        for note in _unread(folders, known | {*matches}, _ShardFinder(), "folder", every):
             yield f"{printable(pattern)}: {note}"
 
 
-@dataclass(slots=True)
-class _OtherShards:
-    """Shards farther below that are not included: their number, by folder."""
-
-    most: int  # folders that are searched
-    is_cut: bool = False  # whether there were more
-    counts: dict[Path, int] = field(default_factory=dict)
-
-    def notes(self, noun: str, every: str) -> Iterator[str]:
-        """Say how many there are, and what includes them; ``every`` would include all."""
-        if self.counts:
-            count, hint = (
-                human_count(sum(self.counts.values()), "shard"),
-                "name a folder to read it",
-            )
-            if not any(_version(part) for one in self.counts for part in one.parts):
-                hint += f", or {every}"  # which does not read several versions of a dataset
-            where = human_count(len(self.counts), noun)
-            names = some_of([printable(str(one)) for one in self.counts], _NAMED)
-            verb = "is" if count == "1 shard" else "are"
-            yield f"{count} in {where} {verb} not included ({names}); {hint}"
-        if self.is_cut:
-            yield f"only {self.most:,} of its subfolders were searched for more shards"
-
-
-def _other_shards(
-    folders: list[Path], known: Collection[object], finder: "_ShardFinder", most: int
-) -> _OtherShards:
-    """Count the unknown shards in folders and below them; of too many, not all are searched."""
-    seen, others = set[object](), _OtherShards(most)
-    roots = len(folders)
-    for folder in folders:  # which grows
+def _unread(
+    folders: Iterable[Path],
+    known: Collection[object],
+    finder: "_ShardFinder",
+    noun: str,
+    every: str,
+) -> Iterator[str]:
+    """Report how many other shards are in folders; ``every`` is a pattern that includes them."""
+    counts: dict[str, int] = {}
+    for folder in islice(folders, MAX_FOLDERS_BELOW):
         with suppress(OSError):
-            status = None if isinstance(folder, RemotePath) else folder.stat()
-            place = status and (status.st_dev, status.st_ino)
-            if place in seen or VERSION_FOLDER.fullmatch(folder.name):
-                continue
-            seen |= {place} - {None}
-            within, room = finder.folders(folder), most + roots - len(folders)
-            folders += within[:room]
-            others.is_cut |= len(within) > room
-            if n_shards := sum(shard not in known for shard in finder.all_shards(folder)):
-                others.counts[folder] = n_shards
-    return others
+            if count := sum(shard not in known for shard in finder.all_shards(folder)):
+                counts[folder.name] = count
+    if counts:
+        count, where = human_count(sum(counts.values()), "shard"), human_count(len(counts), noun)
+        names = some_of([printable(name) for name in counts], _NAMED)
+        verb, hint = "is" if count == "1 shard" else "are", "name a folder to read it"
+        if not any(map(_version, counts)):  # several versions of a dataset are not read together
+            hint += f", or quote a pattern to read all files: {every}"
+        yield f"{count} in {where} {verb} not included ({names}); {hint}"
 
 
 def _has_images(folder: Path) -> bool:
