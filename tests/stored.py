@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 from tests.emulators import Controlled
 from tfrtool.storage.stores import Store
 
-__all__ = ["PREFIX", "current_digests", "digests_of", "local_digests", "steps", "stored_digests"]
+__all__ = ["PREFIX", "digests_of", "local_digests", "steps", "stored_digests"]
 
 PREFIX = "cats/1.0.0"
 """Where tests have their dataset, in a bucket of their own."""
@@ -48,23 +47,6 @@ def stored_digests(bucket: Controlled, prefix: str = PREFIX) -> dict[str, str]:
     """Return the digests of all objects below a prefix, by what stands behind it in their keys."""
     keys = bucket.names(f"{prefix}/")
     return digests_of({key.removeprefix(f"{prefix}/"): bucket.get(key) for key in keys})
-
-
-def current_digests(bucket: Controlled) -> dict[str, str]:
-    """Return the digests of the objects that the commit names; nothing else but it is there."""
-    found = stored_digests(bucket)
-    folders = {name.partition("/")[0] for name in found if "/" in name}
-    if not folders:
-        return found
-    (folder,) = folders
-    assert re.fullmatch(r"v-[0-9a-f]{16}", folder)
-    info = json.loads(bucket.get(f"{PREFIX}/dataset_info.json"))
-    assert all(
-        one["filepathTemplate"].startswith(f"{folder}/{{DATASET}}") for one in info["splits"]
-    )
-    beside = {name for name in found if "/" not in name} - {"dataset_info.json"}
-    assert {n: found[n] for n in beside} == {n: found.get(f"{folder}/{n}") for n in beside}
-    return {n.removeprefix(f"{folder}/"): d for n, d in found.items() if n.startswith(folder)}
 
 
 @contextmanager

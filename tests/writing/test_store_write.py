@@ -58,7 +58,7 @@ def test_a_dry_run_writes_nothing(bucket: Bucket, url: str, photos: Path) -> Non
 def test_tfds_reads_a_copy_of_what_replaced_another(
     bucket: Bucket, url: str, photos: Path, tmp_path: Path
 ) -> None:
-    """The template of file names leads it to the folder, and class names lie where it looks."""
+    """Files are where they are on a disk."""
     import tensorflow_datasets as tfds
 
     tfrtool.write(photos, url, shards=1)
@@ -73,8 +73,6 @@ def test_tfds_reads_a_copy_of_what_replaced_another(
     assert sum(read.values()) == 40
     for place in (tmp_path / PREFIX, url):
         assert sum(map(tfrtool.count, tfrtool.find_shards(place))) == 40
-    whole = tfds.builder_from_directory(next((tmp_path / PREFIX).glob("v-*")))
-    assert whole.info.splits["train"].num_examples == read["train"]
 
 
 def test_indexes_go_with_their_shards(bucket: Bucket, url: str, photos: Path) -> None:

@@ -59,7 +59,6 @@ from tfrtool.sources.source_options import SourceOptions
 from tfrtool.storage.arguments import as_path, as_size, as_text, make_options, option_name
 from tfrtool.storage.atomic_files import linked
 from tfrtool.storage.capped_list import CappedList
-from tfrtool.storage.commit import VERSION_FOLDER
 from tfrtool.storage.json_files import reading_metadata, whole_number
 from tfrtool.storage.limits import MAX_LISTED
 from tfrtool.storage.opening import open_regular
@@ -207,14 +206,13 @@ def append(
     name, old_version = (info.name, info.version) if info else dataset_identity(root)
     major, minor, _ = check_version(old_version).split(".")
     version = check_version(version or f"{major}.{int(minor) + 1}.0")  # as TFDS counts more data
-    place = root.parent if VERSION_FOLDER.fullmatch(root.name) else root
-    if out is None and not VERSION.fullmatch(place.absolute().name):
+    if out is None and not VERSION.fullmatch(root.absolute().name):
         raise UsageError(
             "its name is not a version such as 1.0.0, so the new version has no default directory",
-            path=place,
+            path=root,
             hint="use --out DIR to choose one",
         )
-    folder = place.parent / version if out is None else as_path(out)
+    folder = root.parent / version if out is None else as_path(out)
     settings = make_options(JobSettings, folder=folder, name=name, version=version, **options)
     if split is not None:
         check_split_name(split)

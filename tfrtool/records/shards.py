@@ -24,12 +24,7 @@ from tfrtool.records.compression import Compression, detect_compression, starts_
 from tfrtool.records.shard_sets import COMPRESSED_NAME, VERSION, is_shard_name, natural_order
 from tfrtool.records.stream import STREAM, Location, Stream, as_source, open_shard, size_of
 from tfrtool.storage.arguments import Paths, as_path
-from tfrtool.storage.commit import (
-    VERSION_FOLDER,
-    check_not_begun,
-    check_not_publishing,
-    current_folder,
-)
+from tfrtool.storage.commit import check_not_begun, check_not_publishing
 from tfrtool.storage.limits import MAX_FILES_LOOKED_INTO, MAX_FILES_OF_A_KIND, MAX_FOLDERS_BELOW
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.remote_path import RemotePath, is_url, remote_path
@@ -205,10 +200,10 @@ def find_folders(directory: str | os.PathLike[str]) -> DatasetFolders:
             hint=f"to search deeper, quote a pattern: {pattern}",
         )
     with os_errors_as(DatasetError, directory):
-        below = [one for one in finder.folders(directory) if not VERSION_FOLDER.fullmatch(one.name)]
-    every = shlex.quote(f"{glob.escape(str(directory))}/**")
+        below = finder.folders(directory)
+    every = f"{glob.escape(str(directory))}/**"
     most = _MOST_REMOTE_FOLDERS if isinstance(directory, RemotePath) else MAX_FOLDERS_BELOW
-    notes = _unread(below[:most], {*found.shards}, finder, "subfolder", every)
+    notes = _unread(below[:most], {*found.shards}, "subfolder", every)
     return found._replace(notes=(*found.notes, *notes))
 
 
@@ -222,32 +217,26 @@ def note_unmatched(
             continue
         matches = _matches(pattern)
         folders = [path for path in matches if path.is_dir()]
-        every = shlex.quote(
-            f"{pattern.removesuffix('*')}**" if pattern.endswith("*") else f"{pattern}/**"
-        )
-        for note in _unread(folders, known | {*matches}, _ShardFinder(), "folder", every):
+        every = Path(pattern).with_name("**") if Path(pattern).name == "*" else f"{pattern}/**"
+        for note in _unread(folders, known | {*matches}, "folder", str(every)):
             yield f"{printable(pattern)}: {note}"
 
 
 def _unread(
-    folders: Iterable[Path],
-    known: Collection[object],
-    finder: "_ShardFinder",
-    noun: str,
-    every: str,
+    folders: Iterable[Path], known: Collection[object], noun: str, every: str
 ) -> Iterator[str]:
     """Report how many other shards are in folders; ``every`` is a pattern that includes them."""
     counts: dict[str, int] = {}
     for folder in islice(folders, MAX_FOLDERS_BELOW):
         with suppress(OSError):
-            if count := sum(shard not in known for shard in finder.all_shards(folder)):
-                counts[folder.name] = count
+            if number := sum(shard not in known for shard in _ShardFinder().all_shards(folder)):
+                counts[folder.name] = number
     if counts:
         count, where = human_count(sum(counts.values()), "shard"), human_count(len(counts), noun)
         names = some_of([printable(name) for name in counts], _NAMED)
         verb, hint = "is" if count == "1 shard" else "are", "name a folder to read it"
         if not any(map(_version, counts)):  # several versions of a dataset are not read together
-            hint += f", or quote a pattern to read all files: {every}"
+            hint += f", or quote a pattern to read all files: {shlex.quote(every)}"
         yield f"{count} in {where} {verb} not included ({names}); {hint}"
 
 
@@ -342,7 +331,6 @@ def _kind(name: str) -> str:
 
 
 def _descend(directory: Path, finder: _ShardFinder) -> DatasetFolders:
-    directory = current_folder(directory)
     if shards := finder.shards(directory):
         return DatasetFolders(directory, tuple(shards))
     below = finder.folders(directory)

@@ -2,20 +2,16 @@
 
 A local write publishes its files through a folder, `PUBLISHING`. In a store nothing can be renamed:
 a write begins with a claim, an object that only one writer can make, and ends with a commit, one
-request that puts the last of the metadata. A dataset that replaces another lies in a folder of its
-own in that one's, and the commit names it.
+request that puts the last of the metadata.
 """
 
 import contextlib
 import os
-import re
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
 from tfrtool.errors import DatasetError, TfrtoolError
 from tfrtool.storage.json_files import read_json
-from tfrtool.storage.opening import open_regular
 from tfrtool.storage.remote_path import RemotePath
 
 STAGING = ".tfrtool-incomplete"
@@ -30,36 +26,16 @@ CLAIM = "claim.json"
 COMMITS = ("dataset_info.json", "write_report.json")
 """Objects that can be the commit: the first if TFDS can read the format, else the second."""
 
-VERSION_FOLDER = re.compile(r"v-[0-9a-f]{16}")
-_POINTER = re.compile(rf'"(?:filepathTemplate|folder)": "({VERSION_FOLDER.pattern})[/"]'.encode())
-_HEAD = 64 * 1024
-
-
-def version_folder() -> str:
-    """Return a name for a folder that nobody else uses."""
-    return f"v-{secrets.token_hex(8)}"
-
-
-def current_folder(folder: Path) -> Path:
-    """Return where the files of a dataset are: its folder, or the one in it that a commit names."""
-    for name in COMMITS:
-        with contextlib.suppress(OSError), open_regular(folder / name) as file:
-            found = _POINTER.search(file.read(_HEAD))
-            return folder / found[1].decode() if found else folder
-    return folder
-
 
 def has_uncommitted_write(folder: Path) -> bool:
     """Return whether a write to a store has begun in a folder that has no dataset to read yet."""
-    commit = None
-    if VERSION_FOLDER.fullmatch(folder.name) is None:
-        try:
-            claim = read_json(folder / STAGING / CLAIM)
-            commit = claim.get("commit") if isinstance(claim, dict) else None
-        except OSError:
-            return False
-        except ValueError:
-            pass  # whatever it says, it is there
+    try:
+        claim = read_json(folder / STAGING / CLAIM)
+        commit = claim.get("commit") if isinstance(claim, dict) else None
+    except OSError:
+        return False
+    except ValueError:
+        commit = None
     names = [commit] if commit in COMMITS else COMMITS
     return not any((folder / name).is_file() for name in names)
 

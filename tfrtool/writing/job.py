@@ -18,7 +18,6 @@ from tfrtool.records.shard_sets import ShardName
 from tfrtool.records.tally import Tally
 from tfrtool.sources.items import LeftOut
 from tfrtool.storage.atomic_files import new_file_by_name
-from tfrtool.storage.commit import current_folder
 from tfrtool.storage.opening import file_sha256
 from tfrtool.storage.progress import RECORDS, Meter, OnProgress, count_work
 from tfrtool.storage.remote_path import RemotePath
@@ -249,7 +248,7 @@ def run_tasks(
                         FinishedFile(shard=shards[task.name], split=task.split)
                         for task in planned.tasks
                     ]
-                    before = read_object(current_folder(own.folder) / REPORT)
+                    before = read_object(own.folder / REPORT)
                     return describe(planned, files, state(before=before))[0]
             finished = staging.begin(digest, names)
             resumed = len(finished)

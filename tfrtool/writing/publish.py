@@ -37,12 +37,7 @@ from tfrtool.errors import UsageError, WriteError, os_errors_as, os_reason
 from tfrtool.examples.tfds_metadata import DATASET_INFO, FEATURES, LABELS, REPORT
 from tfrtool.records.shard_sets import ShardName
 from tfrtool.storage.atomic_files import move, new_file, private_folder, sync_folder
-from tfrtool.storage.commit import (
-    PUBLISHING,
-    STAGING,
-    current_folder,
-    has_uncommitted_write,
-)
+from tfrtool.storage.commit import PUBLISHING, STAGING, has_uncommitted_write
 from tfrtool.storage.json_files import read_json
 from tfrtool.storage.limits import MAX_METADATA_BYTES
 from tfrtool.storage.lock import LOCK, locked
@@ -319,7 +314,7 @@ def complete_shards(
     Raises:
         UsageError: another dataset is complete, or a file is missing or has another size.
     """
-    dataset = current_folder(target.folder)
+    dataset = target.folder
     path = dataset / REPORT
     if not (path.exists() or path.is_symlink()) or has_uncommitted_write(target.folder):
         return None

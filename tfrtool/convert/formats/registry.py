@@ -29,7 +29,7 @@ from tfrtool.records.framing import Fault
 from tfrtool.records.shard_sets import natural_order
 from tfrtool.records.shards import matching_files
 from tfrtool.sources.tables.table_columns import check_not_saved_to_disk
-from tfrtool.storage.commit import check_not_publishing, current_folder
+from tfrtool.storage.commit import check_not_publishing
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.progress import OnCounts
 
@@ -241,7 +241,7 @@ def look_for(path: Path, name: str | None) -> Sequence[Path]:
     check_not_saved_to_disk(path)
     check_not_publishing(path)
     inside: list[Path] = []
-    for one in current_folder(path).iterdir():
+    for one in path.iterdir():
         if one.name.startswith("."):  # such as the folder of an interrupted write
             continue
         with contextlib.suppress(OSError):
