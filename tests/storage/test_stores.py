@@ -147,29 +147,10 @@ def test_what_changes_under_the_reader(store: Store, path_of: PathOf) -> None:
             file.read()
 
 
-@pytest.mark.usefixtures("hurry")
-def test_a_listing_that_begins_anew_is_an_error(
-    bucket: Bucket, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A store that gives the same page for ever is named; so is one whose pages are empty."""
-    monkeypatch.setattr("tfrtool.storage.stores._LONG", 0.1)
-    monkeypatch.setattr("tfrtool.storage.stores._LONGEST", 5.0)
-    monkeypatch.setattr("tfrtool.storage.stores._REPEATS", 2)
-    for number in range(30):
-        bucket.put(f"d/{number}.tfrecord", b"")
-    bucket.misbehave(Misbehaviour(methods=("GET",), endless=True))
-    for place, what in (("d", "the same objects"), ("e", "does not end")):
-        assert main(["count", f"{bucket.url}/{place}"]) == 1
-        assert what in capsys.readouterr().err
-    bucket.misbehave()
-
-
-@pytest.mark.parametrize("long", [0, 60])
 def test_more_objects_than_may_be_are_counted(
-    bucket: Bucket, store: Store, long: float, monkeypatch: pytest.MonkeyPatch
+    bucket: Bucket, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A folder's entries are counted, of which one may have more objects below it."""
-    monkeypatch.setattr("tfrtool.storage.stores._LONG", long)
     monkeypatch.setattr("tfrtool.storage.stores.MAX_OBJECTS", 20)
     for number in range(30):
         bucket.put(f"d/e/{number}", b"")

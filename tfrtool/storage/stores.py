@@ -8,10 +8,8 @@ import errno
 import importlib
 import json
 import os
-import queue
-import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -50,16 +48,6 @@ _BLOCK = 8 * 1024 * 1024
 _FIRST = 1024 * 1024
 _PART = 8 * 1024 * 1024
 _MOST_PARTS = 9_000
-
-_REPEATS = 16
-"""Pages of a listing that may begin with the same path: obstore drops the slashes at the end of a
-key, so that a few keys can have one path."""
-
-_LONG = 5.0
-"""Seconds after which the listing of one folder is checked for whether it ends."""
-
-_LONGEST = 300.0
-"""Seconds that a page of a listing may take; a store may send empty pages forever."""
 
 _PAUSES = (0.2, 0.4, 0.8, 1.6, 3.2)
 """Seconds before a request is repeated whose response was cut short."""
@@ -197,8 +185,7 @@ class Store:
     def list(self, prefix: str, most: int | None = MAX_OBJECTS) -> Iterator[tuple[str, Status]]:
         """Yield the keys of all objects below a folder, with their metadata.
 
-        Buckets list them in order. It is an `OSError` if there are more than ``most``, or if the
-        store repeats itself.
+        Buckets list them in order. It is an `OSError` if there are more than ``most``.
         """
         if not self.lists:
             yield from self.level(prefix)[0]
@@ -211,20 +198,15 @@ class Store:
             offset = {"offset": after} if after else {}
             now = pages or iter(self._library.list(prefix or None, chunk_size=1000, **offset))
             pages = None  # after an error, the listing goes on behind the last key
-            page = _Later(lambda: next(now, None)).result(_LONGEST, self.url_of(prefix))
+            page = next(now, None)
             pages = now
             return page
 
-        firsts, count = Counter[str](), 0
+        count = 0
         while page := self._ask(prefix, next_page):
-            firsts[page[0]["path"]] += 1
-            if firsts[page[0]["path"]] > _REPEATS:
-                what = "the store keeps listing the same objects"
-                raise OSError(errno.EIO, what, self.url_of(prefix))
             count += len(page)
             if most is not None and count > most:
-                what = f"more than {most:,} objects are below it"
-                raise OSError(errno.EFBIG, what, self.url_of(prefix))
+                raise self._too_many(prefix)
             yield from ((meta["path"], self._status(meta)) for meta in page)
             after = page[-1]["path"]
 
@@ -236,46 +218,15 @@ class Store:
         """
         if not self.lists:
             return _named_files(self, prefix)
-        found = self._ask(prefix, lambda: self._delimited(prefix))
+        found = self._ask(prefix, lambda: self._library.list_with_delimiter(prefix or None))
         files, folders = found["objects"], found["common_prefixes"]
         if len(files) + len(folders) > MAX_OBJECTS:
             raise self._too_many(prefix)
         return [(meta["path"], self._status(meta)) for meta in files], folders
 
-    def _delimited(self, prefix: str) -> Any:
-        """List a level, which the library does as a whole.
-
-        If it takes long, the folder is also listed in pages, to find out whether that ends.
-        """
-        ask = getattr(self._library, "list_with_delimiter_async", None)
-        if ask is None:
-            return self._library.list_with_delimiter(prefix or None)
-        started: list[tuple[Any, Any]] = []
-
-        import asyncio  # 15 ms that commands on local files don't need
-
-        async def wait() -> Any:
-            started.append((asyncio.get_running_loop(), asyncio.current_task()))
-            return await ask(prefix or None)
-
-        listing = _Later(lambda: asyncio.run(wait()))
-        try:
-            if not listing.is_done(_LONG):
-                names, start = set[str](), len(prefix) + 1 if prefix else 0
-                for key, _ in self.list(prefix, most=None):
-                    names.add(key[start:].partition("/")[0])
-                    if len(names) > MAX_OBJECTS:
-                        raise self._too_many(prefix)
-                    if listing.is_done(0):
-                        break
-            return listing.result(None, self.url_of(prefix))
-        finally:
-            for loop, task in started:
-                with suppress(RuntimeError):  # it has ended
-                    loop.call_soon_threadsafe(task.cancel)
-
     def _too_many(self, prefix: str) -> OSError:
-        return OSError(errno.EFBIG, f"more than {MAX_OBJECTS:,} objects", self.url_of(prefix))
+        what = f"more than {MAX_OBJECTS:,} objects are below it"
+        return OSError(errno.EFBIG, what, self.url_of(prefix))
 
     def is_folder(self, prefix: str) -> bool:
         """Return whether there are objects below a prefix."""
@@ -361,37 +312,6 @@ class Store:
                 raise found from None
             time.sleep(pause)
         raise AssertionError
-
-
-class _Later:
-    """A call in a thread of its own, so that this thread can be interrupted, and has no loop."""
-
-    def __init__(self, call: Callable[[], Any]) -> None:
-        self._answer: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
-        self._done = threading.Event()
-
-        def work() -> None:
-            try:
-                self._answer.put((call(), None))
-            except BaseException as error:  # noqa: BLE001 - `result` raises it
-                self._answer.put((None, error))
-            self._done.set()
-
-        threading.Thread(target=work, daemon=True).start()
-
-    def is_done(self, seconds: float) -> bool:
-        """Wait for the answer for so many seconds; return whether it has arrived."""
-        return self._done.wait(seconds)
-
-    def result(self, seconds: float | None, url: str) -> Any:
-        """Return what the call returned, or raise its error."""
-        try:
-            found, error = self._answer.get(timeout=seconds)
-        except queue.Empty:
-            raise OSError(errno.ETIMEDOUT, "the store's listing does not end", url) from None
-        if error is not None:
-            raise error
-        return found
 
 
 def _differ(before: str | None, now: str | None) -> bool:

@@ -1,9 +1,8 @@
 """Local copies of remote shards, in a folder that processes share.
 
 A copy is fetched into DIGEST.part, which the process that fetches it locks. Complete and checked,
-it becomes DIGEST.shard. The digest is that of URL, ETag and size, so a changed object has another
-copy. Copies stay until their space is needed. Then the least recently used ones are deleted, but
-only while no other process uses the folder.
+it becomes DIGEST.shard. The digest is that of URL, ETag and size, so that a changed object has
+another copy. Copies stay until somebody deletes them.
 """
 
 import errno
@@ -13,12 +12,12 @@ import shutil
 import stat
 import sys
 import threading
-import weakref
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from tfrtool.errors import CorruptShardError, ShardError, UsageError, WriteError, os_reason
 from tfrtool.storage.arguments import as_path, user_cache
@@ -31,64 +30,39 @@ if sys.platform != "win32":
     import fcntl
 
 FETCHED_AT_ONCE = 4
-"""Shards that a process fetches at a time."""
 
 _FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-_FULL_HINT = "free some space, or use --shard-cache DIR on another disk"
 
 
 class ShardCache:
-    """Copies of the shards of a dataset; other datasets may have theirs in the same folder.
-
-    Attributes:
-        folder: the folder, readable by this user alone.
-        sha256: known digests of shards, by file name.
-        fetched: the shards that were fetched.
-        failure: the last error of a shard that TensorFlow was to read.
-    """
+    """Copies of the shards of a dataset; other datasets may have theirs in the same folder."""
 
     def __init__(
         self,
         folder: str | os.PathLike[str] | None = None,
-        sha256: dict[str, str] | None = None,
+        sha256: Mapping[str, str | None] | None = None,
     ) -> None:
-        """Create the folder; None is the user's own cache."""
+        """Create the folder, readable by this user alone; None is the user's own cache.
+
+        ``sha256`` has the known digests of shards, by file name.
+        """
         chosen = user_cache("shards") if folder is None else as_path(folder)
         if sys.platform == "win32" or chosen is None or isinstance(chosen, RemotePath):
             what = "the shard cache must be a local folder, on Linux or macOS"
             raise UsageError(what, path=chosen, hint="use --shard-cache DIR to choose one")
         self.folder, self.sha256 = chosen, {**(sha256 or {})}
-        self.failure: Exception | None = None
         self.fetched: list[RemotePath] = []
-        self._use()
-
-    def _use(self) -> None:
-        """Create the folder, and keep others from deleting what is in it."""
-        self._used, self._room = set[Path](), threading.Lock()
+        self.failure: Exception | None = None  # the last error of a shard TensorFlow was to read
         try:
             self.folder.parent.mkdir(parents=True, exist_ok=True)
             private_folder(self.folder)
-            self._users = _open_own(self.folder / "users")
-            weakref.finalize(self, self._users.close)
-            fcntl.flock(self._users, fcntl.LOCK_SH)
         except OSError as error:
             what = f"the shard cache can't be created: {os_reason(error)}"
             raise WriteError(what, path=self.folder) from error
 
-    def __getstate__(self) -> dict[str, Any]:
-        own = ("_users", "_room", "_used")
-        return {name: value for name, value in self.__dict__.items() if name not in own}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._use()
-
     def fetch(self, shard: Path) -> Path:
-        """Return the local copy of a remote shard; fetch it if there is none.
-
-        If another thread or process is fetching it, wait for that. A local shard is returned as it
-        is.
+        """Return the local copy of a remote shard, fetched if there is none, or a local shard.
 
         Raises:
             CorruptShardError: the SHA-256 is not that of the shard that was written.
@@ -100,15 +74,12 @@ class ShardCache:
         with self._errors(shard):
             copy = self._copy_of(shard)
             if not _is_regular(copy):
-                self._make_room([shard])
                 part = copy.with_suffix(".part")
                 with _open_own(part) as file:
-                    fcntl.flock(file, fcntl.LOCK_EX)
+                    fcntl.flock(file, fcntl.LOCK_EX)  # wait for who fetches it
                     if not _is_regular(copy):
                         self._receive(shard, file)
                         move(part, copy)
-            self._used.add(copy)
-            os.utime(copy)
         return copy
 
     def fetch_ahead(self, shards: Sequence[Path]) -> None:
@@ -123,20 +94,20 @@ class ShardCache:
             return
         with self._errors(remote[0].parent):
             deque(remote[0].store.ahead(look_at, remote), 0)
-            self._make_room(remote)
-        waiting, lock = iter(remote), threading.Lock()
+            absent = [shard for shard in remote if not _is_regular(self._copy_of(shard))]
+            needed = sum(look_at(shard).size for shard in absent)
+            if needed > (free := shutil.disk_usage(self.folder).free):
+                raise self._full(expected=f"{needed:,} bytes for the shards", found=f"{free:,}")
 
-        def work() -> None:
-            while True:
-                with lock:
-                    shard = next(waiting, None)
-                if shard is None:
-                    return
-                with suppress(Exception):  # it is raised again when the shard is read
-                    self.fetch(shard)
+        def work(shard: RemotePath) -> None:
+            with suppress(Exception):  # it is raised again when the shard is read
+                self.fetch(shard)
 
-        for _ in range(min(FETCHED_AT_ONCE, len(remote))):
-            threading.Thread(target=work, daemon=True, name="tfrtool-shards").start()
+        def work_all() -> None:
+            with ThreadPoolExecutor(FETCHED_AT_ONCE, "tfrtool-shards") as pool:
+                deque(pool.map(work, absent), 0)
+
+        threading.Thread(target=work_all, daemon=True).start()
 
     def _copy_of(self, shard: RemotePath) -> Path:
         facts = repr((str(shard), *look_at(shard), self.sha256.get(shard.name)))
@@ -170,37 +141,6 @@ class ShardCache:
             raise
         self.fetched.append(shard)
 
-    def _make_room(self, shards: Sequence[RemotePath]) -> None:
-        """Delete old copies if the disk has no room for the shards that are not there yet."""
-        copies = {self._copy_of(shard): look_at(shard).size for shard in shards}
-        needed = sum(size for copy, size in copies.items() if not _is_regular(copy))
-        with self._room:
-            self._used.update(copies)
-            free = shutil.disk_usage(self.folder).free
-            if needed > free:
-                old = [
-                    path
-                    for path in self.folder.glob("*.[ps]*")
-                    if path.with_suffix(".shard") not in self._used
-                ]
-                try:
-                    fcntl.flock(self._users, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    old = []  # another run uses them
-                for path in sorted(old, key=lambda path: path.lstat().st_mtime_ns):
-                    if needed > free:
-                        path.unlink()
-                        free = shutil.disk_usage(self.folder).free
-                fcntl.flock(self._users, fcntl.LOCK_SH)
-        if needed > free:
-            raise WriteError(
-                "the disk of the shard cache is full",
-                path=self.folder,
-                expected=f"{needed:,} bytes for the shards that are not in it",
-                found=f"{free:,}",
-                hint=_FULL_HINT,
-            )
-
     @contextmanager
     def _errors(self, shard: RemotePath) -> Iterator[None]:
         """Raise errors of the store as `ShardError`, and those of the disk as `WriteError`."""
@@ -210,10 +150,15 @@ class ShardCache:
             if str(error.filename).startswith(shard.store.url):
                 what = f"can't be fetched: {os_reason(error)}"
                 raise ShardError(what, path=error.filename) from error
-            what, hint = f"the shard cache can't be written: {os_reason(error)}", None
             if error.errno in _FULL:
-                what, hint = "the disk of the shard cache is full", _FULL_HINT
-            raise WriteError(what, path=self.folder, hint=hint) from error
+                raise self._full() from error
+            what = f"the shard cache can't be written: {os_reason(error)}"
+            raise WriteError(what, path=self.folder) from error
+
+    def _full(self, **facts: str) -> WriteError:
+        hint = "delete files in it that you don't need, or use --shard-cache DIR on another disk"
+        what = "the disk of the shard cache is full"
+        return WriteError(what, path=self.folder, hint=hint, **facts)
 
 
 def look_at(shard: RemotePath) -> Status:
