@@ -15,7 +15,7 @@ from tests.examples.strategies import int64
 from tests.sources.trees import WRITERS
 from tfrtool.engines.ray_cluster import _pickled
 from tfrtool.examples.example import encode_example
-from tfrtool.sources.archives.archive_files import SPOOL
+from tfrtool.sources.archives import SPOOL
 from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.sources.open_source import open_source
 from tfrtool.storage.remote_path import RemotePath

@@ -17,7 +17,7 @@ import pytest
 from tests.sources.trees import WRITERS, contents, open_tree, write_folder
 from tfrtool.errors import SourceError
 from tfrtool.sources.folders.listing import read_file
-from tfrtool.storage.limits import MAX_ARCHIVE_HEADER_BYTES, MAX_IMAGE_BYTES
+from tfrtool.storage.limits import MAX_IMAGE_BYTES
 
 PHOTO = bytes(range(256)) * 3
 TREE = {"cat/1.jpg": PHOTO, "dog/1.jpg": PHOTO}
@@ -59,10 +59,7 @@ def _tar(*extra: bytes) -> bytes:
         pytest.param(_with_base256(-1536), id="negative in base-256"),
         pytest.param(_pax(b"27 size=99999999999999999999\n"), id="size of 20 digits"),
         pytest.param(_pax(b"1" * 200_000), id="200 kB of digits"),
-        pytest.param(_pax(b"1" * MAX_ARCHIVE_HEADER_BYTES), id="16 KiB of digits"),
         pytest.param(_pax(b"0 a=b\n"), id="record of no length"),
-        pytest.param(_pax(b"99 path=x\n"), id="record behind the end"),
-        pytest.param(_pax(b"7 path\n"), id="record without a value"),
         pytest.param(_header("x", 100_000, tarfile.GNUTYPE_LONGNAME), id="long name"),
     ],
 )
@@ -87,7 +84,9 @@ def test_headers_as_long_as_names_are_read(tmp_path: Path) -> None:
             info.size = len(PHOTO)
             archive.addfile(info, io.BytesIO(PHOTO))
             archive.addfile(link)
-        assert contents(open_tree(tmp_path / "a.tar")) == {name: PHOTO, link.name: PHOTO}
+        source = open_tree(tmp_path / "a.tar")
+        assert contents(source) == {name: PHOTO}
+        assert [entry.key for entry in source.rejected] == [link.name]
 
 
 def _gzip(parts: list[bytes]) -> bytes:
@@ -201,23 +200,6 @@ def test_a_zip_bomb_is_refused(
             archive.writestr(f"cat/{number}.jpg", bytes(1_000_000))
     with pytest.raises(SourceError, match="5,000,000"):
         open_tree(tmp_path / "a.zip")
-
-
-def test_links_to_one_large_file_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A thousand names of one file are read a thousand times."""
-    monkeypatch.setattr("tfrtool.storage.limits.FREE_UNPACKED_BYTES", 1_000_000)
-    with tarfile.open(tmp_path / "a.tar", "w") as archive:
-        info = tarfile.TarInfo("cat/0.jpg")
-        info.size = 60_000
-        archive.addfile(info, io.BytesIO(bytes(60_000)))
-        for number in range(1, 3000):
-            link = tarfile.TarInfo(f"cat/{number}.jpg")
-            link.type, link.linkname = tarfile.LNKTYPE, "cat/0.jpg"
-            archive.addfile(link)
-    with pytest.raises(SourceError, match="180,000,000"):
-        open_tree(tmp_path / "a.tar")
 
 
 def test_a_sparse_file_is_one_bad_image(tmp_path: Path) -> None:

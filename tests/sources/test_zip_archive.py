@@ -150,22 +150,12 @@ def test_a_later_member_replaces_an_earlier_one(tmp_path: Path) -> None:
     assert source.ignored == source.rejected == ()
 
 
-def test_links_are_resolved(tmp_path: Path) -> None:
-    """A symbolic link reads as what it leads to, through other links, if it stays inside."""
-    link = 0o120777
-    members = [
-        (_info("cat/2.jpg", mode=link), b"../blobs/x"),
-        (_info("blobs/x"), b"the photograph"),
-        (_info("cat/3.jpg", mode=link), b"./2.jpg"),
-        (_info("cat/4.jpg", mode=link), b"4.jpg"),
-        (_info("cat/5.jpg", mode=link), b"../../etc/passwd"),
-        (_info("cat/6.jpg", mode=link), b"/blobs/x"),
-        (_info("cat/7.jpg", mode=0o010644), b""),
-    ]
+def test_links_are_listed(tmp_path: Path) -> None:
+    """Symbolic links are not followed, and are no images."""
+    members = [(_info("cat/1.jpg"), b"x"), (_info("cat/2.jpg", mode=0o120777), b"1.jpg")]
     source = _with(tmp_path / "a.zip", members)
-    assert contents(source) == dict.fromkeys(("cat/2.jpg", "cat/3.jpg"), b"the photograph")
-    assert [entry.key for entry in source.rejected] == [f"cat/{n}.jpg" for n in (4, 5, 6, 7)]
-    assert [entry.key for entry in source.ignored] == ["blobs/x"]
+    assert contents(source) == {"cat/1.jpg": b"x"}
+    assert [entry.key for entry in source.rejected] == ["cat/2.jpg"]
 
 
 @pytest.mark.parametrize(
@@ -173,6 +163,7 @@ def test_links_are_resolved(tmp_path: Path) -> None:
     [
         (8, 1, "encrypted"),
         (10, 9, "method 9"),
+        (10, zipfile.ZIP_LZMA, "method 14"),
         (34, 1, "multi-part"),
     ],
 )
@@ -208,20 +199,16 @@ def _central(data: bytearray, at: int, value: int) -> bytearray:
     return data
 
 
-@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_a_bomb_does_not_go_off(method: int, tmp_path: Path) -> None:
-    """A member that unpacks to more than it says costs no more memory than it says.
-
-    LZMA has a dictionary of 8 MiB besides.
-    """
-    bomb = _bytes({"cat/1.jpg": bytes(20_000_000), "cat/2.jpg": b"x"}, method)
+def test_a_bomb_does_not_go_off(tmp_path: Path) -> None:
+    """A member that unpacks to more than it says costs no more memory than it says."""
+    bomb = _bytes({"cat/1.jpg": bytes(20_000_000), "cat/2.jpg": b"x"})
     source = _open(tmp_path / "a.zip", _central(bomb, 24, 1000))
     tracemalloc.start()
     with pytest.raises(SourceError):
         source.reader.read(source.items[0])
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak < (10_000_000 if method == zipfile.ZIP_LZMA else 1_000_000)
+    assert peak < 1_000_000
 
 
 def test_sizes_that_can_not_be_are_rejected(tmp_path: Path) -> None:

@@ -49,8 +49,6 @@ WRITERS: dict[str, Callable[[Path, Tree], Path]] = {
     "folder": write_folder,
     "zip": write_zip,
     "stored.zip": lambda path, tree: write_zip(path, tree, zipfile.ZIP_STORED),
-    "bzip2.zip": lambda path, tree: write_zip(path, tree, zipfile.ZIP_BZIP2),
-    "lzma.zip": lambda path, tree: write_zip(path, tree, zipfile.ZIP_LZMA),
     "tar": write_tar,
     "tar.gz": lambda path, tree: write_tar(path, tree, "w:gz"),
     "tar.bz2": lambda path, tree: write_tar(path, tree, "w:bz2"),

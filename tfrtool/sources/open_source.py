@@ -10,8 +10,7 @@ from pathlib import Path
 
 from tfrtool.errors import SourceError, UsageError, os_errors_as, os_reason
 from tfrtool.records.compression import describe_content, is_text, starts_record
-from tfrtool.sources.archives.tar_archive import is_tar, list_tar
-from tfrtool.sources.archives.zip_archive import list_zip
+from tfrtool.sources.archives import is_tar, list_tar, list_zip
 from tfrtool.sources.folders.class_layout import LabelFrom, arrange
 from tfrtool.sources.folders.listing import (
     SPLIT_NAMES,

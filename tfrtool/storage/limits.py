@@ -20,9 +20,6 @@ MAX_UNPACKED_RATIO = 100
 """Ratio of the unpacked size of an archive's images to the archive's size. Photographs hardly
 shrink, and bitmaps of drawings shrink to a tenth. A hundredth is typical of decompression bombs."""
 
-MAX_LZMA_MEMORY = 256 * 1024 * 1024
-"""Memory of one LZMA decompressor, in bytes. The highest preset of xz has a 64 MiB dictionary."""
-
 MAX_LIBRARY_MEMORY = 8 * 1024**3
 """Memory of a process in which a C++ library reads a file, in bytes: four of the longest
 records."""

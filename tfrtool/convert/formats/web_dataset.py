@@ -21,7 +21,7 @@ from tfrtool.examples.roles import Roles, find_roles
 from tfrtool.inspection.extract.safe_names import safe_path
 from tfrtool.inspection.rows.batches import rows_of
 from tfrtool.inspection.summary.summary_json import as_json
-from tfrtool.sources.archives.tar_archive import starts_tar
+from tfrtool.sources.archives import starts_tar
 from tfrtool.sources.folders.listing import is_image_name
 from tfrtool.sources.formats.tar_samples import SKIPPED, TarSample, TarSamples
 from tfrtool.sources.formats.text_rows import NumberError, parse_json

@@ -1,13 +1,12 @@
 """Samples of WebDataset: members of a tar archive with the same name up to the first dot."""
 
 import re
-import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from tfrtool.errors import printable
-from tfrtool.sources.archives.tar_archive import read_headers
+from tfrtool.sources.archives import read_headers
 from tfrtool.sources.folders.listing import is_image_name
 
 _MEMBER = re.compile(r"((?:.*/|)[^.]+)[.]([^/]*)", re.DOTALL)
@@ -65,19 +64,13 @@ class TarSamples:
                 continue
             key, extension = match[1], match[2].lower()
             if key != sample.key and sample.members:
-                yield from self._then_back(sample)
+                yield sample  # whose members may be read meanwhile
             if key != sample.key or not sample.members:
                 sample = TarSample(key)
             if extension in sample.members:
                 raise ValueError("a sample has two members of the same name")
-            if member.type == tarfile.GNUTYPE_SPARSE:
+            if member.issparse():
                 raise ValueError("sparse members are not supported")
             sample.members[extension] = (member.name, member.offset_data, member.size)
         if sample.members:
-            yield from self._then_back(sample)
-
-    def _then_back(self, sample: TarSample) -> Iterator[TarSample]:
-        """Yield a sample, whose members may be read meanwhile."""
-        place = self._file.tell()
-        yield sample
-        self._file.seek(place)
+            yield sample

@@ -23,8 +23,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from tfrtool.errors import SourceError, os_errors_as, printable
 from tfrtool.images.pixels import png_of
-from tfrtool.sources.archives.archive_files import Spool, Stamp, read_part
-from tfrtool.sources.archives.zip_archive import open_zip
+from tfrtool.sources.archives import Spool, Stamp, open_zip, read_part
 from tfrtool.sources.folders.listing import SPLIT_NAMES, is_image_name
 from tfrtool.sources.formats.tar_samples import TarSample, TarSamples
 from tfrtool.sources.formats.text_rows import parse_json
