@@ -153,7 +153,7 @@ CALLS: dict[str, Call] = {
     "croissant": lambda w, f: tfrtool.croissant(f(w.pets)),
     "diff": lambda w, f: tfrtool.diff(f(w.pets), f(w.shard)),
     "edit": _job("edit", drop=["label"]),
-    "filter": _job("filter", sample=2),
+    "filter_records": _job("filter_records", sample=2),
     "report": lambda w, f: tfrtool.report(f(w.pets), f(w.out / "r.html"), overwrite=True).records,
     "reshard": _job("reshard", shards=1),
     "stats": lambda w, f: [tfrtool.stats(one) for one in (f(w.pets), [f(w.shard)])],
@@ -172,9 +172,12 @@ CALLS: dict[str, Call] = {
     "inspect_shard": lambda w, f: tfrtool.inspect_shard(f(w.shard)),
     "dataset.load": _load,
     "load_model": lambda w, f: tfrtool.load_model(f(w.model)).facts,
-    "open": lambda w, f: [list(tfrtool.open(one)) for one in (f(w.shard), [f(w.shard)])],
+    "open_records": lambda w, f: [
+        list(tfrtool.open_records(one)) for one in (f(w.shard), [f(w.shard)])
+    ],
     "predict": _predict,
-    "read": lambda w, f: list(tfrtool.read(f(w.shard))),
+    "read_records": lambda w, f: list(tfrtool.read_records(f(w.shard))),
+    "read_table": lambda w, f: tfrtool.read_table(f(w.shard)).to_arrow(),
     "repair": _repair,
     "train": _train,
     "verify": lambda w, f: [tfrtool.verify(one) for one in (f(w.pets), [f(w.shard), f(w.pets)])],

@@ -60,7 +60,7 @@ def run(directory: Path) -> Iterator[Pair | str]:
     yield compare("the same (ours), cp and sync (theirs)", reshard, cp_and_sync)
 
     def keep() -> int:
-        return tfrtool.filter(shard, place(), where=f"label = {_LABEL}").records_out
+        return tfrtool.filter_records(shard, place(), where=f"label = {_LABEL}").records_out
 
     def loop() -> int:
         description = {"label": tf.io.FixedLenFeature([], tf.int64)}

@@ -123,7 +123,7 @@ def test_what_is_wrong(
 def test_damage(shard: Path, capsys: Capture) -> None:
     """Damage that is met is named and left out, or stopped at; that behind the end is not met."""
     data = bytearray(shard.read_bytes())
-    start = [one.offset for one in tfrtool.open(shard)][4]
+    start = [one.offset for one in tfrtool.open_records(shard)][4]
     data[start + 20] ^= 1
     shard.write_bytes(data)
     out, err = cat(capsys, shard, code=3)

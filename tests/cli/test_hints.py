@@ -132,7 +132,7 @@ def _hints(tree: ast.AST) -> Iterator[str]:
 @pytest.mark.usefixtures("quick_graphs")
 def test_a_record_that_was_damaged_meanwhile(world: Path) -> None:
     """The command in the hint of random access is run."""
-    records = tfrtool.open("a.tfrecord")
+    records = tfrtool.open_records("a.tfrecord")
     flip_bit(world / "a.tfrecord", 40)
     with pytest.raises(tfrtool.CorruptShardError) as caught:
         records[0]
@@ -149,11 +149,11 @@ def test_a_record_that_was_damaged_meanwhile(world: Path) -> None:
 def test_a_dataset_of_several_splits() -> None:
     """What the hint says is an argument that helps."""
     with pytest.raises(tfrtool.UsageError) as caught:
-        tfrtool.open("pets")
+        tfrtool.open_records("pets")
     assert caught.value.hint is not None
     match = re.search(r"split='(\w+)'", caught.value.hint)
     assert match is not None
-    assert len(tfrtool.open("pets", split=match[1])) > 0
+    assert len(tfrtool.open_records("pets", split=match[1])) > 0
 
 
 @pytest.mark.tf

@@ -16,9 +16,10 @@ from tfrtool.records.framing import frame
 
 VERBS = {
     "append", "bench", "contact_sheet", "convert", "count", "croissant", "dataset", "diff", "edit",
-    "encode_example", "evaluate", "extract", "filter", "find_shards", "infer_schema",
-    "inspect_dataset", "inspect_shard", "load_model", "open", "parse_example", "predict", "read",
-    "repair", "report", "reshard", "stats", "train", "verify", "write",
+    "encode_example", "evaluate", "extract", "filter_records", "find_shards", "infer_schema",
+    "inspect_dataset", "inspect_shard", "load_model", "open_records", "parse_example", "predict",
+    "read_records", "read_table", "repair", "report", "reshard", "stats", "train", "verify",
+    "write",
 }  # fmt: skip
 TYPES = {"Dataset", "Fault", "FeatureSpec", "Record", "Records", "Schema", "Shard", "Split"}
 ERRORS = {
@@ -49,7 +50,7 @@ def _reference_names() -> list[str]:
 
 def test_the_reference_has_every_name_once() -> None:
     """Each name in __all__ is on one page of the reference."""
-    homes = {f"{home}.{name}": f"tfrtool.{name}" for name, home in tfrtool._HOME_OF.items()}
+    homes = {f"{home}.{name}": f"tfrtool.{name}" for name, (home, _) in tfrtool._HOME_OF.items()}
     names = [homes.get(name, name).removeprefix("tfrtool.") for name in _reference_names()]
     assert sorted(name for name in names if "." not in name) == sorted(tfrtool.__all__)
     assert "tfrtool.convert" not in _reference_names()  # a package of this name is documented
@@ -72,15 +73,20 @@ def _own_types(hint: Any) -> set[Any]:
 
 
 def test_names_are_spelt_out_once_more_for_type_checkers() -> None:
-    """The list that is loaded on first use and __all__ are the same."""
-    assert sorted(tfrtool.__all__) == sorted(tfrtool._HOME_OF)
+    """The stub for type checkers has the same names, and the old ones."""
+    stub = Path(tfrtool.__file__).with_suffix(".pyi").read_text("utf-8")
+    names = set(re.findall(r"import \w+ as (\w+)|^(\w+) = ", stub, re.MULTILINE))
+    old = {"open", "read", "filter"}
+    assert {one or other for one, other in names} == {*tfrtool.__all__} | old
     assert set(tfrtool.__all__) <= set(dir(tfrtool))
+    assert tfrtool.open is tfrtool.open_records
+    assert tfrtool.filter is tfrtool.filter_records
 
 
 def test_unknown_names_are_attribute_errors() -> None:
     """A name that isn't there fails as in any module."""
     with pytest.raises(AttributeError, match="nonsense"):
-        tfrtool.nonsense  # noqa: B018
+        tfrtool.nonsense  # type: ignore[attr-defined]  # noqa: B018
 
 
 def test_importing_the_package_loads_nothing() -> None:
@@ -110,11 +116,15 @@ def test_records_in_and_out(tmp_path: Path) -> None:
     assert {**parsed, "box": list(parsed["box"])} == found  # type: ignore[arg-type]
     path = tmp_path / "a.tfrecord"
     path.write_bytes(frame(payload) + frame(payload)[:-1])
-    record, fault = tfrtool.read(path)
-    assert isinstance(record, tfrtool.Record)
+    faults: list[Any] = []
+    (record,) = tfrtool.read_records(path, on_fault=faults.append)
     assert record.payload == payload
+    assert [one.fault.offset for one in faults] == [len(frame(payload))]
+    assert [*tfrtool.read_records(path, on_fault="skip")] == [record]
+    with pytest.raises(tfrtool.CorruptShardError):
+        list(tfrtool.read_records(path))
+    record, fault = tfrtool.read(path)
     assert isinstance(fault, tfrtool.Fault)
-    assert fault.offset == len(frame(payload))
 
 
 @pytest.mark.parametrize("value", [None, [], [1, "a"], [[1]], object()])
@@ -135,6 +145,8 @@ def test_what_does_not_fit(payload: bytes, notation: str | None) -> None:
 def test_words_of_reading(tmp_path: Path) -> None:
     """An unknown compression is refused before a file is opened."""
     with pytest.raises(tfrtool.UsageError, match="gzip"):
-        tfrtool.read(tmp_path / "none", compression="zip")
+        tfrtool.read_records(tmp_path / "none", compression="zip")
+    with pytest.raises(tfrtool.UsageError, match="on_fault"):
+        tfrtool.read_records(tmp_path / "none", on_fault="stop")  # type: ignore[arg-type]
     with pytest.raises(tfrtool.ShardError):
-        list(tfrtool.read(tmp_path / "none"))
+        list(tfrtool.read_records(tmp_path / "none"))

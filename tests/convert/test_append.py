@@ -186,7 +186,7 @@ def test_jobs_hand_on_how_images_were_written(root: Path) -> None:
     tfrtool.reshard(
         root / "small" / "1.0.0", root / "small" / "2.0.0", shards=1, shuffle=True, seed=1
     )
-    tfrtool.filter(
+    tfrtool.filter_records(
         root / "small" / "2.0.0", root / "small" / "3.0.0", sample=18, seed=9, compression="gzip"
     )
     new, seen = _new_photos(root / "new", "cat"), []

@@ -55,9 +55,9 @@ def test_columns_that_come_late_are_found(tmp_path: Path) -> None:
         encode_example({"label": 1, "fill": random.Random(n).randbytes(50_000)}) for n in range(60)
     ]
     source = write_shards(tmp_path / "in", {"train": [[*fill, *late]]})
-    report = tfrtool.filter(source, tmp_path / "a", where="more[1] = 2")
+    report = tfrtool.filter_records(source, tmp_path / "a", where="more[1] = 2")
     assert payloads_of(tmp_path / "a", "train") == [late[2]]
-    report = tfrtool.filter(source, tmp_path / "b", where="len(label) = 1")
+    report = tfrtool.filter_records(source, tmp_path / "b", where="len(label) = 1")
     assert (report.records_out, report.corrupt) == (60, 0)
 
 
@@ -73,7 +73,7 @@ def test_columns_that_come_late_are_found(tmp_path: Path) -> None:
 def test_bad_conditions_are_told(pets: Path, tmp_path: Path, where: str, message: str) -> None:
     """Before anything is written."""
     with pytest.raises(tfrtool.UsageError, match=message):
-        tfrtool.filter(pets, tmp_path / "new", where=where)
+        tfrtool.filter_records(pets, tmp_path / "new", where=where)
     assert not (tmp_path / "new").exists()
 
 
@@ -88,7 +88,9 @@ def test_lists_keep_and_drop(pets: Path, tmp_path: Path) -> None:
     assert main(words) == 3
     assert payloads_of(tmp_path / "kept", "train") == [TRAIN[7], TRAIN[255]]
     assert payloads_of(tmp_path / "kept", "test") == [TEST[99]]
-    report = tfrtool.filter(pets, tmp_path / "rest", drop=tmp_path / "list", where="id < 3000")
+    report = tfrtool.filter_records(
+        pets, tmp_path / "rest", drop=tmp_path / "list", where="id < 3000"
+    )
     assert report.skipped == {"drop": 3}
     assert (report.corrupt, report.records_out) == (1, 696)
 
@@ -108,7 +110,7 @@ def test_lists_of_what_is_not_there_are_errors(
     """The error names the line."""
     (tmp_path / "list").write_text(f"pets-test.tfrecord-00000-of-00001 1\n{line}\n")
     with pytest.raises(tfrtool.UsageError, match=message):
-        tfrtool.filter(pets, tmp_path / "new", keep=tmp_path / "list")
+        tfrtool.filter_records(pets, tmp_path / "new", keep=tmp_path / "list")
 
 
 def test_copies_of_images_are_skipped(tmp_path: Path) -> None:
@@ -116,11 +118,11 @@ def test_copies_of_images_are_skipped(tmp_path: Path) -> None:
     one, two = image_payload(0), image_payload(1)
     relabelled = image_payload(3, data=image_bytes(tint=0))
     source = write_shards(tmp_path / "in", {"train": [[one, two, two], [relabelled, one]]})
-    report = tfrtool.filter(source, tmp_path / "a", dedupe=True)
+    report = tfrtool.filter_records(source, tmp_path / "a", dedupe=True)
     assert payloads_of(tmp_path / "a", "train") == [one, two]
     assert report.skipped == {"dedupe": 3}
     plain = write_shards(tmp_path / "plain", {"train": [[*TRAIN[:5], *TRAIN[3:9]]]})
-    tfrtool.filter(plain, tmp_path / "b", dedupe=True)
+    tfrtool.filter_records(plain, tmp_path / "b", dedupe=True)
     assert payloads_of(tmp_path / "b", "train") == TRAIN[:9]
 
 
@@ -128,7 +130,7 @@ def test_a_sample_has_just_as_many(pets: Path, tmp_path: Path) -> None:
     """It is drawn by the seed, from what other rules leave, and keeps the order."""
     results = []
     for number, seed in enumerate((1, 1, 2)):
-        report = tfrtool.filter(
+        report = tfrtool.filter_records(
             pets, tmp_path / str(number), name="pets", where="label < 4", sample=50, seed=seed
         )
         assert report.records_out == 50
@@ -137,15 +139,15 @@ def test_a_sample_has_just_as_many(pets: Path, tmp_path: Path) -> None:
     assert results[0] == results[1] != results[2]
     drawn = payloads_of(tmp_path / "0", "train")
     assert drawn == [payload for payload in TRAIN if payload in drawn]
-    assert tfrtool.filter(pets, tmp_path / "all", sample=9999).records_out == 700
+    assert tfrtool.filter_records(pets, tmp_path / "all", sample=9999).records_out == 700
 
 
 def test_nothing_to_keep_is_an_error(pets: Path, tmp_path: Path) -> None:
     """No rule, and no record that passes."""
     with pytest.raises(tfrtool.UsageError, match="--where, --keep"):
-        tfrtool.filter(pets, tmp_path / "new")
+        tfrtool.filter_records(pets, tmp_path / "new")
     with pytest.raises(tfrtool.WriteError, match="0 of 700"):
-        tfrtool.filter(pets, tmp_path / "new", where="label > 99")
+        tfrtool.filter_records(pets, tmp_path / "new", where="label > 99")
     assert not (tmp_path / "new").exists()
 
 

@@ -23,6 +23,8 @@ from tfrtool.cli import main
 from tfrtool.convert.copy_records import permuted
 from tfrtool.examples.example import encode_example
 from tfrtool.records.crc import masked_crc32c
+from tfrtool.storage.progress import Progress
+from tfrtool.writing.job_report import JobReport
 
 LABELS = 5
 
@@ -329,7 +331,7 @@ def test_a_source_that_changes(tmp_path: Path, shuffle: bool, change: str) -> No
     source.write_bytes(shard_of([b"%d" % number for number in range(10)]))
     status = source.stat()
 
-    def interfere(progress: tfrtool.Progress) -> None:
+    def interfere(progress: Progress) -> None:
         if progress.what == "scanning" and progress.done == progress.total:
             data = bytearray(shard_of([b"%d" % number for number in range(10)]))
             data[17 * 4 + (0 if change == "header" else 12)] ^= 1
@@ -337,7 +339,7 @@ def test_a_source_that_changes(tmp_path: Path, shuffle: bool, change: str) -> No
             if change != "rewritten":
                 os.utime(source, ns=(status.st_mtime_ns, status.st_mtime_ns))
 
-    def job() -> tfrtool.JobReport:
+    def job() -> JobReport:
         return tfrtool.reshard(
             source, tmp_path / "out", shuffle=shuffle, workers=1, on_progress=interfere
         )

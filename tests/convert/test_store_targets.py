@@ -22,7 +22,7 @@ JOBS: dict[str, Callable[..., Any]] = {
     "reshard": lambda src, to, **more: tfrtool.reshard(
         src, to, shards=3, shuffle=True, seed=1, **more
     ),
-    "filter": lambda src, to, **more: tfrtool.filter(src, to, sample=9, **more),
+    "filter": lambda src, to, **more: tfrtool.filter_records(src, to, sample=9, **more),
     "edit": lambda src, to, **more: tfrtool.edit(src, to, rename={"label": "class"}, **more),
     "convert": lambda src, to, **more: tfrtool.convert(src, to, to="jsonl", shards=2, **more),
 }

@@ -98,7 +98,7 @@ JOBS: dict[str, Callable[..., Any]] = {
     "splits": lambda at, to, **words: tfrtool.reshard(
         at, to, splits={"train": 0.5, "test": 0.5}, stratify="label", **words
     ),
-    "filter": lambda at, to, **words: tfrtool.filter(
+    "filter": lambda at, to, **words: tfrtool.filter_records(
         at, to, where="label > 1", dedupe=True, **words
     ),
     "convert": lambda at, to, **words: tfrtool.convert(at, to, to="parquet", shards=5, **words),

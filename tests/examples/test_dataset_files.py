@@ -34,7 +34,7 @@ def write_info(folder: Path, *splits: object) -> None:
 
 def test_metadata_says_which_files_a_dataset_has(pets: Path, tmp_path: Path) -> None:
     """What an earlier write left is read by no command, and those that copy say so."""
-    assert len(tfrtool.open(pets)) == 4
+    assert len(tfrtool.open_records(pets)) == 4
     assert tfrtool.inspect_dataset(pets, workers=1).records == 4
     said: list[str] = []
     report = tfrtool.convert(pets, tmp_path / "rows", to="jsonl", on_note=said.append)
@@ -101,7 +101,7 @@ def test_folders_are_splits(tmp_path: Path) -> None:
         path.parent.mkdir(parents=True)
         path.write_bytes(shard_of([image_payload(0)]))
     (tmp_path / "d" / "label.labels.txt").write_text("cat\ndog\n")
-    assert len(tfrtool.open(tmp_path / "d", split="fold-1")) == 1
+    assert len(tfrtool.open_records(tmp_path / "d", split="fold-1")) == 1
     assert list(tfrtool.diff(tmp_path / "d", tmp_path / "d").splits) == ["fold-1", "fold-2"]
     for name, job in (
         ("a", tfrtool.reshard(tmp_path / "d", tmp_path / "a")),

@@ -89,8 +89,8 @@ def test_extract_makes_no_guessed_folders(folder: Path, tmp_path: Path, capsys: 
 def test_open_needs_a_named_label(folder: Path) -> None:
     """Images come with a label that is known."""
     with pytest.raises(tfrtool.ShardError, match="label_feature=NAME"):
-        tfrtool.open(folder, decode="image")
-    _, label = tfrtool.open(folder, decode="image", label_feature=GUESS)[2]
+        tfrtool.open_records(folder, decode="image")
+    _, label = tfrtool.open_records(folder, decode="image", label_feature=GUESS)[2]
     assert label == 2
 
 

@@ -198,7 +198,7 @@ def _describe(path: Path, case: Case) -> str:
         return "\n" + _mask(json.dumps(json.loads(path.read_text("utf-8"))), case)
     digest = "" if case.varies else f"  sha256 {_sha(path)[:16]}"
     if ".tfrecord" in path.name and path.suffix not in (".idx", ".json"):
-        payloads = [one.payload for one in tfrtool.read(path) if isinstance(one, tfrtool.Record)]
+        payloads = [one.payload for one in tfrtool.read_records(path)]
         shown = [] if case.varies == "payloads" else map(_short, payloads)
         return f"  {len(payloads)} records{digest}\n" + "".join(f"  {one}\n" for one in shown)
     if path.suffix == ".parquet":

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ def _verbs() -> Mapping[str, Callable[..., Any]]:
         "diff": lambda path, _, **words: tfrtool.diff(path, path, **words),
         "reshard": tfrtool.reshard,
         "edit": lambda path, out, **words: tfrtool.edit(path, out, drop=["text"], **words),
-        "filter": lambda path, out, **words: tfrtool.filter(path, out, where="label = 1", **words),
+        "filter": partial(tfrtool.filter_records, where="label = 1"),
         "convert": lambda path, out, **words: tfrtool.convert(path, out, to="parquet", **words),
         "report": lambda path, out, **words: tfrtool.report(path, f"{out}.html", **words),
     }

@@ -44,7 +44,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_it_is_a_sequence(scratch: Path, payloads: list[bytes], data: st.DataObject) -> None:
     """Numbers, negative ones and slices mean what they mean for a list."""
     scratch.write_bytes(shard_of(payloads))
-    with tfrtool.open(scratch) as records:
+    with tfrtool.open_records(scratch) as records:
         assert isinstance(records, Sequence)
         assert len(records) == len(payloads)
         index = data.draw(st.integers(-len(payloads), len(payloads) - 1))
@@ -67,7 +67,7 @@ def test_several_shards_are_one_sequence(directory: Path) -> None:
         str(directory / "a.tfrecord-*-of-00002"),
         sorted(directory.glob("*-of-*")),
     ):
-        records = tfrtool.open(shards)
+        records = tfrtool.open_records(shards)
         assert [record.payload for record in records[:]] == FIRST + SECOND
         assert records[3].index == 0
         assert records.shard_of(3).name == "a.tfrecord-00001-of-00002"
@@ -82,7 +82,7 @@ def _payload(task: tuple[Records[tfrtool.Record], int]) -> bytes:
 
 def test_it_goes_to_other_processes(directory: Path) -> None:
     """It can be pickled, open files and all, and read in processes that are started afresh."""
-    records = tfrtool.open(directory)
+    records = tfrtool.open_records(directory)
     assert records[0].payload == b"first"
     copy = pickle.loads(pickle.dumps(records))
     assert [record.payload for record in copy] == FIRST + SECOND
@@ -93,7 +93,7 @@ def test_it_goes_to_other_processes(directory: Path) -> None:
 
 def test_threads_share_it(directory: Path) -> None:
     """Many threads read at once from the same files, and each gets its record."""
-    records = tfrtool.open(directory)
+    records = tfrtool.open_records(directory)
     wanted = list(range(5)) * 200
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda index: records[index].payload, wanted))
@@ -105,14 +105,14 @@ def test_more_shards_than_files_may_be_open(tmp_path: Path) -> None:
     for number in range(200):
         name = f"a.tfrecord-{number:05d}-of-00200"
         (tmp_path / name).write_bytes(shard_of([str(number).encode()]))
-    records = tfrtool.open(tmp_path)
+    records = tfrtool.open_records(tmp_path)
     assert [int(record.payload) for record in records[:]] == list(range(200))
     assert len(records._files) == 0
 
 
 def test_batches_as_pytorch_asks_for_them(directory: Path) -> None:
     """``__getitems__`` gives a list in the order of the numbers."""
-    records = tfrtool.open(directory)
+    records = tfrtool.open_records(directory)
     assert [record.payload for record in records.__getitems__([4, 0, -2])] == [
         b"last",
         b"first",
@@ -122,7 +122,7 @@ def test_batches_as_pytorch_asks_for_them(directory: Path) -> None:
 
 def test_damage_is_an_error_with_its_place(directory: Path) -> None:
     """A payload that changed is found when it is read, and names shard, record and offset."""
-    records = tfrtool.open(directory)
+    records = tfrtool.open_records(directory)
     shard = records.shard_of(0)
     data = bytearray(shard.read_bytes())
     data[-10] ^= 1
@@ -138,7 +138,7 @@ def test_damage_is_an_error_with_its_place(directory: Path) -> None:
 
 def test_a_shard_that_was_cut_after_opening(directory: Path) -> None:
     """A record that is not there any more is an error, not a shorter record."""
-    records = tfrtool.open(directory)
+    records = tfrtool.open_records(directory)
     shard = records.shard_of(0)
     with shard.open("r+b") as file:
         file.truncate(100)
@@ -148,7 +148,7 @@ def test_a_shard_that_was_cut_after_opening(directory: Path) -> None:
 
 def test_a_shard_that_is_gone_after_opening(directory: Path) -> None:
     """Going through the records is an error that names the file, as reading one of them is."""
-    records = tfrtool.open(directory)
+    records = tfrtool.open_records(directory)
     records.shard_of(0).unlink()
     for read in (list, lambda some: some[0]):
         with pytest.raises(ShardError) as caught:
@@ -162,7 +162,7 @@ def test_what_can_not_be_opened(directory: Path, tmp_path: Path) -> None:
     packed.write_bytes(gzip.compress(shard_of(FIRST)))
     for path in (packed, tmp_path / "none"):
         with pytest.raises(ShardError) as caught:
-            tfrtool.open([directory, path])
+            tfrtool.open_records([directory, path])
         assert caught.value.path == str(path)
 
 
@@ -174,21 +174,21 @@ def test_a_store_that_can_not_be_reached(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(RemotePath, "is_dir", refuse)
     with pytest.raises(ShardError, match="can't be read: the store can't be reached"):
-        tfrtool.open("http://127.0.0.1:9/x")
+        tfrtool.open_records("http://127.0.0.1:9/x")
 
 
 def test_an_empty_shard_has_no_records(tmp_path: Path) -> None:
     """A file without a byte is a sequence of length 0."""
     path = tmp_path / "a.tfrecord"
     path.write_bytes(b"")
-    records = tfrtool.open(path)
+    records = tfrtool.open_records(path)
     assert (len(records), list(records), records[:]) == (0, [], [])
 
 
 def test_nothing_is_left_beside_the_shards(directory: Path) -> None:
     """To open and read shards makes no file in their folder, for others' patterns to find."""
     before = sorted(directory.iterdir())
-    with tfrtool.open(directory) as records:
+    with tfrtool.open_records(directory) as records:
         assert records[-1].payload == b"last"
     assert sorted(directory.iterdir()) == before
 
@@ -196,7 +196,7 @@ def test_nothing_is_left_beside_the_shards(directory: Path) -> None:
 def test_a_shard_that_was_written_anew(directory: Path) -> None:
     """After a shard was replaced, its records are errors where they moved; never a false one."""
     for close in (True, False):
-        records = tfrtool.open(directory)
+        records = tfrtool.open_records(directory)
         assert records[1].payload == b""
         if close:
             records.close()
@@ -222,20 +222,20 @@ def dataset(tmp_path: Path) -> Path:
 def test_a_split_of_a_dataset(dataset: Path) -> None:
     """A dataset's directory, or the folder of its versions, is opened split by split."""
     for named in (dataset, str(dataset.parent)):
-        assert [r.payload for r in tfrtool.open(named, split="train")] == FIRST
-        assert [r.payload for r in tfrtool.open(named, split="test")] == SECOND
+        assert [r.payload for r in tfrtool.open_records(named, split="train")] == FIRST
+        assert [r.payload for r in tfrtool.open_records(named, split="test")] == SECOND
 
 
 def test_no_mixture_of_splits(dataset: Path) -> None:
     """Several splits without a choice are an error that names them; so is one that isn't there."""
     with pytest.raises(UsageError) as caught:
-        tfrtool.open(dataset)
+        tfrtool.open_records(dataset)
     assert "test, train" in str(caught.value)
     with pytest.raises(UsageError) as missing:
-        tfrtool.open(dataset, split="validation")
+        tfrtool.open_records(dataset, split="validation")
     assert "test, train" in str(missing.value)
     # What is named file by file is meant so.
-    assert len(tfrtool.open(sorted(dataset.glob("pets-*")))) == 5
+    assert len(tfrtool.open_records(sorted(dataset.glob("pets-*")))) == 5
 
 
 def test_splits_in_folders(tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def test_splits_in_folders(tmp_path: Path) -> None:
     for folder, payloads in (("Split-train", FIRST), ("Split-eval", SECOND)):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "data_tfrecord-00000-of-00001").write_bytes(shard_of(payloads))
-    assert [r.payload for r in tfrtool.open(tmp_path, split="eval")] == SECOND
+    assert [r.payload for r in tfrtool.open_records(tmp_path, split="eval")] == SECOND
     with pytest.raises(UsageError, match="several splits"):
-        tfrtool.open(tmp_path)
-    assert len(tfrtool.open(tmp_path / "Split-train")) == 3
+        tfrtool.open_records(tmp_path)
+    assert len(tfrtool.open_records(tmp_path / "Split-train")) == 3

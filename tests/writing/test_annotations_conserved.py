@@ -607,7 +607,7 @@ def _check(folder: Path, some: _Set, write: _Writer) -> None:
     )
     numbers = {name: int(number) for number, name in pairs}
     (shard,) = (folder / "made").glob("*.tfrecord*")
-    rows = [tfrtool.parse_example(one.payload) for one in tfrtool.read(shard)]  # type: ignore[union-attr]
+    rows = [tfrtool.parse_example(one.payload) for one in tfrtool.read_records(shard)]
     found = {row["image/filename"].decode(): row for row in rows}  # type: ignore[union-attr]
     assert len(rows) == len(found)
     assert {*found} == {*written}

@@ -40,7 +40,7 @@ def _write(tmp_path: Path, wanted: Sequence[Scene], **options: Any) -> list[dict
     assert isinstance(report, WriteReport)
     assert not report.rejected
     shard = tmp_path / "made" / "1.0.0" / report.splits["train"].shards[0].path
-    with tfrtool.open(shard) as records:
+    with tfrtool.open_records(shard) as records:
         features = [decode_example(record.payload) for record in records]
     return [{name: one.values for name, one in some.features.items()} for some in features]
 

@@ -163,7 +163,7 @@ def test_tfds_reads_the_directory(tmp_path: Path) -> None:
     expected = [
         decode_example(payload)
         for path in sorted(pets.glob("pets-train*"))
-        for payload in (one.payload for one in tfrtool.open(path))
+        for payload in (one.payload for one in tfrtool.open_records(path))
     ]
     assert len(source) == len(expected)
     for number in (len(source) - 1, 0):

@@ -30,21 +30,21 @@ def path(tmp_path: Path) -> Path:
 
 def test_batches_and_data_frames(path: Path, tmp_path: Path) -> None:
     """The columns that are asked for come in batches, as a table, and in pandas and polars."""
-    rows = tfrtool.read(path, columns=["x", "n"])
+    rows = tfrtool.read_table(path, columns=["x", "n"])
     assert rows.schema.names == ["x", "n"]
     for _ in range(2):
         assert [n for batch in rows for n in batch["n"].to_pylist()] == list(range(100))
     assert rows.to_arrow().column("x").to_pylist() == [n / 2 for n in range(100)]
     assert rows.to_pandas()["n"].sum() == 4950
     assert rows.to_polars()["x"].dtype.is_float()
-    assert tfrtool.read([tmp_path], columns="all").schema.names == ["n", "name", "x"]
-    assert tfrtool.read(path, columns="name").to_arrow().num_columns == 1
+    assert tfrtool.read_table([tmp_path], columns="all").schema.names == ["n", "name", "x"]
+    assert tfrtool.read_table(path, columns="name").to_arrow().num_columns == 1
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_without_the_library(path: Path, library: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A data frame whose library is not installed is an error of one line."""
-    rows = tfrtool.read(path, columns=["n"])
+    rows = tfrtool.read_table(path, columns=["n"])
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(tfrtool.UsageError) as caught:
         getattr(rows, f"to_{library}")()
@@ -56,15 +56,13 @@ def test_without_the_library(path: Path, library: str, monkeypatch: pytest.Monke
 def test_what_can_not_be_read(path: Path) -> None:
     """Damage is raised, or given to who takes it; unknown columns are usage errors."""
     with pytest.raises(tfrtool.UsageError, match="name"):
-        tfrtool.read(path, columns=["nam"])
-    with pytest.raises(tfrtool.UsageError, match="columns"):
-        tfrtool.read(path, columns="all", compression="gzip")  # type: ignore[call-overload]
+        tfrtool.read_table(path, columns=["nam"])
     flip_bit(path, 20)
     with pytest.raises(tfrtool.CorruptShardError) as caught:
-        tfrtool.read(path, columns="all").to_arrow()
+        tfrtool.read_table(path, columns="all").to_arrow()
     assert (caught.value.record, caught.value.offset) == (0, 0)
     faults: list[LocatedFault] = []
-    assert tfrtool.read(path, columns="all", on_fault=faults.append).to_arrow().num_rows == 99
+    assert tfrtool.read_table(path, columns="all", on_fault=faults.append).to_arrow().num_rows == 99
     assert [one.fault.record for one in faults] == [0]
 
 
@@ -81,7 +79,7 @@ def test_examples_for_a_loader(tmp_path: Path) -> None:
     sequence = raw_example([entry(b"n", int64(1))], {b"steps": [int64(1), int64(2, 3)]})
     path = tmp_path / "a.tfrecord"
     path.write_bytes(shard_of([tfrtool.encode_example(features), sequence, b"noise"]))
-    examples = pickle.loads(pickle.dumps(tfrtool.open(path, decode="example")))
+    examples = pickle.loads(pickle.dumps(tfrtool.open_records(path, decode="example")))
     assert len(examples) == 3
     first = examples[0]
     assert {name: getattr(value, "dtype", None) for name, value in first.items()} == {
@@ -104,7 +102,7 @@ def test_examples_for_a_loader(tmp_path: Path) -> None:
     with pytest.raises(IndexError):
         examples[3]
     with pytest.raises(tfrtool.UsageError, match="example, image"):
-        tfrtool.open(path, decode="pixels")
+        tfrtool.open_records(path, decode="pixels")
 
 
 def test_images_for_a_loader(tmp_path: Path) -> None:
@@ -114,7 +112,7 @@ def test_images_for_a_loader(tmp_path: Path) -> None:
     broken = image_bytes()[:200]
     payloads = [image_payload(n, data=data) for n, data in enumerate([image_bytes(), grey, broken])]
     path.write_bytes(shard_of([*payloads, tfrtool.encode_example({"label": 1})]))
-    images = tfrtool.open(path, decode="image")
+    images = tfrtool.open_records(path, decode="image")
     for index in (0, 1):
         pixels, label = images[index]
         assert (pixels.dtype, pixels.ndim, pixels.shape[2]) == (np.uint8, 3, 3)
@@ -124,13 +122,13 @@ def test_images_for_a_loader(tmp_path: Path) -> None:
         with pytest.raises(tfrtool.ShardError, match="image") as caught:
             images[index]
         assert caught.value.record == index
-        assert caught.value.offset == tfrtool.open(path)[index].offset
+        assert caught.value.offset == tfrtool.open_records(path)[index].offset
     path.write_bytes(shard_of([tfrtool.encode_example({"a": 1, "b": 2})]))
     with pytest.raises(tfrtool.ShardError, match="'a', 'b'"):
-        tfrtool.open(path, decode="image")
+        tfrtool.open_records(path, decode="image")
     path.write_bytes(shard_of([b"noise"]))
     with pytest.raises(tfrtool.ShardError, match=r"not a tf\.train"):
-        tfrtool.open(path, decode="image")
+        tfrtool.open_records(path, decode="image")
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -139,10 +137,10 @@ def test_a_loader_of_pytorch(tmp_path: Path, workers: int) -> None:
     data: Any = pytest.importorskip("torch").utils.data
     path = tmp_path / "a.tfrecord"
     path.write_bytes(shard_of([image_payload(n, data=image_bytes()) for n in range(5)]))
-    height, width, _ = tfrtool.open(path, decode="image")[0][0].shape
+    height, width, _ = tfrtool.open_records(path, decode="image")[0][0].shape
 
     def batches(decode: str) -> list[Any]:
-        return [*data.DataLoader(tfrtool.open(path, decode=decode), 2, num_workers=workers)]
+        return [*data.DataLoader(tfrtool.open_records(path, decode=decode), 2, num_workers=workers)]
 
     first, _, last = batches("image")
     assert first[0].shape == (2, height, width, 3)

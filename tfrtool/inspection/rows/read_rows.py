@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from tfrtool.errors import ShardError, UsageError, reason_of
 from tfrtool.examples.dataset_files import find_files
@@ -17,7 +17,7 @@ from tfrtool.records.framing import Fault, LocatedFault, Record
 from tfrtool.records.random_access import Records
 from tfrtool.records.reader import read_shard
 from tfrtool.records.shards import find_shards
-from tfrtool.records.stream import Location
+from tfrtool.records.stream import Location, as_source, path_of
 from tfrtool.storage.arguments import Paths, as_member, as_paths
 
 if TYPE_CHECKING:
@@ -91,67 +91,109 @@ def _check_installed(library: str) -> None:
         raise UsageError(what, hint=f"pip install {library}") from error
 
 
-@overload
-def read(
-    shard: Location, *, compression: str | None = None, verify_payload: bool = True
-) -> Iterator[Record | Fault]: ...
+OnFault = Literal["raise", "skip"] | Callable[[LocatedFault], None]
+"""What to do about damage: raise it, skip it, or skip it and call a function."""
 
 
-@overload
-def read(
-    shard: Paths,
+def _handler(on_fault: OnFault) -> Callable[[LocatedFault], None]:
+    if on_fault == "skip":
+        return lambda _: None
+    if on_fault == "raise":
+        return _raise
+    if not callable(on_fault):
+        what = f"invalid on_fault {repr(on_fault)[:100]}"
+        raise UsageError(what, expected="'raise', 'skip' or a function")
+    return on_fault
+
+
+def read_records(
+    shard: Location,
     *,
-    columns: str | Sequence[str],
-    on_fault: Callable[[LocatedFault], None] = ...,
-) -> RowBatches: ...
+    on_fault: OnFault = "raise",
+    compression: str | None = None,
+    verify_payload: bool = True,
+) -> Iterator[Record]:
+    """Read a shard record by record, in file order.
+
+    Memory is bounded by the longest record (and 16 MiB after damage). A length is used only after
+    its CRC has been checked. After damage, reading continues at the next position where the CRCs
+    match, so one damaged record is one fault and no other record is lost.
+
+    Args:
+        shard: path of a shard, or a binary stream.
+        on_fault: "raise" to stop at damage, "skip" to skip it, or a function to call with each
+            fault. A shard without any record is one fault.
+        compression: "none", "gzip" or "zlib"; None detects it from the content.
+        verify_payload: whether to check payload CRCs. Length CRCs are always checked.
+
+    Raises:
+        ShardError: the file can't be read.
+        CorruptShardError: the shard is damaged, and ``on_fault`` is "raise".
+        UsageError: unknown compression or ``on_fault``.
+    """
+    handle = _handler(on_fault)
+    source = as_source(shard)
+    items = read_shard(source, compression=compression, verify_payload=verify_payload)
+    return _intact(items, path_of(source), handle)
+
+
+def _intact(
+    items: Iterator[Record | Fault], path: Path, handle: Callable[[LocatedFault], None]
+) -> Iterator[Record]:
+    for item in items:
+        if isinstance(item, Record):
+            yield item
+        else:
+            handle(LocatedFault(path=path, fault=item))
+
+
+def read_table(
+    shards: Paths, *, columns: str | Sequence[str] = "all", on_fault: OnFault = "raise"
+) -> RowBatches:
+    """Read the features of one or more shards as Arrow record batches.
+
+    Args:
+        shards: files, glob patterns and directories, one or several.
+        columns: names of the features to decode, or "all". Only these are decoded. An extra pass
+            over the shards determines types that fit all records.
+        on_fault: "raise" to stop at a damaged record or one that is not an Example, "skip" to skip
+            these, or a function to call with each.
+
+    Returns:
+        Batches, which can also be loaded as one table or data frame.
+
+    Raises:
+        ShardError: a file can't be read.
+        CorruptShardError: a record is damaged, and ``on_fault`` is "raise".
+        UsageError: unknown column or ``on_fault``.
+    """
+    handle = _handler(on_fault)
+    if hasattr(shards, "read"):
+        raise UsageError("a stream can't be read as a table: shards are read twice")
+    from tfrtool.inspection.rows.batches import infer_columns
+
+    paths = find_shards(shards)
+    found = infer_columns(paths)
+    if columns != "all":
+        found = found.select([columns] if isinstance(columns, str) else columns)
+    return RowBatches(shards=paths, columns=found, on_fault=handle)
 
 
 def read(
-    shard: Location | Paths,
+    shard: Any,
     *,
     compression: str | None = None,
     verify_payload: bool = True,
     columns: str | Sequence[str] | None = None,
-    on_fault: Callable[[LocatedFault], None] = _raise,
-) -> Iterator[Record | Fault] | RowBatches:
-    """Read a shard record by record, or several shards as Arrow record batches.
+    on_fault: OnFault = "raise",
+) -> Any:
+    """Deprecated: use `read_records`, or `read_table` for ``columns``.
 
-    Record by record, memory is bounded by the longest record (and 16 MiB after damage). A length is
-    used only after its CRC has been checked. After damage, reading continues at the next position
-    where the CRCs match, so one damaged record is one fault and no other record is lost.
-
-    Args:
-        shard: path of a shard, or a binary stream. With ``columns``, files, glob patterns and
-            directories, one or several.
-        compression: "none", "gzip" or "zlib"; None detects it from the content.
-        verify_payload: whether to check payload CRCs. Length CRCs are always checked.
-        columns: names of the features to decode, or "all". Only these are decoded. An extra pass
-            over the shards determines types that fit all records.
-        on_fault: with ``columns``, called with each damaged record and each record that is not an
-            Example, which are skipped. By default the first one is raised.
-
-    Returns:
-        An iterator over records and faults, in file order; a shard without any record gives one
-        fault. With ``columns``, batches that can also be loaded as one table or data frame.
-
-    Raises:
-        ShardError: the file can't be read.
-        CorruptShardError: a record is damaged, with ``columns`` and no ``on_fault``.
-        UsageError: unknown compression or column.
+    Without ``columns``, faults are yielded between the records.
     """
     if columns is None:
-        return read_shard(shard, compression=compression, verify_payload=verify_payload)  # type: ignore[arg-type]
-    if compression is not None or not verify_payload:
-        raise UsageError("compression and verify_payload cannot be used with columns")
-    if hasattr(shard, "read"):
-        raise UsageError("columns cannot be used with a stream: shards are read twice")
-    from tfrtool.inspection.rows.batches import infer_columns
-
-    shards = find_shards(shard)  # type: ignore[arg-type]
-    found = infer_columns(shards)
-    if columns != "all":
-        found = found.select([columns] if isinstance(columns, str) else columns)
-    return RowBatches(shards=shards, columns=found, on_fault=on_fault)
+        return read_shard(shard, compression=compression, verify_payload=verify_payload)
+    return read_table(shard, columns=columns, on_fault=on_fault)
 
 
 class Decode(enum.Enum):
@@ -212,16 +254,16 @@ def _image_and_label(payload: bytes, image: str, label: str) -> tuple[Any, int]:
 
 
 @overload
-def open_rows(shards: Paths, *, split: str | None = None) -> Records[Record]: ...
+def open_records(shards: Paths, *, split: str | None = None) -> Records[Record]: ...
 
 
 @overload
-def open_rows(
+def open_records(
     shards: Paths, *, split: str | None = None, decode: str, label_feature: str | None = None
 ) -> Records[Any]: ...
 
 
-def open_rows(
+def open_records(
     shards: Paths,
     *,
     split: str | None = None,
