@@ -202,8 +202,8 @@ def _where(
         infer_columns,
         telling,
     )
-    from tfrtool.inspection.rows.conditions import Condition, check_condition
-    from tfrtool.inspection.rows.sandbox import SqlChild
+    from tfrtool.inspection.rows.conditions import Condition
+    from tfrtool.inspection.rows.sandbox import SqlChild, check_condition
 
     known, growing = ColumnsFold(), True
     columns = condition = None

@@ -13,8 +13,7 @@ from tfrtool.errors import UsageError, suggestion
 from tfrtool.examples.arrow.arrays import numbers_array
 from tfrtool.examples.arrow.columns import PLACES
 from tfrtool.inspection.rows.batches import LABEL_NAME, class_names_of, text_array
-from tfrtool.inspection.rows.conditions import check_condition
-from tfrtool.inspection.rows.sandbox import Sandbox, quoted_names
+from tfrtool.inspection.rows.sandbox import Sandbox, check_condition, quoted_names
 from tfrtool.inspection.table.record_table import IMAGE, RecordTable, TablePiece
 
 _TEXT = pa.dictionary(pa.int32(), pa.string())

@@ -1,0 +1,132 @@
+"""DuckDB's errors in the words of a query."""
+
+import re
+from collections.abc import Iterable
+
+from tfrtool.errors import ShardError, UsageError, human_bytes, suggestion
+from tfrtool.storage.limits import MAX_SQL_MEMORY
+
+_HIDDEN = re.compile("_[0-9a-f]{16}")
+"""Columns that no query names."""
+
+_MESSAGE = 300
+"""Characters of DuckDB's message, which may quote a value of any length."""
+
+_END = 1000
+"""Characters from each end of a message that are searched for its meaning."""
+
+_OF_QUERY = ("Parser", "Syntax", "Binder", "Catalog", "Permission", "NotImplemented")
+"""DuckDB's errors that are not about a value in a record."""
+
+_MEANINGS = (
+    (r'syntax error at or near "(.*)"', "syntax error near '{0}'"),
+    (r'.*column "(.+)" was not found because the FROM.*', "no column '{0}'; add FROM records"),
+    (r'.*[Cc]olumn "(.+)"(?: in \w+ list)? not found.*', "no column '{0}'"),
+    (r'.*does not have a column named "(.+)".*', "no column '{0}'"),
+    (r"(?:\w+ )*Function with name (.+) does not exist!?", "no function '{0}'"),
+    (r"Table with name \"?(.+?)\"? does not exist.*", "no table '{0}'; use FROM records"),
+    (r'Referenced table "(.+)" not found!?', "no table '{0}'; use FROM records"),
+    (
+        r"(?:No function matches the given .*types '|Could not choose .*call \")"
+        r"(.+?)(\(.*\))['\"]\. .*",
+        "invalid argument types for '{0}': {1}; use CAST to convert them",
+    ),
+    (
+        r"Unimplemented type for cast \(BLOB -> (.*?)\).*",
+        "bytes can't be converted to {0}; use decode() to make text of them first",
+    ),
+    (r"Unimplemented type for cast \((.*) -> BLOB\)", "bytes can't be compared with {0}"),
+    (r"Unimplemented type for cast \((.*) -> (.*)\)", "{0} can't be converted to {1}"),
+    (r"Could not convert string '(.*)' to (\w+).*", "'{0}' can't be converted to {1}"),
+    (r"Type \w+ with value (.*) can't be cast .* type (\w+)", "{0} is out of range for {1}"),
+    (
+        r'column "(.+)" must appear in the GROUP BY clause or .*',
+        "column '{0}' must be in GROUP BY or in an aggregate, such as any_value",
+    ),
+    (r"WHERE clause cannot contain (.+?)!?", "{0} can't be used in WHERE"),
+    (r"Window functions are not supported here", "a window function can't be used here"),
+    (r"ORDER term out of range - .* between 1 and (\d+)", "ORDER BY accepts columns 1 to {0}"),
+    (r"Set operations can only apply .*", "both sides of a UNION need the same number of columns"),
+    (r'Ambiguous reference to column name "(.+)" \(use: (.*)\)', "ambiguous column '{0}'; use {1}"),
+    (
+        r"Division by zero in expression (.*?)\. Use TRY.*",
+        "division by zero in {0}; use TRY() to get NULL instead",
+    ),
+    (r"Values were not provided for .*", "parameters such as ? and $1 can't be used"),
+    (r"Failure in decode: .*", "bytes are not UTF-8 text; use try(decode()) to get NULL instead"),
+    (r'Cannot access file "(.*)" - .*', "can't read '{0}': queries read only the records"),
+)
+"""DuckDB's messages, and the same in the terms of a query."""
+
+_TYPES = {
+    "INTEGER_LITERAL": "INTEGER",
+    "STRING_LITERAL": "VARCHAR",
+    r"'~~\(": "'LIKE(",
+    r"'!~~\(": "'NOT LIKE(",
+    r"(?<= )(U?)INT128\b": r"\1HUGEINT",
+    r"(?<= )(U?)INT64\b": r"\1BIGINT",
+    r"(?<= )(U?)INT32\b": r"\1INTEGER",
+}
+"""DuckDB's own names of types and operators, and those of SQL."""
+
+
+def memory_error() -> ShardError:
+    """Return the error for a query that needs more memory than its process may use."""
+    return ShardError(f"the query needs more than {human_bytes(MAX_SQL_MEMORY)} of memory")
+
+
+def as_sql_error(error: Exception, columns: Iterable[str], sql: str = "") -> Exception:
+    """Return DuckDB's error as one of ours, with a hint for an unknown name.
+
+    Args:
+        error: what DuckDB raised; other errors are returned as they are.
+        columns: the names of the columns, for the hint.
+        sql: the query.
+    """
+    import duckdb
+
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return memory_error()
+    if not isinstance(error, duckdb.Error | OSError):  # Arrow's, which quotes DuckDB's
+        return error
+    kinds = tuple(getattr(duckdb, f"{name}Exception") for name in _OF_QUERY)
+    # No value can be cast from one of these types to the other.
+    is_wrong = isinstance(error, kinds) or "Unimplemented type for cast" in str(error)
+    what, kind = sql_message(error), UsageError if is_wrong else ShardError
+    return kind(what, hint=_hint(what, _ends(str(error)), columns, sql))
+
+
+def sql_message(error: Exception) -> str:
+    """Return the message of DuckDB's error, in bounded length."""
+    text = re.sub(r"^(\w+ )+Error: ", "", _ends(str(error).strip().partition("\n")[0]))
+    for theirs, ours in _TYPES.items():
+        text = re.sub(theirs, ours, text)
+    text = text.rstrip("!. ")
+    for theirs, ours in _MEANINGS:
+        if found := re.fullmatch(theirs, text, re.DOTALL):
+            text = ours.format(*found.groups())
+            break
+    if text[1:2].islower():
+        text = text[0].lower() + text[1:]
+    return text if len(text) <= _MESSAGE else f"{text[:_MESSAGE]}..."
+
+
+def _ends(text: str) -> str:
+    """Return the ends of a text that may quote a long value: the expressions are quadratic."""
+    return text if len(text) <= 2 * _END else f"{text[:_END]}...{text[-_END:]}"
+
+
+def _hint(what: str, error: str, columns: Iterable[str], sql: str) -> str | None:
+    if near := re.search(r'Function with .*\n+Did you mean "([^"]+)"', error):
+        return f"did you mean {near[1]!r}?"
+    unknown = re.fullmatch(r"no column '(.*)'", what)
+    if unknown is None or "Values list" in error:  # of a subquery
+        return None
+    candidates = re.findall(r'(?<=[:,] )"([^"\n]+)"', error.partition("\nCandidate ")[2])
+    own = [name for name in columns if not _HIDDEN.fullmatch(name)]
+    names = [*sorted(own, key=lambda name: name[:1] == "_"), *candidates]
+    typed = dict.fromkeys(name if name.isidentifier() else f'"{name}"' for name in names)
+    hint = suggestion(unknown[1], typed, "columns")
+    if f'"{unknown[1]}"' in sql and hint and hint.startswith("columns"):
+        return f"use single quotes for a string: '{unknown[1]}'"
+    return hint
