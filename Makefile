@@ -52,7 +52,7 @@ test: $(READY_TO_TEST)
 	@$(MAKE) --no-print-directory --jobs 2 check run-tests
 
 run-tests: $(READY_TO_TEST)
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadscope --no-loadscope-reorder -m "not several and not more"
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadscope --no-loadscope-reorder
 
 test-several: $(READY_TO_TEST)
 	@# Properties are tested on more examples than in the gate.

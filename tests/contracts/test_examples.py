@@ -14,6 +14,7 @@ import pytest
 
 from tests.doc_examples import REPOSITORY, blocks_of, run_page
 from tests.emulators import Bucket, set_environment
+from tests.more import more
 from tests.training.small_base import small_cnn
 from tfrtool.cli import main
 
@@ -23,6 +24,8 @@ PAGES = sorted(
 CLUSTER, STORE = "docs/how-to/cluster.md", "docs/how-to/object-storage.md"
 LOCAL = [page for page in PAGES if page not in (CLUSTER, STORE)]
 FIRST = ("README.md", "docs/index.md", "docs/quickstart.md")
+MORE = {"docs/index.md", "docs/how-to/photos-to-model.md"}
+"""Pages whose commands are those of README and quickstart; `make test-several` runs them."""
 OTHERS = sorted(
     path
     for file in REPOSITORY.glob("docs/**/*.md")
@@ -89,7 +92,7 @@ def test_there_are_ten() -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("small", "quick_graphs")
 @pytest.mark.filterwarnings("ignore")  # other libraries' own
-@pytest.mark.parametrize("page", LOCAL)
+@pytest.mark.parametrize("page", [more(page) if page in MORE else page for page in LOCAL])
 def test_commands_run(page: str, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """What a reader copies from the page works, and prints what the page shows."""
     shutil.rmtree(here / "run")
@@ -97,7 +100,7 @@ def test_commands_run(page: str, here: Path, capfd: pytest.CaptureFixture[str]) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", FIRST)
+@pytest.mark.parametrize("page", [more(page) if page in MORE else page for page in FIRST])
 def test_first_pages_run(
     page: str,
     request: pytest.FixtureRequest,
