@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tfrtool.cli.render.page import Good, Heading, Page, Table, facts, plain, styled, wrapped
+from tfrtool.cli.render.page import Good, Heading, Page, Table, facts, render, wrapped
 
 PAGE: Page = (
     Heading("shard.tfrecord"),
@@ -18,7 +18,7 @@ PAGE: Page = (
 
 def test_plain_text_is_laid_out_in_columns() -> None:
     """Labels and cells stand in columns, blocks are an empty line apart, no escape is in it."""
-    assert plain(PAGE) == (
+    assert render(PAGE, terminal=False) == (
         "shard.tfrecord\n"
         "  size   1 KiB\n"
         "  CRCs   all hold\n"
@@ -38,7 +38,7 @@ def test_a_terminal_shows_the_same_words(colours: bool, monkeypatch: pytest.Monk
     monkeypatch.setenv("TERM", "xterm-256color")
     if not colours:
         monkeypatch.setenv("NO_COLOR", "1")
-    shown = styled(PAGE)
+    shown = render(PAGE, terminal=True)
     for words in ("shard.tfrecord", "1 KiB", "all hold", "label", "10", "[bold]not markup[/bold]"):
         assert words in shown
     assert ("\x1b[32m" in shown) is colours
@@ -52,8 +52,8 @@ def test_long_cells_are_whole(width: int, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("COLUMNS", str(width))
     names = [f"{'camera/front/' * 8}{number}" for number in range(3)]
     page: Page = [Table(head=("name", "type"), rows=[(name, "int64") for name in names])]
-    assert all(name in plain(page) for name in names)
-    lines = re.sub("\x1b.*?m", "", styled(page)).splitlines()
+    assert all(name in render(page, terminal=False) for name in names)
+    lines = re.sub("\x1b.*?m", "", render(page, terminal=True)).splitlines()
     assert max(map(len, lines)) <= width
     first_column = "".join(line.split()[0] for line in lines if line.split())
     assert all(name in first_column for name in names)
@@ -66,7 +66,7 @@ def test_a_narrow_terminal_wraps_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     words = " ".join(["seven"] * 30)
     page: Page = [*wrapped(words, "- "), Heading("head"), facts(("size", words))]
-    lines = re.sub("\x1b.*?m", "", styled(page)).splitlines()
+    lines = re.sub("\x1b.*?m", "", render(page, terminal=True)).splitlines()
     assert "" in map(str.strip, lines)
     assert max(map(len, lines)) <= 60
     full = [line for line in lines if line.count("seven") >= 7]

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from tfrtool.cli.render.page import Page, plain, styled
+from tfrtool.cli.render.page import Page, render
 from tfrtool.errors import some_of
 
 BARS = "tfrtool.bars"
@@ -35,7 +35,7 @@ def emit(result: str | Mapping[str, Any] | Page) -> None:
     if isinstance(result, Mapping):
         result = json.dumps(result, allow_nan=False)
     if not isinstance(result, str):
-        result = (styled if sys.stdout.isatty() else plain)(result)
+        result = render(result, terminal=sys.stdout.isatty())
     _echo(result)
 
 

@@ -244,10 +244,8 @@ def _with_options(function: _Function, kinds: Sequence[type[Options]]) -> _Funct
 
 def _click_option(field: Field[Any], spec: OptionSpec) -> Callable[[_Function], _Function]:
     flag, choices = is_flag(field, spec), choices_of(field.type)
-    names = spec.cli or f"--{field.name.replace('_', '-')}"
-    if flag and field.default is True and not spec.cli:
-        names = f"--no-{field.name.replace('_', '-')}"
-    negated = flag and field.default is True and "/" not in names
+    negated = flag and field.default is True and "/" not in (spec.cli or "")
+    names = spec.cli or f"--{'no-' * negated}{field.name.replace('_', '-')}"
     default: Any = None if field.default is MISSING or spec.repeat else field.default
     if default is not None and not flag:
         default = word_of(default)

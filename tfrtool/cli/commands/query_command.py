@@ -22,7 +22,7 @@ from tfrtool.cli.parameters import (
     resolve_shards,
 )
 from tfrtool.cli.process import stdout_closed
-from tfrtool.cli.render.page import Page, plain
+from tfrtool.cli.render.page import Page, render
 from tfrtool.errors import UsageError, WriteError, human_count, os_errors_as, printable
 from tfrtool.records.compression import named_compression
 from tfrtool.storage.arguments import as_path
@@ -133,7 +133,7 @@ def _print(reader: Any, form: str, file: BinaryIO | None) -> int:
     lines: Iterable[str | Page]
     if form == "table":
         page = rows_table(islice(rows, _SHOWN), names)
-        lines = [page if file is None else plain(page)]
+        lines = [page if file is None else render(page, terminal=False)]
     elif form == "csv":
         lines = map(csv_line, chain([names], (row.values() for row in rows)))
     else:

@@ -1,13 +1,12 @@
 """What a command shows to people: headings, lines and tables.
 
-A terminal gets them from rich, which knows its width and whether colours are wanted (``NO_COLOR``,
-``TERM=dumb``). Pipes don't wait for that: 30 ms to load it, and 0.1 ms for each cell of a table.
-No result is told by its colour alone.
+Rich knows the width of a terminal and whether colours are wanted (``NO_COLOR``, ``TERM=dumb``). No
+result is shown by its colour alone.
 """
 
 import shutil
 import textwrap
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,8 +17,8 @@ if TYPE_CHECKING:
 
 _INDENT = "  "
 _FOUND_SHOWN = 10
-_WIDEST = 60
-"""Columns that all cells of a column get; a longer one pushes what follows it to the right."""
+_UNLIMITED = 2**20
+"""Columns of a pipe."""
 
 
 class Good(str):
@@ -98,65 +97,50 @@ def findings(found: Sequence[tuple[str, str]], total: int | None = None) -> list
     return shortened(lines, len(lines), len(lines) + more)
 
 
-def plain(page: Page) -> str:
-    """Return a page for pipes and files: as wide as it needs to be, without a final newline."""
-    lines: list[str] = []
-    for block in _blocks(page):
-        lines += _aligned(block) if isinstance(block, Table) else [f"{_indent(block)}{block}"]
-    return "\n".join(map(str.rstrip, lines))
+def render(page: Page, *, terminal: bool) -> str:
+    """Return a page as text, without a final newline.
 
-
-def styled(page: Page) -> str:
-    """Return a page for the terminal: what is too long for it is folded in its place."""
+    For a terminal it has styles, and what is too long is folded. For pipes and files it is as wide
+    as it needs to be.
+    """
     from rich.console import Console
     from rich.padding import Padding
 
-    console = Console(force_terminal=True)
-    with console.capture() as shown:
-        for block in _blocks(page):
-            if isinstance(block, Table):
-                console.print(Padding.indent(_grid(block), len(_INDENT)))
-            elif not block:
+    console = Console(
+        force_terminal=terminal,
+        color_system="auto" if terminal else None,
+        width=None if terminal else _UNLIMITED,
+        highlight=False,
+        soft_wrap=not terminal,
+    )
+    with console.capture() as captured:
+        for number, block in enumerate(page):
+            if number and _is_apart(page[number - 1], block):
                 console.print()
+            if isinstance(block, Table):
+                console.print(Padding(_grid(block), (0, 0, 0, len(_INDENT)), expand=False))
+                continue
+            text = block.lstrip(" ")
+            indent = len(block) - len(text) + (0 if isinstance(block, Heading) else len(_INDENT))
+            line = _text(text, getattr(block, "style", ""))
+            if terminal and text:
+                console.print(Padding.indent(line, indent))
             else:
-                inner = len(block) - len(block.lstrip(" "))
-                indent = inner + len(_indent(block))
-                console.print(Padding.indent(_text(block)[inner:], indent))
-    return shown.get().rstrip("\n")
+                console.print(" " * indent, line, sep="")
+    return "\n".join(map(str.rstrip, captured.get().splitlines()))
 
 
-def _blocks(page: Page) -> Iterator[str | Table]:
-    """Yield the blocks of a page, with empty lines between those that stand apart."""
-    for number, block in enumerate(page):
-        before = page[number - 1] if number else None
-        if isinstance(before, Heading) and not isinstance(block, Heading):
-            apart = isinstance(block, Table) and bool(block.head)
-        else:
-            apart = isinstance(block, Table | Heading) or isinstance(before, Table)
-        if number and apart:
-            yield ""
-        yield block
+def _is_apart(before: str | Table, block: str | Table) -> bool:
+    """Return whether an empty line stands between two blocks."""
+    if isinstance(before, Heading) and not isinstance(block, Heading):
+        return isinstance(block, Table) and bool(block.head)
+    return isinstance(block, Table | Heading) or isinstance(before, Table)
 
 
-def _indent(line: str) -> str:
-    return "" if isinstance(line, Heading) else _INDENT
-
-
-def _aligned(table: Table) -> Iterator[str]:
-    gap, rows = ("  ", [table.head, *table.rows]) if table.head else ("   ", table.rows)
-    widths = [min(max(map(len, cells)), _WIDEST) for cells in zip(*rows, strict=True)]
-    for row in rows:
-        cells = zip(row, widths, range(len(row)), strict=True)
-        yield _INDENT + gap.join(
-            cell.rjust(width) if number in table.right else cell.ljust(width)
-            for cell, width, number in cells
-        )
-
-
-def _text(content: str) -> "Text":
+def _text(content: str, style: str = "") -> "Text":
     from rich.text import Text
 
-    return Text(content, style=getattr(content, "style", ""), overflow="fold")
+    return Text(content, style=style or getattr(content, "style", ""), overflow="fold")
 
 
 def _grid(table: Table) -> "Grid":

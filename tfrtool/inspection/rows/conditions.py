@@ -99,9 +99,9 @@ class _Matcher:
         # WHERE takes no aggregates and no windows. The line break ends a comment.
         self._query = f'SELECT {PLACES[1]} FROM "{view}" AS records WHERE (\n{sql}\n)'
         self._batches, self._sandbox = batches, Sandbox(schema, lambda _: iter(batches), view=view)
-        found = self._sandbox.connection.execute(_VARIABLE, (self._query,)).fetchone()
-        if found is not None:
-            what, hint = f"a condition can't use {found[0]}", "use --sample for a random sample"
+        found = self._sandbox.connection.execute(_VARIABLE, (self._query,)).fetchall()
+        if found:
+            what, hint = f"a condition can't use {found[0][0]}", "use --sample for a random sample"
             raise UsageError(what, hint=hint)
         try:
             self.fields = self._sandbox.check(self._query, run=True) | {PLACES[1]}

@@ -116,7 +116,7 @@ def check_select(sql: str) -> None:
         kinds = [str(one.type).rpartition(".")[2] for one in statements]
         if kinds == ["SELECT"] and "with" in sql.casefold():
             with contextlib.closing(connect()) as connection:
-                (tree,) = connection.execute("SELECT json_serialize_sql($1)", (sql,)).fetchone()
+                ((tree,),) = connection.execute("SELECT json_serialize_sql($1)", (sql,)).fetchall()
             kinds += _WRITES.findall(tree)
     except duckdb.Error as error:
         raise UsageError(f"invalid SQL: {sql_message(error)}") from error
@@ -301,7 +301,8 @@ class Sandbox:
         if any(casts):
             if ";" in sql:  # which can't stand in brackets
                 tree = "SELECT json_deserialize_sql(json_serialize_sql($1))"
-                sql = self.connection.execute(tree, (sql,)).fetchone()[0] or sql
+                ((text,),) = self.connection.execute(tree, (sql,)).fetchall()
+                sql = text or sql
             items = (f"c{n}" if to is None else f"CAST(c{n} AS {to})" for n, to in enumerate(casts))
             chosen = ", ".join(map(" AS ".join, zip(items, map(quoted, names), strict=True)))
             columns = ", ".join(f"c{n}" for n in range(len(names)))
