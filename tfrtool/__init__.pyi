@@ -1,7 +1,7 @@
 """Public names for type checkers; ``__init__.py`` has the same at run time."""
 
-from tfrtool.convert.diff import diff as diff
 from tfrtool.convert.append import append as append
+from tfrtool.convert.diff import diff as diff
 from tfrtool.convert.edit import edit as edit
 from tfrtool.convert.filter_records import filter_records as filter_records
 from tfrtool.convert.formats.conversion import convert as convert

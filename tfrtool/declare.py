@@ -66,7 +66,7 @@ def option(
     """Declare an option: a field of a dataclass derived from `Options`.
 
     A field of type ``Literal[...]`` or of an enumeration has the words as its choices, a ``bool``
-    is a flag, and ``bool`` with the default True is ``--no-NAME`` unless ``cli`` says otherwise.
+    is a flag; with the default True, it is one that turns this off, unless ``cli`` says otherwise.
 
     Args:
         default: the default value; ``...`` if the option is required.

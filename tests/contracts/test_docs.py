@@ -12,7 +12,6 @@ import yaml
 from option_tables import option_table
 
 from tests.contracts.imports import RANKS
-from tfrtool.cli import main
 from tfrtool.cli.app import cli
 
 REPOSITORY = Path(__file__).parents[2]
@@ -56,17 +55,6 @@ def test_each_page_has_the_options_of_its_command(path: tuple[str, ...]) -> None
     for parameter in _find(path).params:
         if isinstance(parameter, click.Option):
             assert f"`{parameter.opts[0]}" in table + general
-
-
-@pytest.mark.parametrize("path", [(), ("inspect",), *_commands(cli)], ids=" ".join)
-def test_every_help_has_an_example(
-    path: tuple[str, ...], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """--help of every command shows how it is called."""
-    assert main([*path, "--help"]) == 0
-    text = capsys.readouterr().out
-    assert "Example" in text
-    assert "  tfrtool " in text
 
 
 def _known(path: tuple[str, ...]) -> set[str]:

@@ -32,7 +32,7 @@ def _case(name: str, commands: str, *, varies: Varies = None) -> Case:
     return Case(name, lines, name.startswith("write") or name == "append_images", varies)
 
 
-_DAMAGED = "fixtures/damaged"
+_DAMAGED, _GOLDEN = "fixtures/damaged", "fixtures/golden"
 
 CASES = (
     _case(
@@ -358,6 +358,100 @@ CASES = (
         tfrtool verify pets
         tfrtool verify none
         tfrtool verify pets --workers 0
+        """,
+    ),
+    _case(
+        "inspect_shard",
+        f"""
+        tfrtool inspect shard pets/pets-test.tfrecord-00000-of-00002 {_GOLDEN}/plain.tfrecord.gz
+        tfrtool inspect shard {_GOLDEN}/kinds.tfrecord {_GOLDEN}/sequence.tfrecord
+        tfrtool inspect shard {_GOLDEN}/nested.tfrecord {_GOLDEN}/text.tfrecord --limit 1
+        tfrtool inspect shard {_GOLDEN}/events.out.tfevents.1700000000.host --limit 0
+        tfrtool inspect shard {_DAMAGED}/payload-bit.tfrecord {_DAMAGED}/cut-in-payload.tfrecord
+        tfrtool inspect shard {_DAMAGED}/payload-bit.tfrecord --no-payload-crc --limit 9
+        tfrtool inspect shard {_DAMAGED}/web-page.tfrecord {_DAMAGED}/empty.tfrecord
+        tfrtool inspect shard {_GOLDEN}/plain.tfrecord --record 3
+        tfrtool inspect shard {_GOLDEN}/short.tfrecord --record 1 --raw
+        tfrtool inspect shard {_GOLDEN}/plain.tfrecord --record 99
+        tfrtool inspect shard none.tfrecord
+        """,
+    ),
+    _case(
+        "inspect_shard_features",
+        f"""
+        tfrtool inspect shard {_GOLDEN}/plain.tfrecord --feature label:int64=-1 --limit 2
+        tfrtool inspect shard {_GOLDEN}/plain.tfrecord --feature label:string --feature a:string=b
+        tfrtool inspect shard {_GOLDEN}/plain.tfrecord --feature label:int32
+        tfrtool inspect shard {_GOLDEN}/plain.tfrecord --feature a:int64 --description none.json
+        printf '{{"label": {{"dtype": "int64", "default": -1}}}}' > features.json
+        tfrtool inspect shard {_GOLDEN}/plain.tfrecord --description features.json --limit 1
+        printf '{{"a": {{"dtype": "int32"}}}}' > wrong.json
+        tfrtool inspect shard {_GOLDEN}/plain.tfrecord --description wrong.json
+        tfrtool inspect shard {_GOLDEN}/plain.tfrecord --description none.json
+        """,
+    ),
+    _case(
+        "inspect_schema",
+        f"""
+        tfrtool inspect schema pets
+        tfrtool inspect schema {_GOLDEN}/kinds.tfrecord
+        tfrtool inspect schema {_GOLDEN}/sequence.tfrecord --sample 2
+        tfrtool inspect schema {_DAMAGED}/payload-bit.tfrecord
+        tfrtool inspect schema {_GOLDEN}/text.tfrecord pets/pets-test.tfrecord-00000-of-00002
+        """,
+    ),
+    _case(
+        "inspect_stats",
+        f"""
+        tfrtool inspect stats pets
+        tfrtool inspect stats {_GOLDEN}/kinds.tfrecord
+        tfrtool inspect stats pets/pets-test.tfrecord-00000-of-00002 --against pets --threshold 0.1
+        tfrtool inspect stats {_DAMAGED}/payload-bit.tfrecord
+        """,
+    ),
+    _case(
+        "inspect_dataset",
+        f"""
+        tfrtool inspect dataset pets
+        tfrtool inspect dataset pets --label-feature image/filename
+        tfrtool inspect dataset pets --label color
+        rm pets/pets-train.tfrecord-00001-of-00002
+        tfrtool inspect dataset pets
+        mkdir damaged
+        cp {_DAMAGED}/payload-bit.tfrecord damaged/a.tfrecord
+        tfrtool inspect dataset damaged
+        tfrtool inspect dataset none
+        """,
+    ),
+    _case(
+        "cat",
+        f"""
+        tfrtool cat pets --limit 2
+        tfrtool cat pets --records 0,2: --select label,image/filename
+        tfrtool cat pets --select label,image/filename --sample 3 --seed 1
+        tfrtool cat pets --where "label_name = 'dog' AND _bytes > 0" --select label
+        tfrtool cat {_GOLDEN}/kinds.tfrecord --bytes base64
+        tfrtool cat {_GOLDEN}/sequence.tfrecord --records 1
+        tfrtool cat {_GOLDEN}/nested.tfrecord {_GOLDEN}/text.tfrecord
+        tfrtool cat {_DAMAGED}/payload-bit.tfrecord --select label
+        tfrtool cat {_DAMAGED}/payload-bit.tfrecord --select label --on-error stop
+        tfrtool cat pets --select lable
+        tfrtool cat pets --records 99
+        tfrtool cat pets --records 5:2
+        tfrtool cat pets --records 1 --sample 1
+        tfrtool cat pets --where "lable = 1"
+        """,
+    ),
+    _case(
+        "query",
+        f"""
+        tfrtool query pets 'SELECT label_name, count(*) FROM records GROUP BY 1 ORDER BY 1'
+        tfrtool query pets 'SELECT _record, "image/filename" FROM records ORDER BY 2' --out out.csv
+        tfrtool query pets 'SELECT label FROM records' --out out.csv
+        tfrtool query {_DAMAGED}/payload-bit.tfrecord 'SELECT count(*) AS n FROM records'
+        tfrtool query pets 'SELECT lable FROM records'
+        tfrtool query pets "SELECT * FROM read_text('/etc/passwd')"
+        tfrtool query pets 'DROP VIEW records'
         """,
     ),
 )

@@ -34,7 +34,7 @@ class _Commands(UserDict[str, Any]):
 
 
 _MEANT = {
-    **dict.fromkeys(("info", "show", "shard", "summary", "describe"), "inspect shard"),
+    **dict.fromkeys(("show", "shard", "summary", "describe"), "inspect shard"),
     **{name: f"inspect {name}" for name in ("dataset", "images", "schema", "stats")},
     **dict.fromkeys(("dump", "print", "less", "more"), "cat"),
     **dict.fromkeys(("check", "validate"), "verify"),
@@ -58,6 +58,8 @@ class _SuggestingGroup(SectionedGroup):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command, or raise an error that suggests the right command line."""
+        if args[0] == "info":  # as other tools call it
+            args = ["inspect", "shard", *args[1:]]
         name, *rest = args
         if name in self.commands or name.startswith("-") or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)
