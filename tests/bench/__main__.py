@@ -21,8 +21,6 @@ _PARTS = (
     "parquet",
     "convert",
     "loading",
-    "first_epoch",
-    "fast_decoding",
     "training",
     "stats",
 )

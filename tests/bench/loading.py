@@ -1,187 +1,111 @@
-"""Loading photographs for training: our pipeline against the published one of the notebooks.
+"""Loading photographs: our pipeline against those that notebooks and TensorFlow's guide publish.
 
-Each measurement is one of ``tfrtool bench``, in a process of its own, and two pipelines take turns.
-
-``python -m tests.bench.loading --rounds 1 --records 1000`` is a short run, for tuning.
+All take turns, each run in a process of its own. ``TFRTOOL_PHOTOGRAPHS`` may name a folder of
+photographs, a class a folder, instead of made ones.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
-import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import tfrtool
 from tests.bench.photographs import make_photographs
-from tfrtool.loading.bench import StageRun, measure
-from tfrtool.loading.dataset import Dataset
-from tfrtool.loading.open_dataset import open_dataset
-from tfrtool.loading.options import Cache, LoadOptions
+from tfrtool.loading.bench import Measurement, measure_in_turn, run_epochs
+from tfrtool.loading.options import Cache, Decoding, LoadOptions, Recipe
 
 __all__ = ["run"]
 
-_PHOTOGRAPHS = 1000
-_SHARDS = 8
-_SIZE = 224
-_EPOCHS = 4
-_SAME_MEAN = 0.002
-"""Of pixels from 0 to 1; ours are rounded to whole 255ths, so that the mean is hardly moved."""
-_LIKE_MEAN = 0.01
-"""The same for images that Pillow has resized, which takes more pixels into account."""
-
-_PIPELINES = {
-    "tfrtool": ("tfrtool", Cache.MEMORY),
-    "uncached": ("tfrtool", Cache.NONE),
-    "notebook": ("prefetch", Cache.NONE),
-}
-"""The stages of the benchmark, and where ours keep images."""
+_PHOTOGRAPHS, _TIMES = 1000, 4
+"""The shards of 1,000 photographs are read so often in an epoch."""
+_SIZE = int(os.environ.get("TFRTOOL_PIXELS", "180"))
+_EPOCHS, _ROUNDS = 3, 3
 
 
-def run(
-    directory: Path, rounds: int = 3, records: Sequence[int] = (1000, 2000, 4000)
-) -> Iterator[str]:
-    """Yield what each pipeline takes, and their ratios, line by line.
+def guide_epochs(
+    paths: Sequence[str], size: int, epochs: int
+) -> list[tuple[int, int, float, float]]:
+    """Load as TensorFlow's guide does without a cache; return what `run_epochs` does."""
+    import tensorflow as tf
 
-    Args:
-        directory: a place for photographs and shards.
-        rounds: how often each pipeline is measured for each number of records.
-        records: multiples of 1,000; the shards are read that often.
+    features = {
+        "image": tf.io.FixedLenFeature([], tf.string),
+        "label": tf.io.FixedLenFeature([], tf.int64),
+    }
 
-    Raises:
-        RuntimeError: the pipelines don't give the same images.
-    """
-    photographs = make_photographs(directory / "photographs", _PHOTOGRAPHS)
-    jpeg = _write(photographs, directory / "jpeg", check="header")
-    ratios: list[float] = []
-    runs: dict[str, list[list[StageRun]]] = {"tfrtool": [], "notebook": []}
-    for count in records:
-        times = count // _PHOTOGRAPHS
-        ours, theirs = _in_turn((jpeg, "tfrtool"), (jpeg, "notebook"), times, rounds)
-        runs["tfrtool"].append(ours)
-        runs["notebook"].append(theirs)
-        ours_rate, their_rate = (_median_of(some, "images_per_second") for some in (ours, theirs))
-        ratios.append(ours_rate / their_rate)
-        yield f"{count:,} photographs at {_SIZE} px, {rounds} runs each: tfrtool, notebook"
-        yield from _compared(ours, theirs)
-        yield f"  first epoch, wall, notebook / tfrtool: {ratios[-1]:.2f}"
-    yield f"first epoch, images a second, tfrtool / notebook: {statistics.median(ratios):.2f} (1.3)"
-    if len(records) > 1:
-        per_image = [_slope(of_one) for of_one in runs.values()]
-        yield f"memory of the cache, bytes an image: {_pair(per_image)} (0.26)"
+    def decode(record: Any) -> Any:
+        parsed = tf.io.parse_single_example(record, features)
+        image = tf.image.resize(tf.io.decode_jpeg(parsed["image"], 3), (size, size))
+        return image / 255, parsed["label"]
 
-    recipe = {"check": "header", "encode": "raw", "resize": (_SIZE, _SIZE)}
-    raw = _write(photographs, directory / "raw", **recipe)
-    yield f"--encode raw --resize {_SIZE}x{_SIZE}, nothing cached: tfrtool from raw, from JPEG"
-    for count in (records[0], records[-1]):
-        times = count // _PHOTOGRAPHS
-        runs_of = _in_turn((raw, "uncached"), (jpeg, "uncached"), times, rounds)
-        for name, later in (("first epoch", False), ("later epochs", True)):
-            cpu = [_median_of(some, "cpu_ms_per_image", later) for some in runs_of]
-            yield f"  {count:,} photographs, {name}, CPU an image: {cpu[0]:.3f} ms, {cpu[1]:.3f} ms"
-            yield f"    JPEG / raw: {cpu[1] / cpu[0]:.2f} (4)"
+    tuned, costs = tf.data.AUTOTUNE, []
+    files = tf.data.Dataset.from_tensor_slices(list(paths)).shuffle(len(paths))
+    records = files.interleave(tf.data.TFRecordDataset, cycle_length=4, num_parallel_calls=tuned)
+    records = records.shuffle(1024)
+    batches = records.map(decode, num_parallel_calls=tuned).batch(32).prefetch(tuned)
+    for _ in range(epochs):
+        start, cpu = time.perf_counter(), time.process_time()
+        counts = [(len(labels), int(labels.numpy().sum())) for _, labels in batches]
+        images, total = (sum(numbers) for numbers in zip(*counts, strict=True))
+        costs.append((images, total, time.perf_counter() - start, time.process_time() - cpu))
+    return costs
 
 
-def _in_turn(
-    one: tuple[Path, str], other: tuple[Path, str], times: int, rounds: int
-) -> tuple[list[StageRun], list[StageRun]]:
-    """Measure two datasets and pipelines in turn, each of them first in every other round."""
-    _check_means(one, other)
-    runs: tuple[list[StageRun], list[StageRun]] = ([], [])
-    for number in range(rounds):
-        for which in (0, 1) if number % 2 == 0 else (1, 0):
-            directory, pipeline = (one, other)[which]
-            runs[which].append(_measured(directory, pipeline, times))
-        ours, theirs = runs[0][-1], runs[1][-1]
-        if (ours.images, ours.labels) != (theirs.images, theirs.labels):
-            raise RuntimeError(f"the images differ:\n{ours}\n{theirs}")
-    return runs
-
-
-def _compared(ours: Sequence[StageRun], theirs: Sequence[StageRun]) -> Iterator[str]:
-    def both(name: str, later: bool = False) -> list[float]:
-        return [_median_of(runs, name, later) for runs in (ours, theirs)]
-
-    rates = ", ".join(f"{rate:7.1f}" for rate in both("images_per_second"))
-    yield f"  first epoch, images a second     {rates}"
-    yield f"  first epoch, CPU ms an image     {_pair(both('cpu_ms_per_image'))} (1)"
-    yield f"  later epochs, CPU ms an image    {_pair(both('cpu_ms_per_image', later=True))} (1)"
-    memory = [_memory(runs) / 2**20 for runs in (ours, theirs)]
-    yield f"  growth of resident memory, MiB   {_pair(memory)}"
-
-
-def _slope(runs: Sequence[Sequence[StageRun]]) -> float:
-    """Return the bytes by which memory grows with an image: what a process has anyway is out."""
-    few, many = runs[0], runs[-1]
-    return (_memory(many) - _memory(few)) / (many[0].images - few[0].images)
-
-
-def _memory(runs: Sequence[StageRun]) -> float:
-    return statistics.median(run.memory for run in runs)
-
-
-def _pair(values: Sequence[float]) -> str:
-    ours, theirs = values
-    return f"{ours:10,.3f}, {theirs:10,.3f}; tfrtool / notebook: {ours / theirs:.3f}"
-
-
-def _median_of(runs: Iterable[StageRun], name: str, later: bool = False) -> float:
-    """Return the median of a number of all first epochs, or of all later ones."""
-    chosen = slice(1, None) if later else slice(1)
-    return statistics.median(epoch[name] for run in runs for epoch in run.epochs[chosen])
-
-
-def _write(photographs: Path, dataset: Path, **recipe: Any) -> Path:
-    tfrtool.write(photographs, dataset, shards=_SHARDS, **recipe)
-    return dataset
-
-
-def _measured(directory: Path, pipeline: str, times: int) -> StageRun:
-    """Measure a pipeline in a process of its own.
-
-    Args:
-        directory: the dataset.
-        pipeline: one of `_PIPELINES`.
-        times: how often its shards are read in an epoch.
-    """
-    dataset, (stage, cache) = open_dataset(directory), _PIPELINES[pipeline]
+def repeated(dataset: tfrtool.Dataset) -> tfrtool.Dataset:
+    """Return a dataset whose shards are read several times in an epoch."""
     split = dataset.split("train")
-    long = replace(split, shards=split.shards * times, lengths=split.lengths * times)
-    options = LoadOptions(image_size=_SIZE, cache=cache)
-    dataset = replace(dataset, splits={"train": long})
-    run: StageRun = measure("measure_stage", dataset, options, stage, _EPOCHS)
-    return run
+    times = replace(split, shards=split.shards * _TIMES, lengths=split.lengths * _TIMES)
+    return replace(dataset, splits={"train": times})
 
 
-def _check_means(*pipelines: tuple[Path, str]) -> None:
-    """Check that two pipelines give the same pixels, as far as their mean tells."""
-    means = [_mean(open_dataset(path), _PIPELINES[name][0]) for path, name in pipelines]
-    tolerance = _SAME_MEAN if pipelines[0][0] == pipelines[1][0] else _LIKE_MEAN
-    if abs(means[0] - means[1]) > tolerance:
-        raise RuntimeError(f"the images of {pipelines} differ: their means are {means}")
+def run(directory: Path) -> Iterator[str]:
+    """Yield what each pipeline takes, and the ratios that must hold, line by line."""
+    source = os.environ.get("TFRTOOL_PHOTOGRAPHS")
+    photographs = Path(source or make_photographs(directory / "photographs", _PHOTOGRAPHS))
+    jpeg, raw = directory / "jpeg", directory / "raw"
+    tfrtool.write(photographs, jpeg, shards=8, check="header")
+    tfrtool.write(photographs, raw, shards=8, check="header", encode="raw", resize=(_SIZE, _SIZE))
+    short = tfrtool.dataset(jpeg)
+    images, raws = repeated(short), repeated(tfrtool.dataset(raw))
+    plain = LoadOptions(image_size=_SIZE)
+    paths = [os.fspath(path) for path in images.split("train").shards]
+    tasks = {
+        "notebook": partial(run_epochs, images, replace(plain, recipe=Recipe.NOTEBOOK), _EPOCHS),
+        "tfrtool": partial(run_epochs, images, replace(plain, cache=Cache.MEMORY), _EPOCHS),
+        "guide": partial(guide_epochs, paths, _SIZE, _EPOCHS),
+        "uncached": partial(run_epochs, images, plain, _EPOCHS),
+        "fast": partial(run_epochs, images, replace(plain, decode=Decoding.FAST), _EPOCHS),
+        "raw": partial(run_epochs, raws, plain, _EPOCHS),
+    }
+    warm_up = partial(run_epochs, short, replace(plain, image_size=16), 1)
+    runs, _ = measure_in_turn(directory, tasks, _ROUNDS, warm_up=warm_up)
+    yield f"{images.split('train').records:,} images at {_SIZE} px, medians of {_ROUNDS} runs"
+    for name, some in runs.items():
+        costs = f"{cpu(some):.3f} ms, later {cpu(some, later=True):.3f} ms"
+        yield f"  {name:8} CPU an image: {costs}; {memory(some):,.0f} MiB"
+    ours, theirs = runs["tfrtool"], runs["notebook"]
+    yield f"first epoch, tfrtool / notebook: {cpu(ours) / cpu(theirs):.2f} (1)"
+    later = cpu(ours, later=True) / cpu(theirs, later=True)
+    yield f"later epochs, tfrtool / notebook: {later:.2f} (1)"
+    yield f"memory, tfrtool / notebook: {memory(ours) / memory(theirs):.2f} (0.3)"
+    for first, second, bound in (("uncached", "guide", 1.1), ("raw", "uncached", 0.25)):
+        one, other = (cpu(runs[name], later=True) for name in (first, second))
+        yield f"without a cache, {first} / {second}: {one / other:.2f} ({bound})"
 
 
-def _mean(dataset: Dataset, stage: str) -> float:
-    recipe = "tfrtool" if stage == "tfrtool" else "notebook"
-    batches = dataset.load(image_size=_SIZE, recipe=recipe)
-    images = dataset.split("train").records
-    return sum(float(pixels.numpy().mean()) * len(labels) / images for pixels, labels in batches)
+def cpu(runs: Sequence[Measurement], *, later: bool = False) -> float:
+    """Return the median CPU time of an image in first or later epochs, in ms."""
+    chosen = slice(1, None) if later else slice(1)
+    epochs = [epoch for run in runs for epoch in run.result[chosen]]
+    return float(statistics.median(used / images * 1e3 for images, _, _, used in epochs))
 
 
-def _main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.loading")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--records", type=int, nargs="+", default=[1000, 2000, 4000])
-    options = parser.parse_args()
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    with tempfile.TemporaryDirectory() as directory:
-        for line in run(Path(directory), options.rounds, options.records):
-            print(line, flush=True)
-
-
-if __name__ == "__main__":
-    _main()
+def memory(runs: Sequence[Measurement]) -> float:
+    """Return the median growth of a process at its peak, in MiB."""
+    return statistics.median((run.memory_bytes or 0) / 2**20 for run in runs)

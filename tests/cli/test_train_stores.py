@@ -11,8 +11,6 @@ import pytest
 from tests.datasets import write_pets
 from tests.emulators import Bucket, Misbehaviour
 from tfrtool.cli import main
-from tfrtool.loading.bench import StageRun
-from tfrtool.loading.dataset import Dataset
 
 pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("quick_graphs", "quick_cnn")]
 
@@ -103,32 +101,3 @@ def test_store_that_is_out_of_order(
     error = capfd.readouterr().err
     assert f"{url}/pets-train.tfrecord-00002-of-00003: can't be fetched: access denied" in error
     assert "Traceback" not in error
-
-
-def test_bench_tells_the_store_by_itself(
-    url: str, bucket: Bucket, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Shards come before anything is measured; a store that takes longest is the bottleneck."""
-    opened: list[Dataset] = []
-
-    def measure(work: str, dataset: Dataset, *task: Any) -> Any:
-        opened.append(dataset)
-        if work == "measure_parts":
-            return {"reading": 0.1, "parsing": 0.1, "decoding": 1.0, "resizing": 0.1}, None, 1e4
-        epoch = {"images_per_second": 1234.0, "cpu_ms_per_image": 1.5, "other_cores": 0.0}
-        images = dataset.split("train").records
-        return StageRun(images=images, labels=8, epochs=(epoch,) * task[2], memory=2**20)
-
-    monkeypatch.setattr("tfrtool.loading.bench.measure", measure)
-    bucket.misbehave(Misbehaviour(methods=("GET",), matching="tfrecord", delay=0.1))
-    assert main(["bench", url, "--image-size", "32", "--json"]) == 0
-    last = json.loads(capfd.readouterr().out.splitlines()[-1])
-    assert last["bottleneck"] == "store"
-    assert last["store_ms_per_image"] > 100 / 14
-    assert last["images"] == last["total_images"] == 14
-    assert "The store is the bottleneck" in last["sentence"]
-    assert all(path.suffix == ".shard" for path in opened[0].split("train").shards)
-    assert main(["bench", url, "--image-size", "32", "--json"]) == 0
-    last = json.loads(capfd.readouterr().out.splitlines()[-1])
-    assert last["store_ms_per_image"] is None
-    assert last["bottleneck"] != "store"

@@ -1,31 +1,32 @@
-"""The loader, held against the images that went in."""
+"""The loader: order, epochs, caches, hold-out and workers, as a caller sees them."""
 
 from __future__ import annotations
 
-import gc
+import itertools
 import os
-from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import tfrtool
-from tests.datasets import image_payload, write_foreign, write_pets
+from tests.datasets import flip_bit, image_payload, write_foreign, write_pets
 from tests.more import more
 from tests.photos import image_bytes
-from tfrtool.errors import DatasetError, UsageError
-from tfrtool.loading.dataset import Dataset
-from tfrtool.loading.open_dataset import open_dataset
-from tfrtool.loading.options import Cache, Holdout, LoadOptions, Recipe, Rescale, parse_augment
-from tfrtool.loading.pipeline import load
+from tfrtool import Dataset, DatasetError, UsageError
 from tfrtool.storage.progress import Progress
 
 pytestmark = pytest.mark.tf
 
-SIZE = 32
-CACHES = (Cache.MEMORY, Cache.NONE, Cache.DISK)
+LENGTHS = (65, 3, 55, 1, 76)
+TOTAL = sum(LENGTHS)
+CACHES = (more("memory"), "none", "disk")
+RECIPES = ("tfrtool", more("notebook"), "naive")
 
 
 @pytest.fixture(autouse=True)
@@ -34,310 +35,350 @@ def caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
 
 
-@pytest.fixture(scope="module")
-def shades(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    """Return 30 plain images in 3 shards; the shade of each is four times its number."""
-    payloads = []
-    for number in range(30):
-        data = np.full((8, 8, 3), 4 * number, np.uint8)
-        payloads.append(image_payload(number % 2, data=_png(data)))
-    directory = tmp_path_factory.mktemp("shades")
-    return open_dataset(write_foreign(directory, [payloads[:10], payloads[10:20], payloads[20:]]))
-
-
-def _png(pixels: Any) -> bytes:
-    import io
-
-    from PIL import Image
-
-    output = io.BytesIO()
-    Image.fromarray(pixels).save(output, "PNG")
-    return output.getvalue()
-
-
-def _numbers(batches: Any) -> list[int]:
-    """Return the number of each image, in order, from its shade."""
-    return [
-        round(float(image[0, 0, 0]) * 255 / 4) for images, _ in batches for image in images.numpy()
+def write_numbered(directory: Path, lengths: tuple[int, ...] | list[int] = LENGTHS) -> Path:
+    """Write shards of images whose label is their number, and whose shade is a third of it."""
+    numbers = iter(range(sum(lengths)))
+    data = [image_bytes("PNG", size=(8, 8), tint=tint) for tint in range(90)]
+    shards = [
+        [image_payload(n, data=data[n // 3]) for n in itertools.islice(numbers, length)]
+        for length in lengths
     ]
+    return write_foreign(directory, shards)
 
 
-def _options(**changes: Any) -> LoadOptions:
-    return LoadOptions(image_size=SIZE, batch_size=4, **changes)
+@pytest.fixture(scope="module")
+def numbered(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    """Return a dataset of five shards of very different lengths."""
+    return tfrtool.dataset(write_numbered(tmp_path_factory.mktemp("d")))
 
 
-@pytest.mark.parametrize("recipe", Recipe)
-def test_every_image_comes_once_an_epoch(shades: Dataset, recipe: Recipe) -> None:
-    """Each recipe gives all images with their labels, once an epoch; shapes and dtypes hold."""
-    batches = load(shades, _options(recipe=recipe))
-    assert int(batches.cardinality()) == 8
+def load(dataset: Dataset, **options: Any) -> Any:
+    """Return the pipeline of tiny images."""
+    return dataset.load(**{"image_size": 8, "batch_size": 32, "rescale": None, **options})
+
+
+def labels_of(batches: Any) -> list[int]:
+    """Return all labels in order."""
+    return [int(label) for _, labels in batches for label in labels.numpy()]
+
+
+def contexts(tf: Any, workers: int) -> list[Any]:
+    """Return the contexts of several workers with a replica each."""
+    return [tf.distribute.InputContext(workers, worker, workers) for worker in range(workers)]
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_every_image_comes_once_an_epoch(numbered: Dataset, recipe: str) -> None:
+    """All recipes give all images with their labels, once an epoch; shapes and dtypes hold."""
+    batches = load(numbered, recipe=recipe, rescale=(1.0, 0.0))
+    assert int(batches.cardinality()) == 7
     for _ in range(2):
-        shades_seen = []
+        seen = []
         for images, labels in batches:
-            assert (images.shape[1:], images.dtype) == ((SIZE, SIZE, 3), "float32")
-            assert labels.dtype == "int64"
-            shade = np.round(images.numpy()[:, 0, 0, 0] * 255 / 4).astype(int)
-            assert list(shade % 2) == list(labels.numpy())
-            shades_seen += shade.tolist()
-        assert sorted(shades_seen) == list(range(30))
+            assert (images.shape[1:], images.dtype, labels.dtype) == ((8, 8, 3), "float32", "int64")
+            seen += labels.numpy().tolist()
+        assert sorted(seen) == list(range(TOTAL))
 
 
 @pytest.mark.usefixtures("real_graphs")
-@pytest.mark.parametrize("cache", [more(Cache.MEMORY), Cache.NONE, Cache.DISK])
-def test_seed_and_epoch_decide_the_order(shades: Dataset, cache: Cache) -> None:
-    """One iterator over epochs is iterators in turn; a run can go on at any epoch."""
-    together = load(shades, _options(seed=1, epochs=4, cache=cache))
-    assert int(together.cardinality()) == 32
+@pytest.mark.parametrize("cache", CACHES)
+def test_seed_and_epoch_decide_the_order(numbered: Dataset, cache: str, tf: Any) -> None:
+    """One iterator over epochs is iterators in turn; a run can go on at any epoch and step."""
+    options = {"cache": cache, "augment": "flip,brightness=0.3", "seed": 1}
+    together = load(numbered, epochs=4, **options)
+    assert int(together.cardinality()) == 28
     batches = list(together)
-    assert [len(labels) for _, labels in batches] == ([4] * 7 + [2]) * 4
-    whole = _numbers(batches)
-    epochs = [whole[start : start + 30] for start in range(0, 120, 30)]
-    assert all(sorted(epoch) == list(range(30)) for epoch in epochs)
+    assert [len(labels) for _, labels in batches] == ([32] * 6 + [8]) * 4
+    whole = labels_of(batches)
+    epochs = [whole[start : start + TOTAL] for start in range(0, 4 * TOTAL, TOTAL)]
+    assert all(sorted(epoch) == list(range(TOTAL)) for epoch in epochs)
     assert len(set(map(tuple, epochs))) == 4
-    in_turn = load(shades, _options(seed=1, cache=cache))
-    assert [_numbers(in_turn) for _ in range(2)] == epochs[:2]
-    assert _numbers(load(shades, _options(seed=1, epochs=2, first_epoch=2, cache=cache))) == (
-        epochs[2] + epochs[3]
-    )
-    assert _numbers(load(shades, _options(seed=2, cache=cache))) != epochs[0]
+    in_turn = load(numbered, **options)
+    assert [labels_of(in_turn) for _ in range(2)] == epochs[:2]
+    tf.random.set_seed(5)  # the program's own seed plays no part
+    for epoch, step in ((0, 1), (2, 0), (3, 6)):
+        resumed = load(numbered, epochs=4 - epoch, first_epoch=epoch, first_step=step, **options)
+        expected = batches[7 * epoch + step :]
+        for found, (images, labels) in zip(resumed, expected, strict=True):
+            np.testing.assert_array_equal(found[1], labels)
+            np.testing.assert_array_equal(found[0], images)
+    assert labels_of(load(numbered, **{**options, "seed": 2, "epochs": 2})) != whole[: 2 * TOTAL]
 
 
-@pytest.mark.parametrize("cache", [Cache.MEMORY, Cache.NONE])
-def test_a_tensorflow_without_an_attribute_gives_the_same(
-    shades: Dataset, cache: Cache, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("cache", ["memory", "disk"])
+def test_a_first_epoch_is_mixed(
+    tmp_path: Path, cache: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Functions are kept on one device by an experimental attribute, which may go away."""
-    whole = _numbers(load(shades, _options(seed=1, cache=cache)))
-    unknown = {"experimental_nothing_of_the_kind": True}
-    monkeypatch.setattr("tfrtool.loading.python_calls._ONE_DEVICE", unknown)
-    assert _numbers(load(shades, _options(seed=1, cache=cache))) == whole
+    """An image's place in the shards says next to nothing about when it comes."""
+    monkeypatch.setattr("tfrtool.loading.pipeline._SHUFFLE", 64)
+    dataset = tfrtool.dataset(write_numbered(tmp_path / "d", [25] * 8))
+    labels = labels_of(load(dataset, cache=cache))
+    assert abs(np.corrcoef(labels, np.arange(200))[0, 1]) < 0.3
 
 
-def test_the_program_s_own_seed_plays_no_part(shades: Dataset, tf: Any) -> None:
-    """The order is decided by the options, whatever the program's global seed is."""
-    orders = []
-    for seed in (0, 1):
-        tf.random.set_seed(seed)
-        orders.append(_numbers(load(shades, _options(seed=5, epochs=2))))
-    assert orders[0] == orders[1]
+def test_shards_and_images_are_shuffled(numbered: Dataset) -> None:
+    """With a buffer of one image, the order of shards still changes from epoch to epoch."""
+    firsts = labels_of(load(numbered, shuffle_buffer=1, cycle_length=1, epochs=12))[::TOTAL]
+    starts = {sum(LENGTHS[:number]) for number in range(5)}
+    assert set(firsts) <= starts
+    assert len(set(firsts)) > 1
+    larger = labels_of(load(numbered, shuffle_buffer=30, cycle_length=1, epochs=12))[::TOTAL]
+    assert set(larger) - starts
 
 
-def test_shards_and_images_are_shuffled(shades: Dataset) -> None:
-    """With a buffer of one image, it is still drawn which shard comes first."""
-    firsts = _numbers(load(shades, _options(shuffle_buffer=1, cycle_length=1, epochs=12)))[::30]
-    assert set(firsts) == {0, 10, 20}
-    larger = _numbers(load(shades, _options(shuffle_buffer=30, cycle_length=1, epochs=12)))[::30]
-    assert set(larger) - {0, 10, 20}
+def test_order_of_evaluation(numbered: Dataset) -> None:
+    """Without training, the order is that of the interleaved shards, every time."""
+    for cycle, block, first in ((3, 1, [0, 65, 68, 1]), (2, 3, [0, 1, 2, 65, 66, 67, 3])):
+        batches = load(numbered, training=False, cycle_length=cycle, block_length=block)
+        assert labels_of(batches)[: len(first)] == first
+        assert labels_of(batches) == labels_of(batches)
 
 
-def test_large_records_are_not_all_held(shades: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where records are large, fewer are held to draw from, unless a number is given."""
-    monkeypatch.setattr("tfrtool.loading.pipeline._SHUFFLED_BYTES", 1)
-    one_shard = _numbers(load(shades, _options(cycle_length=1)))[:10]
-    assert one_shard == sorted(one_shard)
-    asked = _numbers(load(shades, _options(cycle_length=1, shuffle_buffer=30)))[:10]
-    assert asked != sorted(asked)
+@pytest.mark.parametrize(
+    ("cache", "workers"), [("none", 1), more("memory", 3), ("disk", 2), ("none", 3)]
+)
+def test_held_out_images_are_never_trained_on(
+    numbered: Dataset, tf: Any, cache: str, workers: int
+) -> None:
+    """In any order of reading, in every epoch, the parts and workers' shares are a partition."""
+
+    def both_epochs(**options: Any) -> list[int]:
+        batches = load(numbered, cache=cache, deterministic=False, holdout=0.25, **options)
+        first, second = (sorted(labels_of(batches)) for _ in range(2))
+        assert first == second
+        return first
+
+    assert both_epochs(held_out=True) == list(range(3, TOTAL, 4))
+    shares = [both_epochs(context=one, batch_size=30) for one in contexts(tf, workers)]
+    assert sorted(itertools.chain(*shares)) == [n for n in range(TOTAL) if n % 4 != 3]
+    assert max(map(len, shares)) - min(map(len, shares)) <= 1
 
 
-def test_without_rescaling_pixels_stay(shades: Dataset) -> None:
-    """Where no rescaling is asked for, images are uint8, from 0 to 255."""
-    for images, labels in load(shades, _options(rescale=None)):
-        assert images.dtype == "uint8"
-        assert list(images.numpy()[:, 0, 0, 0] // 4 % 2) == list(labels.numpy())
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_every_recipe_holds_out_the_same_images(numbered: Dataset, recipe: str) -> None:
+    """Pipelines that are compared train on the same images, and validate on the same."""
+    batches = load(numbered, holdout=0.25, held_out=True, recipe=recipe)
+    assert sorted(labels_of(batches)) == list(range(3, TOTAL, 4))
 
 
-def test_pipelines_share_an_epoch(shades: Dataset, tf: Any) -> None:
-    """Several workers' pipelines have all images together, none twice, and shared batches."""
-    seen = []
-    for index in range(2):
-        context = tf.distribute.InputContext(2, index, 2)
-        batches = load(shades, _options(), context)
-        assert int(batches.cardinality()) == 8
-        assert max(len(labels) for _, labels in batches) == 2
-        seen += _numbers(batches)
-    assert sorted(seen) == list(range(30))
+@settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    lengths=st.lists(st.integers(1, 12), min_size=1, max_size=5),
+    fraction=st.floats(0.1, 0.9),
+    workers=st.integers(1, 3),
+)
+def test_parts_are_a_partition(
+    tf: Any,
+    tmp_path_factory: pytest.TempPathFactory,
+    lengths: list[int],
+    fraction: float,
+    workers: int,
+) -> None:
+    """Whatever the shards and the fraction, each record is in one share of one part."""
+    dataset = tfrtool.dataset(write_numbered(tmp_path_factory.mktemp("d"), lengths))
+    found = []
+    for held_out in (True, False):
+        for context in contexts(tf, workers):
+            options = {"holdout": fraction, "held_out": held_out, "context": context}
+            try:
+                found += labels_of(load(dataset, batch_size=6, **options))
+            except (DatasetError, UsageError):  # too few images for a part, or for the workers
+                return
+    assert sorted(found) == list(range(sum(lengths)))
 
 
-def test_more_pipelines_than_images_is_an_error(shades: Dataset, tf: Any) -> None:
-    """A worker that would have nothing to do is an error, and no empty pipeline."""
-    with pytest.raises(UsageError, match="at least 31 images"):
-        load(shades, _options(), tf.distribute.InputContext(31, 0, 1))
-    with pytest.raises(UsageError, match="a batch size of at least 3"):
-        load(shades, _options(), tf.distribute.InputContext(3, 0, 3))
+def test_replicas_have_the_parts_of_one_batch(numbered: Dataset, tf: Any) -> None:
+    """In order they are the batch of one device, with the same augmentation."""
+    options = {"epochs": 2, "augment": "flip,crop=2", "cache": "memory"}
+    whole = list(load(numbered, **options))
+    parts = load(numbered, context=tf.distribute.InputContext(1, 0, 3), **options)
+    assert int(parts.cardinality()) == 3 * len(whole)
+    for (images, labels), own in zip(whole, zip(*[iter(parts)] * 3, strict=True), strict=True):
+        np.testing.assert_array_equal(np.concatenate([one for one, _ in own]), images)
+        np.testing.assert_array_equal(np.concatenate([one for _, one in own]), labels)
+        sizes = [len(one) for _, one in own]
+        assert max(sizes) - min(sizes) <= 1
 
 
-def test_keras_fit_knows_the_number_of_steps(shades: Dataset) -> None:
+def test_workers_have_as_many_steps(numbered: Dataset, tf: Any) -> None:
+    """The last batch of 199 images leaves nothing for two of three workers; they step, too."""
+    shares = [
+        list(load(numbered, context=one, batch_size=99, augment="brightness=0.5", epochs=2))
+        for one in contexts(tf, 3)
+    ]
+    sizes = [[len(labels) for _, labels in share] for share in shares]
+    assert sizes == [[33, 33, 1] * 2, [33, 33, 1] * 2, [33, 33, 0] * 2]
+    shades = [share[0][0].numpy()[:, 0, 0, 0].astype(float) for share in shares]
+    changes = [shade[:6] - shade[:6].mean() for shade in shades]
+    assert np.abs(changes[0] - changes[1]).max() > 5  # each worker augments differently
+
+
+def test_what_cannot_be_shared_out(numbered: Dataset, tf: Any) -> None:
+    """Fewer images than workers, or a batch that can't be split among them, is an error."""
+    for context, size in (((201, 0, 201), 201), ((3, 0, 3), 8), ((1, 0, 9), 8)):
+        with pytest.raises(UsageError, match="can't be distributed"):
+            load(numbered, context=tf.distribute.InputContext(*context), batch_size=size)
+    with pytest.raises(UsageError, match="naive can't be distributed"):
+        load(numbered, context=tf.distribute.InputContext(1, 0, 1), recipe="naive")
+
+
+def test_too_small_holdout_is_an_error(numbered: Dataset) -> None:
+    """A part that would be empty is refused."""
+    with pytest.raises(DatasetError, match="too few records"):
+        load(numbered, holdout=0.001, held_out=True)
+    with pytest.raises(UsageError, match="fraction must be between 0 and 1"):
+        load(numbered, holdout=1.0)
+
+
+def _in_threads(batches: Any) -> list[list[int]]:
+    """Return the labels of three iterators that run at the same time."""
+    with ThreadPoolExecutor(3) as pool:
+        return list(pool.map(labels_of, [iter(batches) for _ in range(3)]))
+
+
+def _in_turn(batches: Any) -> list[list[int]]:
+    """Return the labels of three iterators; two begin when the first is halfway."""
+    iterators = [iter(batches) for _ in range(3)]
+    found = [labels_of(itertools.islice(iterators[0], 5)), [], []]
+    for some in itertools.zip_longest(*iterators):
+        for labels, batch in zip(found, some, strict=True):
+            labels += [] if batch is None else labels_of([batch])
+    return found
+
+
+@pytest.mark.parametrize("together", [_in_threads, _in_turn])
+def test_iterators_that_fill_one_cache(
+    numbered: Dataset, together: Callable[[Any], list[list[int]]]
+) -> None:
+    """Each of several iterators has every image once, and so has a later epoch."""
+    batches = load(numbered, cache="memory")
+    next(iter(batches))  # one that is given up changes nothing
+    assert [sorted(labels) for labels in together(batches)] == [list(range(TOTAL))] * 3
+    assert sorted(labels_of(batches)) == list(range(TOTAL))
+
+
+def test_a_cache_in_memory_is_read_once(tmp_path: Path) -> None:
+    """After the first epoch, the shards may go away."""
+    directory = write_numbered(tmp_path / "d", [20, 20])
+    batches = load(tfrtool.dataset(directory), cache="memory")
+    first = labels_of(batches)
+    for path in directory.iterdir():
+        path.unlink()
+    assert sorted(labels_of(batches)) == sorted(first)
+
+
+def test_a_cache_on_disk_is_found_again(tmp_path: Path) -> None:
+    """The next run reads what the first one wrote; a shard that changed means a new cache."""
+    directory, folder = write_pets(tmp_path), tmp_path / "c"
+    reports: list[Progress] = []
+
+    def pixels(**options: Any) -> list[float]:
+        options = {"cache": "disk", "cache_directory": folder, "training": False, **options}
+        batches = load(tfrtool.dataset(directory), on_progress=reports.append, **options)
+        return [float(image.numpy().sum()) for images, _ in batches for image in images]
+
+    first = pixels()
+    assert reports[-1].done == reports[-1].total == len(first)
+    reports.clear()
+    assert pixels() == first
+    assert not reports
+    shard = next(directory.glob("*-train.tfrecord*"))
+    os.utime(shard, ns=(1, 1))
+    assert pixels() == first
+    assert reports
+    assert len(list(folder.iterdir())) == 2
+    for changes in ({"split": "validation"}, {"image_size": 9}, {"decode": "fast"}):
+        pixels(**changes)
+    assert len(list(folder.iterdir())) == 5
+    for old in folder.iterdir():  # of caches that no run has opened for a month, nothing is left
+        os.utime(old, (1, 1))
+    assert pixels() == first
+    assert len(list(folder.iterdir())) == 1
+
+
+def test_a_damaged_cache_on_disk_is_an_error(tmp_path: Path, tf: Any) -> None:
+    """Nothing is trained on black: TensorFlow checks what it reads."""
+    options = {"cache": "disk", "cache_directory": tmp_path / "c"}
+    dataset = tfrtool.dataset(write_pets(tmp_path))
+    load(dataset, **options)
+    (data,) = (tmp_path / "c").glob("*/*.data*")
+    flip_bit(data, 1000)
+    with pytest.raises(tf.errors.DataLossError):
+        list(load(dataset, **options))
+
+
+def test_a_cache_that_was_not_finished_is_not_used(tmp_path: Path) -> None:
+    """A run that is stopped while it fills a cache leaves nothing; a planted link is refused."""
+    dataset = tfrtool.dataset(write_pets(tmp_path))
+
+    def stop(_progress: Progress) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        load(dataset, cache="disk", cache_directory=tmp_path / "c", on_progress=stop)
+    assert list((tmp_path / "c").iterdir()) == []
+    (tmp_path / "link").symlink_to(tmp_path / "c")
+    with pytest.raises(tfrtool.WriteError, match="it is a link"):
+        load(dataset, cache="disk", cache_directory=tmp_path / "link")
+
+
+def test_keras_fit_knows_the_number_of_steps(numbered: Dataset) -> None:
     """``fit`` trains on each epoch's batches, as many as the cardinality says."""
     import keras
 
     steps: list[int] = []
-    told = keras.callbacks.LambdaCallback()
-    told.on_epoch_begin = lambda *_, **__: steps.append(told.params["steps"])
-    model = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(2)])
+    callback = keras.callbacks.LambdaCallback()
+    callback.on_epoch_begin = lambda *_, **__: steps.append(callback.params["steps"])
+    model = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(TOTAL)])
     model.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    model.fit(load(shades, _options()), epochs=2, verbose=0, shuffle=False, callbacks=[told])
-    assert steps == [8, 8]
+    model.fit(load(numbered), epochs=2, verbose=0, shuffle=False, callbacks=[callback])
+    assert steps == [7, 7]
 
 
-def test_disk_cache_is_found_again_and_dropped_when_stale(tmp_path: Path) -> None:
-    """The next run reads what the first one wrote; a shard that changed means a new cache."""
-    directory = write_pets(tmp_path)
-    options = _options(cache=Cache.DISK, cache_directory=tmp_path / "c", training=False)
-    told: list[Progress] = []
-    first = _pixel_sums(
-        load(
-            open_dataset(directory),
-            options,
-            on_progress=told.append,
-        )
-    )
-    (file,) = (tmp_path / "c").iterdir()
-    assert told[-1].done == told[-1].total == len(first)
-    told.clear()
-    assert (
-        _pixel_sums(
-            load(
-                open_dataset(directory),
-                options,
-                on_progress=told.append,
-            )
-        )
-        == first
-    )
-    assert told == []
-    shard = next(path for path in directory.iterdir() if "-train.tfrecord" in path.name)
-    gc.collect()  # a cache that somebody reads is not removed
-    os.utime(shard, ns=(1, 1))
-    assert (
-        _pixel_sums(
-            load(
-                open_dataset(directory),
-                options,
-                on_progress=told.append,
-            )
-        )
-        == first
-    )
-    assert told
-    (fresh,) = (tmp_path / "c").iterdir()
-    assert fresh.name != file.name
-
-
-def _pixel_sums(batches: Any) -> list[float]:
-    return [float(image.sum()) for images, _ in batches for image in images.numpy()]
-
-
-def test_evaluation_order_is_fixed(shades: Dataset) -> None:
-    """Without training, the order is that of the interleaved shards, every time."""
-    batches = load(shades, _options(training=False, cycle_length=3))
-    expected = [start + row for row in range(10) for start in (0, 10, 20)]
-    assert _numbers(batches) == expected
-    assert _numbers(batches) == expected
-
-
-def test_block_length_takes_records_in_a_row(shades: Dataset) -> None:
-    """With blocks of 5 from 3 shards, five images of a shard come in a row."""
-    batches = load(shades, _options(training=False, cycle_length=3, block_length=5))
-    assert _numbers(batches)[:15] == [*range(5), *range(10, 15), *range(20, 25)]
-
-
-def test_holdout_takes_from_everywhere(shades: Dataset) -> None:
-    """The part held out comes from all shards alike, so that sorted shards don't matter."""
-    holdout = Holdout(fraction=0.5, held_out=True)
-    held = _numbers(load(shades, _options(holdout=holdout)))
-    assert Counter(number // 10 for number in held) == {0: 5, 1: 5, 2: 5}
-
-
-def test_too_small_holdout_is_an_error(shades: Dataset) -> None:
-    """A part that would be empty is refused."""
-    with pytest.raises(DatasetError):
-        load(shades, _options(holdout=Holdout(fraction=0.01, held_out=True)))
-    with pytest.raises(UsageError):
-        Holdout(fraction=1.0, held_out=True)
-
-
-@pytest.mark.parametrize("recipe", [Recipe.NAIVE, Recipe.TFRTOOL])
-def test_rescale_reaches_the_model(shades: Dataset, recipe: Recipe) -> None:
+@pytest.mark.parametrize("recipe", ["tfrtool", "naive"])
+def test_rescale_reaches_the_model(numbered: Dataset, recipe: str) -> None:
     """Pixels are mapped linearly, to the range that was asked for."""
-    rescale = Rescale(scale=1 / 127.5, offset=-1.0)
-    for images, _ in load(shades, _options(recipe=recipe, rescale=rescale)):
-        values = images.numpy()
-        assert values.min() >= -1
-        assert (
-            np.allclose((values + 1) * 127.5 / 4 % 1, 0, atol=1e-3)
-            or (np.allclose((values + 1) * 127.5 / 4 % 1, 1, atol=1e-3))
-            or np.allclose(np.round((values + 1) * 127.5 / 4) * 4, (values + 1) * 127.5, atol=1e-3)
-        )
+    plain = dict(_by_label(load(numbered, training=False)))
+    for label, image in _by_label(load(numbered, recipe=recipe, rescale=(1 / 127.5, -1.0))):
+        np.testing.assert_allclose(image, plain[label] / 127.5 - 1, atol=1e-5)
 
 
-def test_pixels_are_those_of_tensorflow(tmp_path: Path, tf: Any) -> None:
-    """An image is decoded and resized as tf.image does it, to within half a grey level."""
-    data = image_bytes(size=(50, 30))
-    dataset = open_dataset(write_foreign(tmp_path / "d", [[image_payload(0, data=data)]]))
-    ((images, _),) = load(dataset, _options(training=False))
-    expected = tf.image.resize(tf.io.decode_jpeg(data, channels=3), (SIZE, SIZE)) / 255
-    assert np.abs(images[0] - expected).max() <= 0.5001 / 255
+def _by_label(batches: Any) -> list[tuple[int, Any]]:
+    return [
+        (int(label), image.astype(np.float64))
+        for images, labels in batches
+        for image, label in zip(images.numpy(), labels.numpy(), strict=True)
+    ]
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("options", "problem"),
     [
-        {"image_size": 0},
-        {"batch_size": 0},
-        {"epochs": 0},
-        {"first_epoch": -1},
-        {"seed": -1},
-        {"cycle_length": 0},
-        {"block_length": 0},
-        {"parallel_calls": 0},
-        {"batched_parse": 0},
-        {"shuffle_buffer": 0},
-        {"prefetch": -1},
-        {"cache": Cache.FEATURES},
-        {"recipe": Recipe.NAIVE, "cycle_length": 2},
-        {"recipe": Recipe.NOTEBOOK, "prefetch": 2},
+        ({"image_size": 0}, "--image-size must be at least 1"),
+        ({"batch_size": 0}, "--batch-size"),
+        ({"epochs": 0}, "--epochs"),
+        ({"first_epoch": -1}, "first_epoch"),
+        ({"seed": -1}, "--seed"),
+        ({"cycle_length": 0}, "--cycle-length"),
+        ({"parallel_calls": 5000}, "--parallel-calls must be at most 1024"),
+        ({"shuffle_buffer": 0}, "--shuffle-buffer"),
+        ({"prefetch": -1}, "--prefetch"),
+        ({"cache": "features"}, "training only"),
+        ({"cache": "nowhere"}, "one of features, memory, disk, none"),
+        ({"recipe": "ours"}, "one of tfrtool, notebook, naive"),
+        ({"recipe": "naive", "cycle_length": 2}, "--cycle-length cannot be used with --recipe"),
+        ({"recipe": "notebook", "prefetch": 2}, "--prefetch cannot be used with --recipe"),
+        ({"recipe": "naive", "first_step": 1}, "first_step cannot be used with --recipe"),
+        ({"first_step": 7}, "first_step must be from 0 to 6"),
+        ({"cach": "memory"}, "'cach'.*'cache'"),
     ],
 )
-def test_impossible_options_are_refused(changes: dict[str, Any]) -> None:
-    """Options that can't be meant are a usage error, before anything is read."""
-    with pytest.raises(UsageError):
-        LoadOptions(**{"image_size": 8, **changes})
-
-
-def test_loading_takes_words_and_numbers(shades: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the public face takes is what the options of the loader hold."""
-    with monkeypatch.context() as patch:
-        built: list[tuple[Any, ...]] = []
-        patch.setattr("tfrtool.loading.pipeline.load", lambda *task: built.append(task))
-        shades.load(
-            image_size=SIZE, cache="memory", augment="flip,crop=2", rescale=(2.0, -1.0), seed=3
-        )
-    options = LoadOptions(
-        image_size=SIZE,
-        cache=Cache.MEMORY,
-        augment=parse_augment("flip,crop=2"),
-        rescale=Rescale(scale=2.0, offset=-1.0),
-        seed=3,
-    )
-    assert [task[:2] for task in built] == [(shades, options)]
-    parts = [
-        _numbers(shades.load(image_size=SIZE, holdout=0.2, held_out=held)) for held in (True, False)
-    ]
-    assert [len(part) for part in parts] == [6, 24]
-    assert sorted(parts[0] + parts[1]) == list(range(30))
-    with pytest.raises(UsageError, match="one of features, memory, disk, none"):
-        shades.load(image_size=SIZE, cache="nowhere")
-    with pytest.raises(UsageError, match="one of tfrtool, notebook, naive"):
-        shades.load(image_size=SIZE, recipe="ours")
-
-
-def test_a_misspelt_option_is_an_error(shades: Dataset) -> None:
-    """It names the option, and lists those that there are."""
-    known = r"'cach'.*'cache'"
-    with pytest.raises(UsageError, match=known):
-        shades.load(image_size=SIZE, cach="memory")
-    with pytest.raises(UsageError, match=known):
-        tfrtool.train(shades, cach="memory")
+def test_impossible_options_are_refused(
+    numbered: Dataset, options: dict[str, Any], problem: str
+) -> None:
+    """Options that can't be meant are a usage error that names them."""
+    with pytest.raises(UsageError, match=problem):
+        load(numbered, **options)
 
 
 def test_a_dataset_is_a_path(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def test_plain_keras_loads_it(forking: Forking, tmp_path: Path) -> None:
     """Who has Keras and the file needs nothing else: no custom objects, no unsafe mode."""
     import keras
 
-    from tfrtool.loading.normalize import rescaler
+    from tfrtool.loading.decoding import rescaler
     from tfrtool.loading.options import Rescale
     from tfrtool.training.models.models import build_classifier
     from tfrtool.training.models.saved_model import ModelFacts, save_model

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tfrtool.errors import UsageError, WeightsError
-from tfrtool.loading.normalize import rescaler
+from tfrtool.loading.decoding import rescaler
 from tfrtool.training.models.applications import (
     application_names,
     application_rescale,

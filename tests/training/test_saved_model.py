@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfrtool.errors import WeightsError
-from tfrtool.loading.normalize import rescaler
+from tfrtool.loading.decoding import rescaler
 from tfrtool.loading.options import Rescale
 from tfrtool.training.models.models import build_classifier
 from tfrtool.training.models.saved_model import ModelFacts, load_model, save_model

@@ -1,83 +1,162 @@
-"""The loader alone, stage by stage: what each brings, what it costs, and what limits ours."""
+"""Input pipelines measured in turn, each in a process of its own.
 
+TensorFlow keeps memory that was freed, so a pipeline that fills a cache after another one did would
+look better than it is.
+"""
+
+import contextlib
+import gc
 import os
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, compress
+from functools import partial
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any
 
-from tfrtool.engines.pool import cores
-from tfrtool.errors import DatasetError
-from tfrtool.loading.cache import CacheRequest, available_memory, plan_cache
-from tfrtool.loading.dataset import Dataset, Split
+from tfrtool.engines.pool import busy_seconds, cores
+from tfrtool.errors import DatasetError, UsageError
+from tfrtool.loading.cache import CacheRequest, available_memory, own_memory, plan_cache
+from tfrtool.loading.dataset import Dataset
 from tfrtool.loading.open_dataset import open_dataset
-from tfrtool.loading.options import Cache, LoadOptions
-from tfrtool.records.compression import Compression
+from tfrtool.loading.options import Cache, Decoding, LoadOptions, Recipe
 from tfrtool.storage.arguments import check_least, make_options
 from tfrtool.storage.child import Child, ChildDied, ChildError
 from tfrtool.storage.json_values import to_json_values
 from tfrtool.storage.progress import OnProgress, Progress, no_progress
-from tfrtool.storage.remote.shard_cache import FETCHED_AT_ONCE, ShardCache
-
-UNCACHED, OWN_UNCACHED, OWN = "uncached", "tfrtool, uncached", "tfrtool"
-_WITHOUT = {"cache": "parallel map", OWN: OWN_UNCACHED}
-_PUBLISHED = ("naive", "interleave", "parallel map", "cache", "prefetch")
-STAGES = (*_PUBLISHED, UNCACHED, OWN_UNCACHED, OWN)
-"""The pipelines: each of the published ones has what those before it have, and one thing more;
-"prefetch" is the notebooks' whole pipeline. "uncached" is what is published for images that fit
-into no cache; "tfrtool" is ours, with its cache and without."""
-
-_MOST = 0.5
-"""The part of the free memory that the published cache may take: its shuffle buffer, its batches
-and other programs need some, too, and a process that takes all ends others."""
-
-_TOO_SHORT = 0.5
-"""Seconds of an epoch, in which starting a pipeline counts for more than what it does."""
-
-_LARGER = 1.5
-"""How many times the pixels that are needed images must have for a resize to be worth it."""
 
 _BUSY = 0.1
-"""The part of the cores that other programs may take before it is said."""
+"""The part of the cores that other programs may take before there is a warning."""
 
-_HELP = {
-    "parsing": "Records are small; in Python, load(batched_parse=N) parses N at a time.",
-    "copying": "Images are copied into float32 batches; a smaller --image-size copies less.",
-    "storing": "The first epoch fills the cache; a smaller --image-size stores less.",
-    "waiting": "The loader kept {busy:.1f} of {cores} cores busy. To use more, raise "
-    "--parallel-calls and --cycle-length of tfrtool train, or write more shards (tfrtool write "
-    "--shards, now {shards}).",
-}
-"""What would make a share of the cores' time smaller, whatever the images are."""
+_TINY = 16
 
-Numbers = dict[str, float]
-"""Of an epoch, its images_per_second and cpu_ms_per_image, and where it is known other_cores: how
-many cores other programs kept busy meanwhile."""
+Task = Callable[[], Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StageRun:
-    """What one process measured of a pipeline."""
+class Measurement:
+    """What a task took."""
 
-    images: int  # in an epoch
-    labels: int  # the sum of an epoch's
-    epochs: tuple[Numbers, ...]
-    memory: int
+    result: Any
+    seconds: float
+    cpu_seconds: float
+    memory_bytes: int | None  # by which the process grew at its peak; None if unknown
+    other_cores: float | None  # cores that other programs kept busy meanwhile; None if unknown
+
+
+def measure(task: Task, warm_up: Task | None = None) -> Measurement:
+    """Run a task in this process; ``warm_up`` loads before what any such task loads."""
+    if warm_up is not None:
+        warm_up()
+    gc.collect()
+    gc.freeze()  # a later collection would fall to the task
+    with contextlib.suppress(OSError):  # proc(5): forget the peak so far
+        Path("/proc/self/clear_refs").write_text("5", "ascii")
+    memory = own_memory("VmRSS")
+    start, cpu, busy = time.perf_counter(), time.process_time(), busy_seconds()
+    result = task()
+    seconds, cpu, others = time.perf_counter() - start, time.process_time() - cpu, None
+    if busy is not None and (now := busy_seconds()) is not None:
+        others = max(now - busy - cpu, 0.0) / seconds
+    peak = own_memory("VmHWM")
+    return Measurement(
+        result=result,
+        seconds=seconds,
+        cpu_seconds=cpu,
+        memory_bytes=max(peak - memory, 0) if peak else None,
+        other_cores=others,
+    )
+
+
+def measure_in_turn(
+    path: Path,
+    tasks: Mapping[str, Task],
+    rounds: int,
+    *,
+    warm_up: Task | None = None,
+    optional: Collection[str] = (),
+    on_progress: OnProgress = no_progress,
+) -> tuple[dict[str, list[Measurement]], dict[str, str]]:
+    """Run tasks in turn, ``rounds`` times, each in a process of its own.
+
+    Args:
+        path: the dataset, for errors.
+        tasks: functions by name, which can be pickled.
+        rounds: how often each is run.
+        warm_up: what is done before in each process.
+        optional: names of tasks that may fail.
+        on_progress: called before each run.
+
+    Returns:
+        The measurements of each task, and the errors of the optional tasks that failed.
+
+    Raises:
+        DatasetError: a task fails, or its process is killed.
+        UsageError: a task does not accept its options.
+    """
+    results: dict[str, list[Measurement]] = {name: [] for name in tasks}
+    errors: dict[str, str] = {}
+    done, total = 0, rounds * len(tasks)
+    for _ in range(rounds):
+        for name, task in tasks.items():
+            on_progress(Progress(what=name, done=done, total=total, unit="runs"))
+            done += 1
+            if name in errors:
+                continue
+            try:
+                results[name].append(in_own_process(path, measure, task, warm_up))
+            except (DatasetError, UsageError) as error:
+                if name not in optional:
+                    raise
+                errors[name] = str(error)
+    return results, errors
+
+
+def in_own_process(path: Path, function: Callable[..., Any], *arguments: object) -> Any:
+    """Return what a function returns in a process that did nothing before."""
+    environment = {"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ}
+    with Path(os.devnull).open("wb") as nowhere, Child(nowhere, environment) as child:
+        try:
+            return child.call(function, *arguments)
+        except ChildError as error:
+            found = str(error)[:300]
+        except ChildDied as death:
+            found = f"its process was killed by signal {-death.code}, possibly out of memory"
+            if death.code >= 0:
+                found = f"its process ended with exit code {death.code}"
+    raise DatasetError("the benchmark failed", path=path, found=found)
+
+
+def busy_warning(runs: Sequence[Measurement]) -> str | None:
+    """Return a warning if other programs kept cores busy during a run."""
+    others = max((run.other_cores or 0.0 for run in runs), default=0.0)
+    if others <= _BUSY * cores():
+        return None
+    return (
+        f"Other programs kept up to {others:.1f} of {cores()} cores busy, so compare CPU time "
+        "rather than images per second."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StageReport:
-    """A pipeline, by the medians of all runs; or why it was left out."""
+class EpochCost:
+    """What an epoch takes: the median of all measurements, and their range."""
 
-    stage: str
-    first_epoch: Numbers | None = None
-    later_epochs: Numbers | None = None
-    memory_bytes: int | None = None  # by how much a process grew at its largest
-    cache_bytes: int | None = None  # of that, what the same pipeline without its cache didn't take
+    cpu_ms_per_image: float
+    cpu_ms_range: tuple[float, float]
+    images_per_second: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineReport:
+    """What a pipeline takes, or why it was skipped."""
+
+    pipeline: str
+    first_epoch: EpochCost | None = None
+    later_epochs: EpochCost | None = None
+    memory_bytes: int | None = None  # by which a process grew at its peak
     skipped: str | None = None
 
 
@@ -86,48 +165,30 @@ class BenchReport:
     """Result of benchmarking the data loader.
 
     Attributes:
-        stages: result of each stage: the naive pipeline, then one change at a time, and last
-            tfrtool's pipeline.
-        bottleneck: what limits the first epoch of tfrtool's pipeline, in one word.
-        sentence: explanation of the bottleneck, with an option that would help.
-        parts_cpu_ms_per_image: CPU time per image for reading (with decompression), parsing,
-            decoding and resizing, in milliseconds.
-        shares_ms_per_image: time per image in the first epoch of tfrtool's pipeline, in
-            milliseconds: the parts above, copying, storing and waiting.
-        pixels_per_image: mean number of pixels of the images in the shards.
-        compression: compression of the shards.
-        cold_read_ms_per_image: wall time per image to read from disk without a warm page cache, in
-            milliseconds. None if unknown.
-        store_ms_per_image: wall time per image to fetch shards from an object store, in
-            milliseconds, for those that were not cached. None if none was fetched.
+        pipelines: the naive pipeline, the usual one of notebooks, and tfrtool's own, without and
+            with its cache.
         images: number of images in an epoch.
         total_images: number of images in the split.
         shards: number of shards read.
         image_size: width and height to which images are resized, in pixels.
-        cache: where tfrtool's pipeline cached images: "memory", "disk" or "none".
+        cache: where tfrtool's pipeline cached images: "memory" or "none".
         cores: number of cores available to this process.
+        warning: what makes the result unreliable, such as other programs that kept cores busy.
     """
 
-    stages: tuple[StageReport, ...]
-    bottleneck: str = ""
-    sentence: str = ""
-    parts_cpu_ms_per_image: Numbers
-    shares_ms_per_image: Numbers
-    pixels_per_image: float
-    compression: str
-    cold_read_ms_per_image: float | None
-    store_ms_per_image: float | None = None
+    pipelines: tuple[PipelineReport, ...]
     images: int
-    total_images: int = 0
+    total_images: int
     shards: int
     image_size: int
     cache: str
     cores: int
+    warning: str | None = None
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Return one object per stage, and a last one for the other results."""
+        """Return one object per pipeline, and a last one for the other results."""
         last = to_json_values(self)
-        return [*last.pop("stages"), last]
+        return [*last.pop("pipelines"), last]
 
 
 def bench(
@@ -142,13 +203,14 @@ def bench(
     decode: str = "exact",
     image_feature: str | None = None,
     label_feature: str | None = None,
+    decode_function: str | None = None,
     shard_cache: str | os.PathLike[str] | None = None,
     on_progress: OnProgress = no_progress,
 ) -> BenchReport:
-    """Benchmark the data loader on a dataset, stage by stage.
+    """Benchmark the data loader on a dataset against published pipelines.
 
     Each measurement runs in its own process, so that they do not influence each other. Remote
-    shards are fetched first; the time for this is reported separately.
+    shards are downloaded first.
 
     Args:
         path: dataset directory.
@@ -161,6 +223,7 @@ def bench(
         decode: "exact" or "fast", for tfrtool's pipeline; see `Dataset.load`.
         image_feature: feature that contains the images; see `tfrtool.dataset`.
         label_feature: feature that contains the labels; see `tfrtool.dataset`.
+        decode_function: name of the function that decodes records; see `tfrtool.dataset`.
         shard_cache: local directory in which to cache remote shards; see `tfrtool.dataset`.
         on_progress: called before each measurement.
 
@@ -170,207 +233,112 @@ def bench(
     """
     least = {"epochs": 2, "rounds": 1, "limit": 1}
     check_least({"epochs": epochs, "rounds": rounds, "limit": limit}, least)
-    load = make_options(
+    options = make_options(
         LoadOptions, image_size=image_size, split=split, batch_size=batch_size, decode=decode
     )
     dataset = open_dataset(
         path,
         image_feature=image_feature,
         label_feature=label_feature,
+        decode_function=decode_function,
         shard_cache=shard_cache,
     )
-    whole = dataset.split(split)
+    whole = dataset.local_split(split)
     count = 1 + sum(total < limit for total in accumulate(whole.lengths))
-    shards = replace(whole, shards=whole.shards[:count], lengths=whole.lengths[:count])
-    cache = dataset.shard_cache  # which keeps the copies while they are measured
-    shards, fetched = _fetch(cache, shards)
-    dataset = replace(dataset, splits={split: shards}, shard_cache=None)
-    report = _measure_all(dataset, load, epochs, rounds, on_progress)
-    report = replace(report, store_ms_per_image=fetched, total_images=whole.records)
-    report = replace(report, shares_ms_per_image=_shares(report))
-    bottleneck, sentence = _judge(report)
-    return replace(report, bottleneck=bottleneck, sentence=sentence)
-
-
-def _fetch(cache: ShardCache | None, split: Split) -> tuple[Split, float | None]:
-    """Return a split of local shards, and what an image of those took that were fetched, in ms."""
-    if cache is None:
-        return split, None
-    start = time.perf_counter()
-    with ThreadPoolExecutor(FETCHED_AT_ONCE) as pool:
-        files = [*pool.map(cache.fetch, split.shards)]
-    took = time.perf_counter() - start
-    images = sum(compress(split.lengths, [path in cache.fetched for path in split.shards]))
-    return replace(split, shards=tuple(files)), took / images * 1e3 if images else None
-
-
-def _measure_all(
-    dataset: Dataset, load: LoadOptions, epochs: int, rounds: int, on_progress: OnProgress
-) -> BenchReport:
-    """Measure the loader of local shards; what limits it is not told yet."""
-    shards, image_size = dataset.split(load.split), load.image_size
+    part = replace(whole, shards=whole.shards[:count], lengths=whole.lengths[:count])
+    dataset = replace(dataset, splits={split: part}, shard_cache=None)
     request = CacheRequest(
-        images=shards.records,
+        images=part.records,
         image_size=image_size,
         epochs=epochs,
         free_memory=available_memory(),
-        # One that an earlier run left on disk would make a first epoch look like a later one.
         free_disk=0,
     )
-    load = replace(load, cache=plan_cache(request).cache)
-    stages: tuple[str, ...] = STAGES
-    skipped = ""
-    free, float_cache = request.free_memory, request.bytes(Cache.MEMORY, 4) or 0
-    if free is not None and float_cache > _MOST * free:
-        stages = tuple(stage for stage in STAGES if stage not in ("cache", "prefetch"))
-        sizes = f"{float_cache / 2**20:,.0f} MiB, with {free / 2**20:,.0f} MiB free"
-        skipped = f"its float32 cache would need {sizes}"
-
-    total, done = 1 + rounds * len(stages), 0
-    on_progress(Progress(what="pieces", done=done, total=total, unit="runs"))
-    parts, cold, pixels = measure("measure_parts", dataset, load, rounds)
-    runs: dict[str, list[StageRun]] = {stage: [] for stage in stages}
-    for _ in range(rounds):
-        for stage, some in runs.items():
-            done += 1
-            on_progress(Progress(what=stage, done=done, total=total, unit="runs"))
-            some.append(measure("measure_stage", dataset, load, stage, epochs))
-    if len({(run.images, run.labels) for some in runs.values() for run in some}) > 1:
+    cache, skipped = plan_cache(request).cache, {}
+    published = replace(options, decode=Decoding.EXACT)
+    try:
+        plan_cache(replace(request, recipe=Recipe.NOTEBOOK))
+    except UsageError as error:
+        skipped["notebook"] = str(error)
+    chosen = {
+        "naive": replace(published, recipe=Recipe.NAIVE),
+        "notebook": replace(published, recipe=Recipe.NOTEBOOK),
+        "tfrtool, uncached": options,
+        "tfrtool": replace(options, cache=cache),
+    }
+    tasks = {
+        name: partial(run_epochs, dataset, one, epochs)
+        for name, one in chosen.items()
+        if name not in skipped and (name != "tfrtool" or cache is not Cache.NONE)
+    }
+    tiny = replace(part, shards=part.shards[:1], lengths=part.lengths[:1])
+    small = replace(dataset, splits={split: tiny})
+    warm_up = partial(run_epochs, small, replace(options, image_size=_TINY), 1)
+    results, _ = measure_in_turn(
+        dataset.directory, tasks, rounds, warm_up=warm_up, on_progress=on_progress
+    )
+    runs = [run for some in results.values() for run in some]
+    if len({epoch[:2] for run in runs for epoch in run.result}) > 1:
         raise DatasetError("the pipelines return different images", path=dataset.directory)
     return BenchReport(
-        stages=tuple(_sum_up(stage, runs, skipped) for stage in STAGES),
-        parts_cpu_ms_per_image=parts,
-        shares_ms_per_image={},
-        cold_read_ms_per_image=cold,
-        pixels_per_image=pixels,
-        compression=shards.compression.value,
-        images=shards.records,
-        shards=len(shards.shards),
+        pipelines=tuple(
+            _sum_up(name, results[name])
+            if name in results
+            else PipelineReport(pipeline=name, skipped=skipped.get(name, "no memory for a cache"))
+            for name in chosen
+        ),
+        images=part.records,
+        total_images=whole.records,
+        shards=len(part.shards),
         image_size=image_size,
-        cache=load.cache.value,
+        cache=cache.value,
         cores=cores(),
+        warning=busy_warning(runs),
     )
 
 
-def measure(work: str, dataset: Dataset, *arguments: object) -> Any:
-    """Return what a function of `bench_measure` gives, in a process of its own.
+def run_epochs(
+    dataset: Dataset, options: LoadOptions, epochs: int
+) -> list[tuple[int, int, float, float]]:
+    """Load epochs, and return the images, the sum of labels, seconds and CPU seconds of each.
 
-    That one alone loads TensorFlow. If it fails, or the system ends it, this is a DatasetError.
+    The published pipelines have a new iterator for each epoch, as Keras' ``fit`` makes them;
+    tfrtool's has one for all, as ``tfrtool train`` has.
     """
-    return in_own_process(dataset.directory, _in_child, work, dataset, *arguments)
+    from tfrtool.loading.corrupt import naming_damage
+    from tfrtool.loading.pipeline import load
+
+    own, costs = options.recipe is Recipe.TFRTOOL, []
+    with naming_damage(dataset, options.split):
+        start, cpu = time.perf_counter(), time.process_time()
+        batches = load(dataset, replace(options, epochs=epochs if own else 1))
+        whole, steps = iter(batches) if own else None, int(batches.cardinality())
+        for _ in range(epochs):
+            images, labels = 0, 0
+            iterator = islice(whole, steps // epochs) if whole is not None else iter(batches)
+            for _, numbers in iterator:
+                images, labels = images + len(numbers), labels + int(numbers.numpy().sum())
+            del iterator  # here a tuned pipeline waits for the tuner
+            now, used = time.perf_counter(), time.process_time()
+            costs.append((images, labels, now - start, used - cpu))
+            start, cpu = now, used
+    return costs
 
 
-def in_own_process(path: Path, function: Callable[..., Any], *arguments: object) -> Any:
-    """Return what a function gives in a process that did nothing before; see `measure`."""
-    environment = {"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ}
-    with Path(os.devnull).open("wb") as nowhere, Child(nowhere, environment) as child:
-        try:
-            return child.call(function, *arguments)
-        except ChildError as error:
-            found = str(error)[:300]
-        except ChildDied as death:
-            found = f"its process was killed by signal {-death.code}, possibly out of memory"
-            if death.code >= 0:
-                found = f"its process ended with exit code {death.code}"
-    raise DatasetError("the benchmark failed", path=path, found=found)
-
-
-def _in_child(work: str, *arguments: object) -> Any:
-    from tfrtool.loading import bench_measure
-
-    return getattr(bench_measure, work)(*arguments)
-
-
-def _sum_up(stage: str, measured: Mapping[str, Sequence[StageRun]], skipped: str) -> StageReport:
-    if not (runs := measured.get(stage)):
-        return StageReport(stage=stage, skipped=skipped)
-    taken = {one: round(statistics.median(r.memory for r in measured[one])) for one in measured}
-    without = taken.get(_WITHOUT.get(stage, ""))
-
-    def medians(epochs: Sequence[Numbers]) -> Numbers:
-        return {name: statistics.median(epoch[name] for epoch in epochs) for name in epochs[0]}
-
-    return StageReport(
-        stage=stage,
-        first_epoch=medians([run.epochs[0] for run in runs]),
-        later_epochs=medians([epoch for run in runs for epoch in run.epochs[1:]]),
-        memory_bytes=taken[stage],
-        cache_bytes=None if without is None else max(taken[stage] - without, 0),
-    )
-
-
-def _shares(report: BenchReport) -> Numbers:
-    """Return what the cores do for an image in a first epoch of ours, in milliseconds of theirs."""
-    first = {stage.stage: stage.first_epoch or {} for stage in report.stages}
-    whole, uncached = (first[name]["cpu_ms_per_image"] for name in (OWN, OWN_UNCACHED))
-    shares = dict(report.parts_cpu_ms_per_image)
-    storing = 0.0 if report.cache == Cache.NONE.value else max(whole - uncached, 0.0)
-    shares |= {"copying": max(whole - storing - sum(shares.values()), 0.0), "storing": storing}
-    free = report.cores - first[OWN].get("other_cores", 0.0)
-    waiting = free * 1e3 / first[OWN]["images_per_second"] - whole
-    return shares | {"waiting": max(waiting, 0.0)}
-
-
-def _judge(report: BenchReport) -> tuple[str, str]:
-    """Return what limits the first epoch of our pipeline, in a word and in a sentence or two."""
-    first, cold = report.stages[-1].first_epoch or {}, report.cold_read_ms_per_image
-    rate, cpu = first["images_per_second"], first["cpu_ms_per_image"]
-    store, others = report.store_ms_per_image, first.get("other_cores", 0.0)
-    busy = ""
-    if others > _BUSY * report.cores:
-        busy = (
-            f" Other programs kept {others:.1f} of {report.cores} cores busy, so compare CPU ms "
-            "rather than images/s."
+def _sum_up(name: str, runs: Sequence[Measurement]) -> PipelineReport:
+    def cost(which: slice) -> EpochCost:
+        epochs = [epoch for run in runs for epoch in run.result[which]]
+        cpu = sorted(used / images * 1e3 for images, _, _, used in epochs)
+        return EpochCost(
+            cpu_ms_per_image=statistics.median(cpu),
+            cpu_ms_range=(cpu[0], cpu[-1]),
+            images_per_second=statistics.median(images / took for images, _, took, _ in epochs),
         )
-    size = report.image_size
-    larger = report.pixels_per_image > _LARGER * size**2
-    smaller = (
-        f" Smaller records help: tfrtool write --encode jpeg --resize {size}." if larger else ""
-    )
-    if store is not None and store > max(1e3 / rate, cold or 0.0):
-        return "store", (
-            f"The store is the bottleneck of the first epoch: it delivers {1e3 / store:,.0f} "
-            f"images/s, and the loader can process {rate:,.0f}. Later epochs read from the shard "
-            f"cache.{smaller}{busy}"
-        )
-    if report.images / rate < _TOO_SHORT:
-        return "starting", (
-            f"Startup is the bottleneck: the first epoch of {report.images:,} images takes "
-            f"{report.images / rate:.2f} s, too short for any option to matter.{busy}"
-        )
-    if cold is not None and cold > 1e3 / rate:
-        return "disk", (
-            f"The disk is the bottleneck of the first epoch: it delivers {1e3 / cold:,.0f} "
-            f"images/s, and the loader can process {rate:,.0f}.{smaller}{busy}"
-        )
-    costs = report.shares_ms_per_image
-    bottleneck = max(costs, key=costs.__getitem__)
-    shares = {name: f"{cost / sum(costs.values()):.0%}" for name, cost in costs.items()}
-    told = ", ".join(f"{name} {share}" for name, share in shares.items())
-    helps = _help(bottleneck, report, larger).format(
-        busy=cpu * rate / 1e3, cores=report.cores, shards=report.shards
-    )
-    return bottleneck, (
-        f"{bottleneck.capitalize()} is the bottleneck, with {shares[bottleneck]} of the core time "
-        f"of the first epoch ({told}).{helps and f' {helps}'}{busy}"
-    )
 
-
-def _help(bottleneck: str, report: BenchReport, larger: bool) -> str:
-    """Return what would make a share of the cores' time smaller; nothing where nothing would."""
-    size = report.image_size
-    if bottleneck == "reading":
-        helps = [f"tfrtool write --resize {size} makes records smaller."] if larger else []
-        if report.compression != Compression.NONE.value:
-            helps.append("tfrtool write --compression none avoids decompression.")
-        return " ".join(helps)
-    if bottleneck in ("decoding", "resizing"):
-        if larger:
-            smaller = f"tfrtool write --resize {size} makes images smaller"
-            return f"{smaller}, and --encode raw avoids decoding."
-        if bottleneck == "decoding":
-            return "tfrtool write --encode raw avoids decoding."
-        if report.pixels_per_image < size**2:
-            return "Images are enlarged; a smaller --image-size enlarges them less."
-        return ""
-    return _HELP[bottleneck]
+    memory = [run.memory_bytes for run in runs if run.memory_bytes is not None]
+    return PipelineReport(
+        pipeline=name,
+        first_epoch=cost(slice(1)),
+        later_epochs=cost(slice(1, None)),
+        memory_bytes=round(statistics.median(memory)) if memory else None,
+    )

@@ -1,95 +1,98 @@
-"""Where images are kept between epochs: predicted from the shards, held against what is free."""
+"""Where images are kept between epochs: the choice, by what is free, and the cache on disk."""
 
 import contextlib
+import hashlib
+import inspect
+import json
+import os
 import shutil
+import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tfrtool.errors import UsageError
-from tfrtool.loading.options import Cache, Recipe
+from tfrtool.errors import DatasetError, UsageError, WriteError, os_errors_as
+from tfrtool.loading.options import Cache, LoadOptions, Recipe
+from tfrtool.loading.tensors import TfDataset
+from tfrtool.storage.arguments import user_cache
+from tfrtool.storage.atomic_files import move, private_folder
 from tfrtool.storage.opening import open_regular
+from tfrtool.storage.progress import OnProgress, Progress
 
-_MEBIBYTE = 2**20
-_FLOAT = 4
+if TYPE_CHECKING:
+    from tfrtool.loading.dataset import Dataset
 
-_MODEST = 0.5
-"""The part of what is free that a cache may take unasked: the model and its batches need the rest,
-and so do other processes, which may be as hungry by the time that the cache is full."""
-
-_MOST = 0.9
-"""The part that a cache may take where it was asked for."""
+_MODEST, _MOST = 0.5, 0.9
+"""The parts of the free space that a cache may take by default, and on request. The model, its
+batches and other processes need the rest."""
 
 _IMAGE_OVERHEAD = 504
-"""Bytes that tf.data's memory cache takes an image beside its pixels and its label: what
-describes two tensors. Measured as 416 with TensorFlow 2.21, over 200,000 images of 8 pixels."""
+"""Bytes that tf.data's memory cache takes for an image besides its pixels and label: what describes
+two tensors. Measured as 416 with TensorFlow 2.21, over 200,000 images of 8 pixels."""
 
 _KINDS = {
     Cache.FEATURES: "of a frozen base's outputs",
     Cache.MEMORY: "of uint8 in memory",
     Cache.DISK: "of uint8 on disk",
-    Cache.NONE: "nothing",
 }
+
+_VERSION = 4
+"""Of the pixels and the order of a cache on disk. Raise it when either changes."""
+
+_WRITE_BATCH = 32
+_UNUSED = 30 * 24 * 3600
+"""Seconds after which a cache on disk that no run has opened is deleted."""
 
 _NO_LIMIT = 2**60
-"""Version 1 says "no limit" with the highest number of pages that there can be (2**63 - 4096)."""
-
 _LONGEST = 2**20
-"""As much as is read of a file of the system's; the longest ones are some tens of kB."""
-
-# The files of both versions of control groups: limits, usage, and what of it can be taken back.
-# What is above memory.high is taken back at once, so that it is a limit as well.
-_FILES: dict[int, tuple[tuple[str, ...], str, str]] = {
-    1: (("memory.limit_in_bytes",), "memory.usage_in_bytes", "total_inactive_file"),
-    2: (("memory.max", "memory.high"), "memory.current", "inactive_file"),
-}
+"""Bytes read of a file of the system's; the longest are some tens of kB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheRequest:
-    """What a cache would be for, and what there is to keep it in."""
+    """What is to be cached, and how much space is free."""
 
-    images: int  # those to train on and those to validate on together
+    images: int  # to train and to validate on
     image_size: int  # in pixels, both ways
-    epochs: int  # how many times each image is wanted
-    asked: Cache | None = None  # None is wherever is best
-    recipe: Recipe = Recipe.TFRTOOL  # only ours has a choice
+    epochs: int
+    asked: Cache | None = None  # None chooses
+    recipe: Recipe = Recipe.TFRTOOL
     base_frozen: bool = False  # whether images go through a base that isn't trained
-    augmented: bool = False  # whether images differ from epoch to epoch
-    feature_size: int | None = None  # numbers that the base makes of an image; None if unknown
-    free_memory: int | None = None  # in bytes; None where that can't be told
-    free_disk: int | None = None  # in bytes, where a cache on disk would be; likewise
-    label_bytes: int = 8  # of a label: an int64, or a float32 for each class
-    on_disk: bool = False  # whether they are in a cache on disk from an earlier run
+    augmented: bool = False
+    feature_size: int | None = None  # numbers that the base returns for an image
+    free_memory: int | None = None  # in bytes; None if unknown
+    free_disk: int | None = None  # in bytes, in the directory of the cache; None if unknown
+    label_bytes: int = 8  # size of a label
+    on_disk: bool = False  # whether an earlier run has left all of them on disk
 
     def bytes(self, cache: Cache, value_size: int = 1) -> int | None:
-        """Return what a cache takes, of 1 (uint8) or 4 (float32) bytes a value; None if unknown."""
-        pixels, features = self.image_size**2 * 3 * value_size, self.feature_size
-        each = {
-            Cache.FEATURES: None if features is None else features * _FLOAT + self.label_bytes,
-            Cache.MEMORY: pixels + _IMAGE_OVERHEAD + self.label_bytes,
-            Cache.DISK: pixels + self.label_bytes,
-            Cache.NONE: 0,
-        }[cache]
-        return None if each is None else each * self.images
+        """Return the size of a cache, with 1 (uint8) or 4 (float32) bytes a value, if known."""
+        each = self.image_size**2 * 3 * value_size + self.label_bytes
+        if cache is Cache.FEATURES:
+            if self.feature_size is None:
+                return None
+            each = self.feature_size * 4 + self.label_bytes
+        elif cache is Cache.MEMORY:
+            each += _IMAGE_OVERHEAD
+        return each * self.images
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CachePlan:
-    """Where images are kept between epochs, and why there, for people."""
+    """Where images are kept between epochs, and why, for people."""
 
     cache: Cache
     reason: str
 
 
 def plan_cache(request: CacheRequest) -> CachePlan:
-    """Decide where images are kept between epochs, before any is decoded.
+    """Choose where images are kept between epochs, before any is decoded.
 
-    Unasked, that is the cheapest of these which fits into half of what is free: a frozen base's
-    outputs; images in memory; images on disk. What was asked for is done if it can be, and if not
-    because of what is trained, the reason says so. It is a `UsageError` if what was asked for, or
-    what the recipe does, takes more than is free.
+    By default that is the cheapest that fits in half of the free space: a frozen base's outputs,
+    images in memory, images on disk. `UsageError` if what was requested doesn't fit.
     """
-    asked, why, obstacle = request.asked, "", ""
+    asked, note, obstacle = request.asked, "", ""
     if not request.base_frozen:
         obstacle = "no base is frozen"
     elif request.augmented:
@@ -98,27 +101,46 @@ def plan_cache(request: CacheRequest) -> CachePlan:
         return CachePlan(cache=Cache.NONE, reason="the naive recipe has no cache")
     if request.recipe is Recipe.NOTEBOOK:
         hint = "use --recipe tfrtool, whose cache takes a quarter of that, or none"
-        what, size = "of float32 in memory, as published", request.bytes(Cache.MEMORY, _FLOAT)
-        return _as_asked(request, Cache.MEMORY, size, what, hint)
+        size = request.bytes(Cache.MEMORY, 4)
+        return _as_asked(request, Cache.MEMORY, size, "of float32 in memory, as published", hint)
     if asked is Cache.FEATURES and obstacle:
-        asked, why = None, f"not features, because {obstacle}; "
+        asked, note = None, f"not features, because {obstacle}; "
+    if asked is Cache.NONE:
+        return CachePlan(cache=asked, reason="as requested")
     if asked is not None:
         hint = "use --cache auto to cache what fits, or a smaller --image-size"
         what = f"{_KINDS[asked]}, as requested"
         return _as_asked(request, asked, request.bytes(asked), what, hint)
-    cache, reason = _choose(request, obstacle)
-    return CachePlan(cache=cache, reason=why + reason)
+    size, free = request.bytes(Cache.FEATURES), request.free_memory
+    if not obstacle:
+        # Features are kilobytes an image, so an unknown amount of free memory is enough for them.
+        if size is None or free is None or size <= free * _MODEST:
+            numbers = "" if size is None else f": {_mib(size)} of float32, with {_free(free)}"
+            reason = f"{note}the base is frozen, so its outputs are cached{numbers}"
+            return CachePlan(cache=Cache.FEATURES, reason=reason)
+        note += f"no room for {_mib(size)} of the frozen base's outputs; "
+    if request.on_disk:
+        return CachePlan(cache=Cache.DISK, reason=f"{note}images are on disk from an earlier run")
+    if request.epochs == 1:
+        return CachePlan(cache=Cache.NONE, reason=f"{note}only one epoch")
+    for cache, space in ((Cache.MEMORY, free), (Cache.DISK, request.free_disk)):
+        size = request.bytes(cache) or 0
+        what = f"{_mib(size)} {_KINDS[cache]}, with {_free(space)}"
+        if space is not None and size <= space * _MODEST:
+            return CachePlan(cache=cache, reason=note + what)
+        note += f"no room for {what}; "
+    return CachePlan(cache=Cache.NONE, reason=note.removesuffix("; "))
 
 
 def _as_asked(
     request: CacheRequest, cache: Cache, size: int | None, what: str, hint: str
 ) -> CachePlan:
-    """Keep images where it was asked for; raise if there is no room for them."""
-    if cache is Cache.NONE or size is None:
+    """Return a requested cache; raise if there is no room for it."""
+    if size is None:
         return CachePlan(cache=cache, reason="as requested")
-    there = cache is Cache.DISK and request.on_disk
     free = request.free_disk if cache is Cache.DISK else request.free_memory
-    if free is not None and size > free * _MOST and not there:
+    exists = cache is Cache.DISK and request.on_disk
+    if free is not None and size > free * _MOST and not exists:
         raise UsageError(
             "the cache does not fit",
             expected=f"at most {_mib(int(free * _MOST))}, with {_free(free)}",
@@ -128,107 +150,153 @@ def _as_asked(
     return CachePlan(cache=cache, reason=f"{_mib(size)} {what}; {_free(free)}")
 
 
-def _choose(request: CacheRequest, obstacle: str) -> tuple[Cache, str]:
-    """Return where images are best kept, and why."""
-    memory, why = request.free_memory, ""
-    if not obstacle:
-        size = request.bytes(Cache.FEATURES)
-        # An unknown amount of free memory is trusted with these alone: they are kilobytes an image.
-        if size is None or memory is None or size <= memory * _MODEST:
-            numbers = "" if size is None else f": {_mib(size)} of float32, with {_free(memory)}"
-            return Cache.FEATURES, f"the base is frozen, so its outputs are cached{numbers}"
-        why = f"no room for {_mib(size)} of the frozen base's outputs; "
-    if request.on_disk:
-        return Cache.DISK, f"{why}images are on disk from an earlier run"
-    if request.epochs == 1:
-        return Cache.NONE, f"{why}only one epoch"
-    for cache, free in ((Cache.MEMORY, memory), (Cache.DISK, request.free_disk)):
-        size = request.bytes(cache) or 0
-        what = f"{_mib(size)} {_KINDS[cache]}, with {_free(free)}"
-        if free is not None and size <= free * _MODEST:
-            return cache, f"{why}{what}"
-        why += f"no room for {what}; "
-    return Cache.NONE, why.removesuffix("; ")
-
-
 def _free(size: int | None) -> str:
     return "an unknown amount free" if size is None else f"{_mib(size)} free"
 
 
 def _mib(size: int) -> str:
-    digits = 0 if size >= 10 * _MEBIBYTE else 1
-    return f"{size / _MEBIBYTE:,.{digits}f} MiB"
+    return f"{size / 2**20:,.{0 if size >= 10 * 2**20 else 1}f} MiB"
 
 
 def free_disk(directory: Path) -> int | None:
-    """Return how many bytes fit below a directory, which need not be there; None if unknown."""
+    """Return the free bytes on the disk of a directory, which need not exist; None if unknown."""
     with contextlib.suppress(OSError, StopIteration):
-        there = next(path for path in (directory, *directory.parents) if path.exists())
-        return shutil.disk_usage(there).free
+        existing = next(path for path in (directory, *directory.parents) if path.exists())
+        return shutil.disk_usage(existing).free
     return None
 
 
 def available_memory(root: Path = Path("/")) -> int | None:
-    """Return how much memory is free for this process, in bytes; None where that can't be told.
+    """Return the memory that this process can still take, in bytes; None if unknown.
 
-    It is the least of these, as far as they are there: what Linux says can be used without
-    swapping (proc(5), MemAvailable); and what the limits of this process' control group leave, and
-    those of each group around it (cgroups(7), versions 1 and 2), which psutil does not know. The
-    directories ``proc`` and ``sys`` are in ``root``.
+    It is the least of what Linux can give without swapping (proc(5), MemAvailable), and what the
+    limits of this process's control groups leave (cgroups(7), version 2). ``proc`` and ``sys`` are
+    in ``root``.
     """
     kibibytes = _number(root / "proc/meminfo", "MemAvailable:")
-    bounds = [None if kibibytes is None else kibibytes * 1024]
-    for line in _lines(root / "proc/self/cgroup"):  # number:controllers:path, by cgroups(7)
-        number, controllers, path = ([*line.split(":", 2), "", ""])[:3]
-        if number == "0" and not controllers:
-            top, files = root / "sys/fs/cgroup", _FILES[2]
-        elif "memory" in controllers.split(","):
-            top, files = root / "sys/fs/cgroup/memory", _FILES[1]
-        else:
+    bounds = [] if kibibytes is None else [kibibytes * 1024]
+    top = root / "sys/fs/cgroup"
+    for line in _lines(root / "proc/self/cgroup"):
+        path = line.removeprefix("0::/").split("/")
+        if not line.startswith("0::/") or ".." in path:
             continue
-        # In a container its own group may be at the top, and nothing at the path.
-        parts = [] if ".." in path else path.strip("/").split("/")
-        groups = (top.joinpath(*parts[:depth]) for depth in range(len(parts) + 1))
-        bounds += [_left(group, *files) for group in groups]
-    return min((bound for bound in bounds if bound is not None), default=None)
+        for group in (top.joinpath(*path[:depth]) for depth in range(len(path) + 1)):
+            limits = [_number(group / name) for name in ("memory.max", "memory.high")]
+            used = _number(group / "memory.current")
+            if used is not None:
+                # Pages of files that nobody used lately are given up when memory is wanted.
+                used = max(used - (_number(group / "memory.stat", "inactive_file") or 0), 0)
+                bounds += [max(limit - used, 0) for limit in limits if limit is not None]
+    return min(bounds, default=None)
 
 
 def own_memory(what: str) -> int:
-    """Return the memory of this process in bytes: VmRSS that it has, VmHWM the most that it had.
+    """Return the memory of this process in bytes: VmRSS, or VmHWM for the peak; 0 if unknown.
 
-    That of getrusage(2) is at least that of the process which started this one. 0 is unknown.
+    That of getrusage(2) is at least that of the process which started this one.
     """
     return 1024 * (_number(Path("/proc/self/status"), f"{what}:") or 0)
 
 
-def _left(group: Path, limits: tuple[str, ...], usage: str, reclaimable: str) -> int | None:
-    """Return what the limit of a control group leaves; None where it has none."""
-    numbers = [_number(group / name) for name in limits]
-    limit = min((number for number in numbers if number is not None), default=_NO_LIMIT)
-    used = _number(group / usage)
-    if limit >= _NO_LIMIT or used is None:
-        return None
-    # Pages of files that nobody has used lately are given up as soon as memory is wanted.
-    idle = _number(group / "memory.stat", reclaimable) or 0
-    return max(limit - max(used - idle, 0), 0)
-
-
 def _number(path: Path, name: str = "") -> int | None:
-    """Return the number after a name in a file, or of a file that is one; None if it is none."""
-    for line in _lines(path):
-        if name and not line.startswith(f"{name} "):
-            continue
-        text = line.split(" ")[1] if name else line
-        # int() takes more than the system writes: signs, underscores, other scripts, many digits.
-        return int(text) if len(text) <= 20 and text.isascii() and text.isdigit() else None
+    """Return the number after a name in a file, or the number that a file consists of."""
+    for words in map(str.split, _lines(path)):
+        if words and name in ("", words[0]):
+            text = words[1] if name and len(words) > 1 else words[0]
+            return int(text) if len(text) <= 20 and text.isascii() and text.isdigit() else None
     return None
 
 
 def _lines(path: Path) -> list[str]:
-    """Return the lines of a file, with single spaces; none where it can't be read."""
+    with contextlib.suppress(OSError, ValueError), open_regular(path) as file:
+        return file.read(_LONGEST).decode("utf-8", "replace").splitlines()
+    return []
+
+
+def default_cache_directory() -> Path:
+    """Return the user's directory for caches; `UsageError` if there is no home directory."""
+    path = user_cache("images")
+    if path is None:
+        raise UsageError("no home directory for the cache", hint="set XDG_CACHE_HOME")
+    return path
+
+
+def cache_folder(dataset: "Dataset", options: LoadOptions, share: tuple[int, int]) -> Path:
+    """Return the folder of a cache on disk, whose name is a digest of all that it depends on.
+
+    The content of shards is identified by names, sizes and times of change: reading them would take
+    as long as decoding them. ``share`` is the number of workers, and the worker's own.
+    """
+    from importlib.metadata import version
+
+    split = dataset.local_split(options.split)
+    with os_errors_as(DatasetError, dataset.directory, "can't be read"):
+        stats = [shard.stat() for shard in split.shards]
+    function = dataset.decode_function
+    facts = [
+        *(_VERSION, version("tensorflow"), os.fspath(dataset.directory.resolve()), split.name),
+        [path.name for path in split.shards],
+        [(status.st_size, status.st_mtime_ns) for status in stats],
+        *(dataset.image_feature, dataset.label_feature),
+        *(repr(dataset.image_form), repr(dataset.label_form)),
+        None if function is None else inspect.getsource(function),
+        *(repr(options.holdout), options.image_size, options.decode.value, options.training),
+        *(options.cycle_length, options.block_length, *share),
+    ]
+    digest = hashlib.sha256(json.dumps(facts).encode("ascii")).hexdigest()[:32]
+    return (options.cache_directory or default_cache_directory()) / digest
+
+
+def has_disk_cache(dataset: "Dataset", options: LoadOptions, share: tuple[int, int]) -> bool:
+    """Return whether an earlier run has cached all of these images on disk."""
+    return cache_folder(dataset, options, share).is_dir()
+
+
+def disk_cache(
+    dataset: "Dataset",
+    options: LoadOptions,
+    images: TfDataset,
+    count: int,
+    share: tuple[int, int],
+    on_progress: OnProgress,
+) -> TfDataset:
+    """Return images that are cached on disk; decode all of them first if they aren't there yet.
+
+    The folder of all caches must be private. A cache is complete when its folder has its name.
+    Caches that no run has opened for 30 days are deleted.
+    """
+    folder = cache_folder(dataset, options, share)
+    directory = folder.parent
+    with os_errors_as(WriteError, directory, "the cache can't be written"):
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(directory)
+        for old in directory.iterdir():
+            if old != folder and old.lstat().st_mtime < time.time() - _UNUSED:
+                shutil.rmtree(old, ignore_errors=True)
+        if not folder.is_dir():
+            _write(folder, images, count, on_progress)
+        os.utime(folder)
+    return images.cache(os.fspath(folder / "images"))
+
+
+def _write(folder: Path, images: TfDataset, count: int, on_progress: OnProgress) -> None:
+    import tensorflow as tf
+
+    scratch = Path(tempfile.mkdtemp(prefix="tmp-", dir=folder.parent))
+    options = tf.data.Options()
+    options.autotune.enabled = False  # see `pipeline.load`
     try:
-        with open_regular(path) as file:
-            text = file.read(_LONGEST).decode("utf-8", "surrogateescape")
-    except (OSError, ValueError):
-        return []
-    return [" ".join(line.split()) for line in text.splitlines()]
+        batches = images.cache(os.fspath(scratch / "images")).batch(_WRITE_BATCH)
+        done = 0
+        for _, labels in batches.with_options(options):
+            done += len(labels)
+            on_progress(Progress(what="caching", done=done, total=count, unit="images"))
+        try:
+            move(scratch, folder)
+        except OSError:
+            if not folder.is_dir():  # another run may have written it meanwhile
+                raise
+    except (tf.errors.ResourceExhaustedError, tf.errors.UnknownError) as error:
+        raise WriteError(f"the cache can't be written: {error.message}", path=folder) from error
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)

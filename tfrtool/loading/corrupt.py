@@ -1,24 +1,26 @@
-"""Damaged records: naming the one that stopped a run, and leaving out all of them beforehand."""
+"""Damaged records: naming the one that stopped a run, and skipping all of them beforehand."""
 
 import os
 import re
 import shlex
-from array import array
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
 from tfrtool.engines.pool import cores
-from tfrtool.errors import DatasetError, TfrtoolError, TrainingError, WriteError, os_reason
+from tfrtool.errors import DatasetError, TfrtoolError, TrainingError, WriteError, reason_of
+from tfrtool.examples.example import decode_example
+from tfrtool.images.header import limit_problem
 from tfrtool.inspection.verify.payload_check import unparseable
-from tfrtool.loading.dataset import Dataset
-from tfrtool.loading.decoding import full_image, parser
-from tfrtool.loading.open_dataset import split_files
-from tfrtool.loading.record_check import record_check
-from tfrtool.loading.tensors import Tensor
+from tfrtool.loading.dataset import Split, split_files
+from tfrtool.loading.decoding import parser, record_decoder
+from tfrtool.loading.labels import label_tensor
 from tfrtool.records.compression import TF_TYPES, Compression
 from tfrtool.records.count import as_error
 from tfrtool.records.framing import Fault, FaultKind, LocatedFault, Record
@@ -26,18 +28,19 @@ from tfrtool.records.reader import read_shard
 from tfrtool.storage.arguments import as_local_path
 from tfrtool.storage.progress import OnProgress, Progress
 
+if TYPE_CHECKING:
+    from tfrtool.loading.dataset import Dataset
+
 _READ_ERRORS = (
     tf.errors.DataLossError,
     tf.errors.InvalidArgumentError,
     tf.errors.NotFoundError,
     UnicodeDecodeError,
 )
-"""What TensorFlow raises on records that it can't use; the last where it quotes one that is no
+"""What TensorFlow raises on records that it can't use; the last if it quotes bytes that aren't
 text in its message."""
 
-_BATCH = 256
-"""Positions that come from tf.data at a time; one by one they would cost as much as an image."""
-
+_CHECKED_AT_ONCE = 64
 _GRAPH_NODE = re.compile(r"\{\{.*?\}\}\s*|\s*\[Op:\w+\].*", re.DOTALL)
 
 
@@ -45,9 +48,9 @@ _GRAPH_NODE = re.compile(r"\{\{.*?\}\}\s*|\s*\[Op:\w+\].*", re.DOTALL)
 class DropReport:
     """What is left of a damaged dataset.
 
-    The kind of a fault is PARSE for a whole record that can't be trained on, COUNT for records that
-    are missing without a trace. ``n_skipped`` is exact where the metadata tells how many records
-    there should be; else each fault counts as one.
+    The kind of a fault is PARSE for an intact record that can't be trained on, COUNT for records
+    that are missing without a trace. ``n_skipped`` is exact if the metadata says how many records
+    there should be; otherwise each fault counts as one.
     """
 
     records: int  # that can be used
@@ -65,17 +68,13 @@ class DropReport:
 
 
 @contextmanager
-def naming_damage(dataset: Dataset, *splits: str) -> Iterator[None]:
-    """Turn TensorFlow's errors about the records of some splits into ours.
+def naming_damage(dataset: "Dataset", *splits: str) -> Iterator[None]:
+    """Turn TensorFlow's errors about the records of some splits into tfrtool's.
 
-    TensorFlow says "corrupted record at N" without the file, and of an image that doesn't decode
-    nothing but that. The first record that can't be used is named, by a CorruptShardError if it is
-    damaged and by a DatasetError if it is whole; other errors are passed on in words. Too little
-    memory, as on a GPU, is a TrainingError.
+    TensorFlow says "corrupted record at N" without the file, and nothing of where an image is that
+    doesn't decode. The first unusable record is named, by a `CorruptShardError` if it is damaged
+    and by a `DatasetError` if it is intact. Too little memory is a `TrainingError`.
     """
-    cache = dataset.shard_cache
-    if cache is not None:
-        cache.failure = None
     try:
         yield
     except tf.errors.ResourceExhaustedError as error:
@@ -83,22 +82,19 @@ def naming_damage(dataset: Dataset, *splits: str) -> Iterator[None]:
             "out of memory", hint="use a smaller --batch-size or --image-size"
         ) from error
     except _READ_ERRORS as error:
-        if cache is not None and cache.failure is not None:
-            raise cache.failure from error
         raise _first_problem(dataset, splits) or DatasetError(
             f"TensorFlow failed: {_words(error)}", path=dataset.directory
         ) from error
 
 
-def _first_problem(dataset: Dataset, splits: Collection[str]) -> TfrtoolError | None:
+def _first_problem(dataset: "Dataset", splits: Collection[str]) -> TfrtoolError | None:
     for split in map(dataset.split, splits):
-        for path in split.shards:
-            file = dataset.fetch(path)
-            faults, kept = _check(dataset, file, split.compression)
-            faults = faults or _undecodable(dataset, file, file, split.compression, kept)
-            for fault in faults[:1]:
-                if fault.kind is not FaultKind.PARSE:
-                    return as_error(path, fault, in_dataset=True)
+        files = dataset.local_split(split.name).shards
+        for path, file in zip(split.shards, files, strict=True):
+            fault = next(_faults(dataset, file, split.compression), None)
+            if fault is not None and fault.kind is not FaultKind.PARSE:
+                return as_error(path, fault, in_dataset=True)
+            if fault is not None:
                 return DatasetError(
                     fault.message,
                     path=path,
@@ -111,142 +107,122 @@ def _first_problem(dataset: Dataset, splits: Collection[str]) -> TfrtoolError | 
 
 
 def drop_corrupt(
-    dataset: Dataset,
+    dataset: "Dataset",
     scratch: str | os.PathLike[str],
     splits: Collection[str] | None,
     on_progress: OnProgress,
-) -> tuple[Dataset, DropReport]:
-    """Leave out the records that can't be trained on, and no others; see `Dataset.drop_corrupt`."""
+) -> "tuple[Dataset, DropReport]":
+    """Drop the records that can't be trained on, and no others; see `Dataset.drop_corrupt`."""
     scratch, directory = as_local_path(scratch), dataset.directory
     wanted = [dataset.split(name) for name in (dataset.splits if splits is None else splits)]
     files = split_files(directory)
     total = sum(len((*files[one.name].shards, *files[one.name].missing)) for one in wanted)
-    done, skipped, saved = 0, list[LocatedFault](), {}
+    done, skipped, clean = 0, list[LocatedFault](), {}
     for split in wanted:
         kept: dict[Path, int] = {}
         own = files[split.name]
         for path, expected in {**own.shards, **dict.fromkeys(own.missing)}.items():
             # Shards of two splits, in a folder each, may have the same name.
             copy = scratch / str(done) / path.name
-            clean, records, faults = _clean(dataset, split.compression, path, copy)
+            file, records, faults = _clean(dataset, split, path, copy)
             if expected is not None and not faults and records != expected:
                 message = f"the metadata lists {expected} records, found {records}"
                 faults.append(Fault(kind=FaultKind.COUNT, offset=0, record=None, message=message))
             skipped += [LocatedFault(path=path, fault=fault) for fault in faults]
             if records:
-                kept[clean] = records
+                kept[file] = records
             done += 1
             on_progress(Progress(what="checking", done=done, total=total, unit="shards"))
         if not kept:
             raise DatasetError(f"split {split.name!r} has no usable records", path=directory)
-        saved[split.name] = replace(split, shards=tuple(kept), lengths=tuple(kept.values()))
+        clean[split.name] = replace(split, shards=tuple(kept), lengths=tuple(kept.values()))
     counts = [files[split.name].expected for split in wanted]
-    records = sum(split.records for split in saved.values())
+    records = sum(split.records for split in clean.values())
     missing = max(sum(count or 0 for count in counts) - records, 0)
-    report = DropReport(
-        records=records,
-        skipped=tuple(skipped),
-        n_skipped=len(skipped) if None in counts else missing,
-    )
-    return replace(dataset, splits=saved), report
+    n_skipped = len(skipped) if None in counts else missing
+    report = DropReport(records=records, skipped=tuple(skipped), n_skipped=n_skipped)
+    return replace(dataset, splits=clean, shard_cache=None), report
 
 
 def _clean(
-    dataset: Dataset, compression: Compression, path: Path, copy: Path
+    dataset: "Dataset", split: Split, path: Path, copy: Path
 ) -> tuple[Path, int, list[Fault]]:
-    """Write a shard again if anything is wrong with it.
+    """Return a file with the usable records of a shard, their number, and its faults.
 
-    Return the file to read, how many records it has, and what the shard has beside them.
+    It is the shard itself if it has no faults.
     """
     if not path.is_file():
-        message = "the shard is missing"
-        kind = FaultKind.MISSING_SHARD
-        return path, 0, [Fault(kind=kind, offset=0, record=None, message=message)]
-    file = dataset.fetch(path)
-    faults, kept = _check(dataset, file, compression)
-    clean = _write(file, copy, compression, kept) if faults and kept else file
-    bad = _undecodable(dataset, file, clean, compression, kept) if kept else []
-    if bad:
-        faults = sorted([*faults, *bad], key=lambda fault: fault.offset)
-        undecodable = {fault.offset for fault in bad}
-        kept = array("q", (offset for offset in kept if offset not in undecodable))
-        clean = _write(file, copy, compression, kept) if kept else clean
-    return path if clean == file else clean, len(kept), faults
-
-
-def _check(
-    dataset: Dataset, path: Path, compression: Compression
-) -> "tuple[list[Fault], array[int]]":
-    """Return what is wrong with a shard before decoding, and where its other records start."""
-    check, faults, kept = record_check(dataset), list[Fault](), array("q")
-    for item in read_shard(path, compression=compression):
-        if isinstance(item, Fault):
-            if item.kind is not FaultKind.EMPTY:
-                faults.append(item)
-        elif (problem := check(item.payload)) is not None:
-            faults.append(unparseable(item, problem))
-        else:
-            kept.append(item.offset)
-    return faults, kept
-
-
-def _write(path: Path, copy: Path, compression: Compression, offsets: "array[int]") -> Path:
+        missing = Fault(
+            kind=FaultKind.MISSING_SHARD, offset=0, record=None, message="the shard is missing"
+        )
+        return path, 0, [missing]
+    file = path if dataset.shard_cache is None else dataset.shard_cache.fetch(path)
+    faults = list(_faults(dataset, file, split.compression))
+    unusable = {fault.offset for fault in faults}
+    items = read_shard(file, compression=split.compression)
+    usable = (item for item in items if isinstance(item, Record) and item.offset not in unusable)
+    if not faults:
+        return file, sum(1 for _ in usable), []
+    count = 0
     try:
         copy.parent.mkdir(parents=True, exist_ok=True)
-        with tf.io.TFRecordWriter(os.fspath(copy), TF_TYPES[compression]) as writer:
-            for record in _records_at(path, compression, frozenset(offsets)):
+        with tf.io.TFRecordWriter(os.fspath(copy), TF_TYPES[split.compression]) as writer:
+            for record in usable:
                 writer.write(record.payload)
-    except OSError as error:
-        raise WriteError(f"can't be written: {os_reason(error)}", path=copy) from error
-    except tf.errors.OpError as error:
-        raise WriteError(f"can't be written: {_words(error)}", path=copy) from error
-    return copy
+                count += 1
+    except (OSError, tf.errors.OpError) as error:
+        raise WriteError(f"can't be written: {reason_of(error)}", path=copy) from error
+    return copy, count, faults
 
 
-def _records_at(path: Path, compression: Compression, offsets: Collection[int]) -> Iterator[Record]:
-    for item in read_shard(path, compression=compression):
-        if isinstance(item, Record) and item.offset in offsets:
-            yield item
+def _faults(dataset: "Dataset", file: Path, compression: Compression) -> Iterator[Fault]:
+    """Yield the faults of a shard, and those of its records that can't be trained on."""
+    check = _record_check(dataset)
+    items = read_shard(file, compression=compression)
+    with ThreadPoolExecutor(cores()) as pool:
+        while chunk := list(islice(items, _CHECKED_AT_ONCE)):
+            for item, problem in zip(chunk, pool.map(check, chunk), strict=True):
+                if isinstance(item, Record) and problem is not None:
+                    yield unparseable(item, problem)
+                elif isinstance(item, Fault) and item.kind is not FaultKind.EMPTY:
+                    yield item
 
 
-def _undecodable(
-    dataset: Dataset, path: Path, clean: Path, compression: Compression, kept: "array[int]"
-) -> list[Fault]:
-    """Return the records of a shard that TensorFlow can't parse or decode.
+def _record_check(dataset: "Dataset") -> Callable[[Record | Fault], str | None]:
+    """Return a function from an item of a shard to the reason why a record can't be used."""
+    image, label = dataset.image_feature, dataset.label_feature
+    own = dataset.decode is not None
+    signature = [tf.TensorSpec([], tf.string)]
+    decode = tf.function(record_decoder(dataset), signature, autograph=False)
+    parse = None if own else parser(dataset)
 
-    ``clean`` has its whole records alone, and may be the same file; ``kept`` are the offsets of
-    these in ``path``.
-    """
-    parse = parser(dataset)
-
-    def decode(position: Tensor, record: Tensor) -> tuple[Tensor, Tensor]:
-        return position, tf.size(full_image(dataset, parse(record)))
-
-    records = tf.data.TFRecordDataset(os.fspath(clean), TF_TYPES[compression])
-    # An element that fails is dropped, and no other, for the failure is that of one call of the
-    # map; which one it was shows in the positions that are left.
-    decoded = records.enumerate().map(decode, num_parallel_calls=cores())
-    positions = decoded.ignore_errors().map(lambda position, _: position).batch(_BATCH)
-    options = tf.data.Options()
-    options.autotune.enabled = False
-    decodes = bytearray(len(kept))
-    for batch in positions.with_options(options):
-        for position in batch.numpy().tolist():
-            decodes[position] = True
-    bad = {offset for offset, fine in zip(kept, decodes, strict=True) if not fine}
-    faults = []
-    for record in _records_at(path, compression, bad) if bad else ():
-        problem = f"the image in {dataset.image_feature!r} can't be decoded"
+    def check(item: Record | Fault) -> str | None:
+        if isinstance(item, Fault):
+            return None
+        stage = "its record can't be parsed"
         try:
-            full_image(dataset, parse(tf.constant(record.payload)))
-        except _READ_ERRORS as error:
-            problem = f"{problem}: {_words(error)}"
-        faults.append(unparseable(record, problem))
-    return faults
+            if parse is not None:
+                values = decode_example(item.payload).values(image)
+                data = values[0] if len(values) == 1 else None
+                if isinstance(data, bytes) and not dataset.image_form.size:
+                    problem = limit_problem(data)  # TensorFlow's decoders have no such limits
+                    if problem is not None:
+                        return f"the image in {image!r} can't be decoded: {problem}"
+                features = parse(item.payload)
+                form = dataset.label_form
+                stage = f"invalid label in feature {label!r}: expected {form.expected}"
+                label_tensor(form, features[label])
+                stage = f"the image in {image!r} can't be decoded"
+            decode(item.payload)
+        except (*_READ_ERRORS, ValueError) as error:
+            return f"{stage}: {_words(error)}"
+        return None
+
+    return check
 
 
 def _words(error: Exception) -> str:
-    """Return the first line of what TensorFlow says, without the names of its graph's nodes."""
+    """Return the first line of an error of TensorFlow's, without the names of graph nodes."""
     lines = _GRAPH_NODE.sub("", str(error)).strip().splitlines()
-    # What comes before an error of Python's names the dataset's stages, and the error's class.
+    # Before an error of Python's stand the names of the dataset's stages, and the error's class.
     return lines[0].rpartition("ValueError: ")[2][:300] if lines else type(error).__name__

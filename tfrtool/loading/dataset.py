@@ -1,16 +1,20 @@
-"""A dataset on disk: its splits, its shards, and what is known of its features."""
+"""A dataset on disk: its splits, its shards, and how its images and labels are stored."""
 
 import os
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfrtool.errors import UsageError, printable, some_of
-from tfrtool.loading.forms import ImageForm
+from tfrtool.errors import DatasetError, UsageError, printable, some_of
+from tfrtool.examples.dataset_files import SplitFiles, find_files
 from tfrtool.loading.labels import LabelForm, Task
 from tfrtool.loading.tensors import TfDataset
+from tfrtool.loading.user_function import find_function
 from tfrtool.records.compression import Compression
+from tfrtool.records.count import as_error, count_shard
+from tfrtool.records.shard_sets import find_conflicts
+from tfrtool.records.shards import Shard
 from tfrtool.storage.arguments import make_options
 from tfrtool.storage.json_values import Shown
 from tfrtool.storage.progress import OnProgress, no_progress
@@ -19,6 +23,8 @@ from tfrtool.storage.remote.shard_cache import ShardCache
 if TYPE_CHECKING:
     from tfrtool.inspection.verify.verify import VerifyReport
     from tfrtool.loading.corrupt import DropReport
+
+DECODES = "a function of a serialized record that returns an image and a label"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,14 +48,23 @@ class Split:
         """Total number of records."""
         return sum(self.lengths)
 
-    def record_bytes(self, shards: Collection[int]) -> float:
-        """Return the mean size of a record on disk, including framing, in bytes.
+    @property
+    def record_bytes(self) -> float:
+        """Mean size of a record on disk, including framing, in bytes."""
+        return sum(shard.stat().st_size for shard in self.shards) / self.records
 
-        Args:
-            shards: positions of the shards to include, counted from 0.
-        """
-        records = sum(self.lengths[number] for number in shards)
-        return sum(self.shards[number].stat().st_size for number in shards) / records
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageForm:
+    """How images are stored: as files, or as uint8 pixels, row by row, channels last."""
+
+    size: tuple[int | str, ...] = ()  # of pixels: height, width, or the int64 features with them
+    channels: int = 3
+
+    @property
+    def size_features(self) -> tuple[str, ...]:
+        """The int64 features that contain a record's height and width."""
+        return tuple(side for side in self.size if isinstance(side, str))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,18 +82,20 @@ class Dataset(Shown):
         shard_cache: cache for remote shards, or None if the shards are local.
         empty_splits: names of splits whose shards have no records.
         objects: features that describe objects in the images, which classifiers ignore.
+        decode: the function that decodes records, or its name, if it isn't tfrtool's own.
     """
 
     directory: Path
     name: str
     splits: Mapping[str, Split]
-    image_feature: str
-    label_feature: str
-    image_form: ImageForm
+    image_feature: str = ""
+    label_feature: str = ""
+    image_form: ImageForm = ImageForm()
     label_form: LabelForm = field(default_factory=LabelForm)
     shard_cache: ShardCache | None = None
     empty_splits: tuple[str, ...] = ()
     objects: tuple[str, ...] = ()
+    decode: str | Callable[[Any], Any] | None = None
 
     def __fspath__(self) -> str:
         """Return the directory, so that a dataset can be used in place of its path."""
@@ -105,11 +122,20 @@ class Dataset(Shown):
         return 8 if self.label_width is None else 4 * self.label_width
 
     @property
+    def decode_function(self) -> Callable[[Any], Any] | None:
+        """The function that decodes records, if it isn't tfrtool's own."""
+        if isinstance(self.decode, str):
+            return find_function(self.decode, "--decode-function", DECODES)
+        return self.decode
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """How unusual images and labels were interpreted, one clause each."""
+        notes = self.label_form.notes
+        if self.decode is not None:
+            notes = (f"records are decoded by {getattr(self.decode, '__name__', self.decode)}",)
         unused = some_of([printable(name) for name in self.objects], 3)
-        left = (f"features of objects are ignored: {unused}",) if self.objects else ()
-        return *self.image_form.notes, *self.label_form.notes, *left
+        return (*notes, f"features of objects are ignored: {unused}") if self.objects else notes
 
     def to_json(self) -> dict[str, Any]:
         """Return what a notebook shows."""
@@ -125,37 +151,41 @@ class Dataset(Shown):
             "task": self.task.value,
         }
 
-    def fetch(self, shard: Path) -> Path:
-        """Return a local copy of a shard.
-
-        Args:
-            shard: path of the shard. A local shard is used as it is; a remote one is fetched, if
-                it is not in the cache.
-        """
-        return shard if self.shard_cache is None else self.shard_cache.fetch(shard)
-
-    def fetch_ahead(self, shards: Sequence[Path]) -> None:
-        """Begin to fetch remote shards in the background.
-
-        Raises:
-            WriteError: the disk has no room for all of them.
-        """
-        if self.shard_cache is not None:
-            self.shard_cache.fetch_ahead(shards)
-
     def split(self, name: str) -> Split:
         """Return a split by name; raise `UsageError` if it does not exist or has no records."""
-        if name in self.empty_splits:
-            raise UsageError(
-                f"split {name!r} has no records",
-                path=self.directory,
-                expected=" or ".join(self.splits),
-            )
-        if name not in self.splits:
-            raise UsageError(
-                f"no split {name!r}", path=self.directory, expected=" or ".join(self.splits)
-            )
-        return self.splits[name]
+        if name in self.splits:
+            return self.splits[name]
+        problem = f"split {name!r} has no records" if name in self.empty_splits else None
+        raise UsageError(
+            problem or f"no split {name!r}", path=self.directory, expected=" or ".join(self.splits)
+        )
+
+    def local_split(self, name: str) -> Split:
+        """Return a split whose shards are local files; remote shards are downloaded and checked.
+
+        Raises:
+            CorruptShardError: the framing of a remote shard is damaged, or its content differs from
+                what was written.
+            DatasetError: a remote shard has another number of records than the metadata says.
+            WriteError: the disk has no room for all shards.
+        """
+        split, cache = self.split(name), self.shard_cache
+        if cache is None:
+            return split
+        cache.fetch_ahead(split.shards)
+        files = []
+        for shard, length in zip(split.shards, split.lengths, strict=True):
+            file = cache.fetch(shard)
+            count, faults, _ = count_shard(file)
+            if faults:
+                raise as_error(shard, faults[0], in_dataset=True)
+            expected = f"{length} records, compression {split.compression.value}"
+            found = f"{count} records, compression {Shard.at(file).compression.value}"
+            if found != expected:
+                what = "the shard does not match the metadata"
+                raise DatasetError(what, path=shard, expected=expected, found=found)
+            files.append(file)
+        return replace(split, shards=tuple(files))
 
     def load(
         self,
@@ -172,8 +202,8 @@ class Dataset(Shown):
     ) -> TfDataset:
         """Build a ``tf.data`` pipeline that reads batches of images and labels from a split.
 
-        With a cache on disk that does not exist yet, all images are decoded and cached before this
-        returns.
+        Remote shards are downloaded before this returns. With a cache on disk that does not exist
+        yet, all images are decoded and cached, too.
 
         Args:
             split: name of the split.
@@ -212,16 +242,13 @@ class Dataset(Shown):
                   its size if the result is still at least ``image_size`` wide and high.
                 - ``deterministic`` (True): whether the same seed gives the same order. Otherwise
                   images are returned as soon as they are ready.
-                - ``cycle_length``: number of shards read at a time; 4 by default, or all if there
-                  are fewer.
+                - ``cycle_length``: number of shards read at a time; 4 by default, and 16 while a
+                  cache in memory is filled for training.
                 - ``block_length`` (1): number of consecutive records taken from a shard.
                 - ``parallel_calls``: number of images decoded in parallel; 8 per core by default.
-                - ``batched_parse``: number of records parsed as one batch; by default each is
-                  parsed separately.
                 - ``shuffle_buffer``: number of images in the shuffle buffer. By default all of them
-                  if they are cached, otherwise 1024, or as many as fit in 32 MiB of records. While
-                  a cache in memory is filled, the buffer has this default size too and reads 16
-                  shards at a time.
+                  if they are cached in memory, otherwise 1024, or as many as fit in 32 MiB of
+                  records, or in 128 MiB of images that are cached on disk.
                 - ``prefetch`` (2): number of batches prepared in advance.
 
         Returns:
@@ -290,3 +317,23 @@ class Dataset(Shown):
         from tfrtool.loading.corrupt import drop_corrupt
 
         return drop_corrupt(self, scratch, splits, on_progress)
+
+
+_UNNAMED, _OTHERS = "train", "all"
+"""The split of shards whose names have none; the second if other shards are called "train"."""
+
+
+def split_files(directory: Path) -> dict[str, SplitFiles]:
+    """Return the files of each split; `DatasetError` if it isn't clear which belong together."""
+    files = find_files(directory)
+    if files.info is None:
+        for conflicting in find_conflicts(files.sets):
+            raise DatasetError(
+                "the names of the shards disagree on how many there are",
+                path=directory,
+                found=" and ".join(one.name for one in conflicting),
+            )
+        for path in files.aside:
+            raise DatasetError("another shard has the same split and number", path=path)
+    unnamed = _OTHERS if _UNNAMED in files.splits else _UNNAMED
+    return {name or unnamed: split for name, split in files.splits.items()}

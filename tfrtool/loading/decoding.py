@@ -1,146 +1,189 @@
-"""From serialized records to images of one size, and labels."""
+"""From serialized records to images of one size, and labels; and to the values that a model takes.
 
+Images are encoded files, or uint8 pixels whose height and width the record or the metadata gives.
+Any other form is decoded by a function of the user's.
+"""
+
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import tensorflow as tf
 
+from tfrtool.errors import DatasetError
 from tfrtool.examples.example import feature_key, feature_name
-from tfrtool.loading.dataset import Dataset
-from tfrtool.loading.forms import ImageEncoding
-from tfrtool.loading.parsed_values import feature_specs, label_tensor, pixels
-from tfrtool.loading.tensors import Batch, Tensor
+from tfrtool.loading.labels import label_tensor
+from tfrtool.loading.options import Decoding, Rescale
+from tfrtool.loading.tensors import Batch, Tensor, TfDataset
 
-LARGE_RECORD = 40 * 2**10
-"""Bytes, from which on resizing an image costs less than a float32 copy of it: at 224 pixels, the
-copy took 25 % off the time of photographs of 11 kB, and added 4 % to those of 52 kB."""
+if TYPE_CHECKING:
+    from tfrtool.loading.dataset import Dataset
 
 _RGB = 3
+_WHITE = 255
 _JPEG = b"\xff\xd8\xff"
 _RATIOS = (2, 4, 8)
-"""By which libjpeg decodes smaller images at once."""
+"""By which libjpeg can shrink an image while it decodes it."""
 
 
-def parser(dataset: Dataset, *, batched: bool = False) -> Callable[[Tensor], dict[str, Tensor]]:
-    """Return a function from a serialized record, string [], to what is needed of its features.
+def parser(dataset: "Dataset", *, batched: bool = False) -> Callable[[Tensor], dict[str, Tensor]]:
+    """Return a function from a serialized record, string [], to its image and label features.
 
-    With ``batched`` it takes records, string [n], and what it gives is to be unbatched.
+    With ``batched`` it takes records, string [n].
     """
-    # What is needed and nothing else, for parsing copies; by bytes, for a name need not be text.
-    keys = {feature_key(name): spec for name, spec in feature_specs(dataset).items()}
+    form = dataset.image_form
+    specs = {side: tf.io.FixedLenFeature([], tf.int64) for side in form.size_features}
+    specs[dataset.image_feature] = tf.io.FixedLenFeature([], tf.string)
+    specs[dataset.label_feature] = dataset.label_form.parsing()
+    keys = {feature_key(name): spec for name, spec in specs.items()}  # a name need not be text
     parse = tf.io.parse_example if batched else tf.io.parse_single_example
     return lambda record: {feature_name(key): value for key, value in parse(record, keys).items()}
 
 
-def full_image(dataset: Dataset, features: Mapping[str, Tensor]) -> Tensor:
-    """Decode a record's image at the size that it has: uint8 [height, width, channels].
-
-    There are 3 channels for encoded images.
-    """
+def full_image(dataset: "Dataset", features: Mapping[str, Tensor]) -> Tensor:
+    """Decode a record's image at its stored size: uint8 [height, width, channels]."""
     data, form = features[dataset.image_feature], dataset.image_form
-    if form.encoding is ImageEncoding.ENCODED:
+    if not form.size:
         # As fast as decode_jpeg for JPEGs, and it takes BMP, WebP and animated GIFs as well.
         image = tf.io.decode_image(data, channels=_RGB, expand_animations=False)
-        image.set_shape([None, None, _RGB])
-        return image
-    if form.encoding is ImageEncoding.BASE64:
-        data = tf.io.decode_base64(data)
+        return tf.ensure_shape(image, [None, None, _RGB])
     size = [features[side] if isinstance(side, str) else side for side in form.size]
-    if form.encoding in (ImageEncoding.TENSOR, ImageEncoding.VALUES):
-        return pixels(form, data, size)
     return tf.reshape(tf.io.decode_raw(data, tf.uint8), [*size, form.channels])
 
 
-def fast_image(
-    dataset: Dataset,
-    features: Mapping[str, Tensor],
-    least: int,
-    then: Callable[..., Tensor] = lambda image, **_: image,
+def _fast_image(
+    dataset: "Dataset", features: Mapping[str, Tensor], least: int, resize: Callable[[Tensor], Any]
 ) -> Tensor:
-    """Do what `full_image` does, at a half, a quarter or an eighth of the size of a large JPEG.
-
-    Both sides have ``least`` pixels or more then. What is to be done ``then`` with an image is
-    told that it is ``small`` where it was large.
-    """
-    if dataset.image_form.encoding is not ImageEncoding.ENCODED:
-        return full_image(dataset, features)
+    """Decode a large JPEG at 1/2, 1/4 or 1/8 of its size, at least ``least`` both ways; resize."""
     data = features[dataset.image_feature]
     is_jpeg = tf.equal(tf.strings.substr(data, 0, len(_JPEG)), _JPEG)
     none = tf.zeros([2], tf.int32)
     shape = tf.cond(is_jpeg, lambda: tf.image.extract_jpeg_shape(data)[:2], lambda: none)
-    # libjpeg rounds sides up, and its last pixels may be of a single one: images were stretched by
-    # up to a pixel. By sides to the nearest, they are neither stretched nor cut in the mean.
+    # libjpeg rounds sides up, so the last row or column may stand for a single pixel of the image.
+    # Rounded to the nearest, images are neither stretched nor cut in the mean.
     sides = [(shape + ratio // 2) // ratio for ratio in _RATIOS]
 
-    def small(ratio: int, height: Tensor, width: Tensor) -> Callable[[], Tensor]:
-        def decode() -> Tensor:
-            image = tf.io.decode_jpeg(data, channels=_RGB, ratio=ratio)
-            return then(image[:height, :width], small=True)
+    def shrunk(ratio: int, side: Tensor) -> Tensor:
+        image = tf.io.decode_jpeg(data, channels=_RGB, ratio=ratio)
+        return resize(image[: side[0], : side[1]])
 
-        return decode
-
-    ways = [small(ratio, *tf.unstack(both)) for ratio, both in zip(_RATIOS, sides, strict=True)]
+    choices = [partial(shrunk, ratio, side) for ratio, side in zip(_RATIOS, sides, strict=True)]
     enough = tf.reduce_min(sides, axis=1) >= least
     which = tf.reduce_sum(tf.cast(enough, tf.int32))
-    return tf.switch_case(which, [lambda: then(full_image(dataset, features)), *ways])
+    return tf.switch_case(which, [lambda: resize(full_image(dataset, features)), *choices])
+
+
+def record_decoder(dataset: "Dataset") -> Callable[[Tensor], Batch]:
+    """Return a function from a serialized record, string [], to its image and its label.
+
+    The image has its stored size, uint8 [height, width, channels]. The label is int64 [], or
+    float32 [classes] of 0 and 1 if images may have several classes. An invalid label or image is
+    an ``InvalidArgumentError`` when the graph runs.
+    """
+    if dataset.decode_function is not None:
+        function = dataset.decode_function
+
+        def decode_own(record: Tensor) -> Batch:
+            image, label = function(record)
+            if dataset.label_width is None:
+                label = tf.gather(tf.range(len(dataset.class_names), dtype=tf.int64), label)
+            return image, label
+
+        return decode_own
+    parse = parser(dataset)
+
+    def decode(record: Tensor) -> Batch:
+        features = parse(record)
+        label = label_tensor(dataset.label_form, features[dataset.label_feature])
+        return full_image(dataset, features), label
+
+    return decode
 
 
 def rounded(pixels: Tensor) -> Tensor:
-    """Return pixels from 0 to 255, float32, as uint8; what is halfway between two goes up."""
+    """Return pixels from 0 to 255, float32, as uint8; halves are rounded up."""
     return tf.cast(pixels + 0.5, tf.uint8)
 
 
 def decoder(
-    dataset: Dataset,
+    dataset: "Dataset",
     image_size: int,
+    decoding: Decoding = Decoding.EXACT,
     *,
-    large: bool = False,
-    fast: bool = False,
     floats: bool = False,
-    first: Callable[[Tensor], Tensor] | None = None,
-    parsed: bool = False,
 ) -> Callable[[Tensor], Batch]:
     """Return a function from a serialized record, string [], to an image and its label.
 
-    The image is uint8 [image_size, image_size, 3], the label int64 [], or float32 [classes] of 0
-    and 1 where an image may be of several classes. What the record holds must be right: a wrong
-    label, too, is an ``InvalidArgumentError`` when the graph runs. A loss would not always tell: on
-    some devices a number that is too high makes it NaN.
-
-    With ``large`` images are expected to have many more pixels than are asked for; with ``fast``
-    large JPEGs are decoded smaller. With ``floats`` images are float32, 0 to 255, and not rounded.
-    This is what published pipelines do, and costs four times the memory; what is to be done
-    ``first`` is done to the float32 pixels before they are resized. With ``parsed`` the function
-    takes what a `parser` gives.
+    The image is uint8 [image_size, image_size, 3], resized as by ``tf.image.resize`` and rounded;
+    with ``floats`` it is float32 from 0 to 255, as in published pipelines. Labels are those of
+    `record_decoder`.
     """
-    parse = None if parsed else parser(dataset)
-    size = (image_size, image_size)
+    size, decode_full = (image_size, image_size), record_decoder(dataset)
 
-    def resized(image: Tensor, small: bool = not large) -> Tensor:
-        # Of the kernels, that of float32 is faster by more than a float copy of a small image
-        # takes; of a large one there is never such a copy. The result is the same, rounded to whole
-        # grey levels.
-        return rounded(tf.image.resize(tf.cast(image, tf.float32) if small else image, size))
-
-    sized = partial(fast_image, least=image_size, then=resized) if fast else full_image
+    def resize(image: Tensor) -> Tensor:
+        # The kernel for float32 is faster by more than a float copy of a small image takes.
+        return rounded(tf.image.resize(tf.cast(image, tf.float32), size))
 
     def decode(record: Tensor) -> Batch:
-        features = record if parse is None else parse(record)
-        image = sized(dataset, features)
-        fits = image.shape[:2] == size
-        if first is not None:
-            image = tf.image.resize(first(tf.cast(image, tf.float32)), size)
-        elif floats:
-            image = tf.cast(tf.image.resize(image, size), tf.float32)
-        elif not fits:
-            # An image that is known to have the size is left alone, which changes no pixel of it;
-            # to ask each image while the graph runs costs more than it saves.
-            image = resized(image)
-        if image.shape[-1] <= 2:  # grey is repeated
+        if decoding is Decoding.FAST and not (dataset.image_form.size or dataset.decode_function):
+            features = parser(dataset)(record)
+            image = _fast_image(dataset, features, image_size, resize)
+            label = label_tensor(dataset.label_form, features[dataset.label_feature])
+        else:
+            image, label = decode_full(record)
+            if floats:
+                image = tf.cast(tf.image.resize(image, size), tf.float32)
+            elif image.shape[:2] != size:  # no pixel of an image that has the size changes
+                image = resize(image)
+        if image.shape[-1] <= 2:  # gray is repeated
             image = tf.tile(image[..., :1], [1, 1, _RGB])
-        elif image.shape[-1] > _RGB:  # alpha is left out
-            image = image[..., :_RGB]
-        label = label_tensor(dataset.label_form, features[dataset.label_feature])
-        return image, label
+        return image[..., :_RGB], label  # without alpha
 
     return decode
+
+
+def rescaler(rescale: Rescale) -> Callable[[Tensor], Tensor]:
+    """Return a function from pixels, uint8 or float32 [..., 3], to float32 of the same shape."""
+    factor, offset = rescale.scale, rescale.offset
+
+    def apply(images: Tensor) -> Tensor:
+        scale: Any = factor
+        if rescale.bgr:
+            images = tf.reverse(images, [-1])
+        if isinstance(scale, float) and isinstance(offset, float):
+            end = offset + _WHITE * scale
+            if images.dtype == tf.uint8:
+                # Dequantizing takes one pass over the batch instead of three, and a float32 batch
+                # is larger than the caches of most processors.
+                pixels = tf.bitcast(images, tf.quint8)
+                return tf.quantization.dequantize(pixels, offset, end, mode="MIN_COMBINED")
+            scale = (np.float32(end) - np.float32(offset)) / np.float32(_WHITE)  # as that rounds
+        scaled = tf.cast(images, tf.float32) * tf.constant(scale)
+        return scaled + tf.constant(offset) if np.any(offset) else scaled
+
+    return apply
+
+
+def standard_rescale(batches: TfDataset) -> Rescale:
+    """Return ``(x - mean) / deviation`` per channel, over batches of uint8 [n, h, w, 3].
+
+    A channel with a single value is divided by 255. `DatasetError` if there are no images.
+    """
+    count, total, squares = 0, np.zeros(_RGB), np.zeros(_RGB)
+    for images, _ in batches:
+        pixels = images.numpy().reshape(-1, _RGB).astype(np.float64)
+        count += len(pixels)
+        total += pixels.sum(axis=0)  # exact, whatever the order: whole numbers below 2**53
+        squares += np.square(pixels).sum(axis=0)
+    if count == 0:
+        raise DatasetError("no images to compute the mean of")
+    means = total / count
+    spread = [
+        math.sqrt(max(count * int(square) - int(some) ** 2, 0)) / count
+        for some, square in zip(total, squares, strict=True)
+    ]
+    scale = [1 / (deviation or _WHITE) for deviation in spread]
+    offset = [float(-mean * factor) for mean, factor in zip(means, scale, strict=True)]
+    return Rescale(scale=(scale[0], scale[1], scale[2]), offset=(offset[0], offset[1], offset[2]))

@@ -1,13 +1,25 @@
-"""In which form records hold labels: one class or several, as numbers, names or vectors."""
+"""What the labels of a dataset are: one class or several, as numbers, names or vectors."""
 
 import enum
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
-from tfrtool.errors import some_of
-from tfrtool.examples.example import DType, Feature, Value
+from tfrtool.errors import DatasetError, some_of
+from tfrtool.examples.content import is_text
+from tfrtool.examples.example import DType, Feature, Value, decode_example
+from tfrtool.loading.tensors import Tensor
+from tfrtool.records.count import as_error
+from tfrtool.records.framing import Fault, FaultKind, Record
+from tfrtool.records.reader import read_shard
+from tfrtool.storage.limits import MAX_CLASSES
 
-_SHOWN = 6
+_NUMBER, _NAME = "image/class/label", "image/class/text"
+"""TensorFlow's models keep the number of an image's class and its name in these two features."""
+
+_LONGEST_NAME = 1024
+_BITS = frozenset((0, 1))
 
 
 class Task(enum.Enum):
@@ -28,12 +40,12 @@ class LabelEncoding(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelForm:
-    """The form of a label feature, and the classes that it tells."""
+    """How a label feature stores classes, and the classes."""
 
-    names: tuple[str, ...] = ()  # of the classes, by number, from 0
-    dtype: DType = DType.INT64  # STRING for names, FLOAT32 for vectors alone
+    names: tuple[str, ...] = ()  # of the classes, by class number
+    dtype: DType = DType.INT64  # STRING for names, FLOAT32 only for vectors
     encoding: LabelEncoding = LabelEncoding.CLASS
-    numbers: tuple[int, ...] = ()  # of the classes, ascending, where they are not 0, 1, 2 ...
+    numbers: tuple[int, ...] = ()  # stored for the classes, ascending, if not 0, 1, 2 ...
 
     @property
     def task(self) -> Task:
@@ -47,64 +59,216 @@ class LabelForm:
         return self.encoding in (LabelEncoding.ONE_HOT, LabelEncoding.MULTI_HOT)
 
     @property
-    def wanted(self) -> str:
-        """What an image must have for a label, in words."""
+    def expected(self) -> str:
+        """Describe the label that each record must have."""
         if self.is_vector:
-            several = self.encoding is LabelEncoding.MULTI_HOT
-            which = "of 0 and 1" if several else "one of them 1 and all others 0"
-            return f"{len(self.names)} values{' ' if several else ', '}{which}"
-        kind = self.dtype.value
-        if self.encoding is LabelEncoding.CLASS:
-            return f"one {kind} value"
-        return f"any number of {kind} values"
+            which = "0 and 1" if self.encoding is LabelEncoding.MULTI_HOT else "one 1 and else 0"
+            return f"{len(self.names)} values, {which}"
+        count = "one" if self.encoding is LabelEncoding.CLASS else "any number of"
+        what = f"{len(self.names)} names"
+        if self.dtype is not DType.STRING:
+            shown = some_of([*map(str, self.numbers)], 6)
+            what = f"numbers {shown}" if shown else f"numbers 0 to {len(self.names) - 1}"
+        return f"{count} of the {what}"
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was made of the labels, a clause each; nothing of single numbers from 0 on."""
+        """How labels other than class numbers from 0 were interpreted, one clause each."""
         kind = "names" if self.dtype is DType.STRING else "numbers"
-        told = f"lists of class {kind}" if self.encoding is LabelEncoding.LIST else ""
-        told = f"{self.encoding.value} vectors" if self.is_vector else told
-        numbers, classes = self.numbers, f"classes 0 to {len(self.numbers) - 1}"
-        if len(numbers) < 2:
-            moved = f"label {numbers[0]} is class 0" if numbers else ""
-        elif numbers[-1] - numbers[0] == len(numbers) - 1:
-            moved = f"labels {numbers[0]} to {numbers[-1]} are {classes}"
-        else:
-            moved = f"labels {some_of(list(map(str, numbers)), _SHOWN)} are {classes}"
-        return tuple(filter(None, (told, moved)))
+        form = f"lists of class {kind}" if self.encoding is LabelEncoding.LIST else ""
+        form = f"{self.encoding.value} vectors" if self.is_vector else form
+        shown = some_of([*map(str, self.numbers)], 6)
+        classes = f"classes 0 to {len(self.numbers) - 1}" if len(self.numbers) > 1 else "class 0"
+        return tuple(filter(None, (form, shown and f"labels {shown} are {classes}")))
+
+    def parsing(self) -> Any:
+        """Return how TensorFlow parses the feature."""
+        import tensorflow as tf
+
+        dtype = getattr(tf, self.dtype.value)
+        if self.encoding is LabelEncoding.LIST:
+            return tf.io.RaggedFeature(dtype)
+        return tf.io.FixedLenFeature([len(self.names)] if self.is_vector else [], dtype)
 
 
-def label_problem(label: str, expected: str, value: Value | str) -> str:
-    """Return what is wrong with a record's label: a value of it, or what else is found."""
-    found = value if isinstance(value, str) else f"the number {value!r}"
-    found = f"a string of {len(value)} bytes" if isinstance(value, bytes) else found
-    return f"invalid class in feature {label!r}: expected {expected}, found {found}"
+def label_tensor(form: LabelForm, values: Tensor) -> Tensor:
+    """Return a record's class, int64 []; or float32 [classes] of 0 and 1 if it may have several.
+
+    An invalid label raises an ``InvalidArgumentError`` when the graph runs, by a gather from a
+    tensor without that index: an assertion takes five operations, which shows with small images.
+    """
+    import tensorflow as tf
+
+    if form.is_vector:
+        vector = tf.cast(values, tf.float32)
+        valid = tf.reduce_all(tf.equal(values, 0) | tf.equal(values, 1))
+        if form.encoding is LabelEncoding.ONE_HOT:
+            valid &= tf.equal(tf.math.count_nonzero(vector), 1)
+        vector = tf.gather(vector[None], tf.where(valid, 0, -1))
+        return vector if form.encoding is LabelEncoding.MULTI_HOT else tf.argmax(vector)
+    if form.dtype is DType.STRING or form.numbers:
+        known = tf.constant(form.names if form.dtype is DType.STRING else form.numbers)
+        matches = tf.equal(tf.cast(known, values.dtype), values[..., None])
+        classes = tf.argmax(tf.cast(matches, tf.uint8), axis=-1)
+        values = tf.where(tf.reduce_any(matches, axis=-1), classes, tf.constant(-1, tf.int64))
+    classes = tf.gather(tf.range(len(form.names), dtype=tf.int64), values)
+    if form.encoding is LabelEncoding.CLASS:
+        return classes
+    return tf.reduce_max(tf.one_hot(tf.concat([classes, [-1]], 0), len(form.names)), axis=0)
 
 
-def label_check(label: str, form: LabelForm) -> Callable[[Feature], str | None]:
-    """Return a function from a record's feature to why it is no label; None if it is one."""
-    count, known, expected = len(form.names), frozenset[Value]((0, 1)), form.wanted
-    length = count if form.is_vector else 1 if form.encoding is LabelEncoding.CLASS else None
-    if form.dtype is DType.STRING:
-        known, expected = frozenset(map(str.encode, form.names)), f"one of {count} names"
-    elif form.numbers:
-        shown = some_of(list(map(str, form.numbers)), _SHOWN)
-        known, expected = frozenset(form.numbers), f"one of the numbers {shown}"
-    elif not form.is_vector:
-        known, expected = frozenset(range(count)), f"a number from 0 to {count - 1}"
+@dataclass(slots=True)
+class _Alike:
+    """Labels with the same number of values, which are all 0 or 1, or not."""
 
-    def check(item: Feature) -> str | None:
-        values = item.values
-        if item.dtype not in (None, form.dtype):
-            return label_problem(label, f"{form.dtype.value} values", item.dtype.value)
-        ones = sum(value == 1 for value in values) if form.is_vector else 0
-        one_hot = form.encoding is LabelEncoding.ONE_HOT
-        if (length is not None and len(values) != length) or (one_hot and ones != 1):
-            found = f"{len(values)} values" + (f", {ones} of them 1" if form.is_vector else "")
-            return label_problem(label, form.wanted, found)
+    first: tuple[Path, Record]
+    count: int = 0
+    one_hot: bool = True  # each has exactly one 1
+    repeats: bool = False  # a value occurs twice in one of them, so they aren't lists of classes
+
+
+@dataclass(slots=True)
+class LabelScan:
+    """The labels of all records, and what they have in common."""
+
+    feature: str
+    dtype: DType
+    texts: dict[Value, set[bytes]] = field(default_factory=dict)  # names that stand by each value
+    kinds: dict[tuple[int, bool], _Alike] = field(default_factory=dict)
+
+    def read(self, shards: Iterable[Path], *, skip: bool) -> "LabelScan":
+        """Read all records; with ``skip``, ignore damage and what can't be a label."""
+        for path in shards:
+            for item in read_shard(path):
+                if isinstance(item, Fault):
+                    if not skip and item.kind is not FaultKind.EMPTY:
+                        raise as_error(path, item, in_dataset=True)
+                    continue
+                try:
+                    self.add(decode_example(item.payload).features, (path, item))
+                except ValueError as error:
+                    if not skip:
+                        raise _error(str(error), (path, item)) from error
+        return self
+
+    def add(self, features: Any, place: tuple[Path, Record]) -> None:
+        """Add a record's label; `ValueError` says why it can't be one."""
+        label: Feature | None = features.get(self.feature)
+        values = () if label is None else label.values
+        if label is not None and label.dtype not in (None, self.dtype):
+            found = label.dtype.value if label.dtype else ""
+            raise ValueError(self.problem(f"{self.dtype.value} values", found))
         for value in values:
-            if value not in known:
-                return label_problem(label, expected, value)
-        return None
+            if isinstance(value, bytes):
+                if len(value) > _LONGEST_NAME or not is_text(value):
+                    raise ValueError(self.problem("a UTF-8 name", f"{len(value)} bytes"))
+            elif self.dtype is DType.INT64 and value < 0:
+                raise ValueError(self.problem("a number of at least 0", f"{value}"))
+        bits = self.dtype is not DType.STRING and _BITS.issuperset(values)
+        alike = self.kinds.setdefault((len(values), bits), _Alike(place))
+        alike.count += 1
+        alike.one_hot &= bits and sum(values) == 1  # type: ignore[arg-type]  # numbers
+        alike.repeats |= len({*values}) < len(values)
+        if self.dtype is DType.FLOAT32:
+            return
+        names = features.get(_NAME, label).values if values else ()
+        for number, value in enumerate(values):
+            texts = self.texts.setdefault(value, set())
+            name = names[number] if len(names) == len(values) else b""
+            if isinstance(name, bytes) and len(texts) < 2:  # several names are no name
+                texts.add(name)
+        if len(self.texts) > MAX_CLASSES:
+            raise DatasetError(f"label feature {self.feature!r} has over {MAX_CLASSES:,} classes")
 
-    return check
+    def problem(self, expected: str, found: str) -> str:
+        """Return what is wrong with a label."""
+        return f"invalid label in feature {self.feature!r}: expected {expected}, found {found}"
+
+    def form(self, *, listed: bool, skip: bool) -> LabelForm:
+        """Return the form of the labels; with ``listed`` the metadata says that they are lists.
+
+        Labels of one length, of 0 and 1 alone, are vectors; so are most of them if values repeat.
+        An exception raises a `DatasetError` that names its record; with ``skip`` it is ignored.
+        """
+        records = sum(alike.count for alike in self.kinds.values())
+        vectors = [(alike.count, width) for (width, bits), alike in self.kinds.items() if bits]
+        count, width = max(vectors, default=(0, 0))
+        most = width > 1 and 2 * count > records and self.kinds[width, True].repeats
+        if width > 1 and not listed and (most or count == records):
+            one_hot = self.kinds[width, True].one_hot
+            encoding = LabelEncoding.ONE_HOT if one_hot else LabelEncoding.MULTI_HOT
+            form = LabelForm(names=tuple(map(str, range(width))), dtype=self.dtype)
+            form = replace(form, encoding=encoding)
+            wrong = [kind for kind in self.kinds if kind != (width, True)]
+        elif self.dtype is DType.FLOAT32:
+            raise DatasetError(
+                f"feature {self.feature!r} can't be the label",
+                expected="int64, string, or float32 vectors of 0 and 1, all of one length",
+                found="other float32 values",
+            )
+        else:
+            several = listed or any(width > 1 for width, _ in self.kinds)
+            encoding = LabelEncoding.LIST if several else LabelEncoding.CLASS
+            numbers, names = self._classes()
+            form = LabelForm(names=names, dtype=self.dtype, encoding=encoding, numbers=numbers)
+            wrong = [kind for kind in self.kinds if not several and not kind[0]]
+        if wrong and not skip:
+            found = f"{wrong[0][0]} values"
+            raise _error(self.problem(form.expected, found), self.kinds[wrong[0]].first)
+        return form
+
+    def _classes(self) -> tuple[tuple[int, ...], tuple[str, ...]]:
+        """Return the numbers of the classes, if they are not 0, 1, 2 ..., and their names."""
+        if self.dtype is DType.STRING:
+            names = sorted(value.decode() for value in self.texts if isinstance(value, bytes))
+            return (), tuple(names)
+        numbers = tuple(sorted(value for value in self.texts if isinstance(value, int)))
+        texts = [self.texts[number] for number in numbers]
+        names = [min(some, default=b"").decode("utf-8", "replace") for some in texts]
+        unique = all(len(some) == 1 for some in texts) and all(names)
+        if self.feature != _NUMBER or not unique or len({*names}) < len(names):
+            names = [*map(str, numbers)]
+        return () if numbers == tuple(range(len(numbers))) else numbers, tuple(names)
+
+
+def find_label_form(
+    feature: str,
+    example: Feature,
+    *,
+    names: Sequence[str] | None,
+    listed: bool,
+    shards: Iterable[Path],
+    skip: bool,
+) -> LabelForm:
+    """Return the form of a dataset's labels: by its metadata, or else by all of its records.
+
+    Without metadata, the numbers that occur are the classes, in ascending order, and their names
+    are in ``image/class/text``, or else the numbers. Strings are names, in sorted order. A vector
+    has a class for each value.
+
+    Args:
+        feature: name of the label feature.
+        example: the feature in one record.
+        names: names of the classes in the metadata.
+        listed: whether the metadata says that the label is a list of classes.
+        shards: local shards, which are read only if they must be.
+        skip: whether to ignore damage and records whose label has another form.
+    """
+    dtype = example.dtype or DType.INT64
+    single = len(example.values) == 1 and not listed
+    if names and dtype is not DType.FLOAT32 and (single or listed):
+        encoding = LabelEncoding.CLASS if single else LabelEncoding.LIST
+        return LabelForm(names=tuple(names), dtype=dtype, encoding=encoding)
+    form = LabelScan(feature, dtype).read(shards, skip=skip).form(listed=listed, skip=skip)
+    if names and form.is_vector and len(names) != len(form.names):
+        raise DatasetError(
+            f"vectors in label feature {feature!r} don't match the classes in the metadata",
+            expected=len(names),
+            found=len(form.names),
+        )
+    return replace(form, names=tuple(names), numbers=()) if names else form
+
+
+def _error(message: str, place: tuple[Path, Record]) -> DatasetError:
+    path, record = place
+    return DatasetError(message, path=path, record=record.index, offset=record.offset)

@@ -1,58 +1,46 @@
 """From shards to batches: interleave, map, cache, shuffle, batch, augment, rescale, prefetch."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
 
 from tfrtool.engines.pool import cores
 from tfrtool.errors import DatasetError, UsageError
-from tfrtool.loading.augment import epoch_augmenter, epoch_counter
-from tfrtool.loading.dataset import Dataset
-from tfrtool.loading.decoding import LARGE_RECORD, decoder, parser
-from tfrtool.loading.disk_cache import (
-    CacheKey,
-    default_cache_directory,
-    open_disk_cache,
-    write_disk_cache,
-)
-from tfrtool.loading.image_store import ImageStore
-from tfrtool.loading.normalize import rescaler
-from tfrtool.loading.options import Cache, Decoding, LoadOptions, Recipe
-from tfrtool.loading.order import RowOrder
-from tfrtool.loading.published import STAGES_OF, load_published
-from tfrtool.loading.python_calls import changed, plain
-from tfrtool.loading.reading import own_shards, part_reader
-from tfrtool.loading.share import Share, empty_batch
+from tfrtool.loading.augment import augmenter
+from tfrtool.loading.cache import disk_cache
+from tfrtool.loading.decoding import decoder, rescaler
+from tfrtool.loading.options import Cache, Holdout, LoadOptions, Recipe, Rescale
 from tfrtool.loading.tensors import Batch, Tensor, TfDataset
+from tfrtool.records.compression import TF_TYPES
 from tfrtool.storage.progress import OnProgress, no_progress
 
-_CORES = cores()
+if TYPE_CHECKING:
+    from tfrtool.loading.dataset import Dataset, Split
+
 _CYCLE = 4
+_FILLING_CYCLE = 16
+"""Shards read at a time while a cache in memory is filled for training: its order is the first
+epoch's, which so starts with images of all shards."""
+
 _SHUFFLE = 1024
 _SHUFFLED_BYTES = 32 * 2**20
 """Of records in the shuffle buffer: 1,024 photographs of a usual size."""
-
-_FILLED_FROM = 16
-"""Shards that are read at a time where all images will be kept: what the first epoch begins with
-is from all of them. As many of a store would have to be fetched before it begins."""
+_SHUFFLED_PIXELS = 128 * 2**20
+"""Of images from a cache on disk in the shuffle buffer."""
 
 _AHEAD = 8
 """Images for each core that are begun before the first of them is done, so that no core has to wait
 for the others or for what becomes of a batch."""
 
 _PREFETCH = 2
-_MANY = 100_000
-"""Shards, of which no split has more."""
-
-_FILES, _IMAGES = 0, 1
-"""What a shuffle's seed is for: two shuffles with one seed would move things alike."""
+_UNCHANGED = Rescale(scale=1.0, offset=0.0)
 
 
-def count_images(dataset: Dataset, options: LoadOptions) -> int:
-    """Return how many images an epoch has; it is an error if that is none."""
+def count_images(dataset: "Dataset", options: LoadOptions) -> int:
+    """Return the number of images in an epoch; `DatasetError` if there are none."""
     records = dataset.split(options.split).records
     images = records if options.holdout is None else options.holdout.count(records)
     if images == 0:
@@ -61,192 +49,244 @@ def count_images(dataset: Dataset, options: LoadOptions) -> int:
     return images
 
 
-def has_disk_cache(dataset: Dataset, options: LoadOptions, share: Share) -> bool:
-    """Tell whether an earlier run has left a whole cache on disk of a share of the images."""
-    key = CacheKey.of(dataset, options, share.images(count_images(dataset, options)), share)
-    directory = options.cache_directory or default_cache_directory()
-    return open_disk_cache(directory, key, pixels=False) is not None
-
-
 def load(
-    dataset: Dataset,
+    dataset: "Dataset",
     options: LoadOptions,
     context: Any = None,
     on_progress: OnProgress = no_progress,
 ) -> TfDataset:
     """Build the pipeline of a split; see `Dataset.load`."""
-    images, batch_size = count_images(dataset, options), options.batch_size
-    steps = -(-images // batch_size)
+    # AutoGraph would compile each function in every process; none has an `if` over tensors.
+    build = tf.autograph.experimental.do_not_convert(_build)
+    batches: TfDataset = build(dataset, options, context, on_progress)
+    return batches
+
+
+def _build(
+    dataset: "Dataset", options: LoadOptions, context: Any, on_progress: OnProgress
+) -> TfDataset:
+    images = count_images(dataset, options)
     if options.recipe is not Recipe.TFRTOOL:
         if context is not None:
             raise UsageError(f"--recipe {options.recipe.value} can't be distributed")
-        batches = load_published(dataset, options, images, STAGES_OF[options.recipe])
-        return batches.apply(tf.data.experimental.assert_cardinality(steps))
-    share = Share.of(context, images, batch_size)
-    order = RowOrder(
-        images=share.images(images),
-        batch_size=batch_size // share.count,
-        shuffled=options.training,
-        block=options.shuffle_buffer,
-        seed=options.seed,
-        least_steps=steps,
-        growing=options.cache is Cache.MEMORY,
-    )
-    if options.first_step >= order.steps:
-        raise UsageError(
-            f"first_step must be from 0 to {order.steps - 1}, got {options.first_step}"
+        return _published(dataset, options, images)
+    workers, worker, replicas = 1, 0, 1
+    if context is not None:
+        workers, worker = context.num_input_pipelines, context.input_pipeline_id
+        replicas = max(context.num_replicas_in_sync // workers, 1)
+        _check_distribution(images, options.batch_size, context)
+    steps, batch_size = -(-images // options.batch_size), options.batch_size // workers
+    if options.first_step >= steps:
+        raise UsageError(f"first_step must be from 0 to {steps - 1}, got {options.first_step}")
+    split, cached = dataset.local_split(options.split), options.cache is not Cache.NONE
+    parallel = {"deterministic": options.deterministic or cached}
+    read = reader(split, options.holdout, workers, worker)
+    filling = options.training and options.cache is Cache.MEMORY
+    cycle = options.cycle_length or (_FILLING_CYCLE if filling else _CYCLE)
+    cycle = min(cycle, len(split.shards))
+    window = min(_SHUFFLE, int(_SHUFFLED_BYTES / split.record_bytes)) or 1
+    decode = decoder(dataset, options.image_size, options.decode)
+    rescale = rescaler(options.rescale) if options.rescale else None
+    change = augmenter(options.augment) if options.augment and options.training else None
+
+    def decoded(epoch: Tensor) -> TfDataset:
+        """Return the images and labels of an epoch as uint8, without a cache."""
+        shards = tf.data.Dataset.range(len(split.shards))
+        if options.training:
+            shards = shards.shuffle(len(split.shards), 2 * epoch, reshuffle_each_iteration=False)
+        records = shards.interleave(
+            read, cycle, options.block_length or 1, min(cycle, cores()), **parallel
         )
-    loader = _Loader(dataset, options, share, order)
-    batches = loader.streamed() if options.cache is Cache.NONE else loader.stored(on_progress)
+        if options.training:  # before they are decoded, images are a sixth of the size
+            buffer = options.shuffle_buffer or window
+            records = records.shuffle(buffer, 2 * epoch + 1, reshuffle_each_iteration=False)
+        return records.map(decode, options.parallel_calls or cores() * _AHEAD, **parallel)
+
+    zero = tf.constant(0, tf.int64)
+    cache, buffer = None, 1
+    if cached:
+        # On disk, the order serves runs with any seed.
+        seed = 0 if options.cache is Cache.DISK else options.seed
+        cache = tf.data.Dataset.range(1).flat_map(_seeded(seed, lambda _: decoded(zero)))
+        buffer = options.shuffle_buffer or images
+        if options.cache is Cache.DISK:
+            most = max(1, _SHUFFLED_PIXELS // (options.image_size**2 * 3))
+            buffer = options.shuffle_buffer or min(images, most)
+            share = len(range(worker, images, workers))
+            cache = disk_cache(dataset, options, cache, share, (workers, worker), on_progress)
+        else:
+            cache = cache.cache()
+
+    def one_epoch(epoch: Tensor) -> TfDataset:
+        examples = decoded(epoch) if cache is None else cache
+        if cache is not None and options.training:
+            # The first epoch fills a cache in memory, in an order that is shuffled already.
+            size = tf.where(filling & tf.equal(epoch, 0), zero + 1, buffer)
+            examples = examples.shuffle(size, 2 * epoch + 1, reshuffle_each_iteration=False)
+        batches = examples.batch(batch_size)
+        if workers > 1:  # the last step of some may have no images
+            batches = batches.concatenate(empty_batch(batches).repeat()).take(steps)
+        first = zero
+        if options.first_step:
+            first = tf.where(tf.equal(epoch, options.first_epoch), zero + options.first_step, zero)
+            batches = batches.skip(first)
+
+        def finish(step: Tensor, batch: Batch) -> Batch:
+            pixels, labels = batch
+            if change is not None:
+                seed = tf.stack([options.seed + worker * 2**32, epoch * 2**32 + step])
+                pixels = change(pixels, seed)
+            return pixels if rescale is None else rescale(pixels), labels
+
+        return batches.enumerate(first).map(finish, cores(), deterministic=options.deterministic)
+
+    batches = _next_epochs(options).flat_map(_seeded(options.seed, one_epoch))
+    if replicas > 1:
+        batches = batches.flat_map(lambda *batch: _parts(batch, replicas))
     prefetch = _PREFETCH if options.prefetch is None else options.prefetch
-    batches = share.for_replicas(batches)
-    if prefetch:
-        batches = batches.prefetch(prefetch * share.replicas)
+    batches = batches.prefetch(prefetch * replicas) if prefetch else batches
     chosen = tf.data.Options()
     # Every number above is given, so there is nothing to tune; and while tuning is on, destroying
     # an iterator that was read to its end waits for the tuner's sleep, of up to 60 s.
     chosen.autotune.enabled = False
-    # To rewrite the graph, TensorFlow writes it down for each iterator, with all images in memory
-    # that it refers to: as much memory again, and time.
+    # To rewrite the graph for each iterator takes as long as decoding a dozen images.
     chosen.experimental_optimization.apply_default_optimizations = False
     chosen.deterministic = options.deterministic
-    if dataset.shard_cache is not None:  # threads that wait for shards don't decode
-        chosen.threading.private_threadpool_size = _CORES + (options.cycle_length or _CYCLE)
     batches = batches.with_options(chosen)
     if options.first_step:  # the next iterator, if there is one, has whole epochs
         return batches
-    count = steps * share.replicas * options.epochs
+    count = steps * options.epochs * replicas
     return batches.apply(tf.data.experimental.assert_cardinality(count))
 
 
-def _numbers(shards: Sequence[int]) -> TfDataset:
-    """Return a dataset of the numbers of shards, int64 []."""
-    return tf.data.Dataset.from_tensor_slices(np.array(shards, np.int64))
+def _published(dataset: "Dataset", options: LoadOptions, images: int) -> TfDataset:
+    """Build one epoch of the pipeline that notebooks publish, or of a naive sequential one.
+
+    They decode to float32 and rescale each image. The notebook's reads four shards at a time,
+    decodes on all cores, caches in memory, shuffles 1,024 images and prefetches, as many as
+    TensorFlow tunes.
+    """
+    split, naive = dataset.local_split(options.split), options.recipe is Recipe.NAIVE
+    decode = decoder(dataset, options.image_size, floats=True)
+    rescale = rescaler(options.rescale or _UNCHANGED)
+    change = augmenter(options.augment) if options.augment and options.training else None
+
+    def rescaled(pixels: Tensor, labels: Tensor) -> Batch:
+        return rescale(pixels), labels
+
+    def decode_one(record: Tensor) -> Batch:
+        return decode(record) if change else rescaled(*decode(record))
+
+    shards, tuned = tf.data.Dataset.range(len(split.shards)), None if naive else tf.data.AUTOTUNE
+    read = reader(split, options.holdout)
+    records = shards.interleave(read, 1 if naive else _CYCLE, 1, tuned)
+    examples = records.map(decode_one, None if naive else cores())
+    if not naive:
+        examples = examples.cache()
+        if options.training:
+            examples = examples.shuffle(min(_SHUFFLE, images), options.seed)
+    batches = examples.batch(options.batch_size)
+
+    if change is not None:
+
+        def augmented(epoch: Tensor) -> TfDataset:
+            def finish(step: Tensor, batch: Batch) -> Batch:
+                seed = tf.stack([tf.constant(options.seed, tf.int64), epoch * 2**32 + step])
+                return rescaled(change(batch[0], seed), batch[1])
+
+            return examples.batch(options.batch_size).enumerate().map(finish)
+
+        batches = _next_epochs(options).flat_map(augmented)
+    elif options.epochs > 1:
+        batches = batches.repeat(options.epochs)
+    batches = batches if naive else batches.prefetch(tf.data.AUTOTUNE)
+    count = -(-images // options.batch_size) * options.epochs
+    return batches.apply(tf.data.experimental.assert_cardinality(count))
 
 
-@dataclass(frozen=True, slots=True)
-class _Loader:
-    """Our pipeline, of all records of a part of a split, or of one of several shares of them."""
+def _next_epochs(options: LoadOptions) -> TfDataset:
+    """Return the numbers of the epochs of an iterator: each goes on where the last one ended."""
+    with tf.device("CPU:0"):  # where all of tf.data is
+        counter = tf.Variable(options.first_epoch, dtype=tf.int64, trainable=False)
 
-    dataset: Dataset
-    options: LoadOptions
-    share: Share
-    order: RowOrder
+    def numbers(_: Tensor) -> TfDataset:
+        end = counter.assign_add(options.epochs)
+        return tf.data.Dataset.range(end - options.epochs, end)
 
-    def _decoded(
-        self,
-        on_files: Callable[[TfDataset], TfDataset] = lambda files: files,
-        on_records: Callable[[TfDataset], TfDataset] = lambda records: records,
-        cycle: int = _CYCLE,
-        batch_size: int | None = None,
-    ) -> TfDataset:
-        """Build the part of the pipeline before the cache.
+    return tf.data.Dataset.range(1).flat_map(numbers)
 
-        What it gives is one epoch: pairs of an image, uint8 [size, size, 3], and a label, int64 [];
-        with ``batch_size``, batches of them; in an order of its own wherever it comes from a cache.
-        ``on_files`` changes the dataset of the shards' numbers, and ``on_records`` that of records
-        before they are decoded. ``cycle`` shards are read at a time.
-        """
-        options, split = self.options, self.dataset.split(self.options.split)
-        shards = own_shards(split, options.holdout, self.share)
-        cycle = min(options.cycle_length or cycle, len(shards))
-        deterministic = options.deterministic or options.cache is not Cache.NONE
-        self.dataset.fetch_ahead([split.shards[number] for number in shards])
-        numbers = on_files(_numbers(shards))
-        read = part_reader(self.dataset, split, options.holdout, self.share)
-        ways: dict[str, Any] = {"cycle_length": cycle, "block_length": options.block_length or 1}
-        records = changed(numbers, "Interleave", read, min(cycle, _CORES), deterministic, **ways)
-        records = on_records(records)
-        parsed = options.batched_parse is not None
-        if parsed:
-            parse = plain(parser(self.dataset, batched=True))
-            records = records.batch(options.batched_parse).map(parse).unbatch()
-        fast = options.decode is Decoding.FAST
-        large = split.record_bytes(shards) > LARGE_RECORD
-        size = options.image_size
-        decode = decoder(self.dataset, size, large=large, fast=fast, parsed=parsed)
-        calls = options.parallel_calls or _CORES * _AHEAD
-        if parsed:  # of lists, `changed` knows nothing
-            decoded = records.map(plain(decode), calls, deterministic)
-        else:
-            # One thread for each image, which goes from one operation to the next, takes 3 % off
-            # the CPU time of small ones. Where operations choose between others, it waits for ever.
-            one: dict[str, Any] = {"use_inter_op_parallelism": fast}
-            decoded = changed(records, "Map", decode, calls, deterministic, **one)
-        return decoded if batch_size is None else decoded.batch(batch_size)
 
-    def stored(self, on_progress: OnProgress) -> TfDataset:
-        """Return batches of images that are all kept in memory, or on disk."""
-        options, order = self.options, self.order
-        store = ImageStore(order.images, options.image_size, self.dataset.label_width)
-        if options.cache is Cache.DISK:
-            directory = options.cache_directory or default_cache_directory()
-            key = CacheKey.of(self.dataset, options, order.images, self.share)
-            cache = open_disk_cache(directory, key)
-            if cache is None:
-                cache = write_disk_cache(directory, key, self._decoded(), on_progress)
-            store = ImageStore.of(cache)
+def _seeded(seed: int, make: Callable[[Tensor], TfDataset]) -> Callable[[Tensor], TfDataset]:
+    """Return a function in whose graph a seed applies, whatever the program's own seed is."""
 
-        def filling() -> TfDataset:
-            self._set_seed()
-            return self._decoded(
-                lambda files: self._shuffled(files, _MANY, _FILES).take(store.missing()),
-                lambda records: self._shuffled(records, self._window(), _IMAGES),
-                cycle=_FILLED_FROM if options.training else _CYCLE,
-                batch_size=order.batch_size,
-            )
-
-        return store.batches(filling, order, options, self.share.number, self._finish)
-
-    def _finish(self, images: Tensor, labels: Tensor) -> Batch:
-        rescale = self.options.rescale
-        return images if rescale is None else rescaler(rescale)(images), labels
-
-    def _window(self) -> int:
-        """Return the size of the shuffle buffer, in records."""
-        split = self.dataset.split(self.options.split)
-        each = split.record_bytes(own_shards(split, self.options.holdout, self.share))
-        usual = max(1, min(_SHUFFLE, int(_SHUFFLED_BYTES / max(each, 1))))
-        return min(self.options.shuffle_buffer or usual, self.order.images)
-
-    def _set_seed(self) -> None:
-        """Set the seed of this graph alone: what the program set for itself plays no part."""
+    def seeded(epoch: Tensor) -> TfDataset:
         # TensorFlow takes it modulo 2**31 - 1, and can't add the epoch to one of 0.
-        tf.random.set_seed(1 + self.options.seed % (2**31 - 2))
+        tf.random.set_seed(1 + seed % (2**31 - 2))
+        return make(epoch)
 
-    def _shuffled(self, items: TfDataset, size: int, seed: Tensor) -> TfDataset:
-        if not self.options.training:
-            return items
-        return items.shuffle(size, seed=seed, reshuffle_each_iteration=False)
+    return seeded
 
-    def streamed(self) -> TfDataset:
-        """Return batches of images that are decoded anew in every epoch."""
-        options, augment = self.options, epoch_augmenter(self.options, self.share.number)
-        counter, window = epoch_counter(options), self._window()
 
-        def one_epoch(epoch: Tensor) -> TfDataset:
-            self._set_seed()
-            skipped = options.first_step * tf.cast(tf.equal(epoch, options.first_epoch), tf.int64)
+def reader(
+    split: "Split", holdout: Holdout | None = None, workers: int = 1, worker: int = 0
+) -> Callable[[Tensor], TfDataset]:
+    """Return a function from the number of a shard to its serialized records.
 
-            def files(numbers: TfDataset, epoch: Tensor = epoch) -> TfDataset:
-                return self._shuffled(numbers, _MANY, epoch * 2 + _FILES)
+    Whether a record is held out, and which worker it belongs to, depends only on its place among
+    all records of the split. Each worker has a range of them.
+    """
+    paths = tf.constant([os.fsencode(path) for path in split.shards])
+    compression = TF_TYPES[split.compression]
+    if holdout is None and workers == 1:
+        return lambda shard: tf.data.TFRecordDataset(paths[shard], compression)
+    wanted = np.ones(split.records, np.bool_)
+    if holdout is not None:
+        held = np.arange(split.records + 1) * holdout.count_held(split.records) // split.records
+        wanted = (held[1:] > held[:-1]) == holdout.held_out
+    own = np.zeros(split.records, np.bool_)
+    own[np.array_split(np.flatnonzero(wanted), workers)[worker]] = True
+    ends = tf.constant(np.cumsum((0, *split.lengths)))
+    belongs = tf.constant(own)
 
-            def images(records: TfDataset) -> TfDataset:
-                # Before they are decoded, images are a sixth of the size.
-                mixed = self._shuffled(records, window, epoch * 2 + _IMAGES)
-                return mixed.skip(skipped * self.order.batch_size) if options.first_step else mixed
+    def read(shard: Tensor) -> TfDataset:
+        records = tf.data.TFRecordDataset(paths[shard], compression)
+        mine = tf.data.Dataset.from_tensor_slices(belongs[ends[shard] : ends[shard + 1]])
+        both = tf.data.Dataset.zip(records, mine).filter(lambda _record, mine: mine)
+        return both.map(lambda record, _mine: record)
 
-            size = self.order.batch_size
-            batches = self._decoded(files, images, batch_size=size)
-            if self.order.steps > -(-self.order.images // self.order.batch_size):
-                batches = batches.concatenate(empty_batch(batches))
-            if augment is None:
-                return changed(batches, "Map", self._finish, _CORES, options.deterministic)
-            return batches.enumerate(skipped).map(
-                plain(lambda number, batch: self._finish(*augment(epoch, number, *batch))),
-                num_parallel_calls=_CORES,
-                deterministic=options.deterministic,
-            )
+    return read
 
-        epochs = tf.data.Dataset.range(options.epochs)
-        return changed(epochs, "FlatMap", lambda _: one_epoch(counter.assign_add(1) - 1))
+
+def split_records(dataset: "Dataset", options: LoadOptions) -> TfDataset:
+    """Return the serialized records of a part of a split, shard after shard."""
+    split = dataset.local_split(options.split)
+    return tf.data.Dataset.range(len(split.shards)).flat_map(reader(split, options.holdout))
+
+
+def _check_distribution(images: int, batch_size: int, context: Any) -> None:
+    count, replicas = context.num_input_pipelines, context.num_replicas_in_sync
+    if images < count or batch_size < replicas or batch_size % count:
+        multiple = f" that is a multiple of {count}" if count > 1 else ""
+        raise UsageError(
+            f"{images} images can't be distributed in batches of {batch_size}",
+            expected=f"at least {count} images, and a batch size of at least {replicas}{multiple}",
+        )
+
+
+def _parts(batch: Batch, replicas: int) -> TfDataset:
+    """Return the part of a batch of each replica, in their order."""
+    count = tf.shape(batch[1], tf.int64)[0]
+
+    def part(replica: Tensor) -> Batch:
+        first, end = count * replica // replicas, count * (replica + 1) // replicas
+        return batch[0][first:end], batch[1][first:end]
+
+    return tf.data.Dataset.range(replicas).map(part)
+
+
+def empty_batch(batches: TfDataset) -> TfDataset:
+    """Return a dataset of one batch like the others, without images."""
+    nothing = tf.nest.map_structure(
+        lambda spec: tf.zeros([0, *spec.shape[1:]], spec.dtype), batches.element_spec
+    )
+    return tf.data.Dataset.from_tensors(nothing)

@@ -74,10 +74,10 @@ def compared(
         ) from error
     dataset = open_original(options, given)
     for name in {options.split, options.validation, "validation"} & dataset.splits.keys():
-        for shard in dataset.split(str(name)).shards:
+        for shard in dataset.local_split(str(name)).shards:
             # Else the first run alone would wait for a disk or a store. Ours tells what is wrong.
             with contextlib.suppress(OSError):
-                file_sha256(dataset.fetch(shard))
+                file_sha256(shard)
     report = measured(tasks[0], ours, on_progress)
     gc.collect()  # what it held
     on_disk = report.plan.cache.cache is Cache.DISK

@@ -10,11 +10,10 @@ import tensorflow as tf
 
 from tfrtool.loading.dataset import Dataset
 from tfrtool.loading.decoding import parser
-from tfrtool.loading.labels import LabelEncoding, Task
+from tfrtool.loading.labels import LabelEncoding, Task, label_tensor
 from tfrtool.loading.options import LoadOptions
-from tfrtool.loading.parsed_values import label_tensor
+from tfrtool.loading.pipeline import split_records
 from tfrtool.loading.python_calls import plain
-from tfrtool.loading.reading import part_reader
 from tfrtool.loading.tensors import Batch, Tensor
 from tfrtool.training.run.training_data import TrainingData
 
@@ -64,10 +63,7 @@ def _look_at(dataset: Dataset, part: LoadOptions) -> PartFacts:
         one_hot = labels if many else tf.one_hot(labels, len(dataset.class_names))
         return marks, tf.reduce_sum(one_hot, axis=0)
 
-    split = dataset.split(part.split)
-    dataset.fetch_ahead(split.shards)
-    read = part_reader(dataset, split, part.holdout, decodes=False)
-    records = tf.data.Dataset.range(len(split.shards)).flat_map(read)
+    records = split_records(dataset, part)
     found = records.batch(_TOGETHER).map(plain(facts), tf.data.AUTOTUNE, deterministic=False)
     marks, counts = zip(*found.as_numpy_iterator(), strict=True)
     return PartFacts(

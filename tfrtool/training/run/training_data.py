@@ -3,7 +3,6 @@
 import statistics
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +11,18 @@ from tfrtool.loading.cache import (
     CachePlan,
     CacheRequest,
     available_memory,
+    default_cache_directory,
     free_disk,
+    has_disk_cache,
     plan_cache,
 )
 from tfrtool.loading.corrupt import DropReport, naming_damage
 from tfrtool.loading.dataset import Dataset
-from tfrtool.loading.decoding import full_image, parser
-from tfrtool.loading.disk_cache import default_cache_directory
+from tfrtool.loading.decoding import record_decoder, standard_rescale
 from tfrtool.loading.labels import Task
-from tfrtool.loading.normalize import standard_rescale
 from tfrtool.loading.open_dataset import open_dataset
 from tfrtool.loading.options import Cache, Holdout, LoadOptions, Recipe, Rescale
-from tfrtool.loading.pipeline import count_images, has_disk_cache, load
-from tfrtool.loading.reading import split_records
+from tfrtool.loading.pipeline import count_images, load, split_records
 from tfrtool.storage.arguments import OnError
 from tfrtool.storage.progress import OnProgress, Progress
 from tfrtool.training.devices.devices import Devices
@@ -154,11 +152,11 @@ def _choose_image_size(options: TrainOptions, dataset: Dataset) -> int:
     """
     if options.image_size is not None or options.model != CNN:
         return options.size
-    split, parse = dataset.split(options.split), parser(dataset)
+    decode, part = record_decoder(dataset), options.loading(options.size)
     with naming_damage(dataset, options.split):
         sides = [
-            max(full_image(dataset, parse(record)).shape[:2])
-            for record in split_records(dataset, split).take(_LOOKED_AT)
+            max(decode(record)[0].shape[:2])
+            for record in split_records(dataset, part).take(_LOOKED_AT)
         ]
     longest = int(statistics.median(sides)) if sides else options.size
     return min(options.size, -(-max(longest, 1) // _STEP) * _STEP)
@@ -188,7 +186,11 @@ def plan_run_cache(
             label_bytes=data.dataset.label_bytes,
             free_memory=available_memory(),
             free_disk=free_disk(directory) if ours else None,
-            on_disk=ours and all(map(has_disk_cache, repeat(data.dataset), data.parts, shares)),
+            on_disk=ours
+            and all(
+                has_disk_cache(data.dataset, part, (share.count, share.number))
+                for part, share in zip(data.parts, shares, strict=True)
+            ),
         )
     )
     if plan.cache is not Cache.FEATURES and options.precision is Precision.BFLOAT16:

@@ -1,16 +1,25 @@
-"""Where images are to be kept, decided from numbers alone."""
+"""Where images are kept, decided from numbers alone, and what is free."""
 
 from __future__ import annotations
 
+import os
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tfrtool.errors import UsageError
-from tfrtool.loading.cache import CachePlan, CacheRequest, plan_cache
+from tfrtool.loading.cache import (
+    CachePlan,
+    CacheRequest,
+    available_memory,
+    free_disk,
+    plan_cache,
+)
 from tfrtool.loading.options import Cache, LoadOptions, Recipe
 
 GB = 10**9
@@ -203,40 +212,74 @@ def test_unasked_is_never_refused(request: CacheRequest) -> None:
     assert "\n" not in plan.reason
 
 
-@settings(suppress_health_check=[HealthCheck.filter_too_much])
-@given(REQUESTS, st.integers(0, GB), st.integers(0, GB))
-def test_more_room_never_hurts(request: CacheRequest, memory: int, disk: int) -> None:
-    """With more free memory and disk, the plan stays or becomes a better one."""
-    assume(request.free_memory is not None and request.free_disk is not None)
-    assert request.free_memory is not None
-    assert request.free_disk is not None
-    more = replace(
-        request, free_memory=request.free_memory + memory, free_disk=request.free_disk + disk
-    )
-    before, after = _or_refused(request), _or_refused(more)
-    if before is not None:
-        assert after is not None
-        assert PREFERENCE.index(after.cache) <= PREFERENCE.index(before.cache)
-
-
-@given(REQUESTS, st.integers(1, 10_000))
-def test_more_images_never_help(request: CacheRequest, images: int) -> None:
-    """With more images, the plan stays or becomes a worse one."""
-    before, after = (
-        _or_refused(request),
-        _or_refused(replace(request, images=request.images + images)),
-    )
-    if after is not None:
-        assert before is not None
-        assert PREFERENCE.index(before.cache) <= PREFERENCE.index(after.cache)
-
-
 @pytest.mark.parametrize("name", ["batch_size", "block_length", "parallel_calls", "prefetch"])
 def test_numbers_beyond_any_use_are_refused(name: str) -> None:
     """TensorFlow would abort, or fail in words of its own."""
     beyond: Any = {name: 10**20}
     with pytest.raises(UsageError, match="at most"):
         LoadOptions(image_size=32, **beyond)
-    if name == "parallel_calls":
-        with pytest.raises(UsageError, match="at most 1024"):
-            LoadOptions(image_size=32, parallel_calls=2000)
+
+
+# What is free, by files like those of Linux
+
+
+def _tree(root: Path, **files: str) -> int | None:
+    """Return what is free by meminfo, the process's group, and files of groups."""
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text.encode("utf-8", "surrogateescape"))
+    return available_memory(root)
+
+
+def _group(name: str, limit: object, used: int, inactive: int = 0) -> dict[str, str]:
+    return {
+        f"sys/fs/cgroup{name}/memory.max": f"{limit}\n",
+        f"sys/fs/cgroup{name}/memory.current": f"{used}\n",
+        f"sys/fs/cgroup{name}/memory.stat": f"anon 1\ninactive_file {inactive}\nactive_file 5\n",
+    }
+
+
+MEMINFO = {"proc/meminfo": "MemTotal:  99999 kB\nMemAvailable:  1000 kB\n"}
+OWN = {"proc/self/cgroup": "9:name=systemd:/x\n0::/a/b\n"}
+
+
+@pytest.mark.parametrize(
+    ("files", "free"),
+    [
+        ({}, None),
+        (MEMINFO, 1_024_000),
+        ({**MEMINFO, **OWN, **_group("/a/b", 5000, 3000, 1000)}, 3000),
+        ({**MEMINFO, **OWN, **_group("/a/b", "max", 3000), **_group("/a", 4000, 500)}, 3500),
+        ({**MEMINFO, **OWN, **_group("", 4000, 500), **_group("/other", 1, 1)}, 3500),
+        ({**OWN, **_group("/a/b", 1000, 1100)}, 0),
+        ({**OWN, **_group("/a/b", 1000, 100, 500)}, 1000),
+        ({**OWN, **_group("/a", "max", 400), "sys/fs/cgroup/a/memory.high": "1000"}, 600),
+        ({**OWN, **_group("", "max", 400)}, None),
+        ({"proc/self/cgroup": "0::/../../etc", **_group("", 4000, 500)}, None),
+    ],
+)
+def test_free_memory(files: dict[str, str], free: int | None, tmp_path: Path) -> None:
+    """The tightest of the system and all groups around the process decides."""
+    assert _tree(tmp_path, **files) == free
+
+
+@pytest.mark.parametrize("name", ["proc/meminfo", "sys/fs/cgroup/memory.max"])
+@pytest.mark.parametrize(
+    "text", ["", "\udcff\0", "-5", "1_000", "\u0663", "9" * 5000, "MemAvailable: -1 kB\n:::\nx"]
+)
+def test_garbage_does_not_count(tmp_path: Path, name: str, text: str) -> None:
+    """Whatever one of the files holds, the others still count, and no error comes."""
+    files = {**MEMINFO, "proc/self/cgroup": "0::/", **_group("", 500_000, 0)}
+    assert _tree(tmp_path, **{**files, name: text}) in (1_024_000, 500_000)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has these files")
+def test_free_space_of_this_machine(tmp_path: Path) -> None:
+    """There is a number for memory, and for the disk of a directory that doesn't exist yet."""
+    assert (available_memory() or 0) > 10 * 2**20
+    free, status = free_disk(tmp_path / "not" / "yet"), os.statvfs(tmp_path)
+    assert (
+        abs((free or 0) - status.f_frsize * status.f_bavail)
+        < status.f_frsize * status.f_blocks / 10
+    )

@@ -105,7 +105,7 @@ FORMS: dict[str, tuple[list[Any], LabelEncoding, tuple[str, ...], Any, tuple[str
         LabelEncoding.CLASS,
         ("1", "2", "3", "4", "5"),
         [2, 0, 1, 4, 3],
-        ("labels 1 to 5 are classes 0 to 4",),
+        ("labels 1, 2, 3, 4, 5 are classes 0 to 4",),
     ),
     "gaps": (
         [(30,), (10,), (2**62,)],
@@ -133,11 +133,11 @@ def test_labels_of_every_form(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [more("one-hot"), more("multi-hot"), "lists of names"])
 def test_labels_by_every_way(name: str, tmp_path: Path) -> None:
-    """Caches, parsing in batches and the published pipelines give the same labels."""
+    """Caches and the published pipelines give the same labels."""
     values, _, _, expected, _ = FORMS[name]
     dataset = open_dataset(write_labels(tmp_path / "d", values))
     disk = {"cache": "disk", "cache_directory": tmp_path / "cache"}
-    for options in ({"cache": "memory"}, disk, disk, {"batched_parse": 2}):
+    for options in ({"cache": "memory"}, disk, disk):
         np.testing.assert_array_equal(loaded_labels(dataset, batch_size=2, **options), expected)
     naive = dataset.load(image_size=SIZE, training=False, recipe="naive")
     np.testing.assert_array_equal(np.concatenate([one.numpy() for _, one in naive]), expected)
@@ -183,15 +183,33 @@ def test_label_that_changed_since_is_named(name: str, tmp_path: Path) -> None:
     with pytest.raises(DatasetError) as caught, naming_damage(dataset, "train"):
         loaded_labels(dataset)
     assert (caught.value.path, caught.value.record) == (str(last), 0)
-    assert "invalid class in feature 'label'" in caught.value.what
+    assert "invalid label in feature 'label'" in caught.value.what
 
 
-def test_lists_and_arrays_that_tfds_wrote(tmp_path: Path) -> None:
-    """A sequence of class labels is several classes an image; floats are the pixels of TFDS."""
+def test_names_beside_numbers(tmp_path: Path) -> None:
+    """Where each number has its name in its place, classes have these names, if they are unique."""
+
+    def classes(*records: tuple[tuple[int, ...], str]) -> tuple[str, ...]:
+        payloads = []
+        for numbers, names in records:
+            image, texts = feature(image_bytes()), feature(*map(str.encode, names.split()))
+            features = {"image/class/label": feature(*numbers), "image/class/text": texts}
+            payloads.append(encode_example({"image/encoded": image, **features}))
+        directory = write_foreign(tmp_path / str(records), [payloads])
+        return open_dataset(directory, label_feature="image/class/label").class_names
+
+    assert classes(((1,), "tench"), ((3,), "shark")) == ("tench", "shark")
+    assert classes(((1, 3), "cat fur"), ((3,), "fur"), ((2, 1), "dog cat")) == ("cat", "dog", "fur")
+    assert classes(((0,), "a"), ((0,), "b"), ((1,), "b")) == ("0", "1")
+    assert classes(((0,), "a"), ((1,), "a"), ((2,), "b")) == ("0", "1", "2")
+
+
+def test_lists_that_tfds_wrote(tmp_path: Path) -> None:
+    """A sequence of class labels is several classes an image."""
     import tensorflow_datasets as tfds
 
     features = {
-        "image": tfds.features.Tensor(shape=(9, 9, 1), dtype=np.float32),
+        "image": tfds.features.Image(shape=(9, 9, 1)),
         "label": tfds.features.Sequence(tfds.features.ClassLabel(names=["a", "b", "c"])),
     }
 
@@ -209,14 +227,14 @@ def test_lists_and_arrays_that_tfds_wrote(tmp_path: Path) -> None:
 
         def _generate_examples(self) -> Any:
             for number, label in enumerate((["a"], [], ["c", "b"], ["b"])):
-                image = np.full((9, 9, 1), number * 8, np.float32)
+                image = np.full((9, 9, 1), number * 8, np.uint8)
                 yield number, {"image": image, "label": label}
 
     builder = LikeTags(data_dir=str(tmp_path))
     builder.download_and_prepare()
     dataset = open_dataset(str(builder.data_dir))
     assert dataset.class_names == ("a", "b", "c")
-    assert dataset.notes == ("arrays of float32, 0 to 255", "lists of class numbers")
+    assert dataset.notes == ("lists of class numbers",)
     (images, labels), *_ = dataset.load(image_size=9, training=False, rescale=None)
     theirs = list(builder.as_dataset("train"))
     for image, label, example in zip(images, labels, theirs, strict=True):
