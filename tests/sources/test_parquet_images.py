@@ -120,8 +120,8 @@ def test_columns_of_boxes_are_told_once(tmp_path: Path) -> None:
         str(path), LabelFrom.FOLDER, tmp_path, options=SourceOptions(columns=("all",))
     )
     assert source.notices == (
+        "columns not written: 'objects'",
         "boxes in column 'objects' are not read; use --annotations for boxes",
-        "columns not written: 'objects' holds an object",
     )
 
 

@@ -6,7 +6,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
-from tfrtool.errors import SourceError, human_count, printable
+from tfrtool.errors import SourceError, printable
 from tfrtool.examples.objects.record_features import LabelKind, RecordFeatures
 from tfrtool.sources.folders.listing import size_problem, splits_in_order
 from tfrtool.sources.grouping import alone_notice, group_number
@@ -30,21 +30,18 @@ from tfrtool.sources.tables.table_columns import (
 )
 from tfrtool.sources.tables.table_values import ValueColumns
 from tfrtool.storage.capped_list import CappedList
-from tfrtool.storage.limits import (
-    MAX_LISTED,
-)
+from tfrtool.storage.limits import MAX_LISTED
 from tfrtool.storage.sorted_rows import SortedRows
 
-_Row = tuple[str, int, str, int, str, int, bytes]
-"""An image: its key, its place or the number of its row, its label, the bytes of the file, its
-split, what stands for its group, and its cells that become features."""
+_Row = tuple[str, int, str, int, str, int, bytes, int]
+"""An image: its key, the number of its row, its label, the bytes of the file, its split, what
+stands for its group, its cells that become features, and its place."""
 
-_OBJECTS = "objects"
-"""Hugging Face's column of boxes."""
+_NO_SPLIT = "no split, although others have one"
 
 
 class FoundItem(NamedTuple):
-    """An image, and what is told of it."""
+    """An image, and what is known of it."""
 
     key: str
     label: str = ""
@@ -56,11 +53,12 @@ class FoundItem(NamedTuple):
     group: object = None
     names: Sequence[str] = ()  # of the cells that become features
     typed: bool = True  # whether a text in these is one, and no number
+    row: int = 0  # its number, if it is of a table
     others: Sequence[str] = ()  # the names of a table's columns that don't count
 
 
 class ItemRows:
-    """Images with what is told of them, in the order of their keys: kept, or refused and listed.
+    """Images with what is known of them, in the order of their keys: kept, or refused and listed.
 
     They need labels, unless they have columns that become features. Either every one has a split
     or none. Many are kept in a scratch folder.
@@ -69,7 +67,7 @@ class ItemRows:
     def __init__(
         self, where: str | Path, options: SourceOptions, scratch: Path | None, tabular: bool = False
     ) -> None:
-        """Begin without any; if ``tabular``, places are the numbers of rows."""
+        """Begin without any; if ``tabular``, they have rows."""
         self.options, self._where, self._scratch = options, where, scratch
         self._tabular = tabular
         self.columns: ValueColumns | None = None
@@ -80,14 +78,14 @@ class ItemRows:
             self._features = RecordFeatures(label=LabelKind.CLASSES, separator=SEVERAL)
         self._rows = SortedRows[_Row](scratch, by=2)
         self._refused = SortedRows[tuple[str, int, str]](scratch, by=2)
-        self._firsts = dict[str, int]()  # the place of the first image of each label
+        self._firsts = dict[str, int]()  # the row of the first image of each label
         self._splits = set[str]()
         self._grouped = False
         self._why: str | None = None  # the first was refused
 
     def add(self, found: FoundItem) -> None:
         """Take an image, or list it if it can't be an item."""
-        key, label, size, place, problem, cells, split, group, names, typed, _ = found
+        key, label, size, place, problem, cells, split, group, names, typed, row, _ = found
         try:
             if problem := problem or size_problem(size):
                 raise UnfitError(problem)
@@ -95,26 +93,26 @@ class ItemRows:
                 label = several_labels(label, separator)
             elif not label and self.columns is None:
                 raise UnfitError("no label")
-            for one in self._features.names(label) if label not in self._firsts else ():
-                if problem := label_problem(one):
-                    raise UnfitError(f"label '{printable(one[:TEXT_SHOWN])}' {problem}")
+            for name in self._features.names(label) if label not in self._firsts else ():
+                if problem := label_problem(name):
+                    raise UnfitError(f"label '{printable(name[:TEXT_SHOWN])}' {problem}")
             kept = b"" if self.columns is None else self.columns.add(cells, names, typed=typed)
         except UnfitError as error:
-            self.refuse(key, str(error), place)
+            self.refuse(key, str(error), row)
             return
         number = 0
         if group is not None:
             number, self._grouped = group_number(str(group).strip()), True
-        self._firsts.setdefault(label, place)
+        self._firsts.setdefault(label, row)
         self._splits.add(split)
-        self._rows.add((key, place, label, size, split, number, kept))
+        self._rows.add((key, row, label, size, split, number, kept, place))
 
-    def refuse(self, key: str, reason: str, place: int = 0) -> None:
+    def refuse(self, key: str, reason: str, row: int = 0) -> None:
         """List an image that can't be an item."""
-        reason = f"row {place}: {reason}" if self._tabular else reason
+        reason = f"row {row}: {reason}" if self._tabular else reason
         known = reason.startswith(f"{key}: ")  # of a row without a path
         self._why = self._why or (reason if known else f"{printable(key)}: {reason}")
-        self._refused.add((key, place, reason))
+        self._refused.add((key, row, reason))
 
     def source(
         self, reader: ItemReader, names: Sequence[str] | None = None, others: Iterable[str] = ()
@@ -140,18 +138,17 @@ class ItemRows:
             empty += not item.label
             alone += not item.group
             used.add(item.label)
-        if not items:
-            what, expected = "no usable images", "images with a label each"
-            if self._tabular:
-                what, expected = "no usable rows", "an image path and a label in each row"
-            what += f" ({self._why})" if self._why else ""
-            raise SourceError(what, path=self._where, expected=expected)
-        if features.label is LabelKind.CLASSES and empty == len(items):
+        if not items or (features.label is LabelKind.CLASSES and empty == len(items)):
+            what = "no usable rows" if self._tabular else "no usable images"
+            if items:
+                what = "no image has a label"
             raise SourceError(
-                f"none of {human_count(len(items), 'image')} has a label",
+                what + (f" ({self._why})" if self._why else ""),
                 path=self._where,
-                expected=f"labels separated by {options.multi_label!r}",
-                hint="use --label-column NAME to read them from another column",
+                expected="images with a label each",
+                hint="use --label-column NAME to read labels from another column"
+                if items
+                else None,
             )
         rejected = CappedList[LeftOut](MAX_LISTED)
         for key, _, reason in self._refused:
@@ -159,9 +156,10 @@ class ItemRows:
         labels = sort_labels({name for label in used for name in features.names(label)})
         if labels and names is not None and options.multi_label is None:
             labels = (*names,)
-        unfit = {} if columns is None else columns.unfit
-        known = {options.group_by, *unfit, *(column.name for column in features.columns)}
-        unused = [name for name in others if name.strip() and name not in known]
+        known = {options.group_by, *(column.name for column in features.columns)}
+        unfit = () if columns is None else sorted(columns.unfit)
+        known |= {name for name in others if not name.strip()}
+        unused = [name for name in dict.fromkeys((*others, *unfit)) if name not in known]
         notices = [
             number_notice(labels) if names is None and options.labels is None else None,
             f"columns not written: {quoted(unused)}" if unused else None,
@@ -169,10 +167,9 @@ class ItemRows:
             if empty and features.label is LabelKind.CLASSES
             else None,
             alone_notice(alone, len(items), options.group_by or "") if self._grouped else None,
-            f"boxes in column '{_OBJECTS}' are not read; use --annotations for boxes"
-            if _OBJECTS in (*unused, *unfit)
+            "boxes in column 'objects' are not read; use --annotations for boxes"
+            if "objects" in unused
             else None,
-            *(columns.notices() if columns is not None else ()),
         ]
         return Source(
             items=items,
@@ -189,27 +186,25 @@ class ItemRows:
     def _without_repeated(self, features: RecordFeatures) -> Iterator[Item]:
         """Yield items by key, with their cells.
 
-        Those that repeat others are refused, rows that contradict others, and those that lack what
-        others have.
+        The first of several rows with the same key counts. Rows with the same key and different
+        labels are all refused, as are those without a split or a label that others have.
         """
-        needed = {"no split, although others have one": 4} if any(self._splits) else {}
+        needed = {_NO_SPLIT: 4} if any(self._splits) else {}
         if self.columns is not None and features.label is LabelKind.CLASS:
             needed["no label"] = 2
         for key, group in groupby(self._rows, key=itemgetter(0)):
             first, *more = group
-            _, place, label, size, split, number, kept = first
+            _, row, label, size, split, number, kept, place = first
             other = next((one[1] for one in more if one[2] != label), None)
             lacks = [why for why, column in needed.items() if not first[column]]
-            if other is not None and self._tabular:
-                for one in (first, *more):
-                    against = other if one[2] == label else place
+            for one in (first, *more):
+                if other is not None and self._tabular:
+                    against = other if one[2] == label else row
                     self.refuse(key, f"label conflicts with row {against}", one[1])
-            elif lacks:
-                for one in (first, *more):
+                elif lacks:
                     self.refuse(key, lacks[0], one[1])
-            else:
-                for one in more:
-                    before = f"already listed in row {place}"
-                    why = before if self._tabular else "duplicate name"
-                    self.refuse(key, why, one[1])
-                yield Item(key, label, size, place, split or None, number, kept)
+                elif one is not first:
+                    known = f"already listed in row {row}" if self._tabular else "duplicate name"
+                    self.refuse(key, known, one[1])
+                else:
+                    yield Item(key, label, size, place, split or None, number, kept)

@@ -88,7 +88,7 @@ def _open(
     if is_url(argument):
         argument = str(remote_path(argument))  # without what is secret in it
     if not tfds and root is None and label_from is LabelFrom.FOLDER and depth is None:
-        from tfrtool.sources.samples.sample_kinds import read_samples
+        from tfrtool.sources.samples import read_samples
 
         if (samples := read_samples(argument, scratch, options)) is not None:
             return samples

@@ -80,11 +80,11 @@ class StoreFiles:
         self._folder = table.parent
         self.reader = StoreReader(str(table.parent))
 
-    def find(self, name: str, _row: int) -> tuple[str, int]:
-        """Return the key of the object that a row names, and its size; else an `UnfitError`."""
+    def find(self, name: str, _row: int) -> tuple[str, int, int]:
+        """Return the key of the object that a row names, its size and 0; else an `UnfitError`."""
         for key in (name, posixpath.normpath(name.replace("\\", "/"))):
             if key in self._sizes:
-                return key, self._sizes[key]
+                return key, self._sizes[key], 0
         raise UnfitError("no such file below the table's folder")
 
     @cached_property

@@ -2,7 +2,6 @@
 
 import enum
 import re
-from collections import Counter
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -96,46 +95,30 @@ def check_columns(
     column of labels may be chosen by its name, ``label``.
     """
     columns = find_columns(names, label)
+    is_local = not isinstance(table, RemotePath)
     if columns.path is not None:
         check_label_column(label, names, table)
     if columns.path is None or (labels and columns.label is None):
-        usual = ", ".join(_LABELS)
-        hint = f"name the path column one of {', '.join(_PATHS)}; the label column one of {usual}"
-        if columns.path is not None:
-            hint = "use --label-column NAME to read the labels from a column of another name"
-            if not wanted:
-                hint += ", or --column NAME to write a caption or a number without labels"
-        if not isinstance(table, RemotePath) and (told := annotations_at(table)) is not None:
-            hint = f"run {write_command('IMAGES', told)} to write the boxes"
-        what, expected = "no path and label columns", "columns such as 'path' and 'label'"
-        if columns.path is not None:
-            what, expected = "no label column", "one such as 'label'"
-        elif not labels or columns.label is not None:
-            what, expected = "no path column", "one such as 'path'"
-        raise SourceError(
-            what,
-            path=table,
-            expected=expected,
-            found=quoted(names),
-            hint=hint,
-        )
+        hint = "use --label-column NAME for labels, or --column NAME to write a column without them"
+        if columns.path is None:
+            hint = f"name the path column one of {', '.join(_PATHS)}; the label column one of "
+            hint += ", ".join(_LABELS)
+        if is_local and (found := annotations_at(table)) is not None:
+            hint = f"run {write_command('IMAGES', found)} to write the boxes"
+        what = "no path column" if columns.path is None else "no label column"
+        expected = "columns such as 'path' and 'label'"
+        raise SourceError(what, path=table, expected=expected, found=quoted(names), hint=hint)
     known = [name.strip().lower() for name in names]
     for name in (column.strip().lower() for column in columns if column is not None):
         if known.count(name) > 1:
             raise SourceError(f"duplicate column '{name}'", path=table)
-    kind, found = box_columns(names) or (None, [])
-    if not {*found} <= {*wanted}:
+    kind, boxes = box_columns(names) or (None, [])
+    if not {*boxes} <= {*wanted}:
         hint = "remove these columns, and keep one row per image"
         if kind is not None:
-            is_csv = table.suffix.lower() not in (".parquet", ".json", ".jsonl", ".ndjson")
-            command = write_command("IMAGES", f"csv:{table if is_csv else 'FILE'}")
-            hint = f"{'' if is_csv else 'save it as CSV, and '}run {command} to write the boxes"
-        raise SourceError(
-            "has columns of boxes or masks instead of one label per image",
-            path=table,
-            found=quoted(found),
-            hint=hint,
-        )
+            hint = f"run {write_command('IMAGES', f'csv:{table}')} to write the boxes of a CSV file"
+        what = "has columns of boxes or masks instead of one label per image"
+        raise SourceError(what, path=table, found=quoted(boxes), hint=hint)
     return columns
 
 
@@ -200,39 +183,9 @@ def refused_label(labels: Collection[str]) -> tuple[str, str, str] | None:
         what = "labels are numbers with fractions, not classes"
         hint = "use names or integers as labels, or --column NAME:float32 to write the numbers"
         return fraction, what, hint
-    for mark, find in (("|", _first_list), (";", _made_of_others), (",", _made_of_others)):
-        if several := find(labels, mark):
-            hint = f"use --multi-label '{mark}' to write several labels per image"
-            return several, "a cell has several labels", hint
-    return None
-
-
-def _first_list(labels: Collection[str], separator: str) -> str | None:
-    """Return a label that can't be a name: it is ``cat|dog``, or a list of JSON or Python."""
     for label in labels:
-        if label.startswith("[") and label.endswith("]"):
-            if any(mark in label for mark in "\"',"):
-                return label
-        elif separator in label and all(label.split(separator)):
-            return label
+        is_list = label.startswith("[") and label.endswith("]") and re.search("[\"',]", label)
+        if is_list or ("|" in label and all(label.split("|"))):
+            hint = "use --multi-label '|' to write several labels per image"
+            return label, "a cell has several labels", hint
     return None
-
-
-def _made_of_others(labels: Collection[str], separator: str) -> str | None:
-    """Return a label that is made of others; None where the separator is but a part of names.
-
-    "tench, Tinca tinca" is one name. Labels are lists where half of those with a separator have a
-    part that is a label itself, or only parts that others have, too.
-    """
-    lists = {
-        label: {part.strip() for part in label.split(separator)}
-        for label in labels
-        if separator in label.strip(separator)
-    }
-    uses = Counter(part for parts in lists.values() for part in parts)
-    made = [
-        label
-        for label, parts in lists.items()
-        if any(part in labels for part in parts) or all(uses[part] > 1 for part in parts)
-    ]
-    return made[0] if made and 2 * len(made) >= len(lists) else None

@@ -3,12 +3,12 @@
 import datetime
 import decimal
 import marshal
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tfrtool.errors import SourceError, UsageError, nearest, printable, some_of
+from tfrtool.errors import SourceError, UsageError, nearest, printable
 from tfrtool.examples.dtypes import as_dtype, exact_number, value_dtype, widest_dtype
 from tfrtool.examples.example import DType, Value
 from tfrtool.examples.objects.annotation import ExtraFeatures
@@ -29,7 +29,6 @@ from tfrtool.sources.tables.table_columns import (
 from tfrtool.storage.limits import MAX_COLUMNS
 
 _LONGEST_NAME = 1024
-_SHOWN = 10
 _DTYPES = {dtype.value: dtype for dtype in DType}
 
 
@@ -53,7 +52,7 @@ class ValueColumns:
         self._own, self._table, self._rows = OWN_NAMES[layout], table, 0
         self._seen: dict[str, None] = {}
         self._types: dict[str, CellTypes] = {}
-        self.unfit: dict[str, str] = {}  # why columns of all are not written
+        self.unfit = set[str]()  # columns of all that are not written
 
     def of(self, names: Sequence[str], roles: TableColumns) -> tuple[TableColumns, list[str]]:
         """Return what a table's columns are besides those that become features, and these."""
@@ -63,9 +62,8 @@ class ValueColumns:
             raise SourceError(f"more than {MAX_COLUMNS:,} columns", path=self._table)
         if self.all:
             mine = [name for name in names if name.strip() and name not in roles]
-            for name in mine:
-                if problem := self._name_problem(name, labelled=roles.label is not None):
-                    self.unfit[name] = problem
+            labelled = roles.label is not None
+            self.unfit.update(one for one in mine if self._name_problem(one, labelled=labelled))
             return roles, [name for name in mine if name not in self.unfit]
         mine = [name for name in names if name in self._given]
         if roles.label in self._given:
@@ -109,7 +107,7 @@ class ValueColumns:
             except UnfitError as error:
                 if not self.all:
                     raise UnfitError(f"column '{printable(name)}' holds {error}") from None
-                self.unfit[name] = f"holds {error}"
+                self.unfit.add(name)
                 continue
             row[name] = values
         for name, values in row.items():
@@ -124,24 +122,6 @@ class ValueColumns:
                 types.add(value if dtype is DType.STRING else number, dtype, self._rows)
         self._rows += 1
         return marshal.dumps(row)
-
-    def notices(self) -> Iterator[str]:
-        """Yield why columns of all are not written, and what becomes of numbers."""
-        for name, types in self._types.items():
-            shown = f"column '{printable(name[:TEXT_SHOWN])}'"
-            dtype, numbers = self._dtype(name), types.numbers
-            if self._given.get(name) is not None:
-                continue
-            if dtype is DType.FLOAT32 and numbers.change:
-                change = f"largest relative change: {numbers.change:.3g}"
-                yield f"{shown} is stored as float32 ({change})"
-            elif dtype is DType.STRING and numbers.seen:
-                text = types.text[1] if types.text else numbers.wide[1] if numbers.wide else ""
-                value = printable(repr(str(text)[:TEXT_SHOWN]))
-                yield f"{shown} is stored as text because of the value {value}"
-        if self.unfit:
-            reasons = [f"'{printable(k[:TEXT_SHOWN])}' {why}" for k, why in self.unfit.items()]
-            yield f"columns not written: {some_of(reasons, _SHOWN)}"
 
     def complete(self, features: RecordFeatures, *, labelled: bool) -> RecordFeatures:
         """Return features with these columns, once all rows are there.

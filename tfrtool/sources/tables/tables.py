@@ -1,6 +1,5 @@
 """Tables of images in CSV, JSON Lines or Parquet: a path, a label and perhaps a split per row."""
 
-import contextlib
 import errno
 import json
 import os
@@ -10,18 +9,18 @@ import stat
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 from urllib.parse import unquote
 
 from tfrtool.errors import SourceError, UsageError, os_errors_as, os_reason, printable
 from tfrtool.records.shard_sets import check_split_name
-from tfrtool.sources.folders.listing import SPLIT_NAMES, FolderReader, is_image_name
+from tfrtool.sources.folders.listing import SPLIT_NAMES, is_image_name, read_file
 from tfrtool.sources.folders.store_listing import StoreFiles
 from tfrtool.sources.formats.text_rows import csv_rows, detect_delimiter, json_rows
 from tfrtool.sources.item_rows import FoundItem, ItemRows
-from tfrtool.sources.items import Source, UnfitError
+from tfrtool.sources.items import Item, Source, UnfitError
 from tfrtool.sources.source_options import SourceOptions
 from tfrtool.sources.tables.table_columns import (
     TEXT_SHOWN,
@@ -40,14 +39,8 @@ _NO_SUCH_FILE = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ELOOP, errno.E
 
 _MOST_COLUMNS = 1000
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
-_MOST_FOLDERS = 32
-"""Leading folders that are tried without; tables are moved with their images, not deep trees."""
-
-
 _USUAL = SourceOptions()
 _ALONE: Mapping[str, Path] = {}
-
-_ReadRows = Callable[[], Iterator[FoundItem]]
 
 
 def read_table(
@@ -62,44 +55,51 @@ def read_table(
     The columns are found by their names. CSV of two or three columns needs no header if the first
     row names an image file: a path, a label and perhaps a split, or AutoML's split, path and label.
 
-    Paths may be absolute, or ``file://`` URIs. Others are relative to the table's folder; if not
-    one row's file is there, to ``root``; if not there either, to the table's folder
-    without the folders that all paths start with, so that a table which was moved along with its
-    images is read. Keys are the paths as they are written. All files lie below the table's folder
-    or below ``root``, wherever links lead.
+    Paths may be absolute, or ``file://`` URIs. Others are relative to the table's folder, or to
+    ``root``. Keys are the paths as they are written. All files lie below the table's folder or
+    below ``root``, wherever links lead.
 
     Where a table's folder has further folders with ``tables`` of their own, these are read instead,
     given by the folders' names, which are those of splits.
     """
     rows = ItemRows(table, options, scratch, tabular=True)
-    read = partial(_read, tables or {"": table}, options, rows.columns)
     if isinstance(table, RemotePath):
         if root is not None:
             what = "--root cannot be used with a table in an object store"
             raise UsageError(what, path=table)
         files: _Files | StoreFiles = StoreFiles(table)
     else:
-        folder = os.path.abspath(table.parent)  # noqa: PTH100 - links stay
-        other = None if root is None else os.path.abspath(root)  # noqa: PTH100
-        files = _Files(table, folder, other, read)
+        files = _Files(table, root)
     others: dict[str, None] = {}
     last: Sequence[str] | None = None
-    for row in read():
+    for row in _read(tables or {"": table}, options, rows.columns):
         if row.others is not last and len(others) < _MOST_COLUMNS:
             others.update(dict.fromkeys(last := row.others))
-        name = row.key[:MAX_PATH_LENGTH] or f"row {row.place}"
+        name = row.key[:MAX_PATH_LENGTH] or f"row {row.row}"
         try:
             if row.problem is not None:
                 raise UnfitError(row.problem)
             name = _plain_path(row.key)
-            key, size = files.find(name, row.place)
+            key, size, place = files.find(name, row.row)
             split = _split_name(row.split)
         except UnfitError as error:
-            rows.refuse(name, str(error), row.place)
+            rows.refuse(name, str(error), row.row)
         else:
-            told = (row.cells, split, row.group, row.names, row.typed)
-            rows.add(FoundItem(key, row.label, size, row.place, None, *told))
+            rows.add(row._replace(key=key, bytes=size, place=place, split=split))
     return rows.source(files.reader, others=others)
+
+
+@dataclass(frozen=True, slots=True)
+class _TableReader:
+    """Reads items whose places are the numbers of the folders that their keys are below."""
+
+    folders: tuple[str, ...]
+
+    def read(self, item: Item) -> bytes:
+        return read_file(self.describe(item), item.bytes)
+
+    def describe(self, item: Item) -> str:
+        return os.path.join(self.folders[item.place], item.key)  # noqa: PTH118 - a Path is slow
 
 
 class _Files:
@@ -108,29 +108,32 @@ class _Files:
     A table comes with its images, and whoever wrote it may not know whose machine it is read on.
     """
 
-    def __init__(self, table: Path, folder: str, root: str | None, read: _ReadRows) -> None:
-        """Allow the table's own folder, and another one that the user gave; both are absolute."""
+    def __init__(self, table: Path, root: Path | None) -> None:
+        """Allow the table's own folder, and another one that the user gave."""
         self._table = table
-        self.reader = _find_reader(read, folder, root)
-        self._bounds = tuple(_real_folder(place) for place in (folder, root) if place is not None)
+        folders = (table.parent, *([] if root is None else [root]))
+        self.reader = _TableReader(tuple(map(os.path.abspath, folders)))
+        self._bounds = tuple(map(_real_folder, self.reader.folders))
         self._outside: dict[str, bool] = {}  # by folder: there are fewer than files
 
-    def find(self, name: str, row: int) -> tuple[str, int]:
-        """Return the key of the file that a row names, and its size."""
+    def find(self, name: str, row: int) -> tuple[str, int, int]:
+        """Return the key of the file that a row names, its size, and the number of its folder."""
         problem = "no such file"
-        for key in _spellings(name, self.reader):
-            path = self.reader.path_of(key)
-            try:
-                status = self._look(path, row)
-            except OSError as error:
-                if error.errno not in _NO_SUCH_FILE:
-                    raise SourceError(f"can't be read: {os_reason(error)}", path=path) from error
-                if error.errno != errno.ENOENT:
-                    problem = os_reason(error)
-            else:
-                if stat.S_ISREG(status.st_mode):
-                    return key, status.st_size
-                problem = "not a regular file"
+        for place, folder in enumerate(self.reader.folders):
+            for key in _spellings(name, folder):
+                path = os.path.join(folder, key)  # noqa: PTH118 - a Path is slow
+                try:
+                    status = self._look(path, row)
+                except OSError as error:
+                    if error.errno not in _NO_SUCH_FILE:
+                        reason = f"can't be read: {os_reason(error)}"
+                        raise SourceError(reason, path=path) from error
+                    if error.errno != errno.ENOENT:
+                        problem = os_reason(error)
+                else:
+                    if stat.S_ISREG(status.st_mode):
+                        return key, status.st_size, place
+                    problem = "not a regular file"
         raise UnfitError(problem)
 
     def _look(self, path: str, row: int) -> os.stat_result:
@@ -161,55 +164,16 @@ def _read(
 ) -> Iterator[FoundItem]:
     """Read the rows of tables; paths are below the folders that these are in."""
     for folder, table in tables.items():
-        rows = read_rows(table, options, columns)
-        if not folder:
-            yield from rows
-        for row in rows:
-            split = row.split or folder.lower()
-            yield row._replace(key=row.key and posixpath.join(folder, row.key), split=split)
+        for row in read_rows(table, options, columns):
+            key = posixpath.join(folder, row.key) if row.key else ""
+            yield row._replace(key=key, split=row.split or folder.lower())
 
 
-def _find_reader(read: _ReadRows, folder: str, root: str | None) -> FolderReader:
-    """Find out what the relative paths of a table are relative to: its folder, or else ``root``.
-
-    If neither, it is the folder without the folders that all paths start with. The table is read
-    from its start twice at most, and seldom to its end.
-    """
-    beside, other = FolderReader(folder), FolderReader(root or folder)
-    from_root = False
-    common: str | None = None
-    for name in _relative_paths(read):
-        if _is_there(name, beside):
-            return beside
-        from_root = from_root or _is_there(name, other)
-        common = name if common is None else os.path.commonprefix([common, name])  # noqa: RUF071
-    if from_root:
-        return other
-    common = common or ""
-    ends = [end for end, character in enumerate(common, start=1) if character == "/"]
-    moved = [FolderReader(folder, common[:end]) for end in ends[:_MOST_FOLDERS]]
-    found = (
-        reader for name in _relative_paths(read) for reader in moved if _is_there(name, reader)
-    )
-    return next(found, beside)
-
-
-def _relative_paths(read: _ReadRows) -> Iterator[str]:
-    for row in read():
-        with contextlib.suppress(UnfitError):
-            if not posixpath.isabs(name := _plain_path(row.key)):
-                yield name
-
-
-def _is_there(name: str, reader: FolderReader) -> bool:
-    return any(os.path.isfile(reader.path_of(key)) for key in _spellings(name, reader))  # noqa: PTH113
-
-
-def _spellings(name: str, reader: FolderReader) -> Iterator[str]:
+def _spellings(name: str, folder: str) -> Iterator[str]:
     """Yield the keys that a path may mean."""
-    if posixpath.isabs(name) and not reader.dropped:
+    if posixpath.isabs(name):
         # The same file has the same key, however the table is written and wherever it lies.
-        yield name.removeprefix(reader.root.rstrip("/") + "/")
+        yield name.removeprefix(folder.rstrip("/") + "/")
         return
     yield name
     if "\\" in name and os.sep == "/":  # the table was made on Windows
@@ -286,7 +250,7 @@ def read_rows(
         typed, names, mine = read is not _read_csv, list[str](), list[str]()
         for number, cells in read(file, table, needs):
             if isinstance(cells, str):
-                yield FoundItem("", place=number, problem=cells)
+                yield FoundItem("", row=number, problem=cells)
                 continue
             if names != list(cells):
                 names = list(cells)
@@ -301,11 +265,20 @@ def read_rows(
             elif isinstance(label, int) and not isinstance(label, bool):
                 label = str(label)
             if problem := _problem(path, label, split, group):
-                yield FoundItem("", place=number, problem=problem)
+                yield FoundItem("", row=number, problem=problem)
                 continue
             label, split = str(label or "").strip(), str(split or "").strip().lower()
-            facts = (cells, split, group, mine, typed, others)
-            yield FoundItem(str(path or ""), label, 0, number, None, *facts)
+            yield FoundItem(
+                str(path or ""),
+                label,
+                cells=cells,
+                split=split,
+                group=group,
+                names=mine,
+                typed=typed,
+                row=number,
+                others=others,
+            )
 
 
 def _problem(path: object, label: object, split: object, group: object) -> str | None:

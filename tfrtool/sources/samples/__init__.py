@@ -1,1 +1,0 @@
-"""Images that lie together with their labels: in Parquet, in WebDataset's tars, in arrays."""
