@@ -175,8 +175,8 @@ write float.csv new | 1
   > tfrtool write whole.csv new
   > tfrtool write float.csv newer --column label:float32
 write several.csv new | 1
-  ? use --multi-label ';' to write several labels per image
-  > tfrtool write several.csv new --multi-label ';'
+  ? use --multi-label '|' to write several labels per image
+  > tfrtool write several.csv new --multi-label '|'
 write sub/up.csv new | 1
   ? use --root DIR to allow files below DIR
   > tfrtool write sub/up.csv new --root .

@@ -104,7 +104,7 @@ def _make_sources(root: Path) -> None:
     (root / "float.csv").write_text(
         f"path,label\n{rows}".replace(",cat", ",1.0").replace("dog\n", "2.0\n")
     )
-    several = rows.replace(",cat", ",cat;dog")
+    several = rows.replace(",cat", ",cat|dog")
     (root / "several.csv").write_text(f"path,label\n{several}")
     boxes = rows.replace("\n", ",1,2,3,4\n")
     (root / "boxes.csv").write_text(f"path,label,xmin,ymin,xmax,ymax\n{boxes}")

@@ -278,7 +278,7 @@ def test_metadata_of_hugging_face(tmp_path: Path, where: str) -> None:
     assert _values(source, "text") == [(b"test 0",), (b"test 1",), (b"train 0",), (b"train 1",)]
     assert source.splits == (("train", "test") if where == "splits" else ())
     assert "are read from metadata." in source.notices[0]
-    with pytest.raises(SourceError, match=r"no label column.*--column NAME"):
+    with pytest.raises(SourceError, match=r"no label column.*--label-column NAME"):
         open_source(str(tmp_path), LabelFrom.FOLDER, tmp_path)
 
 

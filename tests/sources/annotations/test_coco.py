@@ -131,7 +131,7 @@ def test_boxes_come_from_polygons(opening: Opening, masks: str) -> None:
         ),
         (
             b'{"images": [], "categories": [{"id":1,"name":"a"},{"id":1,"name":"b"}]}',
-            "id 1: found 'a' and 'b'",
+            "category 1 is 'b', but 'a' in ",
         ),
         (b'{"images": [], "annotations": [{"segments_info": []}]}', "panoptic segments"),
         (b'{"annotations": [{"caption": "a cat"}], "images": []}', "captions"),

@@ -7,11 +7,11 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import accumulate, groupby, islice
 from operator import itemgetter
 from pathlib import Path
-from typing import IO, Annotated, Any, NamedTuple
+from typing import IO, Annotated, Any
 
 import msgspec
 import numpy as np
@@ -102,6 +102,7 @@ _PROBLEMS = {
 }
 _ANYTHING = msgspec.json.Decoder()
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_SIDES_AND_NAMES = _Image.__struct_fields__
 _IMAGE, _ANNOTATION = msgspec.json.Decoder(_Image), msgspec.json.Decoder(_Annotation)
 _ANNOTATIONS = msgspec.json.Decoder(list[_Annotation])
 _POLYGONS, _POLYGON = msgspec.json.Decoder(list[list[_Number]]), msgspec.json.Decoder(list[_Number])
@@ -199,20 +200,7 @@ class _CocoFile:
     folder: str = ""  # below "images/", where its images may be
     split: str | None = None
     required: bool = True  # whether it must hold instances or key points
-    categories: dict[str, str] = field(default_factory=dict)  # names by ids
-    names: dict[object, str] = field(default_factory=dict)  # the same by ids as JSON has them
     group: int = 0  # the number of its split
-
-
-class _ImageEntry(NamedTuple):
-    """An image as one file has it."""
-
-    file: int
-    name: str
-    width: int | None
-    height: int | None
-    problem: str | None
-    where: str
 
 
 class _OtherKindError(Exception):
@@ -231,6 +219,8 @@ class CocoReader(AnnotationReader):
         super().__init__()
         self._places, self._scratch, self._masks = places, scratch, masks
         self._files = list[_CocoFile]()
+        self._categories = dict[str, tuple[str, Path]]()  # names by ids, and where they are from
+        self._names = dict[object, str]()  # the same by ids as JSON has them
         self._ids = list[str]()  # of images, by their numbers; "" for one without
         self._numbers = list[dict[bytes, int]]()  # of images, by split and id in JSON
         self._repeated = frozenset[tuple[int, int]]()  # splits and ids that several objects have
@@ -268,7 +258,6 @@ class CocoReader(AnnotationReader):
             what = "no annotation files"
             raise SourceError(what, path=self._places[0], expected=_EXPECTED)
         check_splits({file.path: file.split for file in self._files})
-        self._compare_categories()
         self._find_repeated(elements.rows())
         for member, left in self._unwritten.items():
             if left:
@@ -277,11 +266,9 @@ class CocoReader(AnnotationReader):
     def classes(self) -> Mapping[str, int]:
         """Return, from the first image on, for each class its number in a label map, > 0."""
         found: dict[str, str] = {}
-        clashes = 0
-        for file in self._files:
-            for key, name in file.categories.items():
-                clashes += found.setdefault(name, key) != key
-        if clashes:
+        for key, (name, _) in self._categories.items():
+            found.setdefault(name, key)
+        if clashes := len(self._categories) - len(found):
             self.notices.append(f"categories merged with others of the same name: {clashes:,}")
         numbers = number_classes(found, self._places[0])
         ids = [int(key) if key.isascii() and key.isdecimal() else 0 for key in found.values()]
@@ -305,23 +292,25 @@ class CocoReader(AnnotationReader):
                 yield _CocoFile(place / key, key, name or _folder(last), split, required=False)
 
     def _scan(self, file: _CocoFile, elements: _Elements) -> None:
-        has_images = False
+        names, categories = set[str](), list[dict[str, msgspec.Raw]]()
         with os_errors_as(SourceError, file.path), open_regular(file.path) as opened:
             for name, part in JsonFile(opened, file.path).parts(_WRITTEN):
-                has_images |= name == "images"
+                names.add(name)
                 if part is None:
-                    self._leave("the file", {name} - _WRITTEN.keys())
-                elif name == "categories":
-                    for category in part.decode(dict[str, msgspec.Raw]):
-                        self._add_category(file, {k: _value(bytes(v)) for k, v in category.items()})
+                    continue
+                self._sample(name, part)
+                if name == "categories":
+                    categories += part.decode(dict[str, msgspec.Raw])
                 else:
                     rows, images = part.decode(_Ids), name == "images"
-                    self._sample(name, part)
                     numbers = [*map(self._number(file, images=images), rows)]
                     ids = None if images else [*map(self._object_id, rows)]
                     elements.add(numbers, len(self._files), part, ids)
-        if not has_images:
+        if "images" not in names:
             raise _OtherKindError("no 'images' list")
+        self._leave("the file", names - _WRITTEN.keys())
+        for one in categories:
+            self._add_category(file.path, {key: _value(bytes(raw)) for key, raw in one.items()})
 
     def _sample(self, name: str, part: JsonWindow) -> None:
         """Look at some elements for what is not written."""
@@ -361,46 +350,29 @@ class CocoReader(AnnotationReader):
             self._counts["ids that are not numbers not written"] += 1
         return _NO_ID
 
-    def _add_category(self, file: _CocoFile, value: dict[str, Any]) -> None:
+    def _add_category(self, path: Path, value: dict[str, Any]) -> None:
         key, name = _key(value.get("id")), value.get("name")
         if key is None or not isinstance(name, str):
-            raise SourceError("a category has no id or name", path=file.path)
+            raise SourceError("a category has no id or name", path=path)
         name = name.strip()
         if unfit := label_problem(name):
-            raise SourceError(f"category name {name[:TEXT_SHOWN]!r} {unfit}", path=file.path)
-        if (known := file.categories.setdefault(key, name)) != name:
-            found = f"{printable(known)!r} and {printable(name)!r}"
-            what = f"two categories share the id {printable(key)}"
-            raise SourceError(what, path=file.path, found=found)
-        file.names[value["id"]] = name
-        self._leave("categories", value.keys() - _WRITTEN["categories"])
-        if not value.get("keypoints"):
-            return
+            raise SourceError(f"category name {name[:TEXT_SHOWN]!r} {unfit}", path=path)
+        known, where = self._categories.setdefault(key, (name, path))
+        if known != name:
+            what = f"category {printable(key)} is '{printable(name)}', but '{printable(known)}' in "
+            hint = "use the same id for a category in all files"
+            raise SourceError(f"{what}{where}", path=path, hint=hint)
+        self._names[value["id"]] = self._names[key] = name
         skeleton = Skeleton.parse(value)
-        if skeleton is None:
+        if skeleton is not None:
+            self.skeletons.setdefault(name, skeleton)
+        elif value.get("keypoints"):
             self._leave("categories", ("keypoints", "skeleton"))
-        elif self.skeletons.setdefault(name, skeleton) != skeleton:
-            what = f"category '{printable(name)}' has two lists of keypoints"
-            raise SourceError(what, path=file.path, expected="the same keypoints in every file")
 
     def _leave(self, member: str, keys: Iterable[str]) -> None:
         known = self._unwritten.setdefault(member, set())
         if len(known) < _SHOWN:
             known.update(printable(key[:40]) for key in islice(keys, _SHOWN))
-
-    def _compare_categories(self) -> None:
-        """Raise a `SourceError` if files have different names for the id of a category."""
-        known = dict[str, tuple[_CocoFile, str]]()
-        for file in self._files:
-            for key, name in file.categories.items():
-                first, other = known.setdefault(key, (file, name))
-                if name != other:
-                    raise SourceError(
-                        f"category {printable(key)} is '{printable(name)}', but "
-                        f"'{printable(other)}' in {first.path}",
-                        path=file.path,
-                        hint="use the same id for a category in all files",
-                    )
 
     def _find_repeated(self, rows: Any) -> None:
         """Find the ids that several objects have, but for those of one image in several files."""
@@ -418,105 +390,91 @@ class CocoReader(AnnotationReader):
             self.notices.append(f"ids not written, shared by several objects: {shown}")
 
     def _image(
-        self, key: str, rows: Sequence[_Row], texts: Sequence[bytes]
+        self, key: str, rows: list[_Row], texts: list[bytes]
     ) -> Iterator[ParsedImage | LeftOut]:
         """Yield the images that have an id, of which there should be one, with its objects."""
-        entries = list[_ImageEntry]()
-        for row, text in zip(rows, texts, strict=True):
-            if row[6]:
-                self._add_entry(key, entries, _parse_image(key, row, text))
-        texts = [text for row, text in zip(rows, texts, strict=True) if not row[6]]
-        rows = [row for row in rows if not row[6]]
-        found = _parse_annotations(texts)
-        objects = [*map(self._object, found[:MAX_IMAGE_OBJECTS], rows)]
-        if not entries or len(found) > MAX_IMAGE_OBJECTS:
+        entries = list[tuple[int, ParsedImage]]()
+        while at := next((at for at, row in enumerate(rows, 1) if row[6]), 0):
+            row = rows.pop(at - 1)
+            self._add_entry(entries, row[3], _parse_image(key, row[4], texts.pop(at - 1)))
+        objects = [*map(self._object, _parse_annotations(texts), rows)]
+        for one in objects[MAX_IMAGE_OBJECTS * bool(entries) :]:
             many = f"image has more than {MAX_IMAGE_OBJECTS:,} objects"
-            lost = map(self._object, found[len(objects) :], rows[len(objects) :])
-            for one in lost if entries else objects:
-                why = one.problem or (many if entries else "no image with this image_id")
-                yield LeftOut(key=printable(f"image {key}"), reason=f"{one.where}: {why}")
+            why = one.problem or (many if entries else "no image with this image_id")
+            yield LeftOut(key=printable(f"image {key}"), reason=f"{one.where}: {why}")
+        del objects[MAX_IMAGE_OBJECTS:]
         if len(self._files) > 1 and len({row[3] for row in rows}) > 1:
             objects = self._merged(objects)
-        several = len({entry.name for entry in entries}) > 1
-        for entry in entries:
-            folder = self._files[entry.file].folder
-            yield ParsedImage(
-                name=entry.name,
-                where=entry.where,
-                other_name=f"images/{folder}/{entry.name}" if folder else "",
-                width=entry.width,
-                height=entry.height,
+        several = len({image.name for _, image in entries}) > 1
+        for number, image in entries:
+            file = self._files[number]
+            yield image._replace(
+                other_name=f"images/{file.folder}/{image.name}" if file.folder else "",
                 objects=objects,
-                source_id=key,
-                split=self._files[entry.file].split,
-                problem="several images share this id" if several else entry.problem,
+                split=file.split,
+                problem="several images share this id" if several else image.problem,
             )
             objects = []
 
-    def _add_entry(self, key: str, entries: list[_ImageEntry], entry: _ImageEntry) -> None:
-        """Add an entry to those of an id, unless another file has the same image."""
-        first = entries[0] if entries else entry
-        if entry.file == first.file or entry.problem or first.problem:
-            entries.append(entry)
-        elif entry.name == first.name:
-            width, height = first.width or entry.width, first.height or entry.height
-            entries[0] = first._replace(width=width, height=height)
+    def _add_entry(
+        self, entries: list[tuple[int, ParsedImage]], file: int, image: ParsedImage
+    ) -> None:
+        """Add an image to those with its id, unless another file has the same one."""
+        number, first = entries[0] if entries else (file, image)
+        if file == number or image.problem or first.problem:
+            entries.append((file, image))
+        elif image.name == first.name:
+            width, height = first.width or image.width, first.height or image.height
+            entries[0] = number, first._replace(width=width, height=height)
         else:
             raise SourceError(
-                f"image {printable(key)} is {printable(entry.name)}, but "
-                f"{printable(first.name)} in {self._files[first.file].path}",
-                path=self._files[entry.file].path,
+                f"{image.where} is {printable(image.name)}, but {printable(first.name)} in "
+                f"{self._files[number].path}",
+                path=self._files[file].path,
                 hint="use unique ids for the images of a split, or write the files one by one",
             )
 
     def _object(self, parsed: tuple[_Annotation, str | None], row: _Row) -> ParsedObject:
         """Return an object with what is valid of it, or with what is wrong."""
         (found, problem), (_, _, id_, number, at, _, _) = parsed, row
-        file, optional = self._files[number], self.optional
-        box, size, outline = NO_BOX, None, ""
-        points: tuple[float, ...] = ()
-        crowd = False
+        optional, (box, size, outline) = self.optional, (NO_BOX, None, "")
+        points = tuple(found.keypoints or ())
         try:
-            if problem is None:
-                polygons, outline, size = self._outline(bytes(found.segmentation))
-                if (bbox := found.bbox) is not None:
-                    x, y, width, height = bbox
-                    box = x, y, x + width, y + height
-                elif polygons:
-                    xs, ys = ([v for line in polygons for v in line[at::2]] for at in (0, 1))
-                    box = float(min(xs)), float(min(ys)), float(max(xs)), float(max(ys))
-                else:
-                    problem = "no bbox"
-                if found.iscrowd is not None:
-                    crowd = bool(found.iscrowd)
-                    optional.add("crowd")
-                    if found.iscrowd not in (0, 1):
-                        problem = _PROBLEMS["iscrowd"]
-                if found.keypoints:
-                    points = (*found.keypoints,)
-                    optional.add("keypoints")
-                    if len(points) % 3 or not {*points[2::3]} <= {0, 1, 2}:
-                        problem = _PROBLEMS["keypoints"]
+            polygons, outline, size = self._outline(bytes(found.segmentation))
+            if (bbox := found.bbox) is not None:
+                x, y, width, height = bbox
+                box = x, y, x + width, y + height
+            elif polygons:
+                xs, ys = ([v for line in polygons for v in line[at::2]] for at in (0, 1))
+                box = float(min(xs)), float(min(ys)), float(max(xs)), float(max(ys))
+            else:
+                problem = problem or "no bbox"
         except ValueError as error:
-            problem = str(error)
-        if (name := file.names.get(found.category_id)) is None:
+            problem = problem or str(error)
+        if found.iscrowd is not None:
+            optional.add("crowd")
+            if found.iscrowd not in (0, 1):
+                problem = problem or _PROBLEMS["iscrowd"]
+        if points:
+            optional.add("keypoints")
+            if len(points) % 3 or not {*points[2::3]} <= {0, 1, 2}:
+                problem = problem or _PROBLEMS["keypoints"]
+        if (name := self._names.get(found.category_id)) is None:
             key = _key(found.category_id)
-            name = file.categories.get(key or "")
-            if name is None and problem is None:
-                problem = f"unknown category_id {printable(str(key))}"
+            name = self._names.get(key)
+            if name is None:
+                problem = problem or f"unknown category_id {printable(str(key))}"
         if found.area is not None:
             optional.add("area")
         if outline:
             optional.add("segmentation")
-        known = None
-        if id_ == _NO_ID:
-            where = f"annotations[{at}]"
-        else:
+        where, known = f"annotations[{at}]", None
+        if id_ != _NO_ID:
             where = f"annotation {id_}"
-            if not self._repeated or (file.group, id_) not in self._repeated:
+            if not self._repeated or (self._files[number].group, id_) not in self._repeated:
                 known = id_
                 optional.add("id")
-        fields = known, found.area, crowd, False, False, "", outline, points
+        fields = known, found.area, bool(found.iscrowd), False, False, "", outline, points
         return ParsedObject(where, name or "", box, fields, problem, False, size)
 
     def _outline(
@@ -620,26 +578,27 @@ def _key(value: object) -> str | None:
     return key if len(key := str(value)) <= _LONGEST_ID and key.isprintable() else None
 
 
-def _parse_image(key: str, row: _Row, text: bytes) -> _ImageEntry:
+def _parse_image(key: str, at: int, text: bytes) -> ParsedImage:
     try:
         found = _IMAGE.decode(text)
     except _ERRORS:
         members = _members(text)
-        found = _Image(
-            *(_value(bytes(members.get(one, _NULL))) for one in _Image.__struct_fields__)
-        )
+        found = _Image(*(_value(bytes(members.get(one, _NULL))) for one in _SIDES_AND_NAMES))
     name = found.file_name if found.file_name is not None else found.coco_url
-    where = f"image {printable(key)}" if key else f"images[{row[4]}]"
+    where = f"image {printable(key)}" if key else f"images[{at}]"
     problem = None if key else "id is not a number or a short string"
     if not isinstance(name, str) or not 0 < len(name) <= MAX_PATH_LENGTH:
         name, problem = where, "no file_name"
-    for value in (found.width, found.height):
+    sides: list[Any] = [found.width, found.height]
+    for number, value in enumerate(sides):
         is_number = type(value) in (int, float) and -1e9 < value < 1e9
-        if value is not None and not (is_number and value == int(value)):
-            problem = problem or "width and height are not whole numbers"
-            return _ImageEntry(row[3], name, None, None, problem, where)
-    sides = (None if side is None else int(side) for side in (found.width, found.height))
-    return _ImageEntry(row[3], name, *sides, problem, where)  # type: ignore[call-arg, arg-type]
+        if is_number and value == int(value):
+            sides[number] = int(value)
+        elif value is not None:
+            sides, problem = [None, None], problem or "width and height are not whole numbers"
+            break
+    width, height = sides
+    return ParsedImage(name, where, (), width, height, "", key, None, problem)
 
 
 def _parse_annotations(texts: Sequence[bytes]) -> list[tuple[_Annotation, str | None]]:

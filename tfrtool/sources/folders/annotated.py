@@ -3,8 +3,7 @@
 import os
 import re
 import shlex
-import zlib
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -27,7 +26,6 @@ _ROLE = re.compile(
 """Names of folders that say what files are, and not what they show."""
 
 _VOC = frozenset({"jpegimages", "segmentationclass", "segmentationobject"})
-_MASK = re.compile(r"[ _-]mask(?:[ _-]?[0-9]+)?$", re.IGNORECASE)
 _COCO = "_annotations.coco.json"
 _COCO_FILE = re.compile(rf"(?s:.*/)?(?:instances[^/]*\.json|[^/]*{re.escape(_COCO)})")
 _COCO_START = re.compile(
@@ -39,17 +37,12 @@ YAML_NAMES = ("data.yaml", "data.yml", "dataset.yaml")
 
 _SHOWN = 4
 _COMPARED = 2**20
-"""Names that are held in memory to look for masks, or for annotations."""
+"""Names that are looked at for annotations."""
 
 
 def _role(folder: str) -> str | None:
     match = _ROLE.fullmatch(folder)
     return match.lastgroup if match else None
-
-
-def is_mask(image: str) -> bool:
-    """Return whether an image's name says that it is a mask."""
-    return "mask" in image.casefold() and bool(_MASK.search(image[: image.rfind(".")]))
 
 
 def is_annotation(folder: str) -> bool:
@@ -68,25 +61,6 @@ def check_masks(folders: Iterable[str], where: str) -> None:
         roles = set(map(_role, names))
         if None not in roles and "images" in roles and roles & {"marks", "split_marks"}:
             raise _refusal(_listed(names), where)
-
-
-def check_mask_names(images: Callable[[], Iterable[str]], count: int, where: str) -> None:
-    """Raise a SourceError if masks lie beside the images, so many, that they belong to.
-
-    Of very many names those are compared whose digests have the same rest: these fit in memory.
-    """
-    share = 1 + count // _COMPARED
-    masks = {key.rpartition(".")[0] for key in images() if is_mask(key) and _drawn(key, share)}
-    bases = {_MASK.sub("", stem) for stem in masks}
-    masked = {stem for key in images() if (stem := key.rpartition(".")[0]) in bases}
-    if masked and 2 * len(masked) * share >= count - len(masks) * share:
-        example = printable(min(masks).rpartition("/")[2])
-        raise _refusal(f"{len(masks) * share:,} masks such as {example}", where)
-
-
-def _drawn(mask: str, share: int) -> bool:
-    base = _MASK.sub("", mask.rpartition(".")[0])
-    return zlib.crc32(base.encode("utf-8", "surrogatepass")) % share == 0
 
 
 def check_classes(names: Collection[str], others: Iterable[str], where: str) -> bool:

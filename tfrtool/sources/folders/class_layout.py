@@ -6,17 +6,15 @@ One function serves all trees, so that an archive means the same as the folder t
 import enum
 import os.path
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from tfrtool.errors import SourceError, UsageError, printable, some_of
+from tfrtool.errors import SourceError, UsageError, printable
 from tfrtool.sources.folders.annotated import (
     annotations_at,
     annotations_hint,
     check_classes,
-    check_mask_names,
     check_masks,
-    is_mask,
     write_command,
 )
 from tfrtool.sources.folders.listing import (
@@ -33,7 +31,6 @@ from tfrtool.storage.limits import MAX_LISTED
 from tfrtool.storage.sorted_rows import SortedRows
 
 _NUMBERED = re.compile(r"[ ._-]\(?[0-9]")
-_SHOWN = 4
 _SEPARATED = re.compile(r"[._-]")
 
 
@@ -103,8 +100,6 @@ def arrange(
         items.add(Item(key=key, label=label, bytes=size, place=place, split=split))
         classes.setdefault(split, set()).add(label)
     check_masks(tree.folders, where)
-    if 3 * tree.masks >= tree.count:  # else they can't be half of the others
-        check_mask_names(tree.images, tree.count, where)
     odd = None
     if label_from is LabelFrom.FOLDER and (odd := _without_class(items, classes, tree, where)):
         rejected = CappedList[LeftOut]()
@@ -112,9 +107,23 @@ def arrange(
     if odd or not items:
         raise _nothing(tree, rejected, label_from, where, depth)
     notices: tuple[str, ...] = ()
-    if label_from is LabelFrom.FOLDER and depth is None:
-        nested = [one for one in sorted(tree.folders) if one.count("/") >= usual]
-        notices = _nested(nested, usual, labels, where)
+    nested = sorted(one for one in tree.folders if one.count("/") >= usual)
+    if label_from is LabelFrom.FOLDER and depth is None and nested:
+        names = {label.casefold() for label in labels}
+        for folder in nested:
+            if names.intersection(folder.casefold().split("/")[usual:]):
+                raise SourceError(
+                    "class folders contain folders named like classes",
+                    path=where,
+                    found=f"{printable(folder)}/",
+                    hint=f"move them out of SOURCE, or use --label-depth {usual} to make them part "
+                    f"of the enclosing class, or --label-depth {usual + 1} for the folders inside",
+                )
+        notices = (
+            f"labels are the folders at depth {usual}, such as "
+            f"'{printable(nested[0].split('/')[usual - 1])}' for {printable(nested[0])}/; use "
+            f"--label-depth {usual + 1} for the folders inside",
+        )
     return Source(
         items=items,
         labels=tuple(sorted(labels)),
@@ -128,49 +137,18 @@ def arrange(
     )
 
 
-def _nested(
-    folders: Sequence[str], depth: int, labels: Collection[str], where: str
-) -> tuple[str, ...]:
-    """Return a notice of folders in class folders; a SourceError if some are named like classes."""
-    classes = {label.casefold() for label in labels}
-    below = {folder: folder.split("/")[depth - 1 :] for folder in folders}
-    below = {folder: parts for folder, parts in below.items() if parts[0] in labels}
-    alike = [
-        folder
-        for folder, (_, *inner) in below.items()
-        if classes & {name.casefold() for name in inner}
-    ]
-    if alike:
-        raise SourceError(
-            "class folders contain folders named like classes",
-            path=where,
-            found=some_of([f"{printable(folder)}/" for folder in alike], _SHOWN),
-            hint=f"move them out of SOURCE, or use --label-depth {depth} to make them part of the "
-            f"enclosing class, or --label-depth {depth + 1} to make them the classes",
-        )
-    if not below:
-        return ()
-    example, (label, *_) = next(iter(below.items()))
-    return (
-        f"labels are the folders at depth {depth}, such as '{printable(label)}' for "
-        f"{printable(example)}/; use --label-depth {depth + 1} for the folders inside",
-    )
-
-
 class _Tree:
     """The files of a listing, sorted by key, and the folders that they are in."""
 
     def __init__(self, entries: Iterable[Entry], scratch: Path | None) -> None:
-        self._rows = SortedRows[Entry](scratch, rows=entries)
         self.folders: set[str] = set()  # that images are in
         self.others: set[str] = set()  # that files without the name of an image are in
-        self.count = self.masks = 0  # images, and those of them that are masks by their names
-        for entry in self.files():
+        self._rows = SortedRows[Entry](scratch)
+        for entry in entries:
+            self._rows.add(entry)
             folder = entry.key.rpartition("/")[0]
             if is_image_name(entry.key):
-                self.count += 1
                 self.folders.add(folder)
-                self.masks += is_mask(entry.key)
             elif entry.problem is None:
                 self.others.add(folder)
 
@@ -183,10 +161,6 @@ class _Tree:
             before = row
         if before is not None:
             yield Entry._make(before)
-
-    def images(self) -> Iterator[str]:
-        """Yield the keys of the images."""
-        return (entry.key for entry in self.files() if is_image_name(entry.key))
 
 
 def _without_class(
@@ -262,28 +236,28 @@ def _nothing(
     depth: int | None,
 ) -> SourceError:
     """Return the error for a tree without a labelled image."""
-    if not tree.count:
+    if not tree.folders:
         what = "no images found"
         what += f" ({rejected.count:,} can't be read)" if rejected.count else ""
         told = annotations_at(Path(where))
         hint = told and f"run {write_command('IMAGES', told)} to write the boxes"
         return SourceError(what, path=where, hint=hint)
     found = f"{printable(rejected.kept[0].key)}: {rejected.kept[0].reason}"
-    hint = None
     if label_from is LabelFrom.FILENAME:
         what, expected = "no file name contains a label", "names such as cat.0.jpg"
-    elif depth is not None and all(folder.count("/") + 1 < depth for folder in tree.folders):
+        return SourceError(what, path=where, expected=expected, found=found)
+    if depth is not None and all(folder.count("/") + 1 < depth for folder in tree.folders):
         what, hint = f"no images in folders at depth {depth}", "use a lower --label-depth"
         return SourceError(what, path=where, hint=hint)
-    else:
-        folders = {name for folder in tree.folders for name in folder.split("/")[-2:] if name}
-        check_classes(folders, tree.others, where)
-        what = "no images in class folders"
-        expected = "folders such as cat/ and dog/ with images in them"
-        hint = (
-            "move them into one folder per class; or use --label-from filename for names such "
-            "as cat.0.jpg"
-        )
-        if (command := annotations_hint(where)) is not None:
-            hint = f"run {command} to write both"
-    return SourceError(what, path=where, expected=expected, found=found, hint=hint)
+    folders = {name for folder in tree.folders for name in folder.split("/")[-2:] if name}
+    check_classes(folders, tree.others, where)
+    hint = (
+        "move them into one folder per class; or use --label-from filename for names such as "
+        "cat.0.jpg"
+    )
+    if (command := annotations_hint(where)) is not None:
+        hint = f"run {command} to write both"
+    expected = "folders such as cat/ and dog/ with images in them"
+    return SourceError(
+        "no images in class folders", path=where, expected=expected, found=found, hint=hint
+    )

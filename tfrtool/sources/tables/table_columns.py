@@ -99,7 +99,7 @@ def check_columns(
     if columns.path is not None:
         check_label_column(label, names, table)
     if columns.path is None or (labels and columns.label is None):
-        hint = "use --label-column NAME for labels, or --column NAME to write a column without them"
+        hint = "use --label-column NAME to read the labels from a column of another name"
         if columns.path is None:
             hint = f"name the path column one of {', '.join(_PATHS)}; the label column one of "
             hint += ", ".join(_LABELS)
@@ -116,7 +116,7 @@ def check_columns(
     if not {*boxes} <= {*wanted}:
         hint = "remove these columns, and keep one row per image"
         if kind is not None:
-            hint = f"run {write_command('IMAGES', f'csv:{table}')} to write the boxes of a CSV file"
+            hint = f"run {write_command('IMAGES', f'csv:{table}')} to write the boxes"
         what = "has columns of boxes or masks instead of one label per image"
         raise SourceError(what, path=table, found=quoted(boxes), hint=hint)
     return columns
