@@ -9,10 +9,10 @@ from typing import Any, Literal
 import pytest
 from click.testing import CliRunner
 
-from tfrtool.cli.job_options import parse_splits
 from tfrtool.cli.parameters import command
 from tfrtool.declare import Options, option, takes
 from tfrtool.errors import UsageError
+from tfrtool.writing.run_options import parse_splits
 
 
 class Size(enum.Enum):

@@ -44,7 +44,7 @@ def run(directory: Path) -> Iterator[Pair | str]:
         def write() -> int:
             # Always a new place, as for tar: replacing a file waits for the disk.
             dataset = directory / f"ours{next(numbers)}"
-            report = tfrtool.write(photographs, dataset, shards=_SHARDS, check=check)
+            report = tfrtool.write(photographs, dataset, shards=_SHARDS, check=check)  # type: ignore[arg-type]
             return sum(split.records for split in report.splits.values())
 
         return write

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import re
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -85,12 +84,11 @@ def test_a_tsv_is_written_with_tabs(tmp_path: Path) -> None:
     assert payloads_in(tmp_path / "again") == payloads_in(tmp_path / "rows")
 
 
-def test_the_index_of_pandas_gets_a_name(tmp_path: Path, capsys: Capture) -> None:
+def test_the_index_of_pandas_gets_a_name(tmp_path: Path) -> None:
     """A column without a name is not a feature called nothing."""
     pd.DataFrame({"a": [5, 6]}).to_csv(tmp_path / "a.csv")
     assert run("convert", tmp_path / "a.csv", tmp_path / "out") == 0
     assert rows_of(tmp_path / "out") == [{"a": 5, "index": 0}, {"a": 6, "index": 1}]
-    assert re.search("column 1 .*'index'", capsys.readouterr().err)
     pd.DataFrame({"index": [5]}).to_csv(tmp_path / "b.csv")
     tfrtool.convert(tmp_path / "b.csv", tmp_path / "two")
     assert rows_of(tmp_path / "two") == [{"index": 5, "Unnamed: 0": 0}]
@@ -111,10 +109,10 @@ def test_a_feature_without_a_name_comes_back(tmp_path: Path) -> None:
         (
             ["02134", "10001"],
             [b"02134", b"10001"],
-            "stays text: '02134' in record 0 ",
+            "is text: record 0 has '02134'",
         ),
-        (["1", "NA"], [b"1", b"NA"], "becomes text: record 1 has 'NA'"),
-        (["1", str(2**63)], [b"1", str(2**63).encode()], f"'{2**63}' in record 1 is not an int64"),
+        (["1", "NA"], [b"1", b"NA"], "is text: record 1 has 'NA'"),
+        (["1", str(2**63)], [b"1", str(2**63).encode()], f"is text: record 1 has '{2**63}'"),
         (["0", "-7"], [0, -7], ""),
     ],
 )
@@ -179,9 +177,9 @@ def test_parquet_with_too_many_columns(tmp_path: Path, capsys: Capture) -> None:
 @pytest.mark.parametrize(
     ("name", "what"),
     [
-        ("a.json", "one JSON document, not JSON Lines"),
-        ("a.csv.gz", "compressed, and not a TFRecord file"),
-        ("a.arrow", "Arrow files can't be read"),
+        ("a.json", "unknown format"),
+        ("a.csv.gz", "unknown format"),
+        ("a.arrow", "unknown format"),
         ("a.xyz", "unknown format"),
     ],
 )
@@ -258,9 +256,8 @@ def test_similar_notes_of_many_columns_are_counted(tmp_path: Path, capsys: Captu
     (tmp_path / "a.csv").write_text("\n".join(lines) + "\n")
     assert run("convert", tmp_path / "a.csv", tmp_path / "out") == 0
     expected = [
-        *(f"column 'code{n}' stays text: '0{n}' in record 0" for n in range(3)),
-        "47 similar notes",
-        "column 'z' becomes text: record 1 has 'a'",
+        *(f"column 'code{n}' is text: record 0 has '0{n}'" for n in range(3)),
+        "48 similar notes",
     ]
     lines = capsys.readouterr().err.splitlines()
     for line, start in zip(lines, expected, strict=True):
@@ -269,7 +266,7 @@ def test_similar_notes_of_many_columns_are_counted(tmp_path: Path, capsys: Captu
     assert run("convert", tmp_path / "a.csv", tmp_path / "out", "--overwrite", "--dry-run") == 0
     out = capsys.readouterr().out
     assert all(line in out for line in expected)
-    assert out.count("stays text") == 3
+    assert out.count("is text") == 3
     words = ("--overwrite", "--dry-run", "--json")
     assert run("convert", tmp_path / "a.csv", tmp_path / "out", *words) == 0
     assert len(json.loads(capsys.readouterr().out)["notes"]) == 51

@@ -40,7 +40,7 @@ def _only(folder: Path) -> dict[str, Any]:
 def test_names_of_classes_go_there_and_back(layout: Layout, to: str, tmp_path: Path) -> None:
     """Whatever the format between, the same file of names lies beside the shards again."""
     source = _dataset(tmp_path, layout)
-    tfrtool.convert(source, tmp_path / "there", to=to)
+    tfrtool.convert(source, tmp_path / "there", to=to)  # type: ignore[arg-type]
     tfrtool.convert(tmp_path / "there", tmp_path / "back", to="tfrecord")
     assert object_names(tmp_path / "back") == object_names(source) != {}
     name = NAMES[layout]

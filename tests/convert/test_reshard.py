@@ -262,7 +262,7 @@ def test_bytes_are_those_of_tensorflow(pets: Path, tmp_path: Path, compression: 
     """A shard is what TFRecordWriter makes of its records; and TensorFlow reads it."""
     import tensorflow as tf
 
-    tfrtool.reshard(pets, tmp_path / "new", shards=1, compression=compression)
+    tfrtool.reshard(pets, tmp_path / "new", shards=1, compression=compression)  # type: ignore[arg-type]
     kind = "" if compression == "none" else compression.upper()
     with tf.io.TFRecordWriter(str(tmp_path / "theirs"), kind) as writer:
         for payload in payloads_of(pets, "test"):

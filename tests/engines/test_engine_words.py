@@ -89,12 +89,6 @@ def test_somebody_else_answers(shard: Path) -> None:
     assert "another service" in told.value.what
 
 
-def test_jobs_without_engines_say_so(shard: Path, tmp_path: Path) -> None:
-    """What only this machine does takes no engine."""
-    with pytest.raises(tfrtool.UsageError, match="no option 'engine'"):
-        tfrtool.edit(shard, tmp_path / "out", rename={"a": "b"}, engine="ray")
-
-
 def test_a_write_to_a_store_needs_no_folder_of_this_machine(tmp_path: Path) -> None:
     """What nodes get of it names no local folder, which they would be asked for."""
     staging = StoreStaging(RemotePath("s3://bucket/pets"), "pets", tmp_path)

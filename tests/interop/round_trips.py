@@ -46,9 +46,14 @@ def round_trip(path: Path, name: str, folder: Path, *, exact: bool = False) -> R
     there, back = folder / f"there-{name}", folder / f"back-{name}.tfrecord"
     try:
         tfrtool.convert(
-            path, there, to=name, from_format="tfrecord", exact=exact, on_note=said.append
+            path,
+            there,
+            to=name,
+            from_format="tfrecord",
+            exact=exact,
+            on_note=said.append,  # type: ignore[arg-type]
         )
-        tfrtool.convert(there, back, from_format=name)
+        tfrtool.convert(there, back, from_format=name)  # type: ignore[arg-type]
     except tfrtool.TfrtoolError as error:
         return RoundTrip(path, name, 0, f"error: {error.what[:60]}", tuple(said))
     before, after = list(_payloads(path)), list(_payloads(back))

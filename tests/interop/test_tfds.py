@@ -86,7 +86,7 @@ def test_tfds_reads_what_we_write(tmp_path: Path, tfds: Any) -> None:
 def test_metadata_is_what_tfds_would_write(tmp_path: Path, written_by_tfds: Path) -> None:
     """Our metadata has the values of TFDS' own, for the same features and records."""
     source = write_class_folders(tmp_path / "photos", count=3)
-    tfrtool.write(source=source, dataset=tmp_path / "pets", name="pets")
+    tfrtool.write(source, tmp_path / "pets", name="pets")
     theirs = written_by_tfds
     ours = json.loads((tmp_path / "pets" / "features.json").read_text())
     # The one difference: we say that the images are JPEGs.

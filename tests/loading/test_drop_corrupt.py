@@ -242,7 +242,7 @@ def test_pixels_of_a_wrong_number(tmp_path: Path, tf: Any) -> None:
     """A record with too few pixels is left out."""
     source = write_class_folders(tmp_path / "photos")
     target = tmp_path / "raw"
-    tfrtool.write(source=source, dataset=target, name="raw", encode="raw", resize=(8, 8))
+    tfrtool.write(source, target, name="raw", encode="raw", resize=(8, 8))
     (path,) = target.glob("*.tfrecord*")
     payloads = _payloads_of(path)
     short = encode_example(

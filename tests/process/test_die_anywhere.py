@@ -65,7 +65,11 @@ def _verb(verb: Callable[..., object], **options: Any) -> Callable[..., object]:
 
 def _append(sources: Path, target: Any, existing: str = "refuse") -> object:
     return tfrtool.append(
-        sources / "dataset", sources / "more", out=target, workers=1, existing=existing
+        sources / "dataset",
+        sources / "more",
+        out=target,
+        workers=1,
+        existing=existing,  # type: ignore[arg-type]
     )
 
 

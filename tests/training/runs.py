@@ -19,7 +19,7 @@ _PETS = Path(__file__).parents[2] / "fixtures" / "pets"
 def write_drawings(directory: Path) -> Path:
     """Write the drawings of the fixtures as 155 records to train and 44 to validate on."""
     splits = {"train": 0.8, "validation": 0.2}
-    tfrtool.write(source=_PETS, dataset=directory, splits=splits, shards=4)
+    tfrtool.write(_PETS, directory, splits=splits, shards=4)
     return directory
 
 

@@ -60,7 +60,7 @@ def _told(results: Sequence[Prediction]) -> list[Prediction]:
 def test_pixels_are_the_loaders(eyes: tuple[SavedModel, list[Any]], tmp_path: Path) -> None:
     """A photograph is decoded and resized to the very pixels that training would have seen."""
     source = write_class_folders(tmp_path / "photos")
-    tfrtool.write(source=source, dataset=tmp_path / "d", shuffle=False)
+    tfrtool.write(source, tmp_path / "d", shuffle=False)
     dataset = tfrtool.dataset(tmp_path / "d")
     batches = dataset.load(image_size=SIZE, training=False, rescale=None)
     trained = np.concatenate([images.numpy() for images, _ in batches])

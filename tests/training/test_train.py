@@ -187,7 +187,7 @@ def test_undecodable_image_is_an_error(tmp_path: Path) -> None:
 def test_one_class_is_an_error(tmp_path: Path) -> None:
     """There is nothing to tell apart in one class."""
     source = write_class_folders(tmp_path / "photos", ("cat",))
-    tfrtool.write(source=source, dataset=tmp_path / "pets")
+    tfrtool.write(source, tmp_path / "pets")
     with pytest.raises(DatasetError, match="two classes"):
         train(**small_options(tmp_path / "pets"))
 

@@ -552,7 +552,7 @@ def _check(folder: Path, some: _Set, write: _Writer) -> None:
         source,
         folder / "made",
         annotations=annotations,
-        masks=some.masks,
+        masks=some.masks,  # type: ignore[arg-type]
         labels=labels if some.names else None,
         shuffle=False,
         workers=1,

@@ -20,8 +20,7 @@ from tfrtool.records.writer import ShardWriter
 from tfrtool.storage.arguments import as_member
 from tfrtool.writing.job import FileTask, JobPlan, run_job
 from tfrtool.writing.job_report import JobReport, Written
-from tfrtool.writing.job_settings import JobSettings
-from tfrtool.writing.write_options import Existing
+from tfrtool.writing.run_options import Existing, JobSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +59,9 @@ def _tasks(fate: str = "", count: int = 3) -> list[NumbersTask]:
 def _run(
     folder: Path, tasks: list[NumbersTask], existing: str = "refuse", **more: Any
 ) -> JobReport:
-    settings = JobSettings(folder=folder, name="n", existing=Existing(existing), **more)
+    settings = JobSettings(
+        folder=folder, name="n", version="1.0.0", existing=Existing(existing), **more
+    )
     plan, texts = JobPlan(tasks=tasks), {"label.labels.txt": "a\n"}
     return run_job(settings, "reshard", {"n": 1}, lambda _: plan, lambda *_: texts)
 

@@ -12,7 +12,7 @@ from tests.photos import write_class_folders
 from tests.writing.test_plan import make_options
 from tfrtool.errors import UsageError
 from tfrtool.storage.progress import Progress
-from tfrtool.writing.write_options import dataset_identity
+from tfrtool.writing.run_options import dataset_identity
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_splits_must_share_everything_once(splits: dict[str, float]) -> None:
 def test_names_that_tfds_refuses_are_refused(name: str) -> None:
     """A hyphen would end the name when TFDS reads it back."""
     with pytest.raises(UsageError):
-        make_options(name=name)
+        make_options(name=name).settings(Path("d"))
 
 
 CHOICES = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,12 +12,10 @@ from hypothesis import strategies as st
 
 from tfrtool.errors import UsageError, WriteError
 from tfrtool.images.recipe import ImageRecipe
-from tfrtool.records.compression import Compression
-from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.sources.items import Item, Source
 from tfrtool.writing.image_findings import SourceFindings
-from tfrtool.writing.image_records import Finding, RecordMaker
-from tfrtool.writing.write_options import Existing, WriteOptions
+from tfrtool.writing.image_task import Finding, RecordMaker
+from tfrtool.writing.write_options import WriteOptions
 from tfrtool.writing.write_plan import PlannedShard, plan_shards
 
 HALVES = {"train": 0.5, "test": 0.5}
@@ -43,27 +40,8 @@ def _items(count: int, label: str = "cat", size: int = 10) -> list[Item]:
 
 
 def make_options(**changes: Any) -> WriteOptions:
-    """Return options of a write as `tfrtool.write` makes them."""
-    given: dict[str, Any] = {
-        "source": "s",
-        "dataset": Path("d"),
-        "name": "d",
-        "version": "1.0.0",
-        "splits": {},
-        "shards": 1,
-        "shard_bytes": 1000,
-        "seed": 0,
-        "shuffle": True,
-        "compression": Compression.NONE,
-        "skip_bad": True,
-        "dedupe": False,
-        "recipe": ImageRecipe(),
-        "label_from": LabelFrom.FOLDER,
-        "root": None,
-        "existing": Existing.REFUSE,
-        "workers": 1,
-    }
-    return WriteOptions(**given | changes)
+    """Return options of a write into one shard."""
+    return WriteOptions(**{"shards": 1, **changes})
 
 
 def _plan(
@@ -82,8 +60,8 @@ def _plan(
         splits=splits,
     )
     findings = SourceFindings(len(items))
-    for number in numbers:
-        findings.add(Finding(number + 1))
+    for position, number in enumerate(numbers):
+        findings.add(position, Finding(number + 1))
     maker = RecordMaker(source, options.recipe)
     return plan_shards(source, options, maker, findings)[0]
 
@@ -185,7 +163,8 @@ def test_a_digest_depends_on_images_and_what_was_found() -> None:
     def digest(items: list[Item], contents: int | None = None) -> str:
         findings = None if contents is None else SourceFindings(len(items))
         for number in range(len(items)) if findings else ():
-            findings.add(Finding(number + 1 + (contents or 0)))  # type: ignore[union-attr]
+            finding = Finding(number + 1 + (contents or 0))
+            findings.add(number, finding)  # type: ignore[union-attr]
         source = Source(items=tuple(items), labels=("cat", "dog"), reader=NoReader())
         maker = RecordMaker(source, ImageRecipe())
         return plan_shards(source, make_options(), maker, findings)[1]

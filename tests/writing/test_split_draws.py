@@ -23,7 +23,7 @@ from tfrtool.examples.objects.record_features import LabelKind, RecordFeatures
 from tfrtool.sources.grouping import group_by_name, group_number
 from tfrtool.sources.items import Item, Source
 from tfrtool.writing.image_findings import SourceFindings
-from tfrtool.writing.image_records import Finding, RecordMaker
+from tfrtool.writing.image_task import Finding, RecordMaker
 from tfrtool.writing.write_plan import PlannedShard, plan_shards
 
 THREE = {"train": 0.7, "validation": 0.2, "test": 0.1}
@@ -63,8 +63,8 @@ def _splits(
 
 def _planned(source: Source, options: Any, digests: Iterable[int]) -> list[PlannedShard]:
     findings, maker = SourceFindings(len(source.items)), RecordMaker(source, options.recipe)
-    for digest in digests:
-        findings.add(Finding(digest + 1))
+    for position, digest in enumerate(digests):
+        findings.add(position, Finding(digest + 1))
     return plan_shards(source, options, maker, findings)[0]
 
 

@@ -53,7 +53,7 @@ def url(bucket: Bucket) -> str:
 
 def _write(source: Path, to: Any, existing: str = "refuse", shards: int = 1) -> Any:
     named: dict[str, Any] = {"name": "cats", "version": "1.0.0"}
-    return tfrtool.reshard(source, to, shards=shards, existing=existing, **named)
+    return tfrtool.reshard(source, to, shards=shards, existing=existing, **named)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")

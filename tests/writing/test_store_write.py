@@ -115,6 +115,6 @@ def test_append_knows_the_digest_of_what_was_written(
 def test_class_names_of_another_layout_go(bucket: Bucket, url: str, photos: Path) -> None:
     """What replaces a dataset leaves none of its files of class names, wherever they lay."""
     for layout, name in (("tfds", "label.labels.txt"), ("tfod", "label_map.pbtxt")) * 2:
-        tfrtool.write(photos, url, shards=1, layout=layout, existing="overwrite")
+        tfrtool.write(photos, url, shards=1, layout=layout, existing="overwrite")  # type: ignore[arg-type]
         found = [key.rpartition("/")[2] for key in bucket.names(f"{PREFIX}/")]
         assert {one for one in found if one.startswith("label")} == {name}

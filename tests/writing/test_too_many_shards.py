@@ -11,7 +11,7 @@ import tfrtool
 from tests.datasets import image_payload, write_foreign
 from tests.photos import write_class_folders
 from tfrtool import UsageError
-from tfrtool.writing import write_options
+from tfrtool.writing import run_options
 
 
 @pytest.mark.tf
@@ -19,7 +19,7 @@ def test_more_shards_than_metadata_may_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are refused before the first is written."""
-    monkeypatch.setattr(write_options, "MAX_SHARDS", 4)
+    monkeypatch.setattr(run_options, "MAX_SHARDS", 4)
     source = write_class_folders(tmp_path / "photos")
     tfrtool.write(source, tmp_path / "pets", shards=3)
     with pytest.raises(UsageError, match="too many shards"):
@@ -50,7 +50,7 @@ def test_jobs_refuse_them_too(
     """Before any file is written, and where nothing is to be; fewer shards are made."""
     payloads = [image_payload(n % 3, data=bytes([n])) for n in range(12)]
     source = write_foreign(tmp_path / "pets", [payloads])
-    monkeypatch.setattr(write_options, "MAX_SHARDS", 4)
+    monkeypatch.setattr(run_options, "MAX_SHARDS", 4)
     run = getattr(tfrtool, command)
     with pytest.raises(UsageError, match="too many shards"):
         run(source, tmp_path / "more", **options, dry_run=dry)

@@ -18,7 +18,7 @@ from tfrtool.images.recipe import ImageRecipe
 from tfrtool.sources.folders.listing import file_entry
 from tfrtool.sources.items import DamagedItemError, Item, Source
 from tfrtool.storage.progress import Progress
-from tfrtool.writing.image_records import RecordMaker
+from tfrtool.writing.image_task import RecordMaker
 
 TWO = {"train": 0.5, "test": 0.5}
 ONE = {"train": 1}
@@ -51,7 +51,7 @@ def _once(
 def _refused(options: dict[str, Any], on_progress: Callable[[Progress], None]) -> str:
     """Write, expect an error with exit code 1 and no dataset, and return the path it names."""
     with pytest.raises(tfrtool.TfrtoolError) as caught:
-        tfrtool.write(**options, on_progress=on_progress)
+        tfrtool.write(**options, on_progress=on_progress)  # type: ignore[call-arg]
     assert caught.value.exit_code == 1
     assert not options["dataset"].exists()
     return caught.value.path or ""
@@ -73,7 +73,7 @@ def test_a_plan_of_a_class_that_vanishes(tmp_path: Path) -> None:
     options = _options(source, looked_at_first=True)
     once = _once(lambda: shutil.rmtree(source / "dog"))
     with pytest.raises(tfrtool.TfrtoolError) as caught:
-        tfrtool.write(**options, on_progress=once, dry_run=True)
+        tfrtool.write(**options, on_progress=once, dry_run=True)  # type: ignore[call-arg]
     assert (caught.value.path or "").startswith(str(source / "dog"))
 
 
@@ -171,7 +171,7 @@ def test_a_damaged_member_is_skipped(tmp_path: Path) -> None:
     inside = data.index((source / "dog" / "dog.9.jpg").read_bytes()) + 200
     data[inside] ^= 1
     path.write_bytes(data)
-    report = tfrtool.write(**_options(path, looked_at_first=False))
+    report = tfrtool.write(**_options(path, looked_at_first=False))  # type: ignore[call-arg]
     assert [entry.key for entry in report.rejected] == ["dog/dog.9.jpg"]
 
 
@@ -189,10 +189,10 @@ def test_records_that_are_not_what_was_listed(error: type[tfrtool.SourceError]) 
     items = (Item(key="a", label="b", bytes=1),)
     maker = RecordMaker(Source(items=items, labels=("b",), reader=Reader()), ImageRecipe())
     if error is DamagedItemError:
-        assert "damaged" in str(maker.look(items[0])[1].problem)
+        assert "damaged" in str(maker.check(items[0])[1].problem)
         return
     with pytest.raises(tfrtool.SourceError):
-        maker.look(items[0])
+        maker.check(items[0])
 
 
 def test_what_is_gone_while_it_is_listed(tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_bad_images_are_still_skipped(tmp_path: Path) -> None:
     (source / "dog" / "cut.jpg").write_bytes(image_bytes()[:200])
     (source / "dog" / "empty.jpg").write_bytes(b"")
     (source / "dog" / "link.jpg").symlink_to("nowhere.jpg")
-    report = tfrtool.write(**_options(source, looked_at_first=False))
+    report = tfrtool.write(**_options(source, looked_at_first=False))  # type: ignore[call-arg]
     assert [entry.key for entry in report.rejected] == [
         f"dog/{name}.jpg" for name in ("cut", "empty", "link")
     ]

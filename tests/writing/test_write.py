@@ -100,7 +100,7 @@ def test_compressed_shards_hold_the_same_stream(
     """Uncompressed, a compressed shard is the plain one."""
     source = write_class_folders(tmp_path / "photos")
     tfrtool.write(source, tmp_path / "plain", name="pets")
-    tfrtool.write(source, tmp_path / "small", name="pets", compression=compression)
+    tfrtool.write(source, tmp_path / "small", name="pets", compression=compression)  # type: ignore[arg-type]
     packed = _shard_bytes(tmp_path / "small")
     assert {name: undo(data) for name, data in packed.items()} == _shard_bytes(tmp_path / "plain")
 

@@ -2,7 +2,6 @@
 
 import io
 import os
-import re
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -336,16 +335,6 @@ def description_options() -> Iterator[None]:
         usage = UsageError(error.what)
         usage.__dict__.update(vars(error))
         raise usage from error
-
-
-def image_size(text: str | None) -> int | tuple[int, int] | None:
-    """Read a size of images: 224 for the shorter side, 224x160 for width and height."""
-    if text is None:
-        return None
-    match = re.fullmatch(r"(\d{1,6})(?:x(\d{1,6}))?", text.strip(), re.ASCII | re.IGNORECASE)
-    if match is None:
-        raise UsageError(f"invalid image size {text!r}: expected N or WxH, such as 224 or 224x160")
-    return int(match[1]) if match[2] is None else (int(match[1]), int(match[2]))
 
 
 def resolve_shards(arguments: Iterable[str]) -> tuple[Path, ...]:

@@ -4,7 +4,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tfrtool.convert.carried import CarriedMetadata
+from tfrtool.convert.convert_options import AppendOptions
 from tfrtool.convert.copy_records import CopyTask, copy_task, fold_first
 from tfrtool.convert.source_records import (
     FrameReader,
@@ -27,7 +28,7 @@ from tfrtool.convert.source_records import (
     scan_records,
     shard_stamp,
 )
-from tfrtool.engines.pool import cores
+from tfrtool.declare import takes
 from tfrtool.errors import (
     DatasetError,
     SchemaError,
@@ -43,20 +44,18 @@ from tfrtool.examples.dataset_files import DatasetFiles, find_files
 from tfrtool.examples.example import PayloadKind, decode_example, encode_example, feature_name
 from tfrtool.examples.roles import info_beside
 from tfrtool.examples.tfds_metadata import FEATURES, LABELS, REPORT, read_class_names
-from tfrtool.images.recipe import Encode, ImageRecipe, Resize
 from tfrtool.inspection.rows.batches import fold_columns
 from tfrtool.records.compression import Compression, detect_compression, starts_record
 from tfrtool.records.count import count_shard
 from tfrtool.records.framing import FOOTER_SIZE, HEADER_SIZE, Record
-from tfrtool.records.shard_sets import VERSION, check_split_name, check_version, is_shard_name
+from tfrtool.records.shard_sets import VERSION, check_version, is_shard_name
 from tfrtool.records.shards import find_folders, locate_shards
 from tfrtool.records.tally import Tally
 from tfrtool.sources.folders.class_layout import LabelFrom
-from tfrtool.sources.items import LeftOut, Starting
+from tfrtool.sources.items import LeftOut
 from tfrtool.sources.label_choice import KEEP
 from tfrtool.sources.open_source import open_source
-from tfrtool.sources.source_options import SourceOptions
-from tfrtool.storage.arguments import as_path, as_size, as_text, make_options, option_name
+from tfrtool.storage.arguments import as_path, as_text, option_name
 from tfrtool.storage.atomic_files import linked
 from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.json_files import reading_metadata, whole_number
@@ -66,10 +65,10 @@ from tfrtool.storage.progress import RECORDS, count_work
 from tfrtool.storage.remote_path import RemotePath
 from tfrtool.writing.job import FileTask, JobPlan, numbered, run_job
 from tfrtool.writing.job_report import Faults, FinishedFile, JobReport, ShardReport, Written
-from tfrtool.writing.job_settings import JobSettings
 from tfrtool.writing.publish import listed_shards, read_object
+from tfrtool.writing.run_options import Existing, JobSettings, dataset_identity
 from tfrtool.writing.write import write_images
-from tfrtool.writing.write_options import Existing, WriteOptions, dataset_identity
+from tfrtool.writing.write_options import WriteOptions
 from tfrtool.writing.write_report import WriteReport
 
 _KNOWN = "exact duplicate of an existing image"
@@ -160,17 +159,9 @@ def _known_shard(
     return FinishedFile(shard=shard, split=split, digest=digest, read=records, read_digest=digest)
 
 
+@takes(AppendOptions)
 def append(
-    dataset: str | os.PathLike[str],
-    source: str | os.PathLike[str],
-    *,
-    version: str | None = None,
-    out: str | os.PathLike[str] | None = None,
-    split: str | None = None,
-    new_classes: bool = False,
-    dedupe: bool = False,
-    starting: Starting = nullcontext,
-    **options: Any,
+    dataset: str | os.PathLike[str], source: str | os.PathLike[str], options: AppendOptions
 ) -> JobReport:
     """Add images or records to a dataset as new shards, in a new version of it.
 
@@ -183,16 +174,6 @@ def append(
         source: images, as for `write`, which are processed with the options recorded in
             ``write_report.json``; bad ones are skipped and listed. Or shards with the same features
             as the existing ones.
-        version: new version, X.Y.Z. None increments the second number.
-        out: directory of the new version. None uses a directory named after the version, next to
-            the old one, if that is also named after its version.
-        split: split for all new records. None uses the splits of the source or, if it has none, the
-            seed and fractions that the dataset was split with.
-        new_classes: whether to add classes that the dataset doesn't have, after the existing ones.
-        dedupe: whether to skip images that the dataset already contains, and list them.
-        starting: returns a context manager that is active while TensorFlow is loaded.
-        **options: ``workers`` (threads, for images), ``existing``, ``dry_run`` and ``on_progress``,
-            as for `tfrtool.reshard`.
 
     Raises:
         UsageError: the new version has no directory, or its split or classes are ambiguous.
@@ -205,17 +186,16 @@ def append(
     info = info_beside(root)
     name, old_version = (info.name, info.version) if info else dataset_identity(root)
     major, minor, _ = check_version(old_version).split(".")
-    version = check_version(version or f"{major}.{int(minor) + 1}.0")  # as TFDS counts more data
-    if out is None and not VERSION.fullmatch(root.absolute().name):
+    version = check_version(options.version or f"{major}.{int(minor) + 1}.0")  # as in TFDS
+    if options.out is None and not VERSION.fullmatch(root.absolute().name):
         raise UsageError(
             "its name is not a version such as 1.0.0, so the new version has no default directory",
             path=root,
             hint="use --out DIR to choose one",
         )
-    folder = root.parent / version if out is None else as_path(out)
-    settings = make_options(JobSettings, folder=folder, name=name, version=version, **options)
-    if split is not None:
-        check_split_name(split)
+    folder = root.parent / version if options.out is None else as_path(options.out)
+    settings = replace(options.settings(folder), name=name, version=version)
+    split, dedupe = options.split, options.dedupe
     before = find_sources(root, folder)
     for lack in faults_of(before, {}).kept:
         raise DatasetError(lack.fault.message, path=lack.path)
@@ -239,7 +219,7 @@ def append(
         if records:
             added, new = _new_records(source, settings, before, split, compression, scan)
         else:
-            images = NewImages(source, split, dedupe, new_classes, starting)
+            images = NewImages(source, options)
             added, new = images.write(scratch, settings, before, carried, compression, scan)
         try:  # some records are enough, if they have the same features
             _check_columns(
@@ -304,10 +284,7 @@ class NewImages:
     """Images to append: they are written like those of the dataset, into a scratch folder."""
 
     source: str | os.PathLike[str]
-    split: str | None
-    dedupe: bool
-    new_classes: bool
-    starting: Starting
+    options: AppendOptions
 
     def write(
         self,
@@ -328,41 +305,42 @@ class NewImages:
         """
         root, write_options = before.folders[0], carried.written
         _check_usual_features(write_options, root)
+        images = scratch / "images"
         options = _options_of(
             write_options,
-            source=as_text(self.source),
-            dataset=scratch / "images",
-            name=settings.name,
-            version=settings.version,
-            compression=compression,
-            dedupe=self.dedupe,
-            workers=settings.workers if isinstance(settings.workers, int) else cores(),
+            self.source,
+            compression=compression.value,
+            dedupe=self.options.dedupe,
+            workers=settings.workers,
+            dry_run=settings.dry_run and not self.options.dedupe,
+            on_progress=settings.on_progress,
+            starting=self.options.starting,
         )
-        place = options.source, options.label_from, scratch, options.root, self.starting
+        source = as_text(self.source)
+        place = source, LabelFrom(options.label_from), scratch, None, self.options.starting
         listed = open_source(*place, options=options.meaning)
         class_list = scratch / "classes.txt"
         with os_errors_as(WriteError, class_list, "can't be written"):
             class_list.write_text(self._classes(listed.labels, root, carried), "utf-8")
         # The report has neither the groups nor how many of each label a split should get.
-        draws = len(options.splits) > 1 and not any(
-            map(write_options.get, ("stratify", "group_by"))
-        )
-        if not (self.split or listed.splits or draws or len(before.splits) == 1):
+        shares = options.splits or {}
+        draws = len(shares) > 1 and not any(map(write_options.get, ("stratify", "group_by")))
+        if not (self.options.split or listed.splits or draws or len(before.splits) == 1):
             raise _unclear_split(self.source, before)
-        splits = options.splits if draws else {next(iter(before.splits)): 1.0}
-        options = replace(
-            options,
-            splits={} if listed.splits else {self.split: 1.0} if self.split else splits,
-            meaning=replace(options.meaning, labels=str(class_list)),
-        )
+        if listed.splits:
+            shares = {}
+        elif self.options.split:
+            shares = {self.options.split: 1.0}
+        elif not draws:
+            shares = {next(iter(before.splits)): 1.0}
         report = write_images(
-            options,
+            source,
+            replace(settings, folder=images, dry_run=options.dry_run, existing=Existing.REFUSE),
+            replace(options, splits=shares, labels=str(class_list)),
             tensorflow=False,
-            dry_run=settings.dry_run and not self.dedupe,
-            on_progress=settings.on_progress,
-            starting=self.starting,
+            may_lack_splits=True,
         )
-        tasks, known = self._tasks(report, before, options, scan)
+        tasks, known = self._tasks(report, before, compression, scan)
         if not tasks:
             first = f"{printable(known[0].key)}: {known[0].reason}"
             raise SourceError(f"no image can be used ({first})", path=self.source)
@@ -372,7 +350,7 @@ class NewImages:
         more = rejected.more + report.count("rejected") - len(report.rejected)
         warnings = (f"{more:,} more images are skipped, and not listed",) if more else ()
         features: dict[str, bytes | int] = {"image": b"", "image/filename": b"", "label": 0}
-        if options.recipe.encode is Encode.RAW:
+        if options.encode == "raw":
             features |= {"image/height": 0, "image/width": 0, "image/channels": 0}
         fold = ColumnsFold()
         fold.add([encode_example(features)])
@@ -383,18 +361,18 @@ class NewImages:
         self,
         report: WriteReport,
         before: DatasetFiles,
-        options: WriteOptions,
+        compression: Compression,
         scan: Callable[..., SourceRecords],
     ) -> tuple[list[NewImagesTask], list[LeftOut]]:
         """Return a task for each shard that was written, and the images that are known already."""
         empty = SourceRecords.empty()
         planned = [
             NewImagesTask(
-                split=self.split or split,
+                split=self.options.split or split,
                 records=shard.records,
                 size=shard.bytes,
                 table=empty,
-                compression=options.compression,
+                compression=compression,
                 stop=True,
             )
             for split, shards in report.splits.items()
@@ -402,13 +380,13 @@ class NewImages:
         ]
         if report.dry_run:
             return planned, []
-        found = find_files(options.dataset)
+        found = find_files(report.dataset)
         digests: dict[str, Any] = {}
-        if self.dedupe:
+        if self.options.dedupe:
             digests = {"marker": _digest_images, "dtype": "V16"}
         table, known = scan(found, stop=True, **digests), list[LeftOut]()
         fresh = np.ones(len(table.rows), np.bool_)
-        if self.dedupe:
+        if self.options.dedupe:
             existing = {*scan(before, **digests).marks.tolist()} - {bytes(16)}
             fresh = np.array([mark not in existing for mark in table.marks.tolist()], np.bool_)
             with FrameReader(table) as reader:
@@ -432,7 +410,7 @@ class NewImages:
             raise DatasetError(f"has no {LABELS}, which lists the classes in order", path=root)
         new = [label for label in labels if label not in classes]
         text = "".join(f"{label}\n" for label in (*classes, *new))
-        if new and not self.new_classes:
+        if new and not self.options.new_classes:
             raise UsageError(
                 "has classes that the dataset lacks",
                 path=self.source,
@@ -457,44 +435,35 @@ def _check_usual_features(write_options: Mapping[str, Any], root: Path) -> None:
             path=root,
             hint="append TFRecord files instead",
         )
-    for option in ("annotations", "columns", "multi_label", "layout", "labels"):
-        value = write_options.get(option)
-        if value and (option != "labels" or value == KEEP):
+    for name in ("annotations", "columns", "multi_label", "layout", "labels"):
+        value = write_options.get(name)
+        if value and (name != "labels" or value == KEEP):
             raise DatasetError(
-                f"was written with {option_name(option)}, which images alone don't have",
+                f"was written with {option_name(name)}, which images alone don't have",
                 path=root,
                 hint="write TFRecord files with the same options, and append those",
             )
 
 
-def _options_of(report: Mapping[str, Any], **others: Any) -> WriteOptions:
+def _options_of(
+    report: Mapping[str, Any], source: str | os.PathLike[str], **others: Any
+) -> WriteOptions:
     """Return the options that are in the report of a `write`, with others."""
     with reading_metadata(REPORT, "tfrtool"):
         size = report.get("resize")
-        names = ("check", "encode", "quality", "orient")
-        recipe = ImageRecipe(
-            resize=None if size is None else Resize(**size),
-            **{name: report[name] for name in names if name in report},
-        )
         pairs = [str(split).rpartition("=") for split in report.get("splits", ())]
-        folders = Path(others["source"]).is_dir()
         total = sum(float(share) for *_, share in pairs) or 1.0  # reports have six digits of each
+        names = ("check", "encode", "quality", "orient", "seed", "shuffle", "label_from")
+        known = {name: report[name] for name in names if name in report}
+        known["label_depth" if Path(source).is_dir() else "label_column"] = report.get(
+            "label_depth" if Path(source).is_dir() else "label_column"
+        )
+        if size is not None:
+            known["resize"] = size["shorter"] or (size["width"], size["height"])
         return WriteOptions(
             splits={name: float(share) / total for name, _, share in pairs},
-            shards=None,
-            shard_bytes=as_size(whole_number(report.get("shard_bytes", 128 * 1024**2))),
-            seed=report.get("seed", 0),
-            shuffle=bool(report.get("shuffle", True)),
-            recipe=recipe,
-            label_from=LabelFrom(report.get("label_from", "folder")),
-            root=None,
-            meaning=SourceOptions(
-                label_depth=report.get("label_depth") if folders else None,
-                label_column=None if folders else report.get("label_column"),
-            ),
-            skip_bad=True,
-            may_lack_splits=True,
-            existing=Existing.REFUSE,
+            shard_size=f"{whole_number(report.get('shard_bytes', 128 * 1024**2))}B",
+            **known,
             **others,
         )
 

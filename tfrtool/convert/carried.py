@@ -16,7 +16,7 @@ from tfrtool.examples.tfds_metadata import (
 )
 from tfrtool.storage.json_files import read_json, reading_metadata
 from tfrtool.storage.opening import read_bounded
-from tfrtool.writing.job_report import json_text
+from tfrtool.writing.job_report import dataset_texts
 
 _WRITTEN = (
     "check", "encode", "resize", "quality", "orient", "label_from", "splits", "seed", "shuffle",
@@ -89,10 +89,7 @@ class CarriedMetadata:
         """Return the files that describe a dataset of these splits, by their names, in order."""
         info = {**self.info, "fileFormat": form, "name": name, "version": version}
         info["splits"] = [split.to_json() for split in splits]
-        texts = dict(self.labels)
-        if self.features is not None:
-            texts[FEATURES] = json_text(self.features)
-        return {**texts, DATASET_INFO: json_text(info)}
+        return dataset_texts(self.labels, self.features, info)
 
 
 def _object(path: Path) -> dict[str, Any]:

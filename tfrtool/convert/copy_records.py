@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice, pairwise, product
 from pathlib import Path
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfrtool.convert.carried import CarriedMetadata
+from tfrtool.convert.convert_options import CopyOptions
 from tfrtool.convert.source_records import (
     FrameReader,
     SourceRecords,
@@ -28,12 +29,11 @@ from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_shard
 from tfrtool.records.tally import Words, seed_word, splitmix64
 from tfrtool.records.writer import ShardWriter
-from tfrtool.storage.arguments import Paths, as_path, as_paths, make_options, parse_enum_fields
+from tfrtool.storage.arguments import Paths, as_path, as_paths
 from tfrtool.storage.progress import RECORDS, count_work
 from tfrtool.writing.job import FileTask, JobPlan, numbered, run_job
 from tfrtool.writing.job_report import Faults, JobReport, Written
-from tfrtool.writing.job_settings import SizeSettings, too_many_shards
-from tfrtool.writing.write_options import check_shard_count
+from tfrtool.writing.run_options import JobSettings, check_shard_count, too_many_shards
 from tfrtool.writing.write_plan import cut_by_size
 
 if TYPE_CHECKING:
@@ -69,20 +69,8 @@ class Selection(NamedTuple):
     skipped: Mapping[str, int] = {}
 
 
-Select = Callable[[DatasetFiles, "CopySettings", Callable[..., SourceRecords]], Selection]
+Select = Callable[[DatasetFiles, JobSettings, Callable[..., SourceRecords]], Selection]
 """Selects records of files, which the function scans with a marker (see `scan_records`)."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CopySettings(SizeSettings):
-    """Settings of jobs that copy records into new shards."""
-
-    compression: Compression = Compression.NONE
-    allow_mixed: bool = False
-
-    def __post_init__(self) -> None:
-        SizeSettings.__post_init__(self)
-        parse_enum_fields(self, compression=Compression)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,10 +124,10 @@ def copy_records(
     command: str,
     sources: Paths,
     dataset: str | os.PathLike[str],
+    options: CopyOptions,
     rules: Mapping[str, Any],
     select: Select | None = None,
     shuffle_seed: int | None = None,
-    **options: Any,
 ) -> JobReport:
     """Copy records of sources to a new dataset.
 
@@ -147,24 +135,24 @@ def copy_records(
         command: name of the command.
         sources: the shards to read.
         dataset: directory to write to.
+        options: those of all such jobs.
         rules: the options that select records and their splits, for the report.
         select: selects the records; all of them by default.
         shuffle_seed: puts the records of each split in a random order.
-        **options: fields of `CopySettings`.
 
     Raises:
         TfrtoolError: the errors of `tfrtool.reshard`.
     """
-    settings = make_options(CopySettings, folder=as_path(dataset), **options)
+    settings = replace(options.settings(as_path(dataset)), workers=options.pool)
     found = find_sources(sources, settings.folder)
     carried = CarriedMetadata(found.folders)
-    write_options = carried.written
+    write_options, compression = carried.written, Compression(options.compression)
     if "splits" in rules:
         write_options = {key: value for key, value in write_options.items() if key not in rules}
         write_options |= {key: rules[key] for key in ("splits", "seed")}
 
     def plan(scratch: Path) -> JobPlan:
-        if not settings.allow_mixed:
+        if not options.allow_mixed:
             _check_features(as_paths(sources), found, settings.workers)
         scan = partial(
             scan_records,
@@ -188,15 +176,13 @@ def copy_records(
             if not len(numbers):
                 warnings.append(f"split {split!r} has no records, so no shard is written for it")
                 continue
-            if settings.shards is not None and settings.shards > len(numbers):
-                raise too_many_shards(settings.shards, split, len(numbers))
+            if options.shards is not None and options.shards > len(numbers):
+                raise too_many_shards(options.shards, split, len(numbers))
             if shuffle_seed is not None:
                 numbers = numbers[permutation(len(numbers), shuffle_seed)]
-            for low, high in pairwise(_cut(table.rows["size"][numbers], settings)):
+            for low, high in pairwise(_cut(table.rows["size"][numbers], options)):
                 part = numbers[low:high]
-                tasks.append(
-                    copy_task(table, part, split, settings.compression, stop=settings.stop)
-                )
+                tasks.append(copy_task(table, part, split, compression, stop=settings.stop))
         return JobPlan(
             tasks=numbered(tasks, settings.name),
             inputs=[shard.identity for shard in table.shards],
@@ -210,9 +196,9 @@ def copy_records(
         settings,
         command,
         {
-            "shards": settings.shards,
-            "shard_bytes": settings.shard_bytes,
-            "compression": settings.compression.value,
+            "shards": options.shards,
+            "shard_bytes": options.shard_bytes,
+            "compression": options.compression,
             "shuffle": shuffle_seed is not None,
             **({} if shuffle_seed is None else {"seed": shuffle_seed}),
             **rules,
@@ -220,18 +206,18 @@ def copy_records(
         },
         plan,
         lambda splits, _: carried.texts(settings.name, settings.version, splits),
-        _WORTH_A_PROCESS[settings.compression is Compression.NONE],
+        _WORTH_A_PROCESS[compression is Compression.NONE],
     )
 
 
-def _cut(sizes: NDArray[Any], settings: CopySettings) -> list[int]:
+def _cut(sizes: NDArray[Any], options: CopyOptions) -> list[int]:
     """Return where each file starts, and the end: by number, or by bytes before compression."""
     totals = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
-    count = settings.shards or max(1, -(-int(totals[-1]) // settings.shard_bytes))
+    count = options.shards or max(1, -(-int(totals[-1]) // options.shard_bytes))
     check_shard_count(min(count, len(sizes)))
-    if settings.shards:
+    if options.shards:
         return [round(len(sizes) * number / count) for number in range(count + 1)]
-    return cut_by_size(totals, settings.shard_bytes)
+    return cut_by_size(totals, options.shard_bytes)
 
 
 def permutation(count: int, seed: int) -> NDArray[np.int64]:

@@ -9,6 +9,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from tfrtool.convert.carried import CarriedMetadata
+from tfrtool.convert.convert_options import EditOptions
 from tfrtool.convert.feature_values import image_feature
 from tfrtool.convert.source_records import (
     check_unchanged,
@@ -18,6 +19,7 @@ from tfrtool.convert.source_records import (
     read_counted,
     shard_stamp,
 )
+from tfrtool.declare import takes
 from tfrtool.errors import DatasetError, SourceError, UsageError, suggestion
 from tfrtool.examples.dtypes import as_dtype
 from tfrtool.examples.example import (
@@ -55,7 +57,7 @@ from tfrtool.records.count import count_shard
 from tfrtool.records.framing import LocatedFault
 from tfrtool.records.tally import Tally
 from tfrtool.records.writer import ShardWriter
-from tfrtool.storage.arguments import OnError, as_member, as_path, make_options
+from tfrtool.storage.arguments import as_member, as_path
 from tfrtool.storage.json_files import reading_metadata
 from tfrtool.storage.json_values import to_json_values
 from tfrtool.storage.opening import open_regular
@@ -63,7 +65,6 @@ from tfrtool.storage.progress import RECORDS, count_work
 from tfrtool.storage.remote_path import RemotePath
 from tfrtool.writing.job import FileTask, JobPlan, numbered, run_job
 from tfrtool.writing.job_report import Faults, JobReport, Written
-from tfrtool.writing.job_settings import JobSettings
 
 _LISTS = {dtype: name for name, dtype in DTYPES.items()}
 _PNG = b"\x89PNG\r\n\x1a\n"
@@ -339,43 +340,20 @@ def _count(path: Path, expected: int | None) -> int:
     return count_shard(path).records
 
 
+@takes(EditOptions)
 def edit(
-    source: str | os.PathLike[str],
-    target: str | os.PathLike[str],
-    *,
-    select: Iterable[str] | None = None,
-    drop: Iterable[str] = (),
-    rename: Mapping[str, str] | None = None,
-    cast: Mapping[str, str] | None = None,
-    add: Mapping[str, Any] | None = None,
-    encode: str | None = None,
-    resize: int | tuple[int, int] | None = None,
-    on_error: str | OnError = "stop",
-    **options: Any,
+    source: str | os.PathLike[str], target: str | os.PathLike[str], options: EditOptions
 ) -> JobReport:
     """Change the features of all records, writing one output shard per input shard.
 
     Changes are made in this order: re-encode images, drop, cast, rename and add features. All names
     are those in ``source``. Everything else is preserved, including unknown fields of the messages,
-    and an unchanged record keeps its exact bytes.
+    and an unchanged record keeps its exact bytes. No value changes silently: 3.0 can become an
+    int64, but 3.5 can't; text is rounded to the nearest float32.
 
     Args:
         source: shards, a glob pattern, or a dataset directory.
         target: directory to write to.
-        select: features to keep. None keeps all of them.
-        drop: features to remove.
-        rename: mapping of old to new names. Two features can swap names.
-        cast: mapping of name to "string", "int64" or "float32". No value may be lost: 3.0 can
-            become an int64, but 3.5 can't. Text is parsed as a number and, for float32, rounded to
-            the nearest one.
-        add: mapping of name to value, as for `encode_example`: the same value for every record.
-        encode: "jpeg" or "png" re-encodes images; "keep" only converts those that are not valid
-            JPEG. None leaves images unchanged or, if they are resized, keeps PNG as PNG.
-        resize: length of the shorter side, or (width, height), in pixels.
-        on_error: "stop" raises an error at a record that is damaged or can't be changed; "skip"
-            skips it and lists it among the faults.
-        **options: options of `tfrtool.reshard` except ``shards``, ``shard_size`` and
-            ``compression``.
 
     Raises:
         UsageError: no record has a named feature, two features would have the same name, or the
@@ -383,8 +361,9 @@ def edit(
         DatasetError: a record can't be changed.
         WriteError: a file can't be written.
     """
-    on_error = as_member(OnError, on_error, "on_error")
-    settings = make_options(JobSettings, folder=as_path(target), on_error=on_error, **options)
+    settings = options.settings(as_path(target))
+    select, drop, rename, cast = options.select, options.drop, options.rename, options.cast
+    encode, resize, add = options.encode, options.resize, options.add
     if select is None and resize is None and not (drop or rename or cast or add or encode):
         hint = "use --select, --drop, --rename, --cast, --add, --encode or --resize"
         raise UsageError("nothing to change", hint=hint)
@@ -448,7 +427,7 @@ def edit(
         return carried.texts(settings.name, settings.version, splits)
 
     written = carried.written | ({"image": changes.image} if recipe else {})
-    facts = {**changes.to_json(), "on_error": on_error.value, "written": written}
+    facts = {**changes.to_json(), "on_error": options.on_error, "written": written}
     return run_job(settings, "edit", facts, lambda _: plan, metadata)
 
 
@@ -456,8 +435,6 @@ def _recipe(encode: str | None, resize: int | tuple[int, int] | None) -> ImageRe
     """Return how images are encoded anew; None if they are not."""
     if encode is None and resize is None:
         return None
-    if encode not in (None, "keep", "jpeg", "png"):
-        raise UsageError(f"invalid --encode {encode!r}: expected keep, jpeg or png")
     return ImageRecipe(encode=Encode(encode or "keep"), resize=Resize.of(resize))
 
 

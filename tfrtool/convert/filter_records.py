@@ -12,14 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tfrtool.convert.convert_options import FilterOptions
 from tfrtool.convert.copy_records import (
-    CopySettings,
     Selection,
     copy_records,
     permutation,
 )
 from tfrtool.convert.feature_values import feature_values, image_feature
 from tfrtool.convert.source_records import OnFault, Rows, SourceRecords
+from tfrtool.declare import takes
 from tfrtool.errors import UsageError, WriteError, os_errors_as
 from tfrtool.examples.dataset_files import DatasetFiles
 from tfrtool.inspection.rows.batches import RowColumns, decode_records, infer_columns
@@ -28,7 +29,7 @@ from tfrtool.records.framing import Record
 from tfrtool.storage.arguments import Paths, as_path
 from tfrtool.storage.opening import file_sha256, open_regular
 from tfrtool.writing.job_report import JobReport
-from tfrtool.writing.write_options import check_numbers
+from tfrtool.writing.run_options import JobSettings
 
 _RULES = ("keep", "drop", "where", "dedupe", "sample")
 """Rules that skip records, in the order of reports."""
@@ -37,17 +38,9 @@ _LONGEST_LINE = 8192
 _NUMBER = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?|\.[0-9]{1,18})(%?)")
 
 
+@takes(FilterOptions)
 def filter_records(
-    source: Paths,
-    dataset: str | os.PathLike[str],
-    *,
-    where: str | None = None,
-    keep: str | os.PathLike[str] | None = None,
-    drop: str | os.PathLike[str] | None = None,
-    dedupe: bool = False,
-    sample: int | float | str | None = None,
-    seed: int = 0,
-    **options: Any,
+    source: Paths, dataset: str | os.PathLike[str], options: FilterOptions
 ) -> JobReport:
     """Write selected records to a new dataset, in the same order and splits.
 
@@ -57,45 +50,31 @@ def filter_records(
     Args:
         source: dataset directory, shard or glob pattern; or several.
         dataset: directory to write to.
-        where: SQL condition, such as ``label = 1 AND height > 64``. Only the features in it are
-            decoded.
-        keep: file with lines ``SHARD RECORD`` that lists the records to keep. SHARD is the name or
-            path of a file, RECORD an index counted from 0.
-        drop: file in the same format that lists the records to skip.
-        dedupe: whether to skip exact duplicates of an earlier record: of the image if the records
-            have one, otherwise of the whole record.
-        sample: maximum number of records to keep, drawn at random after the other rules; or a
-            fraction, such as ``0.05`` or ``"5%"``.
-        seed: random seed for ``sample``.
-        **options: options of `tfrtool.reshard`.
 
     Raises:
         UsageError: no rule is given, or a rule is invalid: a condition that can't be parsed, or a
             list that names a missing shard or record.
         WriteError: no record is left.
     """
-    check_numbers(None, None, seed)
     rules: dict[str, Any] = {}
     lists: dict[str, Path] = {}
-    for rule, path in (("keep", keep), ("drop", drop)):
+    for rule, path in (("keep", options.keep), ("drop", options.drop)):
         if path is not None:
             lists[rule] = as_path(path)
             with os_errors_as(UsageError, lists[rule]):
                 rules[rule] = file_sha256(lists[rule])
-    if where is not None:
-        rules["where"] = where
-    if dedupe:
+    if options.where is not None:
+        rules["where"] = options.where
+    if options.dedupe:
         rules["dedupe"] = True
+    sample = None if options.sample is None else _sample_size(options.sample)
     if sample is not None:
-        sample = _sample_size(sample)
-        rules |= {"sample": sample, "seed": seed}
+        rules |= {"sample": sample, "seed": options.seed}
     if not rules:
         hint = "use --where, --keep, --drop, --dedupe or --sample"
         raise UsageError("no filter given", hint=hint)
-    select = partial(
-        _select, source=source, where=where, lists=lists, dedupe=dedupe, sample=sample, seed=seed
-    )
-    return copy_records("filter", source, dataset, rules, select, **options)
+    select = partial(_select, source=source, options=options, lists=lists, sample=sample)
+    return copy_records("filter", source, dataset, options, rules, select)
 
 
 def _sample_size(sample: int | float | str) -> int | float:
@@ -142,16 +121,15 @@ def _mark(
 
 def _select(
     files: DatasetFiles,
-    settings: CopySettings,
+    settings: JobSettings,
     scan: Callable[..., SourceRecords],
     source: Paths,
-    where: str | None,
+    options: FilterOptions,
     lists: Mapping[str, Path],
-    dedupe: bool,
     sample: int | float | None,
-    seed: int,
 ) -> Selection:
     """Keep the records that pass all rules."""
+    where, dedupe = options.where, options.dedupe
     condition, image = None, None
     with ExitStack() as stack:
         if where is not None:
@@ -180,7 +158,7 @@ def _select(
     if sample is not None:
         rest = np.flatnonzero(kept)
         count = sample if isinstance(sample, int) else max(1, round(sample * len(rest)))
-        skip("sample", np.delete(rest, permutation(len(rest), seed)[:count]))
+        skip("sample", np.delete(rest, permutation(len(rest), options.seed)[:count]))
     if not kept.any() and len(kept):
         raise WriteError(f"no records match (0 of {len(kept):,})", path=files.paths[0].parent)
     codes = np.where(kept, table.split_codes, np.uint16(0))

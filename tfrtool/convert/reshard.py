@@ -11,30 +11,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tfrtool.convert.copy_records import CopySettings, Select, Selection, copy_records
+from tfrtool.convert.convert_options import ReshardOptions
+from tfrtool.convert.copy_records import Select, Selection, copy_records
 from tfrtool.convert.source_records import OnFault, Rows, SourceRecords
-from tfrtool.errors import UsageError, WriteError
+from tfrtool.declare import takes
+from tfrtool.errors import WriteError
 from tfrtool.examples.dataset_files import DatasetFiles
 from tfrtool.records.framing import Record
 from tfrtool.records.tally import payload_key, seed_word, splitmix64
 from tfrtool.storage.arguments import Paths
 from tfrtool.writing.job_report import JobReport
-from tfrtool.writing.write_options import check_numbers, check_splits
+from tfrtool.writing.run_options import JobSettings
 
 _MARKS = [("draw", "u8"), ("stratum", "u8"), ("known", "u1")]
 
 
-def reshard(
-    sources: Paths,
-    dataset: str | os.PathLike[str],
-    *,
-    shuffle: bool = False,
-    splits: Mapping[str, float] | None = None,
-    stratify: str | None = None,
-    group_by: str | None = None,
-    seed: int = 0,
-    **options: Any,
-) -> JobReport:
+@takes(ReshardOptions)
+def reshard(sources: Paths, dataset: str | os.PathLike[str], options: ReshardOptions) -> JobReport:
     """Rewrite the records of shards into new shards: another number, order or split.
 
     Records are copied unchanged, their CRCs are checked, and metadata is carried over. Shards are
@@ -45,31 +38,6 @@ def reshard(
         sources: dataset directory, shard or glob pattern; or several. Splits with the same name are
             merged.
         dataset: directory to write to.
-        shuffle: whether to put the records of each split in random order.
-        splits: new splits and their fractions of all records, such as
-            ``{"train": 0.8, "test": 0.2}``. None keeps the splits of the sources. Exact duplicates
-            go into the same split.
-        stratify: feature whose values are divided proportionally among the splits, up to rounding.
-        group_by: feature that groups records: those with the same value go into the same split.
-        seed: random seed for ``shuffle`` and ``splits``.
-        **options: any of the following, with defaults in parentheses.
-
-            - ``shards``: number of shards per split; by default ``shard_size`` decides.
-            - ``shard_size`` ("128MiB"): maximum size of a shard before compression. A shard exceeds
-              it by at most one record, and the shards of a split have about the same size.
-            - ``compression`` ("none"): or "gzip", "zlib". TFDS only reads uncompressed shards.
-            - ``allow_mixed`` (False): whether to merge sources whose features or feature types
-              differ.
-            - ``name``: name of the dataset, valid for TFDS; derived from the directory by default.
-            - ``version``: version of the dataset, X.Y.Z; taken from the path by default, or 1.0.0.
-            - ``on_error`` ("skip"): skip damaged records and list them; "stop" raises an error.
-            - ``workers``: maximum number of worker processes; one per core by default.
-            - ``engine`` ("local"): or "ray" to run on a Ray cluster.
-            - ``engine_address``: address of the cluster, HOST:PORT; RAY_ADDRESS by default.
-            - ``existing`` ("refuse"): what to do with an existing dataset: raise an error.
-              "overwrite" replaces it if tfrtool wrote it, "resume" continues an interrupted run.
-            - ``dry_run`` (False): whether to return the plan without writing anything.
-            - ``on_progress``: called regularly, from the calling thread.
 
     Raises:
         UsageError: an option is invalid, or the directory can't be written to.
@@ -81,35 +49,29 @@ def reshard(
     """
     rules: dict[str, Any] = {}
     select: Select | None = None
-    check_numbers(None, None, seed)
-    if not isinstance(shuffle, bool):
-        raise UsageError(f"shuffle must be True or False, got {shuffle!r}; the seed is seed=N")
-    if stratify is not None and group_by is not None:
-        raise UsageError("--stratify and --group-by cannot be used together")
-    check_splits(splits or {}, stratify or group_by)
-    if splits:
-        shares = [f"{split}={share!r}" for split, share in splits.items()]
-        rules = {"splits": shares, "stratify": stratify, "group_by": group_by, "seed": seed}
-        select = partial(
-            _draw_splits, splits=splits, stratify=stratify, group_by=group_by, seed=seed
-        )
-    return copy_records(
-        "reshard", sources, dataset, rules, select, seed if shuffle else None, **options
-    )
+    if options.splits:
+        rules = {
+            "splits": [f"{split}={share!r}" for split, share in options.splits.items()],
+            "stratify": options.stratify,
+            "group_by": options.group_by,
+            "seed": options.seed,
+        }
+        select = partial(_draw_splits, options=options, splits=options.splits)
+    seed = options.seed if options.shuffle else None
+    return copy_records("reshard", sources, dataset, options, rules, select, seed)
 
 
 def _draw_splits(
     files: DatasetFiles,
-    _: CopySettings,
+    _: JobSettings,
     scan: Callable[..., SourceRecords],
+    options: ReshardOptions,
     splits: Mapping[str, float],
-    stratify: str | None,
-    group_by: str | None,
-    seed: int,
 ) -> Selection:
     """Draw the split of each record, by its bytes or by a feature of it."""
+    stratify, group_by = options.stratify, options.group_by
     feature = stratify or group_by
-    draw = partial(_draw, feature=feature, group=group_by is not None, seed=seed)
+    draw = partial(_draw, feature=feature, group=group_by is not None, seed=options.seed)
     table = scan(marker=draw, dtype=_MARKS)
     marks = table.marks
     if feature and len(marks) and not marks["known"].any():

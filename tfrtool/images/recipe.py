@@ -1,6 +1,7 @@
 """How images are checked and encoded: the options of everything that is done to one image."""
 
 import enum
+import re
 from dataclasses import dataclass
 
 from tfrtool.errors import UsageError
@@ -85,3 +86,11 @@ class ImageRecipe:
     def always(self) -> bool:
         """Whether every image is encoded anew."""
         return self.encode is not Encode.KEEP or self.resize is not None
+
+
+def parse_size(text: str) -> int | tuple[int, int]:
+    """Parse a size of images: 224 for the shorter side, 224x160 for width and height."""
+    match = re.fullmatch(r"(\d{1,6})(?:x(\d{1,6}))?", text.strip(), re.ASCII | re.IGNORECASE)
+    if match is None:
+        raise UsageError(f"invalid image size {text!r}: expected N or WxH, such as 224 or 224x160")
+    return int(match[1]) if match[2] is None else (int(match[1]), int(match[2]))

@@ -1,13 +1,12 @@
-"""Look at all images before a write, where its plan needs what they hold: copies and bad images."""
+"""Check all images before a write, where its plan needs their content: copies and bad images."""
 
-import hashlib
-import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping
 from functools import cached_property, partial
 from itertools import groupby
 from operator import attrgetter, itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tfrtool.engines.engine import Engine
 from tfrtool.engines.pool import map_shards, run_in_order
@@ -16,12 +15,10 @@ from tfrtool.images.decoder import quiet_pillow
 from tfrtool.images.recipe import Check
 from tfrtool.sources.items import Item, Source
 from tfrtool.storage.capped_list import CappedList
-from tfrtool.storage.limits import (
-    MAX_LISTED,
-)
+from tfrtool.storage.limits import MAX_LISTED
 from tfrtool.storage.progress import OnProgress, Progress
 from tfrtool.storage.sorted_rows import SortedRows
-from tfrtool.writing.image_records import Finding, RecordMaker, batches
+from tfrtool.writing.image_task import Finding, RecordMaker, batches
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,97 +28,67 @@ if TYPE_CHECKING:
     Firsts = npt.NDArray[np.uint32]
 
 _NODE_BATCHES = 16
-"""Batches of images that a task on a cluster looks at: some seconds."""
-
-_STEP = 2**13
+"""Batches of images that a task on a cluster checks: some seconds."""
 
 SharedImage = Mapping[str, tuple[str, ...]]
 """The keys of an image's copies, by the splits that they are in."""
 
 
 class SourceFindings:
-    """What looking at the images of a source found, by their positions.
+    """The results of checking the images of a source, by their positions.
 
     Attributes:
         digests: 64 bits of the bytes of each image; 0 for those that can't be written.
     """
 
     def __init__(self, count: int, scratch: Path | None = None) -> None:
-        """Start with so many images that nobody has looked at."""
         import numpy as np
 
         self.digests: Digests = np.zeros(count, np.uint64)
         self._scratch = scratch
-        self._notable = SortedRows[tuple[Any, ...]](scratch)  # position and finding
-        self._left_out: list[SortedRows[tuple[int, str]]] = []  # positions and problems
-        self._added = 0
+        self._notable: dict[int, Finding] = {}
 
-    def add(self, finding: Finding) -> None:
-        """Add what was found of the next image."""
+    def add(self, position: int, finding: Finding) -> None:
+        """Add the result for an image."""
         if finding.problem is not None or finding.conversion is not None:
-            self._notable.add((self._added, *finding))
-        self.digests[self._added] = finding.digest
-        self._added += 1
+            texts = (text and sys.intern(text) for text in finding[1:])
+            self._notable[position] = Finding(finding.digest, *texts)
+        self.digests[position] = finding.digest
 
-    def __iter__(self) -> Iterator[Finding]:
-        """Yield what was found of each image, in their order."""
-        notable, left_out = iter(self._notable), heapq.merge(*self._left_out)
-        other, later = next(notable, None), next(left_out, None)
-        for start in range(0, len(self.digests), _STEP):
-            numbers = self.digests[start : start + _STEP].tolist()
-            for position, digest in enumerate(numbers, start):
-                finding = Finding(digest)
-                if other is not None and other[0] == position:
-                    finding, other = Finding(*other[1:]), next(notable, None)
-                if later is not None and later[0] == position:
-                    finding, later = Finding(0, problem=later[1]), next(left_out, None)
-                yield finding
+    def __getitem__(self, position: int) -> Finding:
+        return self._notable.get(position) or Finding(int(self.digests[position]))
 
     @property
     def problems(self) -> Iterator[tuple[int, str]]:
         """The positions of images that can't be written, in order, and why."""
-        return ((row[0], row[3]) for row in self._notable if row[3] is not None)
-
-    @property
-    def any_good(self) -> bool:
-        """Whether an image can be written."""
-        return bool(self.digests.any())
+        found = sorted(self._notable.items())
+        return ((at, one.problem) for at, one in found if one.problem is not None)
 
     @cached_property
     def first_copies(self) -> "Firsts":
-        """For each image 1 more than the position of its first copy; 0 for that itself."""
+        """For each image 1 + the position of its first copy; 0 for that itself."""
         return first_alike(self.digests)
 
-    def leave_out_copies(self, source: Source, maker: RecordMaker) -> None:
+    def skip_copies(self, source: Source) -> None:
         """Keep one image of each set of copies, and call the others problems.
 
         The one that stays is in the first of the source's splits that has any (`train` comes
         first), and has the smallest key there.
         """
         rank = {split: number for number, split in enumerate(source.splits)}
-
-        def copies() -> Iterator[tuple[int, str]]:
-            for group in self._groups(source, maker):
-                first = min(group, key=lambda entry: rank.get(entry[1].split or "", 0))
-                for position, item in group:
-                    if position != first[0]:
-                        other = "" if item.label == first[1].label else ", in another class"
-                        yield position, f"exact duplicate of {printable(first[1].key)}{other}"
-
-        self.leave_out(copies())
-
-    def leave_out(self, problems: Iterable[tuple[int, str]]) -> None:
-        """Call further images problems, given by their positions."""
-        rows = SortedRows(self._scratch, rows=problems)
-        for position, _ in rows:
-            self.digests[position] = 0
-        self._left_out.append(rows)
+        for group in self._groups(source):
+            first = min(group, key=lambda entry: rank.get(entry[1].split or "", 0))
+            for position, item in group:
+                if position != first[0]:
+                    other = "" if item.label == first[1].label else ", in another class"
+                    problem = f"exact duplicate of {printable(first[1].key)}{other}"
+                    self.add(position, Finding(0, problem=problem))
         vars(self).pop("first_copies", None)
 
-    def shared(self, source: Source, maker: RecordMaker) -> CappedList[SharedImage]:
+    def shared(self, source: Source) -> CappedList[SharedImage]:
         """Return the images that the source's own splits share, in the order of their keys."""
         shared = CappedList[SharedImage](MAX_LISTED)
-        for group in self._groups(source, maker) if source.splits else ():
+        for group in self._groups(source) if source.splits else ():
             splits = {
                 split: tuple(printable(item.key) for _, item in group if item.split == split)
                 for split in source.splits
@@ -130,70 +97,56 @@ class SourceFindings:
                 shared.add(found)
         return shared
 
-    def _groups(self, source: Source, maker: RecordMaker) -> Iterator[list[tuple[int, Item]]]:
-        """Yield the copies that belong together, with their positions, by the first's key.
-
-        Images are read again, for none must be called a copy that isn't.
-        """
+    def _groups(self, source: Source) -> Iterator[list[tuple[int, Item]]]:
+        """Yield the copies that belong together, with their positions, by the first's key."""
         import numpy as np
 
-        firsts = self.first_copies
-        if not firsts.any():
+        leaders = self.first_copies.copy()
+        if not leaders.any():
             return
-        leaders = firsts.copy()
-        led = np.unique(firsts)[1:]
+        led = np.unique(leaders)[1:]
         leaders[led - 1] = led
-        rows = SortedRows[tuple[int, int, tuple[Any, ...]]](self._scratch, by=2)
-        for position, (item, leader) in enumerate(
-            zip(source.items, integers(leaders), strict=True)
-        ):
+        rows = SortedRows[tuple[int, int, tuple[object, ...]]](self._scratch, by=2)
+        for position, (item, leader) in enumerate(zip(source.items, leaders, strict=True)):
             if leader:
-                rows.add((leader, position, tuple(item)))
+                rows.add((int(leader), position, tuple(item)))
         for _, group in groupby(rows, key=itemgetter(0)):
-            same: dict[bytes, list[tuple[int, Item]]] = {}
-            for _, position, fields in group:
-                item = Item._make(fields)
-                data = maker.read_again(item, Finding(int(self.digests[position])))
-                same.setdefault(hashlib.sha256(data).digest(), []).append((position, item))
-            yield from (copies for copies in same.values() if len(copies) > 1)
+            yield [(position, Item._make(fields)) for _, position, fields in group]
 
 
-def look_at_all(
+def check_all(
     source: Source,
     maker: RecordMaker,
     workers: int | Engine,
     on_progress: OnProgress,
     scratch: Path | None = None,
 ) -> SourceFindings:
-    """Look at all images of a source, in threads or on a cluster.
-
-    Pillow lets go of the interpreter while it decodes, and so does reading.
-    """
+    """Check all images of a source, in threads or on a cluster."""
     total, findings = len(source.items), SourceFindings(len(source.items), scratch)
-    look, done = partial(_look, maker), 0
+    check, done = partial(_check, maker), 0
     results: Iterator[list[Finding]]
     with quiet_pillow():
         if isinstance(workers, Engine):
             parts = batches(source.items, attrgetter("bytes"), _NODE_BATCHES)
-            results = map_shards(look, parts, workers)
+            results = map_shards(check, parts, workers)
         else:
             decodes = maker.recipe.always or maker.recipe.check is Check.DECODE
             jobs = batches(source.items, attrgetter("bytes"))
-            results = run_in_order(look, jobs, workers, computes=not decodes)
+            results = run_in_order(check, jobs, workers, computes=not decodes)
         for found in results:
-            for finding in found:
-                findings.add(finding)
+            for position, finding in enumerate(found, done):
+                findings.add(position, finding)
             done += len(found)
             on_progress(Progress(what="checking", done=done, total=total, unit="images"))
     return findings
 
 
-def _look(maker: RecordMaker, items: Sequence[Item]) -> list[Finding]:
-    return [maker.look(item)[1] for item in items]
+def _check(maker: RecordMaker, items: list[Item]) -> list[Finding]:
+    return [maker.check(item)[1] for item in items]
 
 
 def first_alike(values: "Digests") -> "Firsts":
-    """For each position 1 more than that of the first with the same value; 0 for that itself.
+    """For each position 1 + that of the first with the same value; 0 for that itself.
 
     A value of 0 is like no other.
     """
@@ -202,7 +155,6 @@ def first_alike(values: "Digests") -> "Firsts":
     order = values.argsort(kind="stable")
     ordered = values[order]
     alike = (ordered[1:] == ordered[:-1]) & (ordered[1:] != 0)
-    del ordered
     later = np.flatnonzero(alike) + 1  # places in the order that have the value before them
     begins = np.diff(later, prepend=-1) > 1
     firsts = np.zeros(len(values), np.uint32)
@@ -210,9 +162,3 @@ def first_alike(values: "Digests") -> "Firsts":
         starts = order[later[begins] - 1]
         firsts[order[later]] = starts[np.cumsum(begins) - 1] + 1
     return firsts
-
-
-def integers(values: "Firsts | Digests") -> Iterator[int]:
-    """Yield the numbers of an array as Python's, a few at a time."""
-    for start in range(0, len(values), _STEP):
-        yield from values[start : start + _STEP].tolist()

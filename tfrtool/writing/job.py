@@ -33,7 +33,6 @@ from tfrtool.writing.job_report import (
     known_digest,
     split_infos,
 )
-from tfrtool.writing.job_settings import JobSettings
 from tfrtool.writing.publish import (
     Staging,
     Target,
@@ -41,7 +40,7 @@ from tfrtool.writing.publish import (
     read_object,
     staging_folder,
 )
-from tfrtool.writing.write_options import Existing, check_shard_count
+from tfrtool.writing.run_options import Existing, JobSettings, check_shard_count
 
 FORMAT = 5
 """Count it up when the same plan gives other bytes than before."""

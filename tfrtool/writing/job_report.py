@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from tfrtool.errors import CorruptShardError, printable
-from tfrtool.examples.tfds_metadata import SplitInfo
+from tfrtool.examples.tfds_metadata import DATASET_INFO, FEATURES, SplitInfo
 from tfrtool.records.count import as_error
 from tfrtool.records.framing import Fault, FaultKind, LocatedFault
 from tfrtool.records.tally import Tally, digest_text
@@ -252,6 +252,14 @@ def split_infos(splits: Mapping[str, SplitReport]) -> tuple[SplitInfo, ...]:
         )
         for name, split in splits.items()
     )
+
+
+def dataset_texts(
+    class_files: Mapping[str, str], features: object, info: Mapping[str, Any]
+) -> dict[str, str]:
+    """Return the metadata files of a TFDS dataset, by name in the order of their appearance."""
+    described = {} if features is None else {FEATURES: json_text(features)}
+    return {**class_files, **described, DATASET_INFO: json_text(info)}
 
 
 def json_text(data: object) -> str:

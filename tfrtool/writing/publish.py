@@ -45,7 +45,8 @@ from tfrtool.storage.opening import open_regular
 from tfrtool.storage.remote_path import RemotePath
 from tfrtool.storage.signals import signals_wait
 from tfrtool.writing.job_report import FinishedFile, ShardReport
-from tfrtool.writing.write_options import Existing, WriteOptions, option_differences
+from tfrtool.writing.run_options import Existing
+from tfrtool.writing.write_options import option_differences
 
 METADATA = (LABELS, FEATURES, DATASET_INFO, REPORT)
 """In the order in which they appear: TFDS takes a dataset without LABELS for one without names."""
@@ -88,16 +89,6 @@ class Target:
     existing: Existing = Existing.REFUSE
     command: str = "write"
     options: Mapping[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def of_write(cls, options: WriteOptions) -> "Target":
-        """Return the target of a write."""
-        return cls(
-            folder=options.dataset,
-            name=options.name,
-            existing=options.existing,
-            options=options.to_json(),
-        )
 
 
 class Staging:

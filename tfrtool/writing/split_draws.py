@@ -2,29 +2,25 @@
 
 Shares of labels are those of iterative stratification (K. Sechidis, G. Tsoumakas, I. Vlahavas: On
 the Stratification of Multi-Label Data, ECML PKDD 2011): the rarest label first, its images go where
-most of them are still wanted. Here labels stay in the order of how many images have them at first,
-so that rows can be sorted once, on the disk; and images of a label are given out in the order of
-their draws, a stretch for each split, so that one more of them moves few others. Images that stay
-together, or have a label several times, come before the rest, the largest first.
+most of them are still wanted. Here labels stay in the order of how many images have them at first;
+and images of a label are given out in the order of their draws, a stretch for each split, so that
+one more of them moves few others. Images that stay together, or have a label several times, come
+before the rest, the largest first.
 """
 
 import math
-from array import array
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
-from itertools import accumulate, chain, groupby
-from operator import itemgetter
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import accumulate
+from typing import TYPE_CHECKING
 
 from tfrtool.errors import UsageError
 from tfrtool.sources.items import Item, Source
 from tfrtool.storage.limits import MAX_CLASSES
-from tfrtool.storage.sorted_rows import SortedRows
-from tfrtool.writing.image_findings import SourceFindings, first_alike, integers
-from tfrtool.writing.image_records import RecordMaker
+from tfrtool.writing.image_findings import SourceFindings, first_alike
+from tfrtool.writing.image_task import RecordMaker
 from tfrtool.writing.write_options import WriteOptions
 
 if TYPE_CHECKING:
@@ -64,46 +60,24 @@ def hasher(purpose: str, seed: int) -> Callable[[str], bytes]:
     return digest
 
 
-class SplitDraws:
-    """Gives each image of a source that was looked at its split.
+def draw_splits(
+    source: Source, maker: RecordMaker, findings: SourceFindings, options: WriteOptions
+) -> tuple[Sequence[int], int]:
+    """Draw the split of each image of a source, all of which were checked.
 
     Images of one group, and exact copies, go together, and so do those that go with the same.
 
-    Attributes:
-        led: how many images go where another one goes.
+    Returns:
+        The number of the split of each image, and how many images go where another one goes.
     """
-
-    def __init__(
-        self,
-        source: Source,
-        maker: RecordMaker,
-        findings: SourceFindings,
-        options: WriteOptions,
-        scratch: Path | None,
-    ) -> None:
-        """Find out what goes together; stratified splits are drawn at once."""
-        firsts = _firsts(source, findings)
-        self.led = int((firsts != 0).sum())
-        self._firsts = memoryview(firsts.data)
-        self._draw = _drawer(options.splits, options.seed)
-        self._numbers = array("I")
-        self._stratified = options.stratify
-        if options.stratify:
-            shares = [*options.splits.values()]
-            digest = hasher("splits", options.seed)
-            images = _Images(source, maker, findings, digest, self._firsts)
-            self._numbers = _stratified(images, shares, scratch)
-
-    def number(self, position: int, item: Item) -> int:
-        """Return the number of an image's split; to be asked for all positions, in their order."""
-        first = self._firsts[position]
-        if self._stratified:
-            return self._numbers[first - 1 if first else position]
-        if len(self._numbers) < position:
-            self._numbers.extend([0] * (position - len(self._numbers)))
-        number = self._numbers[first - 1] if first else self._draw(drawn_by(item))
-        self._numbers.append(number)
-        return number
+    firsts = _firsts(source, findings)
+    if options.stratify:
+        numbers = _stratified(source, maker, findings, options, firsts.tolist())
+    else:
+        draw, numbers = _drawer(options.splits or {}, options.seed), list[int]()
+        for item, first in zip(source.items, firsts.tolist(), strict=True):
+            numbers.append(numbers[first - 1] if first else draw(drawn_by(item)))
+    return numbers, int((firsts != 0).sum())
 
 
 def drawn_by(item: Item) -> str:
@@ -112,7 +86,7 @@ def drawn_by(item: Item) -> str:
 
 
 def _firsts(source: Source, findings: SourceFindings) -> "Firsts":
-    """For each image 1 more than the position of the first that it goes with; 0 for that itself."""
+    """For each image 1 + the position of the first that it goes with; 0 for that itself."""
     import numpy as np
 
     copies, count = findings.first_copies, len(source.items)
@@ -121,11 +95,7 @@ def _firsts(source: Source, findings: SourceFindings) -> "Firsts":
     groups = np.fromiter((item.group for item in source.items), np.uint64, count)
     groups[findings.digests == 0] = 0
     grouped = first_alike(groups)
-    del groups
-    if not copies.any():
-        return grouped
-    firsts = np.zeros(count, np.uint32)
-    first_of = memoryview(firsts.data)
+    first_of = [0] * count
 
     def first(position: int) -> int:
         while up := first_of[position]:
@@ -134,89 +104,67 @@ def _firsts(source: Source, findings: SourceFindings) -> "Firsts":
         return position
 
     for pairs in (copies, grouped):
-        for at in np.flatnonzero(pairs):
-            low, high = sorted((first(int(at)), first(int(pairs[at]) - 1)))
+        for at in np.flatnonzero(pairs).tolist():
+            low, high = sorted((first(at), first(int(pairs[at]) - 1)))
             if low != high:
                 first_of[high] = low + 1
-    for later in np.flatnonzero(firsts).tolist():
-        up = first_of[later]  # what is before it knows its own first already
-        first_of[later] = first_of[up - 1] or up
-    return firsts
+    for later, up in enumerate(first_of):
+        if up:  # what is before it knows its own first already
+            first_of[later] = first_of[up - 1] or up
+    return np.array(first_of, np.uint32)
 
 
-class _Images(NamedTuple):
-    """The images to stratify, and what is drawn by."""
-
-    source: Source
-    maker: RecordMaker
-    findings: SourceFindings
-    digest: Callable[[str], bytes]
-    firsts: memoryview
-
-    def good(self) -> Iterator[tuple[int, Item, list[str]]]:
-        """Yield the position of each image that can be written, the image, and its labels."""
-        digests = integers(self.findings.digests)
-        for at, (item, digest) in enumerate(zip(self.source.items, digests, strict=True)):
-            if digest:
-                yield at, item, self.maker.labels_of(item) or [""]
-
-
-def _stratified(images: _Images, shares: Sequence[float], scratch: Path | None) -> "array[int]":
-    """Return the number of the split of each image that is the first of those that go together."""
-    firsts, counts, total = images.firsts, Counter[str](), 0
-    numbers = array("I", bytes(array("I").itemsize * len(firsts)))
-    for at, _, labels in images.good():
-        counts.update(labels)
-        total += 1
-        if firsts[at]:
-            numbers[firsts[at] - 1] = 1  # it is not alone
+def _stratified(
+    source: Source,
+    maker: RecordMaker,
+    findings: SourceFindings,
+    options: WriteOptions,
+    firsts: Sequence[int],
+) -> list[int]:
+    """Return the number of the split of each image, so that each split has its share of labels."""
+    digest = hasher("splits", options.seed)
+    labels, draws, counts = dict[int, list[str]](), dict[int, bytes](), Counter[str]()
+    sizes = Counter[int]()  # of the units: images that stay together, by the first of them
+    for at, (item, good) in enumerate(zip(source.items, findings.digests, strict=True)):
+        if not good:
+            continue
+        own, unit = maker.labels_of(item) or [""], firsts[at] - 1 if firsts[at] else at
+        counts.update(own)
         if len(counts) > MAX_CLASSES:
-            raise UsageError(
-                "too many different labels for --stratify",
-                expected=f"at most {MAX_CLASSES:,}",
-            )
+            what = "too many different labels for --stratify"
+            raise UsageError(what, expected=f"at most {MAX_CLASSES:,}")
+        labels.setdefault(unit, []).extend(own)
+        sizes[unit] += 1
+        if unit == at:
+            draws[at] = digest(drawn_by(item))
     rarest_first = sorted(counts, key=lambda label: (counts[label], label))
     ranks = {label: rank for rank, label in enumerate(rarest_first)}
-
-    def units() -> Iterator[tuple[int, bytes, int, Mapping[int, int]]]:
-        """Yield images that stay together: the first, its draw, how many, how often each label."""
-        together = SortedRows[tuple[int, bytes, tuple[int, ...]]](scratch)
-        for at, item, labels in images.good():
-            found = tuple(ranks[label] for label in labels)
-            draw = b"" if firsts[at] else images.digest(drawn_by(item))
-            if firsts[at] or numbers[at]:
-                together.add((firsts[at] - 1 if firsts[at] else at, draw, found))
-            else:
-                yield at, draw, 1, {found[0]: 1} if len(found) == 1 else Counter(found)
-        for at, rows in groupby(together, key=itemgetter(0)):
-            members = [*rows]  # the first one comes first
-            often = Counter(chain.from_iterable(found for *_, found in members))
-            yield at, members[0][1], len(members), often
-
-    rows = SortedRows[tuple[int, int, int, bytes, int, int, tuple[tuple[int, int], ...]]](
-        scratch, by=5
+    rows, singles = [], Counter[int]()
+    for at, own in labels.items():
+        pairs = tuple(sorted(Counter(map(ranks.__getitem__, own)).items()))
+        single = sizes[at] == 1 and pairs[0][1] == 1
+        singles[pairs[0][0]] += single
+        order = (pairs[0][0], 0) if single else (0, -len(own))
+        rows.append((single, *order, draws[at], at, pairs))
+    wanted = _Wanted(
+        [*(options.splits or {}).values()],
+        [*(counts[label] for label in rarest_first), sizes.total()],
     )
-    singles = Counter[int]()
-    for at, draw, count, often in units():
-        pairs = tuple(sorted(often.items()))
-        rank, times = pairs[0]
-        single = count == times == 1
-        singles[rank] += single
-        order = (rank, 0) if single else (0, -sum(often.values()))
-        rows.add((int(single), *order, draw, at, count, pairs))
-    wanted = _Wanted(shares, [*(counts[label] for label in rarest_first), total])
-    last, quotas = -1, [0]
-    for alone, rank, _, _, at, count, pairs in rows:
+    numbers, last, quotas = [0] * len(firsts), -1, [0]
+    for alone, rank, _, _, at, pairs in sorted(rows):
         if not alone:
-            split = wanted.best(count, pairs)
+            split = wanted.best(sizes[at], pairs)
         else:
             if last != rank:
                 last, quotas = rank, wanted.quotas(rank, singles[rank])
             split = next(number for number, quota in enumerate(quotas) if quota)
             quotas[split] -= 1
-        wanted.give(split, count, pairs)
+        wanted.give(split, sizes[at], pairs)
         numbers[at] = split
-    return numbers
+    return [
+        numbers[first - 1] if first else number
+        for number, first in zip(numbers, firsts, strict=True)
+    ]
 
 
 class _Wanted:

@@ -45,7 +45,7 @@ from tfrtool.writing.publish import (
     may_write,
     read_object,
 )
-from tfrtool.writing.write_options import Existing
+from tfrtool.writing.run_options import Existing
 
 _AT_ONCE = 8  # requests
 _MOST_COPIED = 5 * 2**30  # bytes, by one request of S3's

@@ -1,150 +1,241 @@
-"""What to write, and how: what `tfrtool.write` was given, checked."""
+"""The options of write."""
 
 import enum
 import json
-import math
 import os
-import re
-import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from tfrtool.errors import UsageError
-from tfrtool.images.recipe import ImageRecipe
-from tfrtool.records.compression import Compression, named_compression
-from tfrtool.records.shard_sets import VERSION, check_dataset_name, check_split_name, check_version
-from tfrtool.sources.folders.class_layout import LabelFrom
+from tfrtool.declare import option
+from tfrtool.examples.objects.record_features import Layout, Masks
+from tfrtool.images.recipe import Check, Encode, ImageRecipe, Resize, parse_size
+from tfrtool.sources.items import Starting
 from tfrtool.sources.source_options import SourceOptions
-from tfrtool.storage.limits import MAX_SHARDS
-from tfrtool.storage.remote_path import RemotePath
-from tfrtool.storage.stores import ONLY_READ
+from tfrtool.storage.arguments import as_path
+from tfrtool.writing.run_options import (
+    SEEDS,
+    CompressionOptions,
+    JobSettings,
+    check_splits,
+    parse_splits,
+)
 
-_SEEDS = range(-(2**63), 2**63)
-_WITHOUT_EFFECT = ("source", "dataset", "existing", "workers", "skip_bad", "may_lack_splits")
-"""Options that do not decide what a dataset holds; of a source, its images do."""
-
-
-_AS_USUAL = SourceOptions()
-
-
-class Existing(enum.Enum):
-    """What becomes of a dataset that is there already."""
-
-    REFUSE = "refuse"
-    """It stays, and nothing is written."""
-    OVERWRITE = "overwrite"
-    """It is replaced, if tfrtool wrote it."""
-    RESUME = "resume"
-    """An interrupted write is resumed."""
+_USUAL = SourceOptions()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WriteOptions:
-    """What to write, and how; `tfrtool.write` says what each of these means."""
+@dataclass(frozen=True, kw_only=True)
+class WriteOptions(CompressionOptions):
+    """What to write, and how."""
 
-    source: str
-    dataset: Path
-    name: str
-    version: str
-    splits: Mapping[str, float]
-    shards: int | None
-    shard_bytes: int
-    seed: int
-    shuffle: bool
-    compression: Compression
-    skip_bad: bool
-    dedupe: bool
-    recipe: ImageRecipe
-    label_from: LabelFrom
-    root: Path | None
-    existing: Existing
-    workers: int
-    stratify: bool = False
-    may_lack_splits: bool = False  # for images that `append` adds to splits that exist
-    meaning: SourceOptions = _AS_USUAL
+    label_from: Literal["folder", "filename"] = option(
+        "folder",
+        "Take labels from folders (cat/1.jpg) or from file names (cat.1.jpg).",
+        group="Source",
+    )
+    label_depth: int | None = option(
+        None,
+        "Depth of the class folders below SOURCE: 2 for SOURCE/2024/cat/1.jpg.  "
+        "[default: detected]",
+        metavar="N",
+        group="Source",
+        least=1,
+        most=64,
+    )
+    root: Path | str | None = option(
+        None,
+        "Look for the files of a table in DIR too, not only in the table's own folder.",
+        metavar="DIR",
+        group="Source",
+        path="directory",
+    )
+    labels: str | os.PathLike[str] | None = option(
+        None,
+        "File of class names in order, one per line, or a label_map.pbtxt; or keep, to write "
+        "integer labels unchanged.",
+        metavar="FILE|keep",
+        group="Labels and features",
+    )
+    label_column: str | None = option(
+        None,
+        "Table column with the labels.  [default: detected]",
+        metavar="NAME",
+        group="Labels and features",
+    )
+    multi_label: str | None = option(
+        None,
+        "Read several labels per image, separated by SEPARATOR, such as ';'.",
+        metavar="SEPARATOR",
+        group="Labels and features",
+    )
+    columns: Sequence[str] = option(
+        (),
+        "Also write this column of a table, as int64, float32 or string. Repeatable.",
+        metavar="NAME[:DTYPE]",
+        group="Labels and features",
+        cli="--column",
+        repeat=True,
+    )
+    layout: Literal["tfds", "tfod"] | None = option(
+        None,
+        "Feature names: those of TFDS (image, label), or of the TF Object Detection API.  "
+        "[default: tfds, or tfod with --annotations]",
+        group="Labels and features",
+    )
+    annotations: str | Sequence[str] | None = option(
+        None,
+        "Add boxes and masks from coco:PATH, voc:DIR, yolo:DIR or csv:PATH; SOURCE is the folder "
+        "of images. Repeat to merge several.",
+        metavar="KIND:PATH",
+        group="Annotations",
+        repeat=True,
+    )
+    masks: Literal["polygons", "png", "none"] = option(
+        "polygons",
+        "Write masks as COCO polygons, as PNG images, or not at all.",
+        group="Annotations",
+    )
+    splits: Mapping[str, float] | None = option(
+        None,
+        "Put this fraction of the images into a split. Repeat for each split. Not for a SOURCE "
+        "with its own splits.  [default: all in train]",
+        metavar="NAME=FRACTION",
+        group="Splits and order",
+        cli="--split",
+        repeat=True,
+        parse=parse_splits,
+    )
+    stratify: bool = option(
+        False, "Keep class proportions the same in every split.", group="Splits and order"
+    )
+    group_by: str | None = option(
+        None,
+        "Keep images in the same split if they share a value in this column or a match of this "
+        "regex on their file name.",
+        metavar="COLUMN|REGEX",
+        group="Splits and order",
+    )
+    seed: int = option(0, "Random seed for splits and order.", group="Splits and order", **SEEDS)
+    shuffle: bool = option(
+        True, "Sort images by file name instead of shuffling them.", group="Splits and order"
+    )
+    encode: Literal["keep", "jpeg", "png", "raw"] = option(
+        "keep",
+        "Keep valid JPEGs byte for byte and convert the rest, or encode every image as JPEG, PNG "
+        "or raw pixels.",
+        group="Images",
+    )
+    resize: int | tuple[int, int] | None = option(
+        None,
+        "Scale the shorter side to N pixels, or the image to exactly W x H.",
+        metavar="N|WxH",
+        group="Images",
+        parse=parse_size,
+    )
+    quality: int = option(
+        95, "Quality of newly encoded JPEGs.", metavar="Q", group="Images", least=1, most=100
+    )
+    orient: bool = option(
+        True,
+        "Rotate images upright according to their EXIF data.",
+        group="Images",
+        cli="--orient/--no-orient",
+    )
+    check: Literal["decode", "header", "tfds"] = option(
+        "decode",
+        "How to find bad images: decode them, check only JPEG headers (faster, but misses "
+        "truncated files), or apply TFDS' rule for cats_vs_dogs.",
+        group="Images",
+    )
+    dedupe: bool = option(
+        False, "Skip exact duplicates and list them (exit code 3).", group="Images"
+    )
+    on_error: Literal["skip", "stop"] = option(
+        "skip",
+        "Skip bad images and list them (exit code 3), or stop at the first.",
+        group="Images",
+    )
+    dry_run: bool = option(
+        False,
+        "Check the images and show the plan, without writing anything.",
+        group="Output",
+    )
+    workers: int | None = option(
+        None,
+        "Maximum number of threads.  [default: number of cores]",
+        metavar="N",
+        group="Execution",
+        least=1,
+    )
+    starting: Starting = option(
+        nullcontext, "Returns a context manager that is active while TensorFlow loads.", cli=None
+    )
 
     def __post_init__(self) -> None:
-        check_goal(self.dataset)
-        check_folder_name(self.dataset)
-        check_dataset_name(self.name)
-        check_version(self.version)
-        check_splits(self.splits, self.stratify or self.meaning.group_by)
-        check_numbers(self.shards, self.workers, self.seed)
+        super().__post_init__()
+        object.__setattr__(self, "splits", dict(self.splits or {}))
+        check_splits(self.splits or {}, self.stratify or self.group_by)
+        _ = self.recipe, self.meaning  # which check their values
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the options that decide what a dataset holds, as its report tells them."""
-        facts = {key: value for key, value in asdict(self).items() if key not in _WITHOUT_EFFECT}
-        facts |= facts.pop("recipe")
-        meaning, usual = facts.pop("meaning"), asdict(_AS_USUAL)
-        facts |= {key: value for key, value in meaning.items() if value != usual[key]}
-        if not self.stratify:
-            del facts["stratify"]
-        facts["splits"] = [f"{name}={fraction:g}" for name, fraction in self.splits.items()]
-        return dict(json.loads(json.dumps(facts, default=_plain)))
-
-
-def check_goal(folder: Path) -> None:
-    """Raise a `UsageError` if nothing can be written there, for it is a URL that is only read."""
-    if isinstance(folder, RemotePath) and not folder.store.writes:
-        expected = "a local folder, or s3://, gs:// or az://"
-        raise UsageError(ONLY_READ, path=folder, expected=expected)
-
-
-def check_folder_name(folder: Path) -> None:
-    """Raise a `UsageError` if a folder to write would have the name of a compressed file."""
-    if named_compression(folder) and not folder.is_dir():
-        what = "a directory of shards can't have the name of a compressed file"
-        hint = "choose another name, and use --compression to compress the shards"
-        raise UsageError(what, path=folder, hint=hint)
-
-
-def check_splits(splits: Mapping[str, float], rule: object = None) -> None:
-    """Raise a `UsageError` if splits have impossible names, or fractions that don't add up to 1.
-
-    There must be some where there is a rule for them.
-    """
-    if rule and not splits:
-        what = "--stratify and --group-by require --split"
-        raise UsageError(what, hint="use --split NAME=FRACTION for each split")
-    for name, fraction in splits.items():
-        check_split_name(name)
-        if not 0 < fraction <= 1:
-            what = f"invalid --split {name}={fraction:g}"
-            raise UsageError(what, expected="a fraction above 0 and up to 1")
-    total = math.fsum(splits.values())
-    if splits and not math.isclose(total, 1, abs_tol=1e-6):
-        raise UsageError(f"--split fractions must add up to 1, not {total:g}")
-
-
-def check_numbers(shards: int | None, workers: int | None, *seeds: int | None) -> None:
-    """Raise a `UsageError` if one of the numbers that decide what is written is impossible."""
-    for option, value, least, most, expected in (
-        ("--shards", shards, 1, 99_999, "1 to 99,999"),
-        ("--workers", workers, 1, math.inf, "at least 1"),
-        *(("--seed", seed, _SEEDS.start, _SEEDS.stop - 1, "a 64-bit integer") for seed in seeds),
-    ):
-        if value is not None and not (isinstance(value, int) and least <= value <= most):
-            raise UsageError(f"{option} must be {expected}, got {value}")
-
-
-def check_shard_count(shards: int, splits: int = 1) -> None:
-    """Raise a `UsageError` if a dataset would have more shards than its metadata may name."""
-    if shards + splits > MAX_SHARDS:
-        raise UsageError(
-            "too many shards",
-            expected=f"at most {MAX_SHARDS - splits:,}",
-            found=f"{shards:,}",
-            hint="use a larger --shard-size or fewer --shards",
+    @cached_property
+    def recipe(self) -> ImageRecipe:
+        """What to do with images."""
+        return ImageRecipe(
+            check=Check(self.check),
+            encode=Encode(self.encode),
+            resize=Resize.of(self.resize),
+            quality=self.quality,
+            orient=self.orient,
         )
+
+    @cached_property
+    def meaning(self) -> SourceOptions:
+        """How the source is understood."""
+        return SourceOptions(
+            annotations=self.annotations or (),
+            masks=Masks(self.masks),
+            columns=tuple(self.columns),
+            labels=None if self.labels is None else str(self.labels),
+            multi_label=self.multi_label,
+            label_column=self.label_column,
+            label_depth=self.label_depth,
+            group_by=self.group_by,
+            layout=Layout(self.layout) if self.layout else None,
+        )
+
+    @property
+    def root_path(self) -> Path | None:
+        """The additional folder of a table."""
+        return None if self.root is None else as_path(self.root)
+
+    def to_json(self, settings: JobSettings) -> dict[str, Any]:
+        """Return the options that decide what a dataset holds, for its report."""
+        names = ("seed", "shuffle", "compression", "dedupe", "label_from")
+        facts = {
+            "name": settings.name,
+            "version": settings.version,
+            "splits": [f"{name}={share:g}" for name, share in (self.splits or {}).items()],
+            "shards": self.shards,
+            "shard_bytes": self.shard_bytes,
+            **{name: getattr(self, name) for name in names},
+            "root": self.root_path,
+            **({"stratify": True} if self.stratify else {}),
+            **asdict(self.recipe),
+        }
+        usual = asdict(_USUAL)
+        meaning = asdict(self.meaning).items()
+        facts |= {key: value for key, value in meaning if value != usual[key]}
+        return dict(json.loads(json.dumps(facts, default=_json_value)))
 
 
 def option_differences(now: Mapping[str, Any], before: object) -> str:
-    """Return how the options of an earlier write, as its report tells them, are others."""
+    """Return how the options of an earlier write, as in its report, differ."""
     if not isinstance(before, dict) or not before:
         return "unknown options or other images"
-    usual = json.loads(json.dumps(asdict(_AS_USUAL), default=_plain))  # which reports leave out
+    usual = json.loads(json.dumps(asdict(_USUAL), default=_json_value))  # which reports omit
     was, new = {**usual, **before}, {**usual, **now}
     changed = [
         f"{key.replace('_', ' ')} {json.dumps(was[key])} instead of {json.dumps(new[key])}"
@@ -154,25 +245,5 @@ def option_differences(now: Mapping[str, Any], before: object) -> str:
     return ", ".join(changed) or f"other {'images' if 'check' in now else 'records'}"
 
 
-def _plain(value: object) -> object:
+def _json_value(value: object) -> object:
     return value.value if isinstance(value, enum.Enum) else str(value)
-
-
-def dataset_identity(
-    dataset: Path, name: str | None = None, version: str | None = None
-) -> tuple[str, str]:
-    """Return the name and version of a dataset, from its path where they are not given.
-
-    A path that ends in ``NAME/X.Y.Z`` says both; else its last folder, made a valid name by
-    leaving out accents and by underscores, is the name, and the version is 1.0.0.
-    """
-    path = Path(os.path.abspath(dataset))  # noqa: PTH100 - links are not to be resolved
-    folder = path.name
-    if VERSION.fullmatch(folder) and path.parent.name:
-        version, folder = version or folder, path.parent.name
-    if name is None:
-        plain = unicodedata.normalize("NFKD", folder).encode("ascii", "ignore").decode()
-        name = re.sub(r"\W+", "_", plain, flags=re.ASCII).strip("_")
-        if not name or not name[0].isalpha():
-            name = f"dataset_{name}".rstrip("_")
-    return name, version or "1.0.0"

@@ -6,88 +6,60 @@ options alone, so that the shards are the same on any number of workers and afte
 """
 
 import marshal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any
 
-from tfrtool.errors import UsageError, WriteError, human_count
+from tfrtool.engines.pool import run_in_order
+from tfrtool.errors import WriteError
+from tfrtool.images.decoder import quiet_pillow
+from tfrtool.images.recipe import Encode
+from tfrtool.records.framing import FRAME_SIZE
 from tfrtool.records.shard_sets import ShardName
 from tfrtool.sources.items import Item, Source
 from tfrtool.storage.sorted_rows import SortedRows
 from tfrtool.writing.image_findings import SourceFindings
-from tfrtool.writing.image_records import Finding, RecordMaker
-from tfrtool.writing.record_sizes import RecordSizes
-from tfrtool.writing.split_draws import SplitDraws, hasher
+from tfrtool.writing.image_task import Finding, PlannedImage, RecordMaker
+from tfrtool.writing.run_options import too_many_shards
+from tfrtool.writing.split_draws import draw_splits, hasher
 from tfrtool.writing.write_options import WriteOptions
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-
-class PlannedImage(NamedTuple):
-    """An image in its place.
-
-    Attributes:
-        position: its place among the items of the source.
-        size: about how many bytes its record takes, with the frame.
-        finding: what looking at it found; None where nobody has looked.
-        item: the image.
-    """
-
-    position: int
-    size: int
-    finding: Finding | None
-    item: Item
+_TRIED = 16
+"""Images of each suffix that are re-encoded to estimate the sizes of the others."""
 
 
-class PlannedImages(Sequence[PlannedImage]):
+class PlannedImages(Iterable[PlannedImage]):
     """The images of a shard, in their order; pickled, they are a list of just these."""
 
-    def __init__(self, rows: SortedRows[Any], places: range) -> None:
-        """Take those at some places of a plan's rows."""
-        self._rows, self._places = rows, places
+    def __init__(self, rows: SortedRows[Any], start: int, stop: int) -> None:
+        self._rows, self._start, self._stop = rows, start, stop
 
     def __reduce__(self) -> tuple[Any, ...]:
         return list, ([*self],)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return self._stop - self._start
 
     def __iter__(self) -> Iterator[PlannedImage]:
-        return map(_planned, self._rows.read(self._places.start, self._places.stop))
-
-    @overload
-    def __getitem__(self, at: int) -> PlannedImage: ...
-    @overload
-    def __getitem__(self, at: slice) -> Sequence[PlannedImage]: ...
-    def __getitem__(self, at: int | slice) -> PlannedImage | Sequence[PlannedImage]:
-        if isinstance(at, slice):
-            return [*self][at]
-        return _planned(self._rows[self._places[at]])
-
-
-def _planned(row: tuple[Any, ...]) -> PlannedImage:
-    _, _, position, size, finding, item = row
-    found = None if finding is None else Finding._make(finding)
-    return PlannedImage(position, size, found, Item._make(item))
+        for _, _, position, size, finding, item in self._rows.read(self._start, self._stop):
+            found = None if finding is None else Finding._make(finding)
+            yield PlannedImage(position, size, found, Item._make(item))
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedShard:
-    """A shard to write.
-
-    Attributes:
-        name: the file's name.
-        images: its images, in their order.
-        size: about how many bytes its records take.
-    """
+    """A shard to write; its size is in bytes before compression, approximately."""
 
     name: ShardName
-    images: Sequence[PlannedImage]
+    images: PlannedImages
     size: int
 
 
@@ -96,26 +68,29 @@ def plan_shards(
     options: WriteOptions,
     maker: RecordMaker,
     findings: SourceFindings | None = None,
-    sizes: RecordSizes | None = None,
+    sizes: "RecordSizes | None" = None,
     scratch: Path | None = None,
     *,
-    leave_out: bool = True,
+    name: str = "data",
+    skip_bad: bool = True,
+    may_lack_splits: bool = False,
 ) -> tuple[list[PlannedShard], str]:
     """Distribute images over splits and shards.
 
-    The plan depends on the items, what was found of them, the options and the seed, and on nothing
-    else. Exact copies go where the one of them with the smallest key goes, or together with their
-    groups; but where the source itself has splits, it is not contradicted.
+    Exact copies go where the one of them with the smallest key goes, or together with their groups;
+    but the source's own splits stay.
 
     Args:
         source: the images.
         options: where the shards go.
         maker: what makes the records.
-        findings: what looking at the images found; it is needed to draw several splits.
-        sizes: of the records; None where shards are cut by number, and images take these bytes.
+        findings: the results of checking the images; needed to draw several splits.
+        sizes: of the records; None takes those of the files.
         scratch: a folder for what is too much for memory.
-        leave_out: whether images that were found bad have no place; else they leave their shards
-            a record shorter, as those do that nobody has looked at.
+        name: name of the dataset.
+        skip_bad: whether bad images are not planned; else they leave their shards a record shorter,
+            as those do that were not checked.
+        may_lack_splits: whether a split may be empty.
 
     Returns:
         The shards, split by split, and a digest of the images and of what was found of them.
@@ -125,55 +100,49 @@ def plan_shards(
         WriteError: a split would be empty.
     """
     own, splits = source.splits, [*(source.splits or options.splits or ["train"])]
-    draws = None
+    drawn, led = None, 0
     if len(splits) > 1 and not own:
         if findings is None:
-            raise ValueError("several splits are drawn of images that were looked at")
-        draws = SplitDraws(source, maker, findings, options, scratch)
+            raise ValueError("several splits are drawn of images that were checked")
+        drawn, led = draw_splits(source, maker, findings, options)
     order = hasher("order", options.seed) if options.shuffle else None
-    numbers = {split: number for number, split in enumerate(splits)}
-    counts, looked = [0] * len(splits), None if findings is None else iter(findings)
+    numbers, counts = {split: number for number, split in enumerate(splits)}, [0] * len(splits)
     rows = SortedRows[tuple[Any, ...]](scratch, by=2)
-    facts = source.labels, source.features, leave_out
-    digest, finding = blake2b(repr(facts).encode("utf-8", "surrogateescape"), digest_size=16), None
+    facts = source.labels, source.features, skip_bad
+    digest = blake2b(repr(facts).encode("utf-8", "surrogateescape"), digest_size=16)
     for position, item in enumerate(source.items):
-        if looked is not None:
-            finding = next(looked)
-            if leave_out and finding.problem is not None:
-                continue
-        elif sizes is not None:
-            finding = sizes.findings.get(item.key)
-        if draws is not None:
-            number = draws.number(position, item)
-        else:
-            number = numbers[item.split] if own and item.split else 0
+        finding = None if findings is None else findings[position]
+        if skip_bad and finding is not None and finding.problem is not None:
+            continue
+        number = 0
+        if drawn is not None:
+            number = drawn[position]
+        elif own and item.split:
+            number = numbers[item.split]
         counts[number] += 1
         size = item.bytes if sizes is None else sizes.size_of(item)
-        found = None if finding is None else tuple(finding)
-        fields = tuple(item)
+        found, fields = None if finding is None else tuple(finding), tuple(item)
         rows.add((number, order(item.key) if order else b"", position, size, found, fields))
         digest.update(marshal.dumps((fields, found), 2))  # whose bytes depend on the values alone
     planned: list[PlannedShard] = []
-    ends = [*accumulate(counts, initial=0)]
-    for split, (start, end) in zip(splits, pairwise(ends), strict=True):
+    for split, (start, end) in zip(splits, pairwise(accumulate(counts, initial=0)), strict=True):
         count = options.shards or 1
-        if start == end and (own or options.may_lack_splits):
+        if start == end and (own or may_lack_splits):
             continue
         if start == end:
-            raise _empty_split(split, draws.led if draws else 0, ends[-1], len(splits))
+            raise _empty_split(split, led, sum(counts), len(splits))
         if count > end - start:
-            shown = human_count(end - start, "image")
-            raise UsageError(f"--shards {count} is too many: split {split!r} has {shown}")
+            raise too_many_shards(count, split, end - start, "image")
         totals = _totals(rows, start, end)
         if options.shards:  # as TFDS does it
             bounds = [round((end - start) * index / count) for index in range(count + 1)]
         else:
             bounds = cut_by_size(totals, options.shard_bytes)
         for index, (first, last) in enumerate(pairwise(bounds)):
-            name = ShardName(dataset=options.name, split=split, index=index, count=len(bounds) - 1)
+            shard_name = ShardName(dataset=name, split=split, index=index, count=len(bounds) - 1)
+            images = PlannedImages(rows, start + first, start + last)
             size = int(totals[last] - totals[first])
-            images = PlannedImages(rows, range(start + first, start + last))
-            planned.append(PlannedShard(name=name, images=images, size=size))
+            planned.append(PlannedShard(name=shard_name, images=images, size=size))
     return planned, digest.hexdigest()
 
 
@@ -215,3 +184,68 @@ def cut_by_size(totals: "npt.NDArray[np.int64]", shard_bytes: int) -> list[int]:
     shares = [-(-2 * whole * share // count) for share in range(1, count)]
     starts = np.searchsorted(middles, np.array(shares, np.int64)).tolist()
     return [*dict.fromkeys([0, *(at for at in starts if 0 < at < records), records])]
+
+
+class RecordSizes:
+    """Sizes of records before they are written: of the file, or estimated from a sample.
+
+    Attributes:
+        tried: number of images that were re-encoded; 0 if all bytes are kept.
+    """
+
+    def __init__(self, source: Source, maker: RecordMaker, workers: int) -> None:
+        """Try some images of each suffix."""
+        self.tried, self._maker = 0, maker.skipping()
+        self._resized = maker.recipe.resize is not None or maker.recipe.encode is Encode.RAW
+        counts = dict[str, int]()
+        for item in source.items:
+            suffix = _suffix(item.key)
+            counts[suffix] = counts.get(suffix, 0) + 1
+        seen, sample = dict.fromkeys(counts, 0), list[Item]()
+        for item in source.items:
+            suffix = _suffix(item.key)
+            number, count = seen[suffix], counts[suffix]
+            if number * _TRIED // count > (number - 1) * _TRIED // count:  # evenly spread
+                sample.append(item)
+            seen[suffix] += 1
+        sums: dict[str, list[int]] = {suffix: [0, 0, 0] for suffix in counts}
+        with quiet_pillow():
+            tried = run_in_order(partial(_try, self._maker), sample, workers, computes=False)
+            for item, size in zip(sample, tried, strict=True):
+                if size is not None:
+                    one = sums[_suffix(item.key)]
+                    one[:] = one[0] + 1, one[1] + item.bytes, one[2] + size
+        self._sums = {suffix: one for suffix, one in sums.items() if one[1] != one[2]}
+        if self._sums:
+            self.tried = sum(count for count, *_ in sums.values())
+
+    def size_of(self, item: Item) -> int:
+        """Return the bytes of an image's record, with the frame, before compression."""
+        image, (count, before, after) = item.bytes, self._sums.get(_suffix(item.key), (0, 0, 0))
+        if count:
+            image = round(after / count if self._resized else image * after / before)
+        name = len(item.key.encode("utf-8", "surrogateescape"))
+        number = self._maker.numbers.get(item.label, 0)
+        fields = ((5, image), (14, name), (5, (number.bit_length() + 6) // 7 or 1))
+        features = sum(_field(_field(a) + _field(_field(_field(b)))) for a, b in fields)
+        return FRAME_SIZE + _field(features) + len(item.extra)
+
+
+def _suffix(key: str) -> str:
+    return key[key.rfind(".") :].lower()[:8]
+
+
+def _try(maker: RecordMaker, item: Item) -> int | None:
+    data, finding = maker.check(item)
+    if finding.problem is not None:
+        return None
+    try:
+        rendered = maker.render(item, data, finding)
+    except WriteError:  # the write will report it
+        return None
+    return len(data if rendered is None else rendered.data)
+
+
+def _field(size: int) -> int:
+    """Return the size of a field of a protobuf message with contents of ``size`` bytes."""
+    return 1 + ((size.bit_length() + 6) // 7 or 1) + size

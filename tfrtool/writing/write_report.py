@@ -25,10 +25,16 @@ from tfrtool.sources.items import LeftOut, Source
 from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.json_files import reading_metadata
 from tfrtool.storage.json_values import to_json_values
-from tfrtool.writing.image_account import ImageAccount
 from tfrtool.writing.image_findings import SharedImage
-from tfrtool.writing.job_report import ShardReport, SplitReport, json_text, split_infos
-from tfrtool.writing.write_options import WriteOptions
+from tfrtool.writing.image_task import ImageAccount
+from tfrtool.writing.job_report import (
+    ShardReport,
+    SplitReport,
+    dataset_texts,
+    json_text,
+    split_infos,
+)
+from tfrtool.writing.publish import Target
 
 _OF_PLANS = ("dry_run", "bytes_estimated_from")
 _OF_WRITES = ("resumed", "plan", "options")
@@ -38,15 +44,15 @@ _AT_TIMES = ("annotations", "metadata")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnnotationReport:
-    """What became of the objects that annotations tell of.
+    """Counts of annotated objects.
 
     Attributes:
-        read: how many there are; each is written, or left out.
-        written: how many are in the records.
-        of_rejected_images: how many belong to images that are left out.
-        rejected: those that are left out themselves, by the keys of their images.
-        clipped: those whose part outside of the image is cut off, likewise.
-        truncated: how many more there are of both lists.
+        read: number of objects; each is written, or skipped.
+        written: number of objects in the records.
+        of_rejected_images: number of objects of skipped images.
+        rejected: objects that are skipped themselves, by the keys of their images.
+        clipped: objects whose part outside of the image is cut off.
+        truncated: number of objects that are in neither list, because these are full.
     """
 
     read: int
@@ -122,29 +128,31 @@ class WriteReport:
         hidden = {*_UNWRITTEN, *(_OF_WRITES if self.dry_run else _OF_PLANS)}
         hidden |= {name for name in _AT_TIMES if getattr(self, name) is None}
         # By its name: the lists of objects and of images have the same ones.
-        told = to_json_values(replace(self, annotations=None)) | {
+        values = to_json_values(replace(self, annotations=None)) | {
             "annotations": to_json_values(self.annotations)
         }
-        return {key: value for key, value in told.items() if key not in hidden}
+        return {key: value for key, value in values.items() if key not in hidden}
 
 
 def report_on(
     source: Source,
-    options: WriteOptions,
+    target: Target,
+    version: str,
     shards: Mapping[str, Sequence[ShardReport]],
     images: Mapping[str, ImageAccount],
-    left_out: ImageAccount,
+    skipped: ImageAccount,
     shared: CappedList[SharedImage],
     **more: Any,
 ) -> WriteReport:
-    """Return the report of a write or a plan; more fields depend on which of both it is.
+    """Return the report of a write or a plan.
 
     Args:
         source: the images.
-        options: the options of the write.
-        shards: those of each split that there are, or would be.
-        images: what became of those of each split.
-        left_out: images that are in no shard of the plan.
+        target: the dataset.
+        version: its version.
+        shards: the shards of each split, written or planned.
+        images: the images of each split.
+        skipped: images that are in no shard of the plan.
         shared: images that the source's own splits share.
         more: further fields.
     """
@@ -153,34 +161,35 @@ def report_on(
         total.merge(account)
         labels = dict.fromkeys(source.labels, 0) | account.labels
         splits[split] = SplitReport.of_shards(shards[split], labels)
-    total.merge(left_out)
-    skipped = {key for key, _ in total.rejected.kept}
-    for entry in source.rejected:
-        total.rejected.add(entry.key, entry.reason)
+    total.merge(skipped)
+    bad = {key for key, _ in total.rejected}
+    total.rejected += ((entry.key, entry.reason) for entry in source.rejected)
+    for name in ("rejected", "converted"):
+        total.trim(name)
     beyond = {
-        "rejected": total.rejected.more + source.more_rejected,
-        "converted": total.converted.more,
+        "rejected": total.more["rejected"] + source.more_rejected,
+        "converted": total.more["converted"],
         "ignored": source.more_ignored,
         "across_splits": shared.more,
     }
     usual = source.features == RecordFeatures()
     return WriteReport(
-        dataset=options.dataset,
-        name=options.name,
-        version=options.version,
+        dataset=target.folder,
+        name=target.name,
+        version=version,
         splits=splits,
-        rejected=tuple(LeftOut(key=printable(key), reason=why) for key, why in total.rejected.kept),
+        rejected=_shown(LeftOut(key=key, reason=why) for key, why in total.rejected),
         converted=tuple(
             {"key": printable(key), "from": kind, "reason": why}
-            for key, (kind, why) in total.converted.kept
+            for key, kind, why in total.converted
         ),
         ignored=_shown(source.ignored),
         across_splits=tuple(shared.kept),
         truncated={name: count for name, count in beyond.items() if count} or None,
-        annotations=_annotations(source, sum(total.labels.values()), total.lost, skipped),
+        annotations=_annotations(source, sum(total.labels.values()), total.lost, bad),
         metadata=None if usual else (*_label_texts(source), FEATURES, DATASET_INFO, REPORT),
         notices=source.notices,
-        options=options.to_json(),
+        options=target.options,
         **more,
     )
 
@@ -188,14 +197,7 @@ def report_on(
 def _annotations(
     source: Source, written: int, lost: int, skipped: Collection[str]
 ) -> AnnotationReport | None:
-    """Return what became of annotations; a `WriteError` if not every one is accounted for.
-
-    Args:
-        source: the images.
-        written: how many objects are in records.
-        lost: how many belong to images that are left out.
-        skipped: keys of those images.
-    """
+    """Return the counts of objects; a `WriteError` if not every one is accounted for."""
     account = source.annotations
     if account is None:
         return None
@@ -236,13 +238,9 @@ def metadata_texts(report: WriteReport, source: Source, recipe: ImageRecipe) -> 
     encode, size = recipe.encode, recipe.resize
     encoding = "jpeg" if encode is Encode.KEEP else encode.value
     sides = (size.height, size.width) if size and size.height and size.width else None
-    labels = source.labels
-    return {
-        **_label_texts(source),
-        FEATURES: json_text(features.features_json(len(labels), encoding, sides)),
-        DATASET_INFO: json_text(info.to_json()),
-        REPORT: json_text(report.to_json()),
-    }
+    described = features.features_json(len(source.labels), encoding, sides)
+    texts = dataset_texts(_label_texts(source), described, info.to_json())
+    return {**texts, REPORT: json_text(report.to_json())}
 
 
 def _label_texts(source: Source) -> dict[str, str]:

@@ -49,7 +49,11 @@ def test_any_records_come_back(
         (folder / "a.tfrecord").write_bytes(shard_of(held))
         try:
             report = tfrtool.convert(
-                folder / "a.tfrecord", folder / "there", to=to, exact=exact, workers=1
+                folder / "a.tfrecord",
+                folder / "there",
+                to=to,
+                exact=exact,
+                workers=1,  # type: ignore[arg-type]
             )
         except tfrtool.SchemaError:
             assume(to != "csv")  # which has no rows without a column
@@ -65,7 +69,7 @@ def test_any_records_come_back(
         if exact:
             assert back == held
         chosen = data.draw(st.sampled_from(["jsonl", "webdataset", "parquet"]))
-        tfrtool.convert(folder / "there", folder / "chain", to=chosen, workers=1)
+        tfrtool.convert(folder / "there", folder / "chain", to=chosen, workers=1)  # type: ignore[arg-type]
         tfrtool.convert(folder / "chain", folder / "chain.tfrecord", workers=1)
         again = read_strictly((folder / "chain.tfrecord").read_bytes())
         assert [*map(meaning, again or [])] == [*map(meaning, held)]

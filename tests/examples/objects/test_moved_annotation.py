@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfrtool.examples.objects.annotation import ImageAnnotation, ObjectAnnotation
-from tfrtool.writing.image_records import _INVERSE
+from tfrtool.writing.image_task import _INVERSE
 
 _ONE = ObjectAnnotation(
     *(10, 20, 50, 80), label=0, area=2400, segmentation="[[10,20,50,20,50,80]]",

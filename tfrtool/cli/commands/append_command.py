@@ -4,33 +4,17 @@ from typing import Any
 
 import click
 
-from tfrtool.cli.job_options import RUN_OPTIONS, run_job
+from tfrtool.cli.job_options import run_job
 from tfrtool.cli.output import Outcome
-from tfrtool.cli.parameters import INPUT, OUTPUT_OR_URL, WORKERS, command
+from tfrtool.cli.parameters import INPUT, command
+from tfrtool.convert.convert_options import AppendOptions
 
 
 @command(
     "tfrtool append ~/tensorflow_datasets/pets/1.0.0 more_photos --dedupe",
     "tfrtool append shards/pets more_photos --out shards/more_pets --split train",
     "tfrtool append ~/tensorflow_datasets/pets/1.0.0 'new/*.tfrecord' --version 2.0.0",
-    options={
-        "Source": {
-            "--split NAME": "Put all of SOURCE into this split.  [default: SOURCE's own splits, or "
-            "split like DATASET]",
-            "--new-classes": "Accept classes that DATASET doesn't have; they are numbered after "
-            "its own.",
-            "--dedupe": "Skip images that DATASET already has, or that SOURCE repeats, and list "
-            "them (exit code 3).",
-        },
-        "Output": {
-            "--out DIR": "Directory of the new version. Required if DATASET is not named after a "
-            "version.  [default: next to DATASET]",
-            "--version X.Y.Z": "Number of the new version.  [default: next minor version]",
-            **RUN_OPTIONS,
-        },
-        "Execution": WORKERS,
-    },
-    kinds={"--out": OUTPUT_OR_URL},
+    options=AppendOptions,
 )
 @click.argument("dataset", type=INPUT)
 @click.argument("source", type=INPUT)

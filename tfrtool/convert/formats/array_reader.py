@@ -1,4 +1,4 @@
-"""Reading an ArrayRecord file in a process of its own, which needs to load no more than that."""
+"""Reading an ArrayRecord file in a process of its own: the library is C++, and may crash."""
 
 import functools
 from collections.abc import Iterator
@@ -13,7 +13,8 @@ from tfrtool.storage.opening import open_regular
 from tfrtool.storage.remote.remote_file import local_copy
 
 _PART_BYTES, _PART_RECORDS = 16 * 1024 * 1024, 16_384
-"""Of what is read at once, about; one record it is in any case."""
+_MOST_FAULTS = 1000
+"""Damaged records of a file; each costs as much as opening it."""
 
 _READING = "readahead_buffer_size:0,max_parallelism:0"
 
@@ -29,25 +30,24 @@ def library() -> Any:
 
 
 def read_parts(path: Path, start: int) -> Iterator[tuple[list[bytes], str]]:
-    """Yield payloads from a record on, and what is wrong with the record that follows, if it is.
-
-    A process of its own reads them: the library is C++, and what a file does to it ends no other.
-    """
+    """Yield payloads from a record on, and why the record that follows is damaged, if it is."""
     with os_errors_as(SourceError, path), open_regular(path):
         library()
         local = str(local_copy(path))
+    faults = 0
     try:
         with Child() as child:
-            part = child.call(_read, local, start)
-            while any(part):
+            while any(part := child.call(_read, local, start)):
                 yield part
                 start += len(part[0]) + bool(part[1])
-                part = child.call(_read, local, start)
+                faults += bool(part[1])
+                if faults > _MOST_FAULTS:
+                    what = f"has more than {_MOST_FAULTS:,} damaged records"
+                    raise SourceError(what, path=path, found=part[1])
     except RuntimeError as error:
         # Of a file without its last block, the library says nothing at all.
-        found = (
-            str(error)[:300] or f"{human_bytes(path.stat().st_size)} without an index at the end"
-        )
+        size = human_bytes(path.stat().st_size)
+        found = str(error)[:300] or f"{size} without an index at the end"
         what = "not an ArrayRecord file, or truncated or damaged"
         raise SourceError(what, path=path, found=found) from error
     except (ChildDied, MemoryError) as error:
@@ -78,9 +78,7 @@ def _read(path: str, start: int) -> tuple[list[bytes], str]:
         while len(payloads) < left and size < _PART_BYTES:
             payload = reader.read()
             if len(payload) > MAX_RECORD_BYTES:
-                raise RuntimeError(
-                    f"a record has {len(payload)} bytes; the limit is {MAX_RECORD_BYTES}"
-                )
+                raise RuntimeError(f"the record has {len(payload)} bytes")
             payloads.append(payload)
             size += len(payload)
     except RuntimeError as error:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from tfrtool.convert.carried import CarriedMetadata
-from tfrtool.convert.formats.convert_task import ConvertTask, VerifyMode, read_rows
+from tfrtool.convert.convert_options import ConvertOptions
+from tfrtool.convert.formats.convert_task import ConvertTask, read_rows
 from tfrtool.convert.formats.registry import (
     NAMES,
     Content,
@@ -23,7 +24,8 @@ from tfrtool.convert.formats.registry import (
 )
 from tfrtool.convert.formats.text_formats import SCHEMA, CsvFormat
 from tfrtool.convert.source_records import faults_of, find_sources
-from tfrtool.engines.engine import Workers
+from tfrtool.declare import takes
+from tfrtool.engines.pool import map_shards
 from tfrtool.errors import (
     SchemaError,
     SourceError,
@@ -42,22 +44,24 @@ from tfrtool.records.compression import named_compression
 from tfrtool.records.framing import LocatedFault
 from tfrtool.records.stream import total_bytes
 from tfrtool.records.tally import Tally
-from tfrtool.storage.arguments import Paths, as_member, as_path, make_options
+from tfrtool.storage.arguments import Paths, as_member, as_path
 from tfrtool.storage.atomic_files import move, new_file_by_name
 from tfrtool.storage.json_values import to_json_values
-from tfrtool.storage.progress import BYTES, Meter, OnProgress
-from tfrtool.writing.job import JobPlan, MetadataOf, run_job
+from tfrtool.storage.progress import BYTES, Meter
+from tfrtool.writing.job import JobPlan, run_job
 from tfrtool.writing.job_report import Faults, JobReport
-from tfrtool.writing.job_settings import JobSettings, SizeSettings, too_many_shards
-from tfrtool.writing.write_options import Existing, check_goal, check_shard_count
+from tfrtool.writing.run_options import (
+    Existing,
+    JobSettings,
+    check_goal,
+    check_shard_count,
+    too_many_shards,
+)
 
 _VALUES = re.compile(r"""'[^']*'|"[^"]*"|\d[\d.e+-]*""")
 """What differs between notes that say the same of several columns."""
 
 _NOTES_ALIKE = 3
-
-_AS_LARGE = ("tfrecord", "webdataset")
-"""Formats whose files are about as large as what their rows hold."""
 
 _SAMPLED_FILES, _SAMPLED_ROWS = 8, 64
 """Number of files, and of rows in each, that show whether a column has images."""
@@ -94,45 +98,20 @@ class ConvertReport:
         return {"from": facts.pop("source"), "to": facts.pop("target"), **facts}
 
 
+@takes(ConvertOptions)
 def convert(
-    source: Paths,
-    target: str | os.PathLike[str],
-    *,
-    to: str | None = None,
-    from_format: str | None = None,
-    select: Sequence[str] = (),
-    rename: Mapping[str, str] | None = None,
-    cast: Mapping[str, str] | None = None,
-    label_feature: str | None = None,
-    delimiter: str | None = None,
-    exact: bool = False,
-    verify: str | VerifyMode = VerifyMode.VALUES,
-    on_note: Callable[[str], None] = lambda _: None,
-    **options: Any,
+    source: Paths, target: str | os.PathLike[str], options: ConvertOptions
 ) -> ConvertReport:
     """Convert records between TFRecord, Parquet, JSON Lines, CSV and other formats.
 
     Splits, class names, images and the content of features.json are preserved. Memory is bounded,
-    whatever the size of the data.
+    whatever the size of the data. By default, a column of doubles becomes int64 if all values are
+    whole numbers, otherwise float32; whole numbers that float32 can't represent are an error.
+    Records that are not Examples count as damaged if the others are Examples.
 
     Args:
         source: files, glob patterns and directories, one or several.
         target: directory to write to; or one file, whose extension determines the format.
-        to: format to write. None derives it from the name of the target; tables become TFRecord.
-        from_format: format to read. None detects it from names and content.
-        select: columns to keep. An empty sequence keeps all of them.
-        rename: mapping of old to new column names.
-        cast: mapping of column names of a table to "int64", "float32" or "string". By default, a
-            column of doubles becomes int64 if all values are whole numbers, otherwise float32;
-            whole numbers that float32 can't represent are an error.
-        label_feature: column with the label, for ``.cls`` of WebDataset and for dataset_info.json.
-            None uses the one in the metadata, or one with a common name.
-        delimiter: column separator of CSV, or "tab". None detects comma, semicolon, tab or ``|``.
-        exact: whether to add a column ``_payload`` with the original bytes of each payload.
-        verify: what to read back and compare with the source: "none", "values" or "bytes".
-        on_note: called with each loss and note before anything is written.
-        **options: options of `tfrtool.reshard` except ``compression``. Records that are not
-            Examples count as damaged if the others are Examples.
 
     Raises:
         UsageError: an option is invalid, or the target exists.
@@ -141,57 +120,62 @@ def convert(
         ShardError: a shard can't be read.
         WriteError: a file can't be written, or differs from the source when read back.
     """
-    folder = as_path(target)
+    select, label_feature, exact = options.select or (), options.label_feature, options.exact
+    folder, rename = as_path(target), dict(options.rename or {})
     check_goal(folder)
-    verify_mode = as_member(VerifyMode, verify, "verify")
-    casts = {name: as_member(DType, word, "cast") for name, word in (cast or {}).items()}
-    found = find_sources(source, folder, partial(look_for, name=from_format))
-    form = format_of_files(found.paths) if from_format is None else format_of(from_format)
-    if delimiter is not None:
+    casts = {name: as_member(DType, word, "cast") for name, word in (options.cast or {}).items()}
+    found = find_sources(source, folder, partial(look_for, name=options.from_format))
+    form = (
+        format_of_files(found.paths)
+        if options.from_format is None
+        else format_of(options.from_format)
+    )
+    if options.delimiter is not None:
         if form.name != "csv":
             raise UsageError(f"--delimiter applies to CSV, not to {form.name}")
-        form = CsvFormat(delimiter)
-    goal, single = _goal(folder, to, form)
+        form = CsvFormat(options.delimiter)
+    goal, single = _goal(folder, options.to, form)
     own = folder.with_suffix("") if single else folder
     own = own.with_suffix("") if named_compression(own) else own
-    settings = make_options(SizeSettings, folder=own, **options)
+    settings = replace(options.settings(own), workers=options.pool)
     if label_feature and not (goal.payloads or goal.name == "webdataset"):
         known = "TFRecord, ArrayRecord and WebDataset"
         raise UsageError(f"--label-feature applies to {known}, not to {goal.name}")
     with settings.running():
-        scans = _scan_files(form, found.paths, settings.workers, settings.on_progress)
-        whole = {scan.path: scan.rows for scan in scans if not scan.faults}
+        meter = Meter(settings.on_progress, "scanning", BYTES, total_bytes(found.paths))
+        scanning = map_shards(
+            form.scan, found.paths, settings.workers, _WORTH_A_PROCESS, on_counts=meter.add
+        )
+        scans = {scan.path: scan for scan in scanning}
+        meter.finish()
+        whole = {path: scan.rows for path, scan in scans.items() if not scan.faults}
         faults = faults_of(found, whole, stop=settings.stop)
-        for scan in scans:
+        for path, scan in scans.items():
             for fault in scan.faults:
-                faults.add(LocatedFault(path=scan.path, fault=fault))
+                faults.add(LocatedFault(path=path, fault=fault))
         before, said = _content_of(
-            form, scans, found.folders, tuple(select), exact=exact, cast=casts
+            form, [*scans.values()], found.folders, tuple(select), exact=exact, cast=casts
         )
         before.columns.select([label_feature] if label_feature else [])
         label = label_feature or (found.info.label_feature if found.info else None)
-        label = (rename or {}).get(label, label) if label else None
-        after = replace(_renamed_content(before, rename or {}), declared=True)
+        label = rename.get(label, label) if label else None
+        after = replace(_renamed_content(before, rename), declared=True)
         after = replace(after, label=label if label in after.columns.names else None)
         payloads = form.payloads and goal.payloads
-        if verify_mode is VerifyMode.BYTES and not (after.exact or payloads):
-            raise UsageError(
-                "--verify bytes requires payloads to compare", hint="use --exact to keep them"
-            )
+        if options.verify == "bytes" and not (after.exact or payloads):
+            hint = "use --exact to keep them"
+            raise UsageError("--verify bytes requires payloads to compare", hint=hint)
         read, written, pattern, losses = before, after, goal.file_name, goal.losses(after)
         if payloads and not select and not rename:  # they are copied as they are
             read = written = Content(columns=Columns(PayloadKind.UNKNOWN))
         else:
-            losses += _table_losses(scans, after)
+            losses += _table_losses([*scans.values()], after)
         if single:
             pattern = folder.name.replace("{", "{{").replace("}", "}}")
-        notes = dict.fromkeys((*found.notes, *(one for scan in scans for one in scan.notes), *said))
+        noted = (note for scan in scans.values() for note in scan.notes)
+        notes = [*dict.fromkeys((*found.notes, *noted, *said))]
         for text in shorten_notes([*losses, *notes]):
-            on_note(text)
-        of_path = {scan.path: scan for scan in scans}
-        parts = {
-            name: [of_path[path] for path in files.shards] for name, files in found.splits.items()
-        }
+            options.on_note(text)
         tasks = [
             ConvertTask(
                 name=pattern.format(
@@ -200,20 +184,22 @@ def convert(
                 split=split,
                 records=sum(piece.rows for piece in pieces),
                 size=sum(piece.path.stat().st_size for piece in pieces),
-                room=sum(_room_of(piece, of_path[piece.path], form) for piece in pieces)
-                if goal.name in _AS_LARGE and not select
-                else 0,
                 source=form,
                 target=goal,
                 pieces=pieces,
                 before=read,
                 after=written,
-                verify=verify_mode,
+                verify=options.verify,
                 stop=settings.stop,
             )
-            for split, cuts in _files(parts, single, settings.shards, settings.shard_bytes).items()
+            for split, files in found.splits.items()
+            for cuts in [_cut([scans[path] for path in files.shards], split, options, single)]
             for index, pieces in enumerate(cuts)
         ]
+        if single and len(found.splits) > 1:
+            hint = "pass a directory, and its format with --to"
+            names = " and ".join(found.splits)
+            raise UsageError(f"one file can't hold the splits {names}", hint=hint)
 
         def metadata(splits: Sequence[SplitInfo], _: Path) -> Mapping[str, str]:
             info = DatasetInfo(
@@ -228,7 +214,7 @@ def convert(
         chosen = {
             "to": goal.name,
             "select": list(select),
-            "rename": dict(rename or {}),
+            "rename": rename,
             "cast": {name: one.value for name, one in casts.items()},
             "exact": exact,
             "label_feature": label_feature,
@@ -237,14 +223,18 @@ def convert(
         inputs = [(path, status.st_size, status.st_mtime_ns) for path, status in stats]
         facts = (form.name, vars(form), before, after, [task.pieces for task in tasks])
         plan = JobPlan(tasks=tasks, inputs=[*inputs, facts], faults=faults)
-        job = _run(settings, folder, chosen, plan, metadata, single=single)
+
+        def run(where: JobSettings) -> JobReport:
+            return run_job(where, "convert", chosen, lambda _: plan, metadata)
+
+        job = _run_single(settings, folder, goal, run) if single else run(settings)
     return ConvertReport(
         job=job,
         source=form.name,
         target=goal.name,
         columns={one.name: str(one.type) for one in after.schema},
         losses=losses,
-        notes=tuple(notes),
+        notes=notes,
     )
 
 
@@ -277,79 +267,49 @@ def _goal(target: Path, to: str | None, source: Format) -> tuple[Format, bool]:
     return format_of(to or "tfrecord"), False
 
 
-def _files(
-    splits: Mapping[str, Sequence[Scan]], single: bool, shards: int | None, shard_bytes: int
-) -> dict[str, list[list[Piece]]]:
-    """Return the rows of each file to write, by split; files of a split have as many each."""
-    if single and len(splits) > 1:
-        hint = "pass a directory, and its format with --to"
-        raise UsageError(f"one file can't hold the splits {' and '.join(splits)}", hint=hint)
-    files: dict[str, list[list[Piece]]] = {}
-    for split, own in splits.items():
-        rows, size = sum(scan.rows for scan in own), sum(scan.bytes for scan in own)
-        count = 1 if single else shards or max(1, min(rows, -(-size // shard_bytes)))
-        if count > max(rows, 1):
-            raise too_many_shards(count, split, rows)
-        check_shard_count(count)
-        bounds = [round(rows * index / count) for index in range(count + 1)]  # as TFDS does it
-        files[split] = [[] for _ in range(count)]
-        first = 0
-        for scan in own:
-            for pieces, (start, stop) in zip(files[split], pairwise(bounds), strict=True):
-                low, high = max(start - first, 0), min(stop - first, scan.rows)
-                pieces += [scan.piece(low, high - low)] if low < high else []
-            first += scan.rows
+def _cut(
+    scans: Sequence[Scan], split: str, options: ConvertOptions, single: bool
+) -> list[list[Piece]]:
+    """Return the rows of each file of a split; all have as many."""
+    rows, size = sum(scan.rows for scan in scans), sum(scan.bytes for scan in scans)
+    by_size = max(1, min(rows, -(-size // options.shard_bytes)))
+    count = 1 if single else options.shards or by_size
+    if count > max(rows, 1):
+        raise too_many_shards(count, split, rows)
+    check_shard_count(count)
+    bounds = [round(rows * index / count) for index in range(count + 1)]  # as TFDS does it
+    files: list[list[Piece]] = [[] for _ in range(count)]
+    first = 0
+    for scan in scans:
+        for pieces, (start, stop) in zip(files, pairwise(bounds), strict=True):
+            low, high = max(start - first, 0), min(stop - first, scan.rows)
+            pieces += [scan.piece(low, high - low)] if low < high else []
+        first += scan.rows
     return files
 
 
-def _room_of(piece: Piece, scan: Scan, form: Format) -> int:
-    """Return about how many bytes rows take that are written in a format without compression."""
-    size = scan.bytes if form.payloads else min(scan.bytes, piece.path.stat().st_size)
-    return size * piece.rows // max(scan.rows, 1)
-
-
-def _run(
-    settings: JobSettings,
-    path: Path,
-    facts: Mapping[str, Any],
-    plan: JobPlan,
-    metadata: MetadataOf,
-    *,
-    single: bool,
+def _run_single(
+    settings: JobSettings, path: Path, goal: Format, run: Callable[[JobSettings], JobReport]
 ) -> JobReport:
-    """Run the job. A single file is written in a private folder, and moved out of it."""
-    if not single:
-        return run_job(settings, "convert", facts, lambda _: plan, metadata)
+    """Write a single file in a private folder, and move it out."""
     if settings.existing is Existing.RESUME:
-        raise UsageError(
-            "--resume does not apply to one file", path=path, hint="use --overwrite to replace it"
-        )
+        hint = "use --overwrite to replace it"
+        raise UsageError("--resume does not apply to one file", path=path, hint=hint)
     schema = path.with_name(f"{path.stem}.{SCHEMA}")
     if settings.existing is Existing.REFUSE:
         # A schema may be that of another table: rows.jsonl has the one of rows.csv.
-        for place in (path, *([schema] if facts["to"] in ("jsonl", "csv") else [])):
+        for place in (path, *([schema] if goal.name in ("jsonl", "csv") else [])):
             if place.exists() or place.is_symlink():
                 hint = "use --overwrite to replace it"
                 raise UsageError("already exists", path=place, hint=hint)
     if settings.dry_run:
-        return replace(run_job(settings, "convert", facts, lambda _: plan, metadata), dataset=path)
+        return replace(run(settings), dataset=path)
     with os_errors_as(WriteError, path, "can't be written"), new_file_by_name(path) as file:
-        inside = replace(settings, folder=file.parent)
-        job = run_job(inside, "convert", facts, lambda _: plan, metadata)
+        job = run(replace(settings, folder=file.parent))
         if SCHEMA in job.metadata:
             with new_file_by_name(schema) as schema_file:
                 move(file.with_name(SCHEMA), schema_file)
     return replace(job, dataset=path)
-
-
-def _scan_files(
-    form: Format, paths: Sequence[Path], workers: Workers, on_progress: OnProgress
-) -> list[Scan]:
-    """Look through files, on several workers."""
-    meter = Meter(on_progress, "scanning", BYTES, total_bytes(paths))
-    scans = [*form.scans(paths, workers, _WORTH_A_PROCESS, meter.add)]
-    meter.finish()
-    return scans
 
 
 def _content_of(
@@ -363,8 +323,6 @@ def _content_of(
 ) -> tuple[Content, list[str]]:
     """Return what files hold together, and notes on types; of the columns the selected, or all.
 
-    TFDS' files in the ``folders`` describe payloads.
-
     Raises:
         SchemaError: the files don't agree on a type.
         SourceError: float32 would change whole numbers, and no ``cast`` asks for it.
@@ -373,9 +331,8 @@ def _content_of(
     known = [scan.content for scan in scans]
     kept = not form.payloads and all(one.exact for one in known)
     if exact and not (form.payloads or kept):
-        raise UsageError(
-            "--exact keeps payloads, and a table has none", hint="convert it without --exact"
-        )
+        hint = "convert it without --exact"
+        raise UsageError("--exact keeps payloads, and a table has none", hint=hint)
     if exact and select:
         raise UsageError(_WHOLE)
     if any(one.declared != known[0].declared for one in known):
@@ -383,22 +340,37 @@ def _content_of(
     if cast and (form.payloads or kept or (form.widening and known[0].declared)):
         what = "--cast applies to tables without a schema, and these records have types"
         raise UsageError(what, hint="change them with --cast of tfrtool edit")
-    some = [scan for scan in scans if scan.rows] or scans[:1]
-    columns, changes, notes = _merged(form, some, select, cast)
+    notes: list[str] = []
+    if form.payloads:
+        columns = _total(scans).columns()
+    else:
+        columns, notes = _merged(form, [s for s in scans if s.rows] or scans[:1], select, cast)
     columns.select(cast)
+    class_names: dict[str, tuple[str, ...]] = {}
+    for scan in scans:
+        for name, names in scan.content.class_names.items():
+            if class_names.setdefault(name, names) != names:
+                what = f"its class names of {name!r} differ from those of the other files"
+                raise SchemaError(what, path=scan.path)
     content = Content(
         columns=columns.select(select) if select else columns,
         exact=(exact or kept) and not select,
-        class_names=_class_names(scans),
+        class_names=class_names,
         class_files=known[0].class_files,
         tfds=None if select else known[0].tfds,
         declared=known[0].declared,
-        changes=changes,
     )
     if columns.kind is not PayloadKind.EXAMPLE:
         return content, notes
     if form.payloads:
-        content = _described(content, folders, whole=not select)
+        carried = CarriedMetadata(folders)
+        for name, one in zip(content.columns.names, content.columns.columns, strict=True):
+            text = carried.labels.get(labels_file(name), "")
+            if one.dtype is DType.INT64 and text:
+                lines = (line.strip() for line in text.split("\n"))
+                class_names[name] = tuple(filter(None, lines))
+        tfds = None if select else carried.features
+        content = replace(content, class_files=carried.labels, tfds=tfds)
     return replace(content, images=_images(form, scans, content)), notes
 
 
@@ -423,21 +395,23 @@ def _renamed_content(content: Content, names: Mapping[str, str]) -> Content:
         columns=made,
         class_names={new[name]: some for name, some in content.class_names.items() if name in new},
         images=tuple(new[name] for name in content.images),
-        changes={},
         tfds=None,
     )
 
 
 def _merged(
     form: Format, scans: Sequence[Scan], select: Sequence[str], cast: Mapping[str, DType]
-) -> tuple[Columns, dict[str, float], list[str]]:
-    """Return the columns of files, the relative changes of numbers, and notes."""
+) -> tuple[Columns, list[str]]:
+    """Return the columns of the files of a table, and notes."""
     kinds = {scan.content.columns.kind: scan.path for scan in reversed(scans)}
+    if len(kinds) > 1:
+        found = " and ".join(f"{kind.title} ({path.name})" for kind, path in kinds.items())
+        raise SchemaError("the files hold different kinds of records", found=found)
     seen: dict[tuple[bool, bytes], list[tuple[Column, Scan]]] = {}
     for scan in scans:
         for one in scan.content.columns.columns:
             seen.setdefault((one.is_list, one.key), []).append((one, scan))
-    merged, changes, notes = [], dict[str, float](), list[str]()
+    merged, notes = [], list[str]()
     for (is_list, key), held in seen.items():
         name = feature_name(key)
         if select and name not in select:
@@ -445,25 +419,19 @@ def _merged(
             continue
         forms = {one.form for one, _ in held} | ({Form.LIST} if len(held) < len(scans) else set())
         shape = max(forms, key=[Form.SCALAR, Form.LIST, Form.FEATURE].index)
-        dtype, change, said = _dtype(form, name, held, cast.get(name))
+        dtype, note = _dtype(form, name, held, cast.get(name))
         if shape is Form.FEATURE:
             dtype = None
-        else:
-            notes += said
-            changes |= {name: change} if change else {}
+        elif note:
+            notes.append(f"column {name!r}{note}")
         merged.append(Column(key=key, form=shape, dtype=dtype, is_list=is_list))
-    if form.payloads:
-        return _total(scans).columns(), {}, []
-    if len(kinds) > 1:
-        found = " and ".join(f"{kind.title} ({path.name})" for kind, path in kinds.items())
-        raise SchemaError("the files hold different kinds of records", found=found)
-    return Columns(next(iter(kinds)), tuple(merged)), changes, notes
+    return Columns(next(iter(kinds)), tuple(merged)), notes
 
 
 def _dtype(
     form: Format, name: str, held: Sequence[tuple[Column, Scan]], cast: DType | None
-) -> tuple[DType | None, float, list[str]]:
-    """Return the type of a column, the largest relative change of its numbers, and notes.
+) -> tuple[DType | None, str]:
+    """Return the type of a column, and a note.
 
     Doubles become int64 where all of them, in all files, are whole.
     """
@@ -471,38 +439,30 @@ def _dtype(
     for one, scan in held:
         if name in scan.numbers:
             total.merge(scan.numbers[name])
-        elif one.dtype is DType.FLOAT32:
-            singles = True
+        else:
+            singles |= one.dtype is DType.FLOAT32
     whole = total.seen and total.whole and not singles
     dtypes = {
         DType.INT64 if whole and one.dtype is DType.FLOAT32 else one.dtype: scan.path
         for one, scan in reversed(held)
         if one.dtype is not None
     }
-    dtype = cast
-    if cast is None:
-        try:
-            dtype = form.widest(dtypes)
-        except ValueError as error:
-            places = " and ".join(f"{one.value} in {dtypes[one]}" for one in reversed(dtypes))
-            hint = "--select to choose other features"
-            hint = (
-                f"use {hint}"
-                if form.payloads
-                else f"use --cast {name}:TYPE to choose one, or {hint}"
-            )
-            what = f"conflicting types of {name!r}: {places}"
-            raise SchemaError(what, hint=hint) from error
+    places = " and ".join(f"{one.value} in {dtypes[one]}" for one in reversed(dtypes))
+    try:
+        dtype = cast or form.widest(dtypes)
+    except ValueError as error:
+        what = f"conflicting types of {name!r}: {places}"
+        hint = f"use --cast {name}:TYPE to choose one, or --select to choose other features"
+        raise SchemaError(what, hint=hint) from error
     if dtype is DType.STRING and len(dtypes) > 1 and cast is None:
-        places = " and ".join(f"{one.value} in {dtypes[one]}" for one in reversed(dtypes))
-        return dtype, 0.0, [f"column {name!r} becomes text: it is {places}"]
+        return dtype, f" becomes text: it is {places}"
     if dtype is DType.INT64 and total.doubles and total.whole:
-        return dtype, 0.0, [f"column {name!r}: whole numbers become int64"]
+        return dtype, ": whole numbers become int64"
     if dtype is not DType.FLOAT32 or not total.seen:
-        return dtype, 0.0, []
-    for _, scan in held:
+        return dtype, ""
+    for _, scan in held if cast is None else ():
         wide = scan.numbers[name].wide if name in scan.numbers else None
-        if wide is not None and cast is None:
+        if wide is not None:
             row, value = wide
             rounds = f"--cast {name}:float32 to round it, or " if abs(value) < FLOAT32_END else ""
             raise SourceError(
@@ -511,9 +471,8 @@ def _dtype(
                 record=row,
                 hint=f"use {rounds}--cast {name}:string to keep its digits",
             )
-    said = f"the largest relative change is {total.change:.3g}"
-    said = said if total.change else "no value changes"
-    return dtype, total.change, [f"column {name!r}: numbers become float32; {said}"]
+    change = f"the largest relative change is {total.change:.3g}"
+    return dtype, f": numbers become float32; {change if total.change else 'no value changes'}"
 
 
 def _total(scans: Sequence[Scan]) -> ColumnsFold:
@@ -531,32 +490,6 @@ def _table_losses(scans: Sequence[Scan], content: Content) -> list[str]:
     if total.skipped and len(held) == len(total.columns().columns):  # all that there are
         losses.append(f"features beyond the first {len(held):,}")
     return losses
-
-
-def _class_names(scans: Sequence[Scan]) -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
-    for scan in scans:
-        for name, names in scan.content.class_names.items():
-            if found.setdefault(name, names) != names:
-                what = f"its class names of {name!r} differ from those of the other files"
-                raise SchemaError(what, path=scan.path)
-    return found
-
-
-def _described(content: Content, folders: Sequence[Path], *, whole: bool) -> Content:
-    """Add what TFDS' files say in folders of shards."""
-    carried = CarriedMetadata(folders)
-    found = {}
-    for name, one in zip(content.columns.names, content.columns.columns, strict=True):
-        text = carried.labels.get(labels_file(name), "")
-        if one.dtype is DType.INT64 and text:
-            found[name] = tuple(line.strip() for line in text.split("\n") if line.strip())
-    return replace(
-        content,
-        class_names=found,
-        class_files=carried.labels,
-        tfds=carried.features if whole else None,
-    )
 
 
 def _images(form: Format, scans: Sequence[Scan], content: Content) -> tuple[str, ...]:

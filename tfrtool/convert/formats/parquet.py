@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 
 from tfrtool.convert.formats.registry import (
     Content,
-    Doubles,
     Format,
     Put,
     ReadPosition,
@@ -31,7 +30,7 @@ from tfrtool.examples.arrow.foreign import (
     foreign_columns,
 )
 from tfrtool.examples.dtypes import NumberRange
-from tfrtool.examples.example import DType, PayloadKind, feature_name
+from tfrtool.examples.example import PayloadKind, feature_name
 from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.sources.formats.parquet_reader import (
     ParquetFacts,
@@ -50,9 +49,6 @@ _HUGGING_FACE, _TFDS, _CLASS_FILES = b"huggingface", b"tfds", b"class_files"
 _IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 _NOTHING = pa.field("_record", pa.int64())
 """The column of records without any feature, whose number must be kept."""
-
-_NAMES_SHOWN = 20
-"""Of classes, in the dataset card."""
 
 _PATHS = ("{}/filename", "image/filename", "filename")
 """Of the column that has an image's path, where one of them is there."""
@@ -126,18 +122,6 @@ class ParquetFormat(Format):
             batch = decode_batch(encode_batch(batch, own), content.columns, exact=content.exact)
         yield batch
 
-    def doubles(self, rows: pa.RecordBatch, content: Content) -> Doubles:
-        """Return the doubles of rows as the file has them."""
-        own = double_columns(rows.schema)
-        names = {
-            one.key: name
-            for name, one in zip(content.columns.names, content.columns.columns, strict=False)
-            if one.dtype in (DType.INT64, DType.FLOAT32)
-        }
-        return {
-            names[key]: flat_values(rows.column(name)) for name, key in own.items() if key in names
-        }
-
     @contextlib.contextmanager
     def write(self, path: Path, content: Content) -> Iterator[Put]:
         """Give a file to write."""
@@ -183,34 +167,14 @@ class HuggingFaceFormat(ParquetFormat):
 
     name = "hf"
 
-    def metadata(self, content: Content, info: DatasetInfo) -> Mapping[str, str]:
-        """Return the card."""
+    def metadata(self, content: Content, info: DatasetInfo) -> Mapping[str, str]:  # noqa: ARG002
+        """Return the dataset card."""
         files = "".join(
             f"  - split: {one.name}\n    path: {one.name}-*.parquet\n" for one in info.splits
         )
         head = f"---\nconfigs:\n- config_name: default\n  data_files:\n{files}---\n"
         counts = "".join(f"| {split.name} | {split.records:,} |\n" for split in info.splits)
-        types = {one.name: _type_text(one.type) for one in content.schema}
-        for name, one in _features(content).items():
-            shown = [*one.get("names", ())[:_NAMES_SHOWN], "..."][: len(one.get("names", ()))]
-            types[name] = one["_type"] + (f": {', '.join(shown)}" if shown else "")
-        cells = [" | ".join(map(_cell, pair)) for pair in types.items()]
-        columns = "".join(f"| {row} |\n" for row in cells)
-        tables = f"\n| split | rows |\n|---|---|\n{counts}\n| column | type |\n|---|---|\n{columns}"
-        return {"README.md": f"{head}\n# {info.name}\n{tables}"}
-
-
-def _type_text(kind: pa.DataType) -> str:
-    """Return a type as ``datasets`` calls it."""
-    if pa.types.is_list(kind):
-        return f"List({_type_text(kind.value_type)})"
-    if pa.types.is_struct(kind):
-        return f"{{{', '.join(f'{one.name}: {_type_text(one.type)}' for one in kind)}}}"
-    return f"Value({'float32' if pa.types.is_floating(kind) else kind})"
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
+        return {"README.md": f"{head}\n# {info.name}\n\n| split | rows |\n|---|---|\n{counts}"}
 
 
 def _features(content: Content) -> dict[str, Any]:

@@ -13,12 +13,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from tfrtool.engines.engine import Workers
-from tfrtool.engines.pool import map_shards
 from tfrtool.errors import SourceError, UsageError, os_errors_as
 from tfrtool.examples.arrow.columns import METADATA, Columns
 from tfrtool.examples.arrow.infer import ColumnsFold
@@ -31,7 +27,6 @@ from tfrtool.records.shards import matching_files
 from tfrtool.sources.tables.table_columns import check_not_saved_to_disk
 from tfrtool.storage.commit import check_not_publishing
 from tfrtool.storage.opening import open_regular
-from tfrtool.storage.progress import OnCounts
 
 _MODULES = {
     "tfrecord": "payload_formats:TfrecordFormat",
@@ -46,36 +41,25 @@ _MODULES = {
 
 NAMES = tuple(_MODULES)
 _HEAD = 4096
-
-_PACKED = "compressed, and not a TFRecord file", "decompress it first"
-_ARROW = "Arrow files can't be read", "save it as Parquet first"
-_UNREADABLE = {
-    **dict.fromkeys((".gz", ".bz2", ".xz", ".zst", ".zip"), _PACKED),
-    **dict.fromkeys((".arrow", ".feather", ".ipc"), _ARROW),
-    ".json": ("one JSON document, not JSON Lines", "write one object per line"),
-}
-"""Why files with such names are not read, and what to do."""
+_PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip", ".arrow", ".feather", ".ipc", ".json")
+_HINT = "decompress it, or save it as Parquet or as JSON Lines"
 
 Put = Callable[[Any], None]
 """Writes a record batch of the content's schema, or in a format of payloads a list of payloads."""
 
-Doubles = dict[str, tuple[NDArray[np.float64], NDArray[np.int64]]]
-"""The doubles of some rows by column, without nulls, and the row of each, counted from 0."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """What all records of a conversion hold besides their values.
+    """What all records of a conversion have in common.
 
     Attributes:
         columns: the features.
         exact: whether a column ``_payload`` has the bytes of each payload, too.
         class_names: class names by the column with their numbers.
-        class_files: the texts of all files with class names, by file name, as others wrote them.
+        class_files: the texts of all files with class names, by file name.
         images: the columns that hold one encoded image in each record.
         tfds: the content of features.json, if there is one.
         declared: whether the writer of the records gave their types; otherwise they are inferred.
-        changes: by column, the largest relative change of a number that becomes float32.
         label: the column that is the label, by the metadata or the user.
     """
 
@@ -86,7 +70,6 @@ class Content:
     images: tuple[str, ...] = ()
     tfds: Mapping[str, Any] | None = None
     declared: bool = True
-    changes: Mapping[str, float] = field(default_factory=dict)
     label: str | None = None
 
     @property
@@ -96,8 +79,7 @@ class Content:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values."""
-        facts = {one.name: getattr(self, one.name) for one in fields(self)}
-        del facts["changes"], facts["label"]
+        facts = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "label"}
         return facts | {"columns": json.loads(self.schema.metadata[METADATA])}
 
     @classmethod
@@ -120,6 +102,9 @@ class ReadPosition(NamedTuple):
     record: int = 0  # the row's number if damaged records, which are not rows, are counted, too
 
 
+_START = ReadPosition()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
     """Consecutive rows of a file."""
@@ -127,16 +112,16 @@ class Piece:
     path: Path
     first: int = 0  # the number of the first row, from 0
     rows: int
-    position: ReadPosition  # the nearest before the first row
+    position: ReadPosition = _START  # the nearest before the first row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
-    """What reading all of a file has found."""
+    """Result of reading all of a file."""
 
     path: Path
     rows: int
-    bytes: int  # that the rows hold, about
+    bytes: int  # that the rows hold, approximately
     positions: Sequence[ReadPosition] = (ReadPosition(),)  # ascending
     content: Content
     fold: ColumnsFold = field(default_factory=ColumnsFold)  # of payloads
@@ -178,16 +163,6 @@ class Format(abc.ABC):
     def scan(self, path: Path) -> Scan:
         """Read a file through; an error if it isn't of this format."""
 
-    def scans(
-        self,
-        paths: Sequence[Path],
-        workers: Workers,
-        worth: int,
-        on_counts: OnCounts | None = None,
-    ) -> Iterator[Scan]:
-        """Scan files on several workers; a process is worth its start from ``worth`` bytes on."""
-        return map_shards(self.scan, paths, workers, worth, on_counts=on_counts)
-
     @abc.abstractmethod
     def read(self, path: Path, position: ReadPosition) -> Iterator[Any]:
         """Yield the rows from a position on as they are in the file, in parts of bounded size.
@@ -208,10 +183,6 @@ class Format(abc.ABC):
         A payload that isn't such a row is a fault. A row of a table that the columns can't hold is
         a `SchemaError` with its number, counted from ``first``, and the column.
         """
-
-    def doubles(self, rows: Any, content: Content) -> Doubles:  # noqa: ARG002
-        """Return the doubles of rows that were read, as they are in the file."""
-        return {}
 
     @abc.abstractmethod
     def write(self, path: Path, content: Content) -> AbstractContextManager[Put]:
@@ -251,8 +222,7 @@ def look_for(path: Path, name: str | None) -> Sequence[Path]:
         if own:
             own.sort(key=lambda one: natural_order(str(one)))
             return own if form.name != "tfrecord" else ()
-    odd = [one for one in inside if one.name.lower().endswith((*_UNREADABLE,))]
-    return odd[:1]
+    return [one for one in inside if one.name.lower().endswith(_PACKED)][:1]
 
 
 def format_of_files(paths: Sequence[Path]) -> Format:
@@ -273,13 +243,12 @@ def _format_of_file(path: Path) -> str:
     formats = [format_of(name) for name in NAMES]
     names = [one.name for one in formats if one.own_names.search(path.name)]
     names += [one.name for one in formats if one.starts(head)]
-    lines = head.split(b"\n") if path.suffix.lower() == ".json" else []
-    with contextlib.suppress(ValueError, RecursionError):
-        names += ["jsonl"] if lines and isinstance(json.loads(lines[0]), dict) else []
-    if names:
-        return names[0]
-    what, hint = next(
-        (why for suffix, why in _UNREADABLE.items() if path.name.lower().endswith(suffix)),
-        ("unknown format", "use --from NAME to choose one"),
-    )
-    raise SourceError(what, path=path, expected=f"one of {', '.join(NAMES)}", hint=hint)
+    if not names and path.suffix.lower() == ".json":
+        with contextlib.suppress(ValueError, RecursionError):
+            names += ["jsonl"] if isinstance(json.loads(head.split(b"\n")[0]), dict) else []
+    if not names:
+        packed = path.name.lower().endswith(_PACKED)
+        hint = _HINT if packed else "use --from NAME to choose one"
+        expected = f"one of {', '.join(NAMES)}"
+        raise SourceError("unknown format", path=path, expected=expected, hint=hint)
+    return names[0]

@@ -7,16 +7,14 @@ import csv
 import json
 import math
 import re
-from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar
 
-import numpy as np
 import pyarrow as pa
 
-from tfrtool.convert.formats.registry import Content, Doubles, Format, Put, ReadPosition, Scan
+from tfrtool.convert.formats.registry import Content, Format, Put, ReadPosition, Scan
 from tfrtool.errors import (
     SchemaError,
     SourceError,
@@ -49,8 +47,6 @@ SCHEMA = "schema.json"
 _POSITION_EVERY = 256
 _BASE64 = '{"base64":'
 _WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-_INTEGER = re.compile(r"[+-]?[0-9]{1,30}")
-_SHOWN = 40
 _DTYPES = {kind: dtype for dtype, kind in TYPES.items()}
 _JSON_DTYPES = {int: DType.INT64, bool: DType.INT64, float: DType.FLOAT32}
 
@@ -226,22 +222,6 @@ class RowFormat(Format):
             arrays.append(pa.array(values, one.type))
         yield pa.RecordBatch.from_arrays(arrays, schema=content.schema)
 
-    def doubles(self, rows: Sequence[Row], content: Content) -> Doubles:
-        """Return the numbers of rows as the file has them, where they become float32."""
-        doubles: Doubles = {}
-        for name, column in zip(content.columns.names, content.columns.columns, strict=False):
-            if column.dtype is not DType.FLOAT32 or content.declared:
-                continue
-            values, places = array("d"), array("q")
-            for place, row in enumerate(map(self._named, rows)):
-                cell = row.get(name)
-                for number in cell if isinstance(cell, list) else (cell,):
-                    if number is not None and number != "":
-                        values.append(float(number))
-                        places.append(place)
-            doubles[name] = np.array(values, np.float64), np.array(places, np.int64)
-        return doubles
-
     def metadata(self, content: Content, info: DatasetInfo) -> Mapping[str, str]:  # noqa: ARG002
         """Return the schema, which makes the way back lossless."""
         return {SCHEMA: json.dumps(content.to_json(), indent=1) + "\n"}
@@ -288,20 +268,17 @@ class CsvFormat(RowFormat):
             raise UsageError(f"invalid --delimiter {delimiter!r}: expected one character, or tab")
 
     def scan(self, path: Path) -> Scan:
-        """Read a file through, and note how its header was read."""
+        """Read a file through, and note which delimiter was detected."""
         scan = super().scan(path)
-        if scan.content.declared:
+        if scan.content.declared or self._delimiter is not None:
             return scan
-        notes = []
         with os_errors_as(SourceError, path), open_regular(path) as file:
-            delimiter, names, _ = self._header(file, path)
-        if delimiter != DELIMITERS[0] and self._delimiter is None:
-            shown = "tab" if delimiter == "\t" else repr(delimiter)
-            notes.append(f"detected the delimiter {shown}; use --delimiter to choose another")
-        if "" in names:
-            number, name = names.index("") + 1, _name_of_unnamed(names)
-            notes.append(f"column {number} has no name; it becomes {name!r}")
-        return replace(scan, notes=(*notes, *scan.notes))
+            delimiter = detect_delimiter(file, path)
+        if delimiter == DELIMITERS[0]:
+            return scan
+        shown = "tab" if delimiter == "\t" else repr(delimiter)
+        note = f"detected the delimiter {shown}; use --delimiter to choose another"
+        return replace(scan, notes=(note, *scan.notes))
 
     def losses(self, content: Content) -> list[str]:
         """Return what only the schema next to the table has."""
@@ -332,7 +309,8 @@ class CsvFormat(RowFormat):
     def _named(self, row: Row) -> Row:
         if "" not in row:
             return row
-        new = _name_of_unnamed([*row])
+        names = [*row]  # pandas' index comes first
+        new = "index" if not names[0] and "index" not in names else f"Unnamed: {names.index('')}"
         return {name or new: cell for name, cell in row.items()}
 
     def _add(self, column: CellTypes, cell: Any, row: int) -> None:
@@ -348,20 +326,11 @@ class CsvFormat(RowFormat):
             column.add(number, _JSON_DTYPES[type(number)], row)
 
     def _notes(self, columns: Mapping[str, CellTypes]) -> list[str]:
-        notes = []
-        for name, column in columns.items():
-            if column.text is None:
-                continue
-            row, text = column.text
-            shown = f"{printable(repr(text[:_SHOWN]))} in record {row}"
-            if LEADING_ZERO.match(text) and NUMBER.fullmatch(text):
-                notes.append(f"column {name!r} stays text: {shown} starts with a zero")
-            elif _INTEGER.fullmatch(text):
-                notes.append(f"column {name!r} stays text: {shown} is not an int64")
-            elif len(column.dtypes) > 1:
-                value = printable(repr(text[:_SHOWN]))
-                notes.append(f"column {name!r} becomes text: record {row} has {value}")
-        return notes
+        return [
+            f"column {name!r} is text: record {one.text[0]} has {printable(repr(one.text[1][:40]))}"
+            for name, one in columns.items()
+            if one.text and (len(one.dtypes) > 1 or NUMBER.fullmatch(one.text[1]))
+        ]
 
     def _value(self, cell: Any, kind: pa.DataType, declared: bool) -> Any:
         nested = pa.types.is_nested(kind)
@@ -390,12 +359,6 @@ class CsvFormat(RowFormat):
             writer = csv.writer(file, delimiter=delimiter, quoting=csv.QUOTE_NONNUMERIC)
             writer.writerow(content.schema.names)
             yield lambda batch: writer.writerows(map(_cell, row.values()) for row in rows_of(batch))
-
-
-def _name_of_unnamed(names: Sequence[str]) -> str:
-    """Return the name of the column without one; pandas' index comes first."""
-    place = names.index("")
-    return "index" if not place and "index" not in names else f"Unnamed: {place}"
 
 
 def _cell(value: Any) -> str | int | float:

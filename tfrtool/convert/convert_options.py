@@ -1,0 +1,320 @@
+"""The options of commands that write datasets from records."""
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tfrtool.declare import option
+from tfrtool.errors import UsageError
+from tfrtool.images.recipe import parse_size
+from tfrtool.records.shard_sets import check_split_name
+from tfrtool.sources.items import Starting
+from tfrtool.writing.run_options import (
+    SEEDS,
+    CompressionOptions,
+    NameOptions,
+    RunOptions,
+    SizeOptions,
+    check_splits,
+    parse_pairs,
+    parse_splits,
+)
+
+FormatName = Literal["tfrecord", "parquet", "hf", "jsonl", "csv", "arrayrecord", "webdataset"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CopyOptions(CompressionOptions):
+    """Options of jobs that copy records into new shards."""
+
+    allow_mixed: bool = option(
+        False, "Merge sources even if the features of their records differ.", group="Source"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReshardOptions(CopyOptions):
+    """Options of reshard."""
+
+    splits: Mapping[str, float] | None = option(
+        None,
+        "Put this fraction of all records into a split. Repeat for each split.  "
+        "[default: the splits of SOURCE]",
+        metavar="NAME=FRACTION",
+        group="Splits and order",
+        cli="--split",
+        repeat=True,
+        parse=parse_splits,
+    )
+    stratify: str | None = option(
+        None,
+        "Keep the proportions of this feature's values the same in every split.",
+        metavar="FEATURE",
+        group="Splits and order",
+    )
+    group_by: str | None = option(
+        None,
+        "Keep records in the same split if they share a value of this feature.",
+        metavar="FEATURE",
+        group="Splits and order",
+    )
+    shuffle: bool = option(
+        False, "Write the records of each split in random order.", group="Splits and order"
+    )
+    seed: int = option(
+        0, "Random seed for --shuffle and --split.", group="Splits and order", **SEEDS
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.shuffle, bool):
+            what = f"shuffle must be True or False, got {self.shuffle!r}; the seed is seed=N"
+            raise UsageError(what)
+        if self.stratify is not None and self.group_by is not None:
+            raise UsageError("--stratify and --group-by cannot be used together")
+        check_splits(self.splits or {}, self.stratify or self.group_by)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilterOptions(CopyOptions):
+    """Options of filter."""
+
+    where: str | None = option(
+        None,
+        'Keep records that match an SQL condition, such as "label = 1 AND height > 64".',
+        metavar="EXPR",
+        group="Selection",
+    )
+    keep: str | os.PathLike[str] | None = option(
+        None,
+        "Keep only the records listed in FILE, one SHARD and RECORD per line.",
+        metavar="FILE",
+        group="Selection",
+        path="local input",
+    )
+    drop: str | os.PathLike[str] | None = option(
+        None,
+        "Drop the records listed in FILE.",
+        metavar="FILE",
+        group="Selection",
+        path="local input",
+    )
+    dedupe: bool = option(
+        False,
+        "Drop exact duplicates: of the image, or of the record if it has none.",
+        group="Selection",
+    )
+    sample: int | float | str | None = option(
+        None,
+        "Keep a random sample of what the other options keep: a number, or a share such as 5% or "
+        "0.05.",
+        metavar="SIZE",
+        group="Selection",
+        parse=str,
+    )
+    seed: int = option(0, "Random seed for --sample.", group="Selection", **SEEDS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AppendOptions(RunOptions):
+    """Options of append."""
+
+    split: str | None = option(
+        None,
+        "Put all of SOURCE into this split.  [default: SOURCE's own splits, or split like DATASET]",
+        metavar="NAME",
+        group="Source",
+    )
+    new_classes: bool = option(
+        False,
+        "Accept classes that DATASET doesn't have; they are numbered after its own.",
+        group="Source",
+    )
+    dedupe: bool = option(
+        False,
+        "Skip images that DATASET already has, or that SOURCE repeats, and list them (exit code "
+        "3).",
+        group="Source",
+    )
+    out: str | os.PathLike[str] | None = option(
+        None,
+        "Directory of the new version. Required if DATASET is not named after a version.  "
+        "[default: next to DATASET]",
+        metavar="DIR",
+        group="Output",
+        path="output",
+    )
+    version: str | None = option(
+        None,
+        "Number of the new version.  [default: next minor version]",
+        metavar="X.Y.Z",
+        group="Output",
+    )
+    starting: Starting = option(
+        nullcontext, "Returns a context manager that is active while TensorFlow loads.", cli=None
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.split is not None:
+            check_split_name(self.split)
+
+
+def _parse_names(texts: Iterable[str]) -> list[str]:
+    return [name for text in texts for name in text.split(",")]
+
+
+def _parse_added(texts: Iterable[str]) -> dict[str, Any]:
+    """Parse ``NAME=VALUE``, typed by its value, or ``NAME:DTYPE[:SHAPE]=VALUE``."""
+    from tfrtool.examples.dtypes import relative_change, text_number
+    from tfrtool.examples.example import Feature
+    from tfrtool.examples.schema import FeatureSpec
+
+    added: dict[str, Any] = {}
+    for text in texts:
+        name, equals, digits = text.partition("=")
+        if not equals:
+            expected = "NAME=VALUE, such as source=kaggle or weight:float32=1"
+            raise UsageError(f"invalid --add {text!r}", expected=expected)
+        if ":" in name:
+            spec = FeatureSpec.parse(text)
+            added[spec.name] = Feature(dtype=spec.dtype, values=spec.default or ())
+            continue
+        number = text_number(digits)
+        if isinstance(number, float) and number.is_integer() and relative_change(number):
+            what = f"--add {text!r} would be rounded to float32"
+            raise UsageError(what, expected=f"{name}:int64=, {name}:string= or {name}:float32=")
+        added[name] = digits if number is None else number
+    return added
+
+
+@dataclass(frozen=True, kw_only=True)
+class EditOptions(RunOptions, NameOptions):
+    """Options of edit."""
+
+    select: Sequence[str] | None = option(
+        None,
+        "Keep only these features.",
+        metavar="A,B",
+        group="Labels and features",
+        repeat=True,
+        parse=_parse_names,
+    )
+    drop: Sequence[str] = option(
+        (),
+        "Drop these features.",
+        metavar="A,B",
+        group="Labels and features",
+        repeat=True,
+        parse=_parse_names,
+    )
+    cast: Mapping[str, str] | None = option(
+        None,
+        "Convert a feature to string, int64 or float32. Repeatable.",
+        metavar="NAME=DTYPE",
+        group="Labels and features",
+        repeat=True,
+        parse=lambda texts: parse_pairs("--cast", texts, "NAME=DTYPE, such as label=float32"),
+    )
+    rename: Mapping[str, str] | None = option(
+        None,
+        "Rename a feature. Repeatable.",
+        metavar="OLD=NEW",
+        group="Labels and features",
+        repeat=True,
+        parse=lambda texts: parse_pairs("--rename", texts, "OLD=NEW, such as label=class"),
+    )
+    add: Mapping[str, Any] | None = option(
+        None,
+        "Add a feature with this value to every record. NAME:DTYPE[:SHAPE]=VALUE sets its type. "
+        "Repeatable.",
+        metavar="NAME=VALUE",
+        group="Labels and features",
+        repeat=True,
+        parse=_parse_added,
+    )
+    encode: Literal["jpeg", "png", "keep"] | None = option(
+        None,
+        "Encode every image as JPEG or PNG; keep converts only images that aren't valid JPEGs.",
+        group="Images",
+    )
+    resize: int | tuple[int, int] | None = option(
+        None,
+        "Scale the shorter side to N pixels, or the image to exactly W x H.",
+        metavar="N|WxH",
+        group="Images",
+        parse=parse_size,
+    )
+    on_error: Literal["stop", "skip"] = option(
+        "stop",
+        "Stop at the first record that is damaged or can't be changed, or skip such records and "
+        "list them (exit code 3).",
+        group="Execution",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvertOptions(SizeOptions):
+    """Options of convert."""
+
+    from_format: FormatName | None = option(
+        None, "Format of SOURCE.  [default: detected]", group="Source", cli="--from"
+    )
+    delimiter: str | None = option(
+        None,
+        "Column delimiter of CSV files, or tab.  [default: detected]",
+        metavar="CHAR",
+        group="Source",
+    )
+    select: Sequence[str] | None = option(
+        None,
+        "Keep only these columns.",
+        metavar="A,B",
+        group="Labels and features",
+        parse=lambda text: text.split(","),
+    )
+    rename: Mapping[str, str] | None = option(
+        None,
+        "Rename a column. Repeatable.",
+        metavar="OLD=NEW",
+        group="Labels and features",
+        repeat=True,
+        parse=lambda texts: parse_pairs("--rename", texts, "OLD=NEW, such as class=label"),
+    )
+    cast: Mapping[str, str] | None = option(
+        None,
+        "Convert a column of a table to int64, float32 or string. Repeatable.",
+        metavar="NAME:TYPE",
+        group="Labels and features",
+        repeat=True,
+        parse=lambda texts: parse_pairs("--cast", texts, "NAME:TYPE, such as price:float32", ":"),
+    )
+    label_feature: str | None = option(
+        None,
+        "Label column, for .cls members of WebDataset and for dataset_info.json.  "
+        "[default: detected]",
+        metavar="NAME",
+        group="Labels and features",
+    )
+    exact: bool = option(
+        False,
+        "Also keep the exact payloads, in a column _payload, so that converting back gives the "
+        "same bytes.",
+        group="Labels and features",
+    )
+    shards: int | None = option(
+        None, "Number of files per split.", metavar="N", group="Shards", least=1, most=99_999
+    )
+    to: FormatName | None = option(
+        None, "Format of TARGET.  [default: by suffix, or tfrecord for tables]", group="Output"
+    )
+    verify: Literal["none", "values", "bytes"] = option(
+        "values",
+        "Read TARGET back and compare all values, or the payloads byte for byte.",
+        group="Output",
+    )
+    on_note: Callable[[str], None] = option(
+        lambda _: None, "Called with each loss and note before anything is written.", cli=None
+    )
