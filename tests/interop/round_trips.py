@@ -48,10 +48,10 @@ def round_trip(path: Path, name: str, folder: Path, *, exact: bool = False) -> R
         tfrtool.convert(
             path,
             there,
-            to=name,
+            to=name,  # type: ignore[arg-type]
             from_format="tfrecord",
             exact=exact,
-            on_note=said.append,  # type: ignore[arg-type]
+            on_note=said.append,
         )
         tfrtool.convert(there, back, from_format=name)  # type: ignore[arg-type]
     except tfrtool.TfrtoolError as error:

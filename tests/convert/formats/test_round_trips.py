@@ -51,9 +51,9 @@ def test_any_records_come_back(
             report = tfrtool.convert(
                 folder / "a.tfrecord",
                 folder / "there",
-                to=to,
+                to=to,  # type: ignore[arg-type]
                 exact=exact,
-                workers=1,  # type: ignore[arg-type]
+                workers=1,
             )
         except tfrtool.SchemaError:
             assume(to != "csv")  # which has no rows without a column
