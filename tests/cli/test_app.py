@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,10 +13,9 @@ import click
 import pytest
 
 from tests.conftest import MakeShard
-from tfrtool import __version__, encode_example
+from tfrtool import __version__
 from tfrtool.cli import main
 from tfrtool.cli.app import cli
-from tfrtool.cli.output import Outcome
 from tfrtool.cli.process import starting_tensorflow
 from tfrtool.errors import (
     CorruptShardError,
@@ -28,7 +26,6 @@ from tfrtool.errors import (
     UsageError,
     WriteError,
     human_bytes,
-    human_count,
 )
 
 Capture = pytest.CaptureFixture[str]
@@ -85,18 +82,6 @@ def test_help_lists_every_command(capsys: Capture) -> None:
         assert sorted(shown) == sorted(group.commands)
 
 
-@pytest.mark.parametrize("words", ALL, ids=[" ".join(words) or "tfrtool" for words in ALL])
-def test_every_option_says_something(words: tuple[str, ...]) -> None:
-    """No option is without a word about what it does, or at least its default."""
-    command: click.Command = cli
-    for word in words:
-        assert isinstance(command, click.Group)
-        command = command.commands[word]
-    for parameter in command.params:
-        if isinstance(parameter, click.Option):
-            assert parameter.help or parameter.show_default, parameter.opts
-
-
 def test_inspect_of_a_file_is_inspect_shard(capsys: Capture, make_shard: MakeShard) -> None:
     """The name of the command may be left out, with options before or after the file."""
     shard = str(make_shard([b"a", b"b"]))
@@ -108,46 +93,6 @@ def test_inspect_of_a_file_is_inspect_shard(capsys: Capture, make_shard: MakeSha
     assert capsys.readouterr() == shown
     assert main(["info", shard, "--limit", "1"]) == 0
     assert capsys.readouterr() == shown
-
-
-@pytest.mark.parametrize(
-    ("words", "meant"),
-    [
-        (["head", "SHARD"], ["cat", "SHARD", "--limit", "5"]),
-        (["schema", "SHARD", "--json"], ["inspect", "schema", "SHARD", "--json"]),
-        (["stats", "SHARD"], ["inspect", "stats", "SHARD"]),
-        (["SHARD"], ["inspect", "shard", "SHARD"]),
-        (["verfy", "SHARD"], ["verify", "SHARD"]),
-        (["inspect", "count", "SHARD"], ["count", "SHARD"]),
-        (["inspect", "head", "SHARD"], ["cat", "SHARD", "--limit", "5"]),
-        (["inspect", "schem", "SHARD"], ["inspect", "schema", "SHARD"]),
-    ],
-)
-def test_an_unknown_command_names_the_right_one(
-    words: list[str], meant: list[str], capsys: Capture, make_shard: MakeShard
-) -> None:
-    """The suggestion is the whole command, with the arguments as they were typed, and works."""
-    shard = str(make_shard([encode_example({"label": 1})], "two words.tfrecord"))
-    assert main([word.replace("SHARD", shard) for word in words]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    (line,) = captured.err.splitlines()
-    assert line.startswith("tfrtool: error: no such command ")
-    suggested = shlex.split(line.partition("did you mean tfrtool ")[2])
-    assert suggested == [word.replace("SHARD", shard) for word in meant]
-    assert main(suggested) == 0
-
-
-def test_version(capsys: Capture) -> None:
-    """--version tells the version."""
-    assert main(["--version"]) == 0
-    assert __version__ in capsys.readouterr().out
-
-
-def test_exit_codes() -> None:
-    """The exit codes are those of the contract."""
-    codes = {outcome.name: outcome.value for outcome in Outcome}
-    assert codes == {"FINE": 0, "FAILED": 1, "USAGE": 2, "DAMAGE": 3, "INTERRUPTED": 130}
 
 
 OUTCOMES: list[tuple[BaseException, int, str]] = [
@@ -203,22 +148,6 @@ def test_interrupt(capsys: Capture, monkeypatch: pytest.MonkeyPatch, make_shard:
     assert captured.err.strip() == "tfrtool: interrupted"
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /dev/full")
-def test_full_disk(make_shard: MakeShard) -> None:
-    """Where the output can't be written, the command fails, in one line."""
-    path = make_shard([b"x" * 10] * 100)
-    with open("/dev/full", "wb") as full:  # noqa: PTH123 - a device
-        done = subprocess.run(
-            [sys.executable, "-m", "tfrtool", "inspect", "shard", str(path), "--limit", "100"],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            check=False,
-        )
-    assert done.returncode == 1
-    (line,) = done.stderr.splitlines()
-    assert b"no space left" in line
-
-
 def test_module_is_the_command(make_shard: MakeShard) -> None:
     """``python -m tfrtool`` is the command, with its exit codes."""
     tool = [sys.executable, "-m", "tfrtool"]
@@ -236,23 +165,6 @@ def test_module_is_the_command(make_shard: MakeShard) -> None:
 def test_human_bytes(size: int, text: str) -> None:
     """Sizes are told in binary units."""
     assert human_bytes(size) == text
-
-
-def test_human_count() -> None:
-    """Numbers come with their noun."""
-    assert [human_count(n, "record") for n in (0, 1, 1203)] == [
-        "0 records",
-        "1 record",
-        "1,203 records",
-    ]
-
-
-def test_what_is_missing_is_told(capsys: Capture) -> None:
-    """Of several arguments, all are named: which of them is missing, nobody can know."""
-    assert main(["query", "a.tfrecord"]) == 2
-    error = capsys.readouterr().err
-    assert "expected SHARDS and SQL" in error
-    assert "tfrtool query --help" in error
 
 
 @pytest.mark.parametrize(

@@ -37,27 +37,6 @@ def cat(capsys: Capture, *words: str | Path, code: int = 0) -> tuple[str, str]:
     return out, err
 
 
-def test_json_lines(shard: Path, capsys: Capture) -> None:
-    """A record is a line with its shard, its number and its features."""
-    out, err = cat(capsys, shard, "--records", "1,18:", "--select", "name,image")
-    expected = [
-        {
-            "shard": str(shard),
-            "record": n,
-            "features": {
-                "name": f"a,{n}",
-                "image": {"bytes": 10, "content": "image/jpeg"},
-            },
-        }
-        for n in (1, 18, 19)
-    ]
-    assert [json.loads(line) for line in out.splitlines()] == expected
-    assert err == ""
-    assert cat(capsys, shard, "--json") == cat(capsys, shard)
-    out, _ = cat(capsys, shard, "--limit", "1", "--bytes", "base64")
-    assert json.loads(out)["features"]["image"] == {"base64": "/9j/4AAQSkZJRg=="}
-
-
 def test_csv_and_text(shard: Path, capsys: Capture, tmp_path: Path) -> None:
     """CSV has the columns of the selection, or of the first record; text is for people."""
     out, _ = cat(capsys, shard, "--format", "csv", "--select", "name,label", "--limit", "2")
@@ -95,29 +74,6 @@ def test_conditions_and_samples(shard: Path, capsys: Capture) -> None:
     assert drawn[0] == drawn[1] != drawn[2]
     assert len(drawn[0].splitlines()) == 5
     assert cat(capsys, shard, "--where", "label = 9") == ("", "")
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "message"),
-    [
-        (["--records", "x"], 2, "10:20"),
-        (["--records", "5:2"], 2, "--records '5:2'"),
-        (["--records", "20"], 1, "no record 20"),
-        (["--records", "1", "--sample", "1"], 2, "cannot be used together"),
-        (["--select", "lable"], 2, "'lable'; did you mean 'label'"),
-        (["--where", "lable = 1"], 2, "did you mean 'label'"),
-        (["--where", "label = 1; DROP TABLE x"], 2, "invalid condition"),
-        (["--json", "--format", "csv"], 2, "cannot be used together"),
-        (["nosuch"], 1, "nosuch"),
-    ],
-)
-def test_what_is_wrong(
-    shard: Path, capsys: Capture, words: list[str], code: int, message: str
-) -> None:
-    """What makes no sense is one line on stderr."""
-    _, err = cat(capsys, shard, *words, code=code)
-    assert message in err
-    assert len(err.splitlines()) == 1
 
 
 def test_damage(shard: Path, capsys: Capture) -> None:

@@ -64,33 +64,6 @@ def test_notations(source: Path, tmp_path: Path, capsys: Capture) -> None:
     assert json.loads((tmp_path / "out" / "write_report.json").read_text()) == report
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["--rename", "id"],
-        ["--rename", "id=a", "--rename", "id=b"],
-        ["--add", "x"],
-        ["--add", "x:int64=many"],
-        ["--add", "x:int64=99999999999999999999"],
-        ["--cast", "id=double"],
-        ["--drop", "idd"],
-        ["--drop", "id", "--drop", ""],
-        ["--resize", "8xx"],
-        ["--select", "id", "--drop", "id"],
-        ["--resume", "--overwrite"],
-    ],
-)
-def test_what_makes_no_sense_is_a_usage_error(
-    source: Path, tmp_path: Path, capsys: Capture, words: list[str]
-) -> None:
-    """Exit code 2, one line, and nothing is written."""
-    assert main(["edit", str(source), str(tmp_path / "out"), *words]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("tfrtool: error: ")
-    assert line.isprintable()
-    assert not (tmp_path / "out").exists()
-
-
 def test_what_is_skipped_is_named_and_hostile_names_are_escaped(
     source: Path, tmp_path: Path, capsys: Capture
 ) -> None:

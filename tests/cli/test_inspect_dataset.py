@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.datasets import flip_bit, write_pets
+from tests.datasets import write_pets
 from tests.examples.strategies import int64, string
 from tfrtool.cli import main
 from tfrtool.examples.example import encode_example
@@ -56,63 +55,6 @@ def unshuffled(pets: Path, tmp_path: Path) -> Path:
         path = tmp_path / f"pets-train.tfrecord-0000{number}-of-00003"
         path.write_bytes(b"".join(map(frame, part)))
     return tmp_path
-
-
-@pytest.mark.tf
-def test_json_keys(capsys: Capture, pets: Path) -> None:
-    """The keys of --json are there for the dataset, its splits and its shards."""
-    code, found = run_json(capsys, pets)
-    assert code == 0
-    assert {
-        "dataset", "name", "version", "label", "splits", "faults", "records", "notes",
-    } <= found.keys()  # fmt: skip
-    assert found["dataset"] == str(pets)
-    assert set(found["splits"]) == {"train", "validation"}
-    for split in found["splits"].values():
-        assert {
-            "records", "expected_records", "bytes", "shards", "labels", "longest_run",
-            "batch_spread", "shuffle_buffer", "shuffle", "order",
-        } <= split.keys()  # fmt: skip
-        assert (split["shuffle"], split["order"]) == ("well shuffled", "shuffled")
-        assert split["shuffle_buffer"] == 1
-        assert len(split["shards"]) == 3
-        for shard in split["shards"]:
-            assert {"path", "records", "bytes", "labels"} <= shard.keys()
-            assert Path(shard["path"]).stat().st_size == shard["bytes"]
-
-
-@pytest.mark.tf
-def test_json_of_faults(capsys: Capture, pets: Path, tmp_path: Path) -> None:
-    """Damage and missing shards come in the form of all faults, with their file; exit code 3."""
-    broken = Path(shutil.copytree(pets, tmp_path / "pets"))
-    flip_bit(broken / "pets-train.tfrecord-00001-of-00003", 30)
-    (broken / "pets-validation.tfrecord-00002-of-00003").unlink()
-    code, found = run_json(capsys, broken)
-    assert code == 3
-    assert [(fault["kind"], Path(fault["path"]).name) for fault in found["faults"]] == [
-        ("missing-shard", "pets-validation.tfrecord-00002-of-00003"),
-        ("payload-crc", "pets-train.tfrecord-00001-of-00003"),
-    ]
-    for fault in found["faults"]:
-        assert {"kind", "offset", "record", "message", "path"} == fault.keys()
-    assert run(broken) == 3
-    out = capsys.readouterr().out
-    assert "missing-shard: pets-validation.tfrecord-00002-of-00003" in out
-    assert "payload-crc: pets-train.tfrecord-00001-of-00003\n      record 0 at offset 0: " in out
-    assert "2 of 3" in out
-
-
-@pytest.mark.tf
-def test_text(capsys: Capture, pets: Path) -> None:
-    """The text tells counts, labels and order, in 80 columns."""
-    assert run(pets) == 0
-    captured = capsys.readouterr()
-    assert captured.err == ""
-    for words in ("pets 1.0.0", "matches the shards", "train", "validation", "cat", "dog"):
-        assert words in captured.out
-    assert captured.out.count("well shuffled") == 2
-    assert "sorted" not in captured.out
-    assert max(map(len, captured.out.splitlines()[1:])) <= 80
 
 
 @pytest.mark.tf

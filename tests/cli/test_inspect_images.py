@@ -138,15 +138,6 @@ def test_usage(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_existing_file_is_kept(capsys: Capture, tmp_path: Path) -> None:
-    """The second run says what to do, and does it when it is told to."""
-    words = (GOLDEN / "plain.tfrecord", "--out", tmp_path / "sheet.png")
-    assert run(*words) == 0
-    assert run(*words) == 2
-    assert "--overwrite" in capsys.readouterr().err
-    assert run(*words, "--overwrite") == 0
-
-
 def test_no_tensorflow(tmp_path: Path) -> None:
     """Drawing loads neither TensorFlow nor numpy."""
     program = (

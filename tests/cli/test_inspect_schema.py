@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.inspecting import Capture, damaged
+from tests.cli.inspecting import Capture
 from tests.conftest import MakeShard
 from tests.contracts.test_import_budget import HEAVY, loaded_by
 from tests.examples.strategies import UNSET, entry, float32, int64, raw_example, string
@@ -32,24 +32,6 @@ def run(*words: str | Path) -> int:
 def shard(make_shard: MakeShard) -> Path:
     """Return a shard of four records."""
     return make_shard(RECORDS)
-
-
-def test_table(shard: Path, capsys: Capture) -> None:
-    """People get a table in 80 columns."""
-    assert run(shard) == 0
-    out, err = capsys.readouterr()
-    assert (
-        out
-        == """\
-4 records in 1 shard, tf.train.Example
-
-  feature  dtype   shape       present  values
-  ids      int64   [*] 0 to 3  all      0, 1, 2
-  image    string  []          all      image/png, 1 distinct
-  label    int64   []          all      0, 1
-"""
-    )
-    assert err == ""
 
 
 def test_table_tells_what_is_odd(make_shard: MakeShard, capsys: Capture) -> None:
@@ -149,25 +131,6 @@ def test_tfds_leaves_out(make_shard: MakeShard, capsys: Capture) -> None:
     assert capsys.readouterr().out == ""
 
 
-def test_json_of_statistics(shard: Path, capsys: Capture) -> None:
-    """`--json` is one object with all that was seen."""
-    assert run(shard, "--json") == 0
-    (line,) = capsys.readouterr().out.splitlines()
-    data = json.loads(line)
-    assert (data["shards"], data["records"], data["sampled"]) == (1, 4, False)
-    ids, image, label = data["features"]
-    assert ids["values"] == [{"value": n, "count": 3 - n} for n in range(3)]
-    assert (image["min"], image["max"], image["distinct"]) == (8, 8, 1)
-    assert image["values"] == [{"value": {"bytes": 8, "content": "image/png"}, "count": 4}]
-    assert {key: label[key] for key in ("name", "dtype", "present", "duplicates")} == {
-        "name": "label",
-        "dtype": "int64",
-        "present": 4,
-        "duplicates": 0,
-    }
-    assert data["losses"] == []
-
-
 def test_many_distinct_values_are_null(make_shard: MakeShard, capsys: Capture) -> None:
     """Beyond the limit, the number of distinct values is not known."""
     path = make_shard([encode_example({"x": int64(*range(101)), "name": string(b"\xff")})])
@@ -187,29 +150,6 @@ def test_sample_is_told(shard: Path, capsys: Capture) -> None:
     assert "a sample of 2 records" in err
     assert run(shard, "--sample", "2", "--json") == 0
     assert json.loads(capsys.readouterr().out)["sampled"] is True
-
-
-def test_damage(shard: Path, capsys: Capture) -> None:
-    """A damaged record is skipped with a warning, and exit code 3."""
-    damaged(shard, 8 * 20)
-    assert run(shard, "--json") == 3
-    out, err = capsys.readouterr()
-    data = json.loads(out)
-    assert data["records"] == 3
-    assert data["losses"][0]["faults"][0]["kind"] == "payload-crc"
-    assert "1 fault" in err
-    assert "payload-crc at offset 0 (record 0)" in err
-
-
-def test_another_kind_of_shard(make_shard: MakeShard, shard: Path, capsys: Capture) -> None:
-    """Alone it is an error; among others it is left out, with exit code 3."""
-    text = make_shard([b"hello"], "text.tfrecord")
-    assert run(text) == 1
-    assert "found text" in capsys.readouterr().err
-    assert run(text, shard) == 3
-    out, err = capsys.readouterr()
-    assert out.startswith("4 records in 2 shards")
-    assert "skipped: text" in err
 
 
 def test_usage(shard: Path, capsys: Capture) -> None:

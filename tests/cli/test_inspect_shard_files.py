@@ -76,19 +76,6 @@ def test_control_characters_in_a_shard(capsys: Capture, make_shard: MakeShard) -
         assert capsys.readouterr().out.isascii()
 
 
-def test_missing_file(capsys: Capture, tmp_path: Path) -> None:
-    """A file that isn't there is named."""
-    path = tmp_path / "missing.tfrecord"
-    line = failure(capsys, 1, path)
-    assert str(path) in line
-    assert "no such file" in line
-
-
-def test_directory_without_shards(capsys: Capture, tmp_path: Path) -> None:
-    """A directory without shards is an error, and not an empty result."""
-    assert str(tmp_path) in failure(capsys, 1, tmp_path)
-
-
 def test_directory_in_place_of_a_shard(
     capsys: Capture, make_shard: MakeShard, tmp_path: Path
 ) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
-from tests.cli.inspecting import Capture, damaged
+from tests.cli.inspecting import Capture
 from tests.conftest import MakeShard
 from tests.contracts.test_import_budget import loaded_by
 from tests.examples.strategies import UNSET, entry, float32, int64, raw_example, string
@@ -41,33 +40,6 @@ def other(make_shard: MakeShard) -> Path:
     return make_shard(map(encode_example, records), "other.tfrecord")
 
 
-def test_page(shard: Path, capsys: Capture) -> None:
-    """People get tables: numbers with a histogram each, lengths of lists, commonest values."""
-    assert run(shard) == 0
-    out, err = capsys.readouterr()
-    assert (
-        out
-        == """\
-8 records in 1 shard, tf.train.Example
-
-  numbers  present  mean    std  min  median  max  zeros  histogram
-  ids          all     7      0    7       7    7      0  █
-  label        all   0.5    0.5    0       0    1      4  █        █
-  size         all  17.5  16.68    0       9   49      1  █▃ ▃ ▃ ▃ ▃
-
-  list lengths  present  mean    std  min  median  max  zeros  histogram
-  ids               all   3.5  2.291    0       3    7      1  ███ ██ ███
-
-  values  present  distinct  most common
-  ids     all      1         7 100.0%
-  label   all      2         0 50.0%, 1 50.0%
-  size    all      8         0 12.5%, 1 12.5%, 4 12.5%
-  word    all      2         red 75.0%, green 25.0%
-"""
-    )
-    assert err == ""
-
-
 def test_notes(make_shard: MakeShard, capsys: Capture) -> None:
     """What no figure shows is said below; odd names can't do anything to a terminal."""
     records = [
@@ -93,31 +65,6 @@ def test_thresholds(shard: Path, other: Path, capsys: Capture) -> None:
     assert run(shard, "--against", other, "--threshold", "1") == 0
     assert run(shard, "--against", shard, "--threshold", "0") == 0
     assert run(shard, "--threshold", "0.1") == 2
-
-
-def test_json(shard: Path, other: Path, capsys: Capture) -> None:
-    """Programs get one object, with the buckets of each histogram."""
-    assert run(shard, "--json", "--against", other) == 0
-    (line,) = capsys.readouterr().out.splitlines()
-    data = json.loads(line)
-    assert (data["shards"], data["records"], data["payload"]) == (1, 8, "example")
-    size = next(one for one in data["features"] if one["name"] == "size")
-    assert size["values"]["histogram"]["counts"] == [3, 1, 0, 1, 0, 1, 0, 1, 0, 1]
-    assert size["values"]["histogram"]["edges"][::10] == [0, 49]
-    far = {(one["feature"], one["of"]): one["distance"] for one in data["against"]["distances"]}
-    assert far["size", "values"] == 1.0
-    assert far["more", "presence"] == 1.0
-    assert run(shard, "--json") == 0
-    assert json.loads(capsys.readouterr().out)["against"] is None
-
-
-def test_damage(shard: Path, capsys: Capture) -> None:
-    """What is damaged is named on stderr, and makes exit code 3."""
-    assert run(damaged(shard, 8 * 40)) == 3
-    out, err = capsys.readouterr()
-    assert out.startswith("7 records in 1 shard")
-    assert "1 fault" in err
-    assert str(shard) in err
 
 
 def test_what_has_no_features(make_shard: MakeShard, capsys: Capture) -> None:

@@ -127,13 +127,6 @@ def test_no_model_is_one_line(
     assert str(path) in line
 
 
-@pytest.mark.parametrize("words", [[], ["run"], ["run", "a.jpg", "--top", "0"], ["", "a.jpg"]])
-def test_usage_errors(words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
-    """A request that makes no sense ends with 2."""
-    assert main(["predict", *words]) == 2
-    assert capfd.readouterr().out == ""
-
-
 def test_names_can_not_write_to_the_terminal(
     run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -144,12 +137,6 @@ def test_names_can_not_write_to_the_terminal(
     output = capfd.readouterr().out
     assert len(output.splitlines()) == 1
     assert "\x1b" not in output
-
-
-def test_help_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
-    """--help shows how it is called."""
-    assert main(["predict", "--help"]) == 0
-    assert "  tfrtool predict run photo.jpg" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

@@ -15,9 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tfrtool
-from tests.datasets import flip_bit
 from tests.examples.strategies import int64
-from tests.more import more
 from tests.records.strategies import shard_of
 from tfrtool.cli import main
 from tfrtool.cli.render import rows_text
@@ -113,19 +111,6 @@ def test_a_full_disk(
     assert [*tmp_path.iterdir()] == [shard]
 
 
-def test_damage(shard: Path, capsys: Capture, tmp_path: Path) -> None:
-    """Damaged records are named, left out, or stopped at; then no file appears."""
-    flip_bit(shard, 20)
-    out, err = query(capsys, shard, "SELECT count(*) AS n FROM records", "--json", code=3)
-    assert json.loads(out) == {"n": 19}
-    assert "payload-crc at offset 0 (record 0)" in err
-    out = str(tmp_path / "a.csv")
-    words = ("--on-error", "stop", "--out", out)
-    _, err = query(capsys, shard, "SELECT x FROM records", *words, code=1)
-    assert "record 0, offset 0" in err
-    assert not Path(out).exists()
-
-
 EXACT = {
     "170141183460469231731687303715884105727::HUGEINT": 2**127 - 1,
     "340282366920938463463374607431768211455::UHUGEINT": str(2**128 - 1),
@@ -175,50 +160,7 @@ def test_values_of_every_type(shard: Path, capsys: Capture, tmp_path: Path) -> N
     assert held == {"v1": [str(2**128 - 1)], "v4": ["10:00:00+05"]}
 
 
-def test_order_is_kept_where_values_become_text(shard: Path, capsys: Capture) -> None:
-    """Rows come in the order that a query asks for, whatever their types."""
-    sql = "SELECT _record, DATE '2024-01-01' + _record::INT AS d FROM records ORDER BY d DESC;"
-    out, _ = query(capsys, shard, sql, "--json")
-    assert [json.loads(line)["_record"] for line in out.splitlines()] == [*range(20)][::-1]
-
-
 def test_swapped_arguments(shard: Path, capsys: Capture) -> None:
     """SQL in the place of the shards is seen, and the right order is shown."""
     _, err = query(capsys, COUNT, shard, code=2)
     assert f"swap the arguments: tfrtool query {shard} '{COUNT}'" in err
-
-
-@pytest.mark.parametrize(
-    ("sql", "message"),
-    [
-        ("SELECT lable FROM records", "did you mean 'label'"),
-        ("SELECT * FROM '/etc/passwd'", "passwd"),
-        ("DROP VIEW records", "single SELECT statement"),
-        more("SELECT x FROM", "syntax error"),
-        ("selct 1", "error: invalid SQL: syntax error near 'selct'\n"),
-        more("SELECT frobb(x) FROM records", "error: no function 'frobb'"),
-        ("SELECT lenght(x) FROM records", "no function 'lenght'; did you mean 'length'?"),
-        ("SELECT x FROM recrds", "error: no table 'recrds'; use FROM records\n"),
-        more("SELECT records.xx FROM records", "error: no column 'xx'"),
-        more("SELECT * EXCLUDE (frobb) FROM records", "error: no column 'frobb'"),
-        ("SELECT x + label FROM records", "invalid argument types for '+': (FLOAT, BLOB);"),
-        more(
-            "SELECT label::INT FROM records",
-            "error: bytes can't be converted to INTEGER; use decode()",
-        ),
-        ("SELECT x FROM records WHERE label = 5", "error: bytes can't be compared with INTEGER\n"),
-        ("SELECT * FROM read_csv('a')", "error: can't read 'a': queries read only the records\n"),
-    ],
-)
-def test_what_is_no_query(shard: Path, capsys: Capture, sql: str, message: str) -> None:
-    """What makes no sense is one line on stderr."""
-    out, err = query(capsys, shard, sql, code=2)
-    assert out == ""
-    assert message in err
-    assert len(err.splitlines()) == 1
-
-
-def test_division_by_zero(shard: Path, capsys: Capture) -> None:
-    """The hint names what a query can do, and no setting: those are locked."""
-    _, err = query(capsys, shard, "SELECT _record // 0 FROM records", code=1)
-    assert err.endswith("division by zero in (_record // 0); use TRY() to get NULL instead\n")

@@ -19,31 +19,6 @@ def photos(tmp_path: Path) -> Path:
     return write_class_folders(tmp_path / "mes photos d'été", count=10)
 
 
-def test_json_has_the_promised_keys(
-    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """--json prints one object with the keys of the contract; the report file holds the same."""
-    out = tmp_path / "pets"
-    assert main(["write", str(photos), str(out), "--shards", "2", "--json"]) == 0
-    (line,) = capsys.readouterr().out.splitlines()
-    data = json.loads(line)
-    assert data.keys() >= {
-        "dataset",
-        "name",
-        "version",
-        "splits",
-        "rejected",
-        "converted",
-        "seconds",
-    }
-    assert data["splits"].keys() == {"train"}
-    train = data["splits"]["train"]
-    assert train.keys() >= {"records", "bytes", "shards", "labels"}
-    assert train["labels"] == {"cat": 10, "dog": 10}
-    assert [shard.keys() >= {"path", "records", "bytes", "sha256"} for shard in train["shards"]]
-    assert json.loads((out / "write_report.json").read_text()) == data
-
-
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
@@ -82,17 +57,6 @@ def test_source_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
         assert output.out == ""
         (line,) = output.err.splitlines()
         assert str(tmp_path / source) in line
-
-
-def test_target_that_is_not_empty(
-    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A second write to one place is refused, and --overwrite replaces the first."""
-    arguments = ["write", str(photos), str(tmp_path / "pets")]
-    assert main(arguments) == 0
-    assert main(arguments) == 2
-    assert "--overwrite" in capsys.readouterr().err
-    assert main([*arguments, "--overwrite", "--seed", "3"]) == 0
 
 
 def test_one_class_is_written_with_a_warning(

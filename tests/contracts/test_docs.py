@@ -8,7 +8,6 @@ from pathlib import Path
 
 import click
 import pytest
-import yaml
 from option_tables import option_table
 
 from tests.contracts.imports import RANKS
@@ -125,11 +124,6 @@ def test_every_page_is_in_the_menu() -> None:
         if page != "README.md"
     ]
     assert sorted(menu) == sorted(pages)
-
-
-def test_the_site_has_only_pages() -> None:
-    """The site has neither the code of its hooks nor what Python compiles of it."""
-    assert {"hooks.py", "__pycache__/"} <= set(yaml.safe_load(SITE)["exclude_docs"].split())
 
 
 def test_the_drawing_has_all_rooms() -> None:

@@ -134,14 +134,6 @@ def test_what_is_no_feature(value: object) -> None:
         tfrtool.encode_example({"x": value})
 
 
-@pytest.mark.parametrize(("payload", "notation"), [(b"noise", None), (b"", "label:int64")])
-def test_what_does_not_fit(payload: bytes, notation: str | None) -> None:
-    """A payload that is no Example, or not as the schema wants it, is an error."""
-    schema = None if notation is None else tfrtool.Schema.from_notation(notation)
-    with pytest.raises(tfrtool.SchemaError):
-        tfrtool.parse_example(payload, schema)
-
-
 def test_words_of_reading(tmp_path: Path) -> None:
     """An unknown compression is refused before a file is opened."""
     with pytest.raises(tfrtool.UsageError, match="gzip"):

@@ -180,18 +180,6 @@ def test_any_names_give_every_record_a_file_inside(recorded: list[bytes], flat: 
         assert [path.name for path in directory.iterdir()] == ["in"]
 
 
-def test_many_of_one_name_are_numbered_at_once(tmp_path: Path) -> None:
-    """Thousands of records with one name, cut or not, take no longer than with their own."""
-    payloads = [photo(JPEG, b"same.jpg")] * 1500
-    payloads += [photo(JPEG, b"x" * 250 + b"%04d.jpg" % (n % 700)) for n in range(1400)]
-    shard = write_shard(tmp_path / "a.tfrecord", payloads)
-    report = take(shard, tmp_path / "out")
-    assert report.files == 2900
-    assert (tmp_path / "out" / "same_1500.jpg").is_file()
-    assert report.renamed_count == 1499 + 1400
-    assert len(report.renamed) == 1000
-
-
 def test_other_features_are_kept_in_full(tmp_path: Path) -> None:
     """The file beside has every other value: numbers, text, small bytes; large ones described."""
     others = {

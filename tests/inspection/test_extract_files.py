@@ -275,14 +275,6 @@ def test_overwriting_spares_what_is_not_known(
     assert [files_below(out), (tmp_path / "out.jsonl").read_text()] == before
 
 
-def test_metadata_of_others_are_never_replaced(shard: Path, tmp_path: Path) -> None:
-    """A JSON Lines file that is no extract's stays, with --overwrite, too."""
-    (tmp_path / "out.jsonl").write_text('{"text": "my own"}\n')
-    with pytest.raises(UsageError, match="not written by"):
-        again(shard, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
 def test_overwriting_ends_with_the_old_or_the_new(
     shard: Path, other: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,7 +34,6 @@ from tests.inspection.objects_in_records import (
     take,
 )
 from tfrtool import extract
-from tfrtool.cli import main
 from tfrtool.errors import UsageError
 from tfrtool.examples.example import DType, Feature, decode_example, encode_example
 from tfrtool.examples.objects.annotation import ObjectAnnotation
@@ -100,19 +99,6 @@ def test_coco_has_every_number(images: list[list[ObjectAnnotation]], ids: set[in
         assert [x, y] == [one.xmin, one.ymin]
         assert [x + wide, y + high] == pytest.approx([one.xmax, one.ymax], abs=1e-5)
     assert [(one["id"], one["name"]) for one in whole["categories"]] == [*NAMES.items()]
-
-
-def test_splits_have_files_of_their_own(tmp_path: Path) -> None:
-    """Ids may be the same in two splits, which are two files of COCO; images without stay."""
-    payloads = [record(PLAIN._replace(id=5), source_id="7"), record(name="b.jpg", source_id="8")]
-    both = {"train": payloads, "validation": payloads}
-    report = take(dataset(tmp_path / "ds", both), tmp_path / "out", "coco")
-    assert report.complete
-    for split, names in (("train", ["a.jpg", "b.jpg"]), ("validation", ["a_2.jpg", "b_2.jpg"])):
-        whole = json.loads((tmp_path / "out" / f"instances_{split}.json").read_text())
-        assert [one["file_name"] for one in whole["images"]] == names
-        assert [one["id"] for one in whole["images"]] == [7, 8]
-        assert [(one["id"], one["image_id"]) for one in whole["annotations"]] == [(5, 7)]
 
 
 def test_numbers_that_are_there_twice_are_given_anew(tmp_path: Path) -> None:
@@ -293,33 +279,6 @@ def test_overwrite_and_options(tmp_path: Path, form: Any) -> None:
         extract([ds], tmp_path / "x", annotations=form, by="image/format")
 
 
-def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The page and the JSON say what became of objects; exit code 3 where any is listed."""
-    ds = dataset(tmp_path / "ds", {"train": [record(PLAIN, SHAPED._replace(crowd=True))]})
-    assert main(["extract", str(ds), str(tmp_path / "a"), "--annotations", "coco"]) == 0
-    assert "2 of 2 objects in coco files" in capsys.readouterr().out
-    words = ["extract", str(ds), str(tmp_path / "b"), "--annotations", "yolo"]
-    assert main([*words, "--json"]) == 3
-    told = json.loads(capsys.readouterr().out)["annotations"]
-    assert told == {
-        "format": "yolo",
-        "files": ["data.yaml"],
-        "images": 1,
-        "objects": 2,
-        "written": 1,
-        "listed": [f"{SHARD}, record 0, object 1: yolo does not support crowd regions"],
-        "listed_count": 1,
-        "problems": [],
-        "problem_count": 0,
-        "lost": {},
-        "renumbered": 0,
-    }
-    assert main([*words, "--overwrite"]) == 3
-    page = capsys.readouterr().out
-    assert "1 of 2 objects in yolo files" in page
-    assert "not written: 1 object" in page
-
-
 @settings(max_examples=settings().max_examples // 4)
 @given(
     st.sampled_from(["coco", "voc", "yolo"]),
@@ -354,10 +313,3 @@ def test_outlines_are_numbers_or_none(text: str) -> None:
     found = outline_of(text)
     assert found is None or all(len(line) % 2 == 0 for line in found)
     json.dumps(found, allow_nan=False)
-
-
-def test_outlines_that_are_none() -> None:
-    """Numbers beyond all bounds and endless lists are no outlines."""
-    assert outline_of("[[1, 2, 3]]") is None
-    for bad in ("[[1e999, 0]]", "[[NaN, 1]]", '{"size": [1, 2]}', f"[[1, {10**400}]]", "[" * 9999):
-        assert outline_of(bad) is None

@@ -15,7 +15,7 @@ from tfrtool.cli.help_page import SectionedGroup
 from tfrtool.cli.output import Outcome
 from tfrtool.cli.parameters import DEBUG, debug_option, is_path_like
 from tfrtool.cli.process import Signals, report_interrupt
-from tfrtool.errors import TfrtoolError, UsageError, os_reason, printable
+from tfrtool.errors import TfrtoolError, os_reason, printable
 
 
 class _Commands(UserDict[str, Any]):
@@ -33,53 +33,18 @@ class _Commands(UserDict[str, Any]):
         return command
 
 
-_MEANT = {
-    **dict.fromkeys(("show", "shard", "summary", "describe"), "inspect shard"),
-    **{name: f"inspect {name}" for name in ("dataset", "images", "schema", "stats")},
-    **dict.fromkeys(("dump", "print", "less", "more"), "cat"),
-    **dict.fromkeys(("check", "validate"), "verify"),
-    **dict.fromkeys(("fix", "recover"), "repair"),
-    **dict.fromkeys(("concat", "merge", "shuffle", "split"), "reshard"),
-    **dict.fromkeys(("select", "sql"), "query"),
-    "head": "cat --limit 5",
-    "compare": "diff",
-    "create": "write",
-    "export": "convert",
-    "grep": "filter",
-    "len": "count",
-}
-"""Commands by the names that other tools use for them."""
-
-
-class _SuggestingGroup(SectionedGroup):
-    """A group that suggests a command for an unknown name."""
+class _ToolGroup(SectionedGroup):
+    """The group of all commands; ``info`` is ``inspect shard``, as other tools call it."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, or raise an error that suggests the right command line."""
-        if args[0] == "info":  # as other tools call it
-            args = ["inspect", "shard", *args[1:]]
-        name, *rest = args
-        if name in self.commands or name.startswith("-") or ctx.resilient_parsing:
-            return super().resolve_command(ctx, args)
-        import shlex  # for errors only
-        from difflib import get_close_matches
-
-        known = {command: command for command in cli.commands if command != "inspect"} | _MEANT
-        if is_path_like(name):
-            meant, rest = "inspect shard", args
-        else:
-            near = [name] if name in known else get_close_matches(name, known, 1)
-            if not near:
-                return super().resolve_command(ctx, args)
-            meant = known[near[0]]
-        command, _, option = meant.partition(" --")
-        words = ["tfrtool", *command.split(), *rest, *(f"--{option}".split() if option else [])]
-        raise UsageError(f"no such command {name!r}", hint=f"did you mean {shlex.join(words)}")
+        """Find the command."""
+        args = ["inspect", "shard", *args[1:]] if args[0] == "info" else args
+        return super().resolve_command(ctx, args)
 
 
-class _InspectGroup(_SuggestingGroup):
+class _InspectGroup(SectionedGroup):
     """``inspect FILE`` is ``inspect shard FILE``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -92,7 +57,7 @@ class _InspectGroup(_SuggestingGroup):
 
 
 @click.group(
-    cls=_SuggestingGroup,
+    cls=_ToolGroup,
     name="tfrtool",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     examples=(

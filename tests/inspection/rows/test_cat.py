@@ -58,12 +58,6 @@ def test_what_is_no_range(text: str) -> None:
         parse_ranges(text)
 
 
-def test_a_range_that_goes_back() -> None:
-    """A range that ends before it starts is a usage error, in words of its own."""
-    with pytest.raises(UsageError, match="--records '5:2'"):
-        parse_ranges("0,5:2")
-
-
 @given(
     payload_lists,
     st.lists(st.tuples(st.integers(0, 8), st.integers(0, 4)), min_size=1, max_size=3),

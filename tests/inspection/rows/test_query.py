@@ -87,17 +87,6 @@ def test_rows_are_where_they_are(paths: list[Path]) -> None:
     assert found == [(n, *place) for n, place in zip(N.tolist(), records, strict=True)]
 
 
-def test_times_are_given_as_they_are(paths: list[Path]) -> None:
-    """A type for which Python needs other packages is no matter for a query."""
-    with query(paths, "SELECT now() AS t, n FROM records LIMIT 1", on_fault=print) as reader:
-        assert "timestamp" in str(reader.read_all().schema.field("t").type)
-
-
-def test_what_is_made_of_null(paths: list[Path]) -> None:
-    """A query fails only for what is in the records: none of these is NULL."""
-    assert answer(paths, "SELECT max(coalesce(x, error('x'))) > 1 FROM records") == [(True,)]
-
-
 def test_a_join_of_records_with_themselves(paths: list[Path]) -> None:
     """A query may go through the records several times."""
     sql = "SELECT count(*) FROM records a JOIN records b ON a._record = b._record + 299"

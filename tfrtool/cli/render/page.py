@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 _INDENT = "  "
 _FOUND_SHOWN = 10
-_UNLIMITED = 2**20
-"""Columns of a pipe."""
+_UNLIMITED, _WIDEST = 2**20, 200
+"""Columns of a pipe, and of a cell in it: a hostile name doesn't pad all rows."""
 
 
 class Good(str):
@@ -118,7 +118,8 @@ def render(page: Page, *, terminal: bool) -> str:
             if number and _is_apart(page[number - 1], block):
                 console.print()
             if isinstance(block, Table):
-                console.print(Padding(_grid(block), (0, 0, 0, len(_INDENT)), expand=False))
+                grid = _grid(block, None if terminal else _WIDEST)
+                console.print(Padding(grid, (0, 0, 0, len(_INDENT)), expand=False))
                 continue
             text = block.lstrip(" ")
             indent = len(block) - len(text) + (0 if isinstance(block, Heading) else len(_INDENT))
@@ -143,7 +144,7 @@ def _text(content: str, style: str = "") -> "Text":
     return Text(content, style=style or getattr(content, "style", ""), overflow="fold")
 
 
-def _grid(table: Table) -> "Grid":
+def _grid(table: Table, widest: int | None) -> "Grid":
     from rich.table import Table as Grid
 
     gap = 2 if table.head else 3
@@ -152,7 +153,8 @@ def _grid(table: Table) -> "Grid":
     for column, name in enumerate(table.head or ("", "")):
         numeric = column in table.right
         justify: JustifyMethod = "right" if numeric else "left"
-        grid.add_column(_text(name), justify=justify, overflow="fold", no_wrap=numeric)
+        grid.add_column(_text(name), justify=justify, no_wrap=numeric, overflow="fold")
+        grid.columns[-1].max_width = widest
     for row in table.rows:
         grid.add_row(*map(_text, row))
     return grid
