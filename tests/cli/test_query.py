@@ -132,11 +132,11 @@ EXACT = {
     "'00000000-0000-0000-0000-000000000001'::UUID": "00000000-0000-0000-0000-000000000001",
     "'a'::ENUM('a', 'b')": "a",
     "MAP {'a': 0.1::FLOAT}": [["a", 0.1]],
-    "MAP {1: [DATE 'infinity']}": [[1, ["infinity"]]],
-    "union_value(n := 1)": 1,
+    "MAP {1: [DATE 'infinity']}": "{1=[infinity]}",
+    "union_value(n := 1)": "1",
     "union_value(d := DATE 'infinity')": "infinity",
-    "{'a': TIME '24:00:00', 'b': {'c': 0.1::FLOAT, 'd': 1::UHUGEINT}}":
-        {"a": "24:00:00", "b": {"c": 0.1, "d": "1"}},
+    "{'a': TIME '24:00:00'}": "{'a': '24:00:00'}",
+    "{'b': {'c': 0.1::FLOAT}}": {"b": {"c": 0.1}},
     "[NULL, TIME '24:00:00']": [None, "24:00:00"],
     "18446744073709551615::UBIGINT": 2**64 - 1,
 }  # fmt: skip

@@ -146,34 +146,23 @@ def check_condition(sql: str) -> None:
 def _cast_type(kind: Any, as_text: bool) -> str | None:
     """Return the type to cast a column to, so that values stay what they are, or None.
 
-    Nested values that hold a type for which this is needed become text as a whole.
+    A list of values that become text is a list of texts; other nested values become one text.
 
     Args:
         kind: a type of DuckDB's.
         as_text: whether rows go to Python, and on as text or JSON; otherwise they stay in Arrow.
     """
     name = kind.id
-    if name in _TEXT_IN_ARROW:
+    if name in _TEXT_IN_ARROW or name in ("union", "tuple"):
         return "VARCHAR"
     if as_text and (name in _TEXT_IN_PYTHON or name.startswith("timestamp")):
         return "VARCHAR"
-    if name not in ("list", "array", "struct", "tuple", "map", "union"):
+    if name not in ("list", "array", "struct", "map"):
         return None
-    parts = [(part, one) for part, one in kind.children if hasattr(one, "id")]
-    casts = [_cast_type(one, as_text) for _, one in parts]
-    if name == "union":  # Python can't say which member it is
-        plain = "u?(big|small|tiny)?int(eger)?|varchar|null"
-        same = all(re.fullmatch(plain, one.id) for _, one in parts)
-        return None if as_text and same else "VARCHAR"
+    casts = [_cast_type(one, as_text) for _, one in kind.children if hasattr(one, "id")]
     if not any(casts):
         return None
-    types = [cast or str(one) for cast, (_, one) in zip(casts, parts, strict=True)]
-    if name == "map":
-        return f"MAP({', '.join(types)})"
-    if name == "struct":
-        fields = zip((quoted(part) for part, _ in parts), types, strict=True)
-        return f"STRUCT({', '.join(map(' '.join, fields))})"
-    return "VARCHAR" if name == "tuple" else f"{types[0]}[]"
+    return f"{casts[0]}[]" if name in ("list", "array") else "VARCHAR"
 
 
 class _Rows:
