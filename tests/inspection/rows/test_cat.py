@@ -5,9 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
-from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -17,9 +15,7 @@ import tfrtool
 from tests.records.strategies import payload_lists, read, shard_of
 from tfrtool.errors import UsageError
 from tfrtool.inspection.rows.cat import END, cat, parse_ranges
-from tfrtool.records.count import hop
 from tfrtool.records.framing import LocatedFault, Record, frame, header
-from tfrtool.records.random_access import write_index
 from tfrtool.records.stream import Stream
 
 ROWS = [tfrtool.encode_example({"n": n, "name": f"käse {n}"}) for n in range(40)]
@@ -119,42 +115,6 @@ def test_no_farther_than_needed(tmp_path: Path) -> None:
     assert faults == []
 
 
-def test_the_index_beside_a_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An index is used where it fits the shard, and hopping otherwise."""
-    path, index = tmp_path / "a", tmp_path / "a.idx"
-    path.write_bytes(shard_of([bytes(2000 + n) for n in range(40)]))
-    write_index(path, index)
-    text = index.read_text()
-    ends = [int(line.split()[0]) for line in text.splitlines()] + [path.stat().st_size]
-    # Both tile the file, but have no record of that length there, or none of that number.
-    merged = "".join(f"{a} {b - a}\n" for a, b in pairwise([*ends[:30], *ends[31:]]))
-    moved = "".join(f"{a} {b - a}\n" for a, b in pairwise([*ends[:30], ends[30] + 1, *ends[31:]]))
-    hops: list[int] = []
-
-    def spy(*arguments: Any, **options: Any) -> Any:
-        hops.append(1)
-        return hop(*arguments, **options)
-
-    monkeypatch.setattr("tfrtool.inspection.rows.cat.hop", spy)
-    assert [numbers(path, records="7,30:32"), hops] == [[7, 30, 31], []]
-    assert numbers(path, records="40") == []
-    lines = text.splitlines()
-    wrong = [text + "0 5\n", "x\n", "", text.replace(lines[30].split()[0], "9"), "1 2\n" * 40]
-    for content in (*wrong, moved, "-1 0\n" * 40 + lines[-1] + "\n"):
-        index.write_text(content)
-        assert numbers(path, records="30") == [30], content
-    index.write_text(merged)
-    assert numbers(path, records="29,39") == [29, 39]
-    index.write_text(text)
-    monkeypatch.setattr("tfrtool.records.count._WORTH_ITS_INDEX", 2000)
-    hops.clear()
-    assert [numbers(path, records="30"), hops] == [[30], [1]]
-    monkeypatch.setattr("tfrtool.records.count._WORTH_ITS_INDEX", 1)
-    os.utime(index, ns=(0, 0))
-    hops.clear()
-    assert [numbers(path, records="30"), hops] == [[30], [1]]
-
-
 def test_a_sample(tmp_path: Path) -> None:
     """A sample is drawn from all shards without replacement, and the seed decides it."""
     paths = [tmp_path / name for name in "abc"]
@@ -173,7 +133,7 @@ def test_a_sample(tmp_path: Path) -> None:
 
 
 def test_a_condition_on_some_records(tmp_path: Path) -> None:
-    """A condition is asked of the records that were chosen, of a stream as well."""
+    """A condition is evaluated for the records that were chosen."""
     path = tmp_path / "a"
     data = shard_of([*ROWS, b"noise"])
     path.write_bytes(data)
@@ -183,16 +143,5 @@ def test_a_condition_on_some_records(tmp_path: Path) -> None:
     assert [one.fault.record for one in faults] == [40]
     assert numbers(path, where=where, records="5:30") == [13, 23]
     assert numbers(path, where=where, limit=2) == [3, 13]
-    assert numbers(Stream(io.BytesIO(data)), where="name = 'käse 7'") == [7]
-
-
-def test_columns_that_come_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A feature that only later records have can be asked for; so can one whose type changes."""
-    monkeypatch.setattr("tfrtool.inspection.rows.cat._BATCH", 4)
-    path = tmp_path / "a"
-    late = [tfrtool.encode_example({"n": 50 + n, "late": n}) for n in range(5)]
-    path.write_bytes(shard_of([*ROWS, *late]))
-    assert numbers(path, where="late[1] = 3") == [43]
-    assert numbers(path, where="n >= 52 OR n < 2") == [0, 1, 42, 43, 44]
-    with pytest.raises(UsageError, match="'late'"):
-        numbers(path, where="lat[1] = 3")
+    with pytest.raises(UsageError, match="twice"):
+        numbers(Stream(io.BytesIO(data)), where="name = 'käse 7'")

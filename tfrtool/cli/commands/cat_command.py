@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from tfrtool.cli.damage import Damage
@@ -11,8 +10,8 @@ from tfrtool.cli.parameters import ON_ERROR, SHARDS, command, resolve_sources
 from tfrtool.cli.process import stdout_closed
 from tfrtool.errors import ShardError, UsageError
 
-_HELD_BYTES = 16 * 1024 * 1024
-"""Lines wait for a record with each selected feature until their payloads have this size."""
+_HELD = 1000
+"""Lines that wait for a record with each selected feature."""
 
 
 @command(
@@ -69,24 +68,13 @@ def cat_command(
         table = RecordCsv(names)
         line, skipped = (table.line, table.skipped) if form == "csv" else (record_text, skipped)
     pending = [table.head] if form == "csv" and table.head else []
-    pending_bytes, is_checked = 0, names is None
     shown, sources = 0, resolve_sources(shards)
     choices |= {"records": records, "sources": shards}
     for path, record in cat(sources, on_fault=damage, **choices):
         content = payloads.describe(record.payload)
         pending.append(line({"shard": str(path), "record": record.index} | content))
         shown += 1
-        pending_bytes += len(record.payload)
-        is_checked = is_checked or not payloads.unseen()
-        if not is_checked and pending_bytes > _HELD_BYTES:
-            if all(isinstance(source, Path) for source in sources):
-                for _, other in cat(sources, on_fault=lambda _: None, **choices):
-                    payloads.describe(other.payload)
-                    if not payloads.unseen():
-                        break
-                payloads.check_selection()
-            is_checked = True  # a stream is read once
-        if is_checked:
+        if shown > _HELD or names is None or not payloads.unseen():
             for text in pending:
                 emit(text)
                 if stdout_closed():

@@ -11,14 +11,12 @@ from typing import BinaryIO
 
 from tfrtool.errors import UsageError
 from tfrtool.records.compression import Compression, detect_compression
-from tfrtool.records.count import count_shard, hop, indexed, reader_at
+from tfrtool.records.count import count_shard, hop
 from tfrtool.records.framing import (
     FRAME_SIZE,
-    HEADER_SIZE,
     Fault,
     LocatedFault,
     Record,
-    header,
 )
 from tfrtool.records.reader import read_records
 from tfrtool.records.stream import Stream, open_shard, path_of, size_of
@@ -106,6 +104,8 @@ def cat(
     found = _wanted(ranges, on_fault)
     if where is not None:
         files = [shard for shard in shards if isinstance(shard, Path)]
+        if len(files) < len(shards):
+            raise UsageError("--where can't be used with a stream: shards are read twice")
         found = _where(found, where, files, files if sources is None else sources, on_fault)
     return islice(found, limit)
 
@@ -144,19 +144,13 @@ def _items(
     """Yield the records of some ranges, and the faults that are met on the way."""
     compression = detect_compression(file)
     plain = isinstance(source, Path) and compression is Compression.NONE
-    size = size_of(source, file) if plain else 0  # 0 where there is no hopping
-    known: list[int] | None = None
+    size = size_of(source, file) if plain else 0  # 0: there is no hopping
     items = read_records(file, compression=compression)
     index = offset = 0  # of the next record
     for start, stop in ranges:
         if size and start > index:
-            known = indexed(file, path_of(source), size) if known is None else known
-            place, after = [*known[start : start + 2], 0, 0][:2]
-            if after and _holds(file, place, after):
-                index, offset = start, place
-            else:
-                hops, offset = hop(file, size, start=offset, most=start - index)
-                index += hops
+            hops, offset = hop(file, size, start=offset, most=start - index)
+            index += hops
             if offset == size:
                 return
             file.seek(offset)
@@ -177,11 +171,6 @@ def _items(
                 break
 
 
-def _holds(file: BinaryIO, start: int, stop: int) -> bool:
-    """Return whether a header stands at a place, of a record that ends at another."""
-    return reader_at(file)(HEADER_SIZE, start) == header(stop - start - FRAME_SIZE)
-
-
 def _where(
     found: Iterator[tuple[Path, Record]],
     where: str,
@@ -189,12 +178,7 @@ def _where(
     sources: Paths,
     on_fault: OnFault,
 ) -> Iterator[tuple[Path, Record]]:
-    """Yield the records for which a condition holds; without ``files``, of a stream.
-
-    The columns are those of the records so far, so that the others need not be read; only where
-    the condition makes no sense with these, all records are asked for theirs.
-    """
-    from tfrtool.examples.arrow.infer import ColumnsFold
+    """Yield the records for which a condition holds."""
     from tfrtool.inspection.rows.batches import (
         RowColumns,
         decode_records,
@@ -205,26 +189,13 @@ def _where(
     from tfrtool.inspection.rows.conditions import Condition
     from tfrtool.inspection.rows.sandbox import SqlChild, check_condition
 
-    known, growing = ColumnsFold(), True
-    columns = condition = None
     with SqlChild() as child:
         child.call(check_condition, where)  # before any record is read
+        columns = infer_columns(files)
+        condition = Condition(where, columns, RowColumns.of(files, columns, sources, where), child)
         for path, group in groupby(found, key=itemgetter(0)):
             tell = telling(path, on_fault)
             for records in in_batches((record for _, record in group), tell, batch_records=_BATCH):
-                if growing:
-                    known.add([record.payload for record in records])
-                if condition is None or (growing and known.columns() != columns):
-                    columns = known.columns()
-                    own = RowColumns.of(files, columns, sources, where)
-                    try:
-                        condition = Condition(where, columns, own, child)
-                    except UsageError:
-                        if not files:
-                            raise
-                        growing, columns = False, infer_columns(files)
-                        own = RowColumns.of(files, columns, sources, where)
-                        condition = Condition(where, columns, own, child)
                 for batch in decode_records(path, records, condition.columns, tell):
                     kept = condition.keep(batch)
                     yield from ((path, one) for one in compress(batch.records, kept))
