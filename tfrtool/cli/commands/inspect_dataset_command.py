@@ -1,14 +1,25 @@
 """``tfrtool inspect dataset``."""
 
 import json
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import click
 
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit, warn
-from tfrtool.cli.parameters import EXECUTION, INPUT, command
+from tfrtool.cli.parameters import INPUT, command
+from tfrtool.declare import Options, option
 from tfrtool.errors import UsageError
+from tfrtool.inspection.inspect_options import DatasetOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Own(Options):
+    emit: Literal["page", "croissant"] = option(
+        "page",
+        "Print a readable page, or a Croissant description of the dataset (MLCommons) as JSON-LD.",
+    )
 
 
 @command(
@@ -16,12 +27,7 @@ from tfrtool.errors import UsageError
     "tfrtool inspect dataset ~/tensorflow_datasets/mnist --json",
     "tfrtool inspect dataset pipeline/examples --label-feature species",
     "tfrtool inspect dataset shards/pets --emit croissant > croissant.json",
-    options={
-        "--label-feature|--label NAME": "Label feature, int64 or string.  [default: detected]",
-        "--emit page|croissant=page": "Print a readable page, or a Croissant description of the "
-        "dataset (MLCommons) as JSON-LD.",
-        **EXECUTION,
-    },
+    options=(DatasetOptions, _Own),
 )
 @click.argument("dataset", type=INPUT)
 def inspect_dataset_command(dataset: str, as_json: bool, **words: Any) -> Outcome:

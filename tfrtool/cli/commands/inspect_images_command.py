@@ -1,14 +1,17 @@
 """``tfrtool inspect images``."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit, warn, warn_of_letters
-from tfrtool.cli.parameters import OUTPUT_OR_URL, SHARDS, WholeNumber, command, resolve_shards
+from tfrtool.cli.parameters import SHARDS, command, resolve_shards
 from tfrtool.cli.render.page import Bad, Good, Heading, Page, Table, facts, findings
+from tfrtool.declare import Options, option
 from tfrtool.errors import human_count, printable
+from tfrtool.inspection.inspect_options import SheetOptions
 
 if TYPE_CHECKING:
     from tfrtool.inspection.pictures.contact_sheet import SheetReport
@@ -16,27 +19,21 @@ if TYPE_CHECKING:
 _LISTED = 10
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Own(Options):
+    out: str = option(
+        ...,
+        "Sheet to write; its suffix sets the format: .png, .jpg, .webp, .gif, .bmp or .tif.",
+        metavar="FILE",
+        path="output",
+        group="Output",
+    )
+
+
 @command(
     "tfrtool inspect images train.tfrecord --out sheet.png",
     "tfrtool inspect images 'data/*.tfrecord*' --out sheet.jpg --limit 500",
-    options={
-        "Output": {
-            "--out FILE!": "Sheet to write; its suffix sets the format: .png, .jpg, .webp, .gif, "
-            ".bmp or .tif.",
-            "--overwrite": "Replace an existing sheet.",
-        },
-        "Labels and features": {
-            "--feature NAME": "Feature with the images.  [default: detected]",
-            "--label NAME": "Feature with the labels.  [default: detected]",
-        },
-        "Images": {
-            "--limit N=100": "Maximum number of images, evenly from the start of each shard.",
-            "--columns N": "Number of columns.  [default: a roughly square sheet]",
-            "--thumb PX=128": "Size of the thumbnails in pixels.",
-            "--boxes": "Draw annotated objects: boxes, class names, masks and keypoints.",
-        },
-    },
-    kinds={"PX": WholeNumber(32, 1024), "FILE": OUTPUT_OR_URL},
+    options=(SheetOptions, _Own),
 )
 @SHARDS
 def inspect_images_command(

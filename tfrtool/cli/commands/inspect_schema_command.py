@@ -1,24 +1,31 @@
 """``tfrtool inspect schema``."""
 
 import json
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit, warn
-from tfrtool.cli.parameters import EXECUTION, SHARDS, command, resolve_sources
+from tfrtool.cli.parameters import SHARDS, command, resolve_sources
+from tfrtool.declare import Options, option
 from tfrtool.errors import ShardError, UsageError, human_count
+from tfrtool.inspection.inspect_options import SchemaOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Own(Options):
+    emit: Literal["table", "python", "json", "tfds"] = option(
+        "table",
+        "Print a table, Python code for tf.io, JSON for --description, or the features.json of "
+        "TFDS.",
+    )
 
 
 @command(
     "tfrtool inspect schema 'data/train*.tfrecord*'",
     "tfrtool inspect schema train.tfrecord --emit python >> input.py",
     "tfrtool inspect schema train.tfrecord --emit json > description.json",
-    options={
-        "--emit table|python|json|tfds=table": "Print a table, Python code for tf.io, JSON for "
-        "--description, or the features.json of TFDS.",
-        "--sample N": "Read only N records, evenly from the start of each shard.",
-        **EXECUTION,
-    },
+    options=(SchemaOptions, _Own),
 )
 @SHARDS
 def inspect_schema_command(shards: tuple[str, ...], as_json: bool, **words: Any) -> Outcome:

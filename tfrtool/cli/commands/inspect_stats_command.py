@@ -1,32 +1,38 @@
 """``tfrtool inspect stats``."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit, warn
 from tfrtool.cli.parameters import (
-    EXECUTION,
-    INPUT,
     SHARDS,
-    Number,
     command,
     resolve_shards,
     resolve_sources,
 )
+from tfrtool.declare import Options, option
 from tfrtool.errors import UsageError
+from tfrtool.inspection.inspect_options import StatsOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Own(Options):
+    threshold: float | None = option(
+        None,
+        "Exit with code 3 if the distance to --against exceeds X for any feature; 0 is identical, "
+        "1 disjoint.",
+        metavar="X",
+        least=0,
+        most=1,
+    )
 
 
 @command(
     "tfrtool inspect stats 'data/train*.tfrecord*'",
     "tfrtool inspect stats new.tfrecord --against old.tfrecord --threshold 0.1",
     "tfrtool inspect stats data --json",
-    options={
-        "--against SHARDS ...": "Compare with these shards. Repeatable.",
-        "--threshold X": "Exit with code 3 if the distance to --against exceeds X for any "
-        "feature; 0 is identical, 1 disjoint.",
-        **EXECUTION,
-    },
-    kinds={"SHARDS": INPUT, "X": Number(0, 1)},
+    options=(StatsOptions, _Own),
 )
 @SHARDS
 def inspect_stats_command(

@@ -6,15 +6,16 @@ import click
 
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit
-from tfrtool.cli.parameters import EXECUTION, STREAMED, command, standard_input
+from tfrtool.cli.parameters import STREAMED, command, standard_input
 from tfrtool.errors import ShardError
+from tfrtool.inspection.inspect_options import VerifyOptions
 
 
 @command(
     "tfrtool verify data/cats_vs_dogs/4.0.1",
     "tfrtool verify 'data/train-*.tfrecord' --workers 8",
     "tfrtool verify data/cats_vs_dogs/4.0.1 --images --json",
-    options={"--images": "Also decode every image and find duplicates.", **EXECUTION},
+    options=VerifyOptions,
 )
 @click.argument("shards", nargs=-1, required=True, type=STREAMED, metavar="SHARDS|DATASET...")
 def verify_command(shards: tuple[str, ...], images: bool, as_json: bool, **words: Any) -> Outcome:

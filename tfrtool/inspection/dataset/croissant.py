@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from urllib.parse import quote
 
+from tfrtool.declare import takes
 from tfrtool.engines.pool import WORTH_A_PROCESS, engine_of
 from tfrtool.errors import printable
 from tfrtool.examples.dataset_files import find_files
@@ -21,13 +22,13 @@ from tfrtool.inspection.dataset.dataset_summary import (
     dataset_report,
     labels_asked,
 )
+from tfrtool.inspection.inspect_options import DatasetOptions
 from tfrtool.inspection.profile import Asked, ShardProfile, profile_shards
 from tfrtool.inspection.schema.shard_schema import InferredSchema, schema_report
 from tfrtool.records.compression import Compression
 from tfrtool.records.shards import find_folders
 from tfrtool.storage.commit import unchanged_while_read
 from tfrtool.storage.opening import file_sha256
-from tfrtool.storage.progress import OnProgress, no_progress
 
 _TFRECORD = "https://www.tensorflow.org/tutorials/load_data/tfrecord"
 """What the specification wants where a format has no media type: its page."""
@@ -68,26 +69,14 @@ class Croissant(NamedTuple):
     whole: bool
 
 
-def croissant(
-    dataset: str | os.PathLike[str],
-    *,
-    label: str | None = None,
-    workers: int | None = None,
-    engine: str = "local",
-    engine_address: str | None = None,
-    on_progress: OnProgress = no_progress,
-) -> Croissant:
+@takes(DatasetOptions)
+def croissant(dataset: str | os.PathLike[str], options: DatasetOptions) -> Croissant:
     """Describe a dataset in the Croissant format, for search engines and ``mlcroissant``.
 
     All shards are read for their records, faults and features, and for their SHA-256 checksums.
 
     Args:
         dataset: dataset directory, as for `inspect_dataset`.
-        label: name of the label feature. None detects it.
-        workers: maximum number of worker processes. None uses one per core.
-        engine: "local", or "ray" to run on a Ray cluster.
-        engine_address: address of the cluster, HOST:PORT. None uses RAY_ADDRESS.
-        on_progress: called with the number of bytes read.
 
     Raises:
         DatasetError: no shards were found.
@@ -95,13 +84,15 @@ def croissant(
     """
     with unchanged_while_read(find_folders(dataset).root, DATASET_INFO):
         found = find_files(dataset, lambda name: name or UNSPLIT)
-        first, labels = labels_asked(found, label)
+        first, labels = labels_asked(found, options.label)
         asked = Asked(labels=labels, features=True, hashed={*found.paths})
-        with engine_of(engine, engine_address, workers) as pool:
+        with engine_of(options.engine, options.engine_address, options.workers) as pool:
             profiles = [
-                *profile_shards(found.paths, asked, pool, WORTH_A_PROCESS, on_progress=on_progress)
+                *profile_shards(
+                    found.paths, asked, pool, WORTH_A_PROCESS, on_progress=options.on_progress
+                )
             ]
-    summary = dataset_report(found, first, profiles, label)
+    summary = dataset_report(found, first, profiles, options.label)
     inferred = schema_report(profiles, len(profiles))
     names = [one.path.relative_to(summary.dataset).as_posix() for one in profiles]
     files = _named("cr:FileSet", "shards", "shards") | {"encodingFormat": _TFRECORD}

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
+from tfrtool.declare import takes
 from tfrtool.engines.pool import WORTH_A_PROCESS, engine_of
 from tfrtool.errors import UsageError, suggestion
 from tfrtool.examples.dataset_files import DatasetFiles, SplitFiles, find_files
@@ -25,6 +26,7 @@ from tfrtool.inspection.dataset.record_labels import (
     look_for_label,
 )
 from tfrtool.inspection.dataset.shuffle import ShuffleQuality, measure_order
+from tfrtool.inspection.inspect_options import DatasetOptions
 from tfrtool.inspection.profile import Asked, LabelsAsked, ShardProfile, profile_shards
 from tfrtool.inspection.verify.dataset_check import check_directory, written_shards
 from tfrtool.inspection.verify.payload_check import EXAMPLES
@@ -32,7 +34,6 @@ from tfrtool.records.framing import Fault, FaultKind, LocatedFault
 from tfrtool.records.shards import Shard, find_folders
 from tfrtool.storage.commit import unchanged_while_read
 from tfrtool.storage.json_files import read_json
-from tfrtool.storage.progress import OnProgress, no_progress
 
 UNSPLIT = "all"
 """What the records are called whose files say no split; TFDS has no split of that name."""
@@ -98,15 +99,8 @@ class DatasetSummary:
     faults: tuple[LocatedFault, ...]
 
 
-def inspect_dataset(
-    dataset: str | os.PathLike[str],
-    *,
-    label: str | None = None,
-    workers: int | None = None,
-    engine: str = "local",
-    engine_address: str | None = None,
-    on_progress: OnProgress = no_progress,
-) -> DatasetSummary:
+@takes(DatasetOptions)
+def inspect_dataset(dataset: str | os.PathLike[str], options: DatasetOptions) -> DatasetSummary:
     """Read all shards of a dataset and summarize its contents.
 
     Memory grows by two bytes per record, for the order of the labels, and with the number of
@@ -115,11 +109,6 @@ def inspect_dataset(
     Args:
         dataset: dataset directory, with or without TFDS metadata. It may also contain versions
             (such as ``1.0.0``; the newest is used), or one directory per split, as TFX writes them.
-        label: name of the label feature. None detects it.
-        workers: maximum number of worker processes. None uses one per core.
-        engine: "local", or "ray" to run on a Ray cluster.
-        engine_address: address of the cluster, HOST:PORT. None uses RAY_ADDRESS.
-        on_progress: called with the number of bytes read.
 
     Raises:
         DatasetError: no shards were found, or they are being replaced.
@@ -128,17 +117,17 @@ def inspect_dataset(
     """
     with unchanged_while_read(find_folders(dataset).root, DATASET_INFO):
         found = find_files(dataset, lambda name: name or UNSPLIT)
-        first, asked = labels_asked(found, label)
+        first, asked = labels_asked(found, options.label)
         paths = found.paths
-        with engine_of(engine, engine_address, workers) as pool:
+        with engine_of(options.engine, options.engine_address, options.workers) as pool:
             profiles = profile_shards(
                 paths,
                 Asked(labels=asked, hashed=written_shards(paths)),
                 pool,
                 WORTH_A_PROCESS,
-                on_progress=on_progress,
+                on_progress=options.on_progress,
             )
-            return dataset_report(found, first, list(profiles), label)
+            return dataset_report(found, first, list(profiles), options.label)
 
 
 def labels_asked(found: DatasetFiles, label: str | None = None) -> tuple[FirstRecords, LabelsAsked]:

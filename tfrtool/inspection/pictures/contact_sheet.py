@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from tfrtool.declare import takes
 from tfrtool.errors import (
     ShardError,
     UsageError,
@@ -19,6 +20,7 @@ from tfrtool.examples.example import PayloadKind, decode_example
 from tfrtool.images.letters import undrawn
 from tfrtool.images.pixels import Picture
 from tfrtool.images.sheet import SUFFIXES, SheetLayout, Tile, draw_sheet, save_sheet
+from tfrtool.inspection.inspect_options import SheetOptions
 from tfrtool.inspection.pictures.objects import marks_of
 from tfrtool.inspection.pictures.pictures import ImageRoles, image_roles, pictures_of
 from tfrtool.records.framing import Fault, LocatedFault
@@ -26,7 +28,7 @@ from tfrtool.records.reader import read_shard
 from tfrtool.records.shards import find_shards
 from tfrtool.storage.arguments import Paths, as_path
 from tfrtool.storage.atomic_files import new_file
-from tfrtool.storage.progress import OnProgress, Progress, no_progress
+from tfrtool.storage.progress import Progress
 from tfrtool.storage.remote_path import RemotePath
 
 _OF_FILES = {"empty", "not-tfrecord", "decompression", "trailing-bytes"}
@@ -85,19 +87,8 @@ class SheetReport:
     undrawn: str
 
 
-def contact_sheet(
-    shards: Paths,
-    out: str | os.PathLike[str],
-    *,
-    limit: int = 100,
-    columns: int | None = None,
-    thumb: int = 128,
-    feature: str | None = None,
-    label: str | None = None,
-    boxes: bool = False,
-    overwrite: bool = False,
-    on_progress: OnProgress = no_progress,
-) -> SheetReport:
+@takes(SheetOptions)
+def contact_sheet(shards: Paths, out: str | os.PathLike[str], options: SheetOptions) -> SheetReport:
     """Draw the first images of each shard on one contact sheet and save it.
 
     Shards are read only as far as needed, and only thumbnails are kept in memory.
@@ -105,14 +96,6 @@ def contact_sheet(
     Args:
         shards: files, glob patterns and directories, one or several, in the order to show them.
         out: image file to write. Its extension determines the format.
-        limit: maximum number of images, distributed evenly over the shards; at least 1.
-        columns: number of images per row. None makes the sheet about square.
-        thumb: side of the square that each image fits into, 32 to 1024 pixels.
-        feature: the image feature. None detects it.
-        label: the feature to show as the label. None detects it.
-        boxes: whether to draw the objects in the images: boxes, names, masks and key points.
-        overwrite: whether to replace an existing file.
-        on_progress: called after each image, with the maximum number of images as the total.
 
     Raises:
         UsageError: ``out`` exists or has an unsupported extension, the sheet would be too large, or
@@ -121,9 +104,9 @@ def contact_sheet(
         WriteError: the sheet can't be written.
     """
     # Refused before anything is read.
-    SheetLayout(images=limit, columns=-1 if columns == 0 else columns or 0, thumb=thumb)
+    SheetLayout(images=options.limit, columns=options.columns or 0, thumb=options.thumb)
     paths, out = find_shards(shards), as_path(out)
-    _check_out(out, paths, overwrite)
+    _check_out(out, paths, options.overwrite)
     tiles: list[Tile] = []
     broken: list[BrokenImage] = []
     faults: list[LocatedFault] = []
@@ -132,19 +115,22 @@ def contact_sheet(
     for number, path in enumerate(paths):
         # An even share of the limit, and what the shards before this one could not fill.
         before = len(tiles)
-        share = (number + 1) * limit // len(paths) - before
+        share = (number + 1) * options.limit // len(paths) - before
         roles = ImageRoles()
         if share:
-            roles = roles_of[path] = image_roles(path, feature, label)
+            roles = roles_of[path] = image_roles(path, options.feature, options.label)
             mark = f"{number}:" if len(paths) > 1 else "#"
-            for tile, why in islice(_tiles(path, roles, thumb, mark, faults, boxes), share):
+            drawn = _tiles(path, roles, options.thumb, mark, faults, options.boxes)
+            for tile, why in islice(drawn, share):
                 tiles.append(tile)
                 broken += [] if why is None else [why]
-                on_progress(Progress(what="drawing", done=len(tiles), total=limit, unit="images"))
+                done, total = len(tiles), options.limit
+                options.on_progress(Progress(what="drawing", done=done, total=total, unit="images"))
         found.append(SheetShard(path=path, images=len(tiles) - before, feature=roles.image))
     if not tiles:
         path, roles = next(iter(roles_of.items()))
-        what = "no feature holds an image" if feature is None else f"no feature {feature!r}"
+        name = options.feature
+        what = "no feature holds an image" if name is None else f"no feature {name!r}"
         names, hint = None if roles.faults else "records that are not a tf.train.Example", None
         if roles.features:
             names = f"features {_listed(roles.features)}"
@@ -155,22 +141,22 @@ def contact_sheet(
     features = dict.fromkeys(
         name for one in roles_of.values() for name in one.features if name != one.image
     )
-    if label is not None and label not in features:
+    if options.label is not None and options.label not in features:
         raise UsageError(
-            f"no feature {label!r} to label images with",
+            f"no feature {options.label!r} to label images with",
             path=paths[0],
             expected=f"one of {_listed(features)}",
         )
-    layout = SheetLayout(images=len(tiles), columns=columns or 0, thumb=thumb)
+    layout = SheetLayout(images=len(tiles), columns=options.columns or 0, thumb=options.thumb)
     name = paths[0].name if len(paths) == 1 else f"{len(paths):,} shards"
     marked = f", {len(broken):,} broken" if broken else ""
     title = f"{name}: {human_count(layout.images, 'image')}{marked}"
     sheet = draw_sheet(tiles, layout, title)
     failing = os_errors_as(WriteError, out, "can't be written")
-    with failing, new_file(out, replace=overwrite) as file:
+    with failing, new_file(out, replace=options.overwrite) as file:
         save_sheet(sheet, file, out.suffix)
     texts = [text for one in tiles for text in (one.label, *(mark.name for mark in one.marks))]
-    drawn = {shard.feature for shard in found}
+    used = {shard.feature for shard in found}
     others = dict.fromkeys(name for one in roles_of.values() for name in one.others)
     return SheetReport(
         out=out,
@@ -178,14 +164,14 @@ def contact_sheet(
         broken=tuple(broken),
         guessed=sum(tile.picture.guessed for tile in tiles),
         shards=tuple(found),
-        other_features=tuple(name for name in others if name not in drawn),
+        other_features=tuple(name for name in others if name not in used),
         without=tuple(
             path
             for path, roles in roles_of.items()
             if roles.image is None and (roles.features or not roles.faults)
         ),
         faults=tuple(faults),
-        objects=sum(len(tile.marks) for tile in tiles) if boxes else None,
+        objects=sum(len(tile.marks) for tile in tiles) if options.boxes else None,
         has_boxes=any(roles.has_boxes for roles in roles_of.values()),
         undrawn=undrawn([title, *texts]),
     )

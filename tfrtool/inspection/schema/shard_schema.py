@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tfrtool.declare import takes
 from tfrtool.engines.pool import engine_of
 from tfrtool.errors import ShardError, UsageError
 from tfrtool.examples.example import PayloadKind
 from tfrtool.examples.schema import Schema
 from tfrtool.examples.schema_fold import FeatureStatistics, SchemaFold
+from tfrtool.inspection.inspect_options import SchemaOptions
 from tfrtool.inspection.profile import Asked, RecordSchema, ShardProfile, profile_shards
 from tfrtool.inspection.summary.summary_json import feature_json, values_json
 from tfrtool.inspection.verify.payload_check import EXAMPLES
@@ -18,7 +20,6 @@ from tfrtool.records.framing import Fault
 from tfrtool.records.shards import Locations, locate_shards
 from tfrtool.records.stream import Stream
 from tfrtool.storage.json_values import to_json_values
-from tfrtool.storage.progress import OnProgress, no_progress
 
 _FAULTS_KEPT = 10
 """Faults that are kept of a shard; their number tells of the others."""
@@ -75,39 +76,28 @@ class InferredSchema:
         }
 
 
-def infer_schema(
-    shards: Locations,
-    *,
-    sample: int | None = None,
-    workers: int | None = None,
-    engine: str = "local",
-    engine_address: str | None = None,
-    on_progress: OnProgress = no_progress,
-) -> InferredSchema:
+@takes(SchemaOptions)
+def infer_schema(shards: Locations, options: SchemaOptions) -> InferredSchema:
     """Infer one schema from all shards.
 
     Memory is bounded by the longest record, plus a fixed amount for each feature.
 
     Args:
         shards: files, glob patterns and directories, one or several; or a binary stream.
-        sample: maximum number of records, taken from the start of each shard in equal shares. None
-            reads all of them.
-        workers: maximum number of worker processes. None uses one per core.
-        engine: "local", or "ray" to run on a Ray cluster.
-        engine_address: address of the cluster, HOST:PORT. None uses RAY_ADDRESS.
-        on_progress: called with the number of bytes read.
 
     Raises:
         ShardError: a file can't be read, or no file contains Examples or SequenceExamples.
         UsageError: ``sample`` or ``workers`` is less than 1.
     """
     paths = locate_shards(shards).sources
-    shares = sample_shares(paths, sample)
+    shares = sample_shares(paths, options.sample)
     # A shard that has no share of the sample is not even opened.
     chosen = [path for path in paths if shares.get(path) != 0]
     asked = Asked(features=True, sample=shares)
-    with engine_of(engine, engine_address, workers) as pool:
-        profiles = profile_shards(chosen, asked, pool, _WORTH_A_PROCESS, on_progress=on_progress)
+    with engine_of(options.engine, options.engine_address, options.workers) as pool:
+        profiles = profile_shards(
+            chosen, asked, pool, _WORTH_A_PROCESS, on_progress=options.on_progress
+        )
         return schema_report(profiles, len(paths), sampled=len(chosen) < len(paths))
 
 

@@ -5,16 +5,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tfrtool.declare import takes
 from tfrtool.engines.engine import Engine
 from tfrtool.engines.pool import engine_of
 from tfrtool.examples.example import DType, PayloadKind
 from tfrtool.examples.roles import LabelNames
+from tfrtool.inspection.inspect_options import StatsOptions
 from tfrtool.inspection.profile import Asked, ShardProfile, profile_shards
 from tfrtool.inspection.schema.shard_schema import ShardLoss, no_examples, shard_loss
 from tfrtool.inspection.stats.feature_fold import FeatureFold, FeatureKey
 from tfrtool.inspection.stats.stats_fold import StatsFold
 from tfrtool.records.shards import Locations, locate_shards
-from tfrtool.storage.progress import OnProgress, no_progress
 
 _WORTH_A_PROCESS = 16 * 1024 * 1024
 """Bytes that are looked at in the time that a process takes to start, roughly."""
@@ -51,15 +52,8 @@ class StatsReport:
         return [one for one in found if one["distance"] > threshold]
 
 
-def stats(
-    shards: Locations,
-    *,
-    against: Locations | None = None,
-    workers: int | None = None,
-    engine: str = "local",
-    engine_address: str | None = None,
-    on_progress: OnProgress = no_progress,
-) -> StatsReport:
+@takes(StatsOptions)
+def stats(shards: Locations, options: StatsOptions) -> StatsReport:
     """Compute statistics of every feature over all shards.
 
     The result does not depend on the number of workers. Memory is bounded by a batch of 16 MiB or
@@ -67,11 +61,6 @@ def stats(
 
     Args:
         shards: files, glob patterns and directories, one or several; or a binary stream.
-        against: other shards to compare with, in the same form.
-        workers: maximum number of worker processes. None uses one per core.
-        engine: "local", or "ray" to run on a Ray cluster.
-        engine_address: address of the cluster, HOST:PORT. None uses RAY_ADDRESS.
-        on_progress: called with the number of bytes read.
 
     Raises:
         ShardError: a file can't be read, or no file contains Examples or SequenceExamples.
@@ -79,11 +68,13 @@ def stats(
 
     def profiles(some: Locations, pool: Engine) -> Iterable[ShardProfile]:
         sources, asked = locate_shards(some).sources, Asked(statistics=True)
-        return profile_shards(sources, asked, pool, _WORTH_A_PROCESS, on_progress=on_progress)
+        return profile_shards(
+            sources, asked, pool, _WORTH_A_PROCESS, on_progress=options.on_progress
+        )
 
-    with engine_of(engine, engine_address, workers) as pool:
+    with engine_of(options.engine, options.engine_address, options.workers) as pool:
         here = _total(profiles(shards, pool))
-        there = None if against is None else _total(profiles(against, pool))
+        there = None if options.against is None else _total(profiles(options.against, pool))
     return _report(here, there)
 
 

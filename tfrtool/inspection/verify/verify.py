@@ -8,8 +8,10 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tfrtool.declare import takes
 from tfrtool.engines.pool import engine_of
 from tfrtool.errors import human_count, printable
+from tfrtool.inspection.inspect_options import VerifyOptions
 from tfrtool.inspection.profile import Asked, ShardProfile, profile_shards
 from tfrtool.inspection.verify.dataset_check import (
     DatasetFault,
@@ -24,7 +26,6 @@ from tfrtool.records.shards import FoundShards, Locations, locate_shards
 from tfrtool.records.stream import Stream
 from tfrtool.storage.json_values import Shown, to_json_values
 from tfrtool.storage.opening import open_regular
-from tfrtool.storage.progress import OnProgress, no_progress
 from tfrtool.storage.remote_path import RemotePath
 
 if TYPE_CHECKING:
@@ -104,35 +105,28 @@ class VerifyReport(Shown):
         return data
 
 
-def verify(
-    shards: Locations,
-    *,
-    images: bool = False,
-    workers: int | None = None,
-    engine: str = "local",
-    engine_address: str | None = None,
-    on_progress: OnProgress = no_progress,
-) -> VerifyReport:
+@takes(VerifyOptions)
+def verify(shards: Locations, options: VerifyOptions) -> VerifyReport:
     """Verify shards and, unless a single file is given, whether the set is complete.
 
     Args:
         shards: files, glob patterns and directories, as for `find_shards`; or a binary stream.
-        images: whether to decode every image and find duplicates.
-        workers: maximum number of worker processes. None uses one per core.
-        engine: "local", or "ray" to run on a Ray cluster.
-        engine_address: address of the cluster, HOST:PORT. None uses RAY_ADDRESS.
-        on_progress: called with the number of bytes read.
 
     Raises:
         ShardError: an argument matches no file, or a worker process died.
     """
     located = locate_shards(shards, keep=True)
-    asked = Asked(parsing=True, images=images, hashed=written_shards(located.paths))
-    worth = _WORTH_WITH_IMAGES if images else _worth_a_process(located.sources)
-    with engine_of(engine, engine_address, workers) as pool:
+    asked = Asked(parsing=True, images=options.images, hashed=written_shards(located.paths))
+    worth = _WORTH_WITH_IMAGES if options.images else _worth_a_process(located.sources)
+    with engine_of(options.engine, options.engine_address, options.workers) as pool:
         profiles = [
             *profile_shards(
-                located.sources, asked, pool, worth, title="verifying", on_progress=on_progress
+                located.sources,
+                asked,
+                pool,
+                worth,
+                title="verifying",
+                on_progress=options.on_progress,
             )
         ]
     return verify_report(located, profiles)

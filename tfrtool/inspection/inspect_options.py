@@ -1,0 +1,114 @@
+"""The options of the verbs that inspect and verify."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tfrtool.declare import Options, option
+from tfrtool.records.shards import Locations
+from tfrtool.storage.progress import OnProgress, no_progress
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScanOptions(Options):
+    """Where shards are read."""
+
+    workers: int | None = option(
+        None,
+        "Maximum number of worker processes.  [default: number of cores]",
+        metavar="N",
+        least=1,
+    )
+    engine: Literal["local", "ray"] = option("local", "Run locally or on a Ray cluster.")
+    engine_address: str | None = option(
+        None, "HOST:PORT of the Ray cluster.  [default: $RAY_ADDRESS]", metavar="ADDRESS"
+    )
+    on_progress: OnProgress = option(no_progress, "called with the number of bytes read.", cli=None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchemaOptions(ScanOptions):
+    """How a schema is inferred."""
+
+    sample: int | None = option(
+        None,
+        "Read only N records, evenly from the start of each shard.",
+        metavar="N",
+        least=1,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatsOptions(ScanOptions):
+    """Statistics of what."""
+
+    against: Locations | None = option(
+        None, "Compare with these shards. Repeatable.", metavar="SHARDS", path="input", repeat=True
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetOptions(ScanOptions):
+    """How a dataset is summarized."""
+
+    label: str | None = option(
+        None,
+        "Label feature, int64 or string.  [default: detected]",
+        metavar="NAME",
+        cli="--label-feature|--label",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyOptions(ScanOptions):
+    """What is verified."""
+
+    images: bool = option(False, "Also decode every image and find duplicates.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SheetOptions(Options):
+    """What is on a contact sheet."""
+
+    overwrite: bool = option(False, "Replace an existing sheet.", group="Output")
+    feature: str | None = option(
+        None,
+        "Feature with the images.  [default: detected]",
+        metavar="NAME",
+        group="Labels and features",
+    )
+    label: str | None = option(
+        None,
+        "Feature with the labels.  [default: detected]",
+        metavar="NAME",
+        group="Labels and features",
+    )
+    limit: int = option(
+        100,
+        "Maximum number of images, evenly from the start of each shard.",
+        metavar="N",
+        group="Images",
+        least=1,
+    )
+    columns: int | None = option(
+        None,
+        "Number of columns.  [default: a roughly square sheet]",
+        metavar="N",
+        group="Images",
+        least=1,
+    )
+    thumb: int = option(
+        128,
+        "Size of the thumbnails in pixels.",
+        metavar="PX",
+        group="Images",
+        least=32,
+        most=1024,
+    )
+    boxes: bool = option(
+        False, "Draw annotated objects: boxes, class names, masks and keypoints.", group="Images"
+    )
+    on_progress: OnProgress = option(
+        no_progress,
+        "called after each image, with the maximum number of images as the total.",
+        cli=None,
+    )
