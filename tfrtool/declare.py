@@ -27,8 +27,10 @@ from tfrtool.errors import UsageError, suggestion
 _KEY = "option"
 _NO_FLAGS: Mapping[str, str] = MappingProxyType({})
 
-PathKind = Literal["input", "local input", "output", "local output", "directory"]
-"""Paths to read or to write; those that are not local may be URLs. A directory has to exist."""
+PathKind = Literal[
+    "input", "local input", "output", "local output", "output directory", "directory"
+]
+"""Paths to read or to write; input and output may be URLs. A directory has to exist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

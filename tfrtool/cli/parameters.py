@@ -140,10 +140,8 @@ SHARD_CACHE = {
     "--shard-cache DIR": "Local directory for shards that are downloaded from an object store.  "
     "[default: in the user cache directory]",
 }
-ON_ERROR = {
-    "--on-error skip|stop=skip": "Skip damaged records and list them (exit code 3), or stop at "
-    "the first."
-}
+SKIP_OR_STOP = "Skip damaged records and list them (exit code 3), or stop at the first."
+ON_ERROR = {"--on-error skip|stop=skip": SKIP_OR_STOP}
 STOP_ON_ERROR = {
     "--on-error stop|skip=stop": "Stop at the first damaged record, or skip damaged records and "
     "list them (exit code 3)."
@@ -211,6 +209,7 @@ _PATHS = {
     "local input": LOCAL_INPUT,
     "output": OUTPUT_OR_URL,
     "local output": OUTPUT,
+    "output directory": LocalPath(written=True, file_okay=False),
     "directory": LocalPath(exists=True, file_okay=False),
 }
 

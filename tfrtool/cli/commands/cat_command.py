@@ -2,39 +2,65 @@
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from tfrtool.cli.damage import Damage
 from tfrtool.cli.output import Outcome, emit, warn
-from tfrtool.cli.parameters import ON_ERROR, SHARDS, command, resolve_sources
+from tfrtool.cli.parameters import SHARDS, SKIP_OR_STOP, command, resolve_sources
 from tfrtool.cli.process import stdout_closed
+from tfrtool.declare import Options, option
 from tfrtool.errors import ShardError, UsageError
 
 _HELD = 1000
 """Lines that wait for a record with each selected feature."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class _CatOptions(Options):
+    records: str | None = option(
+        None,
+        "Print these records of each shard, counted from 0.",
+        metavar="5|10:20|0,7,9",
+        group="Selection",
+    )
+    limit: int | None = option(
+        None, "Print at most N records.", metavar="N", least=1, group="Selection"
+    )
+    sample: int | None = option(
+        None, "Print N random records.", metavar="N", least=1, group="Selection"
+    )
+    seed: int = option(
+        0,
+        "Random seed for --sample.",
+        metavar="N",
+        least=-(2**63),
+        most=2**63 - 1,
+        group="Selection",
+    )
+    where: str | None = option(
+        None,
+        'Print only records that match an SQL condition, such as "label = 1 AND height > 64".',
+        metavar="CONDITION",
+        group="Selection",
+    )
+    on_error: Literal["skip", "stop"] = option("skip", SKIP_OR_STOP, group="Selection")
+    select: str | None = option(
+        None, "Print only these features, in this order.", metavar="A,B", group="Output"
+    )
+    format: Literal["jsonl", "csv", "text"] = option(
+        "jsonl", "JSON Lines, CSV, or readable text with long values shortened.", group="Output"
+    )
+    bytes: Literal["summary", "base64"] = option(
+        "summary", "How to print binary values: a summary, or base64.", group="Output"
+    )
+
+
 @command(
     "tfrtool cat train.tfrecord --limit 3",
     "tfrtool cat train.tfrecord --records 0,7,100:110 --select label",
     "tfrtool cat 'data/*-train*' --where 'label = 1' --format csv",
-    options={
-        "Selection": {
-            "--records 5|10:20|0,7,9": "Print these records of each shard, counted from 0.",
-            "--limit N": "Print at most N records.",
-            "--sample N": "Print N random records.",
-            "--seed N=0": "Random seed for --sample.",
-            "--where CONDITION": "Print only records that match an SQL condition, such as "
-            '"label = 1 AND height > 64".',
-            **ON_ERROR,
-        },
-        "Output": {
-            "--select A,B": "Print only these features, in this order.",
-            "--format jsonl|csv|text=jsonl": "JSON Lines, CSV, or readable text with long values "
-            "shortened.",
-            "--bytes summary|base64=summary": "How to print binary values: a summary, or base64.",
-        },
-    },
+    options=_CatOptions,
 )
 @SHARDS
 def cat_command(

@@ -1,25 +1,40 @@
 """``tfrtool diff``."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import click
 
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit, note
-from tfrtool.cli.parameters import INPUT, WORKERS, WholeNumber, command
+from tfrtool.cli.parameters import INPUT, command
+from tfrtool.declare import Options, option
+
+
+@dataclass(frozen=True, kw_only=True)
+class _DiffOptions(Options):
+    key: str | None = option(
+        None,
+        "Feature that identifies a record, such as image/filename. Without it, a changed record is "
+        "listed as one only in SOURCE and one only in TARGET.",
+        metavar="FEATURE",
+    )
+    limit: int = option(
+        10, "Maximum number of records to list for each kind of difference.", metavar="N", least=0
+    )
+    workers: int | None = option(
+        None,
+        "Maximum number of worker processes.  [default: number of cores]",
+        metavar="N",
+        least=1,
+    )
 
 
 @command(
     "tfrtool diff shards/pets shards/shuffled",
     "tfrtool diff shards/pets shards/edited --key image/filename --limit 3",
     "tfrtool diff train.tfrecord 'train-*.tfrecord.gz' --json",
-    options={
-        "--key FEATURE": "Feature that identifies a record, such as image/filename. Without it, a "
-        "changed record is listed as one only in SOURCE and one only in TARGET.",
-        "--limit N=10": "Maximum number of records to list for each kind of difference.",
-        **WORKERS,
-    },
-    kinds={"--limit": WholeNumber(0)},
+    options=_DiffOptions,
 )
 @click.argument("a", metavar="SOURCE", type=INPUT)
 @click.argument("b", metavar="TARGET", type=INPUT)

@@ -1,14 +1,26 @@
 """``tfrtool index``."""
 
+from dataclasses import dataclass
+
 from tfrtool.cli.output import Outcome, emit, warn
-from tfrtool.cli.parameters import SHARDS, LocalPath, command, resolve_shards
+from tfrtool.cli.parameters import SHARDS, command, resolve_shards
+from tfrtool.declare import Options, option
+
+
+@dataclass(frozen=True, kw_only=True)
+class _IndexOptions(Options):
+    out: str | None = option(
+        None,
+        "Write the indexes to DIR instead of next to the shards.",
+        metavar="DIR",
+        path="output directory",
+    )
 
 
 @command(
     "tfrtool index 'data/*-train.tfrecord-*'",
     "tfrtool index data/cats_vs_dogs --out indexes",
-    options={"--out DIR": "Write the indexes to DIR instead of next to the shards."},
-    kinds={"DIR": LocalPath(written=True, file_okay=False)},
+    options=_IndexOptions,
 )
 @SHARDS
 def index_command(shards: tuple[str, ...], out: str | None, as_json: bool) -> Outcome:

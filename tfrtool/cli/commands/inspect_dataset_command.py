@@ -15,7 +15,7 @@ from tfrtool.inspection.inspect_options import DatasetOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Own(Options):
+class _InspectDatasetOptions(Options):
     emit: Literal["page", "croissant"] = option(
         "page",
         "Print a readable page, or a Croissant description of the dataset (MLCommons) as JSON-LD.",
@@ -27,7 +27,7 @@ class _Own(Options):
     "tfrtool inspect dataset ~/tensorflow_datasets/mnist --json",
     "tfrtool inspect dataset pipeline/examples --label-feature species",
     "tfrtool inspect dataset shards/pets --emit croissant > croissant.json",
-    options=(DatasetOptions, _Own),
+    options=(DatasetOptions, _InspectDatasetOptions),
 )
 @click.argument("dataset", type=INPUT)
 def inspect_dataset_command(dataset: str, as_json: bool, **words: Any) -> Outcome:

@@ -20,7 +20,7 @@ _LISTED = 10
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Own(Options):
+class _InspectImagesOptions(Options):
     out: str = option(
         ...,
         "Sheet to write; its suffix sets the format: .png, .jpg, .webp, .gif, .bmp or .tif.",
@@ -33,7 +33,7 @@ class _Own(Options):
 @command(
     "tfrtool inspect images train.tfrecord --out sheet.png",
     "tfrtool inspect images 'data/*.tfrecord*' --out sheet.jpg --limit 500",
-    options=(SheetOptions, _Own),
+    options=(SheetOptions, _InspectImagesOptions),
 )
 @SHARDS
 def inspect_images_command(

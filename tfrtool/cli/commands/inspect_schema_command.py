@@ -13,7 +13,7 @@ from tfrtool.inspection.inspect_options import SchemaOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Own(Options):
+class _InspectSchemaOptions(Options):
     emit: Literal["table", "python", "json", "tfds"] = option(
         "table",
         "Print a table, Python code for tf.io, JSON for --description, or the features.json of "
@@ -25,7 +25,7 @@ class _Own(Options):
     "tfrtool inspect schema 'data/train*.tfrecord*'",
     "tfrtool inspect schema train.tfrecord --emit python >> input.py",
     "tfrtool inspect schema train.tfrecord --emit json > description.json",
-    options=(SchemaOptions, _Own),
+    options=(SchemaOptions, _InspectSchemaOptions),
 )
 @SHARDS
 def inspect_schema_command(shards: tuple[str, ...], as_json: bool, **words: Any) -> Outcome:

@@ -17,7 +17,7 @@ from tfrtool.inspection.inspect_options import StatsOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Own(Options):
+class _InspectStatsOptions(Options):
     threshold: float | None = option(
         None,
         "Exit with code 3 if the distance to --against exceeds X for any feature; 0 is identical, "
@@ -32,7 +32,7 @@ class _Own(Options):
     "tfrtool inspect stats 'data/train*.tfrecord*'",
     "tfrtool inspect stats new.tfrecord --against old.tfrecord --threshold 0.1",
     "tfrtool inspect stats data --json",
-    options=(StatsOptions, _Own),
+    options=(StatsOptions, _InspectStatsOptions),
 )
 @SHARDS
 def inspect_stats_command(

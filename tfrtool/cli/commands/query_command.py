@@ -5,24 +5,24 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import PurePath
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import click
 
 from tfrtool.cli.damage import Damage
 from tfrtool.cli.output import Outcome, emit, note
 from tfrtool.cli.parameters import (
-    ON_ERROR,
-    OUTPUT_OR_URL,
     SHARDS,
-    WORKERS,
+    SKIP_OR_STOP,
     command,
     resolve_shards,
 )
 from tfrtool.cli.process import stdout_closed
 from tfrtool.cli.render.page import Page, render
+from tfrtool.declare import Options, option
 from tfrtool.errors import UsageError, WriteError, human_count, os_errors_as, printable
 from tfrtool.records.compression import named_compression
 from tfrtool.storage.arguments import as_path
@@ -35,17 +35,28 @@ _SQL = re.compile(r"\s*\(?\s*(select|with|from|describe|summarize|values)\s", re
 """The start of a query, which is unlikely for a path."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class _QueryOptions(Options):
+    format: Literal["table", "jsonl", "csv", "parquet"] | None = option(
+        None, "Output format.  [default: suffix of FILE, or table]"
+    )
+    out: str | None = option(
+        None, "Write the rows to this file instead of stdout.", metavar="FILE", path="output"
+    )
+    overwrite: bool = option(False, "Replace an existing FILE.")
+    on_error: Literal["skip", "stop"] = option("skip", SKIP_OR_STOP)
+    workers: int | None = option(
+        None,
+        "Maximum number of worker processes.  [default: number of cores]",
+        metavar="N",
+        least=1,
+    )
+
+
 @command(
     "tfrtool query data 'SELECT label, count(*) FROM records GROUP BY 1'",
     "tfrtool query data 'SELECT _record FROM records WHERE _bytes > 1e6' --out big.csv",
-    options={
-        "--format table|jsonl|csv|parquet": "Output format.  [default: suffix of FILE, or table]",
-        "--out FILE": "Write the rows to this file instead of stdout.",
-        "--overwrite": "Replace an existing FILE.",
-        **ON_ERROR,
-        **WORKERS,
-    },
-    kinds={"FILE": OUTPUT_OR_URL},
+    options=_QueryOptions,
 )
 @SHARDS
 @click.argument("sql")
