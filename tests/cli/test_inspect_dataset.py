@@ -96,24 +96,6 @@ def test_payloads_that_are_no_examples(capsys: Capture, tmp_path: Path) -> None:
     assert "3 in 1 shard" in out
 
 
-def test_many_labels_fit(capsys: Capture, tmp_path: Path) -> None:
-    """Of many labels, splits and shards some are shown, in 80 columns."""
-    for split in ("train", "test", "validation", "a_long_name", "dev"):
-        for number in range(20):
-            payloads = [
-                encode_example({"label": string(f"{'long ' * 3}label {value}".encode())})
-                for value in range(40)
-            ]
-            path = tmp_path / f"x-{split}.tfrecord-{number:05d}-of-00020"
-            path.write_bytes(b"".join(map(frame, payloads)))
-    assert run(tmp_path) == 0
-    out = capsys.readouterr().out
-    assert max(map(len, out.splitlines()[1:])) <= 80
-    assert "... 20 more" in out
-    assert "... 4 more" in out
-    assert "of 5 splits" in out
-
-
 def test_hostile_names(capsys: Capture, tmp_path: Path) -> None:
     """Escape sequences in labels, features and file names don't reach the terminal."""
     payload = encode_example({"label": string(b"red\x1b]0;x\x07")})
@@ -187,11 +169,3 @@ def test_names_are_told_apart(capsys: Capture, tmp_path: Path) -> None:
     out = capsys.readouterr().out
     for name in (*labels, "train_of_the_first_half", "train_of_the_second_half"):
         assert name in out
-    rows = [line.split()[0] for line in out.splitlines() if "-of-00003" in line]
-    assert rows == [f"{number:05d}-of-00003" for number in range(3)] * 2
-    for name in ("car", "cat"):
-        payload = encode_example({"label": string(name.encode())})
-        (tmp_path / f"{name}.tfrecord").write_bytes(frame(payload))
-    assert run(tmp_path, "--label", "label") == 0
-    shown = {line.split()[0] for line in capsys.readouterr().out.splitlines() if line.strip()}
-    assert {"car.tfrecord", "cat.tfrecord"} <= shown

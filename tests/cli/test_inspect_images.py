@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -136,17 +134,6 @@ def test_usage(
     assert run(GOLDEN / "plain.tfrecord", *words) == 2
     assert capsys.readouterr().out == ""
     assert list(tmp_path.iterdir()) == []
-
-
-def test_no_tensorflow(tmp_path: Path) -> None:
-    """Drawing loads neither TensorFlow nor numpy."""
-    program = (
-        "import sys; from tfrtool.cli import main; code = main(sys.argv[1:]); "
-        "sys.exit(code or any(name in sys.modules for name in ('tensorflow', 'numpy', 'keras')))"
-    )
-    words = ["inspect", "images", str(GOLDEN / "plain.tfrecord"), "--out", str(tmp_path / "s.png")]
-    done = subprocess.run([sys.executable, "-c", program, *words], check=False)
-    assert done.returncode == 0
 
 
 @pytest.mark.parametrize("label", ["nosuch", "image"])

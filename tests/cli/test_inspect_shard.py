@@ -10,27 +10,14 @@ from pathlib import Path
 from tests.cli.inspecting import (
     CAT,
     COMMAND,
-    DOG,
     Capture,
-    damaged,
     failure,
     run,
-    run_json,
 )
 from tests.conftest import MakeShard
 from tests.examples.strategies import float32, int64, string
-from tests.records.strategies import offsets_of
 from tfrtool.cli import main
 from tfrtool.examples.example import encode_example
-
-
-def test_damaged_record(capsys: Capture, make_shard: MakeShard) -> None:
-    """A record that is asked for and damaged is not missing: its fault is told."""
-    path = damaged(make_shard([CAT, DOG]), 8 * 20)
-    code, (found,) = run_json(capsys, path, "--record", "0")
-    assert code == 3
-    assert found["sample"] == []
-    assert found["faults"][0]["record"] == 0
 
 
 def test_description_in_a_pipe(capsys: Capture, make_shard: MakeShard, tmp_path: Path) -> None:
@@ -38,15 +25,6 @@ def test_description_in_a_pipe(capsys: Capture, make_shard: MakeShard, tmp_path:
     os.mkfifo(tmp_path / "pipe")
     line = failure(capsys, 2, make_shard([CAT]), "--description", tmp_path / "pipe")
     assert "not a regular file" in line
-
-
-def test_many_faults(capsys: Capture, make_shard: MakeShard) -> None:
-    """The text shows the first faults and how many more there are; JSON has all."""
-    payloads = [b"hello world"] * 30
-    path = damaged(make_shard(payloads), *(8 * (at + 12) for at in offsets_of(payloads)[:-1]))
-    assert run(path) == 3
-    assert "and 20 more" in capsys.readouterr().out
-    assert len(run_json(capsys, path)[1][0]["faults"]) == 30
 
 
 def test_long_values_are_cut(capsys: Capture, make_shard: MakeShard) -> None:

@@ -87,16 +87,6 @@ def test_a_store_that_is_down_is_an_error(both: tuple[Path, Bucket], run: Run, s
         assert str(status) in err
 
 
-def test_a_store_that_hangs_up_is_an_error(both: tuple[Path, Bucket], run: Run) -> None:
-    """Bodies that are always cut at the same place end in an error, and not in fewer records."""
-    _, bucket = both
-    bucket.misbehave(Misbehaviour(methods=("GET",), matching="part", cut_after=0))
-    for command in COMMANDS[:2]:
-        code, out, err = run(*command, f"{bucket.url}/data/part-0.tfrecord")
-        assert (code, out) == (1, "")
-        assert f"{bucket.url}/data/part-0.tfrecord" in err
-
-
 @pytest.mark.parametrize("debug", [(), ("--debug",)])
 @pytest.mark.parametrize("code", ["ExpiredToken", "InvalidAccessKeyId", "RequestTimeTooSkewed"])
 def test_credentials_that_expire(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.emulators import Controlled, Website
+from tests.emulators import Controlled
 from tests.photos import write_class_folders
 from tfrtool.cli import main
 
@@ -79,13 +79,3 @@ def test_replace(any_bucket: Controlled, folder: Path, run: Run, tmp_path: Path)
     shards = [name for name in any_bucket.names() if ".tfrecord-" in name]
     here = {path.name: path.read_bytes() for path in (tmp_path / "pets").glob("*.tfrecord-*")}
     assert {name.rpartition("/")[2]: any_bucket.get(name) for name in shards} == here
-
-
-def test_read_a_website(website: Website, folder: Path, run: Run) -> None:
-    """A web server can't be listed; a dataset is found by its metadata, a shard by its name."""
-    website.put_folder(folder / "pets", "pets/")
-    _same(run, str(folder / "pets"), f"{website.url}/pets")
-    shard = "pets-train.tfrecord-00001-of-00002"
-    _same(run, str(folder / "pets" / shard), f"{website.url}/pets/{shard}")
-    assert run("reshard", folder / "pets", f"{website.url}/other")[0] == 2
-    assert website.names("other") == []

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import re
 import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from PIL import Image
 
 import tfrtool
 from tests.datasets import image_payload, write_pets
@@ -22,7 +19,6 @@ from tests.photos import image_bytes
 from tfrtool.cli import main
 from tfrtool.records.framing import frame
 from tfrtool.storage import stores
-from tfrtool.storage.stores import Store
 
 Capture = pytest.CaptureFixture[str]
 
@@ -139,21 +135,6 @@ def test_count_hops_over_long_records(bucket: Bucket, capsys: Capture) -> None:
     assert bucket.down() < len(data) // 10
 
 
-def test_count_by_the_index(bucket: Bucket, capsys: Capture) -> None:
-    """An index beside a shard tells the count, unless it is of another shard."""
-    data = long_shard(bucket, "d/a.tfrecord", 1000, 1000)
-    assert main(["index", f"{bucket.url}/d/a.tfrecord"]) == 0
-    assert len(bucket.get("d/a.tfrecord.idx").splitlines()) == 1000
-    capsys.readouterr()
-    bucket.forget()
-    assert main(["count", f"{bucket.url}/d"]) == 0
-    assert capsys.readouterr().out.split()[0] == "1,000"
-    assert bucket.down() < len(data) // 5
-    bucket.put("d/a.tfrecord", data + frame(image_payload(1, data=bytes(1000))))
-    assert main(["count", f"{bucket.url}/d/a.tfrecord"]) == 0
-    assert capsys.readouterr().out.split()[0] == "1,001"
-
-
 def test_single_files_are_made_in_a_bucket(
     pets: Path, bucket: Bucket, tmp_path: Path, capsys: Capture
 ) -> None:
@@ -175,22 +156,6 @@ def test_single_files_are_made_in_a_bucket(
         assert main(words) in (1, 2)
         assert re.search("exists|is there already", capsys.readouterr().err)
         assert bucket.get(key) == (tmp_path / key).read_bytes()
-
-
-BAD = {
-    "slow down": Misbehaviour(methods=("GET",), first=2, status=503, code="SlowDown"),
-    "an error now and then": Misbehaviour(methods=("GET",), every=3, status=500),
-    "answers cut short": Misbehaviour(methods=("GET",), every=2, cut_after=50_000),
-}
-
-
-@pytest.mark.parametrize("rule", BAD.values(), ids=BAD)
-def test_a_store_that_misbehaves(rule: Misbehaviour, bucket: Bucket, capsys: Capture) -> None:
-    """What is refused for a while, or cut, is asked for again from where it was."""
-    long_shard(bucket, "a.tfrecord", 30, 40_000)
-    bucket.misbehave(rule)
-    assert main(["verify", f"{bucket.url}/a.tfrecord", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out.splitlines()[0])["records"] == 30
 
 
 def test_profile_of_aws(
@@ -223,23 +188,6 @@ def test_credentials_that_do_not_serve(
     assert SECRET not in told
 
 
-def test_an_object_that_is_replaced_while_it_is_read(
-    bucket: Bucket, capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A mixture of two objects is never taken for a shard."""
-    data = long_shard(bucket, "a.tfrecord", 30, 40_000)
-    get = Store.get
-
-    def replaced(self: Store, key: str, start: int, *rest: Any) -> Any:
-        if start > 300_000:
-            bucket.put("a.tfrecord", data[::-1])
-        return get(self, key, start, *rest)
-
-    monkeypatch.setattr(Store, "get", replaced)
-    assert main(["verify", f"{bucket.url}/a.tfrecord"]) == 1
-    assert "it was changed while it was being read" in capsys.readouterr().err
-
-
 def test_without_the_libraries(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the extra `hf` is not installed, the error names it."""
     monkeypatch.setitem(sys.modules, "fsspec", None)
@@ -247,47 +195,6 @@ def test_without_the_libraries(capsys: Capture, monkeypatch: pytest.MonkeyPatch)
     stores._store.cache_clear()  # of another test
     assert main(["count", "hf://datasets/nobody/has-been-here/a.tfrecord"]) == 2
     assert 'pip install "tfrtool[hf]"' in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("url", "code", "said"),
-    [
-        ("nosuch://place/a.tfrecord", 2, "unsupported URL scheme"),
-        ("az://place/a.tfrecord", 1, "AZURE_STORAGE_ACCOUNT_NAME"),
-        ("memory://place/a.tfrecord", 1, "no such file or directory"),
-    ],
-)
-def test_urls_that_lead_nowhere(
-    capsys: Capture, monkeypatch: pytest.MonkeyPatch, url: str, code: int, said: str
-) -> None:
-    """The error is of the URL, and not of a library."""
-    for name in ("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_CONNECTION_STRING"):
-        monkeypatch.delenv(name, raising=False)
-    assert main(["count", url]) == code
-    error = capsys.readouterr().err
-    assert said in error
-    assert "unexpected" not in error
-
-
-@pytest.mark.parametrize("command", ["verify", "inspect dataset"])
-def test_bytes_are_transferred_once(
-    bucket: Bucket, tmp_path: Path, capsys: Capture, command: str
-) -> None:
-    """The SHA-256 that a report holds is compared with that of the bytes on their way."""
-    for number in range(8):
-        (folder := tmp_path / "photos" / str(number % 2)).mkdir(parents=True, exist_ok=True)
-        noise = Image.frombytes("RGB", (200, 200), random.Random(number).randbytes(120_000))
-        noise.save(folder / f"{number}.jpg", quality=100)
-    tfrtool.write(tmp_path / "photos", tmp_path / "pets", shards=2)
-    bucket.put_folder(tmp_path / "pets", "pets/")
-    size = sum(len(bucket.get(name)) for name in bucket.names("pets") if "tfrecord-" in name)
-    bucket.forget()
-    assert main([*command.split(), f"{bucket.url}/pets"]) == 0
-    assert size < bucket.down() < 1.8 * size  # a look at the first records is a request of its own
-    shard = next(name for name in bucket.names("pets") if "tfrecord-" in name)
-    bucket.put(shard, bucket.get(shard) + frame(b""))
-    assert main([*command.split(), f"{bucket.url}/pets"]) == 3
-    assert "SHA-256" in capsys.readouterr().out
 
 
 def test_copies_are_looked_up_by_their_places(bucket: Bucket, capsys: Capture) -> None:

@@ -220,27 +220,3 @@ def test_no_damaged_shard_is_said_to_hold(make_shard: MakeShard, capsys: Capture
     odd.write_bytes(odd.read_bytes()[:-3])
     assert run(odd) == 3
     assert "(CRCs) match" not in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("command", ["count", "index"])
-def test_what_checks_the_framing_alone_says_so(
-    command: str, make_shard: MakeShard, capsys: Capture
-) -> None:
-    """A flipped bit within a payload is for verify to find: the help sends there."""
-    shard = make_shard([image_payload(n) for n in range(3)])
-    flip_bit(shard, 40)
-    assert main([command, str(shard)]) == 0
-    assert main(["verify", str(shard)]) == 3
-    capsys.readouterr()
-    assert main([command, "--help"]) == 0
-    said = " ".join(capsys.readouterr().out.split())
-    assert "framing is checked" in said
-    assert "tfrtool verify" in said
-
-
-def test_the_viewer_says_what_it_writes(capsys: Capture) -> None:
-    """The help promises that nothing is written next to the shards."""
-    assert main(["view", "--help"]) == 0
-    said = " ".join(capsys.readouterr().out.split())
-    assert "Nothing is written" not in said
-    assert "never changed" in said

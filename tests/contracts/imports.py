@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 
-__all__ = ["RANKS", "forbidden_imports", "import_cycles", "imported_modules"]
+__all__ = ["RANKS", "forbidden_imports", "import_cycles", "imported_modules", "nodes_of"]
 
 RANKS = {
     "cli": 0,
@@ -45,9 +46,15 @@ HOMES = {
 """Libraries that have a home, and the rooms that are it."""
 
 
+@cache
+def nodes_of(source: str) -> tuple[ast.AST, ...]:
+    """Return all nodes of the syntax tree of a file."""
+    return tuple(ast.walk(ast.parse(source)))
+
+
 def imported_modules(source: str) -> Iterator[str]:
     """Yield the dotted name of every module or member that ``source`` imports, wherever."""
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes_of(source):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

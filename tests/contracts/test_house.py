@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import tfrtool
-from tests.contracts.imports import imported_modules
+from tests.contracts.imports import imported_modules, nodes_of
 
 PACKAGE = Path(tfrtool.__file__).parent
 REPOSITORY = PACKAGE.parent
@@ -49,7 +49,7 @@ def repeated_classes(sources: dict[str, str]) -> list[str]:
     names = Counter(
         node.name
         for source in sources.values()
-        for node in ast.walk(ast.parse(source))
+        for node in nodes_of(source)
         if isinstance(node, ast.ClassDef)
     )
     return sorted(name for name, count in names.items() if count > 1)
@@ -57,7 +57,7 @@ def repeated_classes(sources: dict[str, str]) -> list[str]:
 
 def renames(source: str) -> list[int]:
     """Return the lines that rename a file: ``os.rename``, ``Path.replace`` and their like."""
-    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    calls = [node for node in nodes_of(source) if isinstance(node, ast.Call)]
     return [call.lineno for call in calls if _renames(call)]
 
 

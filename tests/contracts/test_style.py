@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import tfrtool
+from tests.contracts.imports import nodes_of
 
 PACKAGE = Path(tfrtool.__file__).parent
 REPOSITORY = PACKAGE.parent
@@ -24,7 +25,7 @@ PRODUCT = [path for path in FILES if path.startswith("tfrtool/")]
 def unwelcome(source: str) -> list[str]:
     """Return the statements that are not at home in the product, by name."""
     found = []
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes_of(source):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             found += [node.func.id] if node.func.id in ("print", "breakpoint") else []
         elif isinstance(node, ast.Assert):

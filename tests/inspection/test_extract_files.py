@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import time
@@ -15,7 +14,6 @@ from tests.inspection.extracting import JPEG, files_below, lines_beside, photo, 
 from tfrtool import extract
 from tfrtool.errors import UsageError, WriteError
 from tfrtool.inspection.extract.extract_files import NewFiles, metadata_beside, new_files
-from tfrtool.inspection.extract.safe_names import numbered
 from tfrtool.storage.atomic_files import move, temporary_name
 
 
@@ -53,17 +51,6 @@ def test_what_a_killed_extract_left_is_taken_away(shard: Path, tmp_path: Path) -
     assert sorted(path.name for path in out.iterdir()) == ["0", "1"]
     names = ["a.tfrecord", "out", "out.jsonl", others.name]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
-
-
-def test_links_to_what_others_have_are_no_leftovers(shard: Path, tmp_path: Path) -> None:
-    """A link with the name of a leftover is refused, and nothing behind it is touched."""
-    (tmp_path / "theirs").mkdir()
-    (tmp_path / "theirs" / "file").touch()
-    (tmp_path / "out").mkdir()
-    temporary_name(tmp_path / "out" / "extract").symlink_to(tmp_path / "theirs")
-    with pytest.raises(UsageError, match="is not empty"):
-        extract([shard], tmp_path / "out")
-    assert (tmp_path / "theirs" / "file").exists()
 
 
 def test_the_current_directory_stays_the_same_one(
@@ -105,22 +92,6 @@ def test_links_are_never_written_through(tmp_path: Path) -> None:
         assert files.add(("cat", "2.jpg"), JPEG) == "cat_2/2.jpg"
         assert files.add(("x.jpg",), JPEG) == "x_2.jpg"
     assert list(outside.iterdir()) == []
-
-
-def test_numbers_are_tried_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Long names that numbering makes alike don't each try all numbers that others have."""
-    attempts = 0
-
-    def counting(name: str, number: int) -> str:
-        nonlocal attempts
-        attempts += 1
-        return numbered(name, number)
-
-    monkeypatch.setattr("tfrtool.inspection.extract.extract_files.numbered", counting)
-    names = ["x" * 247 + f"{number % 100:03d}.jpg" for number in range(300)]
-    with new_files(tmp_path / "out") as files:
-        assert len({files.add((name,), b"") for name in names}) == 300
-    assert attempts == 200
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is always full")
@@ -177,16 +148,6 @@ def test_nothing_is_left_of_an_unfinished_one(
     with pytest.raises(type(error) if isinstance(error, BaseException) else error):
         begin()
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write anywhere")
-def test_a_place_that_is_not_ours_is_refused(shard: Path, tmp_path: Path) -> None:
-    """Without the right to write, the error names the place."""
-    locked = tmp_path / "locked"
-    locked.mkdir(mode=0o500)
-    with pytest.raises(WriteError) as caught:
-        extract([shard], locked / "out")
-    assert str(locked) in str(caught.value)
 
 
 def test_a_signal_waits_until_all_is_published(

@@ -85,18 +85,6 @@ def test_the_records_are_those_of_the_reader(
     assert flip is not None or {one.fault.kind.value for one in faults} <= {"empty"}
 
 
-def test_damage_in_the_middle_is_what_it_is(tmp_path: Path) -> None:
-    """A fault where reading began behind others is the one that reading all of them finds."""
-    data = bytearray(shard_of(ROWS))
-    last = len(data) - len(frame(ROWS[-1]))
-    for damaged in (data[:last] + b"x" * 20, data[:last] + b"x" * 9, data[: last + 20]):
-        path = tmp_path / "a"
-        path.write_bytes(damaged)
-        faults: list[LocatedFault] = []
-        assert numbers(path, records="39", faults=faults) == []
-        assert [one.fault for one in faults] == read(bytes(damaged)).faults
-
-
 def test_no_farther_than_needed(tmp_path: Path) -> None:
     """Records behind holes of gigabytes come at once: what is in between is not read."""
     path = tmp_path / "huge"

@@ -1,11 +1,9 @@
 """What a dataset holds, as a page."""
 
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
 
-from tfrtool.cli.render.page import Bad, Good, Heading, Page, Table, facts, findings, page_width
+from tfrtool.cli.render.page import Bad, Good, Heading, Page, Table, facts, findings
 from tfrtool.errors import human_bytes, human_count, printable
 from tfrtool.inspection.dataset.dataset_summary import DatasetSummary, SplitSummary
 from tfrtool.inspection.dataset.object_counts import ObjectSummary
@@ -29,8 +27,6 @@ def dataset_page(summary: DatasetSummary) -> Page:
     for name, split in summary.splits.items():
         about = [] if split.shuffle is None else [_order(split.shuffle)]
         about += [] if split.objects is None else [_objects(split.objects)]
-        if split.labels and len(split.shards) > 1:
-            about.append(_shards(split))
         page += [Heading(printable(name)), *about] if about else []
     return page
 
@@ -89,52 +85,42 @@ def _splits(summary: DatasetSummary) -> Table:
 
 
 def _labels(splits: Mapping[str, SplitSummary]) -> Table:
-    """Show the labels' counts, a column for each split as long as there is room."""
-    names: list[str | None] = list(next(iter(splits.values())).labels)
-    more = len(names) - _LABELS_SHOWN
-    if more > 0:  # the most frequent
-        names.sort(key=lambda name: -sum(split.labels[name or ""] for split in splits.values()))
-        names = names[:_LABELS_SHOWN]
-    names += [None] if any(split.unlabelled for split in splits.values()) else []
-    columns = {
-        title: [split.unlabelled if name is None else split.labels[name] for name in names]
-        for title, split in splits.items()
-    }
-    totals = [split.records for split in splits.values()]
-    return _shares(
-        "label", ["(none)" if name is None else name for name in names], columns, totals, more
-    )
-
-
-def _shares(
-    what: str,
-    names: Sequence[str],
-    counts: Mapping[str, Sequence[int]],
-    totals: Sequence[int],
-    more: int,
-) -> Table:
-    """Show counts and their shares of totals, a column for each split that there is room for."""
-    columns = [[what, *map(printable, names)]]
-    for (title, some), total in zip(counts.items(), totals, strict=True):
-        shares = [f"{count:,} ({count / max(total, 1):.1%})" for count in some]
-        columns.append([printable(title), *shares])
-    shown = _that_fit(columns)
-    if len(shown) < len(columns):
-        shown[0][0] = f"{what} ({len(shown) - 1} of {len(counts)} splits)"
-    return _counts(shown, more)
+    counts = {name: Counter(split.labels) for name, split in splits.items()}
+    names = list(next(iter(splits.values())).labels)
+    if len(names) > _LABELS_SHOWN:  # the most frequent
+        names.sort(key=lambda name: -sum(one[name] for one in counts.values()))
+    if any(split.unlabelled for split in splits.values()):
+        names[_LABELS_SHOWN:_LABELS_SHOWN] = ["(none)"]
+        for split, one in zip(splits.values(), counts.values(), strict=True):
+            one["(none)"] = split.unlabelled
+    return _shares("label", names, counts, [split.records for split in splits.values()])
 
 
 def _object_classes(splits: Mapping[str, ObjectSummary]) -> Table:
-    """Show how many objects there are of each class, the most frequent first."""
-    whole = Counter[str]()
-    for one in splits.values():
-        whole.update(one.object_classes)
-    names = [name for name, _ in whole.most_common(_LABELS_SHOWN)]
-    counts = {
-        title: [one.object_classes.get(name, 0) for name in names] for title, one in splits.items()
-    }
-    totals = [one.objects for one in splits.values()]
-    return _shares("objects", names, counts, totals, len(whole) - len(names))
+    counts = {name: Counter(one.object_classes) for name, one in splits.items()}
+    whole = sum(counts.values(), Counter[str]())
+    names = [name for name, _ in whole.most_common()]
+    return _shares("objects", names, counts, [one.objects for one in splits.values()])
+
+
+def _shares(
+    what: str, names: Sequence[str], counts: Mapping[str, Counter[str]], totals: Sequence[int]
+) -> Table:
+    """Show counts and their shares of totals, with a column for each split."""
+    rows = [
+        (
+            printable(name),
+            *(
+                f"{one[name]:,} ({one[name] / max(total, 1):.1%})"
+                for one, total in zip(counts.values(), totals, strict=True)
+            ),
+        )
+        for name in names[: _LABELS_SHOWN + ("(none)" in names)]
+    ]
+    if len(rows) < len(names):
+        rows.append((f"... {len(names) - len(rows):,} more", *("" for _ in counts)))
+    head = (what, *map(printable, counts))
+    return Table(head=head, rows=rows, right=range(1, len(head)))
 
 
 def _objects(found: ObjectSummary) -> Table:
@@ -156,20 +142,6 @@ def _objects(found: ObjectSummary) -> Table:
     )
 
 
-def _that_fit(columns: Sequence[list[str]]) -> list[list[str]]:
-    """Return as many columns as there is room for, at least two."""
-    widths = accumulate(2 + max(map(len, column)) for column in columns)
-    return [*columns[: max(sum(width <= page_width() for width in widths), 2)]]
-
-
-def _counts(columns: Sequence[Sequence[str]], more: int) -> Table:
-    """Return a table of columns with their heads, below which ``more`` rows aren't shown."""
-    head, *rows = zip(*columns, strict=True)
-    if more > 0:
-        rows.append((f"... {more:,} more", *("" for _ in head[1:])))
-    return Table(head=head, rows=rows, right=range(1, len(head)))
-
-
 def _order(found: ShuffleQuality) -> Table:
     verdict, *advice = found.shuffle.split("; ")
     spread = f"varies {found.batch_spread:.2f}x as much as in random batches"
@@ -178,22 +150,3 @@ def _order(found: ShuffleQuality) -> Table:
         *(("", line) for line in advice),
         ("label mix", f"in batches of {found.batch} {spread}"),
     )
-
-
-def _shards(split: SplitSummary) -> Table:
-    """Show the shards by what tells their names apart, with the labels that there is room for."""
-    shards = split.shards[:_SHARDS_SHOWN]
-    names = [printable(shard.shard.path.name) for shard in shards]
-    prefix = os.path.commonprefix(names)  # noqa: RUF071 - no paths
-    columns = [
-        ["shard", *(name[max(map(prefix.rfind, "-._")) + 1 :] for name in names)],
-        ["records", *(f"{shard.records:,}" for shard in shards)],
-    ]
-    columns += [
-        [printable(label), *(f"{shard.labels.get(label, 0):,}" for shard in shards)]
-        for label, count in Counter(split.labels).most_common()
-        if count
-    ]
-    order, shown = [*map(printable, split.labels)], _that_fit(columns)
-    shown[2:] = sorted(shown[2:], key=lambda column: order.index(column[0]))
-    return _counts(shown, len(split.shards) - len(shards))

@@ -1,10 +1,8 @@
 """Records for programs: as they are, as Arrow record batches, or decoded for a loader."""
 
-import enum
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -18,7 +16,7 @@ from tfrtool.records.random_access import Records
 from tfrtool.records.reader import read_shard
 from tfrtool.records.shards import find_shards
 from tfrtool.records.stream import Location, as_source, path_of
-from tfrtool.storage.arguments import Paths, as_member, as_paths
+from tfrtool.storage.arguments import Paths, as_paths
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,23 +70,13 @@ class RowBatches:
         Args:
             **options: passed to ``pyarrow.Table.to_pandas``.
         """
-        _check_installed("pandas")
         return self.to_arrow().to_pandas(**options)  # type: ignore[no-any-return]
 
     def to_polars(self) -> "pl.DataFrame":
         """Return all rows as a Polars DataFrame."""
-        _check_installed("polars")
         import polars as pl
 
         return pl.DataFrame(self.to_arrow())
-
-
-def _check_installed(library: str) -> None:
-    try:
-        import_module(library)
-    except ImportError as error:
-        what = f"to_{library} needs {library}, which is not installed"
-        raise UsageError(what, hint=f"pip install {library}") from error
 
 
 OnFault = Literal["raise", "skip"] | Callable[[LocatedFault], None]
@@ -196,13 +184,6 @@ def read(
     return read_table(shard, columns=columns, on_fault=on_fault)
 
 
-class Decode(enum.Enum):
-    """What records are decoded to."""
-
-    EXAMPLE = "example"
-    IMAGE = "image"
-
-
 def _example(payload: bytes) -> Example:
     kind = classify_payload(payload)
     if kind not in (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE, PayloadKind.EMPTY):
@@ -259,7 +240,11 @@ def open_records(shards: Paths, *, split: str | None = None) -> Records[Record]:
 
 @overload
 def open_records(
-    shards: Paths, *, split: str | None = None, decode: str, label_feature: str | None = None
+    shards: Paths,
+    *,
+    split: str | None = None,
+    decode: Literal["example", "image"],
+    label_feature: str | None = None,
 ) -> Records[Any]: ...
 
 
@@ -267,7 +252,7 @@ def open_records(
     shards: Paths,
     *,
     split: str | None = None,
-    decode: str | None = None,
+    decode: Literal["example", "image"] | None = None,
     label_feature: str | None = None,
 ) -> Records[Any]:
     """Open one or more uncompressed shards for random access.
@@ -289,7 +274,9 @@ def open_records(
         UsageError: unknown split or value of ``decode``; or a directory has several splits and
             ``split`` is None.
     """
-    how = None if decode is None else as_member(Decode, decode, "way to decode")
+    if decode not in (None, "example", "image"):
+        expected = "one of example, image"
+        raise UsageError(f"invalid decode {repr(decode)[:100]}", expected=expected)
     paths: dict[Path, None] = {}
     known: set[str] = set()
     for location in as_paths(shards):
@@ -309,9 +296,9 @@ def open_records(
     if split is not None and not paths:
         raise UsageError("no such split", expected=", ".join(sorted(known)), found=repr(split))
     records = Records(tuple(paths))
-    if how is Decode.EXAMPLE:
+    if decode == "example":
         return records.decoded_by(_features)
-    if how is None or not len(records):
+    if decode is None or not len(records):
         return records
     features, shard = records.decoded_by(_example)[0].features, records.shards[0]
     roles = find_roles(features, info_beside(shard.parent))
