@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import http.cookiejar
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -67,26 +68,24 @@ def measure(shards: list[str], seconds: float) -> None:
                 print(f"{what:42} {time.monotonic() - start:7.2f} s")
                 return found
 
-            def page(start: int) -> None:
-                rows = json.loads(get(f"/api/rows?start={start}&count=100"))["rows"]
-                if state["images"]:
-                    for row in rows:
-                        get(f"/thumb/{row['row']}")
+            def page(query: str) -> None:
+                html = get(f"/?{query}").decode()
+                for address in re.findall('<img src="([^"]+)"', html):
+                    get(address.replace("&amp;", "&"))
 
             opener.open(address, timeout=60).read()
-            state = json.loads(get("/api/state"))
-            page(0)
-            print(f"{'first 100 records, from the start on':42} {time.monotonic() - began:7.2f} s")
-            most = 0.0
+            while b'name="seen"' not in get("/"):
+                time.sleep(0.05)
+            page("")
+            print(f"{'first page, from the start on':42} {time.monotonic() - began:7.2f} s")
+            most, state = 0.0, json.loads(get("/state"))
             while not state["done"] and time.monotonic() - began < seconds:
                 time.sleep(0.5)
-                state, most = json.loads(get("/api/state")), max(most, memory_of(server.pid))
-            took = time.monotonic() - began
-            print(f"{state['read']:,} of {state['records']:,} read after {took:.0f} s")
-            for start in (state["records"] // 2, state["records"] - 100):
-                timed(f"100 records from {start:,} on", partial(page, max(0, start)))
-            for question in ("where=_bytes%20%3E%20400", "sort=_bytes&descending=1", "text=cat"):
-                timed(question, partial(get, f"/api/rows?count=100&{question}"))
+                state, most = json.loads(get("/state")), max(most, memory_of(server.pid))
+            print(f"{state['text'] or 'everything read'} after {time.monotonic() - began:.0f} s")
+            questions = ("page=9", "where=_bytes+%3E+400", "sort=_bytes&descending=1", "text=cat")
+            for question in questions:
+                timed(question, partial(page, question))
             print(f"{'most memory':42} {max(most, memory_of(server.pid)):7.0f} MB")
         finally:
             server.terminate()

@@ -102,12 +102,12 @@ def test_a_wrong_verdict_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None
 def test_an_accident_of_the_viewer_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Should the viewer answer a question with an error of its own, its target says so."""
 
-    def two_of_a_name(*_: object) -> dict[str, Any]:
-        raise KeyError("label")
+    def accident(*_: object) -> str:
+        raise AttributeError("two of a name")
 
     viewer.check(b"where=label+%3D+1")
-    monkeypatch.setattr("tfrtool.view.live.Live._described", two_of_a_name)
-    with pytest.raises(KeyError):
+    monkeypatch.setattr("tfrtool.view.pages.caption", accident)
+    with pytest.raises(AttributeError):
         viewer.check(b"where=label+%3D+1")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -71,9 +72,13 @@ def open_page(browser: Any) -> Iterator[OpenPage]:
 
 
 @pytest.fixture(scope="module")
-def start_viewer(browser: Any) -> Iterator[Callable[[Path], Viewer]]:  # noqa: ARG001
+def start_viewer(
+    browser: Any,  # noqa: ARG001
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Callable[[Path], Viewer]]:
     """Return what starts ``tfrtool view`` in a process; all are ended at the end."""
     started = []
+    environment = os.environ | {"XDG_DATA_HOME": str(tmp_path_factory.mktemp("data"))}
 
     def start(shards: Path) -> Viewer:
         words = ("view", str(shards), "--no-open", "--json", "--workers", "1")
@@ -82,6 +87,7 @@ def start_viewer(browser: Any) -> Iterator[Callable[[Path], Viewer]]:  # noqa: A
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
+            env=environment,
         )
         started.append(process)
         assert process.stdout is not None

@@ -27,11 +27,13 @@ def histogram(counts: Sequence[float], edges: Sequence[float], *, height: int = 
     return _svg(width, height, label, bars, kind="histogram")
 
 
-def bars(rows: Mapping[str, Mapping[str, float]], series: Sequence[str]) -> Markup:
+def bars(
+    rows: Mapping[str, Mapping[str, float]], series: Sequence[str], *, width: int = 640
+) -> Markup:
     """Draw horizontal bars: for each row one of each series, with its number behind it."""
     most = max((value for row in rows.values() for value in row.values()), default=0) or 1
-    left = min(220, _LETTER * max((len(name) for name in rows), default=0) + 12)
-    width, line = 640, 16
+    left = min(width / 3, _LETTER * max((len(name) for name in rows), default=0) + 12)
+    line = 16
     several = len(series) > 1
     room = width - left - 70 - several * min(_LETTER * max(map(len, series)), 120)
     parts, y = [], 4

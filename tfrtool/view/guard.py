@@ -1,8 +1,8 @@
-"""Who may ask: the browser that was given the token, from the page itself, and nobody else.
+"""Lets in only the browser that was given the token, from the viewer's own pages.
 
-A page of another site can make a browser ask 127.0.0.1, and by DNS rebinding even read what comes
-back. So the Host must be ours, what tells where a request comes from must say "here", and the
-token, which only the opened address and then a cookie have, must be right.
+A page of another site can make a browser send requests to 127.0.0.1, and with DNS rebinding even
+read the answers. So the Host must be ours, the origin must be the page itself, and the token must
+be right, which only the opened address and then a cookie have.
 """
 
 import re
@@ -19,62 +19,63 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
-    "img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'; "
     "frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-"""What every answer says; the server adds it, for its own answers need it, too."""
+"""Headers of every answer. The server adds them, also to its own."""
 
 MAX_BODY = 4 * 1024 * 1024
-"""Bytes of what is sent: a list of marked records."""
+"""Bytes of a request: a list of marked records."""
 
 ACCEPT = "accept"
-"""The key in a request's state of what is called when its connection has shown the token."""
+"""The key in a request's state of what to call when its connection has shown the token."""
 
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::[0-9]{1,5})?", re.IGNORECASE)
 _ONCE = ("host", "origin", "sec-fetch-site", "content-length")
 
 
 class Guard:
-    """Lets requests through to an application that come from its own page."""
+    """Passes requests of the application's own pages to it."""
 
     def __init__(self, app: App, *, hosts: Collection[str], token: str) -> None:
-        """Guard an application that is reached under these names.
+        """Guard an application with these host names.
 
-        Its port may be another one to the browser, as behind ``ssh -L``. Where "0.0.0.0" or "::"
-        is among the names, any address in numbers is one: nobody can make a name of theirs lead
-        here by that.
+        Its port may be another one for the browser, as behind ``ssh -L``. If "0.0.0.0" or "::" is
+        among the names, every numeric address is one: DNS rebinding needs a name.
         """
         self._app, self._hosts, self._token = app, frozenset(map(str.lower, hosts)), token
         self.cookie = f"tfrtool-{secrets.token_hex(4)}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or pass it on."""
-        if scope["type"] != "http":  # the start and the end; there are no web sockets
+        if scope["type"] != "http":  # start and end; there are no web sockets
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
             return
         headers: dict[str, list[str]] = {}
         for name, value in scope["headers"]:
             headers.setdefault(name.decode("latin-1"), []).append(value.decode("latin-1"))
-
         refused = self._refusal(scope, headers)
         if refused is not None:
             await _answer(send, *refused)
             return
         given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
+        pairs = (
+            part.partition("=") for one in headers.get("cookie", ()) for part in one.split(";")
+        )
+        cookies = [value for name, _, value in pairs if name.strip() == self.cookie]
         if scope["path"] == "/" and self._is_token(given):
             # Out of the address, where histories and copied links would keep it.
             _accept(scope)
             cookie = f"{self.cookie}={self._token}; Path=/; HttpOnly; SameSite=Strict"
-            more = [(b"location", b"/"), (b"set-cookie", cookie.encode())]
-            await _answer(send, 303, "", more)
-        elif not any(map(self._is_token, self._cookies_of(headers.get("cookie", [])))):
+            await _answer(send, 303, "", (b"location", b"/"), (b"set-cookie", cookie.encode()))
+        elif not any(map(self._is_token, cookies)):
             await _answer(send, 403, "open the URL that tfrtool view printed")
         else:
             _accept(scope)
@@ -100,14 +101,12 @@ class Guard:
     def _is_ours(self, host: str) -> bool:
         found = _HOST.fullmatch(host)
         name = "" if found is None else found[1].lower().strip("[]")
-        return name in self._hosts or (
-            not self._hosts.isdisjoint(("0.0.0.0", "::")) and _is_address(name)
-        )
-
-    def _cookies_of(self, headers: Collection[str]) -> list[str]:
-        # Others of this machine's pages may have set cookies that are odd, or have our name.
-        pairs = (part.strip().partition("=") for one in headers for part in one.split(";"))
-        return [value for name, _, value in pairs if name == self.cookie]
+        if name in self._hosts:
+            return True
+        try:
+            return not self._hosts.isdisjoint(("0.0.0.0", "::")) and bool(ip_address(name))
+        except ValueError:
+            return False
 
     def _is_token(self, given: str) -> bool:
         return secrets.compare_digest(given.encode(), self._token.encode())
@@ -117,18 +116,12 @@ def _accept(scope: Scope) -> None:
     scope.get("state", {}).get(ACCEPT, lambda: None)()
 
 
-def _is_address(name: str) -> bool:
-    try:
-        return bool(ip_address(name))
-    except ValueError:
-        return False
-
-
-async def _answer(
-    send: Send, status: int, text: str, more: list[tuple[bytes, bytes]] | None = None
-) -> None:
-    text += "\n"
-    kind = [(b"content-type", b"text/plain; charset=utf-8")]
-    headers = [*kind, (b"content-length", str(len(text)).encode()), *(more or [])]
+async def _answer(send: Send, status: int, text: str, *more: tuple[bytes, bytes]) -> None:
+    body = f"{text}\n".encode()
+    headers = [
+        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"content-length", str(len(body)).encode()),
+        *more,
+    ]
     await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": text.encode()})
+    await send({"type": "http.response.body", "body": body})

@@ -1,8 +1,9 @@
-"""The pieces that pages are made of: each a template over what is found, escaped by Jinja2."""
+"""The sections of the report and the viewer: templates over the findings, escaped by Jinja2."""
 
-import base64
 import shlex
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,19 +11,15 @@ from typing import Any
 from markupsafe import Markup
 
 from tfrtool.errors import human_bytes, human_count, printable
-from tfrtool.examples.example import PayloadKind
+from tfrtool.examples.feature_text import python_source
 from tfrtool.images.overlay import colour_of
-from tfrtool.images.pixels import encoded
-from tfrtool.inspection.pictures.objects import thumbnail
-from tfrtool.inspection.table import gallery
-from tfrtool.inspection.verify.duplicates import GROUPS_KEPT, Duplicates
-from tfrtool.inspection.verify.verify import VerifyReport
-from tfrtool.storage.limits import MAX_FAULTS
+from tfrtool.inspection.table.gallery import CLASSES, GROUPS, SHARDS, sorted_classes
+from tfrtool.inspection.table.record_query import Row
+from tfrtool.inspection.verify.duplicates import Duplicates
 from tfrtool.view import drawings
 from tfrtool.view.findings import Findings
-from tfrtool.view.terminal import verify_command
 
-PIECES = {
+SECTIONS = {
     "about": "Overview",
     "health": "Problems",
     "balance": "Class balance",
@@ -34,22 +31,36 @@ PIECES = {
     "alike": "Near duplicates",
     "features": "Statistics",
 }
-"""The sections of a page, in order, with their titles."""
+"""The sections in order, with their titles."""
 
-_FAULTS, _SHARDS, _CLASSES, _FEATURES, _GROUPS = 200, 60, 40, 200, 20
-_THUMB = 96
+_SAME = {"unusual": "examples"}
+
+NO_SPLIT = "(none)"
+"""The name of the split of shards without one."""
+
+_FAULTS, _FEATURES, _VALUES = 200, 200, 8
 _LONGEST, _PROSE, _SOURCE = 40, 400, 100_000
-_CELLS = 6000
-_HELD_BYTES = 64 * 1024 * 1024
-_EACH, _MOST = 6, 12
+_MOST_ARGUMENTS = 4
 
-PictureOf = Callable[[int], str | None]
-"""Returns where a page finds the small picture of a row: an address, or the picture itself."""
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Where sections lead.
+
+    Attributes:
+        picture: returns the address of the thumbnail of a row, or the picture itself.
+        record: returns the address of a record, by shard and number; None if there is no server.
+        records: returns the address of the records with these filters.
+    """
+
+    picture: Callable[[Row], str | None]
+    record: Callable[[int, int], str | None] = lambda _shard, _record: None
+    records: Callable[..., str | None] = lambda **_filters: None
 
 
 @cache
 def environment() -> Any:
-    """Return Jinja2 with our templates, which escapes all."""
+    """Return Jinja2 with the templates, which escapes everything."""
     import jinja2
 
     made = jinja2.Environment(
@@ -65,10 +76,9 @@ def environment() -> Any:
         ),
         "human_bytes": human_bytes,
         "printable": lambda text: short(str(text), _PROSE),
-        "heading": lambda key: _heading(short(str(key), _PROSE)),
         "percent": lambda share: f"{100 * share:.1f} %",
     }
-    made.globals |= {"histogram": drawings.histogram, "human_count": human_count}
+    made.globals |= {"human_count": human_count}
     return made
 
 
@@ -77,228 +87,220 @@ def style() -> str:
     return Path(__file__).with_name("static").joinpath("style.css").read_text("utf-8")
 
 
-def piece(name: str, found: Findings, picture_of: PictureOf) -> Markup:
-    """Render a piece; empty where it has nothing to say, or not yet."""
-    context = _CONTEXTS[name](found, picture_of)
+def section(name: str, found: Findings, links: Links) -> Markup:
+    """Render a section; empty if there is nothing to show, or not yet."""
+    context = _CONTEXTS[name](found, links)
     if context is None:
         return Markup("")
-    template = environment().get_template(f"{name}.html")
-    return Markup(template.render(f=found, title=PIECES[name], id=name, **context))
-
-
-def too_long(name: str) -> Markup:
-    """Return the placeholder for a section that is too large for a page."""
-    text = "Too large to include in this report."
-    return Markup('<section id="{}"><h2>{}</h2><p>{}</p></section>').format(
-        name, PIECES[name], text
-    )
-
-
-def _heading(key: str) -> str:
-    """Return the key of a JSON object as a heading: "Val loss" for "val_loss"."""
-    return key[:1].upper() + key[1:].replace("_", " ")
+    template = environment().get_template(f"{_SAME.get(name, name)}.html")
+    return Markup(template.render(f=found, title=SECTIONS[name], id=name, **context))
 
 
 def short(text: str, most: int = _LONGEST) -> str:
-    """Return a text as it prints on one line, its beginning if it is long."""
+    """Return a text on one line, its beginning if it is long."""
     shown = printable(text[: most + 1])
     return shown if len(shown) <= most else f"{shown[:most]}..."
 
 
-def inline_pictures(found: Findings, rows: Sequence[int]) -> dict[int, str]:
-    """Return the pictures of rows as data URLs; those that can't be shown are missing."""
-    made: dict[int, str] = {}
-    while records := found.index.read(rows, _HELD_BYTES):
-        for row, record in records.items():
-            roles = found.roles(found.index.place(row).path)
-            data = encoded(thumbnail(record.payload, roles, _THUMB))
-            if data is not None:
-                kind = "png" if data.startswith(b"\x89PNG") else "jpeg"
-                made[row] = f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
-        rows = [row for row in rows if row not in records]
-    return made
+def verify_command(found: Findings) -> str:
+    """Return the command that lists all faults."""
+    few = found.arguments if len(found.arguments) <= _MOST_ARGUMENTS else ()
+    paths = [f"./{path}" if str(path).startswith("-") else str(path) for path in few] or ["SHARDS"]
+    options = ["--images"] * found.has_images
+    return printable(shlex.join(["tfrtool", "verify", *options, "--json", *paths]))
 
 
-def _about(found: Findings, _: PictureOf) -> dict[str, Any]:
-    rows = found.table.shard_rows()
-    splits: dict[str, dict[str, int]] = {}
-    for path, name in found.split_of.items():
-        one = splits.setdefault(name, {"shards": 0, "records": 0, "bytes": 0})
-        one["shards"] += 1
-        one["records"] += rows.get(path, 0)
-        one["bytes"] += found.size_of[path]
-    kinds = sorted(kind.title for kind in found.table.kinds if kind is not PayloadKind.EMPTY)
-    source = found.schema_source or ""
-    if len(source) > _SOURCE:
-        source = f"{source[:_SOURCE]}\n# ... run tfrtool inspect schema for the rest"
-    candidates = found.label_candidates if found.label is None else ()
-    guess = {"candidates": list(map(short, candidates)), "command": ""}
-    if candidates and found.dataset is not None:
-        words = ("inspect", "dataset", str(found.arguments[0]), "--label-feature", candidates[0])
-        guess["command"] = printable(shlex.join(("tfrtool", *words)))
-    return {"splits": splits, "kinds": kinds, "source": source, **guess}
+def named_class(found: Findings, name: str) -> str:
+    """Return a class with its number, if it has a name."""
+    names = found.table.class_names
+    return f"{names.index(name)} {name}" if name in names else name
 
 
-def _health(found: Findings, _: PictureOf) -> dict[str, Any] | None:
-    return None if found.verdict is None else health_of(found.verdict, verify_command(found))
+def caption(found: Findings, row: Row) -> str:
+    """Return the classes of a record."""
+    shown = [named_class(found, one) for one in row.classes[:3]]
+    return short(", ".join(shown)) + ", ..." * (len(row.classes) > len(shown))
 
 
-def health_of(verdict: VerifyReport, command: str | None = None) -> dict[str, Any]:
-    """Return what is shown of a verdict; the command lists what is not shown."""
-    faults = [
-        {"path": one.path, "record": f.record, "offset": f.offset, "kind": f.kind.value,
-         "message": f.message, "cause": f.cause}
+def place_name(found: Findings, shard: int, record: int) -> str:
+    """Return how pages name a record: "#12", after the name of the shard if there are several."""
+    return f"#{record}" if len(found.paths) == 1 else f"{found.names[shard]} #{record}"
+
+
+def tiles(found: Findings, rows: Sequence[Row], links: Links) -> list[dict[str, Any]]:
+    """Return small pictures with their captions."""
+    return [
+        {
+            "src": links.picture(row),
+            "href": links.record(row.shard, row.record),
+            "place": place_name(found, row.shard, row.record),
+            "caption": ", ".join(filter(None, (caption(found, row), row.note))),
+        }
+        for row in rows
+    ]
+
+
+def _about(found: Findings, _: Links) -> dict[str, Any]:
+    rows = {} if found.gallery is None else found.gallery.shard_rows
+    splits: dict[str, Counter[str]] = {}
+    for number, (path, name) in enumerate(zip(found.paths, found.splits, strict=True)):
+        one = {"shards": 1, "records": rows.get(number, 0), "bytes": path.stat().st_size}
+        splits.setdefault(name or NO_SPLIT, Counter()).update(one)
+    source = ""
+    if found.schema is not None:
+        source = python_source(found.schema.features, found.schema.records)[:_SOURCE]
+    shards = () if found.verdict is None else found.verdict.shards
+    kinds = sorted({one.payload.title for one in shards if one.records})
+    return {"splits": splits, "kinds": kinds, "source": source}
+
+
+def _health(found: Findings, links: Links) -> dict[str, Any] | None:
+    verdict = found.verdict
+    if verdict is None:
+        return None
+    number = {path: n for n, path in enumerate(found.paths)}
+
+    def record(path: Path, record: int | None) -> str | None:
+        known = record is not None and path in number
+        return links.record(number[path], record) if known else None  # type: ignore[arg-type]
+
+    faults: list[tuple[Any, ...]] = [
+        (one.path, fault.kind.value, fault.record, fault.offset, fault.message, fault.cause)
         for one in verdict.shards
-        for f in one.faults
-    ]  # fmt: skip
+        for fault in one.faults
+    ]
+    faults += [(one.path, one.kind.value, None, None, one.message, None) for one in verdict.faults]
     faults += [
-        {"path": f.path, "record": None, "offset": None, "kind": f.kind.value,
-         "message": f.message, "cause": None}
-        for f in verdict.faults
-    ]  # fmt: skip
-    faults += [
-        {"path": one.path, "record": None, "offset": None, "kind": "unreadable",
-         "message": one.error, "cause": None}
-        for one in verdict.unreadable
-    ]  # fmt: skip
+        (one.path, "unreadable", None, None, one.error or "", None) for one in verdict.unreadable
+    ]
     copies = verdict.duplicates or Duplicates()
-    if command is None:
-        images = "" if verdict.duplicates is None else "--images "
-        command = f"tfrtool verify {images}--json SHARDS"
     return {
-        "verdict": verdict,
-        "faults": faults[:_FAULTS],
+        "faults": [(*fault, record(fault[0], fault[2])) for fault in faults[:_FAULTS]],
         "more": verdict.n_problems - copies.spoiled - len(faults[:_FAULTS]),
-        "copies": copies.groups[:_GROUPS],
+        "groups": [
+            (one, [(copy, record(copy.path, copy.record)) for copy in one.copies[:4]])
+            for one in copies.groups[:GROUPS]
+        ],
         "spoiled": copies.spoiled,
-        "more_copies": copies.spoiled + copies.within - _GROUPS,
-        "command": command,
-        "is_cut": any(one.n_faults > len(one.faults) for one in verdict.shards)
-        or copies.spoiled > GROUPS_KEPT,
-        "limits": (MAX_FAULTS, GROUPS_KEPT),
+        "more_groups": copies.spoiled + copies.within - GROUPS,
+        "command": verify_command(found),
+        "all_copies": links.records(copies="any"),
     }
 
 
-def _balance(found: Findings, _: PictureOf) -> dict[str, Any] | None:
-    labels = found.labels()
-    if not labels.names:
+def _balance(found: Findings, _: Links) -> dict[str, Any] | None:
+    if found.gallery is None or not found.gallery.classes or found.label is None:
         return None
-    counts = gallery.label_counts(found.table, labels, found.split_of)
-    return {"what": "record"} | _bars(counts, labels.names)
+    classes = found.gallery.classes
+    names = sorted_classes((n for one in classes.values() for n in one), found.table.class_names)
+    splits = dict.fromkeys(one or "" for one in found.splits)
+    counts = {split or NO_SPLIT: classes[split] for split in splits if split in classes}
+    return {"what": "record"} | _bars(counts, names)
 
 
-def _objects(found: Findings, _: PictureOf) -> dict[str, Any] | None:
+def _objects(found: Findings, _: Links) -> dict[str, Any] | None:
     known = {} if found.summary is None else found.summary.splits
     splits = {name: one.objects for name, one in known.items() if one.objects is not None}
     counts = {split: one.object_classes for split, one in splits.items()}
     names = sorted({name for one in counts.values() for name in one})
-    named = found.roles(found.paths[0]).object_names
+    named = found.roles(0).object_names
     boxes = [(short(name), colour_of(number)) for number, name in named.items()]
-    told = {"what": "object", "splits": splits, "boxes": boxes[:_CLASSES]}
-    return told | _bars(counts, names) if splits else None
+    bars = {"what": "object", "splits": splits, "boxes": boxes[:CLASSES]}
+    return bars | _bars(counts, names) if splits else None
 
 
 def _bars(counts: Mapping[str, Mapping[str, int]], names: Sequence[str]) -> dict[str, Any]:
-    """Return bars of classes, in order, from how many each split has; the largest if many."""
+    """Return bars of the largest classes, from their counts by split."""
     totals = {name: sum(one.get(name, 0) for one in counts.values()) for name in names}
-    shown = set(sorted(totals, key=lambda name: -totals[name])[:_CLASSES])
-    rows_of = {
+    shown = set(sorted(totals, key=lambda name: -totals[name])[:CLASSES])
+    rows = {
         short(name, _PROSE): {split: one.get(name, 0) for split, one in counts.items()}
         for name in names
         if name in shown
     }
     return {
-        "drawing": drawings.bars(rows_of, list(counts)),
+        "drawing": drawings.bars(rows, list(counts)),
         "series": list(counts),
         "classes": len(names),
         "shown": len(shown),
-        "largest": max(totals.values()),
-        "smallest": min(totals.values()),
+        "largest": max(totals.values(), default=0),
+        "smallest": min(totals.values(), default=0),
     }
 
 
-def _shuffling(found: Findings, _: PictureOf) -> dict[str, Any] | None:
-    labels = found.labels()
-    if len(labels.names) < 2:
+def _shuffling(found: Findings, _: Links) -> dict[str, Any] | None:
+    if found.gallery is None or found.label is None:
         return None
-    names = list(map(short, labels.names))
-    drawn = [
-        {
-            "name": short(Path(path).name, _PROSE),
-            "drawing": drawings.strip(cells, names, f"labels in {printable(Path(path).name)}"),
-        }
-        for path, cells in gallery.strips(found.table, labels, _CELLS, _SHARDS).items()
-    ]
+    counts = found.gallery.classes.values()
+    names = sorted_classes((name for one in counts for name in one), found.table.class_names)
+    if len(names) < 2:
+        return None
+    code = {name: number for number, name in enumerate(names)}
+    shown = list(map(short, names))
+    strips = {
+        found.names[shard]: drawings.strip(
+            [code.get(one or "") for one in cells], shown, f"labels in {found.names[shard]}"
+        )
+        for shard, cells in found.gallery.strips.items()
+    }
     known = {} if found.summary is None else found.summary.splits
-    quality = {name: one.shuffle.shuffle for name, one in known.items() if one.shuffle}
     return {
-        "strips": drawn,
-        "more": len(found.table.shard_rows()) - len(drawn),
-        "quality": quality,
-        "names": names[: drawings.COLOURS],
+        "strips": strips,
+        "more": len(found.paths) - SHARDS,
+        "quality": {name: one.shuffle.shuffle for name, one in known.items() if one.shuffle},
+        "names": shown[: drawings.COLOURS],
         "others": len(names) - drawings.COLOURS,
     }
 
 
-def _images(found: Findings, _: PictureOf) -> dict[str, Any] | None:
-    if found.statistics is None or not found.table.has("image.width"):
+def _images(found: Findings, _: Links) -> dict[str, Any] | None:
+    if found.gallery is None or not found.gallery.histograms:
         return None
-    held = [
-        {"name": printable(one["name"]), **one["images"]}
-        for one in found.statistics.features
-        if one.get("images")
+    features = () if found.statistics is None else found.statistics.features
+    units = {"width": "pixels", "height": "pixels", "brightness": "0 to 1", "entropy": "bits"}
+    return {
+        "held": [(short(one["name"]), one["images"]) for one in features if one.get("images")],
+        "drawn": {
+            f"{name.capitalize()} ({units[name]})": (drawings.histogram(*one), one[1])
+            for name, one in found.gallery.histograms.items()
+        },
+    }
+
+
+def _examples(found: Findings, links: Links) -> dict[str, Any] | None:
+    examples = {} if found.gallery is None else found.gallery.examples
+    groups = [
+        (short(name), links.records(label=name), tiles(found, examples[name], links))
+        for name in sorted_classes(examples, found.table.class_names)
     ]
-    drawn = {}
-    for name in ("width", "height", "brightness", "entropy"):
-        if (one := gallery.histogram(found.table, f"image.{name}")) is not None:
-            counts, edges = one
-            drawing = drawings.histogram(counts, edges)
-            drawn[name + " (bits)" * (name == "entropy")] = {
-                "drawing": drawing,
-                "low": edges[0],
-                "high": edges[-1],
-            }
-    return {"held": held, "drawn": drawn}
+    return {"groups": groups} if groups else None
 
 
-def _examples(found: Findings, picture_of: PictureOf) -> dict[str, Any] | None:
-    if not found.has_images:
-        return None
-    labels = found.labels()
-    rows = gallery.examples(labels, _EACH, _CLASSES)
-    groups = [(short(n, _PROSE), _tiles(found, r, picture_of)) for n, r in rows.items()]
-    return {"groups": groups, "more": len(labels.names) - len(groups)}
+def _unusual(found: Findings, links: Links) -> dict[str, Any] | None:
+    unusual = {} if found.gallery is None else found.gallery.unusual
+    groups = [(why.capitalize(), None, tiles(found, one, links)) for why, one in unusual.items()]
+    return {"groups": groups} if groups else None
 
 
-def _unusual(found: Findings, picture_of: PictureOf) -> dict[str, Any] | None:
-    rows = gallery.unusual(found.table, _MOST)
-    if not rows:
+def _alike(found: Findings, links: Links) -> dict[str, Any] | None:
+    if found.gallery is None or not found.gallery.similar:
         return None
     return {
         "groups": [
-            (why, _tiles(found, [row for row, _ in some], picture_of, [said for _, said in some]))
-            for why, some in rows.items()
-        ]
-    }
-
-
-def _alike(found: Findings, picture_of: PictureOf) -> dict[str, Any] | None:
-    groups, more = gallery.alike(found.table, 1000)
-    if not groups:
-        return None
-    return {
-        "groups": [
-            (human_count(len(rows), "image"), _tiles(found, rows[:_MOST], picture_of))
-            for rows in groups[:_GROUPS]
+            (
+                human_count(count, "image"),
+                links.records(like=f"{rows[0].shard}/{rows[0].record}"),
+                tiles(found, rows, links),
+            )
+            for count, rows in found.gallery.similar
         ],
-        "count": len(groups),
-        "more": more,
-        "most_shown": _MOST if len(groups[0]) > _MOST else 0,
+        "total": found.gallery.similar_groups,
+        "is_complete": found.gallery.all_compared,
     }
 
 
-def _features(found: Findings, _: PictureOf) -> dict[str, Any] | None:
-    if found.statistics is None:
+def _features(found: Findings, _: Links) -> dict[str, Any] | None:
+    if found.statistics is None or not found.statistics.features:
         return None
     features, records = found.statistics.features, found.statistics.records
     return {
@@ -308,27 +310,34 @@ def _features(found: Findings, _: PictureOf) -> dict[str, Any] | None:
 
 
 def _feature_row(one: Mapping[str, Any], records: int) -> dict[str, Any]:
-    """Return a feature's row in the table: a summary of what ``inspect stats --json`` prints."""
-    texts, lengths = [], one["lengths"]
-    values = one.get("values")
+    """Return a feature's row: a summary of what ``inspect stats --json`` prints."""
+    texts, lengths, drawing, kind = [], one["lengths"], None, ""
+    values, common = one.get("values"), one.get("common") or ()
     if values and values["count"]:
         low, high, mean = (drawings.number(values[key]) for key in ("min", "max", "mean"))
-        a_range = f"{low} to {high}, mean {mean}"
-        texts.append(a_range if values["min"] < values["max"] else f"always {low}")
-        if values["nan"]:
-            texts.append(f"{values['nan']:,} NaN")
-    else:
-        texts += [f"{_value(c['value'])} ({c['count']:,})" for c in one.get("common", ())[:4]]
+        is_range = values["min"] < values["max"]
+        texts.append(f"{low} to {high}, mean {mean}" if is_range else f"always {low}")
+        texts += [f"{values['nan']:,} NaN"] if values["nan"] else []
     if lengths["count"] and (lengths["min"], lengths["max"]) != (1, 1):
         texts.append(f"{lengths['min']:,} to {lengths['max']:,} values per record")
-    held = (one[part] for part in ("values", "width", "bytes", "lengths") if one.get(part))
-    drawn = next((part["histogram"] for part in held if part["count"]), None)
+    kinds = {"values": "", "width": "Width", "bytes": "Bytes per value", "lengths": "Values"}
+    if common and common[0]["count"] > 1 and not values:
+        counts = {_value(c["value"]): {"records": c["count"]} for c in common[:_VALUES]}
+        drawing = drawings.bars(counts, ["records"], width=360)
+        kind = "Count by value" + f" (most frequent {_VALUES})" * (len(common) > _VALUES)
+    else:
+        part = next((name for name in kinds if one.get(name) and one[name]["count"]), None)
+        if part is not None:
+            histogram = one[part]["histogram"]
+            drawing = drawings.histogram(histogram["counts"], histogram["edges"])
+            kind = kinds[part]
     return {
         "name": short(one["name"], _PROSE),
         "dtype": one["dtype"] or "no values",
         "present": one["present"] / records if records else 0.0,
         "summary": ", ".join(texts),
-        "drawing": drawn and drawings.histogram(drawn["counts"], drawn["edges"]),
+        "drawing": drawing,
+        "kind": kind,
     }
 
 
@@ -338,19 +347,7 @@ def _value(value: Any) -> str:
     return short(str(value)) or '""'
 
 
-def _tiles(
-    found: Findings, rows: Sequence[int], picture_of: PictureOf, said: Sequence[str] = ()
-) -> list[Mapping[str, Any]]:
-    """Return small pictures with their labels, and what else is said of each."""
-    known = found.captions(rows)
-    names = [short(known.get(row, "")) for row in rows]
-    return [
-        {"row": row, "src": picture_of(row), "caption": ", ".join(filter(None, texts))}
-        for row, *texts in zip(rows, names, said or [""] * len(rows), strict=True)
-    ]
-
-
-_CONTEXTS: Mapping[str, Callable[[Findings, PictureOf], dict[str, Any] | None]] = {
+_CONTEXTS: Mapping[str, Callable[[Findings, Links], dict[str, Any] | None]] = {
     "about": _about,
     "health": _health,
     "balance": _balance,

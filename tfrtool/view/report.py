@@ -1,26 +1,36 @@
-"""The report: one HTML file about a dataset, which needs nothing else."""
+"""The report: one HTML file about a dataset that needs nothing else."""
 
+import base64
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from markupsafe import Markup
 
 from tfrtool.errors import UsageError, WriteError, os_errors_as
+from tfrtool.images.pixels import encoded
+from tfrtool.inspection.pictures.objects import thumbnail
+from tfrtool.inspection.table.offset_reader import OffsetReader
+from tfrtool.inspection.table.record_query import Row
 from tfrtool.storage.arguments import Paths, as_path
 from tfrtool.storage.atomic_files import new_file
 from tfrtool.storage.progress import OnProgress, no_progress
 from tfrtool.view.findings import Findings
-from tfrtool.view.pieces import PIECES, environment, inline_pictures, piece, style, too_long
-from tfrtool.view.terminal import verify_command
+from tfrtool.view.pieces import (
+    SECTIONS,
+    Links,
+    environment,
+    section,
+    style,
+    verify_command,
+)
 
 MAX_BYTES = 5_000_000
 """The largest report."""
 
-_PICTURES, _TEXT, _PIECE, _FRAME = 3_500_000, 2_500_000, 1_000_000, 100_000
-"""Bytes at most of its pictures, of its pieces without them, of one of these, and around them."""
+_SPARE = 10_000
+"""Bytes for the address of a picture and what is around it."""
+
+_THUMB = 96
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +69,6 @@ def report(
 ) -> ReportFile:
     """Write an HTML file that describes a dataset: contents, problems and sample images.
 
-    The records are read several times: for statistics, for verification and for the images.
-
     Args:
         dataset: dataset directory; or files and glob patterns.
         out: file to write, with the extension .html. Its size is at most `MAX_BYTES`.
@@ -75,37 +83,50 @@ def report(
         WriteError: the file can't be written.
     """
     out = as_path(out)
-    check_page(out, overwrite=overwrite)
+    _check_out(out, overwrite=overwrite)
     with Findings(dataset) as found:
         found.fill(on_progress, workers=workers)
-        wanted: dict[int, None] = {}
-        left, pieces = _TEXT, dict[str, Markup]()
-        for name in PIECES:
-            html = piece(name, found, lambda row: wanted.setdefault(row))
-            size = len(html.encode("utf-8", "backslashreplace"))
-            if size > min(_PIECE, left):
-                pieces[name] = too_long(name)
-            else:
-                left -= size
-        pictures = dict[int, str]()
-        room = min(_PICTURES, MAX_BYTES - _FRAME - (_TEXT - left))
-        for row, picture in inline_pictures(found, list(wanted)).items():
-            room -= len(picture)
-            if room >= 0:
-                pictures[row] = picture
-        pieces = {n: pieces.get(n) or piece(n, found, pictures.get) for n in PIECES}
-        written = write_page(
-            out,
-            "report.html",
-            overwrite=overwrite,
-            heading=found.title,
-            pieces={name: html for name, html in pieces.items() if html},
-            titles=PIECES,
-            f=found,
-        )
+        reader, pictures, room = OffsetReader(found.paths), dict[tuple[int, int], str](), 0
+
+        def picture(row: Row) -> str | None:
+            """Return a thumbnail as a data URL, while there is room for it."""
+            nonlocal room
+            place = row.shard, row.record
+            if place not in pictures and room > 0:
+                record = reader.read(row.shard, row.offset)
+                data = record and encoded(thumbnail(record.payload, found.roles(row.shard), _THUMB))
+                if data:
+                    kind = "png" if data.startswith(b"\x89PNG") else "jpeg"
+                    text = base64.b64encode(data).decode()
+                    pictures[place] = f"data:image/{kind};base64,{text}"
+            room -= len(pictures.get(place, ""))
+            return pictures.get(place) if room > 0 else None
+
+        def page() -> bytes:
+            sections = {name: section(name, found, Links(picture)) for name in SECTIONS}
+            text = (
+                environment()
+                .get_template("report.html")
+                .render(
+                    style=style(),
+                    heading=found.title,
+                    sections={name: html for name, html in sections.items() if html},
+                    titles=SECTIONS,
+                    f=found,
+                )
+            )
+            return text.encode("utf-8", "backslashreplace")  # type: ignore[no-any-return]
+
+        room = MAX_BYTES - len(page()) - _SPARE  # the first page has no pictures
+        data = page()
+        with (
+            os_errors_as(WriteError, out, "can't be written"),
+            new_file(out, replace=overwrite) as f,
+        ):
+            f.write(data)
         return ReportFile(
             out=out,
-            bytes=written,
+            bytes=len(data),
             records=found.table.rows,
             faults=None if found.verdict is None else found.verdict.n_problems,
             faults_command=verify_command(found),
@@ -115,9 +136,8 @@ def report(
         )
 
 
-def check_page(out: Path, *, overwrite: bool) -> None:
-    """Raise a `UsageError` if a page can't be written there, before anything is read."""
-    environment()
+def _check_out(out: Path, *, overwrite: bool) -> None:
+    """Raise a `UsageError` before anything is read if the report can't be written."""
     if out.suffix.lower() not in (".html", ".htm"):
         raise UsageError("the report's file name must end in .html", path=out)
     with os_errors_as(WriteError, out, "can't be written"):
@@ -125,13 +145,3 @@ def check_page(out: Path, *, overwrite: bool) -> None:
             raise UsageError("directory does not exist", path=out.parent)
         if out.exists() and not overwrite:
             raise UsageError("already exists", path=out, hint="use --overwrite to replace it")
-
-
-def write_page(out: Path, template: str, *, overwrite: bool, **context: Any) -> int:
-    """Render a page that needs nothing else, write it whole or not at all; return its size."""
-    text = environment().get_template(template).render(style=style(), **context)
-    data = text.encode("utf-8", "backslashreplace")
-    failing = os_errors_as(WriteError, out, "can't be written")
-    with failing, new_file(out, replace=overwrite) as file:
-        file.write(data)
-    return len(data)

@@ -1,34 +1,142 @@
-"""The local viewer: pages and an API over what is found, served to one browser on this machine."""
+"""The local server of the viewer: addresses, and how many requests run at once."""
 
-import asyncio
-import json
+import re
 import socket
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from pathlib import Path
 from types import FrameType
 from typing import Any
+from urllib.parse import parse_qs, parse_qsl
 
 from tfrtool.errors import TfrtoolError, UsageError, os_reason, printable, reason_of
+from tfrtool.images.pixels import encoded
+from tfrtool.inspection.pictures.objects import mask_of, picture_of, thumbnail
+from tfrtool.inspection.table.record_query import select_records
 from tfrtool.view.guard import ACCEPT, HEADERS, Guard
 from tfrtool.view.live import Live
-from tfrtool.view.pieces import PIECES, environment
+from tfrtool.view.pages import (
+    LARGE,
+    PageAddress,
+    number_of,
+    overview_page,
+    place_of,
+    progress,
+    record_page,
+    records_page,
+)
+from tfrtool.view.pieces import environment
 
-_FILES = {"view.js": "text/javascript", "style.css": "text/css", "icon.svg": "image/svg+xml"}
-
-MAX_ASKED = 200
-"""Rows that one request may ask for."""
-
-_UNPROVEN, _TOKEN_SECONDS = 128, 10.0
-"""Connections that have not shown the token yet, and how long each may take: nobody else can use
-up what the owner needs."""
-
-_CONNECTIONS = 64
-"""Connections that have."""
+_STATIC = {"view.js": "text/javascript", "style.css": "text/css", "icon.svg": "image/svg+xml"}
+_TOKEN_SECONDS, _CONNECTIONS = 10.0, 192
+"""Time for a connection to show the token, and how many there may be."""
 
 _AT_ONCE = 2
-"""Pictures that are decoded at once, and records that are told: each may take a GB."""
+"""Pages and pictures that are made at once; a picture may take 1 GB."""
+
+
+def application(live: Live) -> Any:
+    """Return the pages as an ASGI application, without its guard."""
+    from starlette.applications import Starlette
+    from starlette.concurrency import run_in_threadpool
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+    from starlette.routing import Route
+
+    def endpoint(make: Callable[[Request], Any]) -> Callable[[Request], Response]:
+        """Return an endpoint; an error is a page that explains it."""
+        turns = threading.Semaphore(_AT_ONCE)
+
+        def respond(request: Request) -> Response:
+            what, hint, status = "not found", None, 404
+            try:
+                with turns:
+                    made = make(request)
+                if isinstance(made, Response):
+                    return made
+                return Response(made.encode("utf-8", "backslashreplace"), media_type="text/html")
+            except TfrtoolError as error:
+                what, hint, status = str(error), error.hint, 400
+            except (IndexError, KeyError):
+                pass
+            page = environment().get_template("problem.html")
+            html = page.render(heading=live.found.title, what=printable(what), hint=hint)
+            return Response(html, status, media_type="text/html")
+
+        return respond
+
+    def asked(given: Mapping[str, str]) -> PageAddress:
+        return PageAddress(given, has_images=live.found.has_images)
+
+    def record(request: Request) -> Any:
+        shard, number = (number_of(request.path_params[name]) for name in ("shard", "record"))
+        start = number_of(request.query_params.get("hex", "0"))
+        return record_page(live, asked(request.query_params), shard, number, start)
+
+    def picture(request: Request) -> Response:
+        """Return an image or a mask, decoded and encoded again."""
+        given, query = request.path_params, request.query_params
+        shard, offset = number_of(given["shard"]), number_of(given["offset"])
+        box, number = number_of(query.get("box", "160")), number_of(query.get("image", "0"))
+        roles = live.found.roles(shard)
+        item = live.reader.read(shard, offset)
+        data = None
+        if item is not None and "mask" in given:
+            mask = mask_of(item.payload, roles, number_of(given["mask"]), LARGE)
+            data = encoded(mask, exact=True)
+        elif item is not None and box >= LARGE:
+            data = encoded(picture_of(item.payload, roles, LARGE, number))
+        elif item is not None:
+            data = encoded(thumbnail(item.payload, roles, max(box, 1)))
+        if data is None:
+            raise IndexError("no picture")
+        kind = "image/png" if data.startswith(b"\x89PNG") else "image/jpeg"
+        return Response(data, media_type=kind)
+
+    def static(request: Request) -> Response:
+        name = request.path_params["name"]
+        kind = _STATIC[name]
+        data = Path(__file__).with_name("static").joinpath(name).read_bytes()
+        return Response(data, media_type=kind)
+
+    def state(_: Request) -> Response:
+        return JSONResponse({"text": progress(live), "done": live.done, "version": live.version})
+
+    def marks_file(_: Request) -> Response:
+        headers = {"Content-Disposition": 'attachment; filename="marked.txt"'}
+        return PlainTextResponse(live.marks.text(), headers=headers)
+
+    def changed(body: str) -> Response:
+        given = parse_qs(body, keep_blank_values=True)
+        mark, unmark = (set(map(place_of, given.get(name, ()))) for name in ("mark", "seen"))
+        if bulk := given.get("bulk", [""])[0]:
+            query = dict(parse_qsl(given.get("query", [""])[0], keep_blank_values=True))
+            found = live.ask(select_records, asked(query).question, copies=bulk == "copies")
+            places = {(shard, record) for shard, record in found}
+            mark, unmark = (set(), places) if bulk == "unmark" else (places, set())
+        live.marks.change(mark, unmark)
+        if "script" in given:
+            return PlainTextResponse(f"{len(live.marks.places):,} marked")
+        back = given.get("back", ["/"])[0]
+        return RedirectResponse(back if re.fullmatch(r"/(?![/\\])[!-~]*", back) else "/", 303)
+
+    async def change_marks(request: Request) -> Response:
+        body = (await request.body()).decode("utf-8", "replace")
+        return await run_in_threadpool(endpoint(lambda _: changed(body)), request)
+
+    return Starlette(
+        routes=[
+            Route("/", endpoint(lambda one: records_page(live, asked(one.query_params)))),
+            Route("/overview", endpoint(lambda _: overview_page(live))),
+            Route("/record/{shard}/{record}", endpoint(record)),
+            Route("/image/{shard}/{offset}", endpoint(picture)),
+            Route("/mask/{shard}/{offset}/{mask}", endpoint(picture)),
+            Route("/marks", change_marks, methods=["POST"]),
+            Route("/marked.txt", endpoint(marks_file)),
+            Route("/state", endpoint(state)),
+            Route("/static/{name}", endpoint(static)),
+        ]
+    )
 
 
 def serve(live: Live, *, host: str, port: int, token: str, on_ready: Callable[[str], None]) -> None:
@@ -42,198 +150,51 @@ def serve(live: Live, *, host: str, port: int, token: str, on_ready: Callable[[s
         on_ready: called with the address to open.
 
     Raises:
-        UsageError: nobody can listen there.
+        UsageError: the address can't be listened on.
     """
     import uvicorn
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    class GuardedProtocol(H11Protocol):
+        """Closes connections that don't show the token in time. h11 accepts nothing but HTTP."""
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            timer = self.loop.call_later(_TOKEN_SECONDS, transport.abort)
+            self.app_state = {**self.app_state, ACCEPT: timer.cancel}
+
+    class Server(uvicorn.Server):
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            live.interrupt()  # it waits for answers
+            super().handle_exit(sig, frame)
 
     host = host or "0.0.0.0"
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
+    with socket.socket(family, socket.SOCK_STREAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((host, port))
-            listener.listen(128)  # who asks before the server runs waits
+            listener.listen(128)  # requests before the server runs wait
         except (OSError, ValueError) as error:
             reason = os_reason(error) if isinstance(error, OSError) else reason_of(error)
             raise UsageError(f"can't listen on {host}:{port}: {reason}") from error
-        port = listener.getsockname()[1]
         own = socket.gethostname() if host in ("0.0.0.0", "::") else host
         hosts = {host, own, "localhost", "127.0.0.1", "::1"}
-        app = Guard(application(live), hosts=hosts, token=token)
         config = uvicorn.Config(
-            app,
+            Guard(application(live), hosts=hosts, token=token),
             log_level="critical",
             access_log=False,
             lifespan="off",
-            limit_concurrency=_UNPROVEN + _CONNECTIONS,
+            limit_concurrency=_CONNECTIONS,
             timeout_keep_alive=30,
             timeout_graceful_shutdown=1,
             ws="none",
             server_header=False,
             headers=list(HEADERS.items()),
             proxy_headers=False,
-            http=_guarded_protocol(),
+            http=GuardedProtocol,
         )
         shown = f"[{own}]" if ":" in own else own
-        on_ready(f"http://{shown}:{port}/?token={token}")
+        on_ready(f"http://{shown}:{listener.getsockname()[1]}/?token={token}")
         live.start()  # not before: the first page has both cores until then
-
-        class Server(uvicorn.Server):
-            def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-                live.interrupt()  # answers are waited for
-                super().handle_exit(sig, frame)
-
         Server(config).run(sockets=[listener])
-    finally:
-        listener.close()
-
-
-def _guarded_protocol() -> Any:
-    """Return uvicorn's protocol, which closes connections that don't show the token in time.
-
-    If there are too many of them, the oldest is closed. It is h11, for others take what is not
-    HTTP.
-    """
-    from uvicorn.protocols.http.h11_impl import H11Protocol
-
-    unproven: dict[Any, asyncio.TimerHandle] = {}
-
-    class GuardedProtocol(H11Protocol):
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
-            self.app_state = {**self.app_state, ACCEPT: self.accept}
-            if len(unproven) >= _UNPROVEN:
-                oldest = next(iter(unproven))
-                oldest.accept()
-                oldest.transport.abort()
-            unproven[self] = self.loop.call_later(_TOKEN_SECONDS, transport.abort)
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            self.accept()
-            super().connection_lost(exc)
-
-        def accept(self) -> None:
-            if (timer := unproven.pop(self, None)) is not None:
-                timer.cancel()
-
-    return GuardedProtocol
-
-
-def application(live: Live) -> Any:
-    """Return the pages and the API as an ASGI application; whoever asks must have been let in."""
-    from starlette.applications import Starlette
-    from starlette.concurrency import run_in_threadpool
-    from starlette.requests import Request
-    from starlette.responses import Response
-    from starlette.routing import Route
-
-    def answer(data: Any, status: int = 200) -> Any:
-        text = json.dumps(data, allow_nan=False)
-        return Response(text, status, media_type="application/json")
-
-    def asked(get: Callable[[Request], Any], turns: Any = None) -> Callable[[Request], Any]:
-        """Turn what goes wrong into an answer that the page shows; what is costly waits."""
-
-        def endpoint(request: Request) -> Any:
-            try:
-                with turns or nullcontext():
-                    found = get(request)
-                return found if isinstance(found, Response) else answer(found)
-            except IndexError as error:
-                return answer({"error": printable(str(error))}, 404)
-            except (TfrtoolError, ValueError, OverflowError, RecursionError) as error:
-                return answer({"error": printable(str(error))}, 400)
-            except MemoryError:
-                return answer({"error": "not enough memory for this request"}, 400)
-
-        return endpoint
-
-    def page(_: Request) -> Any:
-        text = (
-            environment()
-            .get_template("view.html")
-            .render(heading=live.found.title, titles=PIECES, f=live.found)
-        )
-        return Response(text, media_type="text/html")
-
-    def static(request: Request) -> Any:
-        name = request.path_params["name"]
-        if name not in _FILES:
-            raise IndexError("no such file")
-        data = Path(__file__).with_name("static").joinpath(name).read_bytes()
-        return Response(data, media_type=_FILES[name])
-
-    def rows(request: Request) -> Any:
-        given = request.query_params
-        count = min(int(given.get("count", 100)), MAX_ASKED)
-        return live.rows(_question(given), int(given.get("start", 0)), count)
-
-    def picture(request: Request) -> Any:
-        row, full = int(request.path_params["row"]), request.url.path.startswith("/image/")
-        data = live.picture(row, int(request.query_params.get("image", 0)), full=full)
-        if data is None:
-            raise IndexError("no image")
-        kind = "image/png" if data.startswith(b"\x89PNG") else "image/jpeg"
-        return Response(data, media_type=kind)
-
-    def mask(request: Request) -> Any:
-        data = live.mask(int(request.path_params["row"]), int(request.path_params["number"]))
-        if data is None:
-            raise IndexError("no mask")
-        return Response(data, media_type="image/png")
-
-    def piece(request: Request) -> Any:
-        name = request.path_params["name"]
-        if name not in PIECES:
-            raise IndexError("no such section")
-        text = str(live.piece(name)).encode("utf-8", "backslashreplace")
-        return Response(text, media_type="text/html")
-
-    def printed(request: Request) -> Any:
-        return live.printed(request.path_params["command"])
-
-    async def marks(request: Request) -> Any:
-        body = await request.body()
-
-        def listed(_: Request) -> Any:
-            try:
-                rows = [int(row) for row in json.loads(body)["rows"]]
-            except (KeyError, TypeError) as error:
-                raise ValueError('expected {"rows": [...]}') from error
-            return Response(live.marked(rows), media_type="text/plain")
-
-        return await run_in_threadpool(asked(listed), request)
-
-    def record(request: Request) -> Any:
-        start = int(request.query_params.get("hex", 0))
-        return live.record(int(request.path_params["row"]), start)
-
-    pictures, records = (threading.Semaphore(_AT_ONCE) for _ in range(2))
-    return Starlette(
-        routes=[
-            Route("/", page),
-            Route("/static/{name}", asked(static)),
-            Route("/api/state", asked(lambda _: live.state())),
-            Route("/api/rows", asked(rows)),
-            Route("/api/record/{row}", asked(record, records)),
-            Route("/api/json/{command}", asked(printed)),
-            Route("/api/marks", marks, methods=["POST"]),
-            Route("/thumb/{row}", asked(picture, pictures)),
-            Route("/image/{row}", asked(picture, pictures)),
-            Route("/image/{row}/mask/{number}", asked(mask, pictures)),
-            Route("/piece/{name}", asked(piece, threading.Lock())),
-        ]
-    )
-
-
-def _question(given: Mapping[str, str]) -> dict[str, Any]:
-    """Return what a page asks for, as `Selector.select` takes it."""
-    equal: dict[str, str | None] = {n: given[n] for n in ("split", "label") if given.get(n)}
-    return {
-        "where": given.get("where") or None,
-        "text": given.get("text") or None,
-        "equal": equal,
-        "sort": given.get("sort") or None,
-        "descending": given.get("descending") == "1",
-    }

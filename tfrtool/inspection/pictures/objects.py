@@ -18,11 +18,17 @@ MAX_OBJECTS = 1000
 """Objects that are shown of one image."""
 
 
-def thumbnail(payload: bytes, roles: ImageRoles, box: int, number: int = 0) -> Picture:
-    """Return one of a record's images, at most ``box`` pixels wide and high, with its boxes."""
+def picture_of(payload: bytes, roles: ImageRoles, box: int, number: int = 0) -> Picture:
+    """Return one of a record's images, at most ``box`` pixels wide and high."""
     found = islice(pictures_of(payload, roles, box), number, None)
     _, _, picture = next(found, ("", "", Picture(problem="no such image")))
-    if picture.image is None or number:
+    return picture
+
+
+def thumbnail(payload: bytes, roles: ImageRoles, box: int) -> Picture:
+    """Return a record's first image, at most ``box`` pixels wide and high, with its boxes."""
+    picture = picture_of(payload, roles, box)
+    if picture.image is None:
         return picture
     features = decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE).features
     objects = read_objects(features, most=MAX_OBJECTS).objects

@@ -1,13 +1,13 @@
 """From records to pictures: which feature is the image, how large it is, and what it shows."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import cast
 
 from tfrtool.examples.content import describe_bytes
-from tfrtool.examples.example import DType, Feature, PayloadKind, decode_example
+from tfrtool.examples.example import DType, Example, Feature, PayloadKind, decode_example
 from tfrtool.examples.objects.label_map import object_names
 from tfrtool.examples.objects.read_objects import has_boxes
 from tfrtool.examples.roles import (
@@ -55,10 +55,14 @@ class ImageRoles:
 
 
 def image_roles(path: Path, image: str | None = None, label: str | None = None) -> ImageRoles:
-    """Find the features that are the image, the label and the name in a shard, if not named."""
+    """Find the features that are the image, the label and the name in a shard, if not named.
+
+    They are those of the first record with an image. Without one, there may still be a label.
+    """
     info = info_beside(path.parent)
     names: dict[str, None] = {}
     faults: list[Fault] = []
+    found = ImageRoles()
     for item in islice(read_shard(path), SAMPLE):
         if isinstance(item, Fault):
             faults.append(item)
@@ -68,36 +72,44 @@ def image_roles(path: Path, image: str | None = None, label: str | None = None) 
         except ValueError:
             continue
         names |= dict.fromkeys(features)
-        found = _image(features, info) if image is None else image
-        if found not in features:
+        held = _image(features, info) if image is None else image
+        is_there = held in features
+        if not is_there and found.features:
             continue
         roles = find_roles(features, info)
-        label = label or roles.label
-        encoded = [name for name, item in features.items() if _holds(item, "image/")]
-        return ImageRoles(
-            image=found,
-            label=None if label == found else label,
+        shown = label or roles.label
+        found = ImageRoles(
+            image=held if is_there else None,
+            label=None if shown == held else shown,
             name=roles.name,
-            others=tuple(name for name in encoded if name != found),
-            label_names=LabelNames.beside(path.parent, label),
+            others=tuple(n for n, f in features.items() if n != held and _holds(f, "image/")),
+            label_names=LabelNames.beside(path.parent, shown),
             object_names=object_names(path.parent) if has_boxes(features) else {},
             has_boxes=has_boxes(features),
-            features=tuple(names),
-            faults=tuple(faults),
+            features=tuple(features),
         )
-    return ImageRoles(features=tuple(names), faults=tuple(faults))
+        if is_there:
+            break
+    return replace(found, features=tuple(names), faults=tuple(faults))
 
 
 def pictures_of(payload: bytes, roles: ImageRoles, box: int) -> Iterator[tuple[str, str, Picture]]:
     """Draw a record's images, at least one, each at most ``box`` pixels wide and high.
 
-    Yields the label, the place ("[2]") among several, and the picture, or why there is none.
+    Yields the label, the index ("[2]") if there are several, and the picture, or why there is none.
     """
     try:
         example = decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE)
     except ValueError:
         yield "", "", Picture(problem="not a tf.train.Example")
-        return
+    else:
+        yield from pictures_in(example, roles, box)
+
+
+def pictures_in(
+    example: Example, roles: ImageRoles, box: int
+) -> Iterator[tuple[str, str, Picture]]:
+    """Do what `pictures_of` does for a parsed record."""
     features, name, found = with_first_steps(example), roles.image or "", False
     label, sides = _label(features, roles), _sides(features, name)
     for held, place, value in string_values(example):

@@ -1,165 +1,179 @@
-"""Which rows of a table are worth to be shown: examples of each class, unusual images, copies."""
+"""What pages show of a whole table: counts, histograms, examples, unusual and similar images."""
 
-from collections import Counter
-from collections.abc import Mapping
-from itertools import pairwise
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from tfrtool.inspection.table.near_copies import near_copies
+from tfrtool.inspection.table.record_query import MOST_BITS, ORDER, ROW, RecordQuery, Row, query_of
 from tfrtool.inspection.table.record_table import RecordTable
 
-UNLABELLED = -1
-_CLASSES = 2**15
-_BINS = 24
+EACH, MOST = 6, 12
+"""Examples of a class; images of any other list."""
+
+CLASSES, GROUPS, SHARDS = 40, 20, 60
+_BINS, _CELLS = 24, 240
+
+_CROWD = 200
+"""Hashes with the same quarter that are compared; more have a common look, such as black."""
+
+_UNUSUAL = {
+    "smallest": ("w * h", "w * h < middle", "w::INT || ' x ' || h::INT"),
+    "largest": ("-w * h", "w * h > middle", "w::INT || ' x ' || h::INT"),
+    "widest": ("-w / h", "w / h > 1.5", "w::INT || ' x ' || h::INT"),
+    "tallest": ("w / h", "h / w > 1.5", "w::INT || ' x ' || h::INT"),
+    "nearly black": ("b", "b < 0.1", "'brightness ' || round(b, 2)"),
+    "nearly white": ("-b", "b > 0.9", "'brightness ' || round(b, 2)"),
+    "least detail": ("e", "e < 4", "round(e, 1) || ' bits'"),
+}
+"""Lists of unusual images: what they are sorted by, a condition, and what is shown."""
 
 
-class Labels(NamedTuple):
-    """The label of each row as a code into names, `UNLABELLED` without one."""
+@dataclass(slots=True)
+class Gallery:
+    """What pages show of a table.
 
-    names: tuple[str, ...]  # in order
-    codes: Any  # an array of int32
-    overflowed: bool  # whether there are too many to keep apart; then there are none
-
-
-def labels_of(table: RecordTable, column: str | None) -> Labels:
-    """Return the labels of all rows, of a column with single values."""
-    nothing = Labels((), np.full(table.rows, UNLABELLED, np.int32), False)
-    if column is None or not table.has(column) or pa.types.is_nested(table.type_of(column)):
-        return nothing
-    known: dict[Any, int] = {}
-    parts = [np.zeros(0, np.int32)]
-    for _, batch in table.batches([column]):
-        encoded = pc.dictionary_encode(batch.column(0))
-        table_of = [known.setdefault(v, len(known)) for v in encoded.dictionary.to_pylist()]
-        lookup = np.array([*table_of, UNLABELLED], np.int32)
-        parts.append(lookup[np.from_dlpack(pc.fill_null(encoded.indices, len(table_of)))])
-        if len(known) > _CLASSES:
-            return nothing._replace(overflowed=True)
-    order = sorted(known, key=lambda one: (isinstance(one, bytes), one))
-    rank = np.zeros(len(known) + 1, np.int32)
-    rank[[known[one] for one in order]] = np.arange(len(order))
-    rank[-1] = UNLABELLED
-    return Labels(tuple(map(_text, order)), rank[np.concatenate(parts)], False)
-
-
-def _text(value: Any) -> str:
-    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
-
-
-def label_counts(
-    table: RecordTable, labels: Labels, split_of: Mapping[Path, str]
-) -> dict[str, dict[str, int]]:
-    """Return for each split how many rows have each label."""
-    found: dict[str, Any] = {}
-    start = 0
-    for path, rows in table.shard_rows().items():
-        codes = labels.codes[start : start + rows]
-        counts = np.bincount(codes[codes >= 0], minlength=len(labels.names))
-        found[split_of[path]] = found.get(split_of[path], 0) + counts
-        start += rows
-    return {
-        split: dict(zip(labels.names, counts.tolist(), strict=True))
-        for split, counts in found.items()
-    }
-
-
-def histogram(table: RecordTable, column: str) -> tuple[list[int], list[float]] | None:
-    """Return the counts and the edges of a column of numbers; None if it has none."""
-    values = table.numbers(column)
-    kept = values[np.isfinite(values)]
-    if not len(kept):
-        return None
-    counts, edges = np.histogram(kept, bins=_BINS)
-    edges[[0, -1]] = kept.min(), kept.max()  # it puts a lone value amid a range of its own
-    return counts.tolist(), edges.tolist()
-
-
-def examples(labels: Labels, each: int, classes: int) -> dict[str, list[int]]:
-    """Return rows of each class, evenly from first to last; of the largest classes."""
-    found: dict[str, list[int]] = {}
-    if not labels.names:
-        return {"": _spread(np.arange(len(labels.codes)), each * classes)} if classes else {}
-    counts = Counter(labels.codes[labels.codes >= 0].tolist())
-    for code in sorted(code for code, _ in counts.most_common(classes)):
-        found[labels.names[code]] = _spread(np.flatnonzero(labels.codes == code), each)
-    return found
-
-
-def _spread(rows: Any, count: int) -> list[int]:
-    places = np.linspace(0, len(rows) - 1, min(count, len(rows))).round().astype(int)
-    return [int(row) for row in rows[places]]
-
-
-def strips(
-    table: RecordTable, labels: Labels, cells: int = 6000, most: int = 60
-) -> Mapping[str, list[int | None]]:
-    """Return for the first shards the commonest label in each of their cells, by the path.
-
-    There are up to 240 cells a shard, and about so many as are asked for in all.
+    Attributes:
+        shard_rows: number of rows by number of the shard.
+        classes: by split ("" for none) and class, the number of records.
+        strips: by number of the shard, the most frequent class of each of its parts.
+        histograms: counts and edges of the measurements of images.
+        examples: records of the most frequent classes; those of "" if there are no classes.
+        unusual: images by what is unusual.
+        similar: the largest groups of similar images: number of images, and the first ones.
+        similar_groups: number of all such groups.
+        all_compared: whether all images were compared.
     """
-    found: dict[str, list[int | None]] = {}
-    start, shards = 0, list(table.shard_rows().items())[:most]
-    cells = min(240, cells // max(len(shards), 1))
-    for path, rows in shards:
-        codes = labels.codes[start : start + rows]
-        start += rows
-        bounds = np.linspace(0, rows, min(cells, rows) + 1).astype(int)
-        found[str(path)] = [_commonest(codes[a:b]) for a, b in pairwise(bounds)]
-    return found
+
+    shard_rows: dict[int, int]
+    classes: dict[str, dict[str, int]]
+    strips: dict[int, list[str | None]] = field(default_factory=dict)
+    histograms: dict[str, tuple[list[int], list[float]]] = field(default_factory=dict)
+    examples: dict[str, list[Row]] = field(default_factory=dict)
+    unusual: dict[str, list[Row]] = field(default_factory=dict)
+    similar: list[tuple[int, list[Row]]] = field(default_factory=list)
+    similar_groups: int = 0
+    all_compared: bool = True
 
 
-def _commonest(codes: Any) -> int | None:
-    kept = codes[codes >= 0]
-    return int(np.bincount(kept).argmax()) if len(kept) else None
+def describe_table(table: RecordTable) -> Gallery:
+    """Return what pages show of a table."""
+    query = query_of(table)
+    classes: dict[str, dict[str, int]] = defaultdict(dict)
+    for split, name, count in query.fetch(
+        "SELECT split, class, count(*) FROM (SELECT coalesce(_split, '') AS split, "
+        'unnest("#classes") AS class FROM records) GROUP BY ALL'
+    ):
+        classes[split][name] = count
+    rows = query.fetch('SELECT "#shard", count(*) FROM records GROUP BY 1 ORDER BY 1')
+    made = Gallery(dict(rows), dict(classes))
+    if classes:
+        _add_strips(query, made)
+    if query.has_images:
+        _add_histograms(query, made)
+        _add_examples(query, made)
+        _add_similar(query, made)
+        images = (
+            'WITH one AS (SELECT *, "#width"::DOUBLE AS w, "#height"::DOUBLE AS h, '
+            '"#brightness" AS b, "#entropy" AS e FROM records WHERE "#width" > 0), '
+            "half AS (SELECT median(w * h) AS middle FROM one)"
+        )
+        for name, (key, condition, note) in _UNUSUAL.items():
+            found = query.fetch(
+                f"{images} SELECT {ROW}, {note} FROM one, half WHERE {condition} "
+                f"ORDER BY {key}, {ORDER} LIMIT {MOST}"
+            )
+            if found:
+                made.unusual[name] = [Row(*values) for values in found]
+    return made
 
 
-def unusual(table: RecordTable, most: int) -> dict[str, list[tuple[int, str]]]:
-    """Return the rows with the most unusual images, by what is unusual, each with its figure."""
-    if not table.has("image.width"):
-        return {}
-    width, height = (table.numbers(f"image.{name}") for name in ("width", "height"))
-    bright, entropy = (table.numbers(f"image.{name}") for name in ("brightness", "entropy"))
-    pixels, ratio = width * height, width / height
-
-    def first(keys: Any, say: Any, keep: Any = True) -> list[tuple[int, str]]:
-        rows = np.flatnonzero(np.isfinite(keys) & keep)
-        chosen = rows[np.argsort(keys[rows], kind="stable")[:most]]
-        return [(int(row), say(int(row))) for row in chosen]
-
-    def size(row: int) -> str:
-        return f"{width[row]:.0f} x {height[row]:.0f}"
-
-    some = np.nanmedian(pixels) if np.isfinite(pixels).any() else 0
-    found = {
-        "smallest": first(pixels, size, pixels < some),
-        "largest": first(-pixels, size, pixels > some),
-        "widest": first(-ratio, size, ratio > 1.5),
-        "tallest": first(ratio, size, ratio < 1 / 1.5),
-        "nearly black": first(bright, lambda row: f"brightness {bright[row]:.2f}", bright < 0.1),
-        "nearly white": first(-bright, lambda row: f"brightness {bright[row]:.2f}", bright > 0.9),
-        "least detail": first(entropy, lambda row: f"{entropy[row]:.1f} bits", entropy < 4),
-    }
-    return {why: rows for why, rows in found.items() if rows}
+def _add_strips(query: RecordQuery, made: Gallery) -> None:
+    for shard, cell, name in query.fetch(
+        'SELECT "#shard", _record * least(n, '
+        f'{_CELLS}) // n AS cell, mode("#classes"[1]) FROM (SELECT *, 1 + max(_record) OVER '
+        f'(PARTITION BY "#shard") AS n FROM records WHERE "#shard" < {SHARDS}) '
+        "GROUP BY ALL ORDER BY ALL"
+    ):
+        cells = made.strips.setdefault(shard, [])
+        cells += [None] * (cell - len(cells)) + [name]
 
 
-def alike(table: RecordTable, most: int) -> tuple[list[list[int]], bool]:
-    """Return groups of rows whose images look alike; and whether there may be more."""
-    if not table.has("image.hash"):
-        return [], False
-    rows: list[Any] = [np.zeros(0, np.int64)]
-    hashes: list[Any] = [np.zeros(0, np.uint64)]
-    start = 0
-    for _, batch in table.batches(["image.hash"]):
-        column = batch.column(0)
-        there = np.from_dlpack(pc.is_valid(column).cast(pa.uint8()))
-        rows.append(np.flatnonzero(there) + start)
-        hashes.append(np.from_dlpack(column.drop_null()))
-        start += len(column)
-    place = np.concatenate(rows)
-    groups, more = near_copies(np.concatenate(hashes), most)
-    return [[int(place[one]) for one in group] for group in groups], more
+def _add_histograms(query: RecordQuery, made: Gallery) -> None:
+    for name in ("width", "height", "brightness", "entropy"):
+        column = f'"#{name}"'
+        ((low, high),) = query.fetch(f"SELECT min({column}), max({column}) FROM records")
+        if low is None:
+            continue
+        counts, step = [0] * _BINS, (high - low) / _BINS or 1
+        for place, count in query.fetch(
+            f"SELECT least(floor(({column} - {low}) / {step}), {_BINS - 1})::INT, count(*) "
+            f"FROM records WHERE {column} IS NOT NULL GROUP BY 1"
+        ):
+            counts[place] = count
+        made.histograms[name] = counts, [*(low + step * n for n in range(_BINS)), high]
+
+
+def _add_examples(query: RecordQuery, made: Gallery) -> None:
+    """Add records of each class, evenly spread from the first to the last."""
+    classes, each = ('unnest("#classes")', EACH) if made.classes else ("''", 2 * MOST)
+    largest = (
+        f"WITH one AS (SELECT *, {classes} AS class FROM records), largest AS (SELECT class "
+        f"FROM one GROUP BY 1 ORDER BY count(*) DESC, 1 LIMIT {CLASSES})"
+    )
+    parts = (
+        f"SELECT *, ntile({each}) OVER (PARTITION BY class ORDER BY {ORDER}) AS part FROM one "
+        "SEMI JOIN largest USING (class)"
+    )
+    for name, *values in query.fetch(
+        f"{largest} SELECT class, {ROW} FROM ({parts}) QUALIFY row_number() OVER "
+        f"(PARTITION BY class, part ORDER BY {ORDER}) = 1 ORDER BY class, {ORDER}"
+    ):
+        made.examples.setdefault(name, []).append(Row(*values))
+
+
+def _add_similar(query: RecordQuery, made: Gallery) -> None:
+    """Add groups of images whose hashes differ in a few bits, the largest first.
+
+    Hashes are compared if one of their quarters is the same. A group is around one image that is
+    similar to all others of it, because a chain of similar images leads anywhere.
+    """
+    hashes = 'SELECT "#hash" AS h, count(*) FROM records WHERE "#hash" IS NOT NULL GROUP BY 1'
+    counts = dict(query.fetch(f"{hashes} ORDER BY 1"))
+    crowds = (
+        f"WITH parts AS (SELECT h, n, (h >> (16 * n)) & 65535 AS part FROM ({hashes}), "
+        "range(4) AS r(n)), crowds AS (SELECT *, count(*) OVER (PARTITION BY n, part) AS crowd "
+        "FROM parts)"
+    )
+    alike: dict[int, set[int]] = {one: set() for one, count in counts.items() if count > 1}
+    for one, other in query.fetch(
+        f"{crowds} SELECT DISTINCT a.h, b.h FROM crowds AS a JOIN crowds AS b USING (n, part) "
+        f"WHERE a.crowd <= {_CROWD} AND a.h <> b.h AND bit_count(xor(a.h, b.h)) <= {MOST_BITS}"
+    ):
+        alike.setdefault(one, set()).add(other)
+    made.all_compared = not query.fetch(f"{crowds} FROM crowds WHERE crowd > {_CROWD} LIMIT 1")
+    groups: list[tuple[int, list[int]]] = []
+    taken: set[int] = set()
+    for centre in sorted(alike, key=lambda one: (-len(alike[one]), one)):
+        if centre not in taken:
+            members = [one for one in (centre, *sorted(alike[centre])) if one not in taken]
+            groups.append((sum(counts[one] for one in members), members))
+            taken.update(members)
+    groups = sorted((one for one in groups if one[0] > 1), key=lambda one: -one[0])
+    made.similar_groups = len(groups)
+    for count, members in groups[:GROUPS]:
+        listed = ", ".join(map(str, members))
+        found = query.fetch(
+            f'SELECT {ROW} FROM records WHERE "#hash" IN ({listed}) ORDER BY {ORDER} LIMIT {MOST}'
+        )
+        made.similar.append((count, [Row(*values) for values in found]))
+
+
+def sorted_classes(names: Iterable[str], known: Sequence[str]) -> list[str]:
+    """Return classes in the order of their numbers: known names, numbers, then other names."""
+    order = {name: number for number, name in enumerate(known)}
+
+    def key(name: str) -> tuple[int, int, str]:
+        number = order.get(name, int(name) if name.isdecimal() else 0)
+        return (name not in order) + (not name.isdecimal() and name not in order), number, name
+
+    return sorted(set(names), key=key)

@@ -1,0 +1,58 @@
+"""Single records of shards by their offsets, with the last ones kept."""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Lock
+
+from tfrtool.errors import ShardError, os_errors_as
+from tfrtool.records.compression import Compression, detect_compression
+from tfrtool.records.framing import Record
+from tfrtool.records.reader import read_records
+from tfrtool.records.stream import open_shard
+
+_HELD = 200
+"""Records that are kept, of up to `_LARGEST` bytes each."""
+
+_LARGEST = 1024 * 1024
+
+
+class OffsetReader:
+    """Reads records of shards; threads can share it."""
+
+    def __init__(self, shards: Sequence[Path]) -> None:
+        self._shards = shards
+        self._held: OrderedDict[tuple[int, int], Record] = OrderedDict()
+        self._lock = Lock()
+
+    def read(self, shard: int, offset: int) -> Record | None:
+        """Return the record at an offset of the uncompressed shard; None if none is intact there.
+
+        All records of a compressed shard up to it are read, and those next to it are kept.
+        """
+        held = self._held.get((shard, offset))
+        if held is not None:
+            return held
+        path = self._shards[shard]
+        with os_errors_as(ShardError, path), open_shard(path) as file:
+            form = detect_compression(file)
+            is_plain = form is Compression.NONE
+            start = offset if is_plain else 0
+            file.seek(start)
+            following = 0
+            for item in read_records(file, compression=form, offset=start):
+                if isinstance(item, Record):
+                    if item.offset == offset:
+                        held = item
+                    if len(item.payload) <= _LARGEST:
+                        self._keep((shard, item.offset), item)
+                following += item.offset > offset
+                if is_plain or following > _HELD // 2 or (held is None and following):
+                    break
+        return held
+
+    def _keep(self, place: tuple[int, int], record: Record) -> None:
+        with self._lock:
+            self._held[place] = record
+            while len(self._held) > _HELD:
+                self._held.popitem(last=False)

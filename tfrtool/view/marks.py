@@ -1,0 +1,90 @@
+"""Marked records, in a file of the user's that ``tfrtool filter --drop`` reads."""
+
+import hashlib
+import os
+import re
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from tfrtool.errors import UsageError, WriteError, os_errors_as
+from tfrtool.storage.atomic_files import new_file
+
+Place = tuple[int, int]
+"""Number of a shard, and number of a record in it."""
+
+
+def marks_folder() -> Path:
+    """Return the folder for lists of marks in the user's data folder."""
+    home = Path.home()
+    if sys.platform == "win32":
+        data = os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local"
+    elif sys.platform == "darwin":
+        data = home / "Library" / "Application Support"
+    else:
+        data = os.environ.get("XDG_DATA_HOME") or home / ".local" / "share"
+    return Path(data) / "tfrtool" / "marks"
+
+
+class Marks:
+    """The marked records of some shards.
+
+    Attributes:
+        path: the list, with a line SHARD RECORD for each record.
+        places: the marked records.
+    """
+
+    def __init__(self, title: str, shards: Sequence[Path]) -> None:
+        """Read the marks that were made in these shards before."""
+        full = [str(path.absolute()) for path in shards]
+        digest = hashlib.sha256("\n".join(full).encode("utf-8", "surrogateescape")).hexdigest()
+        name = re.sub(r"[^A-Za-z0-9._-]+", "-", title)[:60].strip("-.")
+        self.path = marks_folder() / f"{name or 'shards'}-{digest[:12]}.txt"
+        counts = Counter(path.name for path in shards)
+        self._names = [
+            path.name if counts[path.name] == 1 else whole
+            for path, whole in zip(shards, full, strict=True)
+        ]
+        self._lock = threading.Lock()
+        self.places: frozenset[Place] = frozenset()
+        number = {shard: n for n, shard in enumerate(self._names)}
+        with suppress(OSError, UnicodeDecodeError):
+            lines = [line.rpartition(" ") for line in self.path.read_text("utf-8").splitlines()]
+            self.places = frozenset(
+                (number[shard], int(record))
+                for shard, _, record in lines
+                if shard in number and record.isdecimal()
+            )
+
+    def text(self) -> str:
+        """Return the list."""
+        return "".join(f"{self._names[shard]} {record}\n" for shard, record in sorted(self.places))
+
+    def change(self, mark: Iterable[Place], unmark: Iterable[Place]) -> None:
+        """Mark and unmark records, and store the list.
+
+        Raises:
+            UsageError: the name of a shard can't be in a list, or there is no such shard.
+            WriteError: the list can't be stored.
+        """
+        with self._lock:
+            before = self.places
+            self.places = before.difference(unmark).union(mark)
+            try:
+                for shard in {shard for shard, _ in self.places}:
+                    if shard >= len(self._names):
+                        raise UsageError("no such record")
+                    name = self._names[shard]
+                    if not name.isprintable() or name != name.strip():
+                        what = "the file's name has characters that a list of records can't contain"
+                        raise UsageError(what, path=name, hint="rename the file")
+                with os_errors_as(WriteError, self.path, "can't store the marks"):
+                    self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                    with new_file(self.path) as file:
+                        file.write(self.text().encode("utf-8"))
+            except BaseException:
+                self.places = before
+                raise

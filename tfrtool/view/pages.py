@@ -1,0 +1,396 @@
+"""The viewer's pages: the records of a question, one record, and an overview of all."""
+
+import json
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+from urllib.parse import urlencode
+
+from tfrtool.errors import TfrtoolError, UsageError, human_bytes, human_count, printable
+from tfrtool.examples.example import Feature, PayloadKind, decode_example
+from tfrtool.examples.objects.read_objects import read_objects
+from tfrtool.inspection.pictures.objects import MAX_OBJECTS, hue_of, masks_of
+from tfrtool.inspection.pictures.pictures import pictures_of
+from tfrtool.inspection.rows.payload_json import PayloadJson
+from tfrtool.inspection.table.record_query import (
+    BYTES,
+    PIXELS,
+    Answer,
+    Place,
+    Question,
+    Row,
+    answer,
+    columns_of,
+)
+from tfrtool.view.live import Live
+from tfrtool.view.pieces import (
+    NO_SPLIT,
+    SECTIONS,
+    Links,
+    caption,
+    environment,
+    named_class,
+    place_name,
+    section,
+    short,
+)
+
+THUMBS = {"s": 96, "m": 160, "l": 320}
+"""Longest side of thumbnails, in pixels."""
+
+LARGE = 2048
+"""Longest side of the image of a record, in pixels."""
+
+_PAGE = {"s": 120, "m": 60, "l": 24, "table": 100}
+"""Records per page."""
+
+_COLUMNS, _FACET, _HEX, _FOLDED, _MASKS = 12, 12, 4096, 200, 50
+_LONGEST_LIST, _LONGEST_TEXT, _FEATURES = 1000, 20_000, 1000
+_FACETS = {"split": "Split", "label": "Class", "shard": "Shard", "fault": "Faults",
+           "copies": "Duplicates", "size": "Size", "marked": "Marks"}  # fmt: skip
+_KNOWN = ("where", "was", "text", "split", "label", "shard", "fault", "size", "copies", "like",
+          "marked", "sort", "descending", "page", "n", "thumb", "view", "all")  # fmt: skip
+
+
+class PageAddress:
+    """What an address asks for.
+
+    Attributes:
+        given: its parameters.
+        question: the same as a question.
+        page: number of the page, from 1.
+        thumb: size of thumbnails.
+        count: records per page.
+    """
+
+    def __init__(self, given: Mapping[str, str], *, has_images: bool) -> None:
+        """Read the parameters; `UsageError` if a number isn't one."""
+        self.given = {
+            name: given[name].replace("\0", "")
+            for name in _KNOWN
+            if name in given and (given[name].strip() or name == "split")
+        }
+        kept = self.given
+        copies = kept.get("copies")
+        self.page = max(1, min(number_of(kept.get("page", "1")), 10**9))
+        self.question = Question(
+            where=kept.get("where", ""),
+            text=kept.get("text", ""),
+            split=kept.get("split"),
+            label=kept.get("label"),
+            shard=number_of(kept["shard"]) if "shard" in kept else None,
+            fault=kept.get("fault"),
+            size=number_of(kept["size"]) if "size" in kept else None,
+            copies=copies if copies in (None, "any") else place_of(copies),
+            like=place_of(kept["like"]) if "like" in kept else None,
+            marked={"1": True, "0": False}.get(kept.get("marked", "")),
+            sort=kept.get("sort", ""),
+            descending=kept.get("descending") == "1",
+        )
+        self.thumb = kept.get("thumb", "m") if kept.get("thumb", "m") in THUMBS else "m"
+        self.as_table = not has_images or kept.get("view") == "table"
+        self.count = _PAGE["table" if self.as_table else self.thumb]
+
+    def url(self, path: str = "/", /, **changes: Any) -> str:
+        """Return an address with some parameters changed; None removes one."""
+        given = self.given | {"page": None, "n": None, "was": None} | changes
+        kept = {name: value for name, value in given.items() if value is not None}
+        return f"{path}?{urlencode(kept)}" if kept else path
+
+
+def number_of(text: str) -> int:
+    """Return a number in an address; `UsageError` if it isn't one."""
+    if re.fullmatch("[0-9]{1,18}", text) is None:
+        raise UsageError("invalid number in the address")
+    return int(text)
+
+
+def place_of(text: str) -> Place:
+    """Return the shard and the record that a text like "3/12" names."""
+    shard, _, record = text.partition("/")
+    return number_of(shard), number_of(record)
+
+
+def progress(live: Live) -> str:
+    """Return how far reading is, with counts."""
+    step = live.found.progress
+    if live.done or step is None:
+        return ""
+    share = f"{100 * step.done / step.total:.0f} %, " if step.total else ""
+    so_far = "" if live.found.table_done else " so far"
+    count = human_count(live.found.table.rows, "record")
+    return f"{step.what.capitalize()}: {share}{count}{so_far}"
+
+
+def _render(live: Live, template: str, **values: Any) -> str:
+    """Return a page; ``here`` is its name without the ending."""
+    errors = live.found.errors.items()
+    shown = [f"{step.removesuffix('_done')}: {why}" for step, why in errors if step != "schema"]
+    page = environment().get_template(f"{template}.html")
+    return page.render(  # type: ignore[no-any-return]
+        f=live.found,
+        heading=live.found.title,
+        here=template,
+        progress=progress(live),
+        version=live.version,
+        done=live.done,
+        marks=live.marks,
+        warnings=shown,
+        **values,
+    )
+
+
+def records_page(live: Live, asked: PageAddress) -> str:
+    """Render the records of a question. With an error, those of the last question that had none."""
+    found, question, problem, result = live.found, asked.question, None, Answer()
+    first = (asked.page - 1) * asked.count
+    words = {"features": _COLUMNS * asked.as_table, "facets": True}
+    for _ in range(2 * bool(found.table.pieces)):
+        try:
+            result = live.ask(answer, question, first, asked.count, **words)
+            break
+        except TfrtoolError as error:
+            problem = problem or error
+            question = replace(question, where=asked.given.get("was", ""), sort="")
+    features, columns, examples = _columns(live)
+    items = [
+        {
+            "row": row,
+            "place": f"{row.shard}/{row.record}",
+            "name": place_name(found, row.shard, row.record),
+            "caption": caption(found, row),
+            "href": asked.url(f"/record/{row.shard}/{row.record}", n=first + n),
+            "src": picture_url(row, THUMBS["s" if asked.as_table else asked.thumb]),
+            "cells": [
+                {"text": _cell(value), "is_number": isinstance(value, int | float)}
+                for value in (result.values[n] if result.values else ())
+            ],
+        }
+        for n, row in enumerate(result.rows)
+    ]
+    return _render(
+        live,
+        "records",
+        asked=asked,
+        question=question,
+        problem=problem,
+        items=items,
+        total=result.total,
+        pages=max(1, -(-result.total // asked.count)),
+        first=first,
+        columns=columns,
+        features=features[:_COLUMNS],
+        more_columns=len(features) - _COLUMNS,
+        examples=examples,
+        facets=_facets(live, asked, result),
+    )
+
+
+def picture_url(row: Row, box: int) -> str:
+    """Return the address of an image."""
+    return f"/image/{row.shard}/{row.offset}?box={box}"
+
+
+def _columns(live: Live) -> tuple[list[str], list[str], list[str]]:
+    """Return features, columns and example conditions; they are asked for again as rows double."""
+    stage = -1 if live.found.table_done else live.found.table.rows.bit_length()
+    if live.columns[0] != stage and live.found.table.pieces:
+        live.columns = stage, live.ask(columns_of)
+    return live.columns[1]
+
+
+def _facets(live: Live, asked: PageAddress, result: Answer) -> list[dict[str, Any]]:
+    """Return the filters with their counts; those with one value only if it is chosen."""
+    shown = []
+    for name, title in _FACETS.items():
+        chosen = asked.given.get(name)
+        counts = {str(value): count for value, count in result.facets.get(name, ()) if count}
+        if name == "fault" and counts:
+            counts = {"any": sum(counts.values()), **counts}
+        elif name == "marked":
+            counts = {"1": counts["True"]} if "True" in counts else {}
+        elif name in ("shard", "size"):
+            counts = dict(
+                sorted(counts.items(), key=lambda one: int(one[0]) or 10**9 * (name == "size"))
+            )
+        if name not in ("fault", "copies", "marked") and len(counts) < 2 and chosen is None:
+            continue
+        most = None if asked.given.get("all") == name else _FACET
+        listed = [*counts][:most]
+        if chosen is not None and chosen not in listed:
+            listed.append(chosen)
+        items = [
+            {
+                "name": _facet_value(live, name, value),
+                "count": counts.get(value),
+                "chosen": value == chosen,
+                "href": asked.url(**{name: None if value == chosen else value}),
+            }
+            for value in listed
+        ]
+        left = len(counts) - len(listed)
+        if items:
+            more = asked.url(all=name)
+            shown.append({"title": title, "items": items, "left": left, "more": more})
+    return shown
+
+
+def _facet_value(live: Live, name: str, value: str) -> str:
+    names = live.found.names
+    if name == "label":
+        return short(named_class(live.found, value))
+    if name == "shard":
+        return names[int(value)] if int(value) < len(names) else value
+    if name == "size":
+        bounds = PIXELS if live.found.has_images else BYTES
+        bound = int(value) or bounds[-1]
+        text = f"{bound} px" if live.found.has_images else human_bytes(bound)
+        return f"{'up to' if int(value) else 'over'} {text}"
+    if name == "copies":
+        return "same image more than once" if value == "any" else f"same image as {short(value)}"
+    known = {"split": {"": NO_SPLIT}, "marked": {"1": "marked"}}
+    return known.get(name, {"any": "all with a fault"}).get(value) or short(value)
+
+
+def _cell(value: Any) -> str:
+    """Return a value for a table."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(_cell, value[:8]))}{', ...' * (len(value) > 8)}]"
+    if isinstance(value, bytes):
+        return f"{len(value):,} bytes"
+    return (
+        f"{value:.6g}"
+        if isinstance(value, float)
+        else short(str("" if value is None else value), 60)
+    )
+
+
+def record_page(live: Live, asked: PageAddress, shard: int, record: int, start: int) -> str:
+    """Render a record, with some of its bytes from ``start`` on in hexadecimal."""
+    found = live.found
+    row = live.ask(answer, Question(record=(shard, record)), 0, 1).rows[0]
+    number, near = number_of(asked.given.get("n", "0")), Answer()
+    if "n" in asked.given:
+        near = live.ask(answer, asked.question, max(number - 1, 0), 3)
+    rows = {(one.shard, one.record): n for n, one in enumerate(near.rows, max(number - 1, 0))}
+    item = live.reader.read(shard, row.offset)
+    verdicts = () if found.verdict is None else found.verdict.shards
+    number = rows.get((shard, record), number)
+    page = number // asked.count + 1
+    here = asked.url(f"/record/{shard}/{record}", n=asked.given.get("n"))
+    return _render(
+        live,
+        "record",
+        row=row,
+        item=item,
+        name=place_name(found, shard, record),
+        caption=caption(found, row),
+        path=found.paths[shard],
+        split=found.splits[shard],
+        faults=[
+            fault
+            for one in verdicts
+            if one.path == found.paths[shard]
+            for fault in one.faults
+            if fault.record == record
+        ],
+        number=number if (shard, record) in rows else None,
+        total=near.total,
+        near={n - number: asked.url(f"/record/{one[0]}/{one[1]}", n=n) for one, n in rows.items()},
+        back=asked.url(page=page if page > 1 else None),
+        like=None if row.width is None else f"/?like={shard}/{record}",
+        here_url=here,
+        hex_url=f"{here}{'&' if '?' in here else '?'}hex=",
+        start=start,
+        step=_HEX,
+        **_content(live, row, b"" if item is None else item.payload),
+        hex=_hex(b"" if item is None else item.payload, start),
+    )
+
+
+def _content(live: Live, row: Row, payload: bytes) -> dict[str, Any]:
+    """Return the images and the features of a record."""
+    roles, features = live.found.roles(row.shard), dict[str, Feature]()
+    with suppress(ValueError):  # of another kind
+        features = dict(decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE).features)
+    objects = read_objects(features, roles.object_names, MAX_OBJECTS)
+    pictures = list(pictures_of(payload, roles, 1)) if roles.image and payload else []
+    parts = PayloadJson(most=_LONGEST_LIST).describe(payload)
+    for part in ("features", "context", "feature_lists"):
+        parts |= parts.pop(part, {})
+    return {
+        "pictures": [
+            {
+                "picture": one,
+                "src": f"{picture_url(row, LARGE)}&image={number}",
+                "label": " ".join(map(printable, filter(None, (label, where, one.size)))),
+                "font": one.width / (16 if one.width < 256 else 48),
+                "boxes": [] if number else _boxes(objects.objects, one.width, one.height),
+                "masks": [
+                    f"/mask/{row.shard}/{row.offset}/{n}"
+                    for n in range(0 if number else min(len(masks_of(objects)), _MASKS))
+                ],
+            }
+            for number, (label, where, one) in enumerate(pictures)
+        ],
+        "features": [
+            _feature(live, name, value, is_label=name == roles.label)
+            for name, value in list(parts.items() if payload else ())[:_FEATURES]
+        ],
+    }
+
+
+def _boxes(objects: Any, width: int, height: int) -> list[dict[str, Any]]:
+    """Return the boxes of objects, in pixels."""
+    return [
+        {"x": x0 * width, "y": y0 * height, "width": (x1 - x0) * width, "colour": hue_of(one),
+         "height": (y1 - y0) * height, "text": printable(one.title) or str(number)}
+        for number, one in enumerate(objects, 1)
+        if one.can_be_drawn
+        for x0, y0, x1, y1 in [one.box]
+        if x0 < x1 and y0 < y1
+    ]  # fmt: skip
+
+
+def _feature(live: Live, name: str, value: Any, *, is_label: bool) -> dict[str, Any]:
+    """Return a feature's name, the beginning of its value, and all of it if that is longer."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, dict) and set(value) == {"bytes", "content"}:
+        text = f"{value['bytes']:,} bytes of {value['content']}"
+    names = live.found.table.class_names
+    if is_label and isinstance(value, int) and 0 <= value < len(names):
+        text = f"{value} {names[value]}"
+    count = f"{len(value):,} values" if isinstance(value, list) else f"{len(text):,} characters"
+    cut = f" ... {len(text) - _LONGEST_TEXT:,} more characters" * (len(text) > _LONGEST_TEXT)
+    whole = text[:_LONGEST_TEXT] + cut if len(text) > _FOLDED else None
+    return {
+        "name": short(name, 400),
+        "text": printable(text[:_FOLDED]),
+        "whole": whole,
+        "count": count,
+    }
+
+
+def _hex(payload: bytes, start: int) -> list[str]:
+    """Return lines like those of ``hexdump -C``."""
+    return [
+        f"{at:08x}  {part.hex(' '):47}  {''.join(chr(b) if 32 <= b < 127 else '.' for b in part)}"
+        for at in range(start, min(start + _HEX, len(payload)), 16)
+        for part in [payload[at : at + 16]]
+    ]
+
+
+def overview_page(live: Live) -> str:
+    """Render the sections of the report, with links to the records."""
+    asked = PageAddress({}, has_images=live.found.has_images)
+    if live.overview[0] != live.version:
+        links = Links(
+            lambda row: picture_url(row, THUMBS["s"]),
+            lambda shard, record: f"/record/{shard}/{record}",
+            lambda **filters: asked.url(**filters),
+        )
+        shown = {name: section(name, live.found, links) for name in SECTIONS}
+        live.overview = live.version, {name: html for name, html in shown.items() if html}
+    return _render(live, "overview", sections=live.overview[1], titles=SECTIONS)
