@@ -42,6 +42,7 @@ from tfrtool.storage.opening import open_regular, size_of_file, stamp_of
 from tfrtool.storage.remote_path import is_url
 
 _NO_ROLES = TableColumns(None, None, None)
+_COPY_HINT = "download or copy it again"
 
 
 def sample_files(argument: str, suffix: str) -> list[str]:
@@ -295,7 +296,7 @@ def _tar_samples(
                 yield FoundItem(key, label, size, place, problem, cells)
         except ValueError as error:
             what = f"truncated or damaged tar archive{samples.where}: {error}"
-            raise SourceError(what, path=path, hint="download or copy it again") from error
+            raise SourceError(what, path=path, hint=_COPY_HINT) from error
 
 
 def _label_and_cells(
@@ -352,7 +353,7 @@ def read_arrays(
             if head != _ZIP:
                 return None
             what = "truncated or damaged zip archive: its directory can't be read"
-            raise SourceError(what, path=path, hint="download or copy it again") from error
+            raise SourceError(what, path=path, hint=_COPY_HINT) from error
         known = {name.lower(): name for name in names}
         found = {name: match[2] for name in known if (match := _NAME.fullmatch(name))}
         for name, split in found.items():
@@ -389,17 +390,18 @@ def _array_samples(
             spool.packed += size
             images, labels = (_array(archive, name, path, size) for name in (x, y))
             count, *sides = images.shape
-            if images.dtype != numpy.uint8 or not (
-                len(sides) == 2 or (len(sides) == 3 and sides[2] in (1, 3))
+            is_grey = len(sides) == 2
+            if (
+                images.dtype != numpy.uint8
+                or not (is_grey or (len(sides) == 3 and sides[2] in (1, 3)))
+                or not 0 < sides[0] * sides[1] <= MAX_IMAGE_PIXELS
             ):
-                raise _refused(path, x, images)
-            if not 0 < sides[0] * sides[1] <= MAX_IMAGE_PIXELS:
                 raise _refused(path, x, images)
             if labels.dtype.kind not in "iu" or labels.shape not in ((count,), (count, 1)):
                 raise _refused(path, y, labels)
             for at in range(0, count, _LABELS_AT_ONCE):
-                some = min(_LABELS_AT_ONCE, count - at)
-                numbers = numpy.frombuffer(_bytes(labels, some), labels.dtype).tolist()
+                size = min(_LABELS_AT_ONCE, count - at)
+                numbers = numpy.frombuffer(_bytes(labels, size), labels.dtype).tolist()
                 for number, label in enumerate(numbers, at):
                     pixels = _bytes(images, 1, prod(sides))
                     data = png_of(pixels, sides[1], sides[0], (*sides, 1)[2])
@@ -408,10 +410,8 @@ def _array_samples(
             if images.file.read(1) or labels.file.read(1):  # which checks their CRC-32, too
                 raise ValueError("an array has more values than its shape")
     except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, RuntimeError) as error:
-        packed = isinstance(error, zlib.error)
-        reason = "the compressed data is damaged" if packed else printable(str(error)[:200])
-        what = f"truncated or damaged arrays: {reason}"
-        raise SourceError(what, path=path, hint="download or copy it again") from error
+        what = f"truncated or damaged arrays: {printable(str(error)[:200])}"
+        raise SourceError(what, path=path, hint=_COPY_HINT) from error
 
 
 def _array(archive: zipfile.ZipFile, name: str, path: str, packed: int) -> _Array:
@@ -431,11 +431,10 @@ def _array(archive: zipfile.ZipFile, name: str, path: str, packed: int) -> _Arra
     array = _Array(dtype, shape, file)
     if dtype.hasobject or (by_columns and len(shape) > 1) or not all(n > 0 for n in shape):
         raise _refused(path, name, array, " in Fortran order" if by_columns else "")
-    size = prod(shape) * dtype.itemsize
-    if size != info.file_size - file.tell() or size > most:
-        what = f"{name} declares {size:,} bytes of values"
-        expected = f"{info.file_size - file.tell():,}, and at most {most:,}"
-        raise SourceError(what, path=path, expected=expected)
+    size, declared = info.file_size - file.tell(), prod(shape) * dtype.itemsize
+    if declared != size or size > most:
+        what = f"{name} declares {declared:,} bytes of values"
+        raise SourceError(what, path=path, expected=f"{size:,}, and at most {most:,}")
     return array
 
 

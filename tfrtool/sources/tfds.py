@@ -8,9 +8,11 @@ import os
 import re
 import socket
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -44,7 +46,6 @@ _PATIENCE = 3.0
 answers nothing for half an hour."""
 
 _MOST_HOSTS = 3
-_PORTS = {"http": 80, "https": 443, "ftp": 21}
 _REASON_SHOWN = 300
 """Characters; TFDS' own messages go on for pages."""
 
@@ -62,23 +63,14 @@ class _Row(NamedTuple):
     problem: str | None  # why it can't be an item
 
 
-class _TfdsShard(NamedTuple):
-    """A shard of a prepared dataset."""
-
-    path: str
-    split: str
-    first: int  # the number of its first record in the split
-    records: int  # how many it has, by the dataset's metadata
-
-
 class _Dataset(NamedTuple):
-    """What is known of a prepared dataset: its shards, and which feature is which."""
+    """What is known of a prepared dataset."""
 
     directory: str
-    shards: tuple[_TfdsShard, ...]
-    image: str
+    shards: list[tuple[str, str, int]]  # their paths, splits, and numbers of records
+    image: str  # names of features
     label: str
-    name: str | None  # the feature that names the image's file
+    name: str  # of the image's file; "" for none
     classes: tuple[str, ...]
 
 
@@ -95,8 +87,8 @@ class TfdsReader:
 
     def read(self, item: Item) -> bytes:
         """Return the encoded image of a record, whose CRCs are checked."""
-        shard, offset = self._place(item)
-        with open_regular(shard) as file, contextlib.suppress(ValueError):
+        offset, number = divmod(item.place, len(self.shards))
+        with open_regular(self.shards[number]) as file, contextlib.suppress(ValueError):
             file.seek(offset)
             plain = Compression.NONE  # as TFDS writes all shards
             record = next(read_records(file, compression=plain, offset=offset), None)
@@ -104,18 +96,13 @@ class TfdsReader:
                 image = _value(decode_example(record.payload).features, self.image)
                 if isinstance(image, bytes):
                     return image
-        raise SourceError(
-            "the record is damaged or was changed after it was listed", path=shard, offset=offset
-        )
+        what = "the record is damaged or was changed after it was listed"
+        raise SourceError(what, path=self.shards[number], offset=offset)
 
     def describe(self, item: Item) -> str:
         """Return the shard of an item's record, and the offset there."""
-        shard, offset = self._place(item)
-        return f"{shard}, offset {offset}"
-
-    def _place(self, item: Item) -> tuple[str, int]:
         offset, number = divmod(item.place, len(self.shards))
-        return self.shards[number], offset
+        return f"{self.shards[number]}, offset {offset}"
 
 
 def read_tfds(
@@ -135,31 +122,27 @@ def read_tfds(
             f"invalid TFDS dataset {notation!r}",
             expected="tfds:NAME[/CONFIG][:VERSION], such as tfds:cats_vs_dogs",
         )
-    dataset = _describe(prepare_builder(notation, starting))
+    dataset = _describe(_prepared_builder(notation, starting))
     rows = SortedRows[_Row](scratch, by=2, rows=_rows(dataset))
-    key_of = _naming(rows)
     used = {row.split for row in map(_Row._make, rows) if row.problem is None}
     if not used:
         raise SourceError("no labelled images", path=dataset.directory)
-    ordered = SortedRows[Any](scratch, rows=((key_of(row), *row) for row in map(_Row._make, rows)))
+    key_of = _naming(rows)
     items, rejected = ItemTable(scratch), CappedList[LeftOut](MAX_LISTED)
-    for key, *fields in ordered:
-        row = _Row._make(fields)
+    for row in map(_Row._make, rows):
         if row.problem is not None:
-            rejected.add(LeftOut(key=key, reason=row.problem))
+            rejected.add(LeftOut(key=key_of(row), reason=row.problem))
             continue
-        label = dataset.classes[row.label]
         # With a single split it has none, and may be split in any way.
         split = row.split if len(used) > 1 else None
-        items.add(Item(key=key, label=label, bytes=row.bytes, place=row.place, split=split))
-    splits = dict.fromkeys(shard.split for shard in dataset.shards if shard.split in used)
-    paths = tuple(shard.path for shard in dataset.shards)
+        items.add(Item(key_of(row), dataset.classes[row.label], row.bytes, row.place, split))
+    splits = dict.fromkeys(split for _, split, _ in dataset.shards if split in used)
     return Source(
         items=items,
         labels=dataset.classes,
-        reader=TfdsReader(shards=paths, image=dataset.image),
+        reader=TfdsReader(shards=tuple(one[0] for one in dataset.shards), image=dataset.image),
         splits=tuple(splits) if len(used) > 1 else (),
-        rejected=tuple(rejected.kept),
+        rejected=tuple(sorted(rejected.kept, key=attrgetter("key"))),
         more_rejected=rejected.more,
     )
 
@@ -169,14 +152,11 @@ def _describe(builder: Any) -> _Dataset:
     from tensorflow_datasets import features as kinds
 
     info, directory = builder.info, os.fspath(builder.data_dir)
-    if info.file_format is None or info.file_format.value != "tfrecord":
-        raise SourceError(
-            "unsupported file format",
-            path=directory,
-            expected="tfrecord",
-            found=info.file_format and info.file_format.value,
-            hint="prepare it again with file_format='tfrecord'",
-        )
+    form = info.file_format and info.file_format.value
+    if form != "tfrecord":
+        hint = "prepare it again with file_format='tfrecord'"
+        what = "unsupported file format"
+        raise SourceError(what, path=directory, expected="tfrecord", found=form, hint=hint)
     features = dict(info.features.items()) if hasattr(info.features, "items") else {}
     chosen: list[str] = []
     for at, (role, kind) in enumerate((("image", kinds.Image), ("label", kinds.ClassLabel))):
@@ -198,22 +178,20 @@ def _describe(builder: Any) -> _Dataset:
             )
         chosen += names if len(names) == 1 else supervised
     image, label = chosen
-    shards: list[_TfdsShard] = []
-    for split, about in info.splits.items():
-        first = 0
-        for path, records in zip(about.filepaths, about.shard_lengths, strict=True):
-            shards.append(_TfdsShard(os.fspath(path), str(split), first, records))
-            first += records
+    shards = [
+        (os.fspath(path), str(split), int(records))
+        for split, about in info.splits.items()
+        for path, records in zip(about.filepaths, about.shard_lengths, strict=True)
+    ]
     if not shards:
-        raise SourceError(
-            "no records", path=directory, expected="a dataset_info.json that lists splits"
-        )
-    named = (name for name in _NAMES if isinstance(features.get(name), kinds.Text))
+        expected = "a dataset_info.json that lists splits"
+        raise SourceError("no records", path=directory, expected=expected)
+    name = next((one for one in _NAMES if isinstance(features.get(one), kinds.Text)), "")
     classes = tuple(map(features[label].int2str, range(features[label].num_classes or 0)))
-    for name in classes:
-        if problem := label_problem(name):
-            raise SourceError(f"class name '{printable(name)}' {problem}", path=directory)
-    return _Dataset(directory, tuple(shards), image, label, next(named, None), classes)
+    for one in classes:
+        if problem := label_problem(one):
+            raise SourceError(f"class name '{printable(one)}' {problem}", path=directory)
+    return _Dataset(directory, shards, image, label, name, classes)
 
 
 def _naming(rows: SortedRows[_Row]) -> Callable[[_Row], str]:
@@ -221,8 +199,7 @@ def _naming(rows: SortedRows[_Row]) -> Callable[[_Row], str]:
 
     Where that doesn't do either, split and number.
     """
-    unique = True
-    last = None
+    unique, last = True, None
     for row in map(_Row._make, rows):
         if not row.name or row[:2] == last:
             width = max(6, *(len(str(row.number)) for row in map(_Row._make, rows)))
@@ -234,11 +211,12 @@ def _naming(rows: SortedRows[_Row]) -> Callable[[_Row], str]:
 
 def _rows(dataset: _Dataset) -> Iterator[_Row]:
     """Read every record of a dataset; damage is a SourceError."""
-    for at, shard in enumerate(dataset.shards):
+    numbers = Counter[str]()
+    for at, (path, split, expected) in enumerate(dataset.shards):
         count = 0
-        with os_errors_as(SourceError, shard.path), open_regular(shard.path) as file:
-            for record in read_records(file) if shard.records else ():
-                where: dict[str, Any] = {"path": shard.path, "offset": record.offset}
+        with os_errors_as(SourceError, path), open_regular(path) as file:
+            for record in read_records(file) if expected else ():
+                where: dict[str, Any] = {"path": path, "offset": record.offset}
                 if isinstance(record, Fault):
                     what, index = record.message, record.record
                     raise SourceError(what, record=index, hint=_AGAIN, **where)
@@ -247,42 +225,30 @@ def _rows(dataset: _Dataset) -> Iterator[_Row]:
                 except ValueError as error:
                     raise SourceError(str(error), record=record.index, **where) from error
                 place = record.offset * len(dataset.shards) + at
-                yield _row(dataset, features, shard.split, shard.first + record.index, place)
+                yield _row(dataset, features, split, numbers[split], place)
+                numbers[split] += 1
                 count += 1
-        if count != shard.records:
-            raise SourceError(
-                "the number of records differs from dataset_info.json",
-                path=shard.path,
-                expected=shard.records,
-                found=count,
-                hint=_AGAIN,
-            )
+        if count != expected:
+            what = "the number of records differs from dataset_info.json"
+            raise SourceError(what, path=path, expected=expected, found=count, hint=_AGAIN)
 
 
 def _row(
     dataset: _Dataset, features: Mapping[str, Feature], split: str, number: int, place: int
 ) -> _Row:
     image, label, text = (
-        _value(features, name or "") for name in (dataset.image, dataset.label, dataset.name)
+        _value(features, name) for name in (dataset.image, dataset.label, dataset.name)
     )
     name = (decode_text(text) if isinstance(text, bytes) else None) or ""
     encoded = image if isinstance(image, bytes) else b""
     kind, _, form = describe_bytes(encoded).partition("/")
     suffix = _SUFFIXES.get(form, f".{form}") if kind == "image" else ""
-    known = isinstance(label, int) and 0 <= label < len(dataset.classes)
     problem = size_problem(len(encoded)) if encoded else "no image in the record"
-    if problem is None and not known:
-        problem = f"label {label} is not a class" if isinstance(label, int) else "no label"
-    return _Row(
-        name=name if name.isprintable() else "",
-        split=split,
-        number=number,
-        suffix=suffix,
-        label=label if isinstance(label, int) and known else 0,
-        bytes=len(encoded),
-        place=place,
-        problem=problem,
-    )
+    if not isinstance(label, int) or not 0 <= label < len(dataset.classes):
+        reason = f"label {label} is not a class" if isinstance(label, int) else "no label"
+        problem, label = problem or reason, 0
+    name = name if name.isprintable() else ""
+    return _Row(name, split, number, suffix, label, len(encoded), place, problem)
 
 
 def _value(features: Mapping[str, Feature], name: str) -> Value | None:
@@ -291,12 +257,13 @@ def _value(features: Mapping[str, Feature], name: str) -> Value | None:
     return feature.values[0] if feature is not None and len(feature.values) == 1 else None
 
 
-def prepare_builder(notation: str, starting: Starting) -> Any:
+def _prepared_builder(notation: str, starting: Starting) -> Any:
     """Return the builder of a dataset that is on disk, and prepare it first if it isn't."""
     try:
         import tensorflow_datasets as tfds
     except ImportError as error:
         raise SourceError(f"tensorflow_datasets can't be imported: {error}") from error
+    hint = "set TFDS_DATA_DIR if it is prepared elsewhere"
     try:
         with _quiet(tfds):
             builder = tfds.builder(notation)
@@ -307,11 +274,8 @@ def prepare_builder(notation: str, starting: Starting) -> Any:
             raise SourceError(f"no TFDS dataset {notation!r}") from error
         raise SourceError(f"TFDS can't open {notation}: {_reason(error)}") from error
     if hosts := missing_hosts(builder):
-        raise SourceError(
-            f"{notation} is not prepared here and can't be downloaded from {hosts}",
-            path=builder.data_dir,
-            hint="set TFDS_DATA_DIR if it is prepared elsewhere",
-        )
+        what = f"{notation} is not prepared here and can't be downloaded from {hosts}"
+        raise SourceError(what, path=builder.data_dir, hint=hint)
     with starting():
         import tensorflow as tf
 
@@ -320,21 +284,17 @@ def prepare_builder(notation: str, starting: Starting) -> Any:
         with _quiet(tfds):
             builder.download_and_prepare()
     except Exception as error:
-        raise SourceError(
-            f"TFDS can't prepare {notation}: {_reason(error)}",
-            path=builder.data_dir,
-            hint="set TFDS_DATA_DIR if it is prepared elsewhere",
-        ) from error
+        what = f"TFDS can't prepare {notation}: {_reason(error)}"
+        raise SourceError(what, path=builder.data_dir, hint=hint) from error
     return builder
 
 
 def _reason(error: Exception) -> str:
     """Return what an error of other people's code says, in a line."""
-    lines = str(error).strip().splitlines() or [""]
-    text = printable(lines[0])
+    text = printable((str(error).strip().splitlines() or [""])[0])
     if built := re.fullmatch(r"Failed to construct dataset .*?\}\": (.*)", text):
         return built[1][:_REASON_SHOWN]
-    return f"{type(error).__name__}: {text[:_REASON_SHOWN]}{'...' if text[_REASON_SHOWN:] else ''}"
+    return f"{type(error).__name__}: {text[:_REASON_SHOWN]}"
 
 
 def missing_hosts(builder: Any) -> str | None:
@@ -344,27 +304,21 @@ def missing_hosts(builder: Any) -> str | None:
     """
     if builder.MANUAL_DOWNLOAD_INSTRUCTIONS or getproxies():
         return None
+    known = set[str]()
+    for path in Path(builder.data_dir_root, "downloads").rglob("*.INFO"):
+        with contextlib.suppress(OSError, ValueError, AttributeError, TypeError):
+            known.update(map(str, json.loads(read_bounded(path)).get("urls", ())))
     reasons: dict[str, str] = {}
-    urls = map(urlsplit, set(builder.url_infos or ()) - _downloaded(builder.data_dir_root))
-    places = {(url.hostname, url.port or _PORTS.get(url.scheme, 443)) for url in urls}
-    for host, port in sorted(places, key=str):
-        if host and len(reasons) < _MOST_HOSTS:
+    for url in map(urlsplit, sorted(set(builder.url_infos or ()) - known)):
+        if url.hostname and url.hostname not in reasons and len(reasons) < _MOST_HOSTS:
+            port = url.port or (80 if url.scheme == "http" else 443)
             try:
-                socket.create_connection((host, port), timeout=_PATIENCE).close()
+                socket.create_connection((url.hostname, port), timeout=_PATIENCE).close()
             except (OSError, ValueError) as error:  # a ValueError: no name that can be looked up
-                reasons[host] = str(getattr(error, "strerror", None) or error).lower()
+                reasons[url.hostname] = str(getattr(error, "strerror", None) or error).lower()
             else:
                 return None
     return ", ".join(f"{host} ({reason})" for host, reason in reasons.items()) or None
-
-
-def _downloaded(root: str | os.PathLike[str]) -> set[str]:
-    """Return the URLs that TFDS has downloaded, by its notes next to the files."""
-    urls: set[str] = set()
-    for path in Path(root, "downloads").rglob("*.INFO"):
-        with contextlib.suppress(OSError, ValueError, AttributeError, TypeError):
-            urls.update(map(str, json.loads(read_bounded(path)).get("urls", ())))
-    return urls
 
 
 @contextlib.contextmanager
@@ -377,15 +331,12 @@ def _quiet(tfds: Any) -> Iterator[None]:
         with contextlib.redirect_stdout(sys.stderr):
             yield
         return
-    loggers = [logging.getLogger(name) for name in ("absl", "urllib3")]
-    levels = [logger.level for logger in loggers]
+    level = logging.root.manager.disable
     tfds.disable_progress_bar()
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
+    logging.disable(logging.WARNING)
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             yield
     finally:
         tfds.enable_progress_bar()
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
+        logging.disable(level)
