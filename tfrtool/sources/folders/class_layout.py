@@ -8,6 +8,7 @@ import os.path
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from tfrtool.errors import SourceError, UsageError, printable
 from tfrtool.sources.folders.annotated import (
@@ -78,27 +79,30 @@ def arrange(
         what = f"--label-depth must be at least {usual}, got {depth}: the splits "
         what += f"{', '.join(sorted(splits))} are above the class folders"
         raise UsageError(what, path=where)
-    labels: dict[str, str] = {}
     classes: dict[str | None, set[str]] = {}
     items = ItemTable(scratch)
     rejected, ignored = CappedList[LeftOut](MAX_LISTED), CappedList[LeftOut](MAX_LISTED)
+    known = dict[str, tuple[str | None, str | None, str]]()  # by folders
     for key, size, place, problem in tree.files():
         if problem is None and not is_image_name(key):
             ignored.add(LeftOut(key=key, reason="no image file extension"))
             continue
-        label, split, reason = _meaning(key, prefix, splits, label_from, depth)
+        folder = key[: key.rfind("/")] if label_from is LabelFrom.FOLDER else key
+        if (meaning := known.get(folder)) is None:
+            meaning = label, split, _ = _meaning(key, prefix, splits, label_from, depth)
+            if label_from is LabelFrom.FOLDER:
+                known[folder] = meaning
+            if label is not None and (unfit := label_problem(label)):
+                path = os.path.join(where, key)  # noqa: PTH118 - where may be a pattern
+                raise SourceError(f"class name '{printable(label)}' {unfit}", path=path)
+        label, split, reason = meaning
         problem = problem or size_problem(size)
         if label is None or problem:
             rejected.add(LeftOut(key=key, reason=problem or reason))
             continue
-        if label not in labels:
-            labels[label] = label
-            if unfit := label_problem(label):
-                path = os.path.join(where, key)  # noqa: PTH118 - where may be a pattern
-                raise SourceError(f"class name '{printable(label)}' {unfit}", path=path)
-        label = labels[label]  # one text for all
-        items.add(Item(key=key, label=label, bytes=size, place=place, split=split))
+        items.add(Item(key, label, size, place, split))
         classes.setdefault(split, set()).add(label)
+    labels = set[str]().union(*classes.values())
     check_masks(tree.folders, where)
     odd = None
     if label_from is LabelFrom.FOLDER and (odd := _without_class(items, classes, tree, where)):
@@ -152,15 +156,15 @@ class _Tree:
             elif entry.problem is None:
                 self.others.add(folder)
 
-    def files(self) -> Iterator[Entry]:
-        """Yield the files; of several with the same key the last one."""
-        before: Entry | None = None
+    def files(self) -> Iterator[tuple[Any, ...]]:
+        """Yield the fields of the files; of several with the same key the last one."""
+        before: tuple[Any, ...] | None = None
         for row in self._rows:
             if before is not None and before[0] != row[0]:
-                yield Entry._make(before)
+                yield before
             before = row
         if before is not None:
-            yield Entry._make(before)
+            yield before
 
 
 def _without_class(
