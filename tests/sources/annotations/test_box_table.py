@@ -76,7 +76,7 @@ def test_shares_are_told_by_the_numbers(images: Path) -> None:
     """Where most boxes lie between 0 and 1 all are shares, which is said; a pixel is none."""
     source = _read(images, f"{HEADER}\na.jpg,,,cat,.1,.1,.3,.5\na.jpg,,,cat,0,0,1,1\n")
     assert boxes(source)["a.jpg"] == [("cat", 20, 10, 60, 50), ("cat", 0, 0, 200, 100)]
-    assert source.notices == ("boxes are read as fractions of the image size",)
+    assert source.notices == ("boxes.csv: boxes are read as fractions of the image size",)
     rows = "a.jpg,,,cat,20,10,60,50\n" * 2
     source = _read(images, f"{HEADER}\na.jpg,,,cat,0,0,1,1\n{rows}")
     assert boxes(source)["a.jpg"][0] == ("cat", 0, 0, 1, 1)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
@@ -42,14 +41,16 @@ from tfrtool.storage.opening import open_regular
 from tfrtool.storage.sorted_rows import SortedRows
 
 _SPLITS = {**SPLIT_NAMES, "validate": "validation", "unassigned": "", "": ""}
-_IMAGES = ("imageid", "imagename", "img")
-_CLASSES = ("labelname", "categoryname")
+_IMAGES, _CLASSES = ("imageid", "imagename", "img"), ("labelname", "categoryname")
 _FLAGS = {
-    "truncated": ("truncated", "istruncated"),
-    "difficult": ("difficult",),
-    "crowd": ("isgroupof", "iscrowd"),
+    "truncated": "truncated",
+    "istruncated": "truncated",
+    "difficult": "difficult",
+    "isgroupof": "crowd",
+    "iscrowd": "crowd",
 }
-_AUTOML = 8
+_RETINANET = ("path", "xmin", "ymin", "xmax", "ymax", "label")
+_CORNERS = 8
 """Coordinates of AutoML: x and y of four corners, of which two may be empty."""
 
 _Row = tuple[str, int, int, str, tuple[str, ...], tuple[Any, ...] | None]
@@ -64,33 +65,15 @@ class _Form(NamedTuple):
     label: int
     box: Sequence[int]
     kind: BoxKind = BoxKind.CORNERS
-    split: int | None = None
+    split: int = -1  # for none
     size: Sequence[int] = ()  # width and height of the image
     flags: Mapping[str, int] = {}
-    cells: int = 0  # at most; 0 for any number of them
+    cells: int = 0  # at most; 0 for AutoML, whose boxes are in shares
     header: bool = False
 
 
 class _OtherTableError(SourceError):
     """A table has no boxes."""
-
-
-@dataclass
-class _BoxTable:
-    """A table of boxes, and what is known of it once it is read."""
-
-    path: Path
-    split: str | None  # in its name
-    required: bool = True  # whether it must have boxes
-    form: _Form = field(default_factory=lambda: _Form(0, 0, ()))
-    has_splits: bool = False  # in its rows
-    shares: int = 0  # boxes that are plainly in shares
-    pixels: int = 0  # boxes that are plainly in pixels
-
-    @property
-    def in_shares(self) -> bool:
-        """Whether boxes are: those of AutoML, and where most lie between 0 and 1."""
-        return not self.form.cells or self.shares > self.pixels
 
 
 class CsvBoxReader(AnnotationReader):
@@ -100,135 +83,124 @@ class CsvBoxReader(AnnotationReader):
         """Take the paths of tables, or of folders of tables."""
         super().__init__()
         self._places, self._rows = places, SortedRows[_Row](scratch)
-        self._classes, self._has_splits = set[str](), False
-        self._tables = list[_BoxTable]()
+        self._classes = set[str]()
+        self._tables = list[tuple[str, bool]]()  # their names, and whether boxes are in shares
 
     def images(self) -> Iterator[ParsedImage | LeftOut]:
         """Yield the images of all rows, by name; and rows that name none, or are too many."""
-        named = dict[Path, str | None]()
-        for table in self._listed():
+        named, has_splits = dict[Path, str | None](), False
+        for path, split, required in self._listed():
             try:
-                self._read(table, len(self._tables))
+                own_splits = self._read(path, split or "")
             except _OtherTableError as error:
-                if table.required:
+                if required:
                     raise
-                self.ignored.add(LeftOut(key=table.path.name, reason=error.what))
+                self.ignored.add(LeftOut(key=path.name, reason=error.what))
                 continue
-            self._tables.append(table)
-            if not table.has_splits:
-                named[table.path] = table.split
+            has_splits |= own_splits or split is not None
+            if not own_splits:
+                named[path] = split
         if not self._tables:
             found = next((one.reason for one in self.ignored.kept), None)
             path = self._places[0]
             raise SourceError("no tables of boxes", path=path, expected="*.csv", found=found)
-        if self._has_splits:
-            named = {}  # images without a split are listed one by one
-        check_splits(named)
+        if not has_splits or all(named.values()) or len(named) == len(self._tables):
+            check_splits(named)  # else images without a split are listed one by one
         for name, group in groupby(self._rows, key=itemgetter(0)):
             rows = iter(group)
             if name:
-                yield self._image(name, [*islice(rows, MAX_IMAGE_OBJECTS)])
+                yield self._image(name, [*islice(rows, MAX_IMAGE_OBJECTS)], has_splits)
             problem = f"image has more than {MAX_IMAGE_OBJECTS:,} objects"
             for row in rows:
                 where = self._where(row)
                 reason = f"{where}: {problem if name else 'no image name'}"
                 yield LeftOut(key=name or where, reason=reason)
-        for table in self._tables:
-            if table.in_shares and table.form.cells:
-                what = "boxes are read as fractions of the image size"
-                alone = len(self._tables) == 1
-                self.notices.append(what if alone else f"{printable(table.path.name)}: {what}")
 
-    def _listed(self) -> Iterator["_BoxTable"]:
-        """Yield the tables at all places; one table alone has no split in its name."""
+    def _listed(self) -> Iterator[tuple[Path, str | None, bool]]:
+        """Yield tables, the splits in their names, and whether they must have boxes."""
         for place in self._places:
             if not place.is_dir():
-                alone = len(self._places) == 1
-                yield _BoxTable(place, None if alone else split_in_name(place.name))
+                yield place, split_in_name(place.name) if len(self._places) > 1 else None, True
                 continue
             for key in AnnotationFolder(place, None).files(_is_table_name):
-                yield _BoxTable(place / key, split_in_name(key), required=False)
+                yield place / key, split_in_name(key), False
 
-    def _read(self, table: "_BoxTable", at: int) -> None:
-        with os_errors_as(SourceError, table.path), open_regular(table.path) as file:
-            delimiter, table.form = _form_of(file, table.path)
-            every = enumerate(csv_rows(file, table.path, delimiter), start=1)
-            told = ((number, cells) for number, cells in every if any(cells))
-            for number, cells in islice(told, int(table.form.header), None):
-                self._rows.add(self._row(table, at, number, cells))
+    def _read(self, path: Path, split: str) -> bool:
+        """Read a table; return whether its rows have splits."""
+        at, shares, has_splits = len(self._tables), 0, False
+        with os_errors_as(SourceError, path), open_regular(path) as file:
+            delimiter, form = _form_of(file, path)
+            every = enumerate(csv_rows(file, path, delimiter), start=1)
+            rows = ((number, cells) for number, cells in every if any(cells))
+            for number, cells in islice(rows, int(form.header), None):
+                row = self._row(form, at, number, [cell.strip() for cell in cells])
+                has_splits |= bool(row[3])
+                self._rows.add((*row[:3], row[3] or split, *row[4:]))
+                if row[5] and (box := row[5][1]):
+                    inside = all(0 <= side <= 1 for side in box)
+                    # A box from 0 to 1 may be either.
+                    shares += any(0 < side < 1 for side in box) if inside else -1
+        self._tables.append((path.name, not form.cells or shares > 0))
+        if shares > 0 and form.cells:
+            self.notices.append(
+                f"{printable(path.name)}: boxes are read as fractions of the image size"
+            )
+        return has_splits
 
     def _where(self, row: _Row) -> str:
         """Return what messages call a row."""
-        name = f"{self._tables[row[1]].path.name}, " if len(self._tables) > 1 else ""
+        name = f"{self._tables[row[1]][0]}, " if len(self._tables) > 1 else ""
         return f"{printable(name)}row {row[2]}"
 
     def classes(self) -> Mapping[str, int]:
         """Return the classes, sorted by name, or by value if all are integers."""
         return number_classes(sort_labels(self._classes), self._places[0])
 
-    def _row(self, table: "_BoxTable", at: int, number: int, cells: list[str]) -> _Row:
+    def _row(self, form: _Form, table: int, number: int, cells: list[str]) -> _Row:
         """Return what counts of a row; what it names is not looked for yet."""
-        form = table.form
-
-        def cell(at: int | None) -> str:
-            return cells[at].strip() if at is not None and at < len(cells) else ""
-
-        name, label, split = cell(form.path), cell(form.label), cell(form.split).lower()
-        split = _SPLITS.get(split, split)
-        table.has_splits |= bool(split)
-        split = split or table.split or ""
-        self._has_splits |= bool(split)
-        sides = [*filter(None, map(cell, form.box))]
+        known = dict(enumerate(cells))
+        name, label = known.get(form.path, ""), known.get(form.label, "")
+        split = known.get(form.split, "").lower()
+        sides = [known[at] for at in form.box if known.get(at)]
         box = _corners(numbers_of(sides) or (), form.kind)
-        if box:
-            inside = all(0 <= side <= 1 for side in box)
-            table.shares += inside and any(0 < side < 1 for side in box)
-            table.pixels += not inside  # and a box from 0 to 1 may be either
         problem = label_problem(label)
         if problem is None:
             self._classes.add(label)
         else:
             problem = f"class '{printable(label[:TEXT_SHOWN])}' {problem}" if label else "no class"
-        more = bool(form.cells) and any(cells[form.cells :])
-        if more:
+        if more := bool(form.cells) and any(cells[form.cells :]):
             problem = f"{len(cells)} cells, but the table has {form.cells} columns"
-        flags = tuple(FLAGS.get(cell(at).lower()) for at in form.flags.values())
+        flags = {flag: FLAGS.get(known.get(at, "").lower()) for flag, at in form.flags.items()}
         one = (label, box, flags, problem) if label or sides or more else None
+        size = tuple(known.get(at, "") for at in form.size)
         name = name if len(name) <= MAX_PATH_LENGTH else ""
-        return name, at, number, split, tuple(map(cell, form.size)), one
+        return name, table, number, _SPLITS.get(split, split), size, one
 
-    def _image(self, name: str, rows: Sequence[_Row]) -> ParsedImage:
+    def _image(self, name: str, rows: Sequence[_Row], has_splits: bool) -> ParsedImage:
         """Return the image of all rows that name it."""
         sizes, splits = {row[4] for row in rows if any(row[4])}, {row[3] for row in rows}
         width, height, problem = pixels_of(*next(iter(sizes), ()))
-        for what, told in (("size", sizes), ("split", splits)):
-            if len(told) > 1:
+        for what, values in (("size", sizes), ("split", splits)):
+            if len(values) > 1:
                 problem = f"rows of this image disagree on its {what}"
         split = rows[0][3]
-        if self._has_splits and not split:
+        if has_splits and not split:
             problem = problem or "no split, although others have one"
         try:
             check_split_name(split or "train")
         except UsageError:
             problem = problem or f"invalid split name {printable(split[:TEXT_SHOWN])!r}"
+        objects = [self._object(row, row[5]) for row in rows if row[5]]
+        where = self._where(rows[0])
         return ParsedImage(
-            name=name,
-            where=self._where(rows[0]),
-            width=width,
-            height=height,
-            objects=[self._object(row, row[5]) for row in rows if row[5]],
-            split=split or None,
-            problem=problem,
+            name, where, objects, width, height, split=split or None, problem=problem
         )
 
     def _object(self, row: _Row, values: tuple[Any, ...]) -> ParsedObject:
         label, box, flags, problem = values
-        table = self._tables[row[1]]
-        fields = self.fields(**dict(zip(table.form.flags, flags, strict=True)))
         problem = problem or (None if box else BAD_BOX)
-        return ParsedObject(
-            self._where(row), label, box or NO_BOX, fields, problem, table.in_shares
-        )
+        fields, is_relative = self.fields(**flags), self._tables[row[1]][1]
+        return ParsedObject(self._where(row), label, box or NO_BOX, fields, problem, is_relative)
 
 
 def _is_table_name(key: str) -> bool:
@@ -261,8 +233,8 @@ def _form_of(file: BinaryIO, table: Path) -> tuple[str, _Form]:
 
 
 def _corners(sides: Sequence[float], kind: BoxKind) -> tuple[float, ...]:
-    """Return the left, upper, right and lower side of a box; nothing if they aren't told."""
-    if len(sides) == _AUTOML:
+    """Return the left, upper, right and lower side of a box; nothing if there isn't one."""
+    if len(sides) == _CORNERS:
         ends = sides[::2], sides[1::2]
         return *map(min, ends), *map(max, ends)
     if len(sides) != 4:
@@ -292,9 +264,9 @@ def _named(names: Sequence[str]) -> _Form | None:
         label=labels[0],
         box=sides,
         kind=kind,
-        split=names.index(usual.split) if usual.split else None,
+        split=names.index(usual.split) if usual.split else -1,
         size=size if len(size) == 2 else (),
-        flags={name: at[one] for name, some in _FLAGS.items() for one in some if one in at},
+        flags={flag: at[name] for name, flag in _FLAGS.items() if name in at},
         cells=len(names),
         header=True,
     )
@@ -302,10 +274,10 @@ def _named(names: Sequence[str]) -> _Form | None:
 
 def _nameless(cells: Sequence[str]) -> _Form | None:
     """Return the form of a table that starts with a box; None if it isn't one of those known."""
-    if len(cells) == 6 and is_image_name(cells[0]):
-        return _Form(path=0, label=5, box=range(1, 5), cells=6)
+    if len(cells) == len(_RETINANET) and is_image_name(cells[0]):
+        form = _named(_RETINANET)
+        return form and form._replace(header=False)
     start = int(bool(cells) and cells[0].strip().lower() in _SPLITS)
-    if start + 6 <= len(cells) <= start + 2 + _AUTOML and is_image_name(cells[start]):
-        box = range(start + 2, start + 2 + _AUTOML)
-        return _Form(path=start, label=start + 1, box=box, split=0 if start else None)
+    if start + 6 <= len(cells) <= start + 2 + _CORNERS and is_image_name(cells[start]):
+        return _Form(start, start + 1, range(start + 2, start + 2 + _CORNERS), split=start - 1)
     return None

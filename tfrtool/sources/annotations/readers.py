@@ -43,17 +43,27 @@ def open_annotations(
         kind, _, place = one.partition(":")
         places.setdefault(kind, []).append(place)
     readers = dict[Path, AnnotationReader]()
-    if coco := places.pop("coco", ()):
-        from tfrtool.sources.annotations.coco import CocoReader
-
-        paths = [path for place in coco for path in _matches(place)]
-        readers[paths[0]] = CocoReader(paths, scratch, Masks(options.masks))
-    if tables := places.pop("csv", ()):
-        paths = [path for place in tables for path in _matches(place)]
-        readers[paths[0]] = CsvBoxReader(paths, scratch)
     for kind, some in places.items():
-        for place in some:
-            readers[as_path(place)] = _reader_of(kind, as_path(place), images, scratch)
+        if kind in ("coco", "csv"):  # files that are merged
+            paths = [path for place in some for path in _matches(place)]
+            if kind == "coco":
+                from tfrtool.sources.annotations.coco import CocoReader
+
+                readers[paths[0]] = CocoReader(paths, scratch, Masks(options.masks))
+            else:
+                readers[paths[0]] = CsvBoxReader(paths, scratch)
+            continue
+        for path in map(as_path, some):
+            if kind == "voc":
+                from tfrtool.sources.annotations.voc import VocReader
+
+                readers[path] = VocReader(AnnotationFolder(path, images), scratch)
+            else:
+                from tfrtool.sources.annotations.yolo import YoloReader
+
+                named = path.suffix.lower() in (".yaml", ".yml")
+                folder = AnnotationFolder(path.parent if named else path, images)
+                readers[path] = YoloReader(folder, path.name if named else None)
     return _SeveralReaders(readers) if len(readers) > 1 else next(iter(readers.values()))
 
 
@@ -71,18 +81,6 @@ def _matches(place: str) -> list[Path]:
     if not found:
         raise SourceError("no annotation files match", path=place)
     return sorted(found)
-
-
-def _reader_of(kind: str, path: Path, images: Path | None, scratch: Path) -> AnnotationReader:
-    if kind == "voc":
-        from tfrtool.sources.annotations.voc import VocReader
-
-        return VocReader(AnnotationFolder(path, images), scratch)
-    from tfrtool.sources.annotations.yolo import YoloReader
-
-    named = path.suffix.lower() in (".yaml", ".yml")
-    folder = AnnotationFolder(path.parent if named else path, images)
-    return YoloReader(folder, path.name if named else None)
 
 
 class _SeveralReaders(AnnotationReader):

@@ -139,7 +139,7 @@ class YoloReader(AnnotationReader):
                 raise SourceError(f"class name {name[:TEXT_SHOWN]!r} {unfit}", path=self._path)
         if len(number_classes(self._names.values(), self._path)) < len(names):
             raise SourceError("'names' has duplicates", path=self._path)
-        if count is not None and count != str(len(names)):
+        if count not in (None, str(len(names))):
             what = f"nc is {printable(str(count)[:TEXT_SHOWN])}, but there are {len(names)} names"
             raise SourceError(what, path=self._path)
         if shape := config.get("kpt_shape"):
@@ -172,25 +172,25 @@ class YoloReader(AnnotationReader):
     def _inside(self, entry: str, base: str) -> str | None:
         """Return the key of what a path names; None if it is not there.
 
-        It is a SourceError if it leads out of the folder, but for Roboflow's ``../train/images``
-        beside ``train/images``, and so it is if a link there does.
+        It is a SourceError if it leads out of the folder, also by a link, but for Roboflow's
+        ``../train/images`` beside ``train/images``.
         """
         folder = self._folder.place
         here = None if isinstance(folder, RemotePath) else folder
         start, alone, near = (_below(one, here) for one in (base, entry, entry.removeprefix("../")))
         joined, beside = (posixpath.normpath(posixpath.join(start, one)) for one in (alone, near))
         place = next((one for one in (joined, beside, alone) if one in self._known), None)
-        # Roboflow names the folder of a split, too, when it exports none.
-        led = [start, beside if place is None else place]
+        led = [
+            start,
+            place or beside,
+        ]  # Roboflow names the folder of a split that it doesn't export
         if here is not None and os.path.lexists(here / (place or joined)):
             led.append(_real(place or joined, here))
         if any(map(_OUTSIDE.match, led)):
-            raise SourceError(
-                "path leads outside the dataset folder",
-                path=self._path,
-                found=printable((base if _OUTSIDE.match(start) else entry)[:255]),
-                hint=f"make its paths relative to {folder}, and remove path:",
-            )
+            what = "path leads outside the dataset folder"
+            found = printable((base if _OUTSIDE.match(start) else entry)[:255])
+            hint = f"make its paths relative to {folder}, and remove path:"
+            raise SourceError(what, path=self._path, found=found, hint=hint)
         return place
 
     def _object(self, where: str, cells: Sequence[str]) -> ParsedObject:
