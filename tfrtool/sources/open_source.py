@@ -160,18 +160,14 @@ def _told(
 
 def _annotated(argument: str, scratch: Path, options: SourceOptions) -> Source:
     from tfrtool.sources.annotations.annotation_matcher import match_annotations
-    from tfrtool.sources.annotations.readers import hint_at_kind, open_annotations
+    from tfrtool.sources.annotations.readers import open_annotations
 
     if argument.startswith(_TFDS) or (listing := _list(argument, scratch)) is None:
         what = "--annotations requires a folder or an archive of images"
         raise UsageError(what, path=argument)
     images = Path(argument) if Path(argument).is_dir() else None
     reader = open_annotations(options, images, scratch)
-    try:
-        return match_annotations(listing, reader, options, argument, scratch)
-    except SourceError as error:
-        hint_at_kind(error, options)
-        raise
+    return match_annotations(listing, reader, options, argument, scratch)
 
 
 def _list(argument: str, scratch: Path) -> Listing | None:

@@ -193,7 +193,6 @@ def read_parquet_images(
 
 
 def _parquet_samples(path: str, columns: ImageColumns, spool: Spool) -> Iterator[FoundItem]:
-    """Yield the images of a file."""
     from tfrtool.sources.formats.parquet_reader import read_cells
 
     with open_regular(path) as file:
@@ -379,7 +378,6 @@ def read_arrays(
 def _array_samples(
     path: str, x: str, y: str, split: str, spool: Spool, *, several: bool
 ) -> Iterator[FoundItem]:
-    """Yield the images of an array, as PNG."""
     import numpy
 
     start = f"{Path(path).stem}/" if several else ""

@@ -51,8 +51,6 @@ _REASON_SHOWN = 300
 
 
 class _Row(NamedTuple):
-    """A record of a dataset."""
-
     name: str  # of its image; "" where it has none that can be a key
     split: str
     number: int  # its index in the split
@@ -64,8 +62,6 @@ class _Row(NamedTuple):
 
 
 class _Dataset(NamedTuple):
-    """What is known of a prepared dataset."""
-
     directory: str
     shards: list[tuple[str, str, int]]  # their paths, splits, and numbers of records
     image: str  # names of features
@@ -252,7 +248,6 @@ def _row(
 
 
 def _value(features: Mapping[str, Feature], name: str) -> Value | None:
-    """Return the one value of a feature; None where there is none, or several."""
     feature = features.get(name)
     return feature.values[0] if feature is not None and len(feature.values) == 1 else None
 

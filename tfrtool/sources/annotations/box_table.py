@@ -1,7 +1,6 @@
 """Tables of boxes, one in each row: CSV with names of columns, RetinaNet's and AutoML's without."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
@@ -59,8 +58,6 @@ and flags, and what is wrong."""
 
 
 class _Form(NamedTuple):
-    """Where in a row everything is."""
-
     path: int
     label: int
     box: Sequence[int]
@@ -126,7 +123,6 @@ class CsvBoxReader(AnnotationReader):
                 yield place / key, split_in_name(key), False
 
     def _read(self, path: Path, split: str) -> bool:
-        """Read a table; return whether its rows have splits."""
         at, shares, has_splits = len(self._tables), 0, False
         with os_errors_as(SourceError, path), open_regular(path) as file:
             delimiter, form = _form_of(file, path)
@@ -148,7 +144,6 @@ class CsvBoxReader(AnnotationReader):
         return has_splits
 
     def _where(self, row: _Row) -> str:
-        """Return what messages call a row."""
         name = f"{self._tables[row[1]][0]}, " if len(self._tables) > 1 else ""
         return f"{printable(name)}row {row[2]}"
 
@@ -177,7 +172,6 @@ class CsvBoxReader(AnnotationReader):
         return name, table, number, _SPLITS.get(split, split), size, one
 
     def _image(self, name: str, rows: Sequence[_Row], has_splits: bool) -> ParsedImage:
-        """Return the image of all rows that name it."""
         sizes, splits = {row[4] for row in rows if any(row[4])}, {row[3] for row in rows}
         width, height, problem = pixels_of(*next(iter(sizes), ()))
         for what, values in (("size", sizes), ("split", splits)):
@@ -205,14 +199,6 @@ class CsvBoxReader(AnnotationReader):
 
 def _is_table_name(key: str) -> bool:
     return key.lower().endswith((".csv", ".tsv"))
-
-
-def is_box_table(path: Path) -> bool:
-    """Return whether a local file can be read, and is a table of boxes."""
-    with suppress(OSError, SourceError), open_regular(path) as file:
-        _form_of(file, path)
-        return True
-    return False
 
 
 def _form_of(file: BinaryIO, table: Path) -> tuple[str, _Form]:

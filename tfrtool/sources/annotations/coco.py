@@ -75,8 +75,6 @@ class _Ids(msgspec.Struct, gc=False):
 
 
 class _Image(msgspec.Struct, gc=False):
-    """An image in JSON."""
-
     file_name: Any = None
     coco_url: Any = None
     width: Any = None
@@ -84,8 +82,6 @@ class _Image(msgspec.Struct, gc=False):
 
 
 class _Annotation(msgspec.Struct, gc=False):
-    """An object in JSON."""
-
     category_id: _Id = None
     bbox: tuple[_Float, _Float, _Float, _Float] | None = None
     segmentation: msgspec.Raw = _NULL
@@ -193,8 +189,6 @@ class _Elements:
 
 @dataclass(eq=False)
 class _CocoFile:
-    """A file of annotations."""
-
     path: Path
     key: str = ""  # its path in the folder of such files
     folder: str = ""  # below "images/", where its images may be
@@ -555,7 +549,6 @@ def _folder(name: str) -> str:
 
 
 def _value(text: bytes) -> Any:
-    """Return a value; None for what is no JSON that is read."""
     try:
         return _ANYTHING.decode(text)
     except _ERRORS:

@@ -155,7 +155,6 @@ class JsonFile:
                 return
 
     def _after(self, at: int) -> int:
-        """Return where an object ends."""
         size = _HEAD
         while True:
             text = self._read(at, size)

@@ -1,6 +1,5 @@
 """Which reader takes what ``--annotations`` names."""
 
-import shlex
 from collections.abc import Iterator, Mapping
 from glob import glob
 from itertools import chain
@@ -17,15 +16,12 @@ from tfrtool.sources.annotations.annotation_reader import (
     number_classes,
     split_in_name,
 )
-from tfrtool.sources.annotations.box_table import CsvBoxReader, is_box_table
-from tfrtool.sources.folders.annotated import annotations_at
+from tfrtool.sources.annotations.box_table import CsvBoxReader
 from tfrtool.sources.folders.listing import is_pattern
 from tfrtool.sources.items import LeftOut
 from tfrtool.sources.source_options import SourceOptions
 from tfrtool.storage.arguments import as_path
 from tfrtool.storage.remote_path import RemotePath
-
-_LOOKS = {"coco": "COCO", "voc": "Pascal VOC", "yolo": "YOLO", "csv": "a table of boxes"}
 
 
 def open_annotations(
@@ -84,8 +80,6 @@ def _matches(place: str) -> list[Path]:
 
 
 class _SeveralReaders(AnnotationReader):
-    """Reads annotations from several places, one after the other."""
-
     def __init__(self, readers: Mapping[Path, AnnotationReader]) -> None:
         super().__init__()
         self._readers = readers
@@ -118,18 +112,3 @@ class _SeveralReaders(AnnotationReader):
             "annotations number classes differently; classes are renumbered 1, 2, ..."
         )
         return number_classes(merged, next(iter(self._readers)))
-
-
-def hint_at_kind(error: SourceError, options: SourceOptions) -> None:
-    """Let an error tell what to type where annotations are of another kind than was said."""
-    first, *others = options.annotations or ("",)
-    kind, _, place = first.partition(":")
-    path = as_path(place)
-    if others or is_pattern(place):
-        return
-    found = None if isinstance(path, RemotePath) else annotations_at(path)
-    if found is None and not isinstance(path, RemotePath) and is_box_table(path):
-        found = f"csv:{place}"
-    if found is not None and not found.startswith(f"{kind}:"):
-        looks = _LOOKS[found.partition(":")[0]]
-        error.hint = f"it looks like {looks}, so use --annotations {shlex.quote(found)}"

@@ -222,7 +222,6 @@ class YoloReader(AnnotationReader):
 
 
 def _problem(content: bytes | str) -> str | None:
-    """Return why a file of labels is not read."""
     if isinstance(content, str):
         return content
     lines = content.count(b"\n")
@@ -245,7 +244,6 @@ def _labels_of(key: str) -> str:
 
 
 def _several(entry: object) -> list[str]:
-    """Return the paths of a split, of which there may be one, some or none."""
     some = entry if isinstance(entry, list) else [entry]
     texts = [one for one in some if isinstance(one, str) and one not in ("", "null", "~")]
     return [one.replace("\\", "/") for one in dict.fromkeys(texts[:_MOST_ENTRIES])]

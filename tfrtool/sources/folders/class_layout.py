@@ -202,7 +202,6 @@ def _layout(tree: _Tree, label_from: LabelFrom) -> tuple[str, dict[str, str]]:
 
 
 def _as_splits(folders: Iterable[str]) -> dict[str, str]:
-    """Return the split that each folder is; none at all if one of them isn't a split."""
     splits = {folder: SPLIT_NAMES.get(folder.lower(), "") for folder in folders}
     return splits if all(splits.values()) else {}
 
@@ -239,7 +238,6 @@ def _nothing(
     where: str,
     depth: int | None,
 ) -> SourceError:
-    """Return the error for a tree without a labelled image."""
     if not tree.folders:
         what = "no images found"
         what += f" ({rejected.count:,} can't be read)" if rejected.count else ""

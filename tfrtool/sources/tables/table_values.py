@@ -163,7 +163,6 @@ class ValueColumns:
 
 
 def _scalar(value: object) -> object:
-    """Return a value as something that can be stored."""
     if isinstance(value, decimal.Decimal):
         return exact_number(str(value))
     if isinstance(value, datetime.date | datetime.time | datetime.timedelta):
@@ -182,7 +181,6 @@ def _scalar(value: object) -> object:
 
 
 def _converted(value: Any, dtype: DType) -> Value:
-    """Return a value as a feature of some type has it; `UnfitError` if that can't be."""
     try:
         return as_dtype(value, dtype)
     except ValueError as error:

@@ -170,7 +170,6 @@ def _read(
 
 
 def _spellings(name: str, folder: str) -> Iterator[str]:
-    """Yield the keys that a path may mean."""
     if posixpath.isabs(name):
         # The same file has the same key, however the table is written and wherever it lies.
         yield name.removeprefix(folder.rstrip("/") + "/")
@@ -200,7 +199,6 @@ def _plain_path(path: str) -> str:
 
 
 def _split_name(split: str) -> str:
-    """Return a split as it is called here; "" where there is none."""
     try:
         return check_split_name(SPLIT_NAMES.get(split, split)) if split else ""
     except UsageError:
@@ -282,7 +280,6 @@ def read_rows(
 
 
 def _problem(path: object, label: object, split: object, group: object) -> str | None:
-    """Return why the cells of a row can't be what their columns are for."""
     if not isinstance(label, _TEXT):
         return "label is not a string or an integer"
     if not isinstance(path, _TEXT):
@@ -293,8 +290,6 @@ def _problem(path: object, label: object, split: object, group: object) -> str |
 
 
 class _Needs(NamedTuple):
-    """The columns that a table must have."""
-
     columns: ValueColumns | None
     options: SourceOptions
 
