@@ -113,7 +113,6 @@ def copy_task(
         split=split,
         records=len(part.rows),
         size=size,
-        room=size if compression is Compression.NONE else 0,
         table=part,
         compression=compression,
         stop=stop,

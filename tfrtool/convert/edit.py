@@ -102,11 +102,6 @@ class Changes:
         return name not in self.drop and (self.select is None or name in self.select)
 
     @property
-    def keeps_size(self) -> bool:
-        """Whether records stay about as large, or grow."""
-        return self.recipe is None and self.select is None and not (self.drop or self.cast)
-
-    @property
     def names(self) -> set[str]:
         """The features that are named, and are to be there."""
         return {*(self.select or ()), *self.drop, *self.cast, *self.rename}
@@ -401,7 +396,6 @@ def edit(
                 split=split,
                 records=_count(path, expected),
                 size=stamp[0],
-                room=stamp[0] if changes.keeps_size else 0,
                 source=path,
                 stamp=stamp,
                 changes=changes,

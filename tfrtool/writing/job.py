@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from tfrtool.engines.engine import Engine, Workers
-from tfrtool.engines.pool import Threads, cores, map_shards
+from tfrtool.engines.pool import map_shards
 from tfrtool.errors import DatasetError, WriteError, os_errors_as
 from tfrtool.examples.tfds_metadata import REPORT, SplitInfo
 from tfrtool.records.shard_sets import ShardName
@@ -69,7 +69,6 @@ class FileTask(abc.ABC):
         split: the split that it belongs to.
         records: number of records that it will have, if known.
         size: estimated number of bytes to read for it.
-        room: lower bound of the file's size in bytes; 0 if unknown.
         new: whether its records are created rather than read from a source.
     """
 
@@ -78,7 +77,6 @@ class FileTask(abc.ABC):
     split: str
     records: int = 0
     size: int = 0
-    room: int = 0
 
     def __str__(self) -> str:
         return self.name
@@ -159,11 +157,6 @@ class JobState:
     started_over: bool = False
     folder: Path | None = None
     before: Mapping[str, Any] | None = None
-
-    @property
-    def complete(self) -> bool:
-        """Whether an earlier run had finished, so that nothing was written."""
-        return self.before is not None
 
 
 AnyTask = TypeVar("AnyTask", bound=FileTask)
@@ -291,8 +284,6 @@ def _write_files(
     rest = [task for task in tasks if task.name not in finished]
     done = sum(file.shard.records for file in finished.values())
     total = max(sum(task.records for task in tasks), done)
-    if isinstance(workers, Threads) or not isinstance(workers, Engine):  # nodes have own disks
-        staging.check_space(partial(_bytes_at_once, rest, workers, worth))
     meter = Meter(on_progress, "writing", unit, total, done=done)
     for file in map_shards(
         partial(_write_file, staging=staging),
@@ -306,14 +297,6 @@ def _write_files(
         staging.note(file)
         finished[file.shard.path] = file
     meter.finish()
-
-
-def _bytes_at_once(tasks: Sequence[FileTask], workers: Workers, worth: int) -> int:
-    """Return about how many bytes the files take that are written at the same time."""
-    at_once = min(cores(), 1 + sum(task.size for task in tasks) // worth)
-    if isinstance(workers, int | Threads):
-        at_once = workers if isinstance(workers, int) else workers.count
-    return sum(sorted((task.room for task in tasks), reverse=True)[:at_once])
 
 
 def _write_file(task: FileTask, staging: Staging) -> FinishedFile:
@@ -420,7 +403,7 @@ def _job_report(planned: JobPlan, files: Sequence[FinishedFile], state: JobState
         options=state.target.options,
         faults=(*planned.faults.kept, *(fault for file in files for fault in file.faults)),
         rejected=tuple(planned.rejected),
-        complete=state.complete,
+        complete=state.before is not None,
         warnings=(*planned.warnings, *((_STARTED_OVER,) if state.started_over else ())),
     )
     before = state.before or {}

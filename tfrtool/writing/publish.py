@@ -25,7 +25,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -132,9 +132,6 @@ class Staging:
                 for entry in ({"plan": plan}, *(note.to_json() for note in finished.values())):
                     new.write(json.dumps(entry).encode() + b"\n")
         return {name: finished[name] for name in names if name in finished}
-
-    def check_space(self, needed: Callable[[], int]) -> None:
-        """Raise a `WriteError` if a folder of another disk can't take so many bytes of shards."""
 
     @contextlib.contextmanager
     def scratch_dir(self) -> Iterator[Path]:

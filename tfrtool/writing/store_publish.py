@@ -15,15 +15,14 @@ import contextlib
 import json
 import os
 import secrets
-import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from tfrtool.errors import UsageError, WriteError, human_bytes, os_errors_as
+from tfrtool.errors import UsageError, WriteError, os_errors_as
 from tfrtool.examples.tfds_metadata import DATASET_INFO, REPORT
 from tfrtool.storage.commit import CLAIM, COMMITS, STAGING, has_uncommitted_write
 from tfrtool.storage.limits import MAX_METADATA_BYTES
@@ -125,18 +124,6 @@ class StoreStaging(Staging):
             if file.shard.path == name and is_whole(self.place / name, file.shard):
                 return file
         return None
-
-    def check_space(self, needed: Callable[[], int]) -> None:
-        """Raise a `WriteError` if the folder for temporary files can't take so many bytes."""
-        free, size = shutil.disk_usage(self.folder).free, needed()
-        if free < size:
-            raise WriteError(
-                "not enough free space for temporary files",
-                path=self.folder.parent,
-                expected=human_bytes(size),
-                found=human_bytes(free),
-                hint="set TMPDIR to a folder on a larger disk",
-            )
 
     @contextlib.contextmanager
     def scratch_dir(self) -> Iterator[Path]:

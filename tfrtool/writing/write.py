@@ -17,7 +17,6 @@ from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.sources.items import Source
 from tfrtool.sources.open_source import TABLE_NAMES, open_source
 from tfrtool.storage.arguments import as_path, as_text
-from tfrtool.storage.remote_path import RemotePath
 from tfrtool.writing.image_findings import SourceFindings, check_all
 from tfrtool.writing.image_task import (
     IMAGES,
@@ -154,10 +153,7 @@ class _Write:
         self._maker = maker = RecordMaker(
             source, options.recipe, skip_bad=options.on_error == "skip"
         )
-        stored = isinstance(
-            self._settings.folder, RemotePath
-        )  # shards need room here before they go
-        if self._dry_run or stored or not options.shards:
+        if self._dry_run or not options.shards:
             self._sizes = RecordSizes(source, maker, self._workers)
         self._looks_first |= options.dedupe or (not source.splits and len(options.splits or ()) > 1)
         if self._looks_first or self._dry_run:
@@ -179,7 +175,6 @@ class _Write:
                 split=shard.name.split,
                 records=len(shard.images),
                 size=shard.size,
-                room=0 if self._sizes is None and options.recipe.always else shard.size,
                 images=shard.images,
                 maker=maker,
                 compression=Compression(options.compression),
