@@ -118,15 +118,6 @@ def test_a_permutation_has_each_place_once(count: int) -> None:
     assert part.tolist() == whole.tolist()[count // 2 :]
 
 
-def test_a_permutation_moves_records_everywhere() -> None:
-    """Over many seeds, a record is as likely in each quarter, and neighbours part."""
-    places = np.arange(400, dtype=np.uint64)
-    drawn = np.array([permuted(places, 400, seed) for seed in range(400)]).astype(int)
-    quarters = np.array([np.bincount(drawn[:, at] // 100, minlength=4) for at in (0, 1, 200, 399)])
-    assert quarters.min() > 60  # of 100 each
-    assert np.mean(np.abs(np.diff(drawn, axis=1)) == 1) < 0.01
-
-
 def test_a_seed_in_place_of_shuffle_is_refused(pets: Path, tmp_path: Path) -> None:
     """`shuffle=7` would shuffle by the seed 0: the error names the argument for the seed."""
     with pytest.raises(tfrtool.UsageError, match="seed"):

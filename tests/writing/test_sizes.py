@@ -6,20 +6,15 @@ import io
 import json
 import random
 import shutil
-from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from PIL import Image
 
 import tfrtool
 from tfrtool.cli import main
 from tfrtool.records.framing import FRAME_SIZE, Record
 from tfrtool.records.reader import read_records
-from tfrtool.writing.write_plan import cut_by_size
 
 pytestmark = pytest.mark.tf
 
@@ -138,18 +133,6 @@ def test_a_plan_tells_the_sizes(
     arguments.remove("--json")
     assert main([*arguments, "--dry-run"]) == 0
     assert ("estimated" in capsys.readouterr().out) is (recipe not in KNOWN)
-
-
-@given(st.lists(st.integers(17, 5000), min_size=1, max_size=200), st.integers(20, 20_000))
-def test_cut_by_size(records: list[int], size: int) -> None:
-    """Any records are cut into the fewest even shards, each right to one record."""
-    bounds = cut_by_size(np.cumsum([0, *records]), size)
-    assert (bounds[0], bounds[-1]) == (0, len(records))
-    shards = [sum(records[start:end]) for start, end in pairwise(bounds)]
-    fewest = -(-sum(records) // size)
-    assert len(shards) <= fewest
-    assert all(0 < shard <= size + max(records) for shard in shards)
-    assert all(abs(shard - sum(records) / fewest) <= max(records) for shard in shards)
 
 
 @pytest.mark.parametrize("command", ["write", "reshard", "convert"])

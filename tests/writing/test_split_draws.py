@@ -127,50 +127,6 @@ def test_no_group_is_in_two_splits(data: st.DataObject, seed: int, stratify: boo
     assert all(len(some) == 1 for some in splits.values())
 
 
-@pytest.mark.parametrize("stratify", [True, False])
-def test_groups_that_copies_join_stay_together(stratify: bool) -> None:
-    """A chain of groups, each with a copy of an image of the next, is in one split."""
-    groups = {f"{n:02}/{i}": str(n) for n in range(60) for i in range(3)}
-    for order in (range(10), range(9, -1, -1), (3, 8, 1, 6, 0, 9, 2, 7, 4, 5)):
-        chain = [f"{n:02}" for n in order]
-        digests = {f"{n}/2": at for at, n in enumerate(chain)}
-        digests |= {f"{n}/0": at - 1 for at, n in enumerate(chain) if at}
-        labels = dict.fromkeys(groups, "x")
-        found = _splits(labels, THREE, groups=groups, digests=digests, stratify=stratify)
-        assert len({found[key] for key in groups if key[:2] in chain}) == 1
-
-
-def test_large_groups_go_where_they_fit_best() -> None:
-    """Two groups of 33 images of 90 are both training data: else another split has too many."""
-    groups = {f"{n}/{i:02}": str(n) for n in range(10) for i in range(33 if n < 2 else 3)}
-    counts = Counter(_splits(dict.fromkeys(groups, "x"), THREE, groups=groups).values())
-    assert counts == {"train": 66, "validation": 15, "test": 9}
-
-
-def test_what_is_rarest_goes_to_all_splits() -> None:
-    """Of 40 classes of one image each, no split gets more than its share, but for one."""
-    found = _splits({f"{n:02}": f"c{n}" for n in range(40)}, THREE)
-    counts = Counter(found.values())
-    assert all(abs(counts[split] - share * 40) <= 1 for split, share in THREE.items()), counts
-
-
-def test_groups_have_about_their_share_of_each_label() -> None:
-    """With patients of 1 to 40 images, each split is within a fiftieth of its share."""
-    draw = random.Random(1)
-    labels, groups = {}, {}
-    for patient in range(150):
-        kind = draw.choices("abc", (10, 5, 1))[0]
-        for number in range(draw.randrange(1, 40)):
-            key = f"{patient}/{number}"
-            groups[key], labels[key] = str(patient), kind if draw.random() < 0.8 else "common"
-    found = _splits(labels, THREE, groups=groups)
-    for label, counts in _counts(found, labels).items():
-        for split, share in THREE.items():
-            assert abs(counts[split] / counts.total() - share) < 0.02, (label, counts)
-    drawn = _splits(labels, THREE, groups=groups, stratify=False)
-    assert {len({drawn[k] for k in groups if groups[k] == g}) for g in groups.values()} == {1}
-
-
 def _several(count: int) -> dict[str, str]:
     """Return images with several labels, some of which are rare."""
     draw = random.Random(3)
@@ -185,20 +141,6 @@ def test_several_labels_have_their_share() -> None:
     for label, counts in _counts(_splits(labels, THREE), labels).items():
         for split, share in THREE.items():
             assert abs(counts[split] - share * counts.total()) < 1.01, (label, counts)
-
-
-def test_rare_labels_come_first() -> None:
-    """Where images have many labels, the rarer half of these is off by less than one image."""
-    draw, names = random.Random(0), "abcdefghijkl"
-    some = [
-        [name for at, name in enumerate(names, 1) if draw.random() < at / 40] for _ in range(200)
-    ]
-    labels = {f"{at:03}": ";".join(found) or "none" for at, found in enumerate(some)}
-    counts = _counts(_splits(labels, THREE), labels)
-    for label in names[:6]:
-        for split, share in THREE.items():
-            off = counts[label][split] - share * counts[label].total()
-            assert abs(off) < 1, (label, counts[label])
 
 
 def test_objects_have_their_share() -> None:
@@ -226,21 +168,6 @@ def test_objects_have_their_share() -> None:
         for split, share in THREE.items():
             off = abs(count[split] - share * count.total())
             assert off < (20 if label == "images" else 3), (label, count)
-
-
-def test_the_listing_and_the_disk_decide_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Permuted images are split alike, and so are those that are too many for memory."""
-    from tests.storage.test_sorted_rows import keep_little_in_memory
-
-    labels = _several(300)
-    groups = {key: key[:4] for key in labels if key[4] != "7"}
-    found = _splits(labels, THREE, groups=groups)
-    keys = [*labels]
-    random.Random(0).shuffle(keys)
-    assert _splits({key: labels[key] for key in keys}, THREE, groups=groups) == found
-    keep_little_in_memory(monkeypatch)
-    assert _splits(labels, THREE, groups=groups) == found
-    assert _splits(labels, THREE, groups=groups, seed=1) != found
 
 
 def test_an_added_image_moves_few_others() -> None:

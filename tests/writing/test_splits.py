@@ -66,21 +66,6 @@ def test_a_class_gives_about_its_share_whatever_its_names(
         assert all(_fits(count, 120) for count in counts.values()), (source, counts)
 
 
-@pytest.mark.parametrize("naming", NAMES)
-def test_shares_vary_by_chance_and_no_more(naming: str) -> None:
-    """Over 100 seeds, the mean and the variance of a share are those of independent draws."""
-    shares = {"train": 0.9, "test": 0.1}
-    counts = []
-    for seed in range(100):
-        split_of = splitter(shares, seed)
-        counts.append(sum(split_of(f"cat/{name}") == "test" for name in NAMES[naming]))
-    mean = sum(counts) / 100
-    variance = sum((count - mean) ** 2 for count in counts) / 99
-    assert abs(mean - 24) < 5 * math.sqrt(24 * 0.9 / 100)
-    # The variance of a sample has a relative deviation of sqrt(2 / 99).
-    assert abs(variance / (24 * 0.9) - 1) < 5 * math.sqrt(2 / 99)
-
-
 @given(
     st.lists(st.text(min_size=1), min_size=1, unique=True),
     st.integers(-(2**63), 2**63 - 1),
@@ -103,19 +88,6 @@ def _names(dataset: Path, split: str) -> set[object]:
             assert isinstance(item, tfrtool.Record)
             names.add(tfrtool.parse_example(item.payload)["image/filename"])
     return names
-
-
-@pytest.mark.tf
-def test_another_seed_is_another_split(tmp_path: Path) -> None:
-    """The seed decides which images a split gets, and not only their order."""
-    source = write_class_folders(tmp_path / "photos", count=20)
-    tests = []
-    for name, seed in (("a", 0), ("b", 0), ("c", 1), ("d", 2)):
-        splits = {"train": 0.5, "test": 0.5}
-        tfrtool.write(source, tmp_path / name, splits=splits, seed=seed, shuffle=False)
-        tests.append(_names(tmp_path / name, "test"))
-    assert tests[0] == tests[1]
-    assert tests[0] != tests[2] != tests[3] != tests[0]
 
 
 @pytest.mark.tf

@@ -13,12 +13,9 @@ from typing import Any
 import pytest
 
 import tfrtool
-from tests.photos import image_bytes, write_class_folders
-from tfrtool.images.recipe import ImageRecipe
+from tests.photos import write_class_folders
 from tfrtool.sources.folders.listing import file_entry
-from tfrtool.sources.items import DamagedItemError, Item, Source
 from tfrtool.storage.progress import Progress
-from tfrtool.writing.image_task import RecordMaker
 
 TWO = {"train": 0.5, "test": 0.5}
 ONE = {"train": 1}
@@ -65,16 +62,6 @@ def test_a_class_that_vanishes(tmp_path: Path, looked_at_first: bool) -> None:
     options = _options(source, looked_at_first=looked_at_first)
     path = _refused(options, _once(lambda: shutil.rmtree(source / "dog")))
     assert path.startswith(str(source / "dog"))
-
-
-def test_a_plan_of_a_class_that_vanishes(tmp_path: Path) -> None:
-    """A dry run does not tell of a dataset without that class either."""
-    source = write_class_folders(tmp_path / "photos", count=50)
-    options = _options(source, looked_at_first=True)
-    once = _once(lambda: shutil.rmtree(source / "dog"))
-    with pytest.raises(tfrtool.TfrtoolError) as caught:
-        tfrtool.write(**options, on_progress=once, dry_run=True)  # type: ignore[call-arg]
-    assert (caught.value.path or "").startswith(str(source / "dog"))
 
 
 def _change(path: Path, change: str) -> None:
@@ -175,45 +162,12 @@ def test_a_damaged_member_is_skipped(tmp_path: Path) -> None:
     assert [entry.key for entry in report.rejected] == ["dog/dog.9.jpg"]
 
 
-@pytest.mark.parametrize("error", [tfrtool.SourceError, DamagedItemError])
-def test_records_that_are_not_what_was_listed(error: type[tfrtool.SourceError]) -> None:
-    """A reader tells what was changed from what was damaged before: only this is a bad image."""
-
-    class Reader:
-        def read(self, item: Item) -> bytes:
-            raise error("damaged", path=item.key)
-
-        def describe(self, item: Item) -> str:
-            return item.key
-
-    items = (Item(key="a", label="b", bytes=1),)
-    maker = RecordMaker(Source(items=items, labels=("b",), reader=Reader()), ImageRecipe())
-    if error is DamagedItemError:
-        assert "damaged" in str(maker.check(items[0])[1].problem)
-        return
-    with pytest.raises(tfrtool.SourceError):
-        maker.check(items[0])
-
-
 def test_what_is_gone_while_it_is_listed(tmp_path: Path) -> None:
     """A name that is listed, but can't be looked at, is an error; a link to nowhere is not."""
     (tmp_path / "link.jpg").symlink_to("nowhere.jpg")
     with pytest.raises(FileNotFoundError):
         file_entry(str(tmp_path / "gone.jpg"), "gone.jpg")
     assert "link" in str(file_entry(str(tmp_path / "link.jpg"), "link.jpg"))
-
-
-@pytest.mark.tf
-def test_bad_images_are_still_skipped(tmp_path: Path) -> None:
-    """What can't be decoded, and links that lead nowhere, don't stop the others."""
-    source = write_class_folders(tmp_path / "photos", count=10)
-    (source / "dog" / "cut.jpg").write_bytes(image_bytes()[:200])
-    (source / "dog" / "empty.jpg").write_bytes(b"")
-    (source / "dog" / "link.jpg").symlink_to("nowhere.jpg")
-    report = tfrtool.write(**_options(source, looked_at_first=False))  # type: ignore[call-arg]
-    assert [entry.key for entry in report.rejected] == [
-        f"dog/{name}.jpg" for name in ("cut", "empty", "link")
-    ]
 
 
 def test_a_disk_that_fails_under_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
