@@ -16,8 +16,8 @@ from tfrtool.errors import SchemaError, SourceError, printable
 from tfrtool.examples.arrow.columns import EXACT, PAYLOAD, Form
 from tfrtool.examples.content import describe_bytes, is_text
 from tfrtool.examples.dtypes import INT64
-from tfrtool.examples.example import DType, Feature, PayloadKind, Value
-from tfrtool.examples.roles import Roles, find_roles
+from tfrtool.examples.example import DType, PayloadKind
+from tfrtool.examples.roles import LABELS
 from tfrtool.inspection.extract.safe_names import safe_path
 from tfrtool.inspection.rows.batches import rows_of
 from tfrtool.inspection.summary.summary_json import as_json
@@ -38,9 +38,8 @@ _MEMBER_COST = 4096
 
 _INTEGER = re.compile(rb"-?[0-9]{1,19}\s*")
 _USUAL = {"cls": "label", "txt": "text", "pb": PAYLOAD}
-_IMAGE = b"\xff\xd8\xff"
 _TEXTS = ("text", "caption", "txt")
-_LIKE: dict[DType, Value] = {DType.STRING: b"a", DType.INT64: 0, DType.FLOAT32: 0.0}
+_NAMES = ("image/filename", "filename", "image_name", "file_name", "__key__")
 
 
 class WebDatasetFormat(RowFormat):
@@ -56,17 +55,12 @@ class WebDatasetFormat(RowFormat):
         return starts_tar(head[: tarfile.BLOCKSIZE])
 
     def losses(self, content: Content) -> list[str]:
-        """Refuse a name that is taken, and say which feature may be a label."""
+        """Refuse a name that is taken."""
         if _FEATURES in content.schema.names:
             raise SchemaError(
                 f"the feature name {_FEATURES!r} is reserved in WebDataset: use --rename"
             )
-        guess = None if content.label else _roles(content).guess
-        if guess is None:
-            return []
-        return [
-            f"no .cls member; if the label is {guess}, use --label-feature {guess} to write one"
-        ]
+        return []
 
     def _rows(self, file: BinaryIO, path: Path, start: int) -> Iterator[tuple[Row, int]]:
         file.seek(start)
@@ -135,36 +129,27 @@ def _plain(value: Any) -> Any:
     return json.dumps(value)
 
 
-def _features_like(content: Content) -> dict[str, Feature]:
-    """Return a record that has the single values of some content."""
-    columns, like = content.columns, dict[str, Feature]()
-    for feature, one in zip(columns.names, columns.columns, strict=False):
-        if columns.kind is PayloadKind.EXAMPLE and one.form is Form.SCALAR and one.dtype:
-            value: Value = _IMAGE if feature in content.images else _LIKE[one.dtype]
-            like[feature] = Feature(dtype=one.dtype, values=(value,))
-    return like
-
-
-def _roles(content: Content) -> Roles:
-    """Return the parts that features play: a label has class names, or a usual name."""
-    roles = find_roles(_features_like(content))
-    label = next(iter(content.class_names), roles.label)
-    return roles._replace(label=label, guess=None if label else roles.guess)
-
-
 class _SampleWriter:
     """Writes rows as samples, always in the same bytes."""
 
     def __init__(self, file: BinaryIO, name: str, content: Content) -> None:
         self._file, self._name, self._rows = file, name, 0
         self._keys: set[str] = set()
-        columns, like, roles = content.columns, _features_like(content), _roles(content)
-        self._named, label = roles.name, content.label or roles.label
-        texts = [one for one in like if like[one].values == (b"a",) and one != self._named]
-        usual = [one for one in _TEXTS if one in texts] or (texts if len(texts) == 1 else [])
+        columns = content.columns
+        scalars = {
+            name: one.dtype
+            for name, one in zip(columns.names, columns.columns, strict=False)
+            if columns.kind is PayloadKind.EXAMPLE and one.form is Form.SCALAR
+        }
+        texts = [name for name, dtype in scalars.items() if dtype is DType.STRING]
+        self._named = next((name for name in _NAMES if name in texts), None)
+        known = (content.label, *content.class_names, *LABELS)
+        label = next((name for name in known if scalars.get(name or "") is DType.INT64), None)
         self._homes = {EXACT if columns.parsed else PAYLOAD: "pb"}  # members by names of columns
+        others = [one for one in texts if one not in (self._named, *content.images)]
+        usual = [one for one in _TEXTS if one in texts] or (others if len(others) == 1 else [])
         self._homes |= dict.fromkeys(usual[:1], "txt")
-        if label in like and like[label].dtype is DType.INT64:
+        if label is not None:
             self._homes[label] = "cls"
         self._images = dict.fromkeys(content.images[:1], "")
         for image in content.images[1:]:
