@@ -387,7 +387,8 @@ class NewImages:
         table, known = scan(found, stop=True, **digests), list[LeftOut]()
         fresh = np.ones(len(table.rows), np.bool_)
         if self.options.dedupe:
-            existing = {*scan(before, **digests).marks.tolist()} - {bytes(16)}
+            known_marks = scan(before, **{**digests, "scratch": None}).marks.tolist()
+            existing = {*known_marks} - {bytes(16)}
             fresh = np.array([mark not in existing for mark in table.marks.tolist()], np.bool_)
             with FrameReader(table) as reader:
                 for row in np.flatnonzero(~fresh).tolist():
