@@ -30,18 +30,13 @@ _LITTLE = 1e-6
 """Of an image: what is less is an error of rounding."""
 
 
-def splitter(splits: Mapping[str, float], seed: int) -> Callable[[str], str]:
-    """Return a function from a key to the name of its split.
+def split_drawer(splits: Mapping[str, float], seed: int) -> Callable[[str], int]:
+    """Return a function from a key to the number of its split.
 
     The key and the seed alone decide, so that an image that is added moves no other into another
     split. Each key is a draw of its own, even over the fractions for names of any kind: n images
     give a split n * fraction, with a standard deviation of sqrt(n * fraction * (1 - fraction)).
     """
-    names, number = list(splits), _drawer(splits, seed)
-    return lambda key: names[number(key)]
-
-
-def _drawer(splits: Mapping[str, float], seed: int) -> Callable[[str], int]:
     digest, ends = hasher("splits", seed), list(accumulate(list(splits.values())[:-1]))
     return lambda key: bisect_right(ends, int.from_bytes(digest(key), "big") / 2**64)
 
@@ -74,7 +69,7 @@ def draw_splits(
     if options.stratify:
         numbers = _stratified(source, maker, findings, options, firsts.tolist())
     else:
-        draw, numbers = _drawer(options.splits or {}, options.seed), list[int]()
+        draw, numbers = split_drawer(options.splits or {}, options.seed), list[int]()
         for item, first in zip(source.items, firsts.tolist(), strict=True):
             numbers.append(numbers[first - 1] if first else draw(drawn_by(item)))
     return numbers, int((firsts != 0).sum())
