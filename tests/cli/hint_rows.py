@@ -244,7 +244,7 @@ convert foreign/thesis.doc new --to csv | 1
   ? use --from NAME to choose one
   > tfrtool convert pets.csv new --from csv --to jsonl
 convert photos.zip new --to csv | 1
-  ? decompress it first
+  ? decompress it, or save it as Parquet or as JSON Lines
   > tfrtool convert pets.csv new --to jsonl
 convert a.tfrecord new.csv.gz | 2
   ? remove .gz from the name
