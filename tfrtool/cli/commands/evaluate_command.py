@@ -1,6 +1,7 @@
 """``tfrtool evaluate``."""
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import click
 
@@ -8,35 +9,70 @@ from tfrtool.cli.bars import Bars
 from tfrtool.cli.damage import warn_of_damage
 from tfrtool.cli.output import Outcome, emit, warn_of_letters
 from tfrtool.cli.parameters import (
-    FEATURES,
     INPUT,
     LOCAL_INPUT,
-    SHARD_CACHE,
-    STOP_ON_ERROR,
     command,
     resolve_dataset,
 )
+from tfrtool.declare import Options, option
 from tfrtool.storage.progress import activity
+
+
+@dataclass(frozen=True, kw_only=True)
+class _EvaluateOptions(Options):
+    split: str | None = option(
+        None,
+        "Split to evaluate on.  [default: test, validation or the only one]",
+        metavar="NAME",
+        group="Dataset",
+    )
+    image_feature: str | None = option(
+        None, "Feature with the images.  [default: detected]", metavar="NAME", group="Dataset"
+    )
+    label_feature: str | None = option(
+        None,
+        "Feature with the labels: class numbers, class names, or vectors of 0 and 1.  "
+        "[default: detected]",
+        metavar="NAME",
+        group="Dataset",
+    )
+    on_error: Literal["stop", "skip"] = option(
+        "stop",
+        "Stop at the first damaged record, or skip damaged records and list them (exit code 3).",
+        group="Dataset",
+    )
+    batch_size: int = option(
+        32, "Number of images per batch.", metavar="N", least=1, group="Input pipeline"
+    )
+    shard_cache: str | None = option(
+        None,
+        "Local directory for shards that are downloaded from an object store.  "
+        "[default: in the user cache directory]",
+        metavar="DIR",
+        path="local output",
+        group="Input pipeline",
+    )
+    out: str | None = option(
+        None,
+        "Directory for predictions.jsonl, confusion.png, most_wrong.png and evaluation.json.",
+        metavar="DIR",
+        path="local output",
+        group="Output",
+    )
+    top_losses: int = option(
+        36,
+        "Number of worst mistakes to show and draw: misclassified images with the highest loss.",
+        metavar="N",
+        least=1,
+        group="Output",
+    )
+    overwrite: bool = option(False, "Replace the files of an earlier evaluation.", group="Output")
 
 
 @command(
     "tfrtool evaluate run shards --split test",
     "tfrtool evaluate run/model.keras shards --out evaluation",
-    options={
-        "Dataset": {
-            "--split NAME": "Split to evaluate on.  [default: test, validation or the only one]",
-            **FEATURES,
-            **STOP_ON_ERROR,
-        },
-        "Input pipeline": {"--batch-size N=32": "Number of images per batch.", **SHARD_CACHE},
-        "Output": {
-            "--out DIR": "Directory for predictions.jsonl, confusion.png, most_wrong.png and "
-            "evaluation.json.",
-            "--top-losses N=36": "Number of worst mistakes to show and draw: misclassified images "
-            "with the highest loss.",
-            "--overwrite": "Replace the files of an earlier evaluation.",
-        },
-    },
+    options=_EvaluateOptions,
 )
 @click.argument("model", type=LOCAL_INPUT)
 @click.argument("dataset", type=INPUT)

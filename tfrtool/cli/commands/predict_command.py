@@ -3,13 +3,15 @@
 import sys
 from collections.abc import Iterable
 from contextlib import nullcontext
+from dataclasses import dataclass
 
 import click
 
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit, warn
-from tfrtool.cli.parameters import INPUT, LOCAL_INPUT, WholeNumber, command
+from tfrtool.cli.parameters import INPUT, LOCAL_INPUT, command
 from tfrtool.cli.process import stdout_closed
+from tfrtool.declare import Options, option
 from tfrtool.errors import SourceError, printable
 from tfrtool.storage.progress import activity, no_progress
 
@@ -17,14 +19,18 @@ _WIDEST_PATH, _WIDEST_LABEL = 60, 30
 """Columns; a longer text shifts only the rest of its own line."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class _PredictOptions(Options):
+    top: int = option(
+        1, "Number of classes to print per image, most probable first.", metavar="K", least=1
+    )
+    batch_size: int = option(32, "Number of images per batch.", metavar="N", least=1)
+
+
 @command(
     "tfrtool predict run photo.jpg",
     "tfrtool predict run/model.keras photos 'more/**/*.jpg' --top 3",
-    options={
-        "--top K=1": "Number of classes to print per image, most probable first.",
-        "--batch-size N=32": "Number of images per batch.",
-    },
-    kinds={"K": WholeNumber(1)},
+    options=_PredictOptions,
 )
 @click.argument("model", type=LOCAL_INPUT)
 @click.argument("images", nargs=-1, required=True, type=INPUT)

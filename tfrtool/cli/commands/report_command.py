@@ -1,25 +1,34 @@
 """``tfrtool report``."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import click
 
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit, note, warn
-from tfrtool.cli.parameters import INPUT, OUTPUT_OR_URL, WORKERS, command
+from tfrtool.cli.parameters import INPUT, command
 from tfrtool.cli.render.page import Heading, facts
+from tfrtool.declare import Options, option
 from tfrtool.errors import human_bytes, human_count
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ReportOptions(Options):
+    out: str = option(..., "HTML file to write.", metavar="FILE", path="output")
+    overwrite: bool = option(False, "Replace an existing file.")
+    workers: int | None = option(
+        None,
+        "Maximum number of worker processes.  [default: number of cores]",
+        metavar="N",
+        least=1,
+    )
 
 
 @command(
     "tfrtool report shards/pets --out pets.html",
     "tfrtool report 'data/*.tfrecord*' --out data.html --overwrite",
-    options={
-        "--out FILE!": "HTML file to write.",
-        "--overwrite": "Replace an existing file.",
-        **WORKERS,
-    },
-    kinds={"FILE": OUTPUT_OR_URL},
+    options=_ReportOptions,
 )
 @click.argument("dataset", nargs=-1, type=INPUT, required=True)
 def report_command(dataset: tuple[str, ...], out: str, as_json: bool, **words: Any) -> Outcome:

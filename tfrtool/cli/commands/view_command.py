@@ -1,22 +1,35 @@
 """``tfrtool view``."""
 
+from dataclasses import dataclass
+
 from tfrtool.cli.output import Outcome, emit, note, warn
-from tfrtool.cli.parameters import SHARDS, WholeNumber, command, resolve_shards
+from tfrtool.cli.parameters import SHARDS, command, resolve_shards
+from tfrtool.declare import Options, option
 
 _HERE = ("127.0.0.1", "localhost", "::1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ViewOptions(Options):
+    host: str = option(
+        "127.0.0.1",
+        "Address to listen on. If it isn't local, other machines that have the token can see the "
+        "records.",
+        metavar="ADDRESS",
+    )
+    port: int = option(
+        0, "Port to listen on; 0 picks a free one.", metavar="PORT", least=0, most=65535
+    )
+    open: bool = option(True, "Open the page in your browser.", cli="--open/--no-open")
+    workers: int = option(
+        1, "Number of processes that read records in the background.", metavar="N", least=1
+    )
 
 
 @command(
     "tfrtool view shards/pets",
     "tfrtool view 'data/*.tfrecord*' --port 8080 --no-open",
-    options={
-        "--host ADDRESS=127.0.0.1": "Address to listen on. If it isn't local, other machines that "
-        "have the token can see the records.",
-        "--port PORT=0": "Port to listen on; 0 picks a free one.",
-        "--open/--no-open =true": "Open the page in your browser.",
-        "--workers N=1": "Number of processes that read records in the background.",
-    },
-    kinds={"PORT": WholeNumber(0, 65535)},
+    options=_ViewOptions,
 )
 @SHARDS
 def view_command(
