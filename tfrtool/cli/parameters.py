@@ -163,7 +163,7 @@ HelpTexts = Mapping[str, "str | Mapping[str, str]"]
 _GROUPS = (
     *("Source", "Dataset", "Selection", "Model", "Optimization", "Input pipeline"),
     *("Labels and features", "Annotations", "Splits and order", "Images", "Shards", "Output"),
-    *("Execution", "Comparison"),
+    *("Measurement", "Execution", "Comparison"),
 )
 """The order of groups in the help."""
 
