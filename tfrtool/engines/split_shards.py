@@ -30,7 +30,6 @@ _FEWEST = 4
 """Parts that are worth it: a smaller shard is read in the time in which a few processes start."""
 
 _LOOKED_AT = 64 * 1024
-_DISK_BLOCK = 512  # bytes of a block in ``st_blocks``, on every system
 
 
 class ShardFold(Protocol[Found]):
@@ -92,10 +91,7 @@ class _PartResult(NamedTuple):
 
 
 def parts_of(source: Path | Stream) -> list[Part]:
-    """Return the parts of a shard; none if it is read as a whole, as an unreadable one is.
-
-    So is a sparse file, because its holes are skipped.
-    """
+    """Return the parts of a shard; none if it is read as a whole, as an unreadable one is."""
     if isinstance(source, Stream):
         return []
     stamp = size, _ = _stamp(source)
@@ -105,9 +101,6 @@ def parts_of(source: Path | Stream) -> list[Part]:
         with open_shard(source) as file:
             if detect_compression(file) is not Compression.NONE:
                 return []
-        blocks = getattr(source.stat(), "st_blocks", None)  # None for an object of a store
-        if blocks is not None and blocks * _DISK_BLOCK < size // 2:
-            return []
     except (ShardError, OSError):
         return []
     bounds = pairwise([*range(0, size, PART_BYTES), size])

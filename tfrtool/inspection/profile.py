@@ -361,7 +361,7 @@ def profile_shard(shard: Location, asked: Asked) -> ShardProfile:
     Memory is bounded by the longest record and by `MAX_FAULTS`; and by what the folds hold. A file
     that can't be read is no exception here: the profile has it as its failure.
     """
-    source = as_source(shard, keep=True)
+    source = as_source(shard)
     path = path_of(source)
     fold, found, sha256 = Profile(source, asked), None, list[str]()
     try:

@@ -70,7 +70,7 @@ def profile_dataset(
         ShardError: no shards were found. Other errors are in the result.
     """
     arguments = as_paths(shards)
-    located = locate_shards(shards, keep=True)
+    located = locate_shards(shards)
     files = find_files(shards, lambda name: name or UNSPLIT)
     is_dataset = len(arguments) == 1 and arguments[0].is_dir()
     first, labels = labels_asked(files) if is_dataset else (None, None)

@@ -267,7 +267,6 @@ class RecordReader:
         if start is None:
             start = fault.offset + HEADER_SIZE
         point = self._search.find_next(fault.offset, start)
-        fault = replace(fault, message=fault.message + self._hole_text(fault.offset))
         if point is None:
             return self._go_on(fault, None)
         self._certain &= point.proven
@@ -325,25 +324,17 @@ class RecordReader:
         )
         if following is None and fault.kind is FaultKind.LENGTH_CRC:
             if offset == 0:
-                return self._not_tfrecord(head, self._hole_text(offset)), None
+                return self._not_tfrecord(head), None
             if not head.strip(b"\0"):
-                message = "trailing zero bytes after the last record" + self._hole_text(offset)
+                message = "trailing zero bytes after the last record"
                 fault = self._fault(FaultKind.TRAILING_BYTES, offset, message, known=False)
         return fault, following
 
-    def _hole_text(self, offset: int) -> str:
-        """Return what is said of a hole in a sparse file that a search has skipped."""
-        start, size = self._search.hole_start, self._search.hole_bytes
-        if start is None:
-            return ""
-        where = "from here on" if start <= offset else f"from offset {start} on"
-        return f"; {size} bytes {where} are a hole in a sparse file, read as zeros"
-
-    def _not_tfrecord(self, head: bytes, more: str = "") -> Fault:
+    def _not_tfrecord(self, head: bytes) -> Fault:
         content = describe_content(head)
         if self._inflater is not None:
             content = f"{self._inflater.name} data containing {content}"
-        message = f"not a TFRecord file: found {content}{more}"
+        message = f"not a TFRecord file: found {content}"
         return self._fault(FaultKind.NOT_TFRECORD, 0, message, known=False)
 
 

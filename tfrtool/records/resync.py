@@ -75,8 +75,6 @@ class Search:
         self._window = window
         self._limit = limit
         self._spent = self._misled = 0
-        self.hole_start: int | None = None  # of the first hole that the last search skipped
-        self.hole_bytes = 0  # of all that it skipped
 
     @property
     def is_unused(self) -> bool:
@@ -92,22 +90,13 @@ class Search:
         """
         window = self._window
         body = damaged + HEADER_SIZE
-        self.hole_start, self.hole_bytes = None, 0
-        crc = 0  # of the stream from `body` to `covered`, which is None behind a hole
-        covered: int | None = body
+        crc, covered = 0, body  # of the stream from `body` to `covered`
         first: int | None = None
         candidates = 0  # those looked at in vain
         reach = min(max(_allowed(damaged) - self._spent, _LEAST_LOOKAHEAD), LOOKAHEAD)
         position, last, outer = start, start + reach if near else None, window.pinned
         try:
             while last is None or position <= last:
-                if last is None and outer is None:
-                    hole = window.skip_hole(position, HEADER_SIZE - 1)
-                    if hole is not None:
-                        if self.hole_start is None:
-                            self.hole_start = hole[0]
-                        self.hole_bytes += hole[1] - hole[0]
-                        position, covered = window.start, None
                 kept = [at for at in (outer, covered, first) if at is not None]
                 window.pinned = min(kept, default=None)
                 held = min(window.load(position, BLOCK_SIZE), BLOCK_SIZE)
@@ -118,7 +107,7 @@ class Search:
                         break
                     candidates += first is not None
                     upto = candidate - FOOTER_SIZE
-                    if covered is not None and upto >= body:
+                    if upto >= body:
                         crc = extend_crc32c(crc, window.view(covered, upto))
                         covered = upto
                         # Should the payload start with a record, then that record's length and its
@@ -136,15 +125,12 @@ class Search:
                     break
                 # A header may lie across the edge of the block.
                 position += held - (HEADER_SIZE - 1)
-                if covered is not None and position - FOOTER_SIZE > covered:
+                if position - FOOTER_SIZE > covered:
                     crc = extend_crc32c(crc, window.view(covered, position - FOOTER_SIZE))
                     covered = position - FOOTER_SIZE
         finally:
             window.pinned = outer
-        looked = covered
-        if looked is None:  # the hole took no time
-            looked = position if first is not None else position - self.hole_bytes
-        self._spent += max(looked - (start if first is None else first), 0)
+        self._spent += max(covered - (start if first is None else first), 0)
         self._spent += _CANDIDATE * candidates
         return None if first is None else ResyncPoint(first, proven=False)
 

@@ -108,15 +108,12 @@ def find_shards(arguments: Paths) -> tuple[Path, ...]:
     return locate_shards(arguments).paths
 
 
-def locate_shards(arguments: Locations, *, keep: bool = False) -> FoundShards:
-    """Do what `find_shards` does, and tell what was decided.
-
-    A binary stream is a shard, too; ``keep`` says whether it will be read again (`Stream`).
-    """
+def locate_shards(arguments: Locations) -> FoundShards:
+    """Do what `find_shards` does, and report what was decided; a binary stream is a shard, too."""
     if isinstance(arguments, str | os.PathLike) or hasattr(arguments, "read"):
         arguments = (cast(Location, arguments),)
     arguments = tuple(arguments)
-    parts = [_expand(argument, keep) for argument in arguments]
+    parts = [_expand(argument) for argument in arguments]
     sources = dict.fromkeys(source for part in parts for source in part.sources)
     patterns = [one for one in arguments if isinstance(one, str | os.PathLike)]
     notes = (*(note for part in parts for note in part.notes), *note_unmatched(patterns, sources))
@@ -127,8 +124,8 @@ def locate_shards(arguments: Locations, *, keep: bool = False) -> FoundShards:
     )
 
 
-def _expand(location: Location, keep: bool) -> FoundShards:
-    path = as_source(location, keep=keep)
+def _expand(location: Location) -> FoundShards:
+    path = as_source(location)
     if isinstance(path, Stream):
         return FoundShards((path,))
     argument = str(path) if isinstance(path, RemotePath) else os.fspath(cast(str, location))

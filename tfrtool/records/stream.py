@@ -5,7 +5,6 @@ import errno
 import io
 import os
 import select
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +13,6 @@ from typing import BinaryIO
 from tfrtool.errors import ShardError, UsageError, os_reason
 from tfrtool.records.window import BLOCK_SIZE
 from tfrtool.storage.arguments import as_path
-from tfrtool.storage.limits import MAX_STREAM_COPY
 from tfrtool.storage.opening import NotRegularFileError, open_regular, size_of_file
 
 STREAM = "-"
@@ -22,35 +20,24 @@ STREAM = "-"
 
 
 class Stream:
-    """A binary stream as a shard: read once as it comes, and then again from a copy, if wanted.
+    """A binary stream as a shard, which is read once.
 
     Attributes:
         bytes: how many have come.
     """
 
-    def __init__(self, stream: BinaryIO, *, keep: bool = False) -> None:
-        """Begin where ``stream`` is, which stays its owner's, and need not be seekable.
-
-        With ``keep``, what comes is also written to a temporary file without a name, up to
-        `MAX_STREAM_COPY` bytes.
-        """
+    def __init__(self, stream: BinaryIO) -> None:
+        """Begin where ``stream`` is, which stays its owner's, and need not be seekable."""
         self._stream = stream
         self._begun = False
-        self._copy: BinaryIO | None = None
         self.bytes = 0
-        if keep:
-            with contextlib.suppress(OSError):  # there is no room for one
-                self._copy = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed by close
 
     def once(self) -> BinaryIO:
-        """Return the stream the first time, and from then on its copy; `OSError` without one."""
-        if not self._begun:
-            self._begun = True
-            return io.BufferedReader(_Raw(self), BLOCK_SIZE)
-        if self._copy is None:
+        """Return the stream as a file; `OSError` the second time."""
+        if self._begun:
             raise OSError(errno.ESPIPE, "can't be read twice")
-        self._copy.seek(0)
-        return self._copy
+        self._begun = True
+        return io.BufferedReader(_Raw(self), BLOCK_SIZE)
 
     def read(self, size: int) -> bytes:
         """Return up to ``size`` bytes as they come, and none only at the end."""
@@ -59,23 +46,7 @@ class Stream:
             select.select([self._stream], [], [])
             part = self._stream.read(size)
         self.bytes += len(part)
-        if self._copy is not None:
-            try:
-                whole = self.bytes <= MAX_STREAM_COPY and self._copy.write(part) == len(part)
-            except OSError:  # the disk is full
-                whole = False
-            if not whole:
-                self.close()
         return part
-
-    def close(self) -> None:
-        """Give back the room that the copy takes."""
-        if self._copy is not None:
-            self._copy.close()
-            self._copy = None
-
-    def __del__(self) -> None:
-        self.close()
 
 
 class _Raw(io.RawIOBase):
@@ -99,8 +70,8 @@ class _Raw(io.RawIOBase):
 Location = str | os.PathLike[str] | BinaryIO | Stream
 
 
-def as_source(shard: Location, *, keep: bool = False) -> Path | Stream:
-    """Return what a caller gave as a shard: a path, or a stream; `Stream` says what ``keep`` is."""
+def as_source(shard: Location) -> Path | Stream:
+    """Return what a caller gave as a shard: a path, or a stream."""
     if isinstance(shard, Stream):
         return shard
     if isinstance(shard, str | os.PathLike):
@@ -108,7 +79,7 @@ def as_source(shard: Location, *, keep: bool = False) -> Path | Stream:
     if not hasattr(shard, "read"):
         found = type(shard).__name__
         raise UsageError(f"a shard must be a str, a PathLike or a binary file, not {found}")
-    return Stream(shard, keep=keep)
+    return Stream(shard)
 
 
 def path_of(source: Path | Stream) -> Path:

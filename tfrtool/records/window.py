@@ -1,21 +1,13 @@
 """The part of an uncompressed stream that the reader holds in memory."""
 
-import errno
 import io
-import os
-from collections.abc import Generator
-from contextlib import closing
-from typing import Any, Protocol
+from typing import Protocol
 
 BLOCK_SIZE = 512 * 1024
 """Bytes read at a time: they stay in a core's second-level cache until they are checked."""
 
 _FIRST_BLOCK = 64 * 1024
 """The first is smaller, and each of the next twice as large: who wants little reads little."""
-
-
-_LARGE_HOLE = 1024 * 1024
-"""From so many bytes on, the hole of a sparse file is skipped."""
 
 
 class ByteSource(Protocol):
@@ -66,26 +58,6 @@ class Window:
             self.start, self.data = keep, kept + self._read(wanted)
         return max(self.end - offset, 0)
 
-    def skip_hole(self, offset: int, overlap: int) -> tuple[int, int] | None:
-        """Go on behind a hole of a sparse file at an offset, if there is a large one.
-
-        Holds nothing then, and loads from ``overlap`` bytes before its end on. Returns where the
-        hole starts and ends.
-        """
-        source: Any = self._source
-        try:
-            shift, file = source.tell() - self.end, source.fileno()
-            place = offset + shift
-            with closing(find_holes(file, max(place - BLOCK_SIZE, 0))) as holes:
-                begin, end = next(hole for hole in holes if place < hole[1])
-        except (AttributeError, OSError, ValueError, StopIteration):
-            return None  # a stream, something compressed, or no hole
-        if begin > place or end - max(place, self.end + shift) < _LARGE_HOLE:
-            return None  # or what is behind it is held, or nearly
-        source.seek(end - overlap)
-        self.start, self.data = end - shift - overlap, b""
-        return begin - shift, end - shift
-
     def view(self, start: int, end: int) -> bytes:
         """Return the bytes between two offsets, both of them held."""
         return self.data[start - self.start : end - self.start]
@@ -115,24 +87,3 @@ class Window:
         part = self._source.read(size)
         self._ended = not part
         return part
-
-
-def find_holes(file: int, start: int) -> Generator[tuple[int, int]]:
-    """Yield where the holes of an open file start and end, from an offset on.
-
-    There are none where the system doesn't say. The position in the file stays.
-    """
-    position, size = os.lseek(file, 0, os.SEEK_CUR), os.fstat(file).st_size
-    try:
-        while hasattr(os, "SEEK_HOLE") and start < size:
-            begin = os.lseek(file, start, os.SEEK_HOLE)
-            try:
-                start = os.lseek(file, begin, os.SEEK_DATA)
-            except OSError as error:
-                if error.errno != errno.ENXIO:
-                    raise
-                start = size  # there is no data behind it
-            if begin < start:
-                yield begin, start
-    finally:
-        os.lseek(file, position, os.SEEK_SET)

@@ -144,11 +144,6 @@ MAX_METADATA_BYTES = 64 * 1024 * 1024
 """Size of a JSON or text metadata file. TFDS' largest features.json are below 1 MiB, and a
 dataset_info.json with 100,000 shards has 1 MiB."""
 
-MAX_STREAM_COPY = 256 * 1024 * 1024
-"""Bytes of a stream that are copied to a temporary file, so that the cause of a fault can be found
-from the bytes around it: twice a shard of the usual size. A stream may be endless, and the file may
-be in memory."""
-
 MAX_IMAGE_PIXELS = 89_478_485
 """Pixels of one image: Pillow's own threshold for a decompression bomb (2**28 / 3), 256 MiB in
 RGB."""

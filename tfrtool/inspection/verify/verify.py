@@ -115,7 +115,7 @@ def verify(shards: Locations, options: VerifyOptions) -> VerifyReport:
     Raises:
         ShardError: an argument matches no file, or a worker process died.
     """
-    located = locate_shards(shards, keep=True)
+    located = locate_shards(shards)
     asked = Asked(parsing=True, images=options.images, hashed=written_shards(located.paths))
     worth = _WORTH_WITH_IMAGES if options.images else _worth_a_process(located.sources)
     with engine_of(options.engine, options.engine_address, options.workers) as pool:
