@@ -119,11 +119,11 @@ count pipe | 1
   ? to read from a pipe, connect it to standard input and pass -
   > cat a.tfrecord > pipe & cat pipe | tfrtool count -
 index packed.tfrecord | 1
-  ? decompress it first: gzip -dc < packed.tfrecord > COPY
+  ? decompress it first, as with tfrtool reshard
   > gzip -dc < packed.tfrecord > COPY
   > tfrtool index COPY
 index zlib.tfrecord | 1
-  ? decompress it first
+  ? decompress it first, as with tfrtool reshard
   > python3 -c 'import sys, zlib;
     sys.stdout.buffer.write(zlib.decompress(sys.stdin.buffer.read()))' < zlib.tfrecord > COPY
   > tfrtool index COPY

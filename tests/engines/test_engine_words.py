@@ -34,7 +34,7 @@ def shard(make_shard: MakeShard, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("words", "facts"),
     [
-        ({"engine": "beam"}, ("--engine 'beam'", "local or ray")),
+        ({"engine": "beam"}, ("--engine 'beam'", "local, ray")),
         ({"engine_address": "10.0.0.1:6379"}, ("--engine-address", "--engine ray")),
         ({"engine": "ray"}, ("--engine-address HOST:PORT", "RAY_ADDRESS")),
         ({"engine": "ray", "engine_address": "here"}, ("'here'", "HOST:PORT")),

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-import tfrtool
 from tfrtool.cli import main
 from tfrtool.records.framing import FRAME_SIZE, Record
 from tfrtool.records.reader import read_records
@@ -133,23 +132,3 @@ def test_a_plan_tells_the_sizes(
     arguments.remove("--json")
     assert main([*arguments, "--dry-run"]) == 0
     assert ("estimated" in capsys.readouterr().out) is (recipe not in KNOWN)
-
-
-@pytest.mark.parametrize("command", ["write", "reshard", "convert"])
-def test_a_number_without_a_unit(
-    command: str, jpegs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """`--shard-size 10` is refused before anything is written; `10B` is what it says."""
-    dataset, out = tmp_path / "pets", tmp_path / "out"
-    source = jpegs
-    if command != "write":
-        tfrtool.write(jpegs, dataset)
-        source = dataset
-    words = [command, str(source), str(out), "--shard-size"]
-    words = [*words[:-1], *(["--to", "parquet"] if command == "convert" else []), words[-1]]
-    assert main([*words, "10"]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "--shard-size 10 has no unit" in line
-    assert "; add the unit, such as 10MiB" in line
-    assert not out.exists()
-    assert main([*words, "10B"]) == 0

@@ -20,9 +20,6 @@ _Member = TypeVar("_Member", bound=enum.Enum)
 _SIZE = re.compile(
     r"(?P<number>\d{1,15}(?:\.\d{1,9})?)\s*(?P<prefix>[kmgt]?)(?P<binary>i?)b?", re.IGNORECASE
 )
-_LEAST_BARE = 1024
-"""Bytes: a smaller shard size without a unit was likely meant in another unit."""
-
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 _OTHER_NAMES = {
@@ -62,17 +59,6 @@ def as_size(size: int | str, option: str = "size") -> int:
         number = int(float(match["number"]) * base ** _POWERS[match["prefix"].lower()])
     if number < 1:
         raise UsageError(f"{option} must be at least 1 byte, got {size}")
-    return number
-
-
-def as_shard_size(size: int | str) -> int:
-    """Return the bytes of a shard; a number without a unit must be large enough to be meant."""
-    number = as_size(size, "--shard-size")
-    if number < _LEAST_BARE and str(size).strip() == str(number):
-        raise UsageError(
-            f"--shard-size {number} has no unit, so it means {number} bytes",
-            hint=f"add the unit, such as {number}MiB, or {number}B for bytes",
-        )
     return number
 
 

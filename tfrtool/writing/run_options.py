@@ -17,7 +17,7 @@ from tfrtool.engines.pool import workers_of
 from tfrtool.errors import UsageError, human_count
 from tfrtool.records.compression import named_compression
 from tfrtool.records.shard_sets import VERSION, check_dataset_name, check_split_name, check_version
-from tfrtool.storage.arguments import as_shard_size
+from tfrtool.storage.arguments import as_size
 from tfrtool.storage.limits import MAX_SHARDS
 from tfrtool.storage.progress import OnProgress, no_progress
 from tfrtool.storage.remote_path import RemotePath
@@ -158,7 +158,8 @@ class SizeOptions(RunOptions, NameOptions):
     @property
     def shard_bytes(self) -> int:
         """Maximum size of a file before compression, to within one record."""
-        return as_shard_size("128MiB" if self.shard_size is None else self.shard_size)
+        size = "128MiB" if self.shard_size is None else self.shard_size
+        return as_size(size, "--shard-size")
 
     @property
     def pool(self) -> Workers:
