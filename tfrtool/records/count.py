@@ -27,14 +27,13 @@ from tfrtool.storage.progress import BYTES, count_work
 from tfrtool.storage.remote_path import RemotePath
 
 _BLOCK, _LONG = 64 * 1024, 4096
-"""Bytes read at a time; records from a size on of which only the headers are read. Measured."""
+"""Bytes read at a time; records from a size on of which only the headers are read."""
 
 _FAR_BLOCK = 256 * 1024
 """Both in a store, where a request takes as long as some of these."""
 
-_WORTH_ITS_INDEX = 64
-_FAR_WORTH_ITS_INDEX = 8
-"""Bytes of a shard for one of its index: hopping over records below 1 KB or so is faster."""
+_WORTH_ITS_INDEX = 8
+"""Bytes of a shard for one of its index, at least."""
 
 _FAR = 1 << 63  # beyond the end of any file
 _HEADERS_KNOWN = 1024  # those whose CRC is not computed again: often there are a few lengths only
@@ -96,10 +95,7 @@ def count_records(shard: Location) -> int:
 
 
 def as_error(path: Path, fault: Fault, *, in_dataset: bool = False) -> CorruptShardError:
-    """Return a shard's first fault as an error, for callers that can't go on with it.
-
-    Other files of a dataset (``in_dataset``) say how many records it has: a repaired one has fewer.
-    """
+    """Return a shard's first fault as an error, with what to do about it."""
     hint = None  # the message says what it is instead of a TFRecord file
     if in_dataset:
         hint = "train and evaluate skip damaged records with --on-error skip"
@@ -170,10 +166,9 @@ def indexed(file: BinaryIO, shard: Path, size: int) -> list[int]:
     """Return where records start, and the end, by the index beside a shard that fits it."""
     index = shard.with_name(f"{shard.name}.idx")
     try:
-        status, remote = index.stat(), isinstance(shard, RemotePath)
-        own = shard.stat() if remote else os.fstat(file.fileno())
-        worth = _FAR_WORTH_ITS_INDEX if remote else _WORTH_ITS_INDEX
-        if status.st_mtime_ns >= own.st_mtime_ns and status.st_size * worth < size:
+        status = index.stat()
+        own = shard.stat() if isinstance(shard, RemotePath) else os.fstat(file.fileno())
+        if status.st_mtime_ns >= own.st_mtime_ns and status.st_size * _WORTH_ITS_INDEX < size:
             numbers = [*map(int, read_bounded(index).split())]
             starts, sizes = [*numbers[::2], size], numbers[1::2]
             if [0, *map(add, starts, sizes)] == starts and min(sizes) >= FRAME_SIZE:

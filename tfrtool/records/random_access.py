@@ -5,6 +5,7 @@ import shlex
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from copy import copy
 from itertools import accumulate, groupby, pairwise
 from operator import itemgetter
@@ -14,14 +15,12 @@ from typing import Any, BinaryIO, TypeVar, overload
 from tfrtool.errors import (
     CorruptShardError,
     ShardError,
-    UsageError,
     WriteError,
     human_count,
     os_errors_as,
-    os_reason,
 )
 from tfrtool.records.compression import Compression, detect_compression
-from tfrtool.records.count import as_error, count_records, hop, indexed, reader_at
+from tfrtool.records.count import as_error, count_records, hop, indexed, read_ranges
 from tfrtool.records.crc import masked_crc32c
 from tfrtool.records.framing import CRC, FOOTER_SIZE, HEADER_SIZE, FaultKind, Record, header
 from tfrtool.records.reader import read_shard
@@ -41,16 +40,9 @@ _FILES_OPEN = 128
 def index_paths(shards: Sequence[Path], out: Path | None = None) -> list[Path]:
     """Return where the indices of shards are written: ``SHARD.idx`` beside each.
 
-    Or, in the directory ``out``, in folders as the shards are in below the one that all of them
-    are in, so that no two have one name. What is named as an open file (``/dev/stdin``) needs
-    that: `UsageError`.
+    Or, in the directory ``out``, in the subfolders that the shards are in below their common one.
     """
     if out is None:
-        for shard in shards:
-            folder = f"{os.path.realpath(shard.parent)}/"
-            if folder.startswith(("/dev/fd/", "/proc/")) or shard.parent == Path("/dev"):
-                hint = "use --out DIR to write the index elsewhere"
-                raise UsageError("no index can be written next to it", path=shard, hint=hint)
         return [shard.with_name(f"{shard.name}.idx") for shard in shards]
     folders = [os.path.abspath(shard.parent) for shard in shards]  # noqa: PTH100 - links stay
     top = os.path.commonpath(folders) if folders else ""
@@ -70,11 +62,10 @@ def make_index(shard: Path) -> "array[int]":
     with open_shard(shard) as file:
         compression = detect_compression(file)
         if compression is not Compression.NONE:
-            hint = f": gzip -dc < {shlex.quote(str(shard))} > COPY"
             raise ShardError(
                 f"compressed with {compression.value}: random access needs an uncompressed shard",
                 path=shard,
-                hint="decompress it first" + (hint if compression is Compression.GZIP else ""),
+                hint="decompress it first, as with tfrtool reshard",
             )
         size = size_of_file(file)
         if isinstance(shard, RemotePath) and (known := indexed(file, shard, size)):
@@ -130,7 +121,6 @@ class Records(Sequence[T]):
         self._offsets = [make_index(path) for path in self._paths]
         self._ends = list(accumulate(len(offsets) - 1 for offsets in self._offsets))
         self._files: dict[int, BinaryIO] = {}
-        self._remote = any(isinstance(path, RemotePath) for path in self._paths)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_files": {}}  # open files don't travel
@@ -170,13 +160,13 @@ class Records(Sequence[T]):
         """
         if isinstance(index, slice):
             return self.__getitems__(range(*index.indices(len(self))))
-        return self._read(self._checked(index))
+        return self.__getitems__((index,))[0]
 
     def __getitems__(self, indices: Iterable[int]) -> list[T]:
         """Read several records at once, as the DataLoader of PyTorch does for a batch."""
         numbers = [self._checked(index) for index in indices]
-        frames = self._fetched(numbers) if self._remote else {}
-        return [self._read(number, frames.get(number)) for number in numbers]
+        frames = self._frames(numbers)
+        return [self._record(number, frames[number]) for number in numbers]
 
     def __iter__(self) -> Iterator[T]:
         plain = self._decode is None
@@ -239,28 +229,36 @@ class Records(Sequence[T]):
         shard = bisect_right(self._ends, number)
         return shard, number - (self._ends[shard - 1] if shard else 0)
 
-    def _fetched(self, numbers: Iterable[int]) -> dict[int, bytes]:
-        """Return frames of records in a store, neighbours by one request."""
+    def _frames(self, numbers: Iterable[int]) -> dict[int, bytes]:
+        """Return the frames of records by number; in a store, neighbors come by one request."""
         found: dict[int, bytes] = {}
         placed = sorted((*self._place(number), number) for number in {*numbers})
         for shard, group in groupby(placed, itemgetter(0)):
             wanted, offsets = [*group], self._offsets[shard]
             ranges = [(offsets[at], offsets[at + 1] - offsets[at]) for _, at, _ in wanted]
             path = self._paths[shard]
-            if isinstance(path, RemotePath):
-                with os_errors_as(ShardError, path):
-                    frames = path.store.read_ranges(path.key, ranges, path.known().etag)
-                    found.update(zip((number for _, _, number in wanted), frames, strict=True))
+            with os_errors_as(ShardError, path, "can't be read"), self._opened(shard) as file:
+                frames = read_ranges(file, ranges)
+                found.update(zip((number for _, _, number in wanted), frames, strict=True))
         return found
 
-    def _read(self, number: int, frame: bytes | None = None) -> T:
+    @contextmanager
+    def _opened(self, shard: int) -> Iterator[BinaryIO]:
+        """Give a file; of many, each is closed again."""
+        if len(self._paths) > _FILES_OPEN:
+            with open_regular(self._paths[shard], buffering=0) as file:
+                yield file
+            return
+        if shard not in self._files:
+            opened = open_regular(self._paths[shard], buffering=0)
+            if self._files.setdefault(shard, opened) is not opened:
+                opened.close()  # another thread was faster
+        yield self._files[shard]
+
+    def _record(self, number: int, frame: bytes) -> T:
         shard, index = self._place(number)
         path, offsets = self._paths[shard], self._offsets[shard]
         offset, size = offsets[index], offsets[index + 1] - offsets[index]
-        try:
-            frame = self._frame_at(shard, size, offset) if frame is None else frame
-        except OSError as error:
-            raise ShardError(f"can't be read: {os_reason(error)}", path=path) from error
         end = size - FOOTER_SIZE
         payload = frame[HEADER_SIZE:end]
         if len(frame) == size and frame.startswith(header(len(payload))):
@@ -275,14 +273,3 @@ class Records(Sequence[T]):
             offset=offset,
             hint=f"run tfrtool verify {shlex.quote(str(path))} to list the damage",
         )
-
-    def _frame_at(self, shard: int, size: int, offset: int) -> bytes:
-        """Read a record with its frame. Unbuffered files are read in one piece at an offset."""
-        if len(self._paths) > _FILES_OPEN:
-            with open_regular(self._paths[shard], buffering=0) as file:
-                return reader_at(file)(size, offset)
-        if shard not in self._files:
-            opened = open_regular(self._paths[shard], buffering=0)
-            if self._files.setdefault(shard, opened) is not opened:
-                opened.close()  # another thread was faster
-        return reader_at(self._files[shard])(size, offset)
