@@ -1,4 +1,4 @@
-"""Rows in order, in memory and in DuckDB."""
+"""Rows in order, in memory and in files."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ ROWS = st.lists(st.tuples(KEYS, st.integers(-(2**63), 2**63 - 1), st.integers())
 
 
 def keep_little_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let rows go to DuckDB as soon as there are a few."""
+    """Let rows go to files as soon as there are a few."""
     monkeypatch.setattr(sorted_rows, "_BUFFERED", 8)
     monkeypatch.setattr(sorted_rows, "_BLOCK", 3)
 
 
-@pytest.mark.parametrize("few", [False, True], ids=["in memory", "in DuckDB"])
+@pytest.mark.parametrize("few", [False, True], ids=["in memory", "in files"])
 @settings(max_examples=30)
 @given(rows=ROWS, by=st.sampled_from([1, 2]))
 def test_rows_are_sorted(rows: list[tuple[str, int, int]], by: int, *, few: bool) -> None:
@@ -73,9 +73,8 @@ def no_room() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("no_room")
-def test_a_full_disk_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_an_error(tmp_path: Path) -> None:
     """Where there is no room, it is an error that names the folder; nothing is left there."""
-    monkeypatch.setattr(sorted_rows, "_CONFIG", {**sorted_rows._CONFIG, "memory_limit": "20MiB"})
     text = bytes(range(256)) * 4
     with pytest.raises(WriteError, match="temporary files can't be written") as caught:
         [*SortedRows(tmp_path, rows=((number * 7919 % 65_537, text) for number in range(90_000)))]

@@ -1,51 +1,34 @@
-"""Rows in order, any number of them: few stay in memory, many are in files, and sorted by DuckDB.
+"""Sorted rows, any number of them: few stay in memory, many are merged from runs in a file.
 
 Use `SortedRows` for whatever has to be sorted, grouped or looked up by its place in an order, and
 may have millions of rows.
 """
 
+import heapq
 import marshal
 import os
-import shutil
 import tempfile
 import threading
 import weakref
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from itertools import accumulate, islice, repeat
-from operator import itemgetter, le
+from contextlib import contextmanager, suppress
+from itertools import pairwise
+from operator import itemgetter
 from pathlib import Path
 from typing import IO, Any, TypeVar, overload
 
 from tfrtool.errors import WriteError, reason_of
 
-_BUFFERED = 2**16
-"""Rows that stay in memory, with what Python needs for each some 20 MB."""
-
-_BUFFERED_BYTES = 2**25
+_BUFFERED, _BUFFERED_BYTES = 2**17, 2**25
+"""Rows, and their bytes, that stay in memory: with what Python needs for each some 40 MB."""
 
 _FORMAT = 2
 """The version of `marshal`: later ones look up each value among those that were written before."""
 
-_BLOCK = 256
-"""Rows that are written and read together."""
-
-_BLOCK_BYTES = 2**18
-
-_CONFIG = {
-    "allow_community_extensions": "false",
-    "allow_persistent_secrets": "false",
-    "autoinstall_known_extensions": "false",
-    "autoload_known_extensions": "false",
-    "memory_limit": "96MiB",
-    "python_enable_replacements": "false",
-    "threads": "1",
-}
-
-_CODING = "utf-8", "surrogatepass"
-"""Sorts as Python's strings do, and takes names that are not valid UTF-8."""
+_BLOCK, _BLOCK_BYTES = 256, 2**18
+"""Rows, and their bytes, that are written and read together."""
 
 Row = TypeVar("Row", bound=tuple[Any, ...])
 
@@ -53,11 +36,8 @@ Row = TypeVar("Row", bound=tuple[Any, ...])
 class SortedRows(Sequence[Row]):
     """Rows sorted by their first columns; those equal there stay in the order of their adding.
 
-    The columns to sort by are str, bytes, or int of 64 bits, and of one type in all rows; what
-    follows them is anything that `marshal` takes. Rows are added first; after the first look at
-    them, none can be added. Several threads may read at once. It can't be pickled.
-
-    A disk that is full is a `WriteError`.
+    Rows hold what `marshal` takes. They are added first; after the first look at them, none can be
+    added. Several threads may read at once. It can't be pickled. A full disk is a `WriteError`.
     """
 
     def __init__(
@@ -72,11 +52,11 @@ class SortedRows(Sequence[Row]):
         """
         self._folder, self._by = folder, by
         self._buffer: list[tuple[tuple[Any, ...], bytes]] = []
-        self._buffered = self._spilled = 0
-        self._database: _Database | None = None
-        self._blocks: _RowFile | None = None
+        self._buffered = 0
+        self._file: _RowFile | None = None  # runs of sorted rows; in the end, one
+        self._runs = [0]  # where they start, and the end
         self._last: tuple[Any, ...] | None = None
-        self._complete = False
+        self._in_order, self._complete = True, False
         self._lock = threading.Lock()
         for row in rows:
             self.add(row)
@@ -90,7 +70,7 @@ class SortedRows(Sequence[Row]):
             self._spill()
 
     def __len__(self) -> int:
-        return self._spilled + len(self._buffer)
+        return self._runs[-1] + len(self._buffer)
 
     def __iter__(self) -> Iterator[Row]:
         return self.read()
@@ -112,46 +92,43 @@ class SortedRows(Sequence[Row]):
         self._sort()
         stop = len(self) if stop is None else stop
         pieces: Iterator[bytes] = (data for _, data in self._buffer[start:stop])
-        if self._blocks is not None:
-            pieces = self._blocks.read(start, stop)
+        if self._file is not None:
+            pieces = self._file.read(start, stop)
         # Written by this very process, to memory or a file that nobody else can open by a name.
         yield from map(marshal.loads, pieces)
 
     def _spill(self) -> None:
         if self._complete:
             raise ValueError("rows are added before the first look at them")
-        keys, data = zip(*self._buffer, strict=True)
-        if self._blocks is None:
-            self._blocks = _RowFile(self._folder)
-        if self._database is None:
-            last = keys[0] if self._last is None else self._last
-            if all(map(le, (last, *keys), keys)):
-                self._last = keys[-1]
-            else:  # those before are in order, and these are not
-                self._database = _Database(self._folder, keys[0])
-                pieces, self._blocks = self._blocks.read(0, self._spilled), _RowFile(self._folder)
-                while batch := [*islice(pieces, _BUFFERED)]:
-                    known = [marshal.loads(data)[: self._by] for data in batch]
-                    self._database.add(known, batch)
-        if self._database is None:
-            self._blocks.add(data)
-        else:
-            self._database.add(keys, data)
-        self._spilled += len(data)
+        if self._file is None:
+            self._file = _RowFile(self._folder)
+        self._buffer.sort(key=itemgetter(0))
+        self._in_order &= self._last is None or self._last <= self._buffer[0][0]
+        self._last = self._buffer[-1][0]
+        self._file.add(data for _, data in self._buffer)
+        self._runs.append(self._runs[-1] + len(self._buffer))
         self._buffer, self._buffered = [], 0
 
     def _sort(self) -> None:
         with self._lock:
             if self._complete:
                 return
-            if self._blocks is None:
+            if self._file is None:
                 self._buffer.sort(key=itemgetter(0))
             elif self._buffer:
                 self._spill()
-            if self._blocks is not None and self._database is not None:
-                self._blocks.add(self._database.in_order())
-                self._database = None
+            if self._file is not None and not self._in_order:
+                merged = _RowFile(self._folder)
+                runs = (self._keyed(self._file, *ends) for ends in pairwise(self._runs))
+                merged.add(data for _, data in heapq.merge(*runs, key=itemgetter(0)))
+                self._file = merged
             self._complete = True
+
+    def _keyed(
+        self, file: "_RowFile", start: int, stop: int
+    ) -> Iterator[tuple[tuple[Any, ...], bytes]]:
+        for data in file.read(start, stop):
+            yield marshal.loads(data)[: self._by], data
 
 
 class _RowFile:
@@ -160,10 +137,10 @@ class _RowFile:
     def __init__(self, folder: Path | None) -> None:
         self._where, self._end, self._count = folder or tempfile.gettempdir(), 0, 0
         self._firsts, self._starts = array("Q"), array("Q")  # of each block: row and offset
-        with _errors_of(self._where):
+        with self._errors():
             # Without a name, it vanishes with the process.
-            self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115
-        weakref.finalize(self, self._file.close)
+            self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
+        weakref.finalize(self, _close, self._file)
 
     def add(self, pieces: Iterable[bytes]) -> None:
         block, size = list[bytes](), 0
@@ -175,15 +152,15 @@ class _RowFile:
                 block, size = [], 0
         if block:
             self._write(block)
+        with self._errors():
+            self._file.flush()
 
     def _write(self, block: list[bytes]) -> None:
         self._firsts.append(self._count)
         self._starts.append(self._end)
-        data = marshal.dumps(block, _FORMAT)
-        with _errors_of(self._where):
-            _write_all(self._file, data)
+        with self._errors():
+            self._end += self._file.write(marshal.dumps(block, _FORMAT))
         self._count += len(block)
-        self._end += len(data)
 
     def read(self, first: int, stop: int) -> Iterator[bytes]:
         """Yield pieces from one place to another; several threads may read."""
@@ -192,87 +169,19 @@ class _RowFile:
                 return
             start = self._starts[at]
             end = self._starts[at + 1] if at + 1 < len(self._starts) else self._end
-            with _errors_of(self._where):
+            with self._errors():
                 block = marshal.loads(os.pread(self._file.fileno(), end - start, start))
             yield from block[max(0, first - number) : stop - number]
 
-
-class _Database:
-    """Rows in a file, and in DuckDB the columns to sort by and where each row is in the file.
-
-    DuckDB sorts only that, because it holds long rows in memory.
-    """
-
-    def __init__(self, folder: Path | None, keys: Sequence[Any]) -> None:
-        import duckdb
-
-        self._where, self._end = folder or tempfile.gettempdir(), 0
-        self._texts = [isinstance(key, str) for key in keys]
-        self._names = [f"k{number}" for number in range(len(keys))]
-        with _errors_of(self._where):
-            self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115
-            spilled = tempfile.mkdtemp(prefix="rows-", dir=folder)
-            config = {**_CONFIG, "temp_directory": spilled}
-            self._connection = duckdb.connect(":memory:", config=config)
-            weakref.finalize(self, _close, self._connection, self._file, spilled)
-            types = ["BIGINT" if isinstance(key, int) else "BLOB" for key in keys]
-            columns = [" ".join(pair) for pair in zip(self._names, types, strict=True)]
-            table = f"CREATE TABLE rows ({', '.join(columns)}, start BIGINT, size BIGINT)"
-            self._connection.execute(table)
-
-    def add(self, keys: Sequence[tuple[Any, ...]], data: Sequence[bytes]) -> None:
-        import pyarrow
-
-        arrays = []
-        for text, column in zip(self._texts, zip(*keys, strict=True), strict=True):
-            kind = pyarrow.int64() if isinstance(column[0], int) else pyarrow.binary()
-            values = [key.encode(*_CODING) for key in column] if text else column
-            arrays.append(pyarrow.array(values, kind))
-        sizes = [*map(len, data)]
-        starts = [*accumulate(sizes, initial=self._end)]
-        self._end = starts.pop()
-        arrays += (pyarrow.array(numbers, pyarrow.int64()) for numbers in (starts, sizes))
-        batch = pyarrow.table(arrays, [*self._names, "start", "size"])
-        with _errors_of(self._where):
-            _write_all(self._file, b"".join(data))
-            self._connection.register("batch", batch)
-            self._connection.execute("INSERT INTO rows FROM batch")
-            self._connection.unregister("batch")
-
-    def in_order(self) -> Iterator[bytes]:
-        """Yield all rows as they were added, sorted; those with equal columns as they came."""
-        order, file = ", ".join([*self._names, "start"]), self._file.fileno()
-        with _errors_of(self._where):
-            found = self._connection.sql(f"SELECT start, size FROM rows ORDER BY {order}")
-            for batch in found.to_arrow_reader(_BUFFERED):
-                starts, sizes = (column.to_pylist() for column in batch.columns)
-                yield from map(os.pread, repeat(file), sizes, starts)
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            what = f"temporary files can't be written: {reason_of(error)}"
+            raise WriteError(what, path=self._where) from error
 
 
-@contextmanager
-def _errors_of(folder: str | Path) -> Iterator[None]:
-    """Raise what goes wrong with temporary files as a `WriteError` that names their folder."""
-    try:
-        yield
-    except OSError as error:
-        raise _error(folder, error) from error
-    except Exception as error:
-        if type(error).__module__.partition(".")[0] not in ("duckdb", "_duckdb", "pyarrow"):
-            raise
-        raise _error(folder, error) from error
-
-
-def _error(folder: str | Path, error: Exception) -> WriteError:
-    return WriteError(f"temporary files can't be written: {reason_of(error)}", path=folder)
-
-
-def _write_all(file: IO[bytes], data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[file.write(view) :]
-
-
-def _close(connection: Any, file: IO[bytes], folder: str) -> None:
-    connection.close()
-    file.close()
-    shutil.rmtree(folder, ignore_errors=True)
+def _close(file: IO[bytes]) -> None:
+    with suppress(OSError):  # closing tries once more to write what didn't fit
+        file.close()
