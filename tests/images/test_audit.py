@@ -216,17 +216,6 @@ def test_header_check_does_not_decode() -> None:
     assert audit_image(turned, ImageRecipe(check=Check.HEADER, orient=False)).problem is None
 
 
-def test_header_check_opens_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """--check header gives a JPEG to no decoder: that is what makes it fast."""
-
-    def forbidden(*_arguments: object) -> None:
-        raise AssertionError("a decoder was asked")
-
-    monkeypatch.setattr(Image, "open", forbidden)
-    for name in ("colour", "grey", "progressive", "restarts"):
-        assert audit_image(JPEGS[name], HEADER).problem is None
-
-
 def test_tfds_rule() -> None:
     """The rule of cats_vs_dogs asks for JFIF among the first 512 bytes, whatever follows."""
     data = saved(gradient())
@@ -266,13 +255,6 @@ def test_what_could_not_be_encoded_is_a_problem() -> None:
 def test_floating_point_pixels_are_a_problem() -> None:
     """A picture of measurements has no white, and so no 8 bits to become."""
     assert "floating" in str(audit_image(saved(Image.new("F", (4, 4)), "TIFF")).problem)
-
-
-def test_recipe_that_encodes_all_needs_no_reasons() -> None:
-    """Where every image is encoded anew, nothing is listed as converted."""
-    for encode in (Encode.JPEG, Encode.PNG, Encode.RAW):
-        verdict = audit_image(image_bytes("PNG"), ImageRecipe(encode=encode))
-        assert (verdict.format, verdict.problem, verdict.conversion) == ("PNG", None, None)
 
 
 @pytest.mark.parametrize("name", ["colour", "grey", "progressive", "restarts", "CMYK", "4:2:2"])

@@ -192,14 +192,6 @@ def test_sixteen_bits_keep_their_brightness() -> None:
     assert set(render_image(saved(Image.new("I;16", (8, 8), 0x8000)), RAW).data) == {128}
 
 
-@pytest.mark.parametrize("format_", ["GIF", "WEBP", "PNG", "TIFF"])
-def test_first_frame_counts(format_: str) -> None:
-    """Of several frames or pages the first one is taken."""
-    frames = [Image.new("RGB", (8, 8), colour) for colour in ("white", "red", "blue")]
-    data = saved(frames[0], format_, save_all=True, append_images=frames[1:])
-    assert set(render_image(data, RAW).data) == {255}
-
-
 def test_nothing_but_pixels_is_carried_over() -> None:
     """Comments, profiles, positions and transparency of the source are not in what is made."""
     exif = Image.Exif()

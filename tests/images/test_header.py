@@ -6,7 +6,6 @@ import io
 import struct
 import subprocess
 import sys
-import timeit
 from typing import Any
 
 import pytest
@@ -19,12 +18,9 @@ from tfrtool.images.decoder import open_image, orientation_of, quiet_pillow
 from tfrtool.images.header import (
     JpegHeader,
     is_jpeg,
-    limit_problem,
     read_jpeg_header,
     read_jpeg_scans,
 )
-
-_SOF0 = 0xC0
 
 
 def saved(mode: str = "RGB", size: tuple[int, int] = (40, 24), **options: Any) -> bytes:
@@ -221,25 +217,6 @@ def test_scans_are_counted() -> None:
     assert "33 or more of 9400 x 9400" in str(problem)
 
 
-@pytest.mark.tf
-def test_what_is_read_in_one_scan_is_not_searched_for_more() -> None:
-    """TensorFlow refuses a second scan of such an image, so that it need not be found before."""
-    import tensorflow as tf
-
-    data = saved(size=(64, 64))
-    scan = data[data.index(b"\xff\xda") : -2]
-    many = data[:-2] + scan * 600 + data[-2:]
-    assert read_jpeg_header(many).single
-    assert limit_problem(many) is None
-    with pytest.raises(tf.errors.InvalidArgumentError):
-        tf.io.decode_jpeg(many)
-    count = data.index(b"\xff\xda") + 4
-    apart = many[:count] + b"\1" + many[count + 1 :]
-    for other in (apart, saved(progressive=True), data[:count]):
-        assert not read_jpeg_header(other).single
-    assert "501 or more" in str(limit_problem(apart))
-
-
 @pytest.mark.parametrize("segment", [b"\xff\xfe\0\2", b"\xff\x01", b"\xff\xe0\0\0"])
 def test_endless_segments_are_refused(segment: bytes) -> None:
     """A million empty segments cost no more than ten thousand."""
@@ -249,17 +226,6 @@ def test_endless_segments_are_refused(segment: bytes) -> None:
     header = read_jpeg_header(data)
     behind = read_jpeg_scans(data[:-2] + segment * 1_000_000, header)
     assert "10,000 segments" in str(behind.problem)
-
-
-def test_header_costs_less_than_pillows() -> None:
-    """The look at the header is several times cheaper than opening the file with Pillow."""
-    data = saved(size=(300, 200))
-
-    def cost(function: object) -> float:
-        return min(timeit.repeat("f()", globals={"f": function}, number=50, repeat=9))
-
-    ours = cost(lambda: read_jpeg_header(data))
-    assert ours < cost(lambda: Image.open(io.BytesIO(data))) / 2
 
 
 def test_header_needs_no_pillow() -> None:

@@ -13,20 +13,16 @@ import pytest
 from PIL import Image
 
 from tests.conftest import MakeShard
-from tests.datasets import image_payload, write_foreign, write_pets
+from tests.datasets import image_payload, write_foreign
 from tests.photos import image_bytes, many_scans, write_class_folders
 from tfrtool.cli import main
 from tfrtool.errors import SourceError
-from tfrtool.examples.example import DType, Feature, encode_example
-from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.images import decoder
 from tfrtool.images.audit import audit_image, render_image
 from tfrtool.images.decoder import quiet_pillow
 from tfrtool.images.header import limit_problem
 from tfrtool.images.pixels import decode_picture
 from tfrtool.images.recipe import Check, ImageRecipe
-from tfrtool.records.framing import Record, frame
-from tfrtool.records.reader import read_records
 from tfrtool.storage import limits
 from tfrtool.storage.limits import (
     MAX_CHUNKS,
@@ -116,7 +112,6 @@ def tiles(side: int) -> bytes:
 
 
 JPEG_EXIF = segment(0xE1, b"Exif\0\0" + exif(3, 60_000))
-LONG_HEADER = "65,536 bytes"
 BOMBS: dict[str, tuple[Callable[[], bytes], str]] = {
     "JPEG scans": (lambda: many_scans(MAX_SCANS + 1), "501 or more of 256 x 256 pixels"),
     "JPEG segments": (lambda: jpeg(b"\xff\xfe\0\2" * 10_001), "more than 10,000 segments"),
@@ -306,34 +301,6 @@ def test_large_image_does_not_get_to_the_decoder_in_training(
     said = capsys.readouterr().err
     assert "record 5" in said
     assert "13000 x 13000 pixels (limit 89,478,485" in said
-
-
-@pytest.mark.tf
-def test_an_image_beside_a_broken_feature_does_not_get_to_the_decoder(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """TensorFlow parses only what it is asked for: a record that is no Example may hold a bomb."""
-    pets = write_pets(tmp_path, count=4, shards=1)
-    (shard,) = pets.glob("*-train.tfrecord*")
-    items = read_records(io.BytesIO(shard.read_bytes()))
-    payloads = [item.payload for item in items if isinstance(item, Record)]
-    # One more feature, whose value says that it is longer than it is.
-    image = Feature(dtype=DType.STRING, values=(many_scans(MAX_SCANS + 1),))
-    label = Feature(dtype=DType.INT64, values=(1,))
-    features = pb.Example.FromString(encode_example({"image": image, "label": label})).features
-    inner = features.SerializeToString() + b"\x0a\x09\x0a\x04junk\x12\x01\xff"
-    broken = b"\x0a" + struct.pack("BBB", *_varint(len(inner))) + inner
-    shard.write_bytes(b"".join(map(frame, [*payloads[:-1], broken])))
-    words = ["--model", "cnn", "--image-size", "32", "--epochs", "1", "--cache", "none"]
-    assert main(["train", str(pets), *words]) == 1
-    said = capsys.readouterr().err
-    assert f"record {len(payloads) - 1}" in said
-    assert "tf.train.Example" in said
-
-
-def _varint(number: int) -> tuple[int, int, int]:
-    """Return the bytes of a number of 15 to 21 bits as protobuf writes it."""
-    return number & 127 | 128, number >> 7 & 127 | 128, number >> 14
 
 
 def test_limits_are_documented() -> None:

@@ -177,22 +177,6 @@ def test_a_store_that_can_not_be_reached(monkeypatch: pytest.MonkeyPatch) -> Non
         tfrtool.open_records("http://127.0.0.1:9/x")
 
 
-def test_an_empty_shard_has_no_records(tmp_path: Path) -> None:
-    """A file without a byte is a sequence of length 0."""
-    path = tmp_path / "a.tfrecord"
-    path.write_bytes(b"")
-    records = tfrtool.open_records(path)
-    assert (len(records), list(records), records[:]) == (0, [], [])
-
-
-def test_nothing_is_left_beside_the_shards(directory: Path) -> None:
-    """To open and read shards makes no file in their folder, for others' patterns to find."""
-    before = sorted(directory.iterdir())
-    with tfrtool.open_records(directory) as records:
-        assert records[-1].payload == b"last"
-    assert sorted(directory.iterdir()) == before
-
-
 def test_a_shard_that_was_written_anew(directory: Path) -> None:
     """After a shard was replaced, its records are errors where they moved; never a false one."""
     for close in (True, False):

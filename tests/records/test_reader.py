@@ -34,16 +34,6 @@ def test_reads_what_was_framed(payloads: list[bytes]) -> None:
     assert [record.offset for record in reading.records] == offsets_of(payloads)[:-1]
 
 
-@given(payloads=payload_lists)
-def test_reads_from_the_position_of_the_file(payloads: list[bytes]) -> None:
-    """What stands before the file's position is not read, and offsets count from there."""
-    file = io.BytesIO(b"before" + shard_of(payloads))
-    file.seek(6)
-    items = list(read_records(file))
-    assert [item.payload for item in items if isinstance(item, Record)] == payloads
-    assert [item.offset for item in items] == offsets_of(payloads)[:-1]
-
-
 @pytest.mark.parametrize("spare", range(-20, 21))
 def test_records_across_the_edge_of_a_block(spare: int) -> None:
     """A frame may lie across the edge of a block at any of its bytes."""
@@ -68,17 +58,6 @@ def test_tensorflow_reads_the_same(tf: Any, make_shard: MakeShard) -> None:
         ours = [item.payload for item in read_records(file) if isinstance(item, Record)]
     assert list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator()) == ours
     assert len(ours) == 5
-
-
-def test_payload_crc_is_the_stored_one() -> None:
-    """Where payload CRCs are not checked, records come out with the CRC that the file holds."""
-    data = bytearray(shard_of([b"one", b"two"]))
-    data[12] ^= 1
-    assert len(read(bytes(data)).faults) == 1
-    reading = read(bytes(data), verify_payload=False)
-    assert reading.faults == []
-    assert reading.payloads == [b"nne", b"two"]
-    assert reading.records[0].payload_crc == int.from_bytes(data[15:19], "little")
 
 
 def test_reading_is_lazy() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.records.strategies import is_subsequence, offsets_of, payload_lists, read, shard_of
 from tests.records.test_damage import flip, run_payload_lists
-from tfrtool.errors import CorruptShardError, ShardError, UsageError, WriteError
+from tfrtool.errors import CorruptShardError, UsageError, WriteError
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import FRAME_SIZE
 from tfrtool.records.repair import LostRange, RepairReport, repair_shard
@@ -160,17 +160,6 @@ def test_nothing_is_written_over(tmp_path: Path, out: str) -> None:
     assert (tmp_path / "damaged").read_bytes() == shard_of(PAYLOADS)
     assert (tmp_path / "other").read_bytes() == b"mine"
     assert not (tmp_path / "nowhere").exists()
-
-
-def test_files_that_are_not_there(tmp_path: Path) -> None:
-    """A missing shard and a missing directory to write to are different errors, with the path."""
-    with pytest.raises(ShardError) as caught:
-        repair_shard(tmp_path / "none", tmp_path / "saved")
-    assert caught.value.path == str(tmp_path / "none")
-    (tmp_path / "damaged").write_bytes(shard_of(PAYLOADS))
-    with pytest.raises(WriteError) as written:
-        repair_shard(tmp_path / "damaged", tmp_path / "none" / "saved")
-    assert written.value.path == str(tmp_path / "none" / "saved")
 
 
 def test_what_was_written_is_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

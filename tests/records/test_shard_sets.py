@@ -123,11 +123,6 @@ def test_compressed_twin_is_a_duplicate() -> None:
     assert found.n_missing == 0
 
 
-def test_path_that_comes_twice_is_no_duplicate() -> None:
-    """A file is one file, however often it is named."""
-    assert one("x-00000-of-00001", "x-00000-of-00001").duplicates == {}
-
-
 def test_number_beyond_the_count() -> None:
     """It is told as extra, and does not stand in for one that is missing."""
     found = one("x-00000-of-00002", "x-00002-of-00002")
@@ -165,10 +160,3 @@ def test_absurd_counts_cost_nothing(count: str) -> None:
 def test_numbers_that_are_none(name: str) -> None:
     """Numbers that fit no machine, and digits that are not ASCII, are letters of a name."""
     assert one(name).count is None
-
-
-def test_count_of_zero() -> None:
-    """Where the names say that there are none, the file is too many."""
-    found = one("x-00000-of-00000")
-    assert (found.n_missing, found.missing) == (0, ())
-    assert found.extra == (Path("x-00000-of-00000"),)

@@ -58,22 +58,6 @@ def test_it_calls_one_function_after_the_other(child: Child) -> None:
     assert pids != {os.getpid()}
 
 
-def test_large_values_go_there_and_back(child: Child) -> None:
-    """What is larger than a pipe holds comes back whole."""
-    assert child.call(bytes.upper, b"a" * 10_000_000) == b"A" * 10_000_000
-
-
-def test_more_can_be_sent_before_the_first_is_received(child: Child) -> None:
-    """Results come in the order in which functions were sent, an error in its place."""
-    child.send(bytes.upper, b"a" * 1_000_000)
-    child.send(_fail, KeyError)
-    child.send(os.getppid)
-    assert child.receive() == b"A" * 1_000_000
-    with pytest.raises(KeyError):
-        child.receive()
-    assert child.receive() == os.getpid()
-
-
 def test_what_it_prints_is_no_answer(child: Child) -> None:
     """A library that prints disturbs nothing."""
     assert child.call(_print, "disturbing") == "disturbing"

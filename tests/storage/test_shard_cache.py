@@ -132,15 +132,6 @@ def test_process_that_is_killed_leaves_nothing_whole(
     assert _held(folder) == SIZE
 
 
-def test_part_of_a_killed_process_is_made_anew(shards: list[RemotePath], folder: Path) -> None:
-    """Bytes that it left under the same name are in nobody's way."""
-    cache = ShardCache(folder)
-    whole = cache.fetch(shards[0])
-    whole.write_bytes(b"x" * (SIZE + 1))
-    whole.rename(whole.with_suffix(".part"))
-    assert _read(cache, shards[0]) == _bytes(0)
-
-
 def test_other_bytes_than_were_written(shards: list[RemotePath], folder: Path) -> None:
     """A shard that differs from the report is named with both digests, and not kept."""
     expected = hashlib.sha256(b"other").hexdigest()
@@ -193,23 +184,6 @@ def test_shard_that_is_gone(bucket: Bucket, folder: Path) -> None:
     with pytest.raises(ShardError, match=rf"{bucket.url}/pets/shard-9: can't be fetched: no such"):
         ShardCache(folder).fetch(_shard(bucket, 9))
     assert not folder.exists() or _held(folder) == 0
-
-
-def test_file_that_may_not_be_as_large(shards: list[RemotePath], folder: Path) -> None:
-    """A limit of the process on the size of files is told as what it is."""
-    script = (
-        "import resource, signal, sys\n"
-        "from tfrtool.storage.arguments import as_path\n"
-        "from tfrtool.storage.remote.shard_cache import ShardCache\n"
-        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))\n"
-        "try: ShardCache(sys.argv[1]).fetch(as_path(sys.argv[2]))\n"
-        "except Exception as error: print(type(error).__name__, error)\n"
-    )
-    command = [sys.executable, "-c", script, str(folder), str(shards[0])]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60)
-    assert f"WriteError {folder}: the shard cache can't be written: file too large" in done.stdout
-    assert _held(folder) == 0
 
 
 def test_folder_of_others_is_refused(tmp_path: Path) -> None:

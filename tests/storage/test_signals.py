@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
-import threading
 from collections.abc import Iterator
 from types import FrameType
 
@@ -63,50 +60,3 @@ def test_ctrl_c_is_raised_afterwards() -> None:
     assert done == ["all", "all"]
     assert isinstance(caught.value.__context__, RuntimeError)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
-def test_one_within_the_other(came: list[int]) -> None:
-    """Only when the outer body has ended, signals are delivered."""
-    with signals_wait():
-        with signals_wait():
-            os.kill(os.getpid(), signal.SIGTERM)
-        assert not came
-    assert came == [signal.SIGTERM]
-
-
-def test_other_threads_are_left_alone(came: list[int]) -> None:
-    """There, handlers can't be set, and none is called."""
-    inside, done = threading.Event(), threading.Event()
-
-    def work() -> None:
-        with signals_wait():
-            inside.set()
-            done.wait(10)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    inside.wait(10)
-    os.kill(os.getpid(), signal.SIGTERM)
-    done.set()
-    thread.join()
-    assert came == [signal.SIGTERM]
-
-
-@pytest.mark.parametrize("ignored", [False, True])
-def test_what_the_system_does(ignored: bool) -> None:
-    """A signal without a handler ends the process after the body; an ignored one, as by nohup, not.
-
-    The body ends first.
-    """
-    program = f"""
-import os, signal
-from tfrtool.storage.signals import signals_wait
-signal.signal(signal.SIGHUP, signal.{"SIG_IGN" if ignored else "SIG_DFL"})
-with signals_wait():
-    os.kill(os.getpid(), signal.SIGHUP)
-    os.write(1, b"done")
-os.write(1, b" and on")
-"""
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
-    assert ended.returncode == (0 if ignored else -signal.SIGHUP)
-    assert ended.stdout == (b"done and on" if ignored else b"done")

@@ -103,25 +103,25 @@ def test_a_complete_dataset_is_left_as_it_is(source: Path, tmp_path: Path) -> No
 
 @pytest.mark.tf
 def test_another_complete_write_is_refused(tmp_path: Path) -> None:
-    """The error says which option is another than that of the dataset, which stays."""
+    """With any other option or image; the dataset stays."""
     photos = write_class_folders(tmp_path / "photos", count=10)
     options: dict[str, Any] = {"name": "pets", "shards": 3, "splits": {"train": 0.7, "test": 0.3}}
     tfrtool.write(photos, tmp_path / "d", **options)
     before = _unchanged(tmp_path / "d")
-    changes: list[tuple[dict[str, Any], str]] = [
-        ({"seed": 7}, "seed 0 instead of 7"),
-        ({"version": "2.0.0"}, 'version "1.0.0" instead of "2.0.0"'),
-        ({"name": "cats"}, 'name "pets" instead of "cats"'),
-        ({"shards": 2}, "shards 3 instead of 2"),
-        ({"compression": "gzip"}, 'compression "none" instead of "gzip"'),
-        ({"encode": "png"}, 'encode "keep" instead of "png"'),
-        ({"splits": {"train": 0.6, "test": 0.4}}, "splits .*0.7.* instead of .*0.6"),
+    changes: list[dict[str, Any]] = [
+        {"seed": 7},
+        {"version": "2.0.0"},
+        {"name": "cats"},
+        {"shards": 2},
+        {"compression": "gzip"},
+        {"encode": "png"},
+        {"splits": {"train": 0.6, "test": 0.4}},
     ]
-    for change, what in changes:
-        with pytest.raises(UsageError, match=f"already complete.* {what}"):
+    for change in changes:
+        with pytest.raises(UsageError, match=r"already complete.* with other options"):
             tfrtool.write(photos, tmp_path / "d", existing="resume", **options | change)
     (photos / "cat" / "cat.3.jpg").write_bytes(image_bytes(tint=99))
-    with pytest.raises(UsageError, match="other images"):
+    with pytest.raises(UsageError, match="other options, images"):
         tfrtool.write(photos, tmp_path / "d", existing="resume", **options)
     assert _unchanged(tmp_path / "d") == before
 

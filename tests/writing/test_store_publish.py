@@ -140,7 +140,7 @@ def test_a_complete_one_is_left_as_it_is(bucket: Bucket, url: str, sources: list
     _write(sources[0], url)
     with steps(lambda *_: pytest.fail("something is changed")):
         assert _write(sources[0], url, "resume").complete
-        with pytest.raises(UsageError, match=r"already complete.*other records"):
+        with pytest.raises(UsageError, match=r"already complete.*other options"):
             _write(sources[1], url, "resume")
         with pytest.raises(UsageError, match="already exists"):
             _write(sources[1], url)

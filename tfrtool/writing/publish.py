@@ -46,7 +46,6 @@ from tfrtool.storage.remote_path import RemotePath
 from tfrtool.storage.signals import signals_wait
 from tfrtool.writing.job_report import FinishedFile, ShardReport
 from tfrtool.writing.run_options import Existing
-from tfrtool.writing.write_options import option_differences
 
 METADATA = (LABELS, FEATURES, DATASET_INFO, REPORT)
 """In the order in which they appear: TFDS takes a dataset without LABELS for one without names."""
@@ -322,8 +321,7 @@ def complete_shards(
             hint="use --overwrite to write the dataset again",
         )
     else:
-        others = option_differences(target.options, report.get("options"))
-        what = f"already complete, but written with {others}"
+        what = "already complete, but written with other options, images or records"
         error = UsageError(what, path=target.folder, hint="use --overwrite to replace it")
     if interrupted:
         return None

@@ -231,19 +231,5 @@ class WriteOptions(CompressionOptions):
         return dict(json.loads(json.dumps(facts, default=_json_value)))
 
 
-def option_differences(now: Mapping[str, Any], before: object) -> str:
-    """Return how the options of an earlier write, as in its report, differ."""
-    if not isinstance(before, dict) or not before:
-        return "unknown options or other images"
-    usual = json.loads(json.dumps(asdict(_USUAL), default=_json_value))  # which reports omit
-    was, new = {**usual, **before}, {**usual, **now}
-    changed = [
-        f"{key.replace('_', ' ')} {json.dumps(was[key])} instead of {json.dumps(new[key])}"
-        for key in (*now, *(key for key in usual if key not in now))
-        if key in was and was[key] != new[key]
-    ]
-    return ", ".join(changed) or f"other {'images' if 'check' in now else 'records'}"
-
-
 def _json_value(value: object) -> object:
     return value.value if isinstance(value, enum.Enum) else str(value)
