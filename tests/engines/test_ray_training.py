@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from typing import Any
 
@@ -59,15 +58,15 @@ def test_two_workers_end_with_the_weights_of_one_process(nodes: Nodes, tmp_path:
 
 
 @pytest.mark.several
-def test_a_worker_that_is_late_is_named(cluster: RayCluster, tmp_path: Path) -> None:
-    """With its node; the others are there."""
+def test_a_worker_that_is_late(cluster: RayCluster, tmp_path: Path) -> None:
+    """The error says how many were in time."""
     with (
         RayProcesses(cluster, 2, 5.0, done) as processes,
         pytest.raises(tfrtool.ClusterError) as told,
     ):
         processes.call(first_only, tmp_path)
-    assert re.fullmatch(r"worker [01] \(node [\d.]+\) did not respond", told.value.what)
-    assert told.value.expected == "all 2 workers within 5 seconds"
+    facts = told.value.what, told.value.expected, told.value.found
+    assert facts == ("a worker did not respond", "all 2 workers within 5 seconds", 1)
 
 
 @pytest.mark.parametrize(("words", "told"), REFUSED)

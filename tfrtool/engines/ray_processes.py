@@ -28,8 +28,7 @@ class RayProcesses:
             seconds: how long to wait for room, and for answers.
             end: called in each process before it is ended.
         """
-        self._cluster, self._ray, self._count = cluster, cluster.ray, count
-        self._seconds, self._end = seconds, end
+        self._ray, self._count, self._seconds, self._end = cluster.ray, count, seconds, end
         self._actors: list[Any] = []
 
     @staticmethod
@@ -40,38 +39,34 @@ class RayProcesses:
 
     def __enter__(self) -> "RayProcesses":
         """Start the processes; ClusterError if there is no room."""
-        from ray.util.placement_group import placement_group
-        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
-
         share = int(self._ray.cluster_resources().get("GPU", 0)) // self._count
-        needs = {"CPU": 1, "GPU": share} if share else {"CPU": 1}
-        self._group = placement_group([needs] * self._count, strategy="SPREAD")
+        kind = self._ray.remote(
+            num_cpus=1,
+            num_gpus=share,
+            max_restarts=0,
+            max_concurrency=2,
+            scheduling_strategy="SPREAD",
+        )(_worker())
+        self._actors = [kind.remote() for _ in range(self._count)]
         try:
-            if not self._group.wait(self._seconds):
-                raise ClusterError(
-                    "not enough free CPUs in the cluster for all workers",
-                    expected=f"{self._count} within {self._seconds:g} seconds",
-                    found=int(self._ray.available_resources().get("CPU", 0)),
-                )
-            options = {"num_cpus": 1, "num_gpus": share, "max_restarts": 0, "max_concurrency": 2}
-            kind = self._ray.remote(**options)(_worker())
-            for place in range(self._count):
-                where = PlacementGroupSchedulingStrategy(self._group, place)
-                self._actors.append(kind.options(scheduling_strategy=where).remote())
+            self._wait_for_all(
+                [actor.ready.remote() for actor in self._actors],
+                "not enough free CPUs in the cluster for all workers",
+            )
         except BaseException:
-            self.__exit__()
+            self._kill()
             raise
         return self
 
     def __exit__(self, *error: object) -> None:
         """End the processes, in the middle of their work if need be."""
-        from ray.util.placement_group import remove_placement_group
+        calls = [self.begin(place, self._end) for place in range(self._count)]
+        self._ray.wait(calls, num_returns=len(calls), timeout=_SECONDS)
+        self._kill()
 
-        if calls := [self.begin(place, self._end) for place in range(len(self._actors))]:
-            self._ray.wait(calls, num_returns=len(calls), timeout=_SECONDS)
+    def _kill(self) -> None:
         for actor in self._actors:
             self._ray.kill(actor)
-        remove_placement_group(self._group)
 
     def begin(self, place: int, function: Callable[..., object], *arguments: object) -> Any:
         """Call a function in one process, beside other calls; `result` returns its result."""
@@ -80,21 +75,14 @@ class RayProcesses:
     def call(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
         """Return the results of a function in all processes; ClusterError names a late one."""
         calls = [self.begin(place, function, *arguments) for place in range(self._count)]
-        _, late = self._ray.wait(calls, num_returns=self._count, timeout=self._seconds)
-        if late:
-            raise ClusterError(
-                "; ".join(f"{self._describe(calls.index(call))} did not respond" for call in late),
-                expected=f"all {self._count} workers within {self._seconds:g} seconds",
-            )
+        self._wait_for_all(calls, "a worker did not respond")
         return [self.result(call) for call in calls]
 
-    def _describe(self, place: int) -> str:
-        """Return the name of a worker, with the address of its node."""
-        from ray.util import placement_group_table
-
-        node = placement_group_table(self._group)["bundles_to_node_id"][place]
-        addresses = {item["NodeID"]: item["NodeManagerAddress"] for item in self._ray.nodes()}
-        return f"worker {place} (node {addresses.get(node, '')})"
+    def _wait_for_all(self, calls: list[Any], what: str) -> None:
+        done, late = self._ray.wait(calls, num_returns=len(calls), timeout=self._seconds)
+        if late:
+            expected = f"all {self._count} workers within {self._seconds:g} seconds"
+            raise ClusterError(what, expected=expected, found=len(done))
 
     def wait(self, calls: Sequence[Any]) -> list[Any]:
         """Return the calls that are done, as soon as there is one, or none after a second."""
@@ -121,6 +109,9 @@ def _worker() -> type:
     run = node_call()
 
     class Worker:
+        def ready(self) -> None:
+            pass
+
         def call(self, *task: Any) -> tuple[str, str, Any]:
             return run(*task)
 
