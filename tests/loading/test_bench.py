@@ -57,9 +57,9 @@ def test_all_pipelines_are_measured_in_turn(directory: Path) -> None:
     for pipeline in report.pipelines:
         for cost in (pipeline.first_epoch, pipeline.later_epochs):
             assert cost is not None
-            low, high = cost.cpu_ms_range
-            assert 0 < low <= cost.cpu_ms_per_image <= high
-            assert cost.images_per_second > 0
+            low, high = cost["cpu_ms_range"]
+            assert 0 < low <= cost["cpu_ms_per_image"] <= high
+            assert cost["images_per_second"] > 0
 
 
 @pytest.mark.usefixtures("in_process")

@@ -46,10 +46,9 @@ def test_cache_is_a_byte_a_channel_and_little_more() -> None:
     That is what crashes notebooks: all of cats_vs_dogs takes 14.0 GB, and 25.1 GB at 300 pixels.
     """
     size = CATS_VS_DOGS.bytes(MEMORY)
-    assert size is not None
     assert 150_528 * 23_262 <= size < 1.01 * 150_528 * 23_262
     published = [replace(CATS_VS_DOGS, image_size=side).bytes(MEMORY, 4) for side in (224, 300)]
-    assert [round((size or 0) / 1e9, 1) for size in published] == [14.0, 25.1]
+    assert [round(size / 1e9, 1) for size in published] == [14.0, 25.1]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +66,6 @@ def test_cache_is_a_byte_a_channel_and_little_more() -> None:
         ({"base_frozen": True}, FEATURES),
         ({"base_frozen": True, "epochs": 1}, FEATURES),
         ({"base_frozen": True, "free_memory": None}, FEATURES),
-        ({"base_frozen": True, "feature_size": None, "free_memory": 0}, FEATURES),
         ({"base_frozen": True, "augmented": True}, MEMORY),
         ({"base_frozen": True, "free_memory": 200_000_000}, DISK),
         ({"base_frozen": True, "feature_size": 7 * 7 * 1280 * 4}, MEMORY),
@@ -106,20 +104,16 @@ def test_what_is_asked_for_is_done(asked: Cache, changes: dict[str, Any], cache:
     assert "requested" in plan.reason
 
 
-@pytest.mark.parametrize(
-    ("changes", "word"),
-    [({"base_frozen": True, "augmented": True}, "augmented"), ({}, "no base is frozen")],
-)
+@pytest.mark.parametrize("changes", [{"base_frozen": True, "augmented": True}, {}])
 @pytest.mark.parametrize("free", [24 * GB, GB, None])
 def test_impossible_features_fall_back_and_say_so(
-    changes: dict[str, Any], word: str, free: int | None
+    changes: dict[str, Any], free: int | None
 ) -> None:
     """Features that can't be kept give way to what auto would do, and the reason tells it."""
     plan = _plan(asked=FEATURES, free_memory=free, **changes)
     auto = _plan(free_memory=free, **changes)
     assert plan.cache is auto.cache
     assert plan.reason.startswith("not features")
-    assert word in plan.reason
     assert plan.reason.endswith(auto.reason)
 
 
@@ -201,7 +195,7 @@ def test_never_more_than_is_free(request: CacheRequest) -> None:
     free = request.free_disk if disk else request.free_memory
     if None not in (free, size) and plan.cache is not NONE and not (disk and request.on_disk):
         unasked = request.asked is None and request.recipe is Recipe.TFRTOOL
-        assert (size or 0) <= (free or 0) * (0.5 if unasked else 0.9)
+        assert size <= (free or 0) * (0.5 if unasked else 0.9)
 
 
 @given(REQUESTS)

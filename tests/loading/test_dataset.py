@@ -37,7 +37,7 @@ def test_shards_without_metadata(tmp_path: Path) -> None:
     """All shards are one split, classes are numbered; a label without a usual name is named."""
     payloads = [image_payload(label, image="pic", target="kind") for label in (0, 3, 1)]
     folder = write_foreign(tmp_path / "d", [payloads, payloads[:1]])
-    with pytest.raises(DatasetError, match=r"kind: possible / pic.*--label-feature"):
+    with pytest.raises(DatasetError, match=r"kind: int64, 1 value / pic.*--label-feature"):
         open_dataset(folder)
     dataset = open_dataset(folder, label_feature="kind")
     assert dataset.split("train").records == 4
@@ -350,7 +350,7 @@ def test_datasets_that_tfds_wrote(
 
 def test_depths_of_tfds_are_refused(tfds: Any, tmp_path: Path) -> None:
     """Floats that TFDS keeps as the bytes of colours are not taken for a picture."""
-    with pytest.raises(DatasetError, match="float32"):
+    with pytest.raises(DatasetError, match="'image' can't be the image"):
         open_dataset(_prepare(tfds, "like_depths", tmp_path))
 
 

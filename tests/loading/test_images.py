@@ -250,12 +250,15 @@ def test_what_candidates_lack_is_said(tmp_path: Path) -> None:
     """An error shows what each feature is, and names the options that choose one."""
     image = feature(image_bytes())
     error = _lacking(tmp_path / "a", image=image, label=feature(0.5, 2.0))
+    assert error.what == "feature 'label' can't be the label"
+    assert error.expected == "int64, text, or a vector of 0 and 1"
+    assert error.found == "label: float32, 2 values"
+    error = _lacking(tmp_path / "b", image=image, kind=feature(0))
     assert error.what == "can't detect the label feature"
-    wanted = "needs int64, text, or a vector of 0 and 1"
-    assert error.found == f"image: string, 1 value; {wanted} / label: float32, 2 values; {wanted}"
+    assert error.found == "image: string, 1 value of image/jpeg / kind: int64, 1 value"
     assert "--label-feature NAME" in str(error)
-    error = _lacking(tmp_path / "b", x=feature(b"words"), label=feature(1))
-    assert "label: int64, 1 value; needs one string / x: 5 bytes of text data; " in str(error.found)
+    error = _lacking(tmp_path / "c", x=feature(b"words"), label=feature(1))
+    assert error.found == "label: int64, 1 value / x: string, 1 value of text"
     assert "--image-feature NAME" in str(error)
 
 
@@ -285,14 +288,9 @@ def test_features_are_named(tmp_path: Path) -> None:
     assert (dataset.image_feature, dataset.label_feature) == ("right", "tags")
     assert (dataset.task.value, dataset.class_names) == ("multi-label", ("sea", "sky"))
     assert tfrtool.dataset(directory, label_feature="height").class_names == ("4",)
-    for role, name, lack in (
-        ("image", "tags", "tags: string, 2 values; needs one string"),
-        ("label", "score", "score: float32, 1 value; needs int64, text, or a vector of 0 and 1"),
-        ("label", "image", "image: string, 1 value; needs int64, text, or a vector of 0 and 1"),
-    ):
-        with pytest.raises(DatasetError, match=f"feature '{name}' can't be the {role}") as odd:
+    for role, name in (("image", "tags"), ("label", "score"), ("label", "image")):
+        with pytest.raises(DatasetError, match=f"feature '{name}' can't be the {role}"):
             tfrtool.dataset(directory, **{f"{role}_feature": name})
-        assert odd.value.found == lack
     with pytest.raises(UsageError) as caught:
         tfrtool.dataset(directory, label_feature="tag")
     assert caught.value.hint == "did you mean 'tags'?"

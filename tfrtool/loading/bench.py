@@ -16,13 +16,13 @@ from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any
 
+from tfrtool.declare import takes
 from tfrtool.engines.pool import busy_seconds, cores
 from tfrtool.errors import DatasetError, UsageError
 from tfrtool.loading.cache import CacheRequest, available_memory, own_memory, plan_cache
 from tfrtool.loading.dataset import Dataset
 from tfrtool.loading.open_dataset import open_dataset
-from tfrtool.loading.options import Cache, Decoding, LoadOptions, Recipe
-from tfrtool.storage.arguments import check_least, make_options
+from tfrtool.loading.options import BenchOptions, Cache, LoadOptions, Recipe
 from tfrtool.storage.child import Child, ChildDied, ChildError
 from tfrtool.storage.json_values import to_json_values
 from tfrtool.storage.progress import OnProgress, Progress, no_progress
@@ -140,13 +140,9 @@ def busy_warning(runs: Sequence[Measurement]) -> str | None:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EpochCost:
-    """What an epoch takes: the median of all measurements, and their range."""
-
-    cpu_ms_per_image: float
-    cpu_ms_range: tuple[float, float]
-    images_per_second: float
+EpochCost = dict[str, Any]
+"""What an epoch takes: the medians ``cpu_ms_per_image`` and ``images_per_second`` of all
+measurements, and the lowest and highest CPU time, ``cpu_ms_range``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,22 +187,8 @@ class BenchReport:
         return [*last.pop("pipelines"), last]
 
 
-def bench(
-    path: str | os.PathLike[str],
-    *,
-    split: str = "train",
-    image_size: int = 224,
-    batch_size: int = 32,
-    epochs: int = 2,
-    rounds: int = 3,
-    limit: int = 2000,
-    decode: str = "exact",
-    image_feature: str | None = None,
-    label_feature: str | None = None,
-    decode_function: str | None = None,
-    shard_cache: str | os.PathLike[str] | None = None,
-    on_progress: OnProgress = no_progress,
-) -> BenchReport:
+@takes(BenchOptions)
+def bench(path: str | os.PathLike[str], options: BenchOptions) -> BenchReport:
     """Benchmark the data loader on a dataset against published pipelines.
 
     Each measurement runs in its own process, so that they do not influence each other. Remote
@@ -214,57 +196,42 @@ def bench(
 
     Args:
         path: dataset directory.
-        split: name of the split.
-        image_size: width and height to which images are resized, in pixels.
-        batch_size: images per batch.
-        epochs: number of epochs per measurement, at least 2: the first one fills the cache.
-        rounds: number of measurements of each pipeline, alternating between pipelines.
-        limit: number of images to read. Shards are read whole, as many as are needed to reach it.
-        decode: "exact" or "fast", for tfrtool's pipeline; see `Dataset.load`.
-        image_feature: feature that contains the images; see `tfrtool.dataset`.
-        label_feature: feature that contains the labels; see `tfrtool.dataset`.
-        decode_function: name of the function that decodes records; see `tfrtool.dataset`.
-        shard_cache: local directory in which to cache remote shards; see `tfrtool.dataset`.
-        on_progress: called before each measurement.
 
     Raises:
         UsageError: the dataset has no such split, or a number is out of range.
         DatasetError: the dataset can't be used, or the pipelines don't return the same images.
     """
-    least = {"epochs": 2, "rounds": 1, "limit": 1}
-    check_least({"epochs": epochs, "rounds": rounds, "limit": limit}, least)
-    options = make_options(
-        LoadOptions, image_size=image_size, split=split, batch_size=batch_size, decode=decode
-    )
+    split, epochs, size = options.split, options.epochs, options.image_size
     dataset = open_dataset(
         path,
-        image_feature=image_feature,
-        label_feature=label_feature,
-        decode_function=decode_function,
-        shard_cache=shard_cache,
+        image_feature=options.image_feature,
+        label_feature=options.label_feature,
+        decode_function=options.decode_function,
+        shard_cache=options.shard_cache,
     )
     whole = dataset.local_split(split)
-    count = 1 + sum(total < limit for total in accumulate(whole.lengths))
+    count = 1 + sum(total < options.limit for total in accumulate(whole.lengths))
     part = replace(whole, shards=whole.shards[:count], lengths=whole.lengths[:count])
     dataset = replace(dataset, splits={split: part}, shard_cache=None)
     request = CacheRequest(
         images=part.records,
-        image_size=image_size,
+        image_size=size,
         epochs=epochs,
         free_memory=available_memory(),
         free_disk=0,
     )
     cache, skipped = plan_cache(request).cache, {}
-    published = replace(options, decode=Decoding.EXACT)
+    loading = LoadOptions(image_size=size, split=split, batch_size=options.batch_size)
+    own = replace(loading, decode=options.decode)
     try:
         plan_cache(replace(request, recipe=Recipe.NOTEBOOK))
     except UsageError as error:
         skipped["notebook"] = str(error)
     chosen = {
-        "naive": replace(published, recipe=Recipe.NAIVE),
-        "notebook": replace(published, recipe=Recipe.NOTEBOOK),
-        "tfrtool, uncached": options,
-        "tfrtool": replace(options, cache=cache),
+        "naive": replace(loading, recipe=Recipe.NAIVE),
+        "notebook": replace(loading, recipe=Recipe.NOTEBOOK),
+        "tfrtool, uncached": own,
+        "tfrtool": replace(own, cache=cache),
     }
     tasks = {
         name: partial(run_epochs, dataset, one, epochs)
@@ -273,9 +240,13 @@ def bench(
     }
     tiny = replace(part, shards=part.shards[:1], lengths=part.lengths[:1])
     small = replace(dataset, splits={split: tiny})
-    warm_up = partial(run_epochs, small, replace(options, image_size=_TINY), 1)
+    warm_up = partial(run_epochs, small, replace(loading, image_size=_TINY), 1)
     results, _ = measure_in_turn(
-        dataset.directory, tasks, rounds, warm_up=warm_up, on_progress=on_progress
+        dataset.directory,
+        tasks,
+        options.rounds,
+        warm_up=warm_up,
+        on_progress=options.on_progress,
     )
     runs = [run for some in results.values() for run in some]
     if len({epoch[:2] for run in runs for epoch in run.result}) > 1:
@@ -290,7 +261,7 @@ def bench(
         images=part.records,
         total_images=whole.records,
         shards=len(part.shards),
-        image_size=image_size,
+        image_size=size,
         cache=cache.value,
         cores=cores(),
         warning=busy_warning(runs),
@@ -329,11 +300,11 @@ def _sum_up(name: str, runs: Sequence[Measurement]) -> PipelineReport:
     def cost(which: slice) -> EpochCost:
         epochs = [epoch for run in runs for epoch in run.result[which]]
         cpu = sorted(used / images * 1e3 for images, _, _, used in epochs)
-        return EpochCost(
-            cpu_ms_per_image=statistics.median(cpu),
-            cpu_ms_range=(cpu[0], cpu[-1]),
-            images_per_second=statistics.median(images / took for images, _, took, _ in epochs),
-        )
+        return {
+            "cpu_ms_per_image": statistics.median(cpu),
+            "cpu_ms_range": (cpu[0], cpu[-1]),
+            "images_per_second": statistics.median(images / took for images, _, took, _ in epochs),
+        }
 
     memory = [run.memory_bytes for run in runs if run.memory_bytes is not None]
     return PipelineReport(

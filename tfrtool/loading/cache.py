@@ -66,16 +66,17 @@ class CacheRequest:
     label_bytes: int = 8  # size of a label
     on_disk: bool = False  # whether an earlier run has left all of them on disk
 
-    def bytes(self, cache: Cache, value_size: int = 1) -> int | None:
-        """Return the size of a cache, with 1 (uint8) or 4 (float32) bytes a value, if known."""
-        each = self.image_size**2 * 3 * value_size + self.label_bytes
+    def bytes(self, cache: Cache, value_size: int = 1) -> int:
+        """Return the size of a cache, with 1 (uint8) or 4 (float32) bytes a value."""
+        values = self.image_size**2 * 3 * value_size
         if cache is Cache.FEATURES:
-            if self.feature_size is None:
-                return None
-            each = self.feature_size * 4 + self.label_bytes
-        elif cache is Cache.MEMORY:
-            each += _IMAGE_OVERHEAD
-        return each * self.images
+            values = (self.feature_size or 2048) * 4
+        overhead = _IMAGE_OVERHEAD if cache is Cache.MEMORY else 0
+        return (values + overhead + self.label_bytes) * self.images
+
+    def free(self, cache: Cache) -> int | None:
+        """Return the free bytes where a cache would be; None if unknown."""
+        return self.free_disk if cache is Cache.DISK else self.free_memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,69 +93,50 @@ def plan_cache(request: CacheRequest) -> CachePlan:
     By default that is the cheapest that fits in half of the free space: a frozen base's outputs,
     images in memory, images on disk. `UsageError` if what was requested doesn't fit.
     """
-    asked, note, obstacle = request.asked, "", ""
-    if not request.base_frozen:
-        obstacle = "no base is frozen"
-    elif request.augmented:
-        obstacle = "augmented images differ in every epoch"
-    if request.recipe is Recipe.NAIVE:
-        return CachePlan(cache=Cache.NONE, reason="the naive recipe has no cache")
+    asked, notes = request.asked, list[str]()
+    frozen = request.base_frozen and not request.augmented
     if request.recipe is Recipe.NOTEBOOK:
-        hint = "use --recipe tfrtool, whose cache takes a quarter of that, or none"
-        size = request.bytes(Cache.MEMORY, 4)
-        return _as_asked(request, Cache.MEMORY, size, "of float32 in memory, as published", hint)
-    if asked is Cache.FEATURES and obstacle:
-        asked, note = None, f"not features, because {obstacle}; "
-    if asked is Cache.NONE:
-        return CachePlan(cache=asked, reason="as requested")
+        return _requested(request, Cache.MEMORY, "of float32 in memory", 4)
+    if request.recipe is Recipe.NAIVE or asked is Cache.NONE:
+        return CachePlan(cache=Cache.NONE, reason="as requested")
+    if asked is Cache.FEATURES and not frozen:
+        asked = None
+        notes.append("not features, because no base is frozen or images are augmented")
     if asked is not None:
-        hint = "use --cache auto to cache what fits, or a smaller --image-size"
-        what = f"{_KINDS[asked]}, as requested"
-        return _as_asked(request, asked, request.bytes(asked), what, hint)
-    size, free = request.bytes(Cache.FEATURES), request.free_memory
-    if not obstacle:
+        return _requested(request, asked, _KINDS[asked])
+    if not frozen and request.on_disk:
+        note = "images are on disk from an earlier run"
+        return CachePlan(cache=Cache.DISK, reason="; ".join([*notes, note]))
+    if not frozen and request.epochs == 1:
+        return CachePlan(cache=Cache.NONE, reason="; ".join([*notes, "only one epoch"]))
+    for cache in (Cache.FEATURES, Cache.MEMORY, Cache.DISK)[not frozen :]:
+        size, free = request.bytes(cache), request.free(cache)
+        what = f"{_mib(size)} {_KINDS[cache]}, with {_mib(free)} free"
         # Features are kilobytes an image, so an unknown amount of free memory is enough for them.
-        if size is None or free is None or size <= free * _MODEST:
-            numbers = "" if size is None else f": {_mib(size)} of float32, with {_free(free)}"
-            reason = f"{note}the base is frozen, so its outputs are cached{numbers}"
-            return CachePlan(cache=Cache.FEATURES, reason=reason)
-        note += f"no room for {_mib(size)} of the frozen base's outputs; "
-    if request.on_disk:
-        return CachePlan(cache=Cache.DISK, reason=f"{note}images are on disk from an earlier run")
-    if request.epochs == 1:
-        return CachePlan(cache=Cache.NONE, reason=f"{note}only one epoch")
-    for cache, space in ((Cache.MEMORY, free), (Cache.DISK, request.free_disk)):
-        size = request.bytes(cache) or 0
-        what = f"{_mib(size)} {_KINDS[cache]}, with {_free(space)}"
-        if space is not None and size <= space * _MODEST:
-            return CachePlan(cache=cache, reason=note + what)
-        note += f"no room for {what}; "
-    return CachePlan(cache=Cache.NONE, reason=note.removesuffix("; "))
+        if size <= (free or 0) * _MODEST or (cache is Cache.FEATURES and free is None):
+            return CachePlan(cache=cache, reason="; ".join([*notes, what]))
+        notes.append(f"no room for {what}")
+    return CachePlan(cache=Cache.NONE, reason="; ".join(notes))
 
 
-def _as_asked(
-    request: CacheRequest, cache: Cache, size: int | None, what: str, hint: str
-) -> CachePlan:
+def _requested(request: CacheRequest, cache: Cache, what: str, value_size: int = 1) -> CachePlan:
     """Return a requested cache; raise if there is no room for it."""
-    if size is None:
-        return CachePlan(cache=cache, reason="as requested")
-    free = request.free_disk if cache is Cache.DISK else request.free_memory
+    size, free = request.bytes(cache, value_size), request.free(cache)
     exists = cache is Cache.DISK and request.on_disk
     if free is not None and size > free * _MOST and not exists:
         raise UsageError(
             "the cache does not fit",
-            expected=f"at most {_mib(int(free * _MOST))}, with {_free(free)}",
+            expected=f"at most {_mib(int(free * _MOST))}, with {_mib(free)} free",
             found=f"{_mib(size)} {what}",
-            hint=hint,
+            hint="use --recipe tfrtool and --cache auto to cache what fits, or a smaller "
+            "--image-size",
         )
-    return CachePlan(cache=cache, reason=f"{_mib(size)} {what}; {_free(free)}")
+    return CachePlan(cache=cache, reason=f"{_mib(size)} {what}, as requested; {_mib(free)} free")
 
 
-def _free(size: int | None) -> str:
-    return "an unknown amount free" if size is None else f"{_mib(size)} free"
-
-
-def _mib(size: int) -> str:
+def _mib(size: int | None) -> str:
+    if size is None:
+        return "an unknown amount"
     return f"{size / 2**20:,.{0 if size >= 10 * 2**20 else 1}f} MiB"
 
 

@@ -1,8 +1,8 @@
 """What the labels of a dataset are: one class or several, as numbers, names or vectors."""
 
 import enum
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -62,14 +62,10 @@ class LabelForm:
     def expected(self) -> str:
         """Describe the label that each record must have."""
         if self.is_vector:
-            which = "0 and 1" if self.encoding is LabelEncoding.MULTI_HOT else "one 1 and else 0"
-            return f"{len(self.names)} values, {which}"
-        count = "one" if self.encoding is LabelEncoding.CLASS else "any number of"
-        what = f"{len(self.names)} names"
-        if self.dtype is not DType.STRING:
-            shown = some_of([*map(str, self.numbers)], 6)
-            what = f"numbers {shown}" if shown else f"numbers 0 to {len(self.names) - 1}"
-        return f"{count} of the {what}"
+            return f"a {self.encoding.value} vector of {len(self.names)} values"
+        values = some_of([*map(str, self.numbers or self.names)], 6)
+        kind = "a list" if self.encoding is LabelEncoding.LIST else "one"
+        return f"{kind} of the {'names' if self.dtype is DType.STRING else 'numbers'} {values}"
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -127,16 +123,15 @@ class _Alike:
     repeats: bool = False  # a value occurs twice in one of them, so they aren't lists of classes
 
 
-@dataclass(slots=True)
-class LabelScan:
+class _LabelScan:
     """The labels of all records, and what they have in common."""
 
-    feature: str
-    dtype: DType
-    texts: dict[Value, set[bytes]] = field(default_factory=dict)  # names that stand by each value
-    kinds: dict[tuple[int, bool], _Alike] = field(default_factory=dict)
+    def __init__(self, feature: str, dtype: DType) -> None:
+        self.feature, self.dtype = feature, dtype
+        self.names: dict[Value, set[bytes]] = {}  # that stand by each value
+        self.kinds: dict[tuple[int, bool], _Alike] = {}  # by the number of values, and if 0 or 1
 
-    def read(self, shards: Iterable[Path], *, skip: bool) -> "LabelScan":
+    def read(self, shards: Iterable[Path], *, skip: bool) -> None:
         """Read all records; with ``skip``, ignore damage and what can't be a label."""
         for path in shards:
             for item in read_shard(path):
@@ -145,44 +140,35 @@ class LabelScan:
                         raise as_error(path, item, in_dataset=True)
                     continue
                 try:
-                    self.add(decode_example(item.payload).features, (path, item))
+                    self._add(decode_example(item.payload).features, (path, item))
                 except ValueError as error:
                     if not skip:
                         raise _error(str(error), (path, item)) from error
-        return self
 
-    def add(self, features: Any, place: tuple[Path, Record]) -> None:
-        """Add a record's label; `ValueError` says why it can't be one."""
-        label: Feature | None = features.get(self.feature)
-        values = () if label is None else label.values
-        if label is not None and label.dtype not in (None, self.dtype):
-            found = label.dtype.value if label.dtype else ""
-            raise ValueError(self.problem(f"{self.dtype.value} values", found))
+    def _add(self, features: Mapping[str, Feature], place: tuple[Path, Record]) -> None:
+        label = features.get(self.feature, Feature(dtype=None, values=()))
+        values = label.values
         for value in values:
-            if isinstance(value, bytes):
-                if len(value) > _LONGEST_NAME or not is_text(value):
-                    raise ValueError(self.problem("a UTF-8 name", f"{len(value)} bytes"))
-            elif self.dtype is DType.INT64 and value < 0:
-                raise ValueError(self.problem("a number of at least 0", f"{value}"))
+            text = isinstance(value, bytes) and len(value) <= _LONGEST_NAME and is_text(value)
+            number = self.dtype is DType.FLOAT32 or (isinstance(value, int) and value >= 0)
+            if label.dtype is not self.dtype or not (text or number):
+                what = "text" if self.dtype is DType.STRING else "a number of at least 0"
+                raise ValueError(f"invalid label in feature {self.feature!r}: expected {what}")
         bits = self.dtype is not DType.STRING and _BITS.issuperset(values)
         alike = self.kinds.setdefault((len(values), bits), _Alike(place))
         alike.count += 1
-        alike.one_hot &= bits and sum(values) == 1  # type: ignore[arg-type]  # numbers
+        alike.one_hot &= bits and list(values).count(1) == 1
         alike.repeats |= len({*values}) < len(values)
         if self.dtype is DType.FLOAT32:
             return
-        names = features.get(_NAME, label).values if values else ()
-        for number, value in enumerate(values):
-            texts = self.texts.setdefault(value, set())
-            name = names[number] if len(names) == len(values) else b""
-            if isinstance(name, bytes) and len(texts) < 2:  # several names are no name
-                texts.add(name)
-        if len(self.texts) > MAX_CLASSES:
+        beside = features[_NAME].values if _NAME in features else ()
+        names = beside if len(beside) == len(values) else [b""] * len(values)
+        for value, name in zip(values, names, strict=True):
+            known = self.names.setdefault(value, set())
+            if isinstance(name, bytes) and len(known) < 2:  # several names are no name
+                known.add(name)
+        if len(self.names) > MAX_CLASSES:
             raise DatasetError(f"label feature {self.feature!r} has over {MAX_CLASSES:,} classes")
-
-    def problem(self, expected: str, found: str) -> str:
-        """Return what is wrong with a label."""
-        return f"invalid label in feature {self.feature!r}: expected {expected}, found {found}"
 
     def form(self, *, listed: bool, skip: bool) -> LabelForm:
         """Return the form of the labels; with ``listed`` the metadata says that they are lists.
@@ -194,39 +180,37 @@ class LabelScan:
         vectors = [(alike.count, width) for (width, bits), alike in self.kinds.items() if bits]
         count, width = max(vectors, default=(0, 0))
         most = width > 1 and 2 * count > records and self.kinds[width, True].repeats
+        form, right = LabelForm(dtype=self.dtype), {*self.kinds}
         if width > 1 and not listed and (most or count == records):
-            one_hot = self.kinds[width, True].one_hot
+            one_hot, right = self.kinds[width, True].one_hot, {(width, True)}
             encoding = LabelEncoding.ONE_HOT if one_hot else LabelEncoding.MULTI_HOT
-            form = LabelForm(names=tuple(map(str, range(width))), dtype=self.dtype)
-            form = replace(form, encoding=encoding)
-            wrong = [kind for kind in self.kinds if kind != (width, True)]
+            form = replace(form, encoding=encoding, names=tuple(map(str, range(width))))
         elif self.dtype is DType.FLOAT32:
-            raise DatasetError(
-                f"feature {self.feature!r} can't be the label",
-                expected="int64, string, or float32 vectors of 0 and 1, all of one length",
-                found="other float32 values",
-            )
+            what = f"feature {self.feature!r} can't be the label"
+            raise DatasetError(what, expected="int64, text, or vectors of 0 and 1 of one length")
         else:
-            several = listed or any(width > 1 for width, _ in self.kinds)
-            encoding = LabelEncoding.LIST if several else LabelEncoding.CLASS
             numbers, names = self._classes()
-            form = LabelForm(names=names, dtype=self.dtype, encoding=encoding, numbers=numbers)
-            wrong = [kind for kind in self.kinds if not several and not kind[0]]
-        if wrong and not skip:
-            found = f"{wrong[0][0]} values"
-            raise _error(self.problem(form.expected, found), self.kinds[wrong[0]].first)
+            form = replace(form, names=names, numbers=numbers)
+            if listed or any(width > 1 for width, _ in self.kinds):
+                form = replace(form, encoding=LabelEncoding.LIST)
+            else:
+                right = {kind for kind in self.kinds if kind[0]}
+        for kind, alike in self.kinds.items():
+            if kind not in right and not skip:
+                what = f"invalid label in feature {self.feature!r}: expected {form.expected}"
+                raise _error(f"{what}, found {kind[0]} values", alike.first)
         return form
 
     def _classes(self) -> tuple[tuple[int, ...], tuple[str, ...]]:
         """Return the numbers of the classes, if they are not 0, 1, 2 ..., and their names."""
         if self.dtype is DType.STRING:
-            names = sorted(value.decode() for value in self.texts if isinstance(value, bytes))
-            return (), tuple(names)
-        numbers = tuple(sorted(value for value in self.texts if isinstance(value, int)))
-        texts = [self.texts[number] for number in numbers]
-        names = [min(some, default=b"").decode("utf-8", "replace") for some in texts]
-        unique = all(len(some) == 1 for some in texts) and all(names)
-        if self.feature != _NUMBER or not unique or len({*names}) < len(names):
+            return (), tuple(
+                sorted(name.decode() for name in self.names if isinstance(name, bytes))
+            )
+        numbers = tuple(sorted(number for number in self.names if isinstance(number, int)))
+        known = [self.names[number] for number in numbers]
+        names = [min(some).decode("utf-8", "replace") for some in known if len(some) == 1]
+        if self.feature != _NUMBER or not all(names) or len({*names}) < len(numbers):
             names = [*map(str, numbers)]
         return () if numbers == tuple(range(len(numbers))) else numbers, tuple(names)
 
@@ -259,13 +243,12 @@ def find_label_form(
     if names and dtype is not DType.FLOAT32 and (single or listed):
         encoding = LabelEncoding.CLASS if single else LabelEncoding.LIST
         return LabelForm(names=tuple(names), dtype=dtype, encoding=encoding)
-    form = LabelScan(feature, dtype).read(shards, skip=skip).form(listed=listed, skip=skip)
+    scan = _LabelScan(feature, dtype)
+    scan.read(shards, skip=skip)
+    form = scan.form(listed=listed, skip=skip)
     if names and form.is_vector and len(names) != len(form.names):
-        raise DatasetError(
-            f"vectors in label feature {feature!r} don't match the classes in the metadata",
-            expected=len(names),
-            found=len(form.names),
-        )
+        what = f"vectors in label feature {feature!r} don't match the classes in the metadata"
+        raise DatasetError(what, expected=len(names), found=len(form.names))
     return replace(form, names=tuple(names), numbers=()) if names else form
 
 

@@ -17,7 +17,6 @@ from tfrtool.examples.example import DType, Feature, decode_example
 from tfrtool.examples.objects.read_objects import has_boxes
 from tfrtool.examples.roles import (
     HEIGHTS,
-    IMAGES,
     LABELS,
     SAMPLE,
     WIDTHS,
@@ -50,6 +49,10 @@ from tfrtool.storage.remote_path import RemotePath
 _DECODED = ("image/jpeg", "image/png", "image/gif", "image/bmp", "image/webp")
 """What ``tf.io.decode_image`` takes."""
 
+_EXPECTED = {
+    "image": "a JPEG, PNG, GIF, BMP or WebP file, or uint8 pixels with a height and width",
+    "label": "int64, text, or a vector of 0 and 1",
+}
 _SHOWN = 6
 
 
@@ -185,28 +188,26 @@ def _with_features(
 ) -> Dataset:
     """Find image and label in the first record that has both, and how they are stored."""
     root, described = dataset.directory, _described(dataset.directory)
-    problem: DatasetError | None = None
-    for features in _first_features(dataset, skip):
+    problem = DatasetError("the first records can't be parsed", path=root)
+    for number, features in enumerate(_first_features(dataset, skip)):
         for wanted in (wanted_image, wanted_label):
             if wanted is not None and wanted not in features:
                 hint = suggestion(wanted, features, "features")
                 raise UsageError(f"no feature {wanted!r}", path=root, hint=hint)
-        image = wanted_image or _find_image(features, info, described)
-        form = _image_form(features, image, described.get(image, {})) if image else ""
-        label = wanted_label or _find_label(features, image, info)
-        if isinstance(form, ImageForm) and image and label and not _no_label(features[label]):
+        roles, usual = find_roles(features, info), (info.label_feature if info else None, *LABELS)
+        image = wanted_image or roles.image
+        others = (name for name in usual if name in features and name != image)
+        label = wanted_label or roles.label or next(others, None)
+        form = image and _image_form(features, image, described.get(image, {}))
+        if image and form and label and _is_label(features[label]):
             break
-        role, name = ("image", image) if not isinstance(form, ImageForm) else ("label", label)
-        lacks = {}
-        for one, item in features.items():
-            kind = _image_form(features, one, described.get(one, {}))
-            lack = "" if isinstance(kind, ImageForm) else kind
-            lacks[one] = _no_label(item) if role == "label" else lack
-        problem = problem or _unclear(root, lacks, role, name)
+        role, name = ("label", label) if form else ("image", image)
+        problem = problem if number else _unclear(root, features, role, name)
     else:
-        raise problem or DatasetError("the first records can't be parsed", path=root)
-    listed = described.get(label, {}).get("sequence", {}).get("feature")
-    names = _class_names(root, label, listed or described.get(label, {}), features[label])
+        raise problem
+    about = described.get(label, {})
+    listed = about.get("sequence", {}).get("feature")
+    names = _class_names(root, label, listed or about, features[label])
     dataset = replace(
         dataset,
         image_feature=image,
@@ -232,7 +233,6 @@ def _described(root: Path) -> Mapping[str, Any]:
 
 
 def _first_features(dataset: Dataset, skip: bool) -> Iterator[Mapping[str, Feature]]:
-    """Yield the features of the first records; one that can't be parsed is an error or skipped."""
     shards = [shard for split in dataset.splits.values() for shard in split.shards]
     items = chain.from_iterable(map(read_shard, shards))
     for record in islice((item for item in items if isinstance(item, Record)), SAMPLE):
@@ -244,96 +244,66 @@ def _first_features(dataset: Dataset, skip: bool) -> Iterator[Mapping[str, Featu
                 raise DatasetError(what, path=dataset.directory) from error
 
 
-def _find_image(
-    features: Mapping[str, Feature], info: DatasetInfo | None, described: Mapping[str, Any]
-) -> str | None:
-    """Return the image feature: by the metadata, by a usual name, or the only one that can be."""
-    usable = [
-        name
-        for name in features
-        if not of_objects(name)
-        and isinstance(_image_form(features, name, described.get(name, {})), ImageForm)
-    ]
-    usual = (info.image_feature if info else None, find_roles(features, info).image, *IMAGES)
-    only = usable[0] if len(usable) == 1 else None
-    return next((name for name in usual if name in usable), only)
-
-
-def _find_label(
-    features: Mapping[str, Feature], image: str | None, info: DatasetInfo | None
-) -> str | None:
-    """Return the label feature: by the metadata, or by a usual name. It is never guessed."""
-    usual = (find_roles(features, info).label, info.label_feature if info else None, *LABELS)
-    usable = [name for name in features if name != image and not _no_label(features[name])]
-    return next((name for name in usual if name in usable), None)
-
-
 def _image_form(
     features: Mapping[str, Feature], name: str, described: Mapping[str, Any]
-) -> ImageForm | str:
-    """Return the form of an image feature, or why it can't be trained on without a function."""
+) -> ImageForm | None:
+    """Return how images are stored; None if they need a function of the user's."""
     item = features[name]
-    (data,) = item.values if len(item.values) == 1 else (None,)
+    data = item.values[0] if len(item.values) == 1 else None
     if not isinstance(data, bytes):
-        return f"{_summary(item)}; needs one string"
-    is_file = str(described.get("pythonClassName", "")).endswith(".Image")
+        return None
     pixels = described.get("image") or described.get("tensor") or {}
-    dtype = pixels.get("dtype", "uint8") if isinstance(pixels, dict) else "uint8"
-    if is_file and not str(dtype).startswith("uint"):
-        return f"{dtype} pixels that TFDS packs into an image file"
-    if not is_file:
-        height, heights = said_size(features, name, HEIGHTS)
-        width, widths = said_size(features, name, WIDTHS)
-        sides: list[tuple[Any, Sequence[int]]] = []
+    if str(described.get("pythonClassName", "")).endswith(".Image"):
+        if not str(pixels.get("dtype", "uint8")).startswith("uint"):
+            return None  # floats that TFDS packs into an image file
+    else:
+        (height, heights), (width, widths) = (
+            said_size(features, name, endings) for endings in (HEIGHTS, WIDTHS)
+        )
+        sizes: list[tuple[tuple[int | str, ...], list[int]]] = []
         with contextlib.suppress(KeyError, TypeError, ValueError):
-            shape = [int(size) for size in pixels["shape"]["dimensions"]]
-            sides.append((tuple(shape[:2]), shape if len(shape) == 3 else (*shape, 1)))
+            shape = [*map(int, pixels["shape"]["dimensions"]), 1][:3]
+            sizes.append((tuple(shape[:2]), shape))
         if height is not None and width is not None:
             area = heights[0] * widths[0]
-            sides.append(((height, width), (*heights, *widths, len(data) // area)))
-        for size, sizes in sides:
-            shape = [*sizes]
-            fits = len(shape) == 3 and min(shape) > 0 and math.prod(shape) == len(data)
-            if fits and shape[2] <= 4 and shape[0] * shape[1] <= MAX_IMAGE_PIXELS:
+            sizes.append(((height, width), [*heights, *widths, len(data) // area]))
+        for size, shape in sizes:
+            fits = len(shape) == 3 and 1 <= shape[2] <= 4 and math.prod(shape) == len(data)
+            if fits and 0 < shape[0] * shape[1] <= MAX_IMAGE_PIXELS:
                 return ImageForm(size=size, channels=shape[2])
-    content = describe_bytes(data)
-    if content in _DECODED:
-        return ImageForm()
-    return (
-        f"{len(data)} bytes of {content} data; needs a JPEG, PNG, GIF, BMP or WebP file, or uint8 "
-        "pixels with a height and width in each record or in features.json"
-    )
+    return ImageForm() if describe_bytes(data) in _DECODED else None
 
 
-def _no_label(item: Feature) -> str:
-    """Return why a feature can't be the label; nothing if it can."""
-    values, vector = item.values, len(item.values) > 1
-    text = all(isinstance(value, bytes) and describe_bytes(value) == "text" for value in values[:1])
-    if item.dtype is DType.INT64 or (item.dtype is DType.STRING and text):
-        return ""
-    if item.dtype is DType.FLOAT32 and vector and {0, 1}.issuperset(values):
-        return ""
-    return f"{_summary(item)}; needs int64, text, or a vector of 0 and 1"
+def _is_label(item: Feature) -> bool:
+    first = item.values[0] if item.values else b""
+    if isinstance(first, bytes):
+        return item.dtype is DType.STRING and describe_bytes(first) in ("text", "empty")
+    vector = len(item.values) > 1 and {0, 1}.issuperset(item.values)
+    return item.dtype is DType.INT64 or vector
 
 
-def _summary(item: Feature) -> str:
-    count = len(item.values)
-    return f"{item.dtype.value if item.dtype else 'no type'}, {count:,} value{'s' * (count != 1)}"
-
-
-def _unclear(root: Path, lacks: Mapping[str, str], role: str, name: str | None) -> DatasetError:
-    """Return an error that says why a feature, or each of them, can't be the image or the label."""
-    what, shown = f"can't detect the {role} feature", lacks
+def _unclear(
+    root: Path, features: Mapping[str, Feature], role: str, name: str | None
+) -> DatasetError:
+    """Return an error that shows what features there are, or what the chosen one is."""
+    what, shown = f"can't detect the {role} feature", features
     if name is not None:
-        what, shown = f"feature {printable(name)!r} can't be the {role}", {name: lacks[name]}
-    elif role == "label" and has_boxes(lacks):
+        what, shown = f"feature {printable(name)!r} can't be the {role}", {name: features[name]}
+    elif role == "label" and has_boxes(features):
         what = "its records have boxes but no label for the whole image, which a classifier needs"
-    found = [f"{printable(one)}: {lack or 'possible'}" for one, lack in shown.items()]
+    found = []
+    for one, item in shown.items():
+        kind = item.dtype.value if item.dtype else "no type"
+        content = ", ".join({describe_bytes(v) for v in item.values if isinstance(v, bytes)})
+        count = f"{len(item.values)} value{'s' * (len(item.values) != 1)}"
+        found.append(f"{printable(one)}: {kind}, {count}{content and f' of {content}'}")
     hint = (
         f"run tfrtool inspect shard {shlex.quote(str(root))} to show the features, and use "
         f"--{role}-feature NAME to choose one, or --decode-function FILE.py:FUNCTION"
     )
-    return DatasetError(what, path=root, found=" / ".join(found[:_SHOWN]), hint=hint)
+    return DatasetError(
+        what, path=root, expected=_EXPECTED[role], found=" / ".join(found[:_SHOWN]), hint=hint
+    )
 
 
 def _class_names(

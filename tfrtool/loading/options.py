@@ -1,11 +1,14 @@
 """How records become batches."""
 
 import enum
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from tfrtool.declare import Options, option
 from tfrtool.errors import UsageError
 from tfrtool.storage.arguments import check_least, option_name, parse_enum_fields, parse_path_fields
+from tfrtool.storage.progress import OnProgress, no_progress
 
 _OURS = {
     **dict.fromkeys(("cycle_length", "block_length", "parallel_calls", "batched_parse"), 1),
@@ -14,6 +17,7 @@ _OURS = {
 """What the published recipes have no choice of, and the least that makes sense."""
 
 _MOST_CALLS = 1024
+_INPUT, _RUNS = "Input pipeline", "Execution"
 
 _LEAST = {"image_size": 1, "batch_size": 1, "epochs": 1, **_OURS}
 _LEAST |= {"first_epoch": 0, "first_step": 0}
@@ -223,3 +227,47 @@ class LoadOptions:
             raise UsageError(
                 f"{option_name(name)} cannot be used with --recipe {self.recipe.value}"
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchOptions(Options):
+    """What to load, and how often."""
+
+    split: str = option("train", "Split to load.", metavar="NAME", group="Dataset")
+    image_feature: str | None = option(
+        None, "Feature with the images.  [default: detected]", metavar="NAME", group="Dataset"
+    )
+    label_feature: str | None = option(
+        None, "Feature with the labels.  [default: detected]", metavar="NAME", group="Dataset"
+    )
+    decode_function: str | None = option(
+        None,
+        "Function that decodes records of other forms.",
+        metavar="FILE.py:FUNCTION",
+        group="Dataset",
+    )
+    image_size: int = option(
+        224, "Resize images to N x N pixels.", metavar="N", least=8, most=4096, group=_INPUT
+    )
+    batch_size: int = option(32, "Number of images per batch.", metavar="N", least=1, group=_INPUT)
+    decode: Decoding = option(
+        Decoding.EXACT, "How tfrtool decodes JPEGs that are larger than needed.", group=_INPUT
+    )
+    shard_cache: str | os.PathLike[str] | None = option(
+        None,
+        "Local directory for shards that are downloaded from an object store.  "
+        "[default: in the user cache directory]",
+        metavar="DIR",
+        path="local output",
+        group=_INPUT,
+    )
+    epochs: int = option(
+        2, "Epochs per run: a first, and later ones.", metavar="N", least=2, group=_RUNS
+    )
+    rounds: int = option(
+        3, "How often to measure each pipeline.", metavar="N", least=1, group=_RUNS
+    )
+    limit: int = option(
+        2000, "Images to load at least, in whole shards.", metavar="N", least=1, group=_RUNS
+    )
+    on_progress: OnProgress = option(no_progress, "called before each run.", cli=None)
