@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from http.client import HTTPConnection, HTTPResponse
@@ -18,7 +19,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.datasets import image_payload, write_foreign
+from tests.emulators import Bucket
 from tfrtool.errors import UsageError
+from tfrtool.inspection.table.offset_reader import OffsetReader
+from tfrtool.inspection.table.record_query import Question, answer
+from tfrtool.view.findings import Findings
 from tfrtool.view.guard import HEADERS
 from tfrtool.view.live import Live
 from tfrtool.view.server import serve
@@ -213,3 +218,43 @@ def test_a_port_that_is_taken_is_said(tmp_path: Path, viewer: Viewer) -> None:
                 serve(live, host="127.0.0.1", port=port, token="x", on_ready=pytest.fail)
     finally:
         live.close()
+
+
+@pytest.mark.several
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_the_end(tmp_path: Path, number: signal.Signals, code: int) -> None:
+    """While it still reads, it ends at once; no process and no temporary file stays."""
+    many = write_foreign(tmp_path / "many", [[image_payload(1)] * 40_000])
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    command = [sys.executable, "-m", "tfrtool", "view", str(many), "--no-open", "--json"]
+    environment = os.environ | {"TMPDIR": str(temporary), "XDG_DATA_HOME": str(tmp_path)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        until = time.monotonic() + 60
+        while not list(temporary.glob("*/0*.parquet")):
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        children = [
+            int(child)
+            for task in Path(f"/proc/{process.pid}/task").iterdir()
+            for child in task.joinpath("children").read_text().split()
+        ]
+        assert children
+        process.send_signal(number)
+        assert process.wait(20) == code
+    assert list(temporary.iterdir()) == []
+    assert not [child for child in children if Path(f"/proc/{child}").exists()]
+
+
+def test_a_dataset_in_a_store(tmp_path: Path, bucket: Bucket) -> None:
+    """Its records are read, found and shown."""
+    bucket.put_folder(write_foreign(tmp_path / "a", [[image_payload(n) for n in range(9)]]), "a/")
+    with Findings(f"{bucket.url}/a") as found:
+        found.fill(workers=1)
+        assert (found.table.rows, found.errors) == (9, {})
+        (row,) = answer(found.table, Question(where="label = 7"), 0, 5).rows
+        record = OffsetReader(found.paths).read(0, row.offset)
+        assert record is not None
+        assert record.payload == image_payload(7)

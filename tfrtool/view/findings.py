@@ -15,7 +15,13 @@ from tfrtool.inspection.profile_dataset import profile_dataset
 from tfrtool.inspection.schema.shard_schema import InferredSchema
 from tfrtool.inspection.stats.stats import StatsReport
 from tfrtool.inspection.table.gallery import Gallery, describe_table
-from tfrtool.inspection.table.record_table import RecordTable, TablePiece, write_pieces, write_side
+from tfrtool.inspection.table.record_table import (
+    RecordTable,
+    TablePiece,
+    merge_pieces,
+    write_pieces,
+    write_side,
+)
 from tfrtool.inspection.verify.verify import VerifyReport
 from tfrtool.storage.arguments import Paths, as_paths
 from tfrtool.storage.progress import OnProgress, Progress, no_progress
@@ -23,6 +29,9 @@ from tfrtool.storage.scratch_folder import ScratchFolder
 
 _LOOKED_AT = 8
 """Shards whose first records are searched for images."""
+
+_MANY = 50
+"""Pieces after which the small ones are merged, since each file of a query takes time."""
 
 
 class Findings:
@@ -107,6 +116,8 @@ class Findings:
             self.errors[step] = found
         elif isinstance(found, TablePiece):
             self.table = replace(self.table, pieces=(*self.table.pieces, found))
+        elif step == "merged":
+            self.table = replace(self.table, pieces=found)
         else:
             setattr(self, step, found)
         if isinstance(found, VerifyReport):
@@ -159,9 +170,15 @@ class FindingSteps:
 
         def read(**options: Any) -> bool:
             nonlocal table
+            new = 0
             for piece in write_pieces(self.paths, table.folder, **options):
                 table = replace(table, pieces=(*table.pieces, piece))
                 store("table", piece)
+                new += 1
+                if new == _MANY:
+                    table = replace(table, pieces=merge_pieces(table.folder, table.pieces))
+                    store("merged", table.pieces)
+                    new = 0
             return True
 
         def profile(**options: Any) -> None:

@@ -197,7 +197,8 @@ def _columns(live: Live) -> tuple[list[str], list[str], list[str]]:
     """Return features, columns and example conditions; they are asked for again as rows double."""
     stage = -1 if live.found.table_done else live.found.table.rows.bit_length()
     if live.columns[0] != stage and live.found.table.pieces:
-        live.columns = stage, live.ask(columns_of)
+        with suppress(TfrtoolError):  # the next page tries again
+            live.columns = stage, live.ask(columns_of)
     return live.columns[1]
 
 

@@ -28,7 +28,12 @@ from tfrtool.inspection.table.record_query import (
     query_of,
     select_records,
 )
-from tfrtool.inspection.table.record_table import RecordTable, write_pieces, write_side
+from tfrtool.inspection.table.record_table import (
+    RecordTable,
+    merge_pieces,
+    write_pieces,
+    write_side,
+)
 
 Read = Callable[..., RecordTable]
 
@@ -114,7 +119,7 @@ def test_conditions(rows: RecordTable, where: str, expected: list[int]) -> None:
         ("EXISTS (FROM read_text('/etc/passwd'))", "can't read '/etc/passwd'"),
         ("1 IN (SELECT 1 FROM glob('/etc/*'))", "can't read"),
         ("(WITH a AS (COPY (SELECT 1) TO '/tmp/x') SELECT 1) = 1", "invalid condition"),
-        ("label_ = 'x'", "'x' can't be converted"),
+        ("label_ = 'x'", "convert"),
         ("count(*) > 1", "aggregate"),
     ],
 )
@@ -259,6 +264,16 @@ def test_any_payload_has_a_row(tmp_path: Path, read: Read) -> None:
         table = read(folder, workers=workers)
         assert places(table) == [(0, n) for n in range(4)] + [(1, n) for n in range(3)]
         assert places(table, where="a = 1") == [(0, 2)]
+
+
+def test_merged_pieces_are_the_same_rows(rows: RecordTable) -> None:
+    """With fewer files, if some have the same features."""
+    again = replace(rows, pieces=rows.pieces + rows.pieces)
+    merged = replace(rows, pieces=merge_pieces(rows.folder, again.pieces))
+    assert (len(again.pieces), len(merged.pieces)) == (4, 2)
+    assert merged.rows == again.rows == 10
+    for where in ("true", "n[1] > 2", "label_name = 'cat'"):
+        assert places(merged, where=where) == places(again, where=where)
 
 
 def test_a_full_disk_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,8 +43,8 @@ def view_command(
     """Browse records in a web browser.
 
     SHARDS are files, quoted globs and directories. Starts a local web server, which runs until you
-    press Ctrl-C. The address of the page contains a secret token. You can mark records there and
-    save the list for tfrtool filter. Shards and their folders are never changed.
+    press Ctrl-C. The address of the page contains a secret token. Records that you mark are in
+    a list for tfrtool filter, in your data folder. Shards and their folders are never changed.
     """
     import secrets
     import webbrowser

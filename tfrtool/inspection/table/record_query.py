@@ -1,5 +1,6 @@
 """Questions about the rows of a `RecordTable`, answered by DuckDB, which reads no other file."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -326,7 +327,9 @@ def columns_of(table: RecordTable) -> tuple[list[str], list[str], list[str]]:
                 f"SELECT min({column}), avg({column}), max({column}) FROM records "
                 f"WHERE isfinite({column}::DOUBLE)"
             )
-            examples += [f"{shown} < {mean:.6g}"] if low is not None and low < high else []
+            if low is not None and low < high:
+                bound = math.ceil(mean) if isinstance(low, int) else f"{mean:.6g}"
+                examples.append(f"{shown} < {bound}")
         if len(examples) == 4:
             break
     return list(query.features), list(query.quoted), examples

@@ -1,6 +1,7 @@
 """A row for each record, in Parquet pieces: its position, short values, and image measurements."""
 
 import hashlib
+import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -143,6 +144,24 @@ def write_pieces(
         for found in map_shards(write, tasks, workers, _WORTH_A_PROCESS, size, on_counts=meter.add):
             yield from found
     meter.finish()
+
+
+def merge_pieces(folder: Path, pieces: Sequence[TablePiece]) -> tuple[TablePiece, ...]:
+    """Return the same rows in fewer files: small ones with the same features become one."""
+    merged = [piece for piece in pieces if piece.rows >= _ROWS]
+    groups: dict[tuple[TableFeature, ...], list[TablePiece]] = {}
+    for piece in pieces:
+        if piece.rows < _ROWS:
+            groups.setdefault(piece.features, []).append(piece)
+    for features, held in groups.items():
+        name = f"merged-{secrets.token_hex(8)}.parquet"
+        with (
+            os_errors_as(ShardError, folder, "can't store temporary data"),
+            pq.ParquetWriter(folder / name, pq.read_schema(folder / held[0].file)) as writer,
+        ):
+            writer.write_table(pa.concat_tables(pq.read_table(folder / p.file) for p in held))
+        merged.append(TablePiece(name, sum(piece.rows for piece in held), features))
+    return tuple(merged)
 
 
 def _write_whole_shard(folder: Path, task: tuple[int, Path]) -> list[TablePiece]:
