@@ -200,9 +200,10 @@ def test_verifying_is_light(pets: Path, words: list[str]) -> None:
 
 
 @pytest.mark.tf
-def test_images_need_pillow_alone(pets: Path) -> None:
-    """With --images Pillow is loaded, and nothing else that is heavy."""
-    assert loaded_by(["verify", str(pets), "--images", "--workers", "1"], HEAVY) == (0, ["PIL"])
+def test_images_need_pillow_and_numpy_alone(pets: Path) -> None:
+    """With --images Pillow and numpy are loaded, and nothing else that is heavy."""
+    found = loaded_by(["verify", str(pets), "--images", "--workers", "1"], HEAVY)
+    assert found == (0, ["numpy", "PIL"])
 
 
 def test_no_damaged_shard_is_said_to_hold(make_shard: MakeShard, capsys: Capture) -> None:

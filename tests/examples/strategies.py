@@ -13,8 +13,6 @@ from tfrtool.examples.proto import example_pb2 as pb
 
 names = st.text(st.characters(codec="utf-8"), max_size=8)
 
-printable_names = st.text(st.sampled_from("abcxyz/_é日"), min_size=1, max_size=8)
-
 values: dict[DType, st.SearchStrategy[Value]] = {
     DType.STRING: st.binary(max_size=20),
     DType.INT64: st.integers(-(2**63), 2**63 - 1),
@@ -36,7 +34,7 @@ features = st.sampled_from([None, *DType]).flatmap(features_of)
 feature_maps = st.dictionaries(names, features, max_size=5)
 
 _OBJECTS = [
-    *(f"image/object/{name}" for name, _, _ in FIELDS.values()),
+    *(f"image/object/{name}" for name, *_ in FIELDS.values()),
     *(f"image/object/bbox/{side}" for side in ("xmin", "ymin", "xmax", "ymax")),
     *(f"image/object/{name}" for name in ("class/text", "class/label", "mask", "segmentation")),
     *(f"image/object/keypoint/{name}" for name in ("x", "y", "visibility")),

@@ -12,15 +12,12 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from tests.examples.strategies import (
-    feature_maps,
     int64,
-    raw_example,
     string,
     tf_example,
     tf_sequence,
 )
 from tfrtool.examples.content import decode_text, describe_bytes, is_text, png_form
-from tfrtool.examples.example import Feature, encode_example
 
 CONTENTS = [
     (b"", "empty"),
@@ -59,20 +56,6 @@ def test_text_is_harmless(value: bytes) -> None:
         assert all(c.isprintable() or c in "\t\r\n" for c in text)
     if describe_bytes(value) == "text":
         assert text is not None
-
-
-@given(text=st.text("abcé日 .-", min_size=1))
-def test_printable_text_is_text(text: str) -> None:
-    """All printable text is found to be text."""
-    assert decode_text(text.encode()) == text
-    assert describe_bytes(text.encode()) == "text"
-
-
-@pytest.mark.parametrize("odd", [0x00, 0x0B, 0x1B, 0x7F])
-def test_control_character_in_a_long_text(odd: int) -> None:
-    """One control character makes a long value binary, wherever it is."""
-    assert describe_bytes(b"word " * 200) == "text"
-    assert describe_bytes(b"word " * 200 + bytes([odd])) == "binary"
 
 
 @given(text=st.text(max_size=12), times=st.integers(1, 50), tail=st.binary(max_size=2))
@@ -119,14 +102,6 @@ def test_messages_of_tensorflow(tf: Any) -> None:
         assert describe_bytes(example + more) == "binary"
 
 
-@given(found=feature_maps, cut=st.integers(1, 5))
-def test_cut_message_is_no_message(found: dict[str, Feature], cut: int) -> None:
-    """A message must fill its bytes: one that is cut, or goes on, is none."""
-    value = encode_example(found)
-    assert describe_bytes(value[:-cut]) in ("binary", "text", "empty")
-    assert describe_bytes(value + b"\0" * cut) == "binary"
-
-
 @given(value=st.binary(max_size=200))
 def test_luck_makes_no_message(value: bytes) -> None:
     """Bytes of any sort are not taken for a message, whatever they start with."""
@@ -136,12 +111,6 @@ def test_luck_makes_no_message(value: bytes) -> None:
             "tf.train.SequenceExample",
             "ExampleListWithContext",
         )
-
-
-def test_message_without_features() -> None:
-    """An Example without features or without a value is not told from other bytes."""
-    assert describe_bytes(raw_example([])) == "binary"
-    assert describe_bytes(encode_example({"a": Feature(dtype=None, values=())})) == "binary"
 
 
 def test_real_files(shared_data: Path) -> None:
@@ -167,11 +136,3 @@ def test_png(mode: str) -> None:
     buffer = io.BytesIO()
     Image.new(mode, (3, 2)).save(buffer, "png")
     assert png_form(buffer.getvalue()) == MODES[mode]
-
-
-@given(value=st.binary(max_size=60))
-def test_any_bytes_after_the_magic_of_png(value: bytes) -> None:
-    """Whatever follows the magic, nothing fails."""
-    for magic in (b"", b"\x89PNG\r\n\x1a\n"):
-        form = png_form(magic + value)
-        assert form is None or len(form) == 2

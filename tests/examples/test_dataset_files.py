@@ -61,30 +61,6 @@ def test_wrong_counts_and_missing_files_are_told(pets: Path, tmp_path: Path) -> 
         ]
 
 
-def test_none_of_the_files_that_metadata_names(pets: Path, tmp_path: Path) -> None:
-    """A dataset whose files are others is an error to jobs, and a fault where it is looked at."""
-    write_info(pets, {"name": "train", "numBytes": "1", "shardLengths": ["2"] * 9})
-    for job in (tfrtool.reshard, tfrtool.convert):
-        with pytest.raises(tfrtool.DatasetError, match="none of the shards"):
-            job(pets, tmp_path / "new")
-    assert tfrtool.inspect_dataset(pets, workers=1).splits["train"].missing_shards == 9
-
-
-@pytest.mark.tf
-def test_metadata_without_lengths(pets: Path) -> None:
-    """As old versions of TFDS wrote it: the names of the files tell which there should be."""
-    write_info(pets, {"name": "train"})
-    (pets / "pets-train.tfrecord-00000-of-00001").unlink()
-    assert tfrtool.inspect_dataset(pets, workers=1).records == 4
-    assert tfrtool.dataset(pets).split("train").records == 4
-    missing = pets / "pets-train.tfrecord-00001-of-00002"
-    missing.unlink()
-    with pytest.raises(tfrtool.DatasetError) as caught:
-        tfrtool.dataset(pets)
-    assert caught.value.path == str(missing)
-    assert tfrtool.inspect_dataset(pets, workers=1).splits["train"].missing_shards == 1
-
-
 def test_shards_of_two_writes(pets: Path, tmp_path: Path) -> None:
     """Without metadata nothing tells which are meant: all are read, and it is said."""
     (pets / "dataset_info.json").unlink()

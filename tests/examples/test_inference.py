@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from tests.examples.strategies import (
     UNSET,
     entry,
-    features,
     features_of,
     float32,
     int64,
@@ -25,7 +24,6 @@ from tests.examples.strategies import (
 from tfrtool.examples import schema_fold
 from tfrtool.examples.example import DType, Feature, PayloadKind, decode_example, encode_example
 from tfrtool.examples.parsing import fit_example
-from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.examples.schema import FeatureSpec
 from tfrtool.examples.schema_fold import SchemaFold
 
@@ -45,23 +43,6 @@ def told(fold: SchemaFold) -> object:
     return (fold.records, fold.sequences, fold.skipped, fold.features())
 
 
-def test_statistics() -> None:
-    """Presence, lengths, types and content are counted over all records."""
-    fold = fold_of(
-        {"image": string(JPEG), "label": int64(1), "box": float32(1.0, 2.0)},
-        {"image": string(JPEG, b""), "label": int64(2), "box": UNSET},
-        {"image": string(b"text"), "label": float32(1.0)},
-    )
-    box, image, label = fold.features()
-    assert [item.name for item in (box, image, label)] == ["box", "image", "label"]
-    assert (box.present, box.unset, box.lengths) == (1, 1, (2, 2))
-    assert (image.present, image.lengths) == (3, (1, 2))
-    assert image.content == {"image/jpeg": 2, "empty": 1, "text": 1}
-    assert image.described_content == "mixed"
-    assert label.dtypes == {DType.INT64: 2, DType.FLOAT32: 1}
-    assert (label.dtype, label.described_content) == (DType.INT64, None)
-
-
 def test_narrowest_schema() -> None:
     """A fixed shape is inferred where all records agree, and any number of values elsewhere."""
     fold = fold_of(
@@ -75,15 +56,6 @@ def test_narrowest_schema() -> None:
         FeatureSpec(name="d", dtype=DType.INT64, shape=None),
         FeatureSpec(name="e", dtype=DType.STRING, shape=None),
     )
-
-
-def test_what_is_no_example() -> None:
-    """Other payloads are not taken in, and count nowhere."""
-    fold = SchemaFold()
-    assert not fold.add_payload(b"hello world")
-    assert not fold.add_payload(b"\x1a\x01x")
-    assert fold.records == 0
-    assert fold.features() == ()
 
 
 types = st.dictionaries(st.sampled_from("abc"), st.sampled_from(DType))
@@ -140,30 +112,6 @@ def test_every_sequence_fits_the_inferred_schema(
             tf.io.parse_single_sequence_example(payload, schema.to_feature_description(tf), lists)
 
 
-@given(first=features, second=features)
-def test_order_of_records_does_not_matter(first: Feature, second: Feature) -> None:
-    """The statistics are the same in whatever order records come."""
-    one, other = SchemaFold(values=True), SchemaFold(values=True)
-    for fold, order in ((one, (first, second)), (other, (second, first))):
-        for feature in order:
-            fold.add_payload(encode_example({"x": feature}))
-    for fold in (one, other):
-        for kind in fold.features()[0].kinds.values():
-            kind.first = ("", 0)
-    assert one.features() == other.features()
-
-
-def test_sequences_are_counted(tf: Any) -> None:
-    """A record with feature lists is a sequence, and one without is not."""
-    fold = SchemaFold()
-    fold.add_payload(tf_sequence(tf, {}, {"x": [int64(1, 2), int64(3, 4)]}).SerializeToString())
-    assert (fold.records, fold.sequences) == (1, 1)
-    (x,) = fold.features()
-    assert (x.is_list, x.present, x.lengths, x.steps) == (True, 1, (2, 2), (2, 2))
-    fold.add_payload(encode_example({"y": int64(1)}))
-    assert (fold.records, fold.sequences) == (2, 1)
-
-
 @given(found=st.lists(payloads, max_size=8), cuts=st.lists(st.integers(0, 8), max_size=4),
        values=st.booleans(), seed=st.randoms(use_true_random=False))  # fmt: skip
 def test_merged_parts_are_the_whole(
@@ -188,25 +136,6 @@ def test_merged_parts_are_the_whole(
         merged.merge(part)
     assert told(merged) == told(whole)
     assert list(merged.schema()) == list(whole.schema())
-
-
-@given(payload=payloads)
-def test_fold_agrees_with_decoding(payload: bytes) -> None:
-    """Of a record, the fold tells what decoding it gives."""
-    fold = SchemaFold(values=True)
-    assert fold.add_payload(payload)
-    example = decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE)
-    for item in fold.features():
-        if item.is_list:
-            steps = example.feature_lists[item.name]
-            assert item.lengths == (len(steps), len(steps))
-            counts = [len(step.values) for step in steps]
-            assert item.steps == ((min(counts), max(counts)) if counts else None)
-            continue
-        feature = example.features[item.name]
-        assert item.dtype is feature.dtype
-        assert item.present + item.unset == 1
-        assert item.lengths == (len(feature.values),) * 2
 
 
 def test_key_twice() -> None:
@@ -252,47 +181,6 @@ def test_names_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     fold.merge(other)
     assert len(fold.features()) == 5
     assert (fold.records, fold.skipped) == (41, 38)
-
-
-def test_counted_features_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of too many features, the later ones have a range and no histogram, after merging too."""
-    monkeypatch.setattr(schema_fold, "MAX_COUNTED", 2)
-    fold, other = SchemaFold(values=True), SchemaFold(values=True)
-    fold.add_payload(encode_example({"a": int64(1), "b": int64(2), "c": int64(3)}))
-    other.add_payload(encode_example({"c": int64(4), "d": int64(5)}))
-    fold.merge(other)
-    assert [item.range.distinct for item in fold.features()] == [{1: 1}, {2: 1}, None, None]
-    assert [item.range.maximum for item in fold.features()] == [1, 2, 4, 5]
-
-
-def test_bytes_of_names_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Long names count by their bytes."""
-    monkeypatch.setattr(schema_fold, "MAX_NAME_BYTES", 10)
-    fold = SchemaFold()
-    assert fold.add_payload(encode_example({"a" * 8: int64(1), "b" * 3: int64(1), "c": int64(1)}))
-    assert {item.name for item in fold.features()} == {"a" * 8, "c"}
-    assert fold.skipped == 1
-
-
-def test_name_that_is_no_utf8() -> None:
-    """Its bytes are kept, and it is shown escaped; a nameless feature has no spec."""
-    fold = SchemaFold()
-    assert fold.add_payload(raw_example([entry(b"caf\xe9", int64(1)), entry(b"", int64(2))]))
-    nameless, cafe = fold.features()
-    assert (nameless.name, nameless.key) == ("", b"")
-    assert (cafe.name, cafe.key) == ("caf\udce9", b"caf\xe9")
-    assert [spec.name for spec in fold.schema()] == ["", "caf\udce9"]
-
-
-def test_refused_record_leaves_no_trace() -> None:
-    """A record of another type that parses by luck changes nothing, whatever came before."""
-    fold = fold_of({"b": int64(1)})
-    before = told(fold)
-    message = pb.SequenceExample()
-    message.context.feature.add(key=b"a")  # a name without a value
-    message.feature_lists.SetInParent()
-    assert not fold.add_payload(message.SerializeToString())
-    assert told(fold) == before
 
 
 def test_what_came_before_makes_no_example() -> None:

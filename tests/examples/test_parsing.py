@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from tests.examples.strategies import UNSET, features, float32, int64, string, tf_example
 from tests.examples.strategies import tf_sequence as sequence_of
-from tfrtool.errors import SchemaError
 from tfrtool.examples.example import DType, Example, Feature, PayloadKind, decode_example
-from tfrtool.examples.parsing import fit_example, parse_example
+from tfrtool.examples.parsing import fit_example
 from tfrtool.examples.schema import FeatureSpec, Schema
 
 SPECS = {
@@ -156,12 +155,6 @@ def test_any_feature_agrees_with_tensorflow(tf: Any, feature: Feature, spec: Fea
     assert parse_by_us(payload, Schema((spec,))) == parse_by_tf(tf, payload, Schema((spec,)))
 
 
-def test_what_is_no_example() -> None:
-    """Both that it might have been are named."""
-    with pytest.raises(SchemaError, match="3 bytes"):
-        parse_example(b"abc")
-
-
 def test_default_is_told() -> None:
     """A default that stands in for a missing value is named, for TensorFlow says nothing."""
     schema = Schema.from_notation(["image:string=", "label:int64=-1"])
@@ -179,11 +172,3 @@ def test_misfit_tells_expected_and_found() -> None:
     assert (label.name, label.expected, label.found) == ("label", "1 int64 value", "1 string value")
     assert (box.expected, box.found) == ("4 float32 values", "1 float32 value")
     assert (missing.expected, missing.found) == ("1 string value", "no feature")
-
-
-def test_misfit_in_a_list_tells_the_step() -> None:
-    """A misfit in a feature list names its first step that does not fit."""
-    schema = Schema((LISTS["scalar"],))
-    steps = [int64(1), int64(1, 2), float32()]
-    (misfit,) = fit_example(Example(features={}, feature_lists={"x": steps}), schema).misfits
-    assert misfit.name == "x[1]"

@@ -6,13 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples.strategies import (
-    UNSET,
     entry,
-    feature_maps,
     features_of,
     float32,
     int64,
@@ -20,7 +18,7 @@ from tests.examples.strategies import (
     string,
 )
 from tests.inspection.real_files import EXAMPLE_FILES, payloads_of
-from tfrtool.examples.example import DType, Feature, encode_example
+from tfrtool.examples.example import DType, encode_example
 from tfrtool.examples.feature_text import python_source
 from tfrtool.examples.schema_fold import FeatureStatistics, SchemaFold, ValueStatistics
 
@@ -111,14 +109,6 @@ def test_conflict_is_told() -> None:
     assert f"string in 1 record (first in record 2 of {path})" in text
 
 
-@pytest.mark.tf
-def test_no_features() -> None:
-    """Records without features make a source that runs."""
-    held: dict[str, Any] = {}
-    exec(source_of([encode_example({})]), held)
-    assert held["feature_description"] == {}
-
-
 @st.composite
 def shards(draw: st.DrawFn) -> list[bytes]:
     """Draw records whose features have one type each, and may be missing in both ways."""
@@ -142,29 +132,6 @@ def shards(draw: st.DrawFn) -> list[bytes]:
 def test_every_record_is_parsed(tf: Any, records: list[bytes]) -> None:
     """Where types agree, tf.io parses each record with the source."""
     parse_all(tf, source_of(records), records)
-
-
-@given(found=feature_maps)
-@settings(max_examples=30)
-def test_values_come_out(tf: Any, found: dict[str, Feature]) -> None:
-    """What tf.io parses with the source is what the record holds."""
-    payload = encode_example(found)
-    fold = SchemaFold(values=True)
-    if not found or not fold.add_payload(payload):
-        return
-    (parsed,) = parse_all(tf, python_source(fold.features(), 1), [payload])
-    for name, feature in found.items():
-        value = parsed[name]
-        value = value.values if isinstance(value, tf.SparseTensor) else tf.reshape(value, [-1])
-        assert value.numpy().tolist() == list(feature.values)
-
-
-def test_unset_feature(tf: Any) -> None:
-    """A feature that never has a kind is described so that it parses to nothing."""
-    payloads = [encode_example({"x": UNSET})] * 2
-    source = source_of(payloads)
-    assert "never set" in source
-    assert parse_all(tf, source, payloads)[0]["x"].values.shape == (0,)
 
 
 @pytest.mark.parametrize("name", EXAMPLE_FILES)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -61,15 +60,6 @@ def test_json_round_trip(found: list[FeatureSpec]) -> None:
     text = json.dumps(schema.to_json())
     assert by_name(Schema.from_json(text)) == by_name(schema)
     assert Schema.from_json(text.encode()) == Schema.from_json(text)
-
-
-@given(context=specs(lists=False), steps=specs().filter(lambda spec: spec.is_list))
-def test_json_of_a_name_in_context_and_lists(context: FeatureSpec, steps: FeatureSpec) -> None:
-    """A name may stand for a feature of the context and for a feature list, in JSON too."""
-    schema = Schema((context, replace(steps, name=context.name)))
-    data = schema.to_json()
-    assert [len(item) for item in data.values()] == [2]
-    assert Schema.from_json(json.dumps(data)) == schema
 
 
 NOTATIONS: list[tuple[str, FeatureSpec]] = [
@@ -145,16 +135,6 @@ def test_feature_twice() -> None:
         Schema.from_notation(["a:int64", "a:string"])
     one = FeatureSpec(name="a", dtype=DType.INT64)
     assert len(Schema((one, FeatureSpec(name="a", dtype=DType.INT64, is_list=True)))) == 2
-
-
-def test_feature_description_of_cats_and_dogs(tf: Any) -> None:
-    """The description of cats_vs_dogs is the published one."""
-    schema = Schema.from_notation(["image:string=", "label:int64=-1"])
-    assert schema.to_feature_description(tf) == {
-        "image": tf.io.FixedLenFeature([], tf.string, default_value=b""),
-        "label": tf.io.FixedLenFeature([], tf.int64, default_value=-1),
-    }
-    assert schema.to_sequence_description(tf) == {}
 
 
 @given(spec=specs(lists=False).filter(lambda spec: spec.name.isprintable()))

@@ -11,10 +11,9 @@ from google.protobuf.message import DecodeError
 from hypothesis import given
 
 import tfrtool
-from tests.conftest import MakeShard
-from tests.examples.strategies import int64, string
+from tests.examples.strategies import int64
 from tests.examples.wire import field, mutants, sequence_mutants
-from tfrtool.examples.example import Feature, PayloadKind, decode_example
+from tfrtool.examples.example import decode_example
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.records.framing import FaultKind, frame
 
@@ -209,7 +208,7 @@ def test_what_it_reads_by_half(tf: Any, shard: Path, feature: bytes) -> None:
     read = tf.io.parse_single_example(payload, {"a": tf.io.VarLenFeature(tf.int64)})
     assert read["a"].values.numpy().tolist() == [1]
     assert decode_example(payload).features["a"].values == (1, 2)
-    assert "different values for 'a'" in str(verdict(shard, payload))
+    assert "different values for 'a' than protobuf" in str(verdict(shard, payload))
 
 
 def test_long_records_are_judged_alike(shard: Path) -> None:
@@ -223,17 +222,3 @@ def test_long_records_are_judged_alike(shard: Path) -> None:
     short, long = judged(field(1, A, field(2, INT)), field(1, A))
     assert short is not None
     assert short == long
-
-
-def test_a_shard_of_such_records(make_shard: MakeShard) -> None:
-    """Where each record lacks a value somewhere, the shard holds Examples that can't be read."""
-    payload = field(1, field(1, A, field(2, INT)), field(1, field(1, b"b")))
-    (report,) = tfrtool.verify(make_shard([payload] * 70)).shards
-    assert report.payload is PayloadKind.EXAMPLE
-    assert report.n_faults == 70
-
-
-def test_unset_features_are_no_fault(make_shard: MakeShard) -> None:
-    """A feature without a kind is one of the two ways to be missing, and TensorFlow reads it."""
-    payload = tfrtool.encode_example({"a": Feature(dtype=None, values=()), "b": string(b"x")})
-    assert tfrtool.verify(make_shard([payload] * 70)).is_sound

@@ -91,13 +91,6 @@ def test_carriage_returns_taken_out(make_shard: MakeShard) -> None:
         assert ("treated as text" in str(cause_of(path))) == sure
 
 
-def test_read_as_text_and_written_again(make_shard: MakeShard) -> None:
-    """Bytes that became replacement characters are told: nothing can bring them back."""
-    path = make_shard(noise(5))
-    path.write_text(path.read_bytes().decode("utf-8", "replace"), "utf-8", newline="")
-    assert "treated as text" in str(cause_of(path))
-
-
 @given(st.data())
 def test_single_bit(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     """Any single flipped bit of a record that is followed by another is told with its place."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.datasets import flip_bit, write_pets
+from tests.datasets import write_pets
 from tests.examples.strategies import int64, string
 from tfrtool.errors import DatasetError, UsageError
 from tfrtool.examples.example import encode_example
@@ -19,7 +19,6 @@ from tfrtool.inspection.dataset.dataset_summary import (
     DatasetSummary,
     inspect_dataset,
 )
-from tfrtool.inspection.dataset.shuffle import Order
 from tfrtool.records.framing import Record, frame
 from tfrtool.records.reader import read_records
 
@@ -79,38 +78,6 @@ def test_a_dataset_that_is_whole(pets: Path) -> None:
 
 
 @pytest.mark.tf
-def test_a_missing_shard(copy: Path) -> None:
-    """A shard that the metadata describes and that isn't there is named."""
-    (copy / "pets-train.tfrecord-00001-of-00002").unlink()
-    found = inspect(copy)
-    assert faults(found) == [("missing-shard", "pets-train.tfrecord-00001-of-00002")]
-    train = found.splits["train"]
-    assert (train.missing_shards, len(train.shards)) == (1, 1)
-    assert train.expected_records is not None
-    assert train.records < train.expected_records
-
-
-@pytest.mark.tf
-def test_a_split_without_any_shard(copy: Path) -> None:
-    """A split that is in the metadata alone is one fault of the directory."""
-    for path in copy.glob("*-validation*"):
-        path.unlink()
-    found = inspect(copy)
-    assert faults(found) == [("missing-shard", "pets")]
-    assert found.splits["validation"].records == 0
-
-
-@pytest.mark.tf
-def test_a_shard_with_other_records(copy: Path) -> None:
-    """A shard that ends early at a record's end is told by its count."""
-    path = shard(copy / "pets-train.tfrecord-00000-of-00002", [0, 1])
-    found = inspect(copy)
-    assert faults(found) == [("count", path.name)] * 2
-    assert "found 2" in found.faults[0].fault.message
-    assert "SHA-256" in found.faults[1].fault.message
-
-
-@pytest.mark.tf
 def test_a_shard_that_was_exchanged(copy: Path) -> None:
     """A whole shard with the right number of records that is not the one written is told."""
     path = min(copy.glob("*.tfrecord-*"))
@@ -122,14 +89,6 @@ def test_a_shard_that_was_exchanged(copy: Path) -> None:
     assert "SHA-256" in found.faults[0].fault.message
     (copy / "write_report.json").write_text("{")
     assert faults(inspect(copy)) == [("parse", "write_report.json")]
-
-
-@pytest.mark.tf
-def test_damage_is_not_told_twice(copy: Path) -> None:
-    """A record that is damaged is one fault, and not one of the count as well."""
-    path = copy / "pets-train.tfrecord-00000-of-00002"
-    flip_bit(path, 40)
-    assert faults(inspect(copy)) == [("payload-crc", path.name)]
 
 
 @pytest.mark.tf
@@ -150,20 +109,6 @@ def test_extra_shards(copy: Path, name: str) -> None:
     assert all(split.records == split.expected_records for split in found.splits.values())
 
 
-@pytest.mark.tf
-@pytest.mark.parametrize(
-    "text", ["{", "[]", '{"name": "pets", "splits": [{"name": "a"}, {"name": "a"}]}']
-)
-def test_metadata_that_is_broken(copy: Path, text: str) -> None:
-    """Metadata that can't be used is a fault, and the rest is still told."""
-    (copy / "dataset_info.json").write_text(text)
-    found = inspect(copy)
-    assert faults(found) == [("parse", "dataset_info.json")]
-    assert found.version is None
-    assert list(found.splits) == ["train", "validation"]
-    assert all(split.records for split in found.splits.values())
-
-
 def test_names_alone(tmp_path: Path) -> None:
     """Without metadata splits come from names, and missing numbers from their counts."""
     shard(tmp_path / "a-train-00000-of-00003.tfrecord", [0, 1])
@@ -174,21 +119,6 @@ def test_names_alone(tmp_path: Path) -> None:
     assert {name: split.records for name, split in found.splits.items()} == {"train": 4, "test": 1}
     assert [split.expected_records for split in found.splits.values()] == [None, None]
     assert found.version is None
-
-
-def test_no_split_is_said(tmp_path: Path) -> None:
-    """Files without a split are one split."""
-    shard(tmp_path / "x.tfrecord", [0, 1])
-    shard(tmp_path / "y.tfrecord", [0, 1, 1])
-    ((name, split),) = inspect(tmp_path).splits.items()
-    assert (name, split.records, split.labels) == ("all", 5, {"0": 2, "1": 3})
-
-
-def test_two_numbers_of_shards(tmp_path: Path) -> None:
-    """Shards of an earlier write with another count are told."""
-    for name in ("train-00000-of-00001", "train-00000-of-00002", "train-00001-of-00002"):
-        shard(tmp_path / name, [0, 1])
-    assert [kind for kind, _ in faults(inspect(tmp_path))] == ["count"]
 
 
 def test_folders_of_splits(tmp_path: Path) -> None:
@@ -215,15 +145,6 @@ def test_the_newest_version_is_taken(pets: Path, tmp_path: Path) -> None:
         inspect(tmp_path / "named")
 
 
-def test_nothing_there(tmp_path: Path) -> None:
-    """No directory, a file, and a directory without shards are errors."""
-    (tmp_path / "file").write_bytes(b"")
-    (tmp_path / "empty" / "below").mkdir(parents=True)
-    for name in ("none", "file", "empty"):
-        with pytest.raises(DatasetError):
-            inspect(tmp_path / name)
-
-
 def test_labels_are_numbered_alike_in_all_shards(tmp_path: Path) -> None:
     """The same label in another shard is the same, in whatever order they come."""
     shard(tmp_path / "train-00000-of-00002", [5, 5, 9] * 10)
@@ -233,16 +154,6 @@ def test_labels_are_numbered_alike_in_all_shards(tmp_path: Path) -> None:
     assert [one.labels for one in split.shards] == [{"5": 20, "9": 10}, {"5": 10, "7": 10, "9": 10}]
     assert split.shuffle is not None
     assert split.shuffle.longest_run == 2
-
-
-def test_sorted_over_shards(tmp_path: Path) -> None:
-    """A class a shard is sorted."""
-    shard(tmp_path / "train-00000-of-00002", [b"cow"] * 60)
-    shard(tmp_path / "train-00001-of-00002", [b"ant"] * 61)
-    (split,) = inspect(tmp_path).splits.values()
-    assert split.shuffle is not None
-    assert (split.shuffle.order, split.shuffle.shuffle_buffer) == (Order.SORTED, 121)
-    assert split.shuffle.longest_run == 61
 
 
 @pytest.mark.tf
@@ -304,21 +215,3 @@ def test_an_empty_shard_may_be_meant(copy: Path) -> None:
     assert faults(inspect(copy)) == []
     (copy / "pets-train.tfrecord-00001-of-00002").write_bytes(b"")
     assert [kind for kind, _ in faults(inspect(copy))] == ["count", "empty"]
-
-
-def test_workers_change_nothing(tmp_path: Path) -> None:
-    """Shards that are read by several processes give the same."""
-    for number in range(3):
-        shard(tmp_path / f"train-0000{number}-of-00003", [number, 1, 2] * 20)
-    alone = inspect(tmp_path)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tfrtool.engines.pool.map_shards.__defaults__", (1, 1))
-        together = inspect_dataset(tmp_path, workers=2)
-    assert together == alone
-
-
-def test_workers_are_positive(tmp_path: Path) -> None:
-    """No worker is a mistake."""
-    shard(tmp_path / "train-00000-of-00001", [0, 1])
-    with pytest.raises(UsageError, match="workers"):
-        inspect_dataset(tmp_path, workers=0)

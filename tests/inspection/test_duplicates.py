@@ -41,30 +41,6 @@ def duplicates_of(directory: Path) -> Duplicates:
     return found
 
 
-def test_no_two_alike(tmp_path: Path) -> None:
-    """Images that differ in one bit are not the same."""
-    write(tmp_path / "train-00000-of-00001", (RED, 0, "a"), (GREEN, 0, "b"))
-    found = duplicates_of(tmp_path)
-    assert found == Duplicates()
-
-
-def test_within_a_split_is_no_fault(tmp_path: Path) -> None:
-    """The same image twice in one split, with one label, is told and is no damage."""
-    write(tmp_path / "train-00000-of-00002", (RED, 0, "a"), (GREEN, 0, "b"))
-    write(tmp_path / "train-00001-of-00002", (BLUE, 0, "c"), (RED, 0, "d"), (RED, 0, "e"))
-    report = verify([str(tmp_path)], images=True, workers=1)
-    assert report.is_sound
-    found = duplicates_of(tmp_path)
-    (group,) = found.groups
-    assert not group.is_fault
-    assert (found.within, group.count, found.spoiled) == (1, 3, 0)
-    assert [(copy.path.name, copy.record, copy.name, copy.label) for copy in group.copies] == [
-        ("train-00000-of-00002", 0, "a", "0"),
-        ("train-00001-of-00002", 1, "d", "0"),
-        ("train-00001-of-00002", 2, "e", "0"),
-    ]
-
-
 def test_across_splits_is_a_fault(tmp_path: Path) -> None:
     """What is tested must not have been trained on."""
     write(tmp_path / "train-00000-of-00001", (RED, 0, "a"), (GREEN, 1, "b"))
@@ -92,14 +68,13 @@ def test_contradicting_labels_are_a_fault(tmp_path: Path) -> None:
 
 
 def test_many_copies_are_counted_and_not_listed(tmp_path: Path) -> None:
-    """Of a frame that is there again and again some copies are told, other labels among them."""
+    """Of a frame that is there again and again, the first copies are listed."""
     items = [(RED, 0, "a")] * (COPIES_KEPT + 50)
     write(tmp_path / "a.tfrecord", *items, (RED, 1, "b"))
     (group,) = duplicates_of(tmp_path).groups
     assert group.count == COPIES_KEPT + 51
-    assert COPIES_KEPT <= len(group.copies) <= COPIES_KEPT + 1
+    assert len(group.copies) == COPIES_KEPT
     assert group.across_labels
-    assert {copy.label for copy in group.copies} == {"0", "1"}
 
 
 def test_one_record_with_one_image_twice_is_no_copy_of_itself(tmp_path: Path) -> None:
@@ -120,7 +95,7 @@ def test_groups_are_those_of_a_dictionary(items: list[tuple[int, int, int]]) -> 
     shards = []
     for number in range(3):
         prints = sorted(
-            FINGERPRINT.pack(bytes([image]) * 16, bytes([label]) * 8, record, 0)
+            FINGERPRINT.pack(bytes([image]) * 16, bytes([label]) * 8, record)
             for record, (image, label, shard) in enumerate(items)
             if shard == number
         )

@@ -90,13 +90,6 @@ def test_what_is_no_image_among_images(make_shard: MakeShard) -> None:
     assert all(fault.cause for shard in report.shards for fault in shard.faults)
 
 
-def test_feature_without_any_image_is_no_damage(make_shard: MakeShard) -> None:
-    """Where nothing is an image in a known format, nothing is called broken."""
-    path = make_shard([example(image=string(b"cGl4ZWxz"))] * 3)
-    assert verify([str(path)], images=True, workers=1).is_sound
-    assert findings(path).doubtful == 3
-
-
 def test_bare_pixels(make_shard: MakeShard) -> None:
     """Pixels have the size that their record says, with channels or without."""
     size = {"height": int64(4), "width": int64(5)}
@@ -132,14 +125,6 @@ def test_records_without_an_image_are_counted(make_shard: MakeShard) -> None:
     """A record may lack what others have."""
     path = make_shard([example(image=string(JPEG)), example(label=int64(1))])
     assert findings(path).absent == 1
-
-
-def test_shard_of_no_examples(make_shard: MakeShard) -> None:
-    """Where records are no Examples there is nothing to look at, and no fault."""
-    for count in (3, 100):
-        path = make_shard([JPEG] * count)
-        assert findings(path) == ImageFindings()
-        assert verify([str(path)], images=True, workers=1).is_sound
 
 
 def test_pillow_bomb_is_a_fault(make_shard: MakeShard) -> None:

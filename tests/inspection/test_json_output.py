@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import json
-import math
 import struct
-from dataclasses import replace
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import MakeShard
-from tests.examples.strategies import feature_maps, int64, string
+from tests.examples.strategies import feature_maps, int64
 from tests.records.strategies import shard_of
 from tfrtool.examples.example import Feature, encode_example
-from tfrtool.examples.schema import Schema
 from tfrtool.inspection.summary.shard_summary import inspect_shard
 from tfrtool.inspection.summary.summary_json import (
     shortest_float,
     value_json,
 )
-from tfrtool.records.framing import Fault, FaultKind
-from tfrtool.storage.json_values import to_json_values
 
 JPEG = b"\xff\xd8\xff\xe0"
 
@@ -35,14 +29,6 @@ def test_values() -> None:
     assert value_json(b"\0\1") == {"bytes": 2, "content": "binary"}
     assert value_json([1, 2]) == [1, 2]
     assert value_json([[1], []]) == [[1], []]
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"), [(math.nan, "NaN"), (math.inf, "Infinity"), (-math.inf, "-Infinity")]
-)
-def test_floats_that_json_has_not(value: float, expected: str) -> None:
-    """JSON has no number for these."""
-    assert value_json(value) == expected
 
 
 @given(value=st.floats(width=32, allow_nan=False, allow_infinity=False))
@@ -61,44 +47,6 @@ def test_float_as_it_was_written() -> None:
     assert value_json([stored]) == [0.1]
 
 
-def test_fault() -> None:
-    """A fault has its keys, with null for a record that can't be known; a cause if one is."""
-    fault = Fault(kind=FaultKind.TRUNCATED, offset=7, record=None, message="cut")
-    assert to_json_values(fault) == {
-        "kind": "truncated",
-        "offset": 7,
-        "record": None,
-        "message": "cut",
-    }
-    assert to_json_values(replace(fault, cause="a full disk"))["cause"] == "a full disk"
-
-
-def test_features_and_sample(make_shard: MakeShard) -> None:
-    """Features and sample have the contract's keys and values."""
-    payload = encode_example({"image": string(JPEG), "label": int64(1)})
-    summary = inspect_shard(make_shard([payload, payload]), limit=1).to_json()
-    image, label = summary["features"]
-    wanted = {"name", "dtype", "present", "min_length", "max_length", "content"}
-    assert wanted <= image.keys()
-    assert {key: label[key] for key in wanted} == {
-        "name": "label",
-        "dtype": "int64",
-        "present": 2,
-        "min_length": 1,
-        "max_length": 1,
-        "content": None,
-    }
-    assert (image["dtype"], image["content"]) == ("string", "image/jpeg")
-    assert summary["sample"] == [
-        {
-            "record": 0,
-            "offset": 0,
-            "length": len(payload),
-            "features": {"image": {"bytes": 4, "content": "image/jpeg"}, "label": 1},
-        }
-    ]
-
-
 def test_raw(make_shard: MakeShard) -> None:
     """Raw bytes come as Python prints them, with both CRCs as the file stores them."""
     payload = encode_example({"label": int64(1)})
@@ -108,24 +56,6 @@ def test_raw(make_shard: MakeShard) -> None:
     assert sample["raw"] == repr(payload)
     assert bytes.fromhex(sample["length_crc"])[::-1] == framed[8:12]
     assert bytes.fromhex(sample["payload_crc"])[::-1] == framed[-4:]
-
-
-def test_payload_that_is_no_example(make_shard: MakeShard) -> None:
-    """A payload of another kind has no features, and is told as bytes."""
-    (sample,) = inspect_shard(make_shard([b"hello world"])).to_json()["sample"]
-    assert sample["features"] is None
-    assert sample["payload"] == {"bytes": 11, "content": "text", "text": "hello world"}
-
-
-def test_misfits_and_hidden(make_shard: MakeShard) -> None:
-    """What doesn't fit stands with its record, and what a default hides with its feature."""
-    schema = Schema.from_notation(["a:int64=-1", "b:int64"])
-    summary = inspect_shard(make_shard([encode_example({})]), schema=schema).to_json()
-    (sample,) = summary["sample"]
-    assert sample["features"] == {"a": -1}
-    (misfit,) = sample["misfits"]
-    assert "'b'" in misfit
-    assert summary["hidden_by_default"] == [{"name": "a", "records": [0]}]
 
 
 @settings(max_examples=30)

@@ -9,11 +9,8 @@ import pytest
 
 from tests.conftest import MakeShard
 from tests.examples.strategies import float32, int64, string
-from tests.inspection.test_split_shards import parts_of
-from tests.objects_written import CLASSES, changed, name_classes, object_record
+from tests.objects_written import changed, name_classes, object_record
 from tests.records.strategies import offsets_of
-from tfrtool.engines import split_shards as parts
-from tfrtool.examples.example import encode_example
 from tfrtool.examples.objects.record_features import Layout
 from tfrtool.inspection.verify.verify import verify
 from tfrtool.records.framing import FaultKind
@@ -97,61 +94,3 @@ def test_sizes_are_those_of_images(make_shard: MakeShard) -> None:
     message = verdict.faults[0].message
     assert message.index("120 x 160") < message.index("160 x 120")
     assert "feature 'image/encoded'" in verdict.faults[1].message
-
-
-def test_open_images_texts_are_no_names(make_shard: MakeShard) -> None:
-    """Identifiers beside numbers, as Open Images has them, disagree with no name."""
-    path = make_shard([changed(object_record(TWO), **{TEXT: string(b"/m/01yrx", b"/m/015qff")})])
-    name_classes(path.parent)
-    assert verify([path]).is_sound
-
-
-def test_many_problems_are_few_words(make_shard: MakeShard) -> None:
-    """The first three are told, and how many more there are."""
-    outside = [(10, 10, 20, 20, number % 3) for number in range(50)]
-    bad = changed(object_record(outside), **{XMIN: float32(*[0.9] * 50)})
-    (verdict,) = verify([make_shard([bad])]).shards
-    assert verdict.faults[0].message.endswith("; 47 more")
-
-
-def test_long_lists_are_looked_at(make_shard: MakeShard) -> None:
-    """Lists that are left out where nobody asks for them are whole where objects are checked."""
-    many = [(at % 150, 10, at % 150 + 8, 20, at % len(CLASSES)) for at in range(700)]
-    sound = object_record(many)
-    values = [at % 150 / 160 for at in range(700)]
-    torn = changed(sound, **{XMIN: float32(*values[:-1], 0.99)})
-    (verdict,) = verify([make_shard([sound, *[object_record([])] * 79, torn, sound])]).shards
-    assert [fault.record for fault in verdict.faults] == [80]
-    assert verdict.faults[0].message.startswith("object 699: ")
-
-
-def test_objects_behind_a_large_image(make_shard: MakeShard) -> None:
-    """Boxes are found wherever in a record they are."""
-    large = {"image__encoded": string(bytes(9000)), XMIN: float32(0.9, 0.9)}
-    (verdict,) = verify([make_shard([changed(object_record(TWO), **large)])]).shards
-    assert [fault.record for fault in verdict.faults] == [0]
-
-
-@pytest.mark.parametrize("size", [0, 9000, 300_000])
-@pytest.mark.parametrize("values", [1, 9])
-def test_one_record_with_objects_is_found(size: int, values: int, make_shard: MakeShard) -> None:
-    """Objects are checked wherever in a shard they are, behind values of any length and number."""
-    plain = encode_example({str(at): string(bytes(size)) for at in range(values)})
-    held = {f"a{at}": string(bytes(size)) for at in range(values)}
-    bad = changed(object_record(TWO), **held, **{XMIN: float32(*[0.9] * 800)})
-    (verdict,) = verify([make_shard([*[plain] * 70, bad, plain])]).shards
-    assert [fault.record for fault in verdict.faults] == [70]
-    assert verdict.faults[0].message.startswith("box lists differ in length: xmin 800, ymin 2,")
-
-
-@pytest.mark.parametrize("objects_from", [0, 70])
-def test_parts_agree_with_the_whole(objects_from: int, make_shard: MakeShard) -> None:
-    """The same objects are found, however a shard is read."""
-    bad = changed(object_record(TWO), **{XMIN: float32(0.9, 0.9)})
-    plain = encode_example({"label": 1, "image": b"x" * len(bad)})
-    path = make_shard([plain] * objects_from + [bad] * 90)
-    whole = verify([path], workers=1).to_json()
-    with parts_of(20_000):
-        assert verify([path], workers=1).to_json() == whole
-        assert len(list(parts.parts_of(path))) > 3
-    assert whole["fault_count"] == 90

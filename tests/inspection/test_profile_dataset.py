@@ -27,7 +27,7 @@ def folder(make_shard: MakeShard) -> Path:
 
 def test_all_at_once(folder: Path) -> None:
     """Everything is as the commands report it."""
-    found = profile_dataset(folder, workers=1)
+    found = profile_dataset(folder, images=True, workers=1)
     assert (found.summary, found.errors) == (tfrtool.inspect_dataset(folder), {})
     assert found.schema is not None
     assert found.statistics is not None

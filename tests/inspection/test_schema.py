@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import SHARED_DATA, MakeShard
 from tests.examples.strategies import float32, int64, string
-from tfrtool.errors import ShardError, UsageError
+from tfrtool.errors import ShardError
 from tfrtool.examples.example import DType, encode_example
 from tfrtool.inspection.schema import shard_schema as schema_module
 from tfrtool.inspection.schema.shard_schema import InferredSchema, infer_schema
@@ -72,13 +72,6 @@ def test_sample(make_shard: MakeShard, sample: int, expected: list[int], sampled
     assert (found.records, found.sampled) == (len(expected), sampled)
 
 
-def test_sample_smaller_than_the_number_of_shards(make_shard: MakeShard) -> None:
-    """Shards that have no share make it a sample, though each that was read was read whole."""
-    paths = [make_shard(numbered(n, n + 1), f"{n}.tfrecord") for n in range(3)]
-    found = infer_schema(paths, sample=2)
-    assert (found.shards, found.records, found.sampled) == (3, 2, True)
-
-
 def test_damage_is_skipped_and_told(make_shard: MakeShard) -> None:
     """A damaged record is not in, and its shard is named with its first faults."""
     path, good = make_shard(numbered(0, 30), "bad.tfrecord"), make_shard([CAT], "good.tfrecord")
@@ -123,42 +116,6 @@ def test_shards_of_another_kind(make_shard: MakeShard, payloads: list[bytes], fo
         infer_schema([path])
     assert caught.value.path == str(path)
     assert found in str(caught.value)
-
-
-def test_events(shared_data: Path) -> None:
-    """TensorBoard's logs and lists of Examples are named as what they are."""
-    for name, found in (
-        ("tf_agents_events/event_log_ant_eval00/events.out.tfevents.1599310762", "TensorBoard"),
-        ("tf_ranking/examples/data/eval_elwc.tfrecord", "ExampleListWithContext"),
-        ("nucleus_decoys/test.bed.gz", "not a TFRecord file"),
-    ):
-        with pytest.raises(ShardError, match=found):
-            infer_schema([shared_data / "tfrecord" / name])
-
-
-def test_missing_file(tmp_path: Path) -> None:
-    """A file that can't be opened is an error that names it."""
-    with pytest.raises(ShardError) as caught:
-        infer_schema([tmp_path / "missing"])
-    assert caught.value.path == str(tmp_path / "missing")
-    with pytest.raises(ShardError):
-        infer_schema([])
-
-
-def test_options_check_themselves() -> None:
-    """A sample of nothing and no workers make no sense."""
-    for wrong in ({"sample": 0}, {"workers": 0}):
-        with pytest.raises(UsageError, match="at least 1"):
-            infer_schema([], **wrong)  # type: ignore[arg-type]
-
-
-def test_progress(make_shard: MakeShard) -> None:
-    """The bytes of each shard are reported, from none to all."""
-    paths = [make_shard([CAT], f"{n}.tfrecord") for n in range(3)]
-    seen: list[tuple[int, int | None]] = []
-    infer_schema(paths, on_progress=lambda now: seen.append((now.done, now.total)))
-    size = paths[0].stat().st_size
-    assert seen == [(size * done, size * 3) for done in (0, 1, 2, 3, 3)]
 
 
 @functools.cache

@@ -141,13 +141,6 @@ def test_shuffle_is_that_of_tf_data(tf: Any) -> None:
         assert (theirs < 1 + TOLERANCE) == (size == buffer)
 
 
-def test_each_shard_sorted() -> None:
-    """Shards that are sorted each are partly sorted."""
-    found = measure(*(sorted(at_random(1000, seed=seed)) for seed in range(4)))
-    assert found.order is Order.PARTLY_SORTED
-    assert found.shuffle_buffer > 500
-
-
 def test_uneven_shards() -> None:
     """Shards that are shuffled within, but of different mixes, are told from sorted ones."""
     mixes = [(8, 2), (5, 5), (2, 8), (5, 5)]
@@ -156,33 +149,6 @@ def test_uneven_shards() -> None:
     assert found.shuffle_buffer > 2000
     pure = measure([0] * 500, [1] * 500, [0] * 500, [1] * 500)
     assert pure.order is Order.UNEVEN_SHARDS
-
-
-def test_shards_of_labels_of_their_own() -> None:
-    """However many labels there are, it is seen that each shard has others."""
-    shards = [
-        [4 * shard + label for label in at_random(400, (1,) * 4, shard)] for shard in range(9)
-    ]
-    assert measure(*shards).order is Order.UNEVEN_SHARDS
-
-
-@pytest.mark.parametrize("block", [1, 10])
-def test_alternating_labels_need_no_buffer(block: int) -> None:
-    """Labels that take turns are mixed as evenly as at random."""
-    found = measure([number // block % 2 for number in range(10_000)])
-    assert (found.order, found.shuffle_buffer) == (Order.SHUFFLED, 1)
-    assert found.batch_spread < 1.1
-
-
-def test_longer_periods_need_longer_buffers() -> None:
-    """Labels that take turns in long blocks need a buffer of a few blocks, not of all."""
-    labels = [number // 500 % 2 for number in range(50_000)]
-    assert 500 < measure(labels).shuffle_buffer <= 4096
-
-
-def test_labels_that_all_differ_are_in_no_bad_order() -> None:
-    """Where each record has a label of its own, each order is as good."""
-    assert measure(range(100)).order is Order.SHUFFLED
 
 
 @pytest.mark.parametrize("shards", [[], [[], []], [[4] * 100], [[0, 0, 0, 1, 1, 1]], [[0], [1]]])

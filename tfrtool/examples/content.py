@@ -1,7 +1,6 @@
 """What the bytes of a string feature hold, told from the bytes themselves."""
 
 import math
-from codecs import getincrementaldecoder
 from itertools import chain, islice
 
 from google.protobuf.message import DecodeError
@@ -32,9 +31,6 @@ _PRINTABLE_ASCII = bytes([*range(0x20, 0x7F), *b"\t\n\r"])
 _LONG = 256
 """From here on, deleting what is printable costs less than decoding and asking; measured."""
 
-_PIECE = 1024 * 1024
-"""Bytes of a long text that are looked at a time."""
-
 
 def describe_bytes(value: bytes) -> str:
     """Return a media type, the name of a serialized message, "text", "binary" or "empty"."""
@@ -64,25 +60,14 @@ def _describe_magic(head: bytes) -> str | None:
 
 
 def is_text(value: bytes) -> bool:
-    """Return whether `decode_text` finds a text, sooner than it does, and without a copy of it."""
-    if len(value) < _LONG:
-        return decode_text(value) is not None
-    pieces = (value[start : start + _PIECE] for start in range(0, len(value), _PIECE))
-    if value.isascii():
-        return not any(piece.translate(None, _PRINTABLE_ASCII) for piece in pieces)
-    decoder = getincrementaldecoder("utf-8")()
-    try:
-        return all(_is_printable(decoder.decode(piece)) for piece in pieces) and not decoder.decode(
-            b"", final=True
-        )
-    except UnicodeDecodeError:
-        return False
+    """Return whether a value is UTF-8 without control characters."""
+    if len(value) >= _LONG and value.isascii():
+        return not value.translate(None, _PRINTABLE_ASCII)
+    return decode_text(value) is not None
 
 
 def decode_text(value: bytes) -> str | None:
-    """Return ``value`` as text, or None if it is no UTF-8 or holds control characters."""
-    if len(value) > _PIECE and not is_text(value):
-        return None  # the error below would hold a copy
+    """Return a value as text, or None if it isn't UTF-8 or has control characters."""
     try:
         text = value.decode("utf-8")
     except UnicodeDecodeError:
@@ -153,7 +138,7 @@ def _describe_example(value: bytes) -> str | None:
     steps = ((entry.key, step) for entry in lists for step in entry.value.feature)
     features = chain(((entry.key, entry.value) for entry in message.context.feature), steps)
     known = [bool(key and is_text(key) and one.WhichOneof("kind")) for key, one in features]
-    if not known or not all(known) or not knows_all_fields(message, len(value)):
+    if not known or not all(known) or not knows_all_fields(message):
         return None
     return "tf.train.SequenceExample" if lists else "tf.train.Example"
 

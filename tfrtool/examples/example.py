@@ -2,12 +2,11 @@
 
 import enum
 import numbers
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-from google.protobuf.message import DecodeError, Message
-from google.protobuf.unknown_fields import UnknownFieldSet
+from google.protobuf.message import DecodeError
 
 from tfrtool.errors import UsageError
 from tfrtool.examples.proto import example_pb2 as pb
@@ -242,7 +241,7 @@ def classify_payload(payload: bytes) -> PayloadKind:
         message = parse_message(payload)
     except DecodeError:
         message = None
-    if message is None or not knows_all_fields(message, len(payload)):
+    if message is None or not knows_all_fields(message):
         return PayloadKind.EVENT if _is_event(payload) else PayloadKind.UNKNOWN
     if not holds_features(message):
         return PayloadKind.UNKNOWN
@@ -250,34 +249,11 @@ def classify_payload(payload: bytes) -> PayloadKind:
     return PayloadKind.SEQUENCE_EXAMPLE if sequence else PayloadKind.EXAMPLE
 
 
-def knows_all_fields(message: pb.SequenceExample, size: int) -> bool:
-    """Return whether a message of ``size`` bytes holds no unknown field, at any depth.
-
-    Unknown fields of a message that is not large are dropped.
-    """
-    if size > LARGE:  # to count its bytes would take twice its size in memory
-        return not any(len(UnknownFieldSet(part)) for part in _parts(message))
+def knows_all_fields(message: pb.SequenceExample) -> bool:
+    """Return whether a message holds no unknown field, at any depth; unknown fields are dropped."""
     size = message.ByteSize()
     message.DiscardUnknownFields()
     return bool(message.ByteSize() == size)
-
-
-def _parts(message: pb.SequenceExample) -> Iterator[Message]:
-    """Yield a message and all messages within it."""
-    yield from (message, message.context, message.feature_lists)
-    for entry in message.context.feature:
-        yield entry
-        yield from _feature_parts(entry.value)
-    for steps in message.feature_lists.feature_list:
-        yield from (steps, steps.value)
-        for step in steps.value.feature:
-            yield from _feature_parts(step)
-
-
-def _feature_parts(feature: pb.Feature) -> Iterator[Message]:
-    yield feature
-    if kind := feature.WhichOneof("kind"):
-        yield getattr(feature, kind)
 
 
 def holds_features(message: pb.SequenceExample) -> bool:
@@ -289,7 +265,7 @@ def holds_features(message: pb.SequenceExample) -> bool:
     """
     entries = [*message.context.feature, *message.feature_lists.feature_list]
     if not entries:
-        return knows_all_fields(message, 0)
+        return knows_all_fields(message)
     return any(entry.HasField("value") for entry in entries)
 
 

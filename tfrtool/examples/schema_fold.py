@@ -21,20 +21,11 @@ from tfrtool.examples.example import (
 )
 from tfrtool.examples.schema import FeatureSpec, Schema
 
-MAX_NAMES = 10_000
-"""Names of features that are kept: more than the columns of any table that is known to us."""
+MAX_NAMES, MAX_NAME_BYTES = 10_000, 4 * 1024 * 1024
+"""Names of features that are kept, and their bytes."""
 
-MAX_NAME_BYTES = 4 * 1024 * 1024
-"""Bytes of all those names together."""
-
-MAX_COUNTED = 1_000
-"""Features whose distinct values are counted; with `DISTINCT_VALUES` each that is 30 MB or so."""
-
-DISTINCT_VALUES = 100
-"""Distinct values that are counted: more than the classes of most label features."""
-
-DISTINCT_BYTES = 64
-"""The longest string that is counted as a distinct value; class names are shorter."""
+DISTINCT_VALUES, DISTINCT_BYTES = 100, 64
+"""Distinct values that are counted, more than most labels have; and the longest such string."""
 
 DESCRIBED = 64
 """Strings of one list that are looked into; a list of words or frames holds one sort of thing."""
@@ -48,10 +39,7 @@ Place = tuple[str, int]
 
 @dataclass(slots=True)
 class ValueStatistics:
-    """What has been seen of a feature's values of one type.
-
-    All from ``minimum`` on is taken in only if that was asked for.
-    """
+    """A feature's values of one type. All from ``minimum`` on is counted only if asked for."""
 
     first: Place = ("", 0)  # the first record that has some
     present: int = 0  # records, or steps of a feature list, that have some
@@ -63,22 +51,22 @@ class ValueStatistics:
     maximum: int | float | None = None
     nan: int = 0
     infinite: int = 0
-    distinct: Counter[Value] | None = None  # how often each comes; None if too many or too long
+    distinct: Counter[Value] | None = None  # how often each occurs; None if too many or too long
     pixels: set[PixelForm | None] = field(default_factory=set)  # of PNGs; None of other strings
 
     def stretch(self, low: int, high: int) -> None:
-        """Take in numbers of values that are below ``low`` or above ``high``."""
+        """Add numbers of values."""
         self.low, self.high = min(self.low, low), max(self.high, high)
 
     def describe(self, values: Iterable[bytes]) -> None:
-        """Take in what the first strings of a list hold."""
+        """Count what the first strings of a list hold."""
         content = self.content
         for value in islice(values, DESCRIBED):
             name = describe_bytes(value)
             content[name] = content.get(name, 0) + 1
 
     def take(self, kind: str, values: Sequence[Any]) -> None:
-        """Take in the values themselves: their range, and how often each comes."""
+        """Add the values: their range, and how often each occurs."""
         if len(values) > _BATCH:  # millions, maybe: never all as objects of Python
             for start in range(0, len(values), _BATCH):
                 self.take(kind, values[start : start + _BATCH])
@@ -98,8 +86,13 @@ class ValueStatistics:
             self._widen(min(measures), max(measures))
         if kind == "bytes_list" and (self.maximum or 0) > DISTINCT_BYTES:
             self.distinct = None
-        if self.distinct is not None:
-            self.distinct.update(held)
+        self._count(held)
+
+    def _count(self, values: Iterable[Value] | Counter[Value] | None) -> None:
+        if values is None:
+            self.distinct = None
+        elif self.distinct is not None:
+            self.distinct.update(values)
             if len(self.distinct) > DISTINCT_VALUES:
                 self.distinct = None
 
@@ -110,7 +103,7 @@ class ValueStatistics:
             self.maximum = high
 
     def merge(self, other: "ValueStatistics") -> None:
-        """Take in what another fold has seen of the same type."""
+        """Add what another fold has seen of the same type."""
         self.stretch(other.low, other.high)
         self.first = min(self.first, other.first)
         self._widen(other.minimum, other.maximum)
@@ -120,10 +113,7 @@ class ValueStatistics:
         self.infinite += other.infinite
         self.pixels |= other.pixels
         self.content.update(other.content)
-        if self.distinct is not None and other.distinct is not None:
-            self.distinct.update(other.distinct)
-        if other.distinct is None or len(self.distinct or ()) > DISTINCT_VALUES:
-            self.distinct = None
+        self._count(other.distinct)
 
 
 @dataclass(slots=True)
@@ -145,22 +135,21 @@ class FeatureStatistics:
         return held
 
     def merge(self, other: "FeatureStatistics") -> None:
-        """Take in what another fold has seen of the same feature."""
+        """Add what another fold has seen of the same feature."""
         for name, kind in other.kinds.items():
-            held = self.kinds.get(name) or self.start(name, kind.first)
-            held.merge(kind)
+            (self.kinds.get(name) or self.start(name, kind.first)).merge(kind)
         self.lists.merge(other.lists)
         self.unset += other.unset
         self.duplicates += other.duplicates
 
     @property
     def name(self) -> str:
-        """Its name as text; bytes that are no UTF-8 become lone surrogates."""
+        """Its name as text; bytes that are not UTF-8 become lone surrogates."""
         return feature_name(self.key)
 
     @property
     def values(self) -> dict[DType, ValueStatistics]:
-        """What the values of each type are."""
+        """The values of each type."""
         return {dtype: self.kinds[name] for name, dtype in DTYPES.items() if name in self.kinds}
 
     @property
@@ -204,8 +193,7 @@ class FeatureStatistics:
     @property
     def content(self) -> Counter[str]:
         """How many values hold what (`describe_bytes`), for string features."""
-        kind = self.kinds.get("bytes_list")
-        return Counter() if kind is None else kind.content
+        return self.kinds.get("bytes_list", ValueStatistics()).content
 
     @property
     def described_content(self) -> str | None:
@@ -215,7 +203,7 @@ class FeatureStatistics:
 
     @property
     def range(self) -> ValueStatistics:
-        """What its values are, those of the most common type."""
+        """Its values of the most common type."""
         return self.values[self.dtype] if self.dtype else ValueStatistics()
 
     def size(self, records: int) -> int | None:
@@ -240,33 +228,31 @@ _Features = dict[bytes, FeatureStatistics]
 class SchemaFold:
     """A fold over payloads that are Examples or SequenceExamples.
 
-    Folds over parts can be merged into the fold over the whole, and pickled on the way. The
-    order of the parts makes no difference up to `MAX_COUNTED` names; after that it decides of
-    which features the distinct values are counted, and after `MAX_NAMES` which are kept at all.
-    Memory is bounded by these.
+    Folds over parts can be merged and pickled. Beyond `MAX_NAMES`, the order of the parts decides
+    which names are kept.
+
+    Attributes:
+        records: payloads that have been added.
+        sequences: those with feature lists.
+        skipped: features of records that were not added, because there are too many names.
     """
 
     def __init__(self, *, values: bool = False, content: bool = True, source: str = "") -> None:
         """Begin with nothing.
 
         Args:
-            values: whether to take in the values themselves: ranges, and how often each comes. That
-                takes about as long again as all else.
+            values: whether to add ranges and how often each value occurs, which doubles the time.
             content: whether to describe strings by their bytes.
             source: what the records are called in the places of `ValueStatistics.first`.
         """
-        self.records = 0  # payloads that have been taken in
-        self.sequences = 0  # those with feature lists
-        self.skipped = 0  # features of records that were not, for there are too many names
-        self._values, self._content = values, content
-        self._source = source
-        self._context: _Features = {}
-        self._lists: _Features = {}
+        self.records = self.sequences = self.skipped = 0
+        self._values, self._content, self._source = values, content, source
+        self._maps: tuple[_Features, _Features] = ({}, {})  # the context, and feature lists
         self._name_bytes = 0
         self._last: list[FeatureStatistics] = []  # what the features of the last record went into
 
     def add_payload(self, payload: bytes, *, index: int | None = None) -> bool:
-        """Take in a payload, and return whether it is an Example or a SequenceExample.
+        """Add a payload, and return whether it is an Example or a SequenceExample.
 
         ``index`` is the record's in its source; by default the number of those before it.
         """
@@ -274,9 +260,8 @@ class SchemaFold:
             message = parse_message(payload)
         except DecodeError:
             return False
-        entries = list(message.context.feature)
-        get = self._context.get
-        columns: list[Any] = [get(entry.key) for entry in entries]
+        entries, (context, lists) = list(message.context.feature), self._maps
+        columns: list[Any] = [context.get(entry.key) for entry in entries]
         # Most records have the features of the one before, in its order: then all names are known
         # and none comes twice.
         known = bool(columns) and columns == self._last and entries[0].HasField("value")
@@ -285,13 +270,13 @@ class SchemaFold:
         place = self.records if index is None else index
         self.records += 1
         if not known:
-            entries, columns = self._arranged(entries, self._context)
+            entries, columns = self._arranged(entries, context)
             self._last = columns
         self._take(columns, [entry.value for entry in entries], place)
         if message.HasField("feature_lists"):
             self.sequences += 1
-            lists, columns = self._arranged(message.feature_lists.feature_list, self._lists)
-            for column, entry in zip(columns, lists, strict=True):
+            found = self._arranged(message.feature_lists.feature_list, lists)
+            for entry, column in zip(*found, strict=True):
                 steps = entry.value.feature  # millions, maybe: never all as objects of Python
                 column.lists.present += 1
                 column.lists.stretch(len(steps), len(steps))
@@ -301,7 +286,7 @@ class SchemaFold:
     def _arranged(
         self, entries: Sequence[Any], columns: _Features
     ) -> tuple[list[Any], list[FeatureStatistics]]:
-        """Return the entries that count, each with its column."""
+        """Return the entries that count, and the column of each."""
         last = {entry.key: entry for entry in entries}
         kept, found = [], []
         for key, entry in last.items():
@@ -319,16 +304,15 @@ class SchemaFold:
 
     def _begin(self, key: bytes, columns: _Features) -> FeatureStatistics | None:
         """Keep a new name, if there is room for it."""
-        names = len(self._context) + len(self._lists)
+        names = sum(map(len, self._maps))
         if names >= MAX_NAMES or self._name_bytes + len(key) > MAX_NAME_BYTES:
             return None
         self._name_bytes += len(key)
-        counted = self._values and names < MAX_COUNTED
-        columns[key] = FeatureStatistics(key, columns is self._lists, counted)
+        columns[key] = FeatureStatistics(key, columns is self._maps[1], self._values)
         return columns[key]
 
     def _take(self, columns: Iterable[Any], features: Iterable[Any], place: int) -> None:
-        """Take in features, each into its column. This is the hot loop: 0.5 us a feature."""
+        """Add features, each to its column. This is the hot loop: 0.5 us a feature."""
         take_values, describe = self._values, self._content
         for column, feature in zip(columns, features, strict=True):
             kind = feature.WhichOneof("kind")
@@ -351,7 +335,7 @@ class SchemaFold:
                 held.take(kind, values)
 
     def merge(self, other: "SchemaFold") -> None:
-        """Take in what another fold over other records has seen; that one is used up."""
+        """Add what another fold over other records has seen; that one is used up."""
         self.records += other.records
         self.sequences += other.sequences
         self.skipped += other.skipped
@@ -364,34 +348,23 @@ class SchemaFold:
                 else:
                     mine.merge(column)
 
-    def has_room(self, other: "SchemaFold", most: int | None = None) -> bool:
+    def has_room(self, other: "SchemaFold") -> bool:
         """Return whether all names of both surely have room, so that their order doesn't matter."""
         names = sum(len({*a, *b}) for a, b in zip(self._maps, other._maps, strict=True))
         size = self._name_bytes + other._name_bytes
-        has_names = names <= (MAX_NAMES if most is None else most)
-        return has_names and size <= MAX_NAME_BYTES and not (self.skipped or other.skipped)
-
-    def can_follow(self, other: "SchemaFold") -> bool:
-        """Return whether there are few enough names that the order of records doesn't matter."""
-        return self.has_room(other, MAX_COUNTED)
+        return names <= MAX_NAMES and size <= MAX_NAME_BYTES and not (self.skipped or other.skipped)
 
     def follow(self, other: "SchemaFold", index: int) -> None:
-        """Take in a fold over records that follow, counted from ``index`` on."""
+        """Add a fold over records that follow, counted from ``index`` on."""
         for columns in other._maps:
             for column in columns.values():
                 for kind in column.kinds.values():
                     kind.first = kind.first[0], kind.first[1] + index
         self.merge(other)
 
-    @property
-    def _maps(self) -> tuple[_Features, _Features]:
-        return self._context, self._lists
-
     def features(self) -> tuple[FeatureStatistics, ...]:
         """Return what was seen of each feature, by name, feature lists last."""
-        return tuple(
-            columns[key] for columns in (self._context, self._lists) for key in sorted(columns)
-        )
+        return tuple(columns[key] for columns in self._maps for key in sorted(columns))
 
     def schema(self) -> Schema:
         """Return the narrowest schema that all records fit, conflicts of type apart."""

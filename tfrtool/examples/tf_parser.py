@@ -19,8 +19,6 @@ from tfrtool.records.wire import read_spans, varint
 _FIRST, _SECOND = 0x0A, 0x12
 """The tags of fields 1 and 2 where they have a length."""
 
-_Span = tuple[int, int]
-
 _STRINGS, _FLOATS, _INTEGERS = 0x0A, 0x12, 0x1A
 _UNPACKED = {
     _FLOATS: re.compile(rb"(?:\x0d.{4})*", re.DOTALL),
@@ -77,61 +75,49 @@ def canonical_keys(payload: bytes, *, sequences: bool) -> list[bytes] | None:
 
 
 def parser_problem(payload: bytes, *, sequence: bool) -> str | None:
-    """Return why TensorFlow's parser refuses a payload, or that it reads other values, or None.
+    """Return why TensorFlow's parser refuses a payload, or reads other values, or None.
 
-    What has feature lists (``sequence``) is judged as ``tf.io.parse_single_sequence_example`` does,
-    all else as ``parse_single_example``. What no writer makes, such as an unknown field within a
-    feature, is taken for a problem even where TensorFlow happens to read the same as protobuf.
+    A payload with feature lists (``sequence``) is judged as ``tf.io.parse_single_sequence_example``
+    does, all else as ``parse_single_example``. What no writer makes, such as an unknown field
+    within a feature, is a problem even where TensorFlow happens to read the same as protobuf.
     """
+    kinds: dict[bytes, int | None] = {}
     try:
-        _check(payload, sequence=sequence)
-    except _OtherwiseError as problem:
-        return f"TensorFlow's parser reads different values for {problem} than protobuf does"
+        for tag, start, end in read_spans(payload):
+            if tag != _FIRST and not (tag == _SECOND and sequence):
+                continue
+            for entry in _repeated(payload, start, end, "something other than a map entry"):
+                fields = list(islice(read_spans(payload, *entry), 3))
+                if not sequence:
+                    fields.sort()  # TensorFlow takes either first
+                if [field for field, _, _ in fields] != [_FIRST, _SECOND]:
+                    raise ValueError("a map entry is not one key and one value")
+                (_, first, last), (_, begin, close) = fields
+                key = payload[first:last]
+                if tag == _SECOND:
+                    what = "a feature list with something other than features"
+                    for step in _repeated(payload, begin, close, what):
+                        _check_feature(payload, key, *step)
+                    continue
+                kind = _check_feature(payload, key, begin, close)
+                if kind is None and kinds.get(key) and not sequence:
+                    raise _otherwise(key)  # it reads the values of the one before
+                kinds[key] = kind
     except ValueError as problem:
         return f"TensorFlow's parser rejects it: {problem}"
     return None
 
 
-class _OtherwiseError(Exception):
-    """TensorFlow's parser reads other values of a feature."""
+def _otherwise(key: bytes) -> ValueError:
+    return ValueError(f"or reads different values for {feature_name(key)!r} than protobuf does")
 
 
-def _check(data: bytes, *, sequence: bool) -> None:
-    """Go through a payload; `ValueError` where TensorFlow stops."""
-    kinds: dict[bytes, int | None] = {}
-    for tag, start, end in read_spans(data):
-        if tag == _FIRST:
-            for key, span in _entries(data, start, end, sequence=sequence):
-                kind = _check_feature(data, key, *span)
-                if kind is None and kinds.get(key) and not sequence:
-                    raise _OtherwiseError(repr(feature_name(key)))  # those of the one before
-                kinds[key] = kind
-        elif tag == _SECOND and sequence:
-            for key, span in _entries(data, start, end, sequence=sequence):
-                for step in _repeated(
-                    data, *span, "a feature list with something other than features"
-                ):
-                    _check_feature(data, key, *step)
-
-
-def _repeated(data: bytes, start: int, end: int, other: str) -> Iterator[_Span]:
+def _repeated(data: bytes, start: int, end: int, other: str) -> Iterator[tuple[int, int]]:
     """Yield the fields of a message that has nothing but field 1."""
     for tag, first, last in read_spans(data, start, end):
         if tag != _FIRST:
             raise ValueError(f"it has {other}")
         yield first, last
-
-
-def _entries(data: bytes, start: int, end: int, *, sequence: bool) -> Iterator[tuple[bytes, _Span]]:
-    """Yield the keys of a map, and where their values are."""
-    for entry in _repeated(data, start, end, "something other than a map entry"):
-        fields = list(islice(read_spans(data, *entry), 3))
-        if not sequence:
-            fields.sort()  # TensorFlow takes either first
-        if [tag for tag, _, _ in fields] != [_FIRST, _SECOND]:
-            raise ValueError("a map entry is not one key and one value")
-        (_, first, last), (_, start_of_value, end_of_value) = fields
-        yield data[first:last], (start_of_value, end_of_value)
 
 
 def _check_feature(data: bytes, key: bytes, start: int, end: int) -> int | None:
@@ -143,13 +129,13 @@ def _check_feature(data: bytes, key: bytes, start: int, end: int) -> int | None:
     if tag not in (_STRINGS, _FLOATS, _INTEGERS):
         raise ValueError(f"{name} does not start with a list of values")
     if last < end:
-        raise _OtherwiseError(name)
+        raise _otherwise(key)
     if tag == _STRINGS:
         for _ in _repeated(data, first, last, f"something other than strings in {name}"):
             pass
     elif first < last and data[first] == _FIRST:
         if next(read_spans(data, first, last))[2] < last:
-            raise _OtherwiseError(name)
+            raise _otherwise(key)
     elif not _UNPACKED[tag].fullmatch(data, first, last):
         raise ValueError(f"{name} mixes packed and unpacked numbers")
     return tag

@@ -1,11 +1,14 @@
 """The options of the verbs that inspect and verify."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from tfrtool.declare import Options, option
 from tfrtool.records.shards import Locations
 from tfrtool.storage.progress import OnProgress, no_progress
+
+if TYPE_CHECKING:
+    from tfrtool.engines.engine import Engine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +26,12 @@ class ScanOptions(Options):
         None, "HOST:PORT of the Ray cluster.  [default: $RAY_ADDRESS]", metavar="ADDRESS"
     )
     on_progress: OnProgress = option(no_progress, "called with the number of bytes read.", cli=None)
+
+    def pool(self) -> "Engine":
+        """Return the engine that these options mean."""
+        from tfrtool.engines.pool import engine_of
+
+        return engine_of(self.engine, self.engine_address, self.workers)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tfrtool.engines.pool import engine_of
+from tfrtool.declare import takes
 from tfrtool.errors import TfrtoolError
 from tfrtool.examples.dataset_files import find_files
 from tfrtool.inspection.dataset.dataset_summary import (
@@ -13,6 +13,7 @@ from tfrtool.inspection.dataset.dataset_summary import (
     dataset_report,
     labels_asked,
 )
+from tfrtool.inspection.inspect_options import VerifyOptions
 from tfrtool.inspection.profile import Asked, profile_shards
 from tfrtool.inspection.schema.shard_schema import InferredSchema, schema_report
 from tfrtool.inspection.stats.stats import StatsReport, stats_report
@@ -20,7 +21,6 @@ from tfrtool.inspection.verify.dataset_check import written_shards
 from tfrtool.inspection.verify.verify import VerifyReport, verify_report
 from tfrtool.records.shards import locate_shards
 from tfrtool.storage.arguments import Paths, as_paths
-from tfrtool.storage.progress import OnProgress, no_progress
 
 _WORTH_A_PROCESS = 2 * 1024 * 1024
 """Bytes that are looked at in the time that a process takes to start, roughly."""
@@ -47,24 +47,12 @@ class DatasetProfile:
     errors: Mapping[str, str]
 
 
-def profile_dataset(
-    shards: Paths,
-    *,
-    images: bool = True,
-    workers: int | None = None,
-    engine: str = "local",
-    engine_address: str | None = None,
-    on_progress: OnProgress = no_progress,
-) -> DatasetProfile:
+@takes(VerifyOptions)
+def profile_dataset(shards: Paths, options: VerifyOptions) -> DatasetProfile:
     """Read each record of some shards once, and find everything.
 
     Args:
         shards: a dataset directory; or files and glob patterns.
-        images: whether to decode every image and find duplicates.
-        workers: maximum number of worker processes. None uses one per core.
-        engine: "local", or "ray" to run on a Ray cluster.
-        engine_address: address of the cluster, HOST:PORT. None uses RAY_ADDRESS.
-        on_progress: called with the number of bytes read.
 
     Raises:
         ShardError: no shards were found. Other errors are in the result.
@@ -78,14 +66,11 @@ def profile_dataset(
         features=True,
         statistics=True,
         parsing=True,
-        images=images,
+        images=options.images,
         labels=labels,
         hashed=written_shards(located.paths),
     )
-    with engine_of(engine, engine_address, workers) as pool:
-        profiles = [
-            *profile_shards(located.sources, asked, pool, _WORTH_A_PROCESS, on_progress=on_progress)
-        ]
+    profiles = [*profile_shards(located.sources, asked, options, _WORTH_A_PROCESS)]
     errors: dict[str, str] = {}
 
     def attempt(name: str, make: Callable[[], _Found]) -> _Found | None:

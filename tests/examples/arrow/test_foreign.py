@@ -96,7 +96,7 @@ REFUSED = [
     (pa.uint64(), [1, 2**63], "uint64"),
     (pa.float64(), [1.0, 1e300], "double"),
     (pa.timestamp("s"), [1, FAR], "time"),
-    (pa.duration("s"), [1, -FAR], "time"),
+    (pa.duration("s"), [1, -FAR], "duration"),
     (pa.list_(pa.int64()), [[1], [2, None]], "null within a list"),
     (IMAGE, [{"bytes": b"", "path": None}, {"bytes": None, "path": "a"}], "path"),
     (pa.list_(IMAGE), [[], [{"bytes": None, "path": "a"}]], "path"),

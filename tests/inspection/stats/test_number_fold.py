@@ -93,13 +93,3 @@ def test_samples_are_within_their_bound(which: int, parts: int) -> None:
     assert sum(counts) == len(values)
     exact = np.cumsum(np.histogram(values.astype(np.float64), edges)[0])
     assert np.abs(np.cumsum(counts) - exact).max() <= slack
-
-
-def test_a_sample_is_small() -> None:
-    """Millions of values are held as some ten thousand, and weigh as many as they are."""
-    held = NumberFold()
-    for start in range(0, 4_000_000, 100_000):
-        held.add(np.arange(start, start + 100_000))
-    assert len(held.values) < 50_000
-    assert held.counts.sum() == 4_000_000
-    assert len(pickle.dumps(held)) < 1_000_000

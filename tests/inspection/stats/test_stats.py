@@ -19,7 +19,6 @@ from tests.inspection.stats.test_distance import TFDV
 from tests.inspection.stats.tfdv_data import records
 from tests.photos import image_bytes
 from tfrtool.examples.example import Feature, decode_example, encode_example
-from tfrtool.inspection.rows.batches import decode_records
 from tfrtool.records.crc import crc32c
 from tfrtool.records.framing import Record, frame
 from tfrtool.storage.json_values import to_json_values
@@ -169,31 +168,6 @@ def test_sequences() -> None:
     assert "list" not in found["id"]
 
 
-def test_sequences_without_a_context_or_lists() -> None:
-    """A SequenceExample may have feature lists alone, or none of them."""
-    (words,) = tfrtool.stats(stream([raw_example([], {b"w": [int64(1), int64()]})])).features
-    assert (words["list"], words["present"], words["values"]["count"]) == (True, 1, 1)
-    report = tfrtool.stats(stream([raw_example([entry(b"id", int64(1))], {})]))
-    assert report.payload.value == "sequence_example"
-    assert [one["name"] for one in report.features] == ["id"]
-
-
-def test_many_features_in_many_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of records with thousands of features between them, few are decoded at a time."""
-    cells = []
-
-    def decode(*arguments: Any) -> Any:
-        cells.append(len(arguments[1]) * len(arguments[2].columns))
-        return decode_records(*arguments)
-
-    monkeypatch.setattr("tfrtool.inspection.stats.stats_fold.decode_records", decode)
-    made = (encode_example({f"n{n % 1_500}": n}) for n in range(3_000))
-    report = tfrtool.stats(stream(made))
-    assert (len(report.features), report.records) == (1_500, 3_000)
-    assert all(one["values"]["count"] == 2 for one in report.features)
-    assert max(cells) <= 4_000_000 < sum(cells)
-
-
 def test_images_and_labels(tmp_path: Path) -> None:
     """Headers say sizes and formats; class names stand beside the shards."""
     made = [image_payload(n % 2, data=image_bytes(size=(20 + n, 30))) for n in range(4)]
@@ -266,16 +240,6 @@ def _tfdv_divergence(p: Any, q: Any) -> float:
     middle = (p + q) / 2
     parts = [np.sum(one[one > 0] * np.log2(one[one > 0] / middle[one > 0])) for one in (p, q)]
     return float(sum(parts) / 2)
-
-
-def test_sizes_behind_a_long_profile(make_shard: MakeShard) -> None:
-    """A JPEG whose header is behind megabytes of metadata has its size told, too."""
-    image = image_bytes(size=(16, 12))
-    metadata = (b"\xff\xef\xff\xff" + bytes(0xFFFD)) * 40
-    shard = make_shard([image_payload(0, data=image[:2] + metadata + image[2:])])
-    images = by_name(tfrtool.stats(shard).features)["image"]["images"]
-    assert (images["width"]["max"], images["height"]["max"]) == (16, 12)
-    assert (images["unreadable"], images["channels"]) == (0, {"3": 1})
 
 
 def test_long_strings_are_counted_by_their_content(make_shard: MakeShard) -> None:

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
         "--description FILE": "Parse records with the feature_description in a JSON file, such "
         'as {"label": {"dtype": "int64", "shape": []}}.',
         "--all": "Read remote shards completely, not only the records to show.",
-        "--no-payload-crc": "Check only the CRCs of lengths, not those of payloads.",
     },
     kinds={"N": WholeNumber(0), "I": WholeNumber(0)},
 )
@@ -44,7 +43,6 @@ def inspect_shard_command(
     raw: bool,
     feature: tuple[str, ...],
     description: str | None,
-    no_payload_crc: bool,
     all: bool,  # noqa: A002 - the option's name
     as_json: bool,
 ) -> Outcome:
@@ -70,7 +68,6 @@ def inspect_shard_command(
                 limit=limit,
                 record=record,
                 schema=schema,
-                verify_payload=not no_payload_crc,
                 whole=all,
             )
         except ShardError as error:

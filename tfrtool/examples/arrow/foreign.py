@@ -129,126 +129,93 @@ def conform(batch: pa.RecordBatch, columns: Columns, first_row: int) -> pa.Recor
     """Return a batch of any Arrow types as one of these columns.
 
     ``columns`` are those of its schema: of `Columns.from_arrow` or `foreign_columns`, or some of
-    them, perhaps with other types of value. Rows are counted from ``first_row``, which is that of
-    the batch's first.
+    them, perhaps with other types of value. Rows are counted from ``first_row``.
 
     Raises:
         SchemaError: a value that no feature holds; the error names the column and the row.
     """
     exact = EXACT in batch.schema.names and Columns.declared(batch.schema) is not None
     schema = columns.to_arrow(exact=exact)
-    if columns.kind is PayloadKind.EXAMPLE:
-        fields = _keys(batch.schema)
-        arrays = []
-        for column in columns.columns:
-            if column.key not in fields:
-                raise SchemaError(f"no column {feature_name(column.key)!r} from row {first_row} on")
-            name = fields[column.key].name
-            arrays.append(_Cells(name, first_row).conformed(batch.column(name), column))
-        arrays += [batch.column(EXACT)] if exact else []
-        if not arrays:
-            return batch.select([])
-        return pa.record_batch(arrays, schema=schema)
-    try:
-        return batch.select(schema.names).cast(schema)
-    except (KeyError, ValueError, pa.ArrowException) as error:
-        raise SchemaError(f"the schema changes at row {first_row}: {reason_of(error)}") from error
-
-
-class _Cells:
-    """The cells of a column, of which errors say where they are."""
-
-    def __init__(self, name: str, first_row: int) -> None:
-        self._name, self._first = name, first_row
-
-    def _refuse(self, rows: NDArray[np.int64], wrong: pa.Array, what: str) -> None:
-        """Raise a `SchemaError` if one of the values, whose rows are given, is wrong."""
-        bad = np.flatnonzero(np.asarray(pc.fill_null(wrong, False)))
-        if len(bad):
-            raise SchemaError(f"column {self._name!r}, row {self._first + rows[bad[0]]}: {what}")
-
-    def conformed(self, array: pa.Array, column: Column) -> pa.Array:
-        """Return an array with the type of a column."""
-        array = _plain(array)
-        rows = np.arange(len(array))
-        if column.dtype is None:
-            return array.cast(FEATURE)
-        lists = _is_list(array.type)
-        if lists != (column.form is Form.LIST):
-            # The schema of another file.
-            raise SchemaError(f"the type of column {self._name!r} changes", found=array.type)
-        if not lists:
-            return self._values(array, column.dtype, rows)
-        counts = np.asarray(pc.fill_null(pc.list_value_length(array), 0))
-        values = _plain(array.flatten())
-        rows = np.repeat(rows, counts)
-        self._refuse(rows, values.is_null(), "a null within a list, which a feature can't store")
-        values = self._values(values, column.dtype, rows)
-        places = np.flatnonzero(np.asarray(array.is_valid()))
-        return list_array(column.type, len(array), places, counts[places], values)
-
-    def _values(self, array: pa.Array, dtype: DType, rows: NDArray[np.int64]) -> pa.Array:
-        kind, held = array.type, TYPES[dtype]
-        types = pa.types
-        natural = _mapping(kind)[0]
-        if natural is None:
-            raise SchemaError(f"the type of column {self._name!r} changes", found=kind)
-        if types.is_struct(kind):
-            data, path = (pc.struct_field(array, name) for name in ("bytes", "path"))
-            lost = pc.and_(data.is_null(), path.is_valid())
-            self._refuse(rows, lost, "an image with a path but no bytes")
-            return self._values(data, dtype, rows)
-        if types.is_decimal(kind):
-            texts = [None if one is None else format(one, "f") for one in array.to_pylist()]
-            array = pa.array(texts, pa.string())
-        if types.is_temporal(kind):
-            array = self._microseconds(array, rows)
-        if types.is_float64(kind) and dtype is DType.FLOAT32:
-            cast = array.cast(held)
-            infinite = pc.and_(pc.is_inf(cast), pc.invert(pc.is_inf(array)))
-            self._refuse(rows, infinite, "a double too large for float32")
-            return cast
-        if types.is_float64(kind) and dtype is DType.INT64:
-            return self._cast(array, held, rows, "a double that is not an int64")
-        if natural is dtype:
-            return self._cast(array, held, rows, f"a {kind} too large for {dtype.value}")
-        return self._converted(array, dtype, rows)
-
-    def _cast(
-        self, array: pa.Array, kind: pa.DataType, rows: NDArray[np.int64], what: str
-    ) -> pa.Array:
-        """Return values as another type; a `SchemaError` names the first that does not fit."""
+    if columns.kind is not PayloadKind.EXAMPLE:
         try:
-            return array.cast(kind)
-        except pa.ArrowInvalid:
-            for row, value in zip(rows, array, strict=True):
-                try:
-                    value.cast(kind)
-                except pa.ArrowInvalid:
-                    where = f"column {self._name!r}, row {self._first + row}"
-                    raise SchemaError(f"{where}: {what}") from None
-            raise
+            return batch.select(schema.names).cast(schema)
+        except (KeyError, ValueError, pa.ArrowException) as error:
+            what = f"the schema changes at row {first_row}: {reason_of(error)}"
+            raise SchemaError(what) from error
+    fields, arrays = _keys(batch.schema), []
+    for column in columns.columns:
+        if column.key not in fields:
+            raise SchemaError(f"no column {feature_name(column.key)!r} from row {first_row} on")
+        name = fields[column.key].name
+        arrays.append(_conformed(name, _plain(batch.column(name)), column, first_row))
+    arrays += [batch.column(EXACT)] if exact else []
+    return pa.record_batch(arrays, schema=schema) if arrays else batch.select([])
 
-    def _converted(self, array: pa.Array, dtype: DType, rows: NDArray[np.int64]) -> pa.Array:
-        """Return values of one type as another, which was asked for."""
-        values: list[Any] = []
-        for value in array.to_pylist():
+
+def _conformed(name: str, array: pa.Array, column: Column, first_row: int) -> pa.Array:
+    """Return an array with the type of a column."""
+    if column.dtype is None:
+        return array.cast(FEATURE)
+    lists, rows = _is_list(array.type), np.arange(first_row, first_row + len(array))
+    values = _plain(array.flatten()) if lists else array
+    if lists != (column.form is Form.LIST) or _mapping(values.type)[0] is None:
+        raise SchemaError(f"the type of column {name!r} changes", found=array.type)
+    counts = np.asarray(pc.fill_null(pc.list_value_length(array), 0)) if lists else None
+    if counts is not None:
+        rows = np.repeat(rows, counts)
+        nulls = np.flatnonzero(np.asarray(values.is_null()))
+        if len(nulls):
+            what = "a null within a list, which a feature can't store"
+            raise SchemaError(f"column {name!r}, row {rows[nulls[0]]}: {what}")
+    try:
+        values = _convert(values, column.dtype)
+    except ValueError:
+        for at, row in enumerate(rows.tolist()):
             try:
-                values.append(None if value is None else as_dtype(value, dtype))
+                _convert(values.slice(at, 1), column.dtype)
             except ValueError as error:
-                row = self._first + rows[len(values)]
-                raise SchemaError(f"column {self._name!r}, row {row}: {error}") from None
-        return pa.array(values, TYPES[dtype])
+                what = f"{error}" if type(error) is ValueError else f"a {values.type}"
+                what = f"column {name!r}, row {row}: {what} can't be stored as {column.dtype.value}"
+                raise SchemaError(what) from None
+        raise
+    if counts is None:
+        return values
+    places = np.flatnonzero(np.asarray(array.is_valid()))
+    return list_array(column.type, len(array), places, counts[places], values)
 
-    def _microseconds(self, array: pa.Array, rows: NDArray[np.int64]) -> pa.Array:
-        types, kind = pa.types, array.type
-        if getattr(kind, "unit", "") == "ns":
-            whole = np.asarray(array.cast(pa.int64()).fill_null(0)) // 1000
-            return pa.array(whole, mask=np.asarray(array.is_null()))
-        if types.is_date32(kind):
-            array = array.cast(pa.timestamp("s"))
-        micros = pa.timestamp("us", getattr(kind, "tz", None))
-        if types.is_time(kind) or types.is_duration(kind):
-            micros = pa.time64("us") if types.is_time(kind) else pa.duration("us")
-        what = "a time that doesn't fit into int64 microseconds"
-        return self._cast(array, micros, rows, what).cast(pa.int64())
+
+def _convert(array: pa.Array, dtype: DType) -> pa.Array:
+    """Return values as those of a feature; `ValueError` if one can't be stored."""
+    types, kind, target = pa.types, array.type, TYPES[dtype]
+    if types.is_struct(kind):
+        data, path = (pc.struct_field(array, name) for name in ("bytes", "path"))
+        if pc.any(pc.and_(data.is_null(), path.is_valid())).as_py():
+            raise ValueError("an image with a path but no bytes")
+        return _convert(data, dtype)
+    if types.is_decimal(kind):
+        texts = [None if one is None else format(one, "f") for one in array.to_pylist()]
+        array = pa.array(texts, pa.string())
+    elif types.is_temporal(kind):
+        array = _microseconds(array)
+    elif types.is_float64(kind) and dtype is DType.FLOAT32:
+        cast = array.cast(target)
+        if pc.any(pc.and_(pc.is_inf(cast), pc.invert(pc.is_inf(array)))).as_py():
+            raise ValueError("a double")
+        return cast
+    if _mapping(kind)[0] is dtype or (types.is_float64(kind) and dtype is DType.INT64):
+        return array.cast(target)
+    values = [None if value is None else as_dtype(value, dtype) for value in array.to_pylist()]
+    return pa.array(values, target)
+
+
+def _microseconds(array: pa.Array) -> pa.Array:
+    types, kind = pa.types, array.type
+    if getattr(kind, "unit", "") == "ns":
+        whole = np.asarray(array.cast(pa.int64()).fill_null(0)) // 1000
+        return pa.array(whole, mask=np.asarray(array.is_null()))
+    if types.is_date32(kind):
+        array = array.cast(pa.timestamp("s"))
+    micros = pa.timestamp("us", getattr(kind, "tz", None))
+    if types.is_time(kind) or types.is_duration(kind):
+        micros = pa.time64("us") if types.is_time(kind) else pa.duration("us")
+    return array.cast(micros).cast(pa.int64())

@@ -9,7 +9,14 @@ from google.protobuf.message import DecodeError
 
 from tfrtool.examples.example import DType, Feature
 from tfrtool.examples.objects.annotation import ImageAnnotation, ObjectAnnotation
-from tfrtool.examples.objects.record_features import FIELDS, OBJECTS, SIDES, TFDS_NAMES, UNKNOWN
+from tfrtool.examples.objects.record_features import (
+    FIELDS,
+    OBJECTS,
+    SIDES,
+    TFDS_OBJECTS,
+    UNKNOWN,
+    ObjectField,
+)
 
 _SLACK = 1e-5
 """Shares of a side that a box may reach over its image by rounding."""
@@ -20,7 +27,6 @@ _FAR = 1e6
 """Shares of a side beyond which nothing can be meant by a box."""
 
 _BOXES = ("objects/bbox", "bbox")
-_START = "objects/"
 
 
 class ReadObject(NamedTuple):
@@ -100,51 +106,46 @@ def read_objects(
 ) -> RecordObjects:
     """Return the objects of a record, in the TF Object Detection API's features or in TFDS'.
 
-    Boxes alone are enough. A list that is as long as no other is a problem, and is not used: what
-    of it belongs to which object can't be known.
+    Boxes alone are enough. A list that has another length is a problem, and is not used.
 
     Args:
         features: of the record.
-        names: of classes, by the numbers that the records have for them; used where the record
-            does not name an object's class itself.
+        names: class names by number, for objects whose class the record does not name.
         most: how many objects are read; None for all.
     """
-    return _Lists(features, names or {}, most).objects()
+    return _Lists(features, most).objects(names or {})
 
 
 class _Lists:
     """The lists of one record."""
 
-    def __init__(
-        self, features: Mapping[str, Feature], names: Mapping[int, str], most: int | None
-    ) -> None:
-        self._features, self._names, self._most = features, names, most
+    def __init__(self, features: Mapping[str, Feature], most: int | None) -> None:
+        self._features, self._most = features, most
         self._tfod = any(f"{OBJECTS}bbox/{side}" in features for side in SIDES)
+        self._start = OBJECTS if self._tfod else TFDS_OBJECTS
         self._problems: list[str] = []
         self._count = 0
 
-    def objects(self) -> RecordObjects:
+    def objects(self, names: Mapping[int, str]) -> RecordObjects:
         boxes, torn = self._boxes()
         columns: dict[str, Sequence[Any]] = {}
-        for field, (name, kind, missing) in FIELDS.items():
-            if found := self._column(self._name(name), kind):
-                columns[field] = [_field(value, kind, missing) for value in found]
-        if texts := self._column(self._name("segmentation"), DType.STRING):
+        for name, field in FIELDS.items():
+            if found := self._column(field.tfod if self._tfod else field.tfds, field.dtype):
+                columns[name] = [_field(value, field) for value in found]
+        if texts := self._column("segmentation", DType.STRING):
             columns["segmentation"] = [_text(value) for value in texts]
         if points := self._points():
             columns["keypoints"] = points
-        label = "class/label" if self._tfod else "label"
-        labels: Sequence[Any] = self._column(self._name(label), DType.INT64)
-        named = self._column(f"{OBJECTS}class/text", DType.STRING)
-        made = []
+        labels = self._column("class/label" if self._tfod else "label", DType.INT64)
+        named = self._column("class/text", DType.STRING) if self._tfod else ()
+        objects = []
         for at, box in enumerate(boxes):
             number = labels[at] if labels else None
-            text = _text(named[at]) if named else ""
+            text = (_text(named[at]) if named else "") or names.get(number, "")  # type: ignore[arg-type]
             more = {field: some[at] for field, some in columns.items() if some[at] is not None}
-            text = text or self._names.get(number, "")  # type: ignore[arg-type]
-            made.append(ReadObject(box, number, text, more, torn or _box_problem(box)))
-        masks = self._column(self._name("mask"), DType.STRING)
-        return RecordObjects(tuple(made), tuple(self._problems), self._size(), tuple(masks))
+            objects.append(ReadObject(box, number, text, more, torn or _box_problem(box)))
+        masks = self._column("mask", DType.STRING)
+        return RecordObjects(tuple(objects), tuple(self._problems), self._size(), tuple(masks))
 
     def _boxes(self) -> tuple[list[Any], str | None]:
         """Return the boxes, and why none of them can be relied on, if so."""
@@ -170,22 +171,20 @@ class _Lists:
 
     def _points(self) -> list[tuple[float, ...]] | None:
         """Return the key points of each object."""
+        lists = [self._values(f"{TFDS_OBJECTS}keypoints", DType.FLOAT32)]
         if self._tfod:
-            start = f"{OBJECTS}keypoint/"
-            lists = [self._values(start + side, DType.FLOAT32) for side in "xy"]
-            lists.append(self._values(f"{start}visibility", DType.INT64))
-        else:
-            lists = [self._values(f"{_START}keypoints", DType.FLOAT32)]
-        (count, *others), per_point = map(len, lists), 3 // len(lists)
-        each, rest = divmod(count, per_point * (self._count or 1))
-        if rest or any(other != count for other in others):
-            counts = ", ".join(map(str, (count, *others)))
-            what = f"{counts} values of x, y and visibility for {self._count} objects"
+            lists = [self._values(f"{OBJECTS}keypoint/{side}", DType.FLOAT32) for side in "xy"]
+            lists.append(self._values(f"{OBJECTS}keypoint/visibility", DType.INT64))
+        counts, per_point = [len(some) for some in lists], 3 // len(lists)
+        each, rest = divmod(counts[0], per_point * (self._count or 1))
+        if rest or len(set(counts)) > 1:
+            found = ", ".join(map(str, counts))
+            what = f"{found} values of x, y and visibility for {self._count} objects"
             self._problems.append(f"key points have {what}")
             return None
         if not each or not self._count:
             return None
-        cut = (self._cut(some, per_point * each) for some in lists)
+        cut = [self._cut(some, per_point * each) for some in lists]
         flat = [float(v) for values in zip(*cut, strict=False) for v in values]
         for at in range(0, len(flat), 3):
             if not all(abs(v) < _FAR for v in flat[at : at + 3]):
@@ -194,9 +193,9 @@ class _Lists:
 
     def _column(self, name: str, dtype: DType) -> Sequence[Any]:
         """Return a value for each object; none where there are none, or not as many."""
-        values = self._values(name, dtype)
+        values = self._values(self._start + name, dtype)
         if len(values) not in (0, self._count):
-            what = f"{name!r} has {len(values)} values for {self._count} boxes"
+            what = f"{self._start + name!r} has {len(values)} values for {self._count} boxes"
             self._problems.append(what)
             return ()
         return self._cut(values, 1)
@@ -215,9 +214,6 @@ class _Lists:
             return values[: None if self._most is None else self._most * each]
         except DecodeError:  # a long list is parsed only now
             return ()
-
-    def _name(self, name: str) -> str:
-        return OBJECTS + name if self._tfod else _START + TFDS_NAMES.get(name, name)
 
     def _size(self) -> tuple[int, int] | None:
         found = [self._values(f"image/{side}", DType.INT64) for side in ("width", "height")]
@@ -252,10 +248,10 @@ def _pixels(share: float, side: int) -> float:
     return share * side
 
 
-def _field(value: Any, kind: DType, missing: Any) -> Any:
-    if kind is DType.STRING:
+def _field(value: Any, field: ObjectField) -> Any:
+    if field.dtype is DType.STRING:
         return _text(value)
-    if missing != UNKNOWN:
+    if field.missing != UNKNOWN:
         return bool(value)
     return value if value != UNKNOWN and math.isfinite(value) else None
 

@@ -1,4 +1,4 @@
-"""Which features the record of an image has, how they are made, and what TFDS is told of them."""
+"""Which features the record of an image has, how they are made, and how TFDS describes them."""
 
 import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -7,36 +7,35 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from tfrtool.examples.example import DType, Feature
-from tfrtool.examples.objects.annotation import (
-    ExtraFeatures,
-    ImageAnnotation,
-    ObjectAnnotation,
-    Skeleton,
-)
+from tfrtool.examples.objects.annotation import ExtraFeatures, ImageAnnotation, Skeleton
 from tfrtool.examples.tfds_metadata import Json, connector, dimensions
 from tfrtool.storage.arguments import parse_enum_fields
 
-OBJECTS = "image/object/"
-"""What the TF Object Detection API's features of objects start with."""
+OBJECTS, TFDS_OBJECTS = "image/object/", "objects/"
+"""Prefixes of the features of objects: in the TF Object Detection API, and in TFDS."""
 
 SIDES = ("xmin", "ymin", "xmax", "ymax")
 UNKNOWN = -1
-"""What stands for an id or an area where other objects of the dataset have one."""
+"""The id or area of an object that has none."""
 
 
-FIELDS: Mapping[str, tuple[str, DType, int]] = {
-    "id": ("id", DType.INT64, UNKNOWN),
-    "area": ("area", DType.FLOAT32, UNKNOWN),
-    "crowd": ("is_crowd", DType.INT64, 0),
-    "difficult": ("difficult", DType.INT64, 0),
-    "truncated": ("truncated", DType.INT64, 0),
-    "pose": ("view", DType.STRING, 0),
+class ObjectField(NamedTuple):
+    """A field of `ObjectAnnotation` that not all objects have."""
+
+    tfod: str  # its name in the TF Object Detection API
+    tfds: str  # in TFDS' datasets
+    dtype: DType
+    missing: int = 0  # the value of an object without it
+
+
+FIELDS: Mapping[str, ObjectField] = {
+    "id": ObjectField("id", "id", DType.INT64, UNKNOWN),
+    "area": ObjectField("area", "area", DType.FLOAT32, UNKNOWN),
+    "crowd": ObjectField("is_crowd", "is_crowd", DType.INT64),
+    "difficult": ObjectField("difficult", "is_difficult", DType.INT64),
+    "truncated": ObjectField("truncated", "is_truncated", DType.INT64),
+    "pose": ObjectField("view", "pose", DType.STRING),
 }
-"""Fields of `ObjectAnnotation` that not all objects have: how the TF Object Detection API calls
-them, of what type they are, and what stands where one is missing."""
-
-TFDS_NAMES = {"difficult": "is_difficult", "truncated": "is_truncated", "view": "pose"}
-"""What TFDS' datasets call those of the API's features that they name otherwise."""
 
 
 class Layout(enum.Enum):
@@ -67,7 +66,6 @@ class LabelKind(enum.Enum):
     """What labels are."""
 
     NONE = "none"
-    """There are none."""
     CLASS = "class"
     """One class, by its number."""
     CLASSES = "classes"
@@ -185,89 +183,81 @@ class RecordFeatures:
             masks: of the objects, where they are to be written as PNG.
         """
         labels, annotation = self.numbers(label, numbers), extra.annotation
-        made: dict[str, Any] = {}
-        for name, dtype, is_list in self.columns:
-            some = extra.values.get(name, ())
-            made[name] = Feature(dtype=dtype, values=some if is_list else some[:1])
         filename = key.encode("utf-8", "surrogateescape")
+        sides: dict[str, Any] = {"image/height": image.height, "image/width": image.width}
+        made: dict[str, Any]
         if self.layout is Layout.TFDS:
-            made |= {"image": image.data, "image/filename": filename}
-            if self.label in (LabelKind.CLASS, LabelKind.NUMBER):
-                made["label"] = labels[0]
-            elif self.label is LabelKind.CLASSES:
-                made["label"] = Feature(dtype=DType.INT64, values=labels)
+            made = {"image": image.data, "image/filename": filename}
+            if self.label is not LabelKind.NONE:
+                several = self.label is LabelKind.CLASSES
+                made["label"] = _list(DType.INT64, labels) if several else labels[0]
             if image.format == "raw":
-                made |= _sides(image) | {"image/channels": 3}
+                made |= {**sides, "image/channels": 3}
         else:
             source_id = annotation.source_id.encode() if annotation else b""
-            made |= {
+            made = {
                 "image/encoded": image.data,
+                **sides,
                 "image/filename": filename,
                 "image/format": image.format.encode(),
                 "image/source_id": source_id or filename,
-            } | _sides(image)
+            }
             if self.label is not LabelKind.NONE:
-                texts = tuple(name.encode() for name in self.names(label))
-                made["image/class/label"] = Feature(dtype=DType.INT64, values=labels)
+                made["image/class/label"] = _list(DType.INT64, labels)
                 if self.label is not LabelKind.NUMBER:
-                    made["image/class/text"] = Feature(dtype=DType.STRING, values=texts)
+                    made["image/class/text"] = _list(DType.STRING, self.names(label))
+        for name, dtype, is_list in self.columns:
+            some = extra.values.get(name, ())
+            made[name] = Feature(dtype=dtype, values=some if is_list else some[:1])
         if self.has_objects:
-            found = annotation or ImageAnnotation(image.width, image.height)
-            made |= self._objects(found, masks)
+            made |= self._objects(annotation or ImageAnnotation(image.width, image.height), masks)
         return made
 
     def _objects(self, annotation: ImageAnnotation, masks: Sequence[bytes]) -> dict[str, Feature]:
         objects, tfod = annotation.objects, self.layout is Layout.TFOD
         wide, high = annotation.width, annotation.height
-        sides = [[one.xmin / wide for one in objects], [one.ymin / high for one in objects]]
-        sides += [[one.xmax / wide for one in objects], [one.ymax / high for one in objects]]
-        numbers = [self.class_id(one.label) if tfod else one.label for one in objects]
+        boxes = [
+            (one.xmin / wide, one.ymin / high, one.xmax / wide, one.ymax / high) for one in objects
+        ]
         made: dict[str, Feature] = {}
         if tfod:
-            for side, some in zip(SIDES, sides, strict=True):
-                made[f"{OBJECTS}bbox/{side}"] = _list(DType.FLOAT32, some)
+            for at, side in enumerate(SIDES):
+                made[f"bbox/{side}"] = _list(DType.FLOAT32, (box[at] for box in boxes))
+            ids = (self.class_id(one.label) for one in objects)
+            made["class/label"] = _list(DType.INT64, ids)
             names = (self.classes[one.label] for one in objects)
-            made[f"{OBJECTS}class/label"] = _list(DType.INT64, numbers)
-            made[f"{OBJECTS}class/text"] = _list(DType.STRING, names)
+            made["class/text"] = _list(DType.STRING, names)
         else:
-            boxes = zip(sides[1], sides[0], sides[3], sides[2], strict=True)
-            made["objects/bbox"] = _list(DType.FLOAT32, chain.from_iterable(boxes))
-            made["objects/label"] = _list(DType.INT64, numbers)
-        for field in (field for field in self.optional if field in FIELDS):
-            name, dtype, missing = FIELDS[field]
-            some = [getattr(one, field) for one in objects]
-            made[self._name(name)] = _list(dtype, (missing if v is None else v for v in some))
+            yxyx = chain.from_iterable((y0, x0, y1, x1) for x0, y0, x1, y1 in boxes)
+            made["bbox"] = _list(DType.FLOAT32, yxyx)
+            made["label"] = _list(DType.INT64, (one.label for one in objects))
+        for name in (name for name in self.optional if name in FIELDS):
+            field = FIELDS[name]
+            values = (getattr(one, name) for one in objects)
+            made[field.tfod if tfod else field.tfds] = _list(
+                field.dtype, (field.missing if value is None else value for value in values)
+            )
         if "segmentation" in self.optional and self.masks is Masks.POLYGONS:
-            outlines = (one.segmentation for one in objects)
-            made[self._name("segmentation")] = _list(DType.STRING, outlines)
+            made["segmentation"] = _list(DType.STRING, (one.segmentation for one in objects))
         if "segmentation" in self.optional and self.masks is Masks.PNG:
-            made[self._name("mask")] = Feature(dtype=DType.STRING, values=tuple(masks))
+            made["mask"] = Feature(dtype=DType.STRING, values=tuple(masks))
         if self.keypoints:
-            made |= self._points(objects, wide, high)
-        return made
-
-    def _points(self, objects: Sequence[ObjectAnnotation], wide: int, high: int) -> Any:
-        nothing = (0.0,) * (3 * self.keypoints)
-        padded = ((*one.keypoints, *nothing[len(one.keypoints) :]) for one in objects)
-        flat = [*chain.from_iterable(padded)]
-        x, y = [v / wide for v in flat[::3]], [v / high for v in flat[1::3]]
-        seen = [int(v) for v in flat[2::3]]
-        if self.layout is Layout.TFDS:
-            points = chain.from_iterable(zip(x, y, seen, strict=True))
-            return {"objects/keypoints": _list(DType.FLOAT32, points)}
-        each = [seen[at : at + self.keypoints] for at in range(0, len(seen), self.keypoints)]
-        start = f"{OBJECTS}keypoint/"
-        return {
-            f"{start}x": _list(DType.FLOAT32, x),
-            f"{start}y": _list(DType.FLOAT32, y),
-            f"{start}visibility": _list(DType.INT64, seen),
-            f"{start}num": _list(DType.INT64, (sum(v > 0 for v in some) for some in each)),
-        }
-
-    def _name(self, name: str) -> str:
-        if self.layout is Layout.TFOD:
-            return OBJECTS + name
-        return f"objects/{TFDS_NAMES.get(name, name)}"
+            size = 3 * self.keypoints
+            points = [[*one.keypoints, *(0.0,) * size][:size] for one in objects]
+            x = [v / wide for some in points for v in some[::3]]
+            y = [v / high for some in points for v in some[1::3]]
+            seen = [int(v) for some in points for v in some[2::3]]
+            if tfod:
+                counts = (sum(v > 0 for v in some[2::3]) for some in points)
+                made["keypoint/x"] = _list(DType.FLOAT32, x)
+                made["keypoint/y"] = _list(DType.FLOAT32, y)
+                made["keypoint/visibility"] = _list(DType.INT64, seen)
+                made["keypoint/num"] = _list(DType.INT64, counts)
+            else:
+                flat = chain.from_iterable(zip(x, y, seen, strict=True))
+                made["keypoints"] = _list(DType.FLOAT32, flat)
+        start = OBJECTS if tfod else TFDS_OBJECTS
+        return {start + name: feature for name, feature in made.items()}
 
     def features_json(
         self, class_count: int, encoding: str = "jpeg", size: tuple[int, int] | None = None
@@ -278,70 +268,48 @@ class RecordFeatures:
         then ``size`` is the height and width of all images, if they are alike. Where they differ,
         TFDS can't give raw pixels a shape, and reads them as bytes.
         """
+        text, number = connector("Text", text={}), connector("Tensor", "int64")
+        kinds = {bytes: text, int: number, DType.STRING: text, DType.INT64: number}
+        kinds[DType.FLOAT32] = connector("Tensor", "float32")
         classes = connector("ClassLabel", classLabel={"numClasses": str(class_count)})
-        if encoding == "raw":
-            pixels = connector("Tensor", "uint8", (*size, 3), "bytes") if size else None
-            image = pixels or connector("Tensor", "string")
-        else:
+        data = connector("Tensor", "string")
+        image = connector("Tensor", "uint8", (*size, 3), "bytes") if size else data
+        if encoding != "raw":
             content = {"dtype": "uint8", "shape": dimensions(-1, -1, 3), "encodingFormat": encoding}
             image = connector("Image", image=content)
-        text, number = connector("Text", text={}), connector("Tensor", "int64")
-        features: Json = {}
-        if self.layout is Layout.TFDS:
-            features["image"] = image
-            if encoding == "raw":
-                sides = ("height", "width", "channels")
-                features |= {f"image/{side}": number for side in sides}
-            features["image/filename"] = text
-            if self.label is LabelKind.CLASSES:
-                features["label"] = sequence(classes)
-            elif self.label is not LabelKind.NONE:
-                features["label"] = classes if self.label is LabelKind.CLASS else number
-        else:
-            features |= {"image/encoded": image, "image/height": number, "image/width": number}
-            features |= {f"image/{name}": text for name in ("filename", "format", "source_id")}
-            several = self.label is LabelKind.CLASSES
-            if self.label is not LabelKind.NONE:
-                features["image/class/label"] = sequence(number) if several else number
-            if self.label in (LabelKind.CLASS, LabelKind.CLASSES):
-                features["image/class/text"] = sequence(text) if several else text
-        for name, dtype, is_list in self.columns:
-            one = text if dtype is DType.STRING else connector("Tensor", dtype.value)
-            features[name] = sequence(one) if is_list else one
-        if self.has_objects:
-            features |= self._objects_json(classes)
-        return connector("FeaturesDict", featuresDict={"features": features})
-
-    def _objects_json(self, classes: Json) -> Json:
-        kinds = {
-            DType.FLOAT32: connector("Tensor", "float32"),
-            DType.INT64: connector("Tensor", "int64"),
-            DType.STRING: connector("Text", text={}),
-        }
-        made = self._objects(ImageAnnotation(1, 1), ())
-        told = {name: kinds[feature.dtype] for name, feature in made.items() if feature.dtype}
-        for name in map(self._name, ("mask", "segmentation")):
-            if name in told:
-                told[name] = connector("Tensor", "string")
-        if self.layout is Layout.TFOD:
-            return {name: sequence(kind) for name, kind in told.items()}
+        special = {"image": image, "image/encoded": image, "objects/label": classes}
+        if self.label is not LabelKind.NUMBER:
+            special["label"] = classes
+        for prefix in (OBJECTS, TFDS_OBJECTS):
+            special |= {f"{prefix}mask": data, f"{prefix}segmentation": data}
         corners = {"shape": dimensions(4), "dtype": "float32", "bboxFormat": "REL_YXYX"}
-        box = connector("BBoxFeature", boundingBox=corners)
-        box["pythonClassName"] = "tensorflow_datasets.core.features.bounding_boxes.BBoxFeature"
-        told |= {"objects/bbox": box, "objects/label": classes}
-        if self.keypoints:
-            told["objects/keypoints"] = connector("Tensor", "float32", (3 * self.keypoints,))
-        inner = {name.removeprefix("objects/"): kind for name, kind in told.items()}
-        return {"objects": sequence(connector("FeaturesDict", featuresDict={"features": inner}))}
+        special["objects/bbox"] = connector("BBoxFeature", boundingBox=corners) | {
+            "pythonClassName": "tensorflow_datasets.core.features.bounding_boxes.BBoxFeature"
+        }
+        special["objects/keypoints"] = connector("Tensor", "float32", (3 * self.keypoints,))
+        label = "" if self.label is LabelKind.CLASSES else "0"
+        made = self.values(WrittenImage(b"", encoding, 1, 1), "", label, {"0": 0}, ExtraFeatures())
+        columns = {column.name: column.is_list for column in self.columns}
+        features, objects = dict[str, Json](), dict[str, Json]()
+        for name, value in made.items():
+            kind, is_list = kinds[getattr(value, "dtype", type(value))], isinstance(value, Feature)
+            if name in columns:
+                features[name] = sequence(kind) if columns[name] else kind
+            elif name.startswith(TFDS_OBJECTS):
+                objects[name.removeprefix(TFDS_OBJECTS)] = special.get(name, kind)
+            else:
+                item = special.get(name, kind)
+                several = name.startswith(OBJECTS) or self.label is LabelKind.CLASSES
+                features[name] = sequence(item) if is_list and several else item
+        if objects:
+            inner = connector("FeaturesDict", featuresDict={"features": objects})
+            features["objects"] = sequence(inner)
+        return connector("FeaturesDict", featuresDict={"features": features})
 
 
 def sequence(item: Json) -> Json:
     """Return the description of any number of values in features.json."""
     return connector("Sequence", sequence={"feature": item, "length": "-1"})
-
-
-def _sides(image: WrittenImage) -> dict[str, Any]:
-    return {"image/height": image.height, "image/width": image.width}
 
 
 def _list(dtype: DType, values: Iterable[Any]) -> Feature:

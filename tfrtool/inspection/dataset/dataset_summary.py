@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from tfrtool.declare import takes
-from tfrtool.engines.pool import WORTH_A_PROCESS, engine_of
+from tfrtool.engines.pool import WORTH_A_PROCESS
 from tfrtool.errors import UsageError, suggestion
 from tfrtool.examples.dataset_files import DatasetFiles, SplitFiles, find_files
 from tfrtool.examples.example import PayloadKind
@@ -115,19 +115,20 @@ def inspect_dataset(dataset: str | os.PathLike[str], options: DatasetOptions) ->
         ShardError: a shard can't be read. Damage is not an error: it is reported in ``faults``.
         UsageError: no record has the feature ``label``.
     """
+    return read_dataset(dataset, options)[0]
+
+
+def read_dataset(
+    dataset: str | os.PathLike[str], options: DatasetOptions, *, described: bool = False
+) -> tuple[DatasetSummary, list[ShardProfile]]:
+    """Do what `inspect_dataset` does; if ``described``, find features and SHA-256, too."""
     with unchanged_while_read(find_folders(dataset).root, DATASET_INFO):
         found = find_files(dataset, lambda name: name or UNSPLIT)
-        first, asked = labels_asked(found, options.label)
-        paths = found.paths
-        with engine_of(options.engine, options.engine_address, options.workers) as pool:
-            profiles = profile_shards(
-                paths,
-                Asked(labels=asked, hashed=written_shards(paths)),
-                pool,
-                WORTH_A_PROCESS,
-                on_progress=options.on_progress,
-            )
-            return dataset_report(found, first, list(profiles), options.label)
+        first, labels = labels_asked(found, options.label)
+        hashed = {*found.paths} if described else written_shards(found.paths)
+        asked = Asked(labels=labels, features=described, hashed=hashed)
+        profiles = [*profile_shards(found.paths, asked, options, WORTH_A_PROCESS)]
+        return dataset_report(found, first, profiles, options.label), profiles
 
 
 def labels_asked(found: DatasetFiles, label: str | None = None) -> tuple[FirstRecords, LabelsAsked]:

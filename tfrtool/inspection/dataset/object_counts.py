@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from tfrtool.examples.example import PayloadKind, decode_example
-from tfrtool.examples.objects.read_objects import RecordObjects, read_objects
+from tfrtool.examples.objects.read_objects import read_objects
 from tfrtool.storage.limits import MAX_CLASSES, MAX_OBJECTS_CHECKED
 
 SMALL, MEDIUM, LARGE, UNKNOWN_SIZE = "small", "medium", "large", "unknown"
@@ -60,27 +60,21 @@ class ObjectCounts:
         self._shares, self._usable = 0.0, 0
 
     def add(self, payload: bytes) -> None:
-        """Take in a record that is an Example; `ValueError` if it is none."""
+        """Add a record that is an Example; `ValueError` if it isn't one."""
         features = decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE).features
         found = read_objects(features, self._names, MAX_OBJECTS_CHECKED)
+        area = found.size[0] * found.size[1] if found.size else None
         self._images[len(found.objects)] += 1
         for one in found.objects:
             title = one.title[:_LONGEST] or "(none)"
             known = title in self._classes or len(self._classes) < MAX_CLASSES
             self._classes[title if known else _OTHERS] += 1
-        self._measure(found)
-
-    def _measure(self, found: RecordObjects) -> None:
-        area = found.size[0] * found.size[1] if found.size else None
-        for one in found.objects:
             if one.is_inside:
                 x0, y0, x1, y1 = (min(max(side, 0.0), 1.0) for side in one.box)
                 share = (x1 - x0) * (y1 - y0)
                 self._usable += 1
                 self._shares += share
-                column, row = (
-                    min(int(_GRID * (a + b) / 2), _GRID - 1) for a, b in ((x0, x1), (y0, y1))
-                )
+                row, column = (min(int(_GRID * c / 2), _GRID - 1) for c in (y0 + y1, x0 + x1))
                 self._places[row, column] += 1
                 pixels = one.more.get("area") or (None if area is None else area * share)
                 self._sizes[_size(pixels)] += 1
@@ -101,20 +95,16 @@ class ObjectCounts:
         objects, counts = self._classes.total(), sorted(self._images.items())
         ends = [*accumulate(count for _, count in counts)]
         middle = (counts[bisect_right(ends, (ends[-1] - odd) // 2)][0] for odd in (0, 1))
+        sizes = [SMALL, MEDIUM, LARGE] + ([UNKNOWN_SIZE] if self._sizes[UNKNOWN_SIZE] else [])
+        grid = range(_GRID)
         return ObjectSummary(
             objects=objects,
             object_classes=dict(sorted(self._classes.items(), key=lambda one: (-one[1], one[0]))),
             images_without_objects=self._images[0],
             objects_an_image=(counts[0][0], sum(middle) / 2, counts[-1][0]),
-            object_sizes={
-                size: self._sizes[size]
-                for size in (SMALL, MEDIUM, LARGE, UNKNOWN_SIZE)
-                if size != UNKNOWN_SIZE or self._sizes[size]
-            },
+            object_sizes={size: self._sizes[size] for size in sizes},
             object_share=self._shares / self._usable if self._usable else None,
-            object_places=tuple(
-                tuple(self._places[row, column] for column in range(_GRID)) for row in range(_GRID)
-            ),
+            object_places=tuple(tuple(self._places[row, at] for at in grid) for row in grid),
             unusable_boxes=objects - self._usable,
         )
 

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tfrtool.declare import takes
-from tfrtool.engines.pool import engine_of
-from tfrtool.errors import ShardError, UsageError
+from tfrtool.errors import ShardError
 from tfrtool.examples.example import PayloadKind
 from tfrtool.examples.schema import Schema
 from tfrtool.examples.schema_fold import FeatureStatistics, SchemaFold
@@ -94,11 +93,8 @@ def infer_schema(shards: Locations, options: SchemaOptions) -> InferredSchema:
     # A shard that has no share of the sample is not even opened.
     chosen = [path for path in paths if shares.get(path) != 0]
     asked = Asked(features=True, sample=shares)
-    with engine_of(options.engine, options.engine_address, options.workers) as pool:
-        profiles = profile_shards(
-            chosen, asked, pool, _WORTH_A_PROCESS, on_progress=options.on_progress
-        )
-        return schema_report(profiles, len(paths), sampled=len(chosen) < len(paths))
+    profiles = profile_shards(chosen, asked, options, _WORTH_A_PROCESS)
+    return schema_report(profiles, len(paths), sampled=len(chosen) < len(paths))
 
 
 def schema_report(
@@ -132,8 +128,6 @@ def sample_shares(
     """Return how many of ``sample`` records each shard has, in shares that differ by 1 at most."""
     if sample is None:
         return {}
-    if sample < 1:
-        raise UsageError(f"--sample must be at least 1, got {sample}")
     count = len(paths)
     return {path: sample * (n + 1) // count - sample * n // count for n, path in enumerate(paths)}
 

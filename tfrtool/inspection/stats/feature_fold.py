@@ -1,4 +1,4 @@
-"""What is seen of one feature, column by column, and what a report says of it."""
+"""The distribution of one feature, and how it is reported."""
 
 import re
 from collections import Counter, defaultdict
@@ -23,18 +23,18 @@ from tfrtool.inspection.stats.string_fold import StringFold, string_json
 _IMAGE_STARTS = b"\xff\x89GIMRB\0"
 """First bytes of images, and of little else."""
 
-_HEADER_BYTES, _LONG_HEADER = 1024 * 1024, 32 * 1024 * 1024
-"""Of an image, what holds its header, and what does where a profile or depth map is before it."""
+_HEADER_BYTES = 1024 * 1024
+"""Bytes of an image in which its header is looked for."""
 
 COMMONEST = 20
-"""Values that are told with their numbers; as many as TFDV tells by default."""
+"""Values that are listed with their counts; as many as TFDV lists by default."""
 
 _MEASURED = ("lengths", "steps", "width", "height", "bytes")
 Json = dict[str, Any]
 
 
 class FeatureKey(NamedTuple):
-    """Which feature; one whose records disagree on its type is told type by type."""
+    """A feature, or one of its types if records disagree on its type."""
 
     key: bytes
     is_list: bool
@@ -55,8 +55,8 @@ class FeatureKey(NamedTuple):
 
 
 FeaturePart = tuple[DType | None, int, dict[str, NDArray[Any]], Any]
-"""Of a column its values of one type: in how many records, their ``lengths`` and ``steps``, and
-themselves as an Arrow array without nulls."""
+"""The values of one type in a column: the number of records, ``lengths`` and ``steps``, and the
+values as an Arrow array without nulls."""
 
 
 class FeatureFold:
@@ -80,7 +80,7 @@ class FeatureFold:
         self.channels: Counter[int] = Counter()
 
     def add(self, part: FeaturePart, room: int) -> None:
-        """Take in a part of a column."""
+        """Add a part of a column."""
         dtype, present, numbers, values = part
         self.present += present
         name = "values"
@@ -103,8 +103,6 @@ class FeatureFold:
             data = value[:_HEADER_BYTES].to_pybytes()
             self.formats[content] += 1
             header = read_jpeg_header(data) if is_jpeg(data) else None
-            if header and not header.width and value.size > len(data):
-                header = read_jpeg_header(value[:_LONG_HEADER].to_pybytes())
             form = header or png_form(data)
             if form:
                 self.channels[header.components if header else form[0]] += 1
@@ -114,7 +112,7 @@ class FeatureFold:
         self.numbers["height"].add(known[:, 1], room)
 
     def merge(self, other: "FeatureFold", room: int) -> None:
-        """Take in what another fold has seen of the same feature."""
+        """Add what another fold has seen of the same feature."""
         self.present += other.present
         self.strings.merge(other.strings, room)
         self.formats += other.formats

@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from tfrtool.declare import takes
-from tfrtool.engines.engine import Engine
-from tfrtool.engines.pool import engine_of
 from tfrtool.examples.example import DType, PayloadKind
 from tfrtool.examples.roles import LabelNames
 from tfrtool.inspection.inspect_options import StatsOptions
@@ -66,16 +64,14 @@ def stats(shards: Locations, options: StatsOptions) -> StatsReport:
         ShardError: a file can't be read, or no file contains Examples or SequenceExamples.
     """
 
-    def profiles(some: Locations, pool: Engine) -> Iterable[ShardProfile]:
-        sources, asked = locate_shards(some).sources, Asked(statistics=True)
-        return profile_shards(
-            sources, asked, pool, _WORTH_A_PROCESS, on_progress=options.on_progress
-        )
-
-    with engine_of(options.engine, options.engine_address, options.workers) as pool:
-        here = _total(profiles(shards, pool))
-        there = None if options.against is None else _total(profiles(options.against, pool))
+    here = _total(_profiles(shards, options))
+    there = None if options.against is None else _total(_profiles(options.against, options))
     return _report(here, there)
+
+
+def _profiles(shards: Locations, options: StatsOptions) -> Iterable[ShardProfile]:
+    sources, asked = locate_shards(shards).sources, Asked(statistics=True)
+    return profile_shards(sources, asked, options, _WORTH_A_PROCESS)
 
 
 def stats_report(profiles: Iterable[ShardProfile]) -> StatsReport:

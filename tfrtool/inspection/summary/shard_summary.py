@@ -13,7 +13,7 @@ from tfrtool.examples.roles import info_beside
 from tfrtool.examples.schema import Schema
 from tfrtool.examples.schema_fold import FeatureStatistics
 from tfrtool.examples.tfds_metadata import DATASET_INFO
-from tfrtool.inspection.profile import Asked, Profile, RecordSchema
+from tfrtool.inspection.profile import Asked, RecordSchema, ShardProfile
 from tfrtool.inspection.summary.summary_json import feature_json, value_json
 from tfrtool.inspection.verify.payload_check import EXAMPLES, RecordFold, unparseable
 from tfrtool.records.compression import Compression, detect_compression
@@ -24,7 +24,6 @@ from tfrtool.records.shard_sets import group_shards
 from tfrtool.records.shards import Shard
 from tfrtool.records.stream import Location, as_source, open_shard, path_of, size_of
 from tfrtool.storage.json_values import to_json_values
-from tfrtool.storage.limits import MAX_FAULTS
 from tfrtool.storage.remote_path import RemotePath
 
 _READ_WHOLE = 1024 * 1024
@@ -78,7 +77,6 @@ class ShardSummary:
         sample: the requested records.
         hidden: by feature name, indices of the records that lack the feature and for which the
             default in the schema is silently used.
-        verified: whether payload CRCs were checked.
         whole: whether the entire shard was read. If not, everything here refers to the records that
             were read.
         total: number of records in the shard. None if it was read only in part and neither metadata
@@ -97,7 +95,6 @@ class ShardSummary:
     misfit_count: int
     sample: tuple[Sample, ...]
     hidden: Mapping[str, tuple[int, ...]]
-    verified: bool
     whole: bool = True
     total: int | None = None
     counted_by: str | None = None
@@ -150,7 +147,6 @@ def inspect_shard(
     limit: int = 3,
     record: int | None = None,
     schema: Schema | None = None,
-    verify_payload: bool = True,
     whole: bool = False,
 ) -> ShardSummary:
     """Read a shard and summarize its contents.
@@ -163,7 +159,6 @@ def inspect_shard(
         limit: number of records to parse and show, starting with the first; at least 0.
         record: index of a single record to show instead, counted from 0.
         schema: schema to parse with. None uses the inferred schema.
-        verify_payload: whether to check payload CRCs.
         whole: whether to read all of a remote shard.
 
     Raises:
@@ -177,7 +172,7 @@ def inspect_shard(
     features = RecordSchema("", values=False)
     folds: list[RecordFold] = [features]
     match = SchemaMatch(schema) if schema is not None else None
-    profile = Profile(source, Asked(), folds=[features, match] if match else folds)
+    profile = ShardProfile(source, Asked(), folds=[features, match] if match else folds)
     cut = False
     total: int | None = None
     shown: list[Record] = []
@@ -191,7 +186,7 @@ def inspect_shard(
             if place[1] == size_of(source, file):
                 total, place = place[0], (0, 0)  # no such record: the first tells what they are
             file.seek(place[1])
-        reader = RecordReader(file, compression, verify_payload, place=place)
+        reader = RecordReader(file, compression, place=place)
 
         def items() -> Iterator[Record | Fault]:
             nonlocal cut
@@ -209,31 +204,30 @@ def inspect_shard(
                     return
 
         profile.read(items())
-        profile.raise_failure()
+        if profile.failure is not None:
+            raise profile.failure
         found = Shard(path=path_of(source), bytes=size_of(source, file), compression=compression)
     counted_by = None
     if not cut:
         total = place[0] + profile.records
     elif total is None and isinstance(source, RemotePath):
         total, counted_by = _count_beside(source, file, found.bytes)
-    kind, examples = profile.kind, profile.kind in EXAMPLES
+    kind, examples = profile.payload, profile.payload in EXAMPLES
     if schema is None:
         schema = features.schema.schema() if examples else Schema(())
-    misfits = profile.misfits
-    faults = sorted([*profile.damage.kept, *misfits.kept], key=lambda fault: fault.offset)
+    profile.finish()
     return ShardSummary(
         shard=found,
         records=profile.records,
         payload=kind,
-        payload_bytes=profile.size,
+        payload_bytes=profile.payload_bytes,
         features=features.schema.features() if examples else (),
         lost=profile.lost,
-        faults=tuple(faults[:MAX_FAULTS]),
-        fault_count=profile.damage.count + misfits.count,
-        misfit_count=misfits.count,
+        faults=profile.faults,
+        fault_count=profile.n_faults,
+        misfit_count=profile.n_faults - profile.damage.count,
         sample=tuple(Sample(one, _parsed(one, kind, schema)) for one in shown),
         hidden={name: tuple(some) for name, some in (match.hidden if match else {}).items()},
-        verified=verify_payload,
         whole=not cut and place[0] == 0,
         total=total,
         counted_by=counted_by,

@@ -1,6 +1,6 @@
 """The same image in more than one record: within a split, in two splits, under two labels."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,20 +10,15 @@ from tfrtool.errors import ShardError
 from tfrtool.examples.content import decode_text
 from tfrtool.examples.example import PayloadKind, decode_example
 from tfrtool.examples.roles import LabelNames, Roles
-from tfrtool.records.compression import Compression, detect_compression
 from tfrtool.records.framing import Record
-from tfrtool.records.reader import read_records, read_shard
-from tfrtool.records.stream import Stream, folder_of, open_shard, path_of
-from tfrtool.storage.opening import size_of_file
+from tfrtool.records.reader import read_shard
+from tfrtool.records.stream import Stream, folder_of, path_of
 
 GROUPS_KEPT = 1000  # groups that are listed of each sort; all are counted
 COPIES_KEPT = 100  # copies that are listed of one group: a black frame may occur a million times
 
 ImageShard = tuple[Path | Stream, str | None, Roles, bytes | bytearray]
 """A shard, its split if known, the roles of its features, and the fingerprints of its images."""
-
-_FETCHED = 64 * 1024
-"""Bytes that are read at least to see one record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +39,7 @@ class DuplicateGroup:
     count: int
     across_splits: bool
     across_labels: bool
-    copies: tuple[Copy, ...]  # at least two; the first `COPIES_KEPT`, and of each split and label
+    copies: tuple[Copy, ...]  # at least two; the first `COPIES_KEPT`
 
     @property
     def is_fault(self) -> bool:
@@ -71,7 +66,7 @@ def find_duplicates(shards: Sequence[ImageShard]) -> Duplicates:
         return Duplicates()
     split_codes = {split: code for code, split in enumerate(dict.fromkeys(s[1] for s in shards))}
     # An entry of FINGERPRINT.
-    fields = ("high", ">u8"), ("low", ">u8"), ("label", "<u8"), ("record", "<u8"), ("offset", "<u8")
+    fields = ("high", ">u8"), ("low", ">u8"), ("label", "<u8"), ("record", "<u8")
     parts = [np.frombuffer(found, [*fields]) for *_, found in shards]
     prints, shard = np.concatenate(parts), np.repeat(np.arange(len(parts)), [*map(len, parts)])
     order = np.lexsort((prints["record"], shard, prints["low"], prints["high"]))
@@ -96,16 +91,12 @@ def find_duplicates(shards: Sequence[ImageShard]) -> Duplicates:
     kept = [np.flatnonzero(spoiled & several), np.flatnonzero(~spoiled & several)]
     places: list[tuple[int, Any]] = []
     for group in np.append(kept[0][:GROUPS_KEPT], kept[1][:GROUPS_KEPT]).tolist():
-        rows = np.arange(starts[group], starts[group] + counts[group])
-        # The first copies, and the first of each split and label in any case.
-        sorts = np.stack((splits[rows].astype(np.uint64), prints["label"][rows]))
-        firsts = np.unique(sorts, axis=1, return_index=True)[1][:COPIES_KEPT]
-        places.append((group, rows[np.union1d(firsts, np.arange(min(len(rows), COPIES_KEPT)))]))
-    wanted: dict[int, dict[int, int]] = {}
+        rows = starts[group] + np.arange(min(counts[group], COPIES_KEPT))
+        places.append((group, rows))
+    wanted: dict[int, set[int]] = {}
     for _, rows in places:
         for row in rows.tolist():
-            record, offset = int(prints["record"][row]), int(prints["offset"][row])
-            wanted.setdefault(int(shard[row]), {})[record] = offset
+            wanted.setdefault(int(shard[row]), set()).add(int(prints["record"][row]))
     copies = {
         (number, copy.record): copy
         for number, records in wanted.items()
@@ -138,43 +129,26 @@ def _differ(codes: Any, unknown: Any, starts: Any) -> Any:
     return known & (least != most)
 
 
-def _copies(shard: ImageShard, wanted: Mapping[int, int]) -> Iterator[Copy]:
-    """Read the names and labels of records, given with their offsets."""
+def _copies(shard: ImageShard, wanted: Collection[int]) -> Iterator[Copy]:
+    """Read the names and labels of records."""
     source, split, roles, _ = shard
     path, left = path_of(source), set(wanted)
     names = LabelNames.beside(folder_of(source), roles.label)
     # If the file is gone by now, its copies lack their names, no more.
     with suppress(ShardError):
-        for index, payload in _payloads(source, wanted):
-            example = decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE)
-            name = next(iter(example.values(roles.name)), None)
-            yield Copy(
-                path=path,
-                split=split,
-                record=index,
-                name=decode_text(name) if isinstance(name, bytes) else None,
-                label=names.text(example.values(roles.label)),
-            )
-            left.remove(index)
+        for item in read_shard(source):
+            if isinstance(item, Record) and item.index in left:
+                example = decode_example(item.payload, PayloadKind.SEQUENCE_EXAMPLE)
+                name = next(iter(example.values(roles.name)), None)
+                yield Copy(
+                    path=path,
+                    split=split,
+                    record=item.index,
+                    name=decode_text(name) if isinstance(name, bytes) else None,
+                    label=names.text(example.values(roles.label)),
+                )
+                left.remove(item.index)
+            if not left:
+                return
     for record in left:
         yield Copy(path=path, split=split, record=record, name=None, label=None)
-
-
-def _payloads(source: Path | Stream, wanted: Mapping[int, int]) -> Iterator[tuple[int, bytes]]:
-    """Yield records by their offsets, or by reading all up to the last where that is less work."""
-    if isinstance(source, Path):
-        with open_shard(source) as file:
-            plain = detect_compression(file) is Compression.NONE
-            if plain and len(wanted) * _FETCHED < size_of_file(file):
-                for index, offset in sorted(wanted.items()):
-                    file.seek(offset)
-                    item = next(read_records(file, compression=Compression.NONE), None)
-                    if isinstance(item, Record):
-                        yield index, item.payload
-                return
-    last = max(wanted)
-    for item in read_shard(source):
-        if isinstance(item, Record) and item.index in wanted:
-            yield item.index, item.payload
-        if isinstance(item, Record) and item.index >= last:
-            return

@@ -2,9 +2,9 @@
 
 import hashlib
 import struct
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 
 from tfrtool.engines.split_shards import later
@@ -32,13 +32,12 @@ from tfrtool.inspection.verify.payload_check import RecordFold, unparseable
 from tfrtool.records.framing import Fault, Record
 from tfrtool.storage.capped_list import CappedList
 
-FINGERPRINT = struct.Struct("<16s8sQQ")
-"""An image's BLAKE2b (16 bytes), its label's (8; zeros without one), its record, and its offset.
+FINGERPRINT = struct.Struct("<16s8sQ")
+"""An image's BLAKE2b (16 bytes), its label's (8; zeros without one), and its record.
 
 Of 2**32 different images, two have the same 16 bytes with a probability of 2**-65.
 """
 
-_FAULTS_KEPT = 1000
 _FEATURES_KEPT = 10_000
 _NO_ROLES = Roles(image=None, label=None, name=None)
 
@@ -53,8 +52,7 @@ class ImageFindings:
         pixels: number of values that are raw pixels of the recorded size.
         doubtful: number of values of the image feature that are neither.
         absent: number of records without an image.
-        faults: the first images that don't decode, or have the wrong number of pixels.
-        n_faults: number of these.
+        n_faults: number of images that don't decode, or have the wrong number of pixels.
     """
 
     roles: Roles = _NO_ROLES
@@ -62,7 +60,6 @@ class ImageFindings:
     pixels: int = 0
     doubtful: int = 0
     absent: int = 0
-    faults: tuple[Fault, ...] = ()
     n_faults: int = 0
 
     @property
@@ -71,25 +68,13 @@ class ImageFindings:
         return sum(self.features.values())
 
 
-class _Tally:
-    """The values of one feature."""
-
-    def __init__(self) -> None:
-        self.images = self.empty = 0
-        self.broken = CappedList[Fault](_FAULTS_KEPT)
-        self.others = CappedList[Fault](_FAULTS_KEPT)  # not images; faults if the rest are
-
-    @property
-    def holds_images(self) -> bool:
-        """Whether at least half of the values are images."""
-        return bool(self.images) and self.images >= self.others.count - self.empty
-
-
 class ImageCheck(RecordFold):
     """Decodes every value of a string feature or feature list that starts as an image does.
 
     Attributes:
         roles: which features are the image, its label and its name.
+        encoded: number of values that start as an image does, by feature.
+        doubts: values of the image feature that are neither images nor raw pixels.
         fingerprints: one entry of `FINGERPRINT` per image, in order.
     """
 
@@ -98,7 +83,8 @@ class ImageCheck(RecordFold):
         self._info = info_beside(directory)
         self.roles = self._roles_of_first = _NO_ROLES
         self._records = self._pixels = self._absent = 0
-        self._tallies: dict[str, _Tally] = {}
+        self.encoded: Counter[str] = Counter()
+        self.doubts = CappedList[Fault]()
         self.fingerprints = bytearray()
 
     def add(self, records: Sequence[Record], rejected: set[int]) -> None:
@@ -126,26 +112,20 @@ class ImageCheck(RecordFold):
         role, absent = self.roles.image, True
         for name, place, value in string_values(example):
             absent = absent and name != role
-            if name not in self._tallies and len(self._tallies) == _FEATURES_KEPT:
-                continue
-            tally = self._tallies.setdefault(name, _Tally())
-            where = f"feature {name!r}{place}"
-            encoded = is_image(value)
-            if encoded:
-                tally.images += 1
+            encoded, problem = is_image(value), None
+            if encoded and (name in self.encoded or len(self.encoded) < _FEATURES_KEPT):
+                self.encoded[name] += 1
                 with quiet_pillow():
                     problem = audit_image(value).problem
-                if problem is not None:
-                    tally.broken.add(unparseable(record, f"{where}: {problem}"))
             elif name == role and (pixels := self._pixel_problem(example, value)) is not None:
                 self._pixels += 1
-                if pixels:
-                    tally.broken.add(unparseable(record, f"{where}: {pixels}"))
-            else:
-                tally.empty += not value
+                problem = pixels
+            elif name == role:
                 found = f"{len(value)} bytes of {describe_bytes(value)} data"
                 found = f"expected an encoded image, found {found if value else 'an empty value'}"
-                tally.others.add(unparseable(record, f"{where}: {found}"))
+                self.doubts.add(unparseable(record, f"feature {name!r}{place}: {found}"))
+            if problem:
+                self.faults.add(unparseable(record, f"feature {name!r}{place}: {problem}"))
             if value and (name == role or (role is None and encoded)):
                 self._remember(record, example, value, b"" if role else feature_key(name))
         self._absent += role is not None and absent
@@ -172,13 +152,12 @@ class ImageCheck(RecordFold):
         if len(values):
             label = hashlib.blake2b(repr(tuple(values)).encode(), digest_size=8).digest()
         digest = hashlib.blake2b(value, digest_size=16, key=salt[:64]).digest()
-        self.fingerprints += FINGERPRINT.pack(digest, label, record.index, record.offset)
+        self.fingerprints += FINGERPRINT.pack(digest, label, record.index)
 
     def can_merge(self, other: "ImageCheck") -> bool:
         """Return whether the next part begins with the same roles."""
         known = self.roles.image is not None and other._records > 0
-        names = {*self._tallies, *other._tallies}
-        return len(names) <= _FEATURES_KEPT and not (known and other._roles_of_first != self.roles)
+        return not (known and other._roles_of_first != self.roles)
 
     def merge(self, other: "ImageCheck", index: int) -> None:
         """Add the images of the next part."""
@@ -186,52 +165,28 @@ class ImageCheck(RecordFold):
         if other._records:
             self.roles = other.roles
         self._records += other._records
-        for name, tally in other._tallies.items():
-            mine = self._tallies.setdefault(name, _Tally())
-            mine.images += tally.images
-            mine.empty += tally.empty
-            mine.broken.merge(later(tally.broken, index))
-            mine.others.merge(later(tally.others, index))
+        self.encoded += other.encoded
+        self.doubts.merge(later(other.doubts, index))
         self._pixels += other._pixels
         self._absent += other._absent
-        for digest, label, record, offset in FINGERPRINT.iter_unpack(other.fingerprints):
-            self.fingerprints += FINGERPRINT.pack(digest, label, record + index, offset)
+        for digest, label, record in FINGERPRINT.iter_unpack(other.fingerprints):
+            self.fingerprints += FINGERPRINT.pack(digest, label, record + index)
 
-    @property
-    def encoded(self) -> set[str]:
-        """The features that hold encoded images."""
-        role = self.roles.image
-        return {
-            name
-            for name, tally in self._tallies.items()
-            if (tally.images if name == role else tally.holds_images)
-        }
+    def findings(self, *, all_encoded: bool) -> ImageFindings:
+        """Return what was found.
 
-    def findings(self, encoded: Collection[str]) -> ImageFindings:
-        """Return what was found, where these features hold images in some of the shards.
-
-        In those, a value that is not an image is a fault.
+        If the image feature holds encoded images, also in other shards, its doubts are faults.
         """
-        role, features, wrong = self.roles.image, dict[str, int](), list[CappedList[Fault]]()
-        doubtful = 0
-        for name, tally in self._tallies.items():
-            if name == role:
-                wrong.append(tally.broken)
-                doubtful = 0 if name in encoded else tally.others.count
-            if (tally.holds_images or name == role) and name in encoded:
-                wrong += [tally.others] if name == role else [tally.broken, tally.others]
-                features[name] = tally.images + tally.others.count
-        faults = sorted(
-            chain(*(one.kept for one in wrong)), key=lambda fault: (fault.offset, fault.message)
-        )
+        features, doubtful = Counter(self.encoded), self.doubts.count
+        if all_encoded and doubtful:
+            features[self.roles.image or ""] += doubtful
         return ImageFindings(
             roles=self.roles,
-            features={name: count for name, count in features.items() if count},
+            features=features,
             pixels=self._pixels,
-            doubtful=doubtful,
+            doubtful=0 if all_encoded else doubtful,
             absent=self._absent,
-            faults=tuple(faults[:_FAULTS_KEPT]),
-            n_faults=sum(one.count for one in wrong),
+            n_faults=self.faults.count + (doubtful if all_encoded else 0),
         )
 
 

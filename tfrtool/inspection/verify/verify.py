@@ -3,13 +3,11 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from itertools import islice
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfrtool.declare import takes
-from tfrtool.engines.pool import engine_of
 from tfrtool.errors import human_count, printable
 from tfrtool.inspection.inspect_options import VerifyOptions
 from tfrtool.inspection.profile import Asked, ShardProfile, profile_shards
@@ -36,7 +34,6 @@ _WORTH_WITH_IMAGES = 2 * 1024 * 1024
 
 # Without decoding, such bytes by the length of records: a record costs about as much as 20 KB.
 _SHORT, _LONG, _RECORDS_WORTH = 2048, 24 * 1024, 32 * 1024
-_NOTES_KEPT = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,32 +115,23 @@ def verify(shards: Locations, options: VerifyOptions) -> VerifyReport:
     located = locate_shards(shards)
     asked = Asked(parsing=True, images=options.images, hashed=written_shards(located.paths))
     worth = _WORTH_WITH_IMAGES if options.images else _worth_a_process(located.sources)
-    with engine_of(options.engine, options.engine_address, options.workers) as pool:
-        profiles = [
-            *profile_shards(
-                located.sources,
-                asked,
-                pool,
-                worth,
-                title="verifying",
-                on_progress=options.on_progress,
-            )
-        ]
+    profiles = [*profile_shards(located.sources, asked, options, worth, "verifying")]
     return verify_report(located, profiles)
 
 
-def verify_report(located: FoundShards, profiles: Sequence[ShardProfile]) -> VerifyReport:
+def verify_report(located: FoundShards, shards: Sequence[ShardProfile]) -> VerifyReport:
     """Return the report on profiles that were asked for parsing, and perhaps for images."""
     from tfrtool.inspection.verify.image_check import ImageCheck, ImageFindings
 
-    checks = [profile.fold(ImageCheck) for profile in profiles]
+    checks = [shard.fold(ImageCheck) for shard in shards]
     encoded = {name for check in checks if check is not None for name in check.encoded}
-    shards = []
-    for profile, check in zip(profiles, checks, strict=True):
+    for shard, check in zip(shards, checks, strict=True):
         if check is not None:
-            found = check.findings(encoded) if profile.holds_examples else ImageFindings()
-            profile = replace(profile.with_faults(found.faults, found.n_faults), images=found)
-        shards.append(profile)
+            shard.images = ImageFindings()
+        if check is not None and shard.holds_examples:
+            shard.images = check.findings(all_encoded=check.roles.image in encoded)
+            if not shard.images.doubtful:
+                shard.add_faults(check.doubts)
     by_folder: dict[Path, dict[Path, ShardProfile]] = {}
     if len(shards) > 1 or located.folders:
         for shard in shards:
@@ -153,36 +141,26 @@ def verify_report(located: FoundShards, profiles: Sequence[ShardProfile]) -> Ver
         for folder, inside in by_folder.items()
     )
     set_of = {path: one for found in directories for one in found.sets for path in one.paths}
-    same = list(_same_records(shards, set_of))
     duplicates = None
     if any(check is not None for check in checks):
         from tfrtool.inspection.verify.duplicates import find_duplicates
 
+        split_of = {path: one.split for path, one in set_of.items()}
         duplicates = find_duplicates(
             [
-                (
-                    source,
-                    set_of[s.path].split if s.path in set_of else None,
-                    check.roles,
-                    check.fingerprints,
-                )
-                for s, source, check in zip(shards, located.sources, checks, strict=True)
-                if check is not None and s.holds_examples
+                (source, split_of.get(shard.path), check.roles, check.fingerprints)
+                for shard, source, check in zip(shards, located.sources, checks, strict=True)
+                if check is not None and shard.holds_examples
             ]
         )
-    notes = (
-        (one for one in same if isinstance(one, str)),
-        _image_notes(shards),
-        _compressed(shards),
-    )
     return VerifyReport(
         shards=tuple(shards),
         directories=directories,
         faults=(
             *(fault for found in directories for fault in found.faults),
-            *(one for one in same if isinstance(one, DatasetFault)),
+            *_same_records(shards, set_of),
         ),
-        notes=(*located.notes, *(note for some in notes for note in _capped(some))),
+        notes=(*located.notes, *_image_notes(shards), *_compressed(shards)),
         duplicates=duplicates,
     )
 
@@ -198,35 +176,27 @@ def _worth_a_process(sources: Sequence[Path | Stream]) -> int:
 
 
 def _same_records(
-    verdicts: Sequence[ShardProfile], set_of: Mapping[Path, ShardSet]
-) -> Iterator[DatasetFault | str]:
-    """Tell shards that hold the same records in the same order; where none is meant, as a note."""
-    earlier: dict[tuple[bytes, int, int], dict[int, ShardProfile]] = {}  # the first of each set
-    for verdict in verdicts:
-        if not verdict.records or not verdict.is_whole:
+    shards: Sequence[ShardProfile], set_of: Mapping[Path, ShardSet]
+) -> Iterator[DatasetFault]:
+    """Yield shards of one set, or of two splits, that have the same records in the same order."""
+    earlier: dict[bytes, list[ShardProfile]] = {}
+    for shard in shards:
+        own = set_of.get(shard.path)
+        if own is None or shard.records < 2 or not shard.is_whole:
             continue
-        own, records = set_of.get(verdict.path), verdict.records
-        same = earlier.setdefault((verdict.digest, records, verdict.payload_bytes), {})
-        mistaken = [v for v in same.values() if _is_mistake(own, set_of.get(v.path), records)]
-        for other in (mistaken or [*same.values()])[:1]:
-            message = f"contains the same {human_count(records, 'record')} as "
-            message += printable(other.path.name)
-            name = printable(verdict.path.name)
-            yield DatasetFault(verdict.path, message) if mistaken else f"{name} {message}"
-        same.setdefault(id(own), verdict)
+        same = earlier.setdefault(shard.digest, [])
+        for other in same:
+            theirs = set_of[other.path]
+            splits = {own.split, theirs.split}
+            if own is theirs or (len(splits) == 2 and None not in splits):
+                count, name = human_count(shard.records, "record"), printable(other.path.name)
+                yield DatasetFault(shard.path, f"contains the same {count} as {name}")
+                break
+        same.append(shard)
 
 
-def _is_mistake(one: ShardSet | None, other: ShardSet | None, records: int) -> bool:
-    """Return whether two shards of the same records are a mistake, and not a choice."""
-    if one is None or other is None:
-        return False
-    if one is other:
-        return records > 1
-    return None not in (one.split, other.split) and one.split != other.split
-
-
-def _image_notes(verdicts: Sequence[ShardProfile]) -> Iterator[str]:
-    for shard in verdicts:
+def _image_notes(shards: Sequence[ShardProfile]) -> Iterator[str]:
+    for shard in shards:
         images = shard.images
         if images is not None and images.doubtful:
             yield (
@@ -238,19 +208,12 @@ def _image_notes(verdicts: Sequence[ShardProfile]) -> Iterator[str]:
             yield f"{shard.path.name}: {records} without {images.roles.image!r}"
 
 
-def _compressed(verdicts: Sequence[ShardProfile]) -> Iterator[str]:
-    counts = Counter(verdict.compression for verdict in verdicts if verdict.records)
-    for kind in (Compression.GZIP, Compression.ZLIB):
-        if counts[kind]:
+def _compressed(shards: Sequence[ShardProfile]) -> Iterator[str]:
+    for kind, count in Counter(shard.compression for shard in shards if shard.records).items():
+        if kind is not Compression.NONE:
+            uses = "uses" if count == 1 else "use"
             yield (
-                f"{human_count(counts[kind], 'shard')} {'uses' if counts[kind] == 1 else 'use'} "
-                f"{kind.value} compression, which TFDS can't read and tf.data.TFRecordDataset "
-                f"reads with compression_type={kind.value.upper()!r}"
+                f"{human_count(count, 'shard')} {uses} {kind.value} compression, which TFDS can't "
+                "read and tf.data.TFRecordDataset reads with "
+                f"compression_type={kind.value.upper()!r}"
             )
-
-
-def _capped(notes: Iterator[str]) -> Iterator[str]:
-    yield from islice(notes, _NOTES_KEPT)
-    more = sum(1 for _ in notes)
-    if more:
-        yield f"and {more:,} more of these"
