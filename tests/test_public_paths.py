@@ -189,8 +189,8 @@ CALLS: dict[str, Call] = {
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     """Return a dataset, one of its shards, the photographs that it is of, and a model."""
     from tfrtool.loading.options import Rescale
-    from tfrtool.training.models.models import build_classifier
-    from tfrtool.training.models.saved_model import ModelFacts, save_model
+    from tfrtool.training.models import build_classifier
+    from tfrtool.training.saved_model import ModelFacts, save_model
 
     root = tmp_path_factory.mktemp("world")
     pets = write_pets(root)

@@ -44,10 +44,10 @@ from tfrtool.records.random_access import Records as Records
 from tfrtool.records.repair import repair_shard
 from tfrtool.records.shards import Shard as Shard
 from tfrtool.records.shards import find_shards as find_shards
-from tfrtool.training.evaluate.evaluate import evaluate as evaluate
-from tfrtool.training.models.saved_model import load_model as load_model
-from tfrtool.training.predict.predict import predict as predict
-from tfrtool.training.run.train import train as train
+from tfrtool.training.evaluation import evaluate as evaluate
+from tfrtool.training.prediction import predict as predict
+from tfrtool.training.saved_model import load_model as load_model
+from tfrtool.training.train import train as train
 from tfrtool.view.report import report as report
 from tfrtool.writing.write import write as write
 

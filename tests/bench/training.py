@@ -18,12 +18,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -129,15 +131,9 @@ def _write(directory: Path, records: int) -> Path:
 
 
 def _has_bfloat16() -> bool:
-    from tfrtool.errors import UsageError
-    from tfrtool.training.features.frozen_base import check_precision
-    from tfrtool.training.run.train_options import Precision
-
-    try:
-        check_precision(Precision.BFLOAT16)
-    except UsageError:
-        return False
-    return True
+    with suppress(OSError):
+        return bool(re.search("avx512_bf16|amx_bf16", Path("/proc/cpuinfo").read_text()))
+    return False
 
 
 def measure(dataset: Path, way: str, weights: Path | None = None) -> Run:
@@ -162,9 +158,7 @@ def work(directory: str, way: str, weights: str) -> None:
     import keras
     import tensorflow as tf
 
-    import tfrtool.loading.dataset
-    import tfrtool.loading.decoding
-    import tfrtool.training.features.extraction  # noqa: F401
+    import tfrtool.training.frozen_features  # noqa: F401
 
     train = {"naive": _naive, "rounded": _naive, "fit": _fit}.get(way, _ours)
     shards = sorted(str(path) for path in Path(directory).glob("*.tfrecord*"))
@@ -248,41 +242,34 @@ def _naive(tf: Any, shards: list[str], weights: str, marks: _Marks, way: str) ->
 
 def _ours(tf: Any, shards: list[str], weights: str, marks: _Marks, way: str) -> list[float]:
     import keras
-    import numpy as np
 
-    from tfrtool.loading.decoding import decoder
-    from tfrtool.loading.open_dataset import open_dataset
     from tfrtool.loading.options import Rescale
-    from tfrtool.training.features.extraction import extract_features
-    from tfrtool.training.features.frozen_base import freeze
-    from tfrtool.training.run.train_options import Precision
-    from tfrtool.training.run.trainer import EpochIterator, Trainer
+    from tfrtool.training.frozen_features import (
+        BASE_BATCH,
+        extract_features,
+        feature_batches,
+        freeze,
+    )
 
-    dataset = open_dataset(Path(shards[0]).parent)
+    dataset = tfrtool.dataset(Path(shards[0]).parent)
     count = dataset.split("train").records
     # In the order of the naive way, so that the losses can be compared.
-    records = tf.data.TFRecordDataset(shards)
-    images = records.map(decoder(dataset, _SIZE), num_parallel_calls=os.cpu_count() or 1)
+    order: dict[str, Any] = {"training": False, "cycle_length": 1, "prefetch": 16}
+    batches = dataset.load(image_size=_SIZE, rescale=None, batch_size=BASE_BATCH, **order)
     options = tf.data.Options()
-    options.autotune.enabled = False
-    batches = images.batch(_BATCH).prefetch(_AHEAD).with_options(options)
-    decoding = EpochIterator(batches, count, -(-count // _BATCH), at_once=True, ahead=True)
-    model, base, head = _model(weights)
+    options.experimental_warm_start = True
+    iterator = iter(batches.with_options(options))
+    _, base, head = _model(weights)
     marks.mark("building")
-    rescale = Rescale(scale=1 / 127.5, offset=-1.0)
-    frozen = freeze(base, _SIZE, rescale, Precision(way))
+    frozen = freeze(base, _SIZE, Rescale(scale=1 / 127.5, offset=-1.0), way)  # type: ignore[arg-type]
     marks.mark("freezing")
-    values, labels = extract_features(frozen, decoding, keras.callbacks.CallbackList([]))
+    values, labels = extract_features(frozen, iterator, count)
     marks.mark("features")
-    marks.parts["waiting for images"] = decoding.waited
-    trainer = Trainer(model, keras.optimizers.Adam(1e-3), head)
-    losses = []
-    for _ in range(_EPOCHS):
-        total = 0.0
-        for start in range(0, count, _BATCH):
-            rows = np.arange(count)[start : start + _BATCH]  # as the order of an epoch picks them
-            total += float(trainer.train(values[rows], labels[rows])[0]) * len(rows)
-        losses.append(total / count)
+    inputs = keras.Input(values.shape[1:])
+    model = keras.Model(inputs, head(inputs))
+    model.compile(keras.optimizers.Adam(1e-3), keras.losses.SparseCategoricalCrossentropy())
+    features = feature_batches(values, labels, _BATCH)
+    losses: list[float] = model.fit(features, epochs=_EPOCHS, verbose=0).history["loss"]
     marks.mark("head")
     return losses
 
@@ -291,12 +278,9 @@ def _fit(tf: Any, shards: list[str], weights: str, _marks: _Marks, _way: str) ->
     """Save a random base whose BatchNormalization layers know the photographs."""
     import keras
 
-    from tfrtool.loading.decoding import decoder
-    from tfrtool.loading.open_dataset import open_dataset
-
     _, base, _ = _model("")
-    dataset = open_dataset(Path(shards[0]).parent)
-    images = tf.data.TFRecordDataset(shards).map(decoder(dataset, _SIZE)).batch(_BATCH)
+    dataset = tfrtool.dataset(Path(shards[0]).parent)
+    images = dataset.load(image_size=_SIZE, rescale=None, batch_size=_BATCH, training=False)
     layers = [layer for layer in base.layers if isinstance(layer, keras.layers.BatchNormalization)]
     base.trainable = True
     for layer in layers:

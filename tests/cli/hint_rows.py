@@ -340,7 +340,7 @@ $ rm -r run/checkpoint
 train pets --model cnn --image-size 32 --epochs 1 --out run | 2
   ? choose another directory
   > tfrtool train nosuch --model cnn --image-size 32 --epochs 1 --out another | 1
-$ truncate -s 5 run/checkpoint/checkpoint
+$ truncate -s 5 run/checkpoint
 train pets --model cnn --image-size 32 --epochs 1 --out run --resume | 1
   ? delete it to start over
   > rm -r run
@@ -371,9 +371,9 @@ train undecodable --model cnn --image-size 32 --epochs 1 | 1
 
 ELSEWHERE = {
     "set TMPDIR to a folder on a larger disk": "tests/storage/test_scratch.py makes room instead",
-    "start each with the same TF_CONFIG except for its task": "tests/process/several_devices.py",
-    "start all workers with the same options and files": "tests/process/several_devices.py",
-    "on all workers to continue from": "tests/process/several_devices.py resumes",
+    "start each with the same TF_CONFIG except for its task": "tests/training/test_workers.py",
+    "start all workers with the same options and files": "tests/training/test_workers.py",
+    "on all workers to continue from": "tests/engines/test_ray_training.py resumes",
     "a scheduler such as Kubeflow sets it": "no advice, but where it comes from",
     "pass a function that returns it": "tests/training/test_own_model.py has one",
     'pip install "tfrtool[hf]"': "tests/cli/test_stores_read.py does without it",

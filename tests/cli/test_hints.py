@@ -196,12 +196,11 @@ def test_what_training_is_told_to_do_is_accepted(words: str, capsys: Capture) ->
 @pytest.mark.usefixtures("quick_graphs")
 def test_layers_that_a_model_lists_are_accepted() -> None:
     """The name of a layer that its summary shows is one that --trainable takes."""
-    from tfrtool.training.models.models import build_classifier
+    from tfrtool.training.models import build_classifier
 
     with pytest.raises(tfrtool.UsageError, match=r"model.summary\(\)"):
         build_classifier("mobilenet_v2", 32, 2, "none", "nosuch")
-    base = build_classifier("mobilenet_v2", 32, 2, "none", "block_16_project").base
-    assert base is not None
+    base = build_classifier("mobilenet_v2", 32, 2, "none", "block_16_project").core.layers[1]
     shown: list[str] = []
     base.summary(print_fn=lambda line, **_: shown.append(line), line_length=200)
     assert "block_16_project" in "".join(shown)

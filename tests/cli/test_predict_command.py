@@ -11,8 +11,8 @@ from tests.datasets import write_pets
 from tests.emulators import Bucket
 from tests.photos import image_bytes, write_class_folders
 from tfrtool.cli import main
-from tfrtool.training.models.models import build_classifier, rescale_for
-from tfrtool.training.models.saved_model import ModelFacts, save_model
+from tfrtool.training.models import build_classifier, rescale_for
+from tfrtool.training.saved_model import ModelFacts, save_model
 
 pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("quick_graphs", "quick_cnn")]
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
 
 from tests.datasets import flip_bit, image_payload, write_foreign, write_pets
 from tfrtool.cli import main
-from tfrtool.training.run import compare
 
 pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("quick_graphs", "quick_cnn")]
 
@@ -35,6 +33,8 @@ def test_a_run_records_its_options(
     assert main([*run, "--validation", "0.25"]) == 0
     record = json.loads((out / "run.json").read_text())
     assert record["dataset"] == pets
+    assert record["dataset_digest"]
+    assert record["host"].keys() == {"name", "system", "cores", "gpus"}
     assert record["versions"].keys() == {"tfrtool", "tensorflow", "keras", "python"}
     options = record["options"]
     assert (options["seed"], options["augment"], options["validation"]) == (3, "flip", 0.25)
@@ -59,7 +59,7 @@ def test_a_run_records_its_options(
         ({"cache_directory": "/planted"}, 2, "again with --cache-dir"),
         ({"shard_cache": "../planted"}, 2, "again with --shard-cache"),
         ({"epochs": "many"}, 1, "epochs has the wrong type"),
-        ({"export": [["tflite"]]}, 1, "export has the wrong type"),
+        ({"export": [["tflite"]]}, 1, "invalid --export"),
         ({"resume": True}, 1, "resume has the wrong type"),
         ({"seed": None}, 1, "seed has the wrong type"),
         ({"optimizer": "none"}, 1, "invalid --optimizer 'none'"),
@@ -159,7 +159,6 @@ def test_a_run_is_resumed(pets: str, tmp_path: Path, capfd: pytest.CaptureFixtur
         ["--prefetch", "many"],
         ["--prefetch", "9" * 5000],
         ["--shuffle-buffer", "0"],
-        ["--rescale", "unit", "--normalize", "dataset"],
         ["--precision", "bfloat16"],
         ["--trainable", "nope"],
         ["--resume"],
@@ -206,7 +205,7 @@ def test_weights_that_are_not_there(
 
 def test_every_option_at_once(pets: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Options that go together are taken together, and the plan tells what they came to."""
-    words = [*FAST, "--augment", "flip,cutout=6", "--normalize", "dataset"]
+    words = [*FAST, "--augment", "flip,cutout=6", "--rescale", "dataset"]
     words += ["--cycle-length", "2", "--block-length", "2", "--parallel-calls", "1"]
     words += ["--shuffle-buffer", "8", "--prefetch", "auto", "--no-deterministic"]
     words += ["--cache", "none", "--early-stopping", "2", "--trainable", "hidden"]
@@ -220,27 +219,6 @@ def test_every_option_at_once(pets: str, tmp_path: Path, capfd: pytest.CaptureFi
     assert "kept the weights of the best epoch" in output.out
     assert output.err == ""
     assert {path.name for path in (tmp_path / "logs").iterdir()} >= {"train", "plugins"}
-
-
-@pytest.mark.more
-def test_compare(
-    pets: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """--compare adds a table of three recipes, and ratios of CPU time with their spread first."""
-    monkeypatch.setattr(compare, "in_own_process", lambda _, function, *given: function(*given))
-    assert main(["train", pets, *FAST, "--epochs", "1", "--compare", "--compare-rounds", "2"]) == 0
-    output = capfd.readouterr()
-    lines = [line for line in output.out.splitlines() if "other programs" not in line]
-    *_, head, naive, notebook, ours, rounds, cpu, wall = lines
-    assert head.split()[:5] == ["recipe", "CPU", "s", "seconds", "memory"]
-    assert [row.split()[0] for row in (naive, notebook, ours)] == ["naive", "notebook", "tfrtool"]
-    assert "MiB" in naive
-    assert "medians of 2 rounds" in rounds
-    number = r"\d+(?:\.\d+)?"
-    each = rf"{number} times \({number} to {number}\)"
-    for line, what in ((cpu, "CPU time"), (wall, "wall-clock time")):
-        assert re.fullmatch(rf"  {what}: naive {each}, notebook {each} that of tfrtool", line)
-    assert output.err == ""
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ BROKEN = [
     ("records/a.py", "from ..errors import TfrtoolError"),
     ("records/a.py", "from . import crc"),
     ("errors.py", "from tfrtool.records import crc"),
-    ("writing/a.py", "from tfrtool.training.run.train import train"),
+    ("writing/a.py", "from tfrtool.training.train import train"),
     ("training/a.py", "def f():\n    from tfrtool.convert import job"),
     ("loading/a.py", "if TYPE_CHECKING:\n    from tfrtool.training import train"),
     ("images/a.py", "from tfrtool.examples import schema"),

@@ -17,7 +17,7 @@ from tfrtool.examples.example import DType, Feature, PayloadKind, decode_example
 from tfrtool.images.recipe import ImageRecipe
 from tfrtool.loading.options import LoadOptions
 from tfrtool.storage.arguments import OnError
-from tfrtool.training.run.train_options import TrainOptions
+from tfrtool.training.train_options import TrainOptions
 
 pytestmark = pytest.mark.tf
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,10 @@ import pytest
 import tfrtool
 from tests.engines.running import Nodes
 from tests.engines.tasks import done, first_only
-from tests.process.several_devices import difference
 from tests.training.runs import small_options, write_drawings
 from tfrtool.engines.ray_cluster import RayCluster
 from tfrtool.engines.ray_processes import RayProcesses
+from tfrtool.training.train_report import EpochReport
 
 pytestmark = [pytest.mark.tf]
 pytest.importorskip("ray")
@@ -32,29 +34,54 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
+def _workers(nodes: Nodes) -> list[int]:
+    """Return the processes of these nodes that train."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            trains = b"ray::Worker" in path.read_bytes()
+            if trains and str(nodes.folder).encode() in path.with_name("environ").read_bytes():
+                found.append(int(path.parent.name))
+    return found
+
+
 @pytest.mark.several
-def test_two_workers_end_with_the_weights_of_one_process(nodes: Nodes, tmp_path: Path) -> None:
-    """What the first of them tells arrives here, once; nothing else is left in the folder."""
+def test_two_workers_train_and_survive_a_death(nodes: Nodes, tmp_path: Path) -> None:
+    """What the first worker reports arrives here, once; a killed worker restarts the run."""
     drawings = write_drawings(tmp_path / "drawings")
-    words = small_options(drawings, optimizer="sgd")
+    words = small_options(drawings, optimizer="sgd", epochs=4)
     plans: list[Any] = []
     epochs: list[Any] = []
+    reasons: list[str] = []
     where: dict[str, Any] = {"engine": "ray", "engine_address": nodes.address, "workers": 2}
     with pytest.raises(tfrtool.UsageError, match="9 workers: expected a CPU for each, found"):
         tfrtool.train(**words, out=tmp_path / "9", **where | {"workers": 9})
+
+    def kill_once(epoch: EpochReport) -> None:
+        epochs.append(epoch)
+        if epoch.epoch == 2:
+            os.kill(_workers(nodes)[-1], signal.SIGKILL)
+
     report = tfrtool.train(
-        **words, out=tmp_path / "two", on_plan=plans.append, on_epoch=epochs.append, **where
+        **words,
+        out=tmp_path / "two",
+        on_plan=plans.append,
+        on_epoch=kill_once,
+        on_restart=reasons.append,
+        **where,
     )
-    one = tfrtool.train(**words, out=tmp_path / "one", shares=2)
-    assert plans == [report.plan]
+    one = tfrtool.train(**words, out=tmp_path / "one")
+    assert plans[-1] == report.plan
     assert tuple(epochs) == report.epochs
-    facts = report.plan.devices
-    assert (facts.strategy.value, facts.workers, facts.worker) == ("multi-worker", 2, 0)
-    assert [epoch.loss for epoch in epochs] == pytest.approx([epoch.loss for epoch in one.epochs])
-    assert difference(tmp_path / "two", tmp_path / "one")[2] < 1e-5
-    assert {path.name for path in (tmp_path / "two").iterdir()} == {
-        path.name for path in (tmp_path / "one").iterdir()
-    }
+    assert [epoch.epoch for epoch in epochs] == [1, 2, 3, 4]
+    assert len(reasons) == 1
+    assert "restarting (1 of 3)" in reasons[0]
+    plan = report.plan
+    assert (plan.strategy, plan.workers, plan.worker) == ("multi-worker", 2, 0)
+    losses = [epoch.val_loss for epoch in one.epochs]
+    assert [epoch.val_loss for epoch in epochs] == pytest.approx(losses, rel=0.1)
+    names = {path.name for path in (tmp_path / "two").iterdir()}
+    assert names - {".tfrtool-lock"} == {path.name for path in (tmp_path / "one").iterdir()}
 
 
 @pytest.mark.several

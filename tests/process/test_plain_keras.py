@@ -28,8 +28,8 @@ def test_plain_keras_loads_it(forking: Forking, tmp_path: Path) -> None:
 
     from tfrtool.loading.decoding import rescaler
     from tfrtool.loading.options import Rescale
-    from tfrtool.training.models.models import build_classifier
-    from tfrtool.training.models.saved_model import ModelFacts, save_model
+    from tfrtool.training.models import build_classifier
+    from tfrtool.training.saved_model import ModelFacts, save_model
 
     rescale = Rescale(scale=1.0, offset=(-103.939, -116.779, -123.68), bgr=True)
     keras.utils.set_random_seed(0)

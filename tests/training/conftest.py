@@ -13,13 +13,13 @@ from tests.datasets import write_pets
 from tests.training.runs import small_options, write_drawings
 from tests.training.small_base import small_cnn, small_mobilenet
 from tfrtool.storage.progress import Progress
-from tfrtool.training.run.train_report import EpochReport, TrainPlan, TrainReport
+from tfrtool.training.train_report import EpochReport, TrainPlan, TrainReport
 
 AS_IT_IS = ("test_features", "test_demo")
 """Files whose graphs are optimized as they are for users."""
 
 WHOLE = (
-    *("test_demo", "test_devices", "test_model_choice", "test_models"),
+    *("test_demo", "test_devices", "test_models"),
     *("test_predict", "test_saved_model", "test_train_options", "test_workers"),
 )
 """Files that have the cnn as it is for users: its layers, what it learns, and other processes."""

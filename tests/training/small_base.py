@@ -15,8 +15,8 @@ __all__ = ["small_cnn", "small_mobilenet"]
 def small_cnn() -> Iterator[None]:
     """Have two small convolutions in the cnn, where it only stands for any model."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("tfrtool.training.models.models._FILTERS", (8, 16))
-        patched.setattr("tfrtool.training.models.models._HIDDEN", 32)
+        patched.setattr("tfrtool.training.models._FILTERS", (8, 16))
+        patched.setattr("tfrtool.training.models._HIDDEN", 32)
         yield
 
 

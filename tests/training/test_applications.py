@@ -10,13 +10,13 @@ import pytest
 
 from tfrtool.errors import UsageError, WeightsError
 from tfrtool.loading.decoding import rescaler
-from tfrtool.training.models.applications import (
+from tfrtool.training.models import (
     application_names,
-    application_rescale,
-    build_base,
+    build_classifier,
     find_application,
+    rescale_for,
 )
-from tfrtool.training.models.model_choice import CNN, known_sizes, model_name
+from tfrtool.training.train_options import TrainOptions, canonical_name
 
 pytestmark = pytest.mark.tf
 
@@ -61,7 +61,7 @@ def test_preprocessing_is_keras_own(name: str) -> None:
     """Pixels become what the model's own preprocess_input makes of them, in the loader too."""
     pixels = np.random.default_rng(0).integers(0, 256, (2, 8, 8, 3)).astype(np.uint8)
     expected = _module(name).preprocess_input(pixels.astype(np.float32))
-    rescale = application_rescale(find_application(model_name(name)))
+    rescale = rescale_for(canonical_name(name))
     assert np.allclose(rescaler(rescale)(pixels), expected, atol=2e-5)
 
 
@@ -79,28 +79,15 @@ def test_size_is_keras_own(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(imagenet_utils, "obtain_input_shape", ask)
     with pytest.raises(_AskedError) as caught:
-        find_application(model_name(name))(weights=None)
-    assert caught.value.args == known_sizes(model_name(name))[:1]
+        find_application(canonical_name(name))(weights=None)
+    assert caught.value.args == (TrainOptions("d", model=name).size,)
 
 
 @pytest.mark.parametrize("name", ["MobileNetV3Large", "MobileNetV3Small"])
 def test_size_is_the_documented_one(name: str) -> None:
     """These two take images of any size; their documentation has a default."""
-    size, _ = known_sizes(model_name(name))
-    assert f"`({size}, {size}, 3)`" in str(find_application(model_name(name)).__doc__)
-
-
-@pytest.mark.parametrize("name", ["MobileNetV2", "VGG16"])
-def test_feature_size_is_that_of_the_base(name: str) -> None:
-    """A model's name tells how many numbers its base makes of an image."""
-    base = build_base(find_application(model_name(name)), 32, imagenet=False)
-    assert known_sizes(model_name(name))[1] == base.output_shape[-1]
-
-
-def test_feature_sizes_are_known_of_all() -> None:
-    """Each model of keras.applications has one, and what has no base has none."""
-    assert all(known_sizes(model_name(name))[1] for name in NAMES)
-    assert known_sizes(CNN)[1] is None
+    size = TrainOptions("d", model=name).size
+    assert f"`({size}, {size}, 3)`" in str(find_application(canonical_name(name)).__doc__)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -109,7 +96,7 @@ def test_found_however_it_is_spelt(name: str) -> None:
     import keras
 
     for spelt in (name, name.lower(), f"{name[:3]}_{name[3:]}".upper()):
-        assert find_application(model_name(spelt)) is getattr(keras.applications, name)
+        assert find_application(canonical_name(spelt)) is getattr(keras.applications, name)
 
 
 @pytest.mark.parametrize(
@@ -126,21 +113,21 @@ def test_found_however_it_is_spelt(name: str) -> None:
 def test_unknown_name_tells_near_ones(asked: str, near: str) -> None:
     """A name that Keras doesn't have is a usage error that tells those that are meant."""
     with pytest.raises(UsageError) as caught:
-        find_application(model_name(asked))
+        find_application(canonical_name(asked))
     assert near in str(caught.value.expected)
 
 
 @pytest.mark.parametrize("imagenet", [False, True])
 def test_too_small_images_are_a_usage_error(imagenet: bool) -> None:
     """A size below what a model can take is told before anything is downloaded."""
-    application = find_application(model_name("inception_v3"))
+    weights = "imagenet" if imagenet else "none"
     with pytest.raises(UsageError) as caught:
-        build_base(application, 64, imagenet=imagenet)
+        build_classifier("inceptionv3", 64, 2, weights)
     assert "75" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_a_wrong_download_is_no_usage_error() -> None:
+def test_a_wrong_download_is_no_usage_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where only the weights are at fault, the error says that, and names the ways on."""
 
     def construct(*, weights: str | None, **_: object) -> object:
@@ -148,19 +135,7 @@ def test_a_wrong_download_is_no_usage_error() -> None:
             raise ValueError("Incomplete or corrupted file detected.")
         return object()
 
+    monkeypatch.setattr("keras.applications.VGG16", construct)
     with pytest.raises(WeightsError) as caught:
-        build_base(construct, 32, imagenet=True)
+        build_classifier("vgg16", 32, 2, "imagenet")
     assert all(way in str(caught.value.hint) for way in ("none", "FILE", "cnn"))
-
-
-def test_a_base_ends_in_pooled_features() -> None:
-    """A base gives one row of features for an image, with random weights unless told otherwise."""
-    base = build_base(find_application(model_name("mobilenet_v3_small")), 32, imagenet=False)
-    assert base.input_shape == (None, 32, 32, 3)
-    assert base.output_shape == (None, 576)
-
-
-def test_an_unknown_preprocessing_is_refused() -> None:
-    """A model of which nobody knows what it takes is an error, and not given something else."""
-    with pytest.raises(UsageError, match="unit"):
-        application_rescale(test_an_unknown_preprocessing_is_refused)

@@ -31,6 +31,7 @@ def test_the_demo_learns_and_saves_a_whole_model(pets: Path, tmp_path: Path) -> 
         "history.json",
         "history.png",
         "labels.txt",
+        "model.best.keras",
         "model.keras",
         "run.json",
     ]

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tfrtool
 from tests.process.several_devices import (
-    difference,
     free_ports,
     mirrored_run,
     start,
     worker,
-    worker_config,
 )
 from tests.training.runs import write_drawings
 
@@ -41,84 +41,116 @@ def _arguments(drawings: Path, out: Path, **more: Any) -> list[str]:
 
 
 @pytest.mark.several
-def test_two_workers_end_with_the_weights_of_one_process(drawings: Path, tmp_path: Path) -> None:
-    """Only the chief prints and writes."""
+def test_two_workers_train_one_model(drawings: Path, tmp_path: Path) -> None:
+    """Only the chief prints and writes; the losses are near those of one process."""
     ports, out = free_ports(2), tmp_path / "two"
     workers = [worker(index, ports, _arguments(drawings, out)) for index in range(2)]
-    tfrtool.train(drawings, **OPTIONS, shares=2, out=tmp_path / "one")
     printed = [one.communicate(timeout=100) for one in workers]
-    assert [one.returncode for one in workers] == [0, 0]
+    assert [one.returncode for one in workers] == [0, 0], printed
     assert "devices  2, multi-worker, 2 workers" in printed[0][0]
     assert printed[1] == ("", "")
-    assert difference(out, tmp_path / "one")[2] < 1e-5
-    # The weights of one process that shuffles all images together are others.
-    tfrtool.train(drawings, **OPTIONS, out=tmp_path / "other")
-    assert difference(tmp_path / "other", tmp_path / "one")[2] > 1e-3
+    epochs = json.loads((out / "history.json").read_text())["epochs"]
+    whole = tfrtool.train(drawings, **OPTIONS, out=tmp_path / "one")
+    for epoch, other in zip(epochs, whole.epochs, strict=True):
+        assert epoch["val_loss"] == pytest.approx(other.val_loss, rel=0.1)
+    assert {path.name for path in out.iterdir()} == {
+        path.name for path in (tmp_path / "one").iterdir()
+    }
 
 
-_OVERFLOWING = """
-import os
-import keras
-import tensorflow as tf
-from tfrtool.training.models.optimizers import Optimizer, make_optimizer
-from tfrtool.training.run.trainer import Trainer
+_REPLICAS = """
+import json
+import keras, numpy as np, tensorflow as tf
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+from tfrtool.loading.labels import Task
+from tfrtool.training.fitting import MeasuredModel, EpochMeter, compile_model
+from tfrtool.training.replicas import ReplicaModel, open_devices
 
-if "TF_CONFIG" in os.environ:
-    strategy = tf.distribute.MultiWorkerMirroredStrategy()
-else:
-    cpu = tf.config.list_physical_devices("CPU")[0]
-    two = [tf.config.LogicalDeviceConfiguration()] * 2
-    tf.config.set_logical_device_configuration(cpu, two)
-    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-keras.utils.set_random_seed(0)
-with strategy.scope():
-    zeros = {"use_bias": False, "kernel_initializer": "zeros"}
-    first = keras.layers.Dense(2, **zeros, dtype="mixed_float16")
-    last = keras.layers.Activation("softmax", dtype="float32")
-    model = keras.Sequential([keras.Input((1,)), first, last])
-    trainer = Trainer(model, make_optimizer(Optimizer.ADAM, 0.01, scaled=True))
-given = strategy.experimental_distribute_values_from_function
-labels = given(lambda _: tf.constant([0], tf.int64))
-moved = []
-for large in (0, 1, None):
-    before = first.kernel.numpy()
+draw = np.random.default_rng(0)
+inputs = draw.normal(size=(21, 8)).astype("float32")
+multi = draw.integers(0, 2, (21, 4)).astype("float32")
+single = draw.integers(0, 4, 21)
 
-    def value(context):
-        return tf.constant([[6e4 if context.replica_id_in_sync_group == large else 1.0]])
+def batches(labels):
+    return tf.data.Dataset.from_tensor_slices((inputs, labels)).batch(5)  # the last has one image
 
-    trainer.train(given(value), labels)
-    moved.append(bool(abs(first.kernel.numpy() - before).max() > 0))
-found = trainer.optimizer.dynamic_scale, trainer.optimizer.iterations
-print(moved, *(one.numpy() for one in found))
+def halves(labels):  # of each batch, one for each device
+    parts = [(a, b) for n in range(0, 21, 5) for a, b in ((n, n + 3), (n + 3, min(n + 5, 21)))]
+    def take(a, b):
+        return tf.constant(inputs)[a:b], tf.constant(labels)[a:b]
+    return tf.data.Dataset.from_tensor_slices(np.array(parts)).map(lambda p: take(p[0], p[1]))
+
+def build(task):
+    keras.utils.set_random_seed(1)
+    ends = "sigmoid" if task is Task.MULTI else "softmax"
+    x = keras.Input((8,))
+    h = keras.layers.BatchNormalization()(x) if task is Task.SINGLE else x
+    y = keras.layers.Dense(4, activation=ends)(h)
+    optimizer = keras.optimizers.SGD(0.1)
+    optimizer.build(keras.Model(x, y).trainable_variables)
+    return x, y, optimizer
+
+devices = open_devices("mirrored")
+for task, labels, weights in ((Task.MULTI, multi, ()), (Task.SINGLE, single, (1.0, 2.0, 0.5, 1.0))):
+    found = []
+    for several in (False, True):
+        logs = []
+        def keep(epoch, values):
+            means = {k: v for k, v in model.meter.figures().items() if "mean" in k}
+            logs.append({**values, **means})
+            model.meter.begin_epoch()
+        callbacks = [keras.callbacks.LambdaCallback(on_epoch_end=keep)]
+        words = dict(epochs=2, verbose=0)
+        if several:
+            with devices.strategy.scope():
+                x, y, optimizer = build(task)
+            model = ReplicaModel(x, y)
+            model.devices, model.task, model.class_weights = devices, task, weights
+            model.compile(optimizer)
+            model.meter = EpochMeter([21, 21], task)
+            model.iterators = tuple(devices.distribute(lambda _: halves(labels)) for _ in range(2))
+            model.fit(tf.data.Dataset.range(10), steps_per_epoch=5, **words,
+                      validation_data=tf.data.Dataset.range(5),
+                      callbacks=[*callbacks, model.agreeing()])
+        else:
+            x, y, optimizer = build(task)
+            model = MeasuredModel(x, y)
+            compile_model(model, optimizer, task)
+            model.meter = EpochMeter([21, 21], task)
+            model.fit(batches(labels), validation_data=batches(labels), **words,
+                      class_weight=dict(enumerate(weights)) or None, callbacks=callbacks)
+        found.append(logs)
+    print(json.dumps(found))
 """
 
 
 @pytest.mark.several
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_step_that_overflows_on_one_device_is_skipped_by_all(workers: int) -> None:
-    """In float16, whichever of them it is; none of them waits for another, and the next learns."""
-    ports = free_ports(workers)
-    runs = [
-        start(
-            ["-c", _OVERFLOWING],
-            **({"TF_CONFIG": worker_config(index, ports)} if workers > 1 else {}),
-        )
-        for index in range(workers)
-    ]
-    try:
-        printed = [run.communicate(timeout=60) for run in runs]
-    finally:
-        for run in runs:
-            run.kill()
-    for out, error in printed:
-        assert out == f"[False, False, True] {2.0**13} 1\n", error
+def test_two_replicas_train_as_keras_fit_does() -> None:
+    """Losses, accuracies and mean average precision; a device may have no image of a batch.
+
+    BatchNormalization has the statistics of each device's part, so that only the losses before it
+    made a difference are near.
+    """
+    run = start(["-c", _REPLICAS])
+    printed, error = run.communicate(timeout=100)
+    multi, single = map(json.loads, printed.splitlines())
+    for one, two in zip(*multi, strict=True):
+        assert two == pytest.approx(one, rel=1e-4), error
+        assert "val_mean_average_precision" in one
+    assert single[1][0].keys() == single[0][0].keys()
+    assert all(np.isfinite([*epoch.values()]).all() for epoch in single[1])
 
 
 @pytest.mark.several
-def test_two_devices_end_with_the_weights_of_one(drawings: Path, tmp_path: Path) -> None:
+def test_two_devices_train_as_one(drawings: Path, tmp_path: Path) -> None:
     """They see the same images in the same steps."""
-    mirrored = mirrored_run(_arguments(drawings, tmp_path / "two"))
-    tfrtool.train(drawings, **OPTIONS, out=tmp_path / "one")
-    assert "devices  2, mirrored" in mirrored.communicate(timeout=100)[0]
-    assert mirrored.returncode == 0
-    assert difference(tmp_path / "two", tmp_path / "one")[2] < 1e-5
+    out = tmp_path / "two"
+    mirrored = mirrored_run(_arguments(drawings, out))
+    whole = tfrtool.train(drawings, **OPTIONS)
+    printed, error = mirrored.communicate(timeout=100)
+    assert mirrored.returncode == 0, error
+    assert "devices  2, mirrored" in printed
+    epochs = json.loads((out / "history.json").read_text())["epochs"]
+    losses = [epoch.val_loss for epoch in whole.epochs]
+    assert [epoch["val_loss"] for epoch in epochs] == pytest.approx(losses, rel=1e-4)

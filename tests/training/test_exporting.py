@@ -14,7 +14,7 @@ import tfrtool
 from tests.training.runs import small_options
 from tfrtool.cli import main
 from tfrtool.errors import TrainingError, UsageError
-from tfrtool.training.models import exporting
+from tfrtool.training import exporting
 
 pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("quick_base")]
 

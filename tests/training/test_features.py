@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +10,16 @@ import numpy as np
 import pytest
 
 from tests.more import more
-from tfrtool.errors import DatasetError, UsageError
+from tests.training.runs import small_options
+from tfrtool import train
+from tfrtool.errors import DatasetError
 from tfrtool.loading.options import Rescale
-from tfrtool.training.features.extraction import extract_features
-from tfrtool.training.features.frozen_base import FrozenBase, check_precision, freeze
-from tfrtool.training.run.train_options import Precision
-from tfrtool.training.run.trainer import EpochIterator, Trainer
+from tfrtool.training.frozen_features import (
+    extract_features,
+    feature_batches,
+    freeze,
+)
+from tfrtool.training.models import build_classifier
 
 pytestmark = pytest.mark.tf
 
@@ -121,24 +123,9 @@ def test_features_are_those_of_keras(base: Any) -> None:
     """
     frozen = freeze(base, SIZE, RESCALE)
     gc.collect()  # what it calls must live as long as it does
-    expected = _expected(base, _pixels(20))
+    expected = _expected(base, _pixels(16))
     assert expected.std(axis=0).mean() > 0.01  # they tell one image from another
-    assert np.abs(frozen(_pixels(20)) - expected).max() < 1e-4 * np.abs(expected).max()
-
-
-@pytest.fixture(scope="module")
-def by_eight(odd: Any) -> FrozenBase:
-    """Return it frozen, for eight images at a time."""
-    return freeze(odd, SIZE, RESCALE, batch_size=8)
-
-
-@pytest.mark.parametrize("count", [1, 7, 8, 9, 24])
-def test_any_number_of_images(odd: Any, by_eight: FrozenBase, count: int) -> None:
-    """However many images are given, each has its features, in their order."""
-    expected = _expected(odd, _pixels(count))
-    found = by_eight(_pixels(count))
-    assert found.shape == expected.shape
-    assert np.allclose(found, expected, atol=1e-5)
+    assert np.abs(frozen(_pixels(16)) - expected).max() < 1e-4 * np.abs(expected).max()
 
 
 def test_channels_are_rescaled_each_by_its_own(odd: Any) -> None:
@@ -147,14 +134,6 @@ def test_channels_are_rescaled_each_by_its_own(odd: Any) -> None:
     rescale = Rescale(scale=scale, offset=offset)  # type: ignore[arg-type,unused-ignore]
     expected = _expected(odd, _pixels(4), scale, np.array(offset, np.float32))
     assert np.allclose(freeze(odd, SIZE, rescale)(_pixels(4)), expected, atol=1e-4)
-
-
-def test_the_graph_has_public_operations_alone(odd: Any) -> None:
-    """Whatever TensorFlow makes of it later, the graph is of operations that it documents."""
-    frozen: Any = freeze(odd, SIZE, RESCALE)
-    names = {operation.type for operation in frozen.graph.graph.get_operations()}
-    assert {"Conv2D", "DepthwiseConv2dNative", "BiasAdd"} <= names
-    assert not [name for name in names if name.startswith("_")]
 
 
 def test_later_weights_are_not_seen(odd: Any) -> None:
@@ -167,66 +146,18 @@ def test_later_weights_are_not_seen(odd: Any) -> None:
     assert np.array_equal(before, after)
 
 
-@pytest.fixture
-def bfloat16() -> Precision:
-    """Return that precision; skip where the processor doesn't have it."""
-    try:
-        check_precision(Precision.BFLOAT16)
-    except UsageError as error:
-        pytest.skip(str(error))
-    return Precision.BFLOAT16
-
-
 @pytest.mark.parametrize(("name", "most"), [("odd", 2**-5), more("mobilenet", 0.4)])
-def test_bfloat16_is_near(
-    name: str, most: float, bfloat16: Precision, request: pytest.FixtureRequest
-) -> None:
+def test_bfloat16_is_near(name: str, most: float, request: pytest.FixtureRequest) -> None:
     """Features in bfloat16 differ from those in float32, as its 8 bits instead of 24 let expect.
 
     In MobileNetV2, whose random layers let it grow, it was 0.19 of the features' deviation.
     """
     base = request.getfixturevalue(name)
-    expected = _expected(base, _pixels(20))
-    features = freeze(base, SIZE, RESCALE, bfloat16)(_pixels(20))
+    expected = _expected(base, _pixels(16))
+    features = freeze(base, SIZE, RESCALE, "bfloat16")(_pixels(16))
     assert features.dtype == np.float32
     error = np.sqrt(np.mean((features - expected) ** 2)) / expected.std()
     assert 2**-14 < error < most
-
-
-def test_bfloat16_is_for_the_base_alone(odd: Any, bfloat16: Precision, tf: Any) -> None:
-    """Freezing in bfloat16 changes no setting of TensorFlow, nor what other graphs compute."""
-    before = tf.config.optimizer.get_experimental_options()
-    image = _pixels(1).astype(np.float32)
-    kernel = np.ones((3, 3, 3, 8), np.float32) / 7
-    convolve = tf.function(lambda: tf.nn.relu(tf.nn.conv2d(image, kernel, 1, "SAME")))
-    expected = convolve()
-    freeze(odd, SIZE, RESCALE, bfloat16)(_pixels(2))
-    assert tf.config.optimizer.get_experimental_options() == before
-    again = tf.function(lambda: tf.nn.relu(tf.nn.conv2d(image, kernel, 1, "SAME")))
-    assert np.array_equal(again(), expected)
-
-
-@pytest.mark.parametrize(
-    ("text", "has"),
-    [
-        ("flags\t\t: fpu avx512f avx512_bf16 sse2\n", True),
-        ("processor : 0\nflags : fpu amx_tile amx_bf16\n", True),
-        ("flags : fpu avx2 avx512f\n", False),
-        ("bugs : avx512_bf16\n", False),
-        (None, False),
-    ],
-)
-def test_processor_must_have_bfloat16(tmp_path: Path, text: str | None, has: bool) -> None:
-    """Only where the processor says that it has it is bfloat16 taken; float32 always is."""
-    cpuinfo = tmp_path / "cpuinfo"
-    if text is not None:
-        cpuinfo.write_text(text)
-    check_precision(Precision.FLOAT32, cpuinfo)
-    if has:
-        check_precision(Precision.BFLOAT16, cpuinfo)
-    else:
-        with pytest.raises(UsageError):
-            check_precision(Precision.BFLOAT16, cpuinfo)
 
 
 def _batches(tf: Any, count: int, size: int = 10) -> Any:
@@ -234,94 +165,83 @@ def _batches(tf: Any, count: int, size: int = 10) -> Any:
     return tf.data.Dataset.from_tensor_slices((_pixels(count), np.arange(count))).batch(size)
 
 
-def _sums() -> FrozenBase:
-    """Return a base that adds up what is in an image."""
-    import tensorflow as tf
-
-    return FrozenBase(
-        graph=lambda images: tf.reduce_sum(tf.cast(images, tf.float32), axis=[1, 2]),
-        batch_size=4,
-        width=3,
-    )
-
-
-def _extract(base: FrozenBase, batches: Any, images: int, size: int, on_images: Any = None) -> Any:
-    import keras
-
-    steps = -(-images // size)
-    iterator = EpochIterator(batches, images, steps, at_once=False)
-    callbacks = keras.callbacks.CallbackList([])
-    values, labels = extract_features(base, iterator, callbacks, on_images or (lambda _: None))
-    return values, labels, iterator.waited
+def _sums(images: Any) -> Any:
+    """Stand for a base that adds up the pixels of an image."""
+    return images.numpy().astype(np.float32).sum(axis=(1, 2))
 
 
 def test_features_are_in_the_order_of_images(tf: Any) -> None:
-    """Each image's features stand beside its label, and every batch is told of."""
-    told: list[int] = []
-    values, labels, _ = _extract(_sums(), _batches(tf, 23), 23, 10, told.append)
-    assert told == [10, 10, 3]
+    """Each image's features stay with its label, and every batch is reported."""
+    reported: list[int] = []
+    values, labels = extract_features(_sums, _batches(tf, 23), 23, reported.append)
+    assert reported == [10, 10, 3]
     assert np.array_equal(labels, np.arange(23))
     assert labels.dtype == np.int64
     assert np.array_equal(values, _pixels(23).astype(np.float32).sum(axis=(1, 2)))
 
 
-@pytest.mark.parametrize("counted", [22, 24, 30, 5])
+@pytest.mark.parametrize("counted", [22, 24, 5])
 def test_miscounted_images_are_an_error(tf: Any, counted: int) -> None:
     """More images than were counted, or fewer, are no features."""
     with pytest.raises(DatasetError):
-        _extract(_sums(), _batches(tf, 23), counted, 10)
+        extract_features(_sums, _batches(tf, 23), counted)
 
 
-def test_waiting_for_images_is_measured() -> None:
-    """Time in which no images are there is told from time in which the base works."""
+def test_each_epoch_has_an_order_of_its_own() -> None:
+    """It depends on the seed and the epoch's number alone, and has every image once."""
+    values, labels = np.arange(46.0).reshape(23, 2), np.arange(23)
 
-    def slow() -> Iterator[tuple[Any, Any]]:
-        for _ in range(4):
-            time.sleep(0.05)
-            yield _pixels(1), np.zeros(1, np.int64)
+    def epochs(first: int, count: int, seed: int | None = 1) -> list[list[int]]:
+        order = {"first_epoch": first, "epochs": count}
+        batches = feature_batches(values, labels, 5, seed=seed, **order)
+        assert len(batches) == 5 * count
+        rows: list[int] = []
+        for features, numbers in batches:
+            assert np.array_equal(features, values[numbers])
+            rows += numbers.numpy().tolist()
+        return [rows[start : start + 23] for start in range(0, 23 * count, 23)]
 
-    *_, waited = _extract(_sums(), slow(), 4, 1, lambda _: time.sleep(0.05))
-    assert 0.2 <= waited < 0.35
+    first, second, third = epochs(0, 3)
+    assert [sorted(one) for one in (first, second, third)] == [list(range(23))] * 3
+    assert first != second != third
+    assert epochs(1, 2) == [second, third]
+    assert epochs(0, 1, seed=2) != [first]
+    assert epochs(0, 1, seed=None) == [list(range(23))]
 
 
-def test_head_learns_as_in_the_whole_model(keras: Any, odd: Any, tf: Any) -> None:
-    """After the same batches, a head on features has the weights that `fit`'s steps give it.
+def _frozen(size: int, classes: int) -> Any:
+    """Return a model whose first layers are frozen."""
+    import keras
 
-    Features differ by the rounding of float32. Adam divides a gradient
-    by its own size, so that its relative error reaches the weights; that is largest where the
-    gradient is near zero. Each of the 10 steps moves a weight by up to 0.01, and all of them
-    together leave it within a tenth of that.
-    """
-    labels = np.random.default_rng(2).choice(3, 40, p=(0.7, 0.2, 0.1))
-    order = [np.random.default_rng(epoch).permutation(40) for epoch in range(2)]
-    rows = [epoch[start : start + 8] for epoch in order for start in range(0, 40, 8)]
-    inputs = keras.Input((SIZE, SIZE, 3))
-    head = keras.layers.Dense(3, activation="softmax")
-    base = keras.Model(odd.input, odd.layers[-3].output)  # without its Dropout
-    whole = keras.Model(inputs, head(base(inputs, training=False)))
-    first = head.get_weights()
-    whole.compile(keras.optimizers.Adam(0.01), keras.losses.SparseCategoricalCrossentropy())
-    pixels = _pixels(40)
-    losses = []
-    for batch in rows:
-        whole.reset_metrics()  # releases of Keras differ in whether they run on
-        images = pixels[batch].astype(np.float32) / 127.5 - 1
-        losses.append(float(whole.train_on_batch(images, labels[batch])))
-    expected = head.get_weights()
-    head.set_weights(first)
+    inputs = keras.Input((size, size, 3))
+    x = keras.layers.Conv2D(4, 3, name="first", trainable=False)(inputs)
+    x = keras.layers.GlobalAveragePooling2D()(x)
+    x = keras.layers.Dropout(0.1)(x)
+    return keras.Model(inputs, keras.layers.Dense(classes, activation="softmax")(x))
 
-    frozen = freeze(base, SIZE, RESCALE)
-    pipeline = tf.data.Dataset.from_tensor_slices((pixels, labels)).batch(32)
-    values, numbers, _ = _extract(frozen, pipeline, 40, 32)
-    trainer = Trainer(whole, keras.optimizers.Adam(0.01), head)
-    scores = [float(trainer.train(values[batch], numbers[batch])[0]) for batch in rows]
-    assert len(scores) == len(rows)
-    for name, before, wanted, found in zip(
-        ("kernel", "bias"), first, expected, head.get_weights(), strict=True
-    ):
-        assert np.abs(wanted - before).max() > 0.01, name
-        assert np.abs(found - wanted).max() < 1e-3, name
-    assert scores == pytest.approx(losses, abs=1e-3)
-    # The head is a layer of the whole model, which has learnt with it.
-    probabilities = whole(pixels[:5].astype(np.float32) / 127.5 - 1, training=False)
-    assert np.allclose(head(values[:5]), probabilities, atol=1e-3)
+
+def test_a_users_frozen_layers_run_once(few: Path) -> None:
+    """An own model's outputs before the first random or trained layer are cached."""
+    options = small_options(few, model=_frozen, trainable="all")
+    report = train(**options)
+    assert report.plan.cache.value == "features"
+    whole = train(**options | {"cache": "memory"})
+    assert report.epochs[0].val_loss == pytest.approx(whole.epochs[0].val_loss, abs=0.02)
+
+
+@pytest.mark.parametrize("kind", ["skip", "random", "trained"])
+def test_what_cannot_be_split_is_trained_whole(keras: Any, kind: str) -> None:
+    """Random or trained layers, and layers that need the images, too."""
+    layers = keras.layers
+
+    inputs = keras.Input((8, 8, 3))
+    x = layers.GaussianNoise(0.1)(inputs) if kind == "random" else inputs
+    x = layers.Conv2D(3, 3, padding="same", trainable=kind == "trained")(x)
+    x = layers.Add()([x, inputs]) if kind == "skip" else x
+    outputs = layers.Dense(2, activation="softmax")(layers.Flatten()(x))
+    model = keras.Model(inputs, outputs)
+    built = build_classifier("a:b", 8, 2, own=model)
+    if kind == "skip":  # it is split after the addition
+        assert built.base is not None
+    else:
+        assert built.base is None

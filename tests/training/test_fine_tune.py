@@ -16,7 +16,7 @@ from tests.training.runs import saved_variables, small_options
 from tests.training.test_resume import numbers
 from tfrtool.cli import main
 from tfrtool.errors import UsageError
-from tfrtool.training.run.train_report import EpochReport
+from tfrtool.training.train_report import EpochReport
 
 pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("quick_base")]
 
@@ -56,10 +56,7 @@ def test_it_ends_where_an_uninterrupted_run_would(
     assert (resumed.plan.epochs_before, resumed.plan.phase) == (after, 1 + (after > 2))
     for one, other in zip(numbers(resumed.epochs), numbers(whole["report"].epochs), strict=True):
         assert one == pytest.approx(other, rel=1e-4)
-    first, second = saved_variables(whole["out"]), saved_variables(out)
-    assert set(first) == set(second)
-    for name, value in first.items():
-        np.testing.assert_allclose(value, second[name], rtol=1e-3, atol=1e-6)
+    assert saved_variables(whole["out"]) == saved_variables(out)
     history = json.loads((out / "history.json").read_text())
     found = [(epoch["epoch"], epoch["phase"]) for epoch in history["epochs"]]
     assert found == [(1, 1), (2, 1), (3, 2), (4, 2)]
@@ -84,7 +81,7 @@ def test_what_is_trained_in_each_phase(few: Path) -> None:
             kept.append({one.path: np.array(one) for one in weights})
 
     report = tfrtool.train(**small_options(few, **TUNED, learning_rate=0.01), callbacks=[Keep()])
-    assert report.plan.cache.cache.value == "features"
+    assert report.plan.cache.value == "features"
     assert rates == pytest.approx([0.01, 0.001])
     changed = [
         {name.split("/")[-2] for name in before if not np.array_equal(before[name], after[name])}

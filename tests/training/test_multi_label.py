@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -24,50 +22,14 @@ from tfrtool.cli.render.train_text import render_epoch, render_plan
 from tfrtool.errors import WeightsError
 from tfrtool.examples.example import encode_example
 from tfrtool.loading.labels import Task
-from tfrtool.training.models.saved_model import load_model
-from tfrtool.training.run.scores import EpochScores
-from tfrtool.training.run.trainer import EpochIterator, Trainer
+from tfrtool.training.saved_model import load_model
+from tfrtool.training.scores import EpochScores
 
 pytestmark = pytest.mark.tf
 
 NAMES = ("red", "green", "blue")
 COUNT, EPOCHS = 48, 16
 LEARNED = {"trainable": "all", "learning_rate": 0.01}
-
-
-TWO_DEVICES = """
-import json
-import numpy as np, tensorflow as tf
-cpu = tf.config.list_physical_devices("CPU")[0]
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-import keras
-from tfrtool.loading.labels import Task
-from tfrtool.training.run.trainer import EpochIterator, Trainer
-draw = np.random.default_rng(0)
-inputs = draw.normal(size=(21, 8)).astype("float32")
-labels = draw.integers(0, 2, (21, 4)).astype("float32")
-PARTS = [(0, 12, 16), (16, 21, 21)]
-
-def epoch(batches):
-    keras.utils.set_random_seed(1)
-    layers = [keras.Input((8,)), keras.layers.Dense(4, activation="sigmoid")]
-    trainer = Trainer(keras.Sequential(layers), keras.optimizers.Adam(0.01), task=Task.MULTI)
-    both = [EpochIterator(batches, 21, 2, at_once=False) for _ in range(2)]
-    report = trainer.run_epoch(1, both, keras.callbacks.CallbackList([]), 0.0)
-    names = ("loss", "accuracy", "mean_average_precision")
-    return [getattr(report, part + name) for part in ("", "val_") for name in names]
-
-def parted(values, first, middle, last):
-    parts = values[first:middle], values[middle:last]
-    return strategy.experimental_distribute_values_from_function(
-        lambda context: tf.constant(parts[context.replica_id_in_sync_group]))
-
-one = epoch([(tf.constant(inputs[a:b]), tf.constant(labels[a:b])) for a, _, b in PARTS])
-strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-with strategy.scope():
-    two = epoch([(parted(inputs, *part), parted(labels, *part)) for part in PARTS])
-print(json.dumps([one, two]))
-"""
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +63,7 @@ def test_a_run_learns_and_tells_its_task(run: Any) -> None:
     """Plan, epochs, history and model say what was decided; what was learned is right."""
     report, out = run
     assert report.plan.task is Task.MULTI
-    assert report.plan.notes == ("lists of class names",)
+    assert report.plan.forms == ("lists of class names",)
     assert report.plan.class_names == ("blue", "green", "red")
     last = report.epochs[-1]
     assert last.val_accuracy == last.val_mean_average_precision == 1.0
@@ -148,24 +110,6 @@ def test_command_names_features(lights: Path, capfd: Any) -> None:
 
 
 @pytest.mark.more
-@pytest.mark.usefixtures("quick_base")
-def test_features_of_a_frozen_base_are_kept(lights: Path, tmp_path: Path) -> None:
-    """A head on a frozen base learns several classes from features as from images."""
-    places = {"disk": tmp_path, "features": None}
-    options = {"model": "mobilenet", "weights": "none", "trainable": "head", "epochs": 1}
-    reports = [
-        tfrtool.train(
-            **{**_options(lights), **options, "cache": cache, "cache_directory": places[cache]}
-        )
-        for cache in ("features", "disk")
-    ]
-    kept, anew = (report.epochs[-1] for report in reports)
-    assert [report.plan.cache.cache.value for report in reports] == ["features", "disk"]
-    assert kept.val_loss == pytest.approx(anew.val_loss, rel=1e-3)
-    assert kept.val_mean_average_precision == pytest.approx(anew.val_mean_average_precision)
-
-
-@pytest.mark.more
 def test_a_run_is_resumed(run: Any, tmp_path: Path) -> None:
     """The mean average precision of the epochs before is in the checkpoint."""
     before, out = run
@@ -190,17 +134,6 @@ def test_weights_of_another_task_are_refused(run: Any, tmp_path: Path) -> None:
         tfrtool.train(**small_options(single, weights=run[1] / "model.keras"))
 
 
-@pytest.mark.several
-def test_replicas_tell_the_figures_of_one() -> None:
-    """On two devices, one of which has no image of the last batch, all figures are the same."""
-    done = subprocess.run(
-        [sys.executable, "-c", TWO_DEVICES], capture_output=True, check=True, text=True, timeout=100
-    )
-    one, two = json.loads(done.stdout.splitlines()[-1])
-    assert len(one) == 6
-    assert one == pytest.approx(two, rel=1e-6)
-
-
 def test_models_from_before_are_single_label(run: Any, tmp_path: Path) -> None:
     """A model whose facts have no task was for one class an image; an unknown task is refused."""
     for number, task in enumerate((None, "ranking")):
@@ -217,57 +150,6 @@ def test_models_from_before_are_single_label(run: Any, tmp_path: Path) -> None:
         else:
             with pytest.raises(WeightsError, match="ranking"):
                 load_model(path)
-
-
-def _model(seed: int) -> Any:
-    import keras
-
-    keras.utils.set_random_seed(seed)
-    layers = [keras.Input((8,)), keras.layers.Dense(4, activation="sigmoid")]
-    return keras.Sequential(layers)
-
-
-def _batches() -> list[tuple[Any, Any]]:
-    draw = np.random.default_rng(0)
-    return [
-        (draw.normal(size=(n, 8)).astype("float32"), draw.integers(0, 2, (n, 4)).astype("float32"))
-        for n in (16, 5, 16, 1)
-    ]
-
-
-def test_steps_are_those_of_keras() -> None:
-    """Loss, accuracy and weights are what train_on_batch makes of the same batches."""
-    import keras
-
-    ours, theirs = Trainer(_model(1), keras.optimizers.Adam(0.01), task=Task.MULTI), _model(1)
-    accuracy = keras.metrics.BinaryAccuracy(name="accuracy")
-    loss = keras.losses.BinaryCrossentropy()
-    theirs.compile(keras.optimizers.Adam(0.01), loss, metrics=[accuracy])
-    for inputs, labels in _batches():
-        figures, truths, scores = ours.train(inputs, labels)
-        np.testing.assert_array_equal(truths, labels)
-        assert scores.shape == labels.shape
-        theirs.reset_metrics()
-        logs = theirs.train_on_batch(inputs, labels, return_dict=True)
-        assert float(figures[0]) == pytest.approx(float(logs["loss"]), rel=1e-5)
-        assert float(figures[1]) == pytest.approx(float(logs["accuracy"]))
-    for mine, other in zip(ours.model.get_weights(), theirs.get_weights(), strict=True):
-        np.testing.assert_allclose(mine, other, rtol=1e-5, atol=1e-6)
-
-
-def test_validation_is_that_of_scikit_learn() -> None:
-    """The mean average precision is exact over all batches together."""
-    import keras
-
-    metrics = pytest.importorskip("sklearn.metrics")
-    model = _model(2)
-    trainer = Trainer(model, keras.optimizers.Adam(0.01), task=Task.MULTI)
-    batches = EpochIterator(_batches(), 38, 4, at_once=False)
-    nothing = EpochIterator([], 0, 0, at_once=False)
-    epoch = trainer.run_epoch(1, [nothing, batches], keras.callbacks.CallbackList([]), 0.0)
-    inputs, labels = (np.concatenate(part) for part in zip(*_batches(), strict=True))
-    expected = metrics.average_precision_score(labels, np.asarray(model(inputs)))
-    assert epoch.val_mean_average_precision == pytest.approx(expected, rel=1e-6)
 
 
 def _by_hand(truths: Any, scores: Any) -> float:
@@ -299,16 +181,14 @@ def test_mean_average_precision_by_hand(images: int, classes: int, seed: int) ->
 def _mean(truths: Any, scores: Any) -> float:
     found = EpochScores(len(truths))
     found.add(truths, scores)
-    (figure,) = found.figures().values()
-    return figure
+    return found.mean()
 
 
 def test_too_many_scores_are_not_kept(monkeypatch: pytest.MonkeyPatch, tf: Any) -> None:
     """Above the limit nothing is kept, and the figure is none."""
     for limit, expected in ((8, 1.0), (7, float("nan"))):
-        monkeypatch.setattr("tfrtool.training.run.scores.MAX_SCORES", limit)
+        monkeypatch.setattr("tfrtool.training.scores.MAX_SCORES", limit)
         scores = EpochScores(4)
         for _ in range(2):
             scores.add(tf.constant([[1.0, 0.0], [0.0, 1.0]]), tf.constant([[0.9, 0.1], [0.2, 0.8]]))
-        (figure,) = scores.figures().values()
-        assert figure == pytest.approx(expected, nan_ok=True)
+        assert scores.mean() == pytest.approx(expected, nan_ok=True)

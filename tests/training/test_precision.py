@@ -11,10 +11,8 @@ import pytest
 import tfrtool
 from tests.more import more
 from tests.training.runs import small_options
-from tests.training.test_trainer import trained_alike
 from tfrtool.cli import main
 from tfrtool.errors import UsageError
-from tfrtool.training.models.optimizers import Optimizer, make_optimizer
 
 pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("quick_base")]
 
@@ -52,9 +50,8 @@ def test_all_but_the_last_layer_compute_in_16_bits(
     """Weights and probabilities are float32, and the saved model predicts what the run's did."""
     import keras
 
-    seen = keras.callbacks.Callback()
     options = small_options(few, precision=policy, out=tmp_path / "run", epochs=1, **changes)
-    report = tfrtool.train(**options, callbacks=[seen])
+    report = tfrtool.train(**options)
     assert keras.config.dtype_policy().name == "float32"
     assert any(f"{policy} is slower" in text for text in report.plan.warnings)
     assert report.to_json()["warnings"] == list(report.plan.warnings)
@@ -66,43 +63,14 @@ def test_all_but_the_last_layer_compute_in_16_bits(
     assert computed == sorted([policy.removeprefix("mixed_")] * (len(layers) - 1) + ["float32"])
     assert {weight.dtype for weight in saved.weights} == {"float32"}
     images = np.random.default_rng(0).random((3, 32, 32, 3), np.float32)
-    models = saved, lambda pixels, training: seen.model([pixels], training=training)
-    ours, theirs = (np.asarray(one(images, training=False)) for one in models)
-    assert ours.dtype == theirs.dtype == "float32"
-    np.testing.assert_allclose(ours, theirs, rtol=1e-3)
+    ours = np.asarray(saved(images, training=False))
+    assert ours.dtype == "float32"
     np.testing.assert_allclose(np.sum(ours, 1), 1, rtol=1e-5)
     if "cache" in changes:  # a later run has a precision of its own
         model = options["out"] / "model.keras"
         tfrtool.train(**options | {"weights": model, "precision": "float32", "out": tmp_path / "b"})
         layers = tfrtool.load_model(tmp_path / "b").core._flatten_layers()
         assert {layer.compute_dtype for layer in layers} == {"float32"}
-
-
-@pytest.mark.parametrize("policy", [more(BOTH[0]), BOTH[1]])
-def test_steps_are_those_of_keras(policy: str) -> None:
-    """Loss, weights and the scale of the loss are what train_on_batch makes of the batches."""
-    import keras
-
-    scaled = policy == "mixed_float16"
-    ours, theirs = trained_alike(
-        make_optimizer(Optimizer.ADAM, 0.01, scaled=scaled),
-        keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam(0.01))
-        if scaled
-        else keras.optimizers.Adam(0.01),
-        policy,
-    )
-    for mine, other in zip(ours, theirs, strict=True):
-        np.testing.assert_allclose(mine, other, rtol=1e-3, atol=1e-4)
-
-
-def test_a_step_whose_gradients_overflow_is_skipped() -> None:
-    """In float16 the scale of the loss is halved instead, and no weight becomes NaN."""
-    optimizer = make_optimizer(Optimizer.ADAM, 0.01, scaled=True)
-    optimizer.initial_scale = 2.0**40
-    ours, _ = trained_alike(optimizer, "sgd", "mixed_float16", steps=2)
-    assert all(np.isfinite(weight).all() for weight in ours)
-    assert float(optimizer.dynamic_scale) == 2.0**38
-    assert int(optimizer.iterations) == 0
 
 
 def test_a_model_that_is_there_has_its_precision(few: Path) -> None:

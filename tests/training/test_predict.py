@@ -15,10 +15,9 @@ from PIL import Image
 import tfrtool
 from tests.photos import image_bytes, many_scans, write_class_folders
 from tfrtool.errors import UsageError
-from tfrtool.training.models.models import build_classifier, rescale_for
-from tfrtool.training.models.saved_model import ModelFacts, SavedModel, load_model, save_model
-from tfrtool.training.predict.image_files import ImageFile, find_images
-from tfrtool.training.predict.predict import Prediction, predict, predict_files
+from tfrtool.training.models import build_classifier, rescale_for
+from tfrtool.training.prediction import ImageFile, Prediction, find_images, predict, predict_files
+from tfrtool.training.saved_model import ModelFacts, SavedModel, load_model, save_model
 
 pytestmark = pytest.mark.tf
 

@@ -10,7 +10,7 @@ import pytest
 from tests.training.runs import small_options
 from tfrtool import DatasetError, UsageError, train
 from tfrtool.storage.lock import locked
-from tfrtool.training.run.train_report import EpochReport
+from tfrtool.training.train_report import EpochReport
 
 pytestmark = pytest.mark.tf
 
@@ -46,15 +46,13 @@ def test_planted_links_are_not_written_through(few: Path, tmp_path: Path) -> Non
     assert not list(out.glob(".tfrtool-*"))
 
 
-@pytest.mark.parametrize("resume", [False, True])
-@pytest.mark.parametrize("name", ["checkpoint", "checkpoint/ckpt-1_temp"])
-def test_no_checkpoint_is_written_through_a_link(tmp_path: Path, name: str, resume: bool) -> None:
-    """A link in the place of a checkpoint's folder, or in it, is refused; nothing is written."""
+def test_no_checkpoint_is_read_through_a_link(tmp_path: Path) -> None:
+    """A link in the place of a checkpoint is refused; nothing is written."""
     elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
+    elsewhere.write_bytes(b"precious")
     out = tmp_path / "run"
-    (out / name).parent.mkdir(mode=0o700, parents=True)
-    (out / name).symlink_to(elsewhere)
+    out.mkdir()
+    (out / "checkpoint").symlink_to(elsewhere)
     with pytest.raises(DatasetError, match=r"link|not a regular file"):
-        train(**small_options(tmp_path / "nowhere", out=out, resume=resume))
-    assert list(elsewhere.iterdir()) == []
+        train(**small_options(tmp_path / "nowhere", out=out, resume=True))
+    assert elsewhere.read_bytes() == b"precious"

@@ -13,14 +13,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tfrtool.errors import WeightsError
 from tfrtool.loading.decoding import rescaler
 from tfrtool.loading.options import Rescale
-from tfrtool.training.models.models import build_classifier
-from tfrtool.training.models.saved_model import ModelFacts, load_model, save_model
+from tfrtool.training.models import build_classifier
+from tfrtool.training.saved_model import ModelFacts, load_model, save_model
 
 pytestmark = pytest.mark.tf
 
@@ -85,41 +83,6 @@ def test_facts_are_in_the_file(saved: Path) -> None:
     assert data["resize"]["method"] == "bilinear"
 
 
-@given(
-    st.builds(
-        ModelFacts,
-        model=st.text(),
-        image_size=st.integers(1, 10**6),
-        class_names=st.lists(st.text(), min_size=2).map(tuple),
-    )
-)
-def test_facts_come_back(facts: ModelFacts) -> None:
-    """What is said of a model is read as it was written."""
-    assert ModelFacts.from_json(json.loads(json.dumps(facts.to_json()))) == facts
-
-
-WRONG = {
-    "format": 2,
-    "model": None,
-    "image_size": "32",
-    "resize": {"method": "nearest"},
-    "class_names": ["cat", 1, 2],
-}
-
-
-@pytest.mark.parametrize("key", WRONG)
-@pytest.mark.parametrize("missing", [False, True])
-def test_facts_of_other_kinds_are_refused(key: str, missing: bool) -> None:
-    """Every field is looked at before it is believed."""
-    data = dict(FACTS.to_json())
-    if missing:
-        del data[key]
-    else:
-        data[key] = WRONG[key]
-    with pytest.raises(ValueError):  # noqa: PT011 - the message is for people
-        ModelFacts.from_json(data)
-
-
 def _rewrite(path: Path, change: Any) -> None:
     """Write a saved model again, with its facts changed, or without any where there are none."""
     with zipfile.ZipFile(path) as archive:
@@ -139,10 +102,13 @@ def _rewrite(path: Path, change: Any) -> None:
         lambda _: b"{",
         lambda _: b"[" * 100_000,
         lambda _: b"\xff",
-        lambda facts: facts.replace(b'"cat", ', b""),
+        lambda facts: facts.replace(b'"cat",', b""),
         lambda facts: facts.replace(b"32", b"64"),
+        lambda facts: facts.replace(b'"format":1', b'"format":2'),
+        lambda facts: facts.replace(b"32", b'"32"'),
+        lambda facts: facts.replace(b"bilinear", b"nearest"),
+        lambda facts: facts.replace(b'"a\\nb"', b"7"),
     ],
-    ids=["none", "no JSON", "deep", "no text", "fewer classes", "another size"],
 )
 def test_facts_that_do_not_fit_are_an_error(change: Any, saved: Path) -> None:
     """A model without its facts, or with those of another, is not used; the file is named."""

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.training.runs import epoch_report, small_options
+from tests.training.runs import small_options
 from tfrtool import WriteError, train
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_records
-from tfrtool.training.run.train_report import EpochReport
-from tfrtool.training.run.training_callbacks import EpochLogs
 
 pytestmark = pytest.mark.tf
 
@@ -33,54 +30,31 @@ def _scalars(tf: Any, run: Path) -> dict[str, list[tuple[int, float]]]:
     return found
 
 
-def _write(folder: Path, *epochs: EpochReport) -> None:
-    logs = EpochLogs(folder)
-    for epoch in epochs:
-        logs.on_epoch_end(epoch.epoch - 1, epoch.logs)
-    logs.on_train_end()
-
-
-def test_every_epoch_is_there(tf: Any, tmp_path: Path) -> None:
-    """Losses and accuracies of both kinds have one name, in a run each; speed and waiting too."""
-    _write(
-        tmp_path,
-        epoch_report(1, loss=0.5, val_loss=0.25, val_accuracy=0.875),
-        epoch_report(2, loss=math.inf, images_per_second=64.0, input_wait_fraction=0.5),
-    )
+def test_tensorboard_gets_steps_and_epochs(tf: Any, few: Path, tmp_path: Path) -> None:
+    """Losses and accuracies have one name in both parts; rates, speed and steps are there too."""
+    options = small_options(few, batch_size=8, schedule="cosine", tensorboard=tmp_path)
+    report = train(**options)
     training, validation = (_scalars(tf, tmp_path / name) for name in ("train", "validation"))
-    assert training == {
-        "epoch_loss": [(1, 0.5), (2, math.inf)],
-        "epoch_accuracy": [(1, 0.75), (2, 0.75)],
-        "epoch_seconds": [(1, 1.0), (2, 1.0)],
-        "images_per_second": [(1, 100.0), (2, 64.0)],
-        "input_wait_fraction": [(1, 0.0), (2, 0.5)],
-    }
-    assert validation == {"epoch_loss": [(1, 0.25)], "epoch_accuracy": [(1, 0.875)]}
+    for part, tag, name in (
+        (training, "epoch_loss", "loss"),
+        (training, "epoch_seconds", "seconds"),
+        (training, "images_per_second", "images_per_second"),
+        (validation, "epoch_accuracy", "val_accuracy"),
+    ):
+        assert [step for step, _ in part[tag]] == [1, 2]
+        expected = [getattr(epoch, name) for epoch in report.epochs]
+        assert [value for _, value in part[tag]] == pytest.approx(expected)
+    assert [step for step, _ in training["batch_loss"]] == [0, 1, 2, 3]
+    rates = [rate for _, rate in training["batch_learning_rate"]]
+    assert rates == sorted(rates, reverse=True)
+    assert rates[-1] == training["epoch_learning_rate"][-1][1] == pytest.approx(0, abs=1e-6)
 
 
-def test_tensorboard_reads_them(tf: Any, tmp_path: Path) -> None:
-    """TensorBoard's own reader finds the numbers."""
-    accumulator = pytest.importorskip(
-        "tensorboard.backend.event_processing.event_accumulator", reason="needs TensorBoard"
-    )
-    _write(tmp_path, epoch_report(1, loss=0.5))
-    events = accumulator.EventAccumulator(str(tmp_path / "train"))
-    events.Reload()
-    (event,) = events.Tensors("epoch_loss")
-    assert (event.step, float(tf.make_ndarray(event.tensor_proto))) == (1, 0.5)
-
-
-def test_what_is_written_is_there_at_once(tf: Any, tmp_path: Path) -> None:
-    """An epoch can be looked at while the next one runs."""
-    EpochLogs(tmp_path).on_epoch_end(0, epoch_report(1).logs)
-    assert _scalars(tf, tmp_path / "train")["epoch_loss"] == [(1, 0.5)]
-
-
-def test_a_place_that_is_none_is_an_error(tmp_path: Path) -> None:
-    """Where there is a file in the place of the directory, one error names it."""
+def test_a_directory_that_is_a_file_is_an_error(few: Path, tmp_path: Path) -> None:
+    """One error names it."""
     (tmp_path / "logs").write_text("")
     with pytest.raises(WriteError) as caught:
-        _write(tmp_path / "logs", epoch_report(1))
+        train(**small_options(few, tensorboard=tmp_path / "logs"))
     assert caught.value.path == str(tmp_path / "logs" / "train")
 
 
@@ -143,7 +117,7 @@ def test_callbacks_of_keras_do_their_work(few: Path, tmp_path: Path) -> None:
     ]
     report = train(**options, callbacks=given)
     assert rates == pytest.approx([1e-3, 0.5e-3, 0.25e-3])
-    assert (len(report.epochs), report.stopped_early, report.best_epoch) == (3, True, None)
+    assert (len(report.epochs), report.stopped_early, report.saved_epoch) == (3, True, 3)
     header, *rows = (tmp_path / "log.csv").read_text().splitlines()
     assert {"epoch", "loss", "accuracy", "val_loss"} <= set(header.split(","))
     assert len(rows) == 3

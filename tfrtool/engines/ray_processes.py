@@ -44,7 +44,7 @@ class RayProcesses:
             num_cpus=1,
             num_gpus=share,
             max_restarts=0,
-            max_concurrency=2,
+            max_concurrency=3,
             scheduling_strategy="SPREAD",
         )(_worker())
         self._actors = [kind.remote() for _ in range(self._count)]

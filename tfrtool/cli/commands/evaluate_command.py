@@ -36,6 +36,12 @@ class _EvaluateOptions(Options):
         metavar="NAME",
         group="Dataset",
     )
+    decode_function: str | None = option(
+        None,
+        "Function that decodes records of other forms.",
+        metavar="FILE.py:FUNCTION",
+        group="Dataset",
+    )
     on_error: Literal["stop", "skip"] = option(
         "stop",
         "Stop at the first damaged record, or skip damaged records and list them (exit code 3).",
@@ -88,24 +94,24 @@ def evaluate_command(model: str, dataset: str, *, as_json: bool, **given: Any) -
     with Bars() as bars:
         with bars.loading_tensorflow():
             from tfrtool.loading.tensors import start_devices
-            from tfrtool.training.evaluate.evaluate import evaluate
+            from tfrtool.training.evaluation import evaluate
 
             start_devices()
         from tfrtool.cli.render.evaluation_text import evaluation_page
         from tfrtool.loading.open_dataset import open_dataset
-        from tfrtool.training.models.saved_model import load_model
+        from tfrtool.training.saved_model import load_model
 
         bars(activity("loading the model"))
         saved = load_model(model)
-        words = ("image_feature", "label_feature", "shard_cache")
+        words = ("image_feature", "label_feature", "decode_function", "shard_cache")
         opening = {word: given.pop(word) for word in words}
         bars(activity("opening the dataset"))
         opened = open_dataset(path, given["on_error"], **opening)
         report = evaluate(saved, opened, **given, on_progress=bars)
-    warn_of_damage(report.skipped)
+    warn_of_damage(report.damage)
     emit(report.to_json() if as_json else evaluation_page(report, given["out"]))
     if given["out"]:
         from tfrtool.images.letters import undrawn
 
         warn_of_letters(undrawn(report.names))
-    return Outcome.DAMAGE if report.n_skipped else Outcome.FINE
+    return Outcome.DAMAGE if report.skipped else Outcome.FINE

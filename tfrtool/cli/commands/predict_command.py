@@ -44,14 +44,14 @@ def predict_command(
 
     Exit code 3 means that some images can't be read, and 1 that none can.
     """
-    from tfrtool.training.predict.image_files import find_images
+    from tfrtool.training.prediction import find_images
 
     files = find_images(images)
     with Bars() as bars:
         with bars.loading_tensorflow():
             from tfrtool.loading.tensors import start_devices
-            from tfrtool.training.models.saved_model import load_model
-            from tfrtool.training.predict.predict import predict_files
+            from tfrtool.training.prediction import predict_files
+            from tfrtool.training.saved_model import load_model
 
             start_devices()
         bars(activity("loading the model"))

@@ -3,7 +3,7 @@
 from tfrtool.cli.render.page import Heading, Page, Table, facts, shortened
 from tfrtool.errors import human_count, printable
 from tfrtool.loading.labels import Task
-from tfrtool.training.evaluate.evaluation import EvaluationReport
+from tfrtool.training.evaluation import EvaluationReport
 
 _MATRIX, _CLASSES, _PAIRS, _WORST = 12, 50, 10, 10
 """The most classes of a matrix in text, and the most lines of the other tables."""
@@ -12,9 +12,7 @@ _MATRIX, _CLASSES, _PAIRS, _WORST = 12, 50, 10, 10
 def evaluation_page(report: EvaluationReport, out: str | None) -> Page:
     """Return what ``evaluate`` shows: the figures, each class, what was taken for what."""
     names = [printable(name) for name in report.names]
-    mean = ", ".join(
-        f"{title} {report.mean(title.lower()):.4f}" for title in ("precision", "recall", "F1")
-    )
+    mean = f"precision {report.precision:.4f}, recall {report.recall:.4f}, F1 {report.f1:.4f}"
     ranked = []
     if report.task is Task.MULTI:
         ranked = [("mean average precision", _figure(report.mean_average_precision))]

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from tfrtool.engines.pool import cores
 from tfrtool.errors import human_count, printable, some_of
 from tfrtool.loading.labels import Task
-from tfrtool.training.models.optimizers import Schedule
-from tfrtool.training.run.train_report import EpochReport, TrainPlan, TrainReport
+from tfrtool.training.saved_model import BEST_MODEL_FILE, MODEL_FILE
+from tfrtool.training.train_report import ComparedRun, EpochReport, TrainPlan, TrainReport
 
 if TYPE_CHECKING:
     from tfrtool.loading.options import Rescale
@@ -26,41 +26,39 @@ def render_plan(plan: TrainPlan) -> str:
     validated += " for validation"
     if plan.epochs_before:
         validated += f"; {human_count(plan.epochs_before, 'epoch')} already done"
-    options, precision = plan.options, plan.options.precision.value
-    loader = options.recipe.value
+    options, multi = plan.options, plan.task is Task.MULTI
+    loader = plan.recipe
     if not options.deterministic:
         loader += ", nondeterministic order"
     if options.augment is not None:
         loader += f", augment {options.augment}"
-    decay = "" if options.schedule is Schedule.CONSTANT else f", {options.schedule.value} decay"
+    decay = "" if options.schedule == "constant" else f", {options.schedule} decay"
     lines = [
-        f"{options.model} at {plan.image_size} px, "
+        f"{plan.model} at {plan.image_size} px, "
         f"{human_count(plan.trainable_parameters, 'trainable parameter')}, "
-        f"{options.optimizer.value}, learning rate {options.rate:g}{decay}"
-        + ("" if precision == "float32" else f", {precision}"),
-        f"  classes  {len(plan.class_names)} ({classes}){_MULTI * (plan.task is Task.MULTI)}",
-        *(f"  data     {printable(note)}" for note in plan.notes),
+        f"{options.optimizer}, learning rate {options.rate:g}{decay}"
+        + ("" if plan.precision == "float32" else f", {plan.precision}"),
+        f"  classes  {len(plan.class_names)} ({classes}){_MULTI if multi else ''}",
+        *(f"  data     {printable(note)}" for note in plan.forms),
         f"  images   {plan.train_images:,} for training, {validated}",
         *_weights(plan),
         *_tuning(plan),
         f"  pixels   {_pixels(plan.rescale)}",
-        f"  loader   {loader}; cache: {plan.cache.cache.value} ({plan.cache.reason})",
+        f"  loader   {loader}; cache: {plan.cache.value} ({plan.cache_reason})",
     ]
-    if plan.devices.replicas > 1:
-        several = f", {human_count(plan.devices.workers, 'worker')}"
-        lines.append(f"  devices  {plan.devices.replicas}, {plan.devices.strategy.value}" + several)
-    if plan.n_skipped:
-        lines.append(f"  skipped  {human_count(plan.n_skipped, 'damaged record')}")
+    if plan.replicas > 1:
+        workers = human_count(plan.workers, "worker")
+        lines.append(f"  devices  {plan.replicas}, {plan.strategy}, {workers}")
+    if plan.skipped:
+        lines.append(f"  skipped  {human_count(plan.skipped, 'damaged record')}")
     if options.profile_folder is not None:
         lines.append(f"  profile  {printable(str(options.profile_folder))}")
     head = "epoch   seconds  images/s     loss  accuracy  val loss  val accuracy  input wait"
-    if plan.task is Task.MULTI:
-        head += "     mAP  val mAP"
-    return "\n".join([*lines, "", head])
+    return "\n".join([*lines, "", head + ("     mAP  val mAP" if multi else "")])
 
 
 def _tuning(plan: TrainPlan) -> list[str]:
-    tuning, second = plan.options.fine_tune, plan.options.second_phase
+    tuning, second = plan.options.tuning, plan.options.second_phase
     if tuning is None or second is None:
         return []
     now = " (current)" if plan.phase == 2 else ""
@@ -72,7 +70,7 @@ def _tuning(plan: TrainPlan) -> list[str]:
 
 
 def _weights(plan: TrainPlan) -> list[str]:
-    weights = zip(plan.class_names, plan.class_weights, strict=False)
+    weights = (plan.class_weights or {}).items()
     shown = [f"{printable(name)} {weight:.3g}" for name, weight in weights]
     return [f"  weights  {some_of(shown, _CLASSES_SHOWN)}"] if shown else []
 
@@ -103,61 +101,65 @@ def _figure(value: float | None) -> str:
 
 
 def render_end(report: TrainReport) -> str:
-    """Return what is printed after the last epoch, with the naive run beside ours if any."""
-    epochs = len(report.epochs)
+    """Return the text after the last epoch, with the comparison if there is one."""
+    epochs, out = len(report.epochs), report.plan.options.out_dir
     lines = ["", f"{human_count(epochs, 'epoch')} in {report.seconds:.1f} s"]
     if epochs == report.plan.epochs_before:
         lines.append("all were already done; use a higher --epochs to train longer")
-    if report.best_epoch is not None:
-        early = "stopped early; " if report.stopped_early else ""
-        lines.append(f"{early}kept the weights of the best epoch, {report.best_epoch}")
-    if report.plan.options.out is not None:
-        lines.append(
-            f"saved model.keras, history and labels in {printable(str(report.plan.options.out))}"
-        )
+    if report.stopped_early:
+        lines.append("stopped early")
+    if out is not None:
+        lines += [
+            f"saved {printable(str(out / MODEL_FILE))} (epoch {report.saved_epoch})",
+            f"saved {printable(str(out / BEST_MODEL_FILE))} (best epoch, {report.best_epoch})",
+        ]
+    elif report.plan.options.early_stopping is not None:
+        lines.append(f"kept the weights of the best epoch, {report.best_epoch}")
     lines += [
         f"exported {printable(str(one.path))}: probabilities differ by at most {one.difference:.1e}"
         for one in report.exported
     ]
-    if report.naive is not None:
-        lines += [
-            "",
-            "  recipe     CPU s   seconds     memory  images/s  input wait     loss  accuracy",
-        ]
-        lines += map(_compared_run, report.runs)
-        if report.notebook_skipped:
-            lines.append(f"  notebook was skipped: {printable(report.notebook_skipped)}")
-        lines += _ratios(report)
+    if report.compared:
+        lines += _comparison(report)
     return "\n".join(lines)
 
 
-def _ratios(report: TrainReport) -> list[str]:
-    """Return how the recipes compare with ours, round by round, and what disturbed them."""
-    rounds, ours = len(report.again) + 1, report.plan.options.recipe.value
-    lines = [
-        f"  medians of {rounds} rounds relative to {ours}, smallest and largest in parentheses:"
+def _comparison(report: TrainReport) -> list[str]:
+    """Return costs and results of the recipes, their ratios, and what disturbed them."""
+    *others, ours = report.compared
+    rounds = len(ours.seconds_each)
+    lines = ["", "  recipe     CPU s   seconds     memory  images/s  input wait     loss  accuracy"]
+    lines += map(_compared_run, report.compared)
+    if report.notebook_skipped:
+        lines.append(f"  notebook was skipped: {printable(report.notebook_skipped)}")
+    lines.append(
+        f"  medians of {rounds} rounds relative to {ours.recipe}, smallest and largest in "
+        "parentheses:"
         if rounds > 1
-        else f"  relative to {ours}, from one round; use --compare-rounds 3 to measure the spread:"
-    ]
+        else f"  relative to {ours.recipe}, from one round; use --compare-rounds 3 to measure the "
+        "spread:"
+    )
     for name, what in (("cpu_seconds", "CPU time"), ("seconds", "wall-clock time")):
         shown = []
-        for other in report.runs[:-1]:
-            least, median, most = (f"{one:.2g}" for one in report.ratios(other, name))
-            spread = f" ({least} to {most})" * (rounds > 1)
-            shown.append(f"{other.plan.options.recipe.value} {median}x{spread}")
+        for other in others:
+            ratios = other.ratios(ours, name)
+            least, median, most = (f"{ratios[key]:.2g}" for key in ("least", "median", "most"))
+            spread = f" ({least} to {most})" if rounds > 1 else ""
+            shown.append(f"{other.recipe} {median}x{spread}")
         lines.append(f"  {what}: {', '.join(shown)}")
-    others = max(run.median_of("other_cores") or 0.0 for run in report.runs)
-    if others > _BUSY * cores():
-        busy = f"other programs kept {others:.1f} of {cores()} cores busy"
-        lines.append(f"  {busy}; compare CPU time rather than wall-clock time")
+    busy = max(run.other_cores or 0.0 for run in report.compared)
+    if busy > _BUSY * cores():
+        lines.append(
+            f"  other programs kept {busy:.1f} of {cores()} cores busy; compare CPU time rather "
+            "than wall-clock time"
+        )
     return lines
 
 
-def _compared_run(run: TrainReport) -> str:
-    last, costs = run.epochs[-1], run.costs()
+def _compared_run(run: ComparedRun) -> str:
     memory = "-" if run.memory_bytes is None else f"{run.memory_bytes / 2**20:,.0f} MiB"
     return (
-        f"  {costs['recipe']:8}  {costs['cpu_seconds']:6.1f}  {costs['seconds']:8.1f}  "
-        f"{memory:>9}  {costs['images_per_second']:8.1f}  {run.input_wait_fraction:10.1%}  "
-        f"{last.loss:7.4f}  {last.accuracy:8.4f}"
+        f"  {run.recipe:8}  {run.cpu_seconds:6.1f}  {run.seconds:8.1f}  {memory:>9}  "
+        f"{run.images_per_second:8.1f}  {run.input_wait_fraction:10.1%}  {_figure(run.loss):>7}  "
+        f"{_figure(run.accuracy):>8}"
     )

@@ -1,1 +1,0 @@
-"""From a saved model and a dataset to what it gets wrong."""

@@ -1,0 +1,500 @@
+"""Evaluation of a saved model on a split of a dataset, and the files that it writes."""
+
+import contextlib
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from tfrtool.errors import (
+    DatasetError,
+    UsageError,
+    WeightsError,
+    WriteError,
+    os_errors_as,
+    some_of,
+)
+from tfrtool.images.charts import MOST_CHARTED, draw_confusion, shortened_name
+from tfrtool.images.pixels import Picture, draw_pixels
+from tfrtool.images.sheet import MIN_THUMB, SheetLayout, Tile, draw_sheet, save_sheet
+from tfrtool.loading.corrupt import naming_damage
+from tfrtool.loading.dataset import Dataset, Split
+from tfrtool.loading.labels import Task
+from tfrtool.loading.open_dataset import open_dataset
+from tfrtool.storage.arguments import OnError, as_local_path, as_member, check_least
+from tfrtool.storage.atomic_files import new_file
+from tfrtool.storage.json_values import to_json_values
+from tfrtool.storage.progress import OnProgress, Progress, no_progress
+from tfrtool.storage.scratch_folder import ScratchFolder
+from tfrtool.training.saved_model import SavedModel, load_model
+from tfrtool.training.scores import EpochScores
+
+_FIGURES = ("precision", "recall", "f1")
+
+_USUAL = ("test", "validation")
+"""Splits that are evaluated if none is named: the first that exists."""
+
+_MATRIX_CLASSES = 1000
+"""Largest number of classes for which JSON has the whole confusion matrix."""
+
+_PREDICTIONS, _CONFUSION = "predictions.jsonl", "confusion.png"
+_SHEET, _REPORT = "most_wrong.png", "evaluation.json"
+
+_THUMB = 160
+"""Largest side of an image on the sheet; smaller ones are enlarged by whole factors."""
+
+_EPSILON = 1e-7
+"""By which Keras keeps probabilities away from 0 and 1 in its losses."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassFigures:
+    """How well one class is distinguished from all others, as scikit-learn defines it.
+
+    Attributes:
+        label: name of the class.
+        images: number of images of the class.
+        predicted: number of images predicted as the class.
+        precision: fraction of the images predicted as the class that are of it; None without any.
+        recall: fraction of the images of the class that were predicted as it; None without any.
+        f1: harmonic mean of both; None without images and predictions.
+        average_precision: with several classes per image, how well the probabilities rank its
+            images first; otherwise, or without images, None.
+    """
+
+    label: str
+    images: int
+    predicted: int
+    precision: float | None
+    recall: float | None
+    f1: float | None
+    average_precision: float | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageResult:
+    """Prediction for one image.
+
+    Attributes:
+        shard: path of its shard.
+        record: number of its record, from 0; None if damage before it was skipped.
+        labels: true classes, one or more.
+        predicted: the most probable class, or all with a probability of at least 0.5.
+        probabilities: of these classes, 0 to 1.
+        loss: cross-entropy in nats, with several classes the mean.
+    """
+
+    shard: Path
+    record: int | None
+    labels: tuple[str, ...]
+    predicted: tuple[str, ...]
+    probabilities: Mapping[str, float]
+    loss: float
+
+    def to_json(self, task: Task) -> Mapping[str, Any]:
+        """Return a line of predictions.jsonl."""
+        if task is Task.MULTI:
+            values: Mapping[str, Any] = _rounded(to_json_values(self))
+            return values
+        (label,), (predicted,) = self.labels, self.predicted
+        return {
+            "shard": str(self.shard),
+            "record": self.record,
+            "label": label,
+            "predicted": predicted,
+            "probability": _rounded(self.probabilities[predicted]),
+            "label_probability": _rounded(self.probabilities[label]),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationReport:
+    """Result of evaluating a model on a split.
+
+    Attributes:
+        model: path of the model's file.
+        dataset: directory of the dataset.
+        split: name of the split.
+        task: whether an image has exactly one class, or any number of them.
+        images: number of images evaluated.
+        loss: mean cross-entropy, in nats.
+        accuracy: fraction of images classified correctly. With several classes per image, the
+            fraction of correct decisions per class.
+        precision: mean over the classes with images or predictions, as the following two;
+            undefined values count as 0, as with ``zero_division=0`` in scikit-learn.
+        recall: macro average of the recall.
+        f1: macro average of F1.
+        mean_average_precision: mean over the classes that have images. None with one class per
+            image.
+        classes: figures for each class of the model.
+        confusion: number of images by pair of (true class, predicted class). Empty with several
+            classes per image.
+        most_wrong: misclassified images with the highest loss, highest first.
+        damage: damage that was skipped, one line each.
+        skipped: number of skipped records.
+        seconds: wall time, in seconds.
+    """
+
+    model: Path
+    dataset: Path
+    split: str
+    task: Task
+    images: int
+    loss: float
+    accuracy: float
+    precision: float
+    recall: float
+    f1: float
+    mean_average_precision: float | None = field(default=None, compare=False)
+    classes: tuple[ClassFigures, ...]
+    confusion: Mapping[tuple[int, int], int]
+    most_wrong: tuple[ImageResult, ...]
+    damage: tuple[str, ...]
+    skipped: int
+    seconds: float
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all classes of the model."""
+        return tuple(one.label for one in self.classes)
+
+    def most_confused(self, first: int) -> Sequence[tuple[str, str, int]]:
+        """Return the ``first`` most frequent mistakes as (true class, predicted class, count)."""
+        wrong = [(n, pair) for pair, n in self.confusion.items() if pair[0] != pair[1]]
+        found = sorted(wrong, key=lambda one: (-one[0], one[1]))[:first]
+        return [(self.names[truth], self.names[guess], n) for n, (truth, guess) in found]
+
+    def to_json(self) -> Mapping[str, Any]:
+        """Return the object that ``evaluate --json`` prints and evaluation.json contains."""
+        plain = replace(self, confusion={}, most_wrong=(), damage=())
+        data: dict[str, Any] = _rounded(to_json_values(plain))
+        del data["damage"]
+        numbers, data["confusion"] = range(len(self.classes)), None
+        if self.task is Task.SINGLE and len(numbers) <= _MATRIX_CLASSES:
+            data["confusion"] = [[self.confusion.get((n, m), 0) for m in numbers] for n in numbers]
+        data["most_wrong"] = [one.to_json(self.task) for one in self.most_wrong]
+        return data
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return round(value, 6)
+    if isinstance(value, dict):
+        return {name: _rounded(one) for name, one in value.items()}
+    return [_rounded(one) for one in value] if isinstance(value, list) else value
+
+
+def evaluate(
+    model: SavedModel | str | os.PathLike[str],
+    dataset: str | os.PathLike[str] | Dataset,
+    *,
+    split: str | None = None,
+    batch_size: int = 32,
+    out: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
+    top_losses: int = 36,
+    on_error: str | OnError = "stop",
+    on_progress: OnProgress = no_progress,
+) -> EvaluationReport:
+    """Evaluate a model: ``tfrtool.evaluate("run", "shards", out="evaluation")``.
+
+    Images are read once, in record order, and decoded as in training. Memory is bounded by a few
+    batches, the worst mistakes, and the number of confused pairs of classes.
+
+    Args:
+        model: result of `load_model`, path of a model file, or directory of a run.
+        dataset: dataset directory, or an open dataset. Its classes are matched with those of the
+            model by name.
+        split: split to evaluate. None uses "test", "validation", or the only split.
+        batch_size: number of images per batch.
+        out: directory for predictions.jsonl, confusion.png, most_wrong.png and evaluation.json,
+            which is written last. None writes nothing.
+        overwrite: whether to replace existing files with these names.
+        top_losses: maximum number of misclassified images to keep and draw.
+        on_error: "stop" raises an error for damaged records; "skip" skips them.
+        on_progress: called after each batch.
+
+    Raises:
+        UsageError: the split does not exist, the dataset has classes that the model does not know,
+            or a file to write exists.
+        DatasetError: the dataset can't be used.
+        CorruptShardError: a shard is damaged; the error names the record.
+        WeightsError: the model can't be loaded.
+        WriteError: a file can't be written.
+    """
+    start = time.perf_counter()
+    check_least(
+        {"batch_size": batch_size, "top_losses": top_losses}, {"batch_size": 1, "top_losses": 0}
+    )
+    folder = None if out is None else as_local_path(out)
+    if folder is not None:
+        _check_folder(folder, overwrite=overwrite)
+    saved = model if isinstance(model, SavedModel) else load_model(model)
+    skip = as_member(OnError, on_error, "on_error") is OnError.SKIP
+    original = dataset if isinstance(dataset, Dataset) else open_dataset(dataset, on_error)
+    name = _choose_split(original, split)
+    evaluator = _Evaluator(saved, original, top_losses)
+    with contextlib.ExitStack() as stack:
+        clean, dropped = original, None
+        if skip:
+            scratch = stack.enter_context(ScratchFolder())
+            clean, dropped = original.drop_corrupt(scratch, splits=[name], on_progress=on_progress)
+        lines = None
+        if folder is not None:
+            lines = stack.enter_context(_new(folder / _PREDICTIONS, overwrite=overwrite))
+        with naming_damage(clean, name):
+            evaluator.run(clean, name, batch_size, lines, on_progress)
+        report = EvaluationReport(
+            model=saved.path,
+            dataset=original.directory,
+            split=name,
+            **evaluator.figures(),
+            most_wrong=tuple(result for result, _ in evaluator.mistakes),
+            damage=() if dropped is None else dropped.lines,
+            skipped=0 if dropped is None else dropped.n_skipped,
+            seconds=time.perf_counter() - start,
+        )
+    if folder is not None:
+        _save(folder, report, evaluator.mistakes, overwrite=overwrite)
+    return report
+
+
+def _choose_split(dataset: Dataset, split: str | None) -> str:
+    names = [*dataset.splits]
+    found = split or next((name for name in _USUAL if name in names), None)
+    if found is None and len(names) > 1:
+        raise UsageError(
+            f"ambiguous split: the dataset has {', '.join(names)}",
+            path=dataset.directory,
+            hint="use --split NAME",
+        )
+    return dataset.split(found or names[0]).name
+
+
+class _Evaluator:
+    """Counts what a model gets right and wrong on a dataset's images."""
+
+    def __init__(self, saved: SavedModel, dataset: Dataset, top_losses: int) -> None:
+        self._saved, self._dataset, self._top_losses = saved, dataset, top_losses
+        self._names = saved.facts.class_names
+        self._multi = dataset.task is Task.MULTI
+        self._numbers = self._class_numbers()
+        self.mistakes: list[tuple[ImageResult, Any]] = []  # with pixels; highest loss first
+        self._images, self._losses, self._hits = 0, 0.0, 0.0
+        self._confusion = Counter[tuple[int, int]]()
+        # For each class: its images, its predictions, and the images that are both.
+        self._counts = np.zeros((3, len(self._names)), np.int64)
+
+    def _class_numbers(self) -> Any:
+        """Return the model's class number for each of the dataset's classes."""
+        dataset, task = self._dataset, self._saved.facts.task
+        if dataset.task is not task:
+            raise UsageError(
+                "the labels don't match the model's task",
+                path=dataset.directory,
+                expected=task.value,
+                found=dataset.task.value,
+            )
+        numbers = {name: number for number, name in enumerate(self._names)}
+        unknown = [name for name in dataset.class_names if name not in numbers]
+        if unknown:
+            raise UsageError(
+                "the dataset has classes that the model lacks",
+                path=dataset.directory,
+                expected=some_of(list(self._names), 5),
+                found=some_of(unknown, 5),
+            )
+        return np.array([numbers[name] for name in dataset.class_names])
+
+    def figures(self) -> dict[str, Any]:
+        """Return the figures of a report over all images."""
+        images, predicted, right = self._counts.astype(np.float64)
+        with np.errstate(invalid="ignore"):  # 0 / 0 is NaN, which becomes None
+            each = right / predicted, right / images, 2 * right / (images + predicted)
+        met = images + predicted > 0
+        averages = self._scores.averages() or [None] * len(self._names)
+        known = [average for average in averages if average is not None]
+        rows = zip(self._names, *self._counts[:2].tolist(), *each, averages, strict=True)
+        return {
+            "task": self._dataset.task,
+            "images": self._images,
+            "loss": self._losses / self._images,
+            "accuracy": self._hits / self._images,
+            **{
+                name: float(np.nan_to_num(values[met]).mean())
+                for name, values in zip(_FIGURES, each, strict=True)
+            },
+            "confusion": self._confusion,
+            "mean_average_precision": sum(known) / len(known) if known else None,
+            "classes": tuple(
+                ClassFigures(
+                    label=label,
+                    images=images,
+                    predicted=predicted,
+                    average_precision=average,
+                    **{
+                        name: None if np.isnan(value) else float(value)
+                        for name, value in zip(_FIGURES, figures, strict=True)
+                    },
+                )
+                for label, images, predicted, *figures, average in rows
+            ),
+        }
+
+    def run(
+        self,
+        dataset: Dataset,
+        name: str,
+        batch_size: int,
+        lines: IO[bytes] | None,
+        on_progress: OnProgress,
+    ) -> None:
+        """Classify all images of a split, in the order of their records."""
+        split, model = dataset.split(name), self._saved.graph()
+        batches = dataset.load(
+            name,
+            image_size=self._saved.facts.image_size,
+            rescale=None,
+            training=False,
+            batch_size=batch_size,
+            cycle_length=1,  # one shard after the other
+        )
+        places = _record_places(split, self._dataset.split(name))
+        self._scores = EpochScores(split.records)
+        for pixels, labels in batches:
+            scores = model(pixels).numpy().astype(np.float64)
+            if not np.isfinite(scores).all():
+                raise WeightsError("its probabilities are not finite", path=self._saved.path)
+            truths, guesses = self._decisions(labels.numpy(), scores)
+            losses = self._count(truths, guesses, scores)
+            for row, loss in enumerate(losses.tolist()):
+                result = self._result(next(places), truths[row], guesses[row], scores[row], loss)
+                if result.labels != result.predicted:
+                    self.mistakes.append((result, pixels[row].numpy()))
+                if lines is not None:
+                    line = json.dumps(result.to_json(dataset.task))
+                    lines.write(line.encode("ascii") + b"\n")
+            self.mistakes.sort(key=lambda mistake: -mistake[0].loss)
+            del self.mistakes[self._top_losses :]
+            done = self._images
+            on_progress(Progress(what="evaluate", done=done, total=split.records, unit="images"))
+        if self._images != split.records:
+            raise DatasetError("the split has fewer records than counted")
+
+    def _decisions(self, labels: Any, scores: Any) -> tuple[Any, Any]:
+        """Return the true and the predicted classes of images, bool [n, classes] both."""
+        truths, rows = np.zeros(scores.shape, np.bool_), np.arange(len(scores))
+        if self._multi:
+            truths[:, self._numbers] = labels > 0
+            return truths, scores >= 0.5
+        guesses = np.zeros_like(truths)
+        truths[rows, self._numbers[labels]] = guesses[rows, scores.argmax(axis=1)] = True
+        return truths, guesses
+
+    def _count(self, truths: Any, guesses: Any, scores: Any) -> Any:
+        """Count a batch, and return the loss of each image, float64 [n]."""
+        bounded = np.clip(scores, _EPSILON, 1 - _EPSILON)
+        if self._multi:
+            losses = -np.log(np.where(truths, bounded, 1 - bounded)).mean(axis=1)
+            self._hits += float((truths == guesses).mean(axis=1).sum())
+            self._scores.add(truths, scores.astype(np.float32))
+        else:
+            losses = -np.log(bounded[truths])
+            pairs = zip(*(one.argmax(axis=1).tolist() for one in (truths, guesses)), strict=True)
+            self._confusion.update(pairs)
+            self._hits += int((truths & guesses).sum())
+        self._images += len(losses)
+        self._losses += float(losses.sum())
+        self._counts += np.array([one.sum(axis=0) for one in (truths, guesses, truths & guesses)])
+        return losses
+
+    def _result(
+        self, place: tuple[Path, int | None], truths: Any, guesses: Any, scores: Any, loss: float
+    ) -> ImageResult:
+        labels, predicted, either = (
+            [self._names[number] for number in np.flatnonzero(one)]
+            for one in (truths, guesses, truths | guesses)
+        )
+        values = scores[np.flatnonzero(truths | guesses)].tolist()
+        return ImageResult(
+            shard=place[0],
+            record=place[1],
+            labels=tuple(labels),
+            predicted=tuple(predicted),
+            probabilities=dict(zip(either, values, strict=True)),
+            loss=loss,
+        )
+
+
+def _record_places(read: Split, original: Split) -> Iterator[tuple[Path, int | None]]:
+    """Yield the shard and the number of each record; None in a copy without damaged records."""
+    own = {*original.shards}
+    by_name = {path.name: path for path in original.shards}
+    for path, length in zip(read.shards, read.lengths, strict=True):
+        for record in range(length):
+            yield (path, record) if path in own else (by_name.get(path.name, path), None)
+
+
+def _check_folder(folder: Path, *, overwrite: bool) -> None:
+    """Create the folder of an evaluation; a `UsageError` if it has files of another."""
+    with os_errors_as(WriteError, folder, "can't be written to"):
+        folder.mkdir(parents=True, exist_ok=True)
+        existing = {path.name for path in folder.iterdir()}
+    for name in (_PREDICTIONS, _CONFUSION, _SHEET, _REPORT):
+        if name in existing and not overwrite:
+            raise UsageError(
+                "already exists", path=folder / name, hint="use --overwrite to replace it"
+            )
+
+
+def _save(
+    folder: Path,
+    report: EvaluationReport,
+    mistakes: Sequence[tuple[ImageResult, Any]],
+    *,
+    overwrite: bool,
+) -> None:
+    """Draw the pictures, and write the report, which comes last."""
+    title = f"{report.split}: {report.images:,} images, accuracy {report.accuracy:.3f}"
+    with os_errors_as(WriteError, folder, "can't be written"):
+        for name in (_CONFUSION, _SHEET):  # of an earlier evaluation
+            (folder / name).unlink(missing_ok=True)
+    if report.task is Task.SINGLE and len(report.names) <= MOST_CHARTED:
+        with _new(folder / _CONFUSION, overwrite=overwrite) as file:
+            file.write(draw_confusion(report.confusion, report.names, title))
+    if mistakes:
+        side = mistakes[0][1].shape[0]
+        thumb = max(_THUMB // side * side, MIN_THUMB) if side <= _THUMB else _THUMB
+        layout = SheetLayout(images=len(mistakes), thumb=thumb)
+        what = f"worst {len(mistakes):,} of {report.images:,} images: label, and below it "
+        what += "the prediction with its probability"
+        sheet = draw_sheet([_tile(*one) for one in mistakes], layout, what)
+        with _new(folder / _SHEET, overwrite=overwrite) as file:
+            save_sheet(sheet, file, ".png")
+    with _new(folder / _REPORT, overwrite=overwrite) as file:
+        text = json.dumps(report.to_json(), indent=2, allow_nan=False)
+        file.write(f"{text}\n".encode("ascii"))
+
+
+@contextlib.contextmanager
+def _new(path: Path, *, overwrite: bool) -> Iterator[IO[bytes]]:
+    with (
+        os_errors_as(WriteError, path, "can't be written"),
+        new_file(path, replace=overwrite) as file,
+    ):
+        yield file
+
+
+def _tile(result: ImageResult, pixels: Any) -> Tile:
+    drawn = draw_pixels(pixels.tobytes(), pixels.shape, _THUMB)
+    record = "" if result.record is None else f" #{result.record}"
+    labels, predicted = (", ".join(one) or "none" for one in (result.labels, result.predicted))
+    sure = max((result.probabilities[name] for name in result.predicted), default=0.0)
+    label, note = shortened_name(labels, 18), shortened_name(predicted, 8)
+    return Tile(Picture(drawn.image), label, f"{sure:.0%}{record}", note=note)

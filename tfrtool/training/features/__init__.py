@@ -1,1 +1,0 @@
-"""The outputs of a frozen base."""

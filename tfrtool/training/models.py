@@ -1,0 +1,433 @@
+"""Classifiers: keras.applications with a new head, the cnn, and users' own models."""
+
+import contextlib
+import functools
+import inspect
+import io
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from tfrtool.errors import UsageError, WeightsError, nearest, os_reason, reason_of
+from tfrtool.loading.labels import Task
+from tfrtool.loading.options import Rescale
+from tfrtool.loading.user_function import find_function
+from tfrtool.storage.scratch_folder import ScratchFolder
+from tfrtool.training.saved_model import CORE, SavedModel, check_finite, load_model
+from tfrtool.training.train_options import CNN, IMAGENET, NO_WEIGHTS, canonical_name, is_own
+
+_UNIT = Rescale(scale=1 / 255, offset=0.0)
+_FILTERS = (16, 32, 64, 64, 64)
+_HIDDEN = 512
+_ACTIVATIONS = {Task.SINGLE: "softmax", Task.MULTI: "sigmoid"}
+_OWN = "a function of image size and number of classes that returns a keras.Model"
+
+
+@dataclass(slots=True, kw_only=True)
+class Classifier:
+    """A model, and its parts if it has a frozen base; the parts share its weights.
+
+    A frozen base gives an image the same features in every epoch.
+    """
+
+    core: Any  # keras.Model, rescaled float32 [batch, image_size, image_size, 3] to probabilities
+    layers: Sequence[Any]  # the named layers: those of the base, the cnn or the user's model
+    base: Any = None  # keras.Model, rescaled images to features, float32 [batch, ...]
+    head: Any = None  # keras.Model, features to probabilities
+    base_in_inference_mode: bool = False
+
+
+@contextmanager
+def dtype_policy(policy: str) -> Iterator[None]:
+    """Build layers with one of Keras' dtype policies."""
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(policy)
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(before)
+
+
+def build_classifier(
+    model: str,
+    image_size: int,
+    classes: int,
+    weights: str = NO_WEIGHTS,
+    trainable: str = "all",
+    own: Any = None,
+    task: Task = Task.SINGLE,
+) -> Classifier:
+    """Build a classifier of rescaled images; ``own`` is the user's function or ``keras.Model``.
+
+    The last layer is a softmax, or sigmoids if an image can have several classes, in float32.
+
+    Raises:
+        UsageError: there is no such model or layer, or the images are too small for it.
+        WeightsError: the weights can't be downloaded, found or loaded.
+    """
+    file = None if weights in (IMAGENET, NO_WEIGHTS) else Path(weights)
+    if file is not None and not file.is_file():
+        raise WeightsError(
+            "no such file", path=file, expected="imagenet, none or a file of weights"
+        )
+    saved = None
+    if file is not None and file.suffix == ".keras":
+        saved = _load_saved(file, model, classes, task)
+    if not (model == CNN or is_own(model)):
+        return _build_application(model, image_size, classes, weights, trainable, saved, task)
+    if model == CNN:
+        inner = core = _build_cnn(image_size, classes, task)
+    else:
+        inner, core = _build_own(
+            own or find_function(model, "--model", _OWN), model, image_size, classes
+        )
+    if file is not None:
+        _load_weights(core, file, saved and saved.core)
+    if trainable != "all":
+        first = [layer.name for layer in inner.layers if layer.weights][-1:] or ["head"]
+        name = first[0] if trainable == "head" else trainable
+        _freeze_before(inner.layers, name, "the cnn" if model == CNN else model)
+    mixed = keras.config.dtype_policy().compute_dtype != "float32"
+    base, head = (None, None) if mixed else _split_at_frozen(inner) or (None, None)
+    return Classifier(core=core, layers=inner.layers, base=base, head=head)
+
+
+def set_fine_tuned(classifier: Classifier, layer: str, model: str) -> None:
+    """Train the layers from one on; a base in inference mode stays in it."""
+    first = _position(layer, classifier.layers, model)
+    outer = [one for one in classifier.core.layers if one not in classifier.layers]
+    for one in (classifier.core, *outer):
+        one.trainable = True
+    for number, one in enumerate(classifier.layers):
+        one.trainable = number >= first
+    if classifier.base_in_inference_mode:
+        _hold_in_inference_mode(classifier.layers)
+    classifier.base = classifier.head = None
+
+
+def check_layer(classifier: Classifier, layer: str, model: str) -> None:
+    """Raise a `UsageError` if there is no such layer."""
+    _position(layer, classifier.layers, model)
+
+
+def rescale_for(model: str, *, unit: bool = False) -> Rescale:
+    """Return what pixel values become: 0 to 1 for the cnn and own models, or the model's range."""
+    construct = None if model == CNN or is_own(model) else find_application(model)
+    if unit or construct is None:
+        return _UNIT
+    preprocess = sys.modules[construct.__module__].preprocess_input
+    pixels = np.array([[0, 0, 0], [255, 255, 255], [255, 0, 0]], np.float64)
+    black, white, red = preprocess(pixels[None, None])[0, 0]
+    scale, offset = (tuple(np.round(one, 15).tolist()) for one in ((white - black) / 255, black))
+    return Rescale(
+        scale=scale[0] if len({*scale}) == 1 else scale,
+        offset=offset[0] if len({*offset}) == 1 else offset,
+        bgr=bool(red[2] != black[2]),
+    )
+
+
+def application_names() -> tuple[str, ...]:
+    """Return the names of all constructors in keras.applications."""
+    found = vars(keras.applications).items()
+    return tuple(sorted(name for name, value in found if inspect.isfunction(value)))
+
+
+def find_application(model: str) -> Callable[..., Any]:
+    """Return a constructor in keras.applications; a `UsageError` suggests similar names."""
+    names = {canonical_name(name): name for name in application_names()}
+    if model not in names:
+        known = ", ".join(names[name] for name in nearest(model, names, len(names)))
+        raise UsageError(
+            f"no model {model!r}",
+            expected=f"mobilenet_v2, cnn or one of keras.applications: {known}",
+        )
+    construct: Callable[..., Any] = getattr(keras.applications, names[model])
+    return construct
+
+
+def _build_application(
+    model: str,
+    image_size: int,
+    classes: int,
+    weights: str,
+    trainable: str,
+    saved: SavedModel | None,
+    task: Task,
+) -> Classifier:
+    """Build a base of keras.applications with a new head.
+
+    Loaded weights come with BatchNormalization statistics, which a few small batches would spoil:
+    the base then runs in inference mode, as in Keras' guide to transfer learning. Random weights
+    need their statistics trained.
+    """
+    inputs = keras.Input((image_size, image_size, 3))
+    if saved is not None:
+        # With its imagenet weights, Keras gives EfficientNet an additional layer: clone it.
+        old = next(layer for layer in saved.core.layers if isinstance(layer, keras.Model))
+        base = keras.models.clone_model(old, input_tensors=inputs, clone_function=_with_policy)
+        _load_weights(base, saved.path, old)
+    else:
+        base = _build_base(find_application(model), image_size, imagenet=weights == IMAGENET)
+        if weights not in (IMAGENET, NO_WEIGHTS):
+            _load_weights(base, Path(weights), None)
+    # One by one, too: Keras 3.15 does not pass it on to the layers of a cloned model.
+    for layer in (base, *base.layers):
+        layer.trainable = trainable != "head"
+    if trainable not in ("head", "all"):
+        _freeze_before(base.layers, trainable, model)
+    frozen = not base.trainable_weights
+    inference = frozen or weights != NO_WEIGHTS
+    if inference:
+        _hold_in_inference_mode(base.layers)
+    features = base(inputs, training=False) if inference else base(inputs)
+    head = _head_layer(classes, task)
+    core = keras.Model(inputs, head(features), name=CORE)
+    if saved is not None:
+        head.set_weights(saved.core.layers[-1].get_weights())
+    built = Classifier(core=core, layers=base.layers, base_in_inference_mode=inference)
+    if frozen:
+        features = keras.Input(base.output_shape[1:])
+        built.base, built.head = base, keras.Model(features, head(features), name="head")
+    return built
+
+
+def _build_base(construct: Callable[..., Any], image_size: int, *, imagenet: bool) -> Any:
+    """Build a model of keras.applications below its classifier, with pooled features."""
+    build = functools.partial(
+        construct, input_shape=(image_size, image_size, 3), include_top=False, pooling="avg"
+    )
+    try:
+        if imagenet:
+            # Keras shows a download on stdout, which is for results.
+            shown = sys.stderr if sys.stderr.isatty() else io.StringIO()
+            with (
+                contextlib.suppress(ValueError),
+                contextlib.redirect_stdout(shown),
+                warnings.catch_warnings(),
+            ):
+                warnings.simplefilter("ignore")  # weights for 224 pixels are used on purpose
+                return build(weights=IMAGENET)
+        # Keras raises the same error for an impossible size and a download with a wrong hash.
+        base = build(weights=None)
+    except ValueError as error:
+        raise UsageError(
+            f"{construct.__name__} can't be built for images of {image_size} pixels",
+            found=reason_of(error),
+        ) from error
+    except Exception as error:
+        # Keras raises a plain Exception for a failed download, whose context has the reason.
+        raise _not_downloaded(getattr(error.__context__, "reason", None) or error) from error
+    if imagenet:
+        raise _not_downloaded("the downloaded file is not the expected one")
+    return base
+
+
+def _not_downloaded(reason: object) -> WeightsError:
+    text = os_reason(reason) if isinstance(reason, OSError) else reason_of(reason)
+    return WeightsError(
+        f"the ImageNet weights can't be downloaded: {text}",
+        hint="use --weights none to start from random weights, --weights FILE to load a file, or "
+        "--model cnn, which needs none",
+    )
+
+
+def _with_policy(layer: Any) -> Any:
+    """Copy a layer, with the dtype policy that is set."""
+    config: dict[str, Any] = {**layer.get_config(), "dtype": keras.config.dtype_policy()}
+    return layer.__class__.from_config(config)
+
+
+def _hold_in_inference_mode(layers: Sequence[Any]) -> None:
+    """Make layers behave as in inference while they are trained.
+
+    Calling a base with ``training=False`` is not enough: Keras 3.15 passes the model's own
+    ``training=True`` down to it. A frozen BatchNormalization always runs in inference mode.
+    """
+    for layer in layers:
+        if isinstance(layer, keras.layers.BatchNormalization):
+            layer.trainable = False
+        elif isinstance(layer, keras.layers.Dropout):
+            layer.rate = 0.0
+
+
+def _head_layer(classes: int, task: Task) -> Any:
+    activation = _ACTIVATIONS[task]
+    return keras.layers.Dense(classes, activation=activation, name="probabilities", dtype="float32")
+
+
+def _build_cnn(image_size: int, classes: int, task: Task) -> Any:
+    """Build the horses_or_humans example's five convolutions, with padding for small images."""
+    layers: list[Any] = [keras.Input((image_size, image_size, 3))]
+    for number, filters in enumerate(_FILTERS, 1):
+        layers.append(
+            keras.layers.Conv2D(filters, 3, padding="same", activation="relu", name=f"conv{number}")
+        )
+        layers.append(keras.layers.MaxPooling2D(2, name=f"pool{number}"))
+    layers.append(keras.layers.Flatten(name="flatten"))
+    layers.append(keras.layers.Dense(_HIDDEN, activation="relu", name="hidden"))
+    # The order in which layers are made decides their random weights.
+    layers.append(_head_layer(classes, task))
+    return keras.Sequential(layers, name=CORE)
+
+
+def _build_own(build: Any, name: str, image_size: int, classes: int) -> tuple[Any, Any]:
+    """Return a user's model, and a model of it from rescaled images to probabilities.
+
+    It is run on an image, saved and loaded once, before time is spent on training it.
+    """
+    model = build
+    mixed = keras.config.dtype_policy().compute_dtype != "float32"
+    if not isinstance(build, keras.Model):
+        try:
+            model = build(image_size, classes)
+        except Exception as error:  # anything that the user's own code raises
+            raise UsageError(f"{name} raised {_described(error)}") from error
+    elif mixed:
+        raise UsageError(
+            "--precision does not apply to a keras.Model: pass a function that builds it"
+        )
+    if not isinstance(model, keras.Model):
+        raise UsageError(
+            f"{name} did not return a keras.Model", expected=_OWN, found=type(model).__name__
+        )
+    if mixed:  # the last layer with weights, and those after it, compute in float32
+        last = max((number for number, one in enumerate(model.layers) if one.weights), default=0)
+        for layer in model.layers[last:]:
+            layer.dtype_policy = "float32"
+    inputs = keras.Input((image_size, image_size, 3))
+    try:
+        outputs = model(inputs)
+        if outputs.dtype != "float32":
+            outputs = keras.layers.Activation("linear", dtype="float32", name="float32")(outputs)
+        shape = tuple(outputs.shape)
+    except Exception as error:  # Keras raises anything where shapes don't fit
+        raise UsageError(
+            f"{name} can't process images of {image_size} pixels: {reason_of(error)}",
+            expected=f"float32 [batch, {image_size}, {image_size}, 3]",
+        ) from error
+    if shape != (None, classes):
+        raise UsageError(
+            f"the outputs of {name} don't match the number of classes",
+            expected=f"[batch, {classes}]",
+            found=str([*("batch" if size is None else size for size in shape)]).replace("'", ""),
+        )
+    core = keras.Model(inputs, outputs, name=CORE)
+    _check_usable(core, name, image_size)
+    return model, core
+
+
+def _check_usable(core: Any, name: str, image_size: int) -> None:
+    """Check that outputs are probabilities, and that the model can be saved and loaded."""
+    images = np.full((2, image_size, image_size, 3), 0.5, np.float32)
+    outputs = np.asarray(core(images, training=False))
+    if not (np.isfinite(outputs).all() and (outputs >= 0).all() and (outputs <= 1).all()):
+        raise UsageError(
+            f"{name} does not return probabilities",
+            expected="numbers from 0 to 1, as from softmax (or sigmoid, for multi-label)",
+            found=f"{outputs.min():.3g} to {outputs.max():.3g}",
+        )
+    with ScratchFolder() as folder:
+        path = Path(folder, "model.keras")
+        try:
+            core.save(path)
+            keras.models.load_model(path, compile=False, safe_mode=True)
+        except Exception as error:  # Keras raises anything where a layer is not its own
+            reason = reason_of(error)
+            if "`Lambda` layer" in reason:  # Keras' paragraph on what such a layer might do
+                reason = "its Lambda layer is not safe to load"
+            raise UsageError(
+                f"{name} can't be loaded after it is saved: {reason}",
+                hint="give custom layers get_config and "
+                "@keras.saving.register_keras_serializable()",
+            ) from error
+
+
+def _split_at_frozen(model: Any) -> tuple[Any, Any] | None:
+    """Split a model after its longest frozen part: a base and a head, or None if it has none.
+
+    The base has only Keras' own layers without anything trained or random, so that it gives an
+    image the same features in every epoch.
+    """
+    if not isinstance(model, keras.Sequential) and not hasattr(model, "operations"):
+        return None  # a subclass of keras.Model, with code of its own
+    if len(model.inputs) != 1 or len(model.outputs) != 1:
+        return None
+    frozen = 0
+    for layer in model.layers[:-1]:
+        if not _is_frozen(layer):
+            break
+        frozen += 1
+    for count in range(frozen, 0, -1):
+        if not any(layer.weights for layer in model.layers[:count]):
+            break
+        features = model.layers[count - 1].output
+        try:
+            head = keras.Model(features, model.outputs[0], name="head")
+        except ValueError:  # later layers need something else of the base, too
+            continue
+        return keras.Model(model.inputs[0], features, name="base"), head
+    return None
+
+
+def _is_frozen(layer: Any) -> bool:
+    """Return whether a layer gives the same output in every epoch."""
+    if isinstance(layer, keras.Model):
+        return hasattr(layer, "operations") and all(map(_is_frozen, layer.layers))
+    random = any(isinstance(one, keras.random.SeedGenerator) for one in vars(layer).values())
+    trained = layer.trainable and bool(layer.weights)
+    return type(layer).__module__.startswith("keras.") and not (random or trained)
+
+
+def _freeze_before(layers: Sequence[Any], name: str, model: str) -> None:
+    for layer in layers[: _position(name, layers, model)]:
+        layer.trainable = False
+
+
+def _position(name: str, layers: Sequence[Any], model: str) -> int:
+    names = [layer.name for layer in layers]
+    if name not in names:
+        raise UsageError(
+            f"{model} has no layer {name!r}",
+            expected=f"auto, head, all or a layer: {', '.join(nearest(name, reversed(names)))}",
+            hint="print model.summary() of its Keras model to list them",
+        )
+    return names.index(name)
+
+
+def _load_saved(file: Path, model: str, classes: int, task: Task) -> SavedModel:
+    saved = load_model(file)
+    facts = saved.facts
+    if (facts.model, len(facts.class_names), facts.task) != (model, classes, task):
+        raise WeightsError(
+            "the saved model does not match the run",
+            path=file,
+            expected=f"{model} for {classes} classes, {task.value}",
+            found=f"{facts.model} for {len(facts.class_names)}, {facts.task.value}",
+        )
+    return saved
+
+
+def _load_weights(model: Any, file: Path, source: Any) -> None:
+    """Load a file's weights into a model, from another model if the file held one."""
+    try:
+        if source is None:
+            model.load_weights(file)
+        else:
+            model.set_weights(source.get_weights())
+    except (ValueError, OSError, KeyError, TypeError) as error:
+        if isinstance(error, OSError) or "format not supported" in str(error):  # HDF5's, or Keras'
+            known = ".keras, .weights.h5 or .h5"
+            raise WeightsError("not a file of weights", path=file, expected=known) from error
+        raise WeightsError(f"weights don't fit the model: {reason_of(error)}", path=file) from error
+    check_finite(model, file)
+
+
+def _described(error: BaseException) -> str:
+    return f"{type(error).__name__}: {reason_of(error)}"

@@ -1,1 +1,0 @@
-"""Models, and how they are saved."""

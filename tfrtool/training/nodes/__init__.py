@@ -1,1 +1,0 @@
-"""Training on the nodes of a Ray cluster."""

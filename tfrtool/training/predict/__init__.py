@@ -1,1 +1,0 @@
-"""From image files to labels."""

@@ -1,0 +1,227 @@
+"""Prediction: classes of image files, by a saved model."""
+
+import os
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tfrtool.engines.pool import cores
+from tfrtool.errors import SourceError, os_reason
+from tfrtool.records.shard_sets import natural_order
+from tfrtool.sources.folders.listing import (
+    is_image_name,
+    is_pattern,
+    list_directory,
+    list_matches,
+)
+from tfrtool.sources.folders.store_listing import list_store
+from tfrtool.sources.items import Item
+from tfrtool.storage.arguments import Paths, as_text, check_least
+from tfrtool.storage.limits import MAX_IMAGE_BYTES
+from tfrtool.storage.opening import read_bounded
+from tfrtool.storage.progress import OnProgress, Progress, no_progress
+from tfrtool.storage.remote_path import is_url
+
+if TYPE_CHECKING:
+    from tfrtool.training.saved_model import SavedModel
+
+
+class ImageFile(NamedTuple):
+    """A file that should be an image, and why it can't be read, if that is known already."""
+
+    path: str
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """Classes predicted for an image.
+
+    Attributes:
+        path: path of the image.
+        classes: probability by class name, highest first, as many as requested. Empty if the image
+            can't be read.
+        problem: why the image can't be read, or None.
+    """
+
+    path: str
+    classes: Mapping[str, float] = field(default_factory=dict)
+    problem: str | None = None
+
+    @property
+    def label(self) -> str | None:
+        """Most probable class, or None if the image can't be read."""
+        return next(iter(self.classes), None)
+
+    @property
+    def probability(self) -> float | None:
+        """Probability of that class, 0 to 1, or None if the image can't be read."""
+        return next(iter(self.classes.values()), None)
+
+    def to_json(self) -> Mapping[str, Any]:
+        """Return the object that ``predict --json`` prints."""
+        classes = {name: round(value, 6) for name, value in self.classes.items()}
+        probability = next(iter(classes.values()), None)
+        found = {"label": self.label, "probability": probability, "classes": classes}
+        return {"path": self.path, **found, "error": self.problem}
+
+
+def predict(
+    model: "SavedModel | str | os.PathLike[str]",
+    images: Paths,
+    *,
+    top: int = 1,
+    batch_size: int = 32,
+    on_progress: OnProgress = no_progress,
+) -> Iterator[Prediction]:
+    """Classify images: ``for prediction in tfrtool.predict("run", "photos"): ...``.
+
+    Images are decoded as in training: JPEGs that TensorFlow reads correctly by TensorFlow, others
+    after the conversion that ``tfrtool write`` applies (rotated upright, transparency on white,
+    first frame of an animation). They are resized as the loader resizes them.
+
+    Memory is bounded by two batches of resized images, plus one image being decoded per core,
+    however many images there are.
+
+    Args:
+        model: result of `load_model`, path of a model file, or directory of a run.
+        images: files, directories, glob patterns or URLs of these, one or several.
+        top: number of classes per image, most probable first; at least 1.
+        batch_size: number of images per batch; at least 1.
+        on_progress: called after each image.
+
+    Yields:
+        A prediction for each image, in order. It has a ``problem`` if the image can't be read.
+
+    Raises:
+        UsageError: a number is below 1, or the model is a URL.
+        WeightsError: the model can't be loaded.
+    """
+    from tfrtool.training.saved_model import SavedModel, load_model
+
+    check_least({"top": top, "batch_size": batch_size}, {"top": 1, "batch_size": 1})
+    saved = model if isinstance(model, SavedModel) else load_model(model)
+    return predict_files(saved, find_images(images), top, batch_size, on_progress)
+
+
+def predict_files(
+    saved: "SavedModel",
+    files: Sequence[ImageFile],
+    top: int = 1,
+    batch_size: int = 32,
+    on_progress: OnProgress = no_progress,
+) -> Iterator[Prediction]:
+    """Do what `predict` does, for files from `find_images`."""
+    import numpy as np
+
+    names, run, done = saved.facts.class_names, saved.graph(), 0
+    for batch in _decoded(files, saved.facts.image_size, batch_size):
+        pixels = [found for _, found in batch if not isinstance(found, str)]
+        rows = iter(run(np.stack(pixels)).numpy() if pixels else ())
+        for path, found in batch:
+            done += 1
+            on_progress(Progress(what="predict", done=done, total=len(files), unit="images"))
+            if isinstance(found, str):
+                yield Prediction(path=path, problem=found)
+                continue
+            row = next(rows)
+            order = np.argsort(-row, kind="stable")[:top]
+            classes = {names[number]: float(row[number]) for number in order}
+            yield Prediction(path=path, classes=classes)
+
+
+def _decoded(
+    images: Sequence[ImageFile], size: int, batch_size: int
+) -> Iterator[list[tuple[str, Any]]]:
+    """Yield batches of paths with pixels or a problem; the next batch is decoded meanwhile."""
+    from tfrtool.images.decoder import quiet_pillow
+
+    pool = ThreadPoolExecutor(cores())
+    started: deque[Iterator[tuple[str, Any]]] = deque()
+    with quiet_pillow():
+        try:
+            for start in range(0, len(images) + batch_size, batch_size):
+                batch = images[start : start + batch_size]
+                started.append(pool.map(lambda image: (image.path, _read(image, size)), batch))
+                if len(started) == 2:
+                    yield list(started.popleft())
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _read(image: ImageFile, size: int) -> Any:
+    """Return uint8 pixels [size, size, 3], or the problem."""
+    import numpy as np
+    import tensorflow as tf
+
+    from tfrtool.images.audit import audit_image, render_image
+    from tfrtool.images.recipe import Encode, ImageRecipe
+    from tfrtool.loading.decoding import rounded
+
+    if image.problem is not None:
+        return image.problem
+    try:
+        data = read_bounded(image.path, MAX_IMAGE_BYTES)
+    except OSError as error:
+        return os_reason(error)
+    verdict = audit_image(data)
+    if verdict.problem is not None:
+        return verdict.problem
+    try:
+        if verdict.conversion is None:
+            pixels = tf.io.decode_image(data, channels=3, expand_animations=False)
+        else:
+            drawn = render_image(data, ImageRecipe(encode=Encode.RAW))
+            pixels = np.frombuffer(drawn.data, np.uint8).reshape(drawn.height, drawn.width, 3)
+    except tf.errors.OpError as error:
+        # Without the name of TensorFlow's operation.
+        reason = " ".join(str(error.message).rpartition("} ")[2].split())[:200]
+        return f"can't be decoded: {reason}"
+    except SourceError as error:
+        return f"can't be decoded: {error.found}"
+    return rounded(tf.image.resize(pixels, (size, size))).numpy()
+
+
+def find_images(arguments: Paths) -> tuple[ImageFile, ...]:
+    """Find the images of files, directories, patterns and URLs of these.
+
+    A file is taken whatever its name. A directory stands for all files below it with names of
+    images, and a pattern for its matches, and those below directories that it matches. Each path
+    comes once, in the order of the arguments, and in natural order for each of them.
+    """
+    found: dict[str, ImageFile] = {}
+    for argument in (arguments,) if isinstance(arguments, str | os.PathLike) else arguments:
+        for image in _expand(os.fspath(argument)):
+            found.setdefault(image.path, image)
+    return tuple(found.values())
+
+
+def _expand(argument: str) -> list[ImageFile]:
+    shown = as_text(argument) if is_url(argument) else argument  # without secrets
+    if not argument:  # Path would make the current directory of it
+        return [ImageFile(argument, "the path is empty")]
+    relative = is_pattern(argument) and not Path(argument).is_absolute()
+    try:
+        if is_url(argument):
+            listing = list_store(argument)
+        elif Path(argument).is_dir():
+            listing = list_directory(argument)
+        else:
+            named = os.path.lexists(argument) or not is_pattern(argument)
+            listing = None if named else list_matches(argument)
+        if listing is None:
+            return [ImageFile(shown)]
+        images = []
+        for entry in listing.entries:
+            if is_image_name(entry.key):
+                path = listing.reader.describe(Item(key=entry.key, label="-", bytes=entry.bytes))
+                if not is_url(path):  # patterns are listed with absolute paths
+                    path = str(Path(os.path.relpath(path) if relative else path))
+                images.append(ImageFile(path, entry.problem))
+    except SourceError as error:
+        return [ImageFile(shown if is_url(argument) else error.path or shown, error.what)]
+    images.sort(key=lambda image: natural_order(image.path))
+    return images or [ImageFile(shown, "no images found")]

@@ -1,1 +1,0 @@
-"""One run of training, from its plan to what it leaves."""

@@ -1,0 +1,219 @@
+"""``run.json``: how a run was made, and with which options it can be resumed."""
+
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from tfrtool.declare import declared
+from tfrtool.engines.pool import cores
+from tfrtool.errors import (
+    DatasetError,
+    UsageError,
+    WriteError,
+    os_errors_as,
+    printable,
+    reason_of,
+)
+from tfrtool.storage.arguments import as_path, option_name
+from tfrtool.storage.atomic_files import new_file
+from tfrtool.storage.opening import read_bounded
+from tfrtool.training.train_options import (
+    IMAGENET,
+    NO_WEIGHTS,
+    NOT_RECORDED,
+    TrainOptions,
+    is_own,
+)
+
+if TYPE_CHECKING:
+    from tfrtool.loading.dataset import Dataset
+
+RUN_FILE = "run.json"
+
+_FREE = frozenset(
+    {
+        *("cache_directory", "parallel_calls", "prefetch", "recipe", "export"),
+        *("tensorboard", "profile", "shard_cache", "strategy"),
+    }
+)
+"""Options that may change when a run is resumed: paths, and what only affects speed."""
+
+_WRITTEN_TO = ("tensorboard", "cache_directory", "shard_cache")
+"""Options that are directories to write to."""
+
+
+def dataset_digest(dataset: "Dataset") -> str:
+    """Return a digest of a dataset's classes, splits and shards: names, sizes and records."""
+    facts = {
+        name: [split.records, *((path.name, path.stat().st_size) for path in split.shards)]
+        for name, split in dataset.splits.items()
+    }
+    text = json.dumps([facts, dataset.class_names], sort_keys=True)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()[:16]
+
+
+def run_record(options: TrainOptions, digest: str) -> dict[str, Any]:
+    """Return how a run is made: dataset, options, versions and host, as JSON values."""
+    import keras
+    import tensorflow as tf
+
+    from tfrtool import __version__
+
+    values = options.to_json_values()
+    if options.weights not in (None, IMAGENET, NO_WEIGHTS):
+        values["weights"] = str(as_path(str(options.weights)).absolute())
+    path = options.location
+    gpus = [one.name for one in tf.config.list_physical_devices("GPU")]
+    return {
+        "dataset": str(path.absolute()),
+        "dataset_digest": digest,
+        "options": values,
+        "effective": {
+            "learning_rate": options.rate,
+            "weights": options.initial_weights,
+            "trainable": options.trained,
+            "image_size": options.size,
+        },
+        "versions": {
+            "tfrtool": __version__,
+            "tensorflow": tf.__version__,
+            "keras": keras.__version__,
+            "python": platform.python_version(),
+        },
+        "host": {
+            "name": platform.node(),
+            "system": platform.platform(terse=True),
+            "cores": cores(),
+            "gpus": gpus,
+        },
+    }
+
+
+def save_json(path: Path, value: Any) -> None:
+    """Write a JSON file atomically."""
+    data = f"{json.dumps(value, indent=2, allow_nan=False)}\n".encode("ascii")
+    with os_errors_as(WriteError, path, "can't be written"), new_file(path) as file:
+        file.write(data)
+
+
+def resumed(options: TrainOptions) -> TrainOptions:
+    """Return the options of a run, completed from its record if it is resumed.
+
+    Raises:
+        UsageError: an option contradicts the record, or the caller must pass it again: code, and
+            directories to write to outside the run's.
+        DatasetError: the record can't be used.
+    """
+    out = options.out_dir
+    if not options.resume or out is None or not os.path.lexists(out / RUN_FILE):
+        if options.dataset is None:
+            hint = "pass it, or use --resume with the --out of an earlier run"
+            raise UsageError("no DATASET given", hint=hint)
+        return options
+    path = out / RUN_FILE
+    recorded = _read(path)["options"]
+    before = _parse(recorded, path)
+    given = {name: getattr(options, name) for name in options.given}
+    if given.get("dataset") is None:
+        given.pop("dataset", None)
+    code = {"model": is_own(before.model_name), "decode_function": before.decode_function}
+    for name, is_code in code.items():
+        if is_code and name not in given:
+            raise UsageError(
+                f"the run's {printable(str(recorded[name]))[:200]} is your own code",
+                path=path,
+                hint=f"pass it again with {option_name(name)}",
+            )
+    for name in _WRITTEN_TO:
+        place = recorded.pop(name, None)
+        if place is not None and name not in given:
+            # The record may be somebody else's: it must not choose where files are made.
+            if not Path(place).resolve().is_relative_to(out.resolve()):
+                raise UsageError(
+                    f"the run wrote to {printable(place)[:200]}, which is outside its directory",
+                    path=path,
+                    hint=f"pass it again with {option_name(name)}",
+                )
+            given[name] = place
+    merged = TrainOptions(**{**recorded, **given})
+    _check_same(out, before, merged)
+    return merged
+
+
+def check_dataset(out: Path, digest: str) -> None:
+    """Raise a `UsageError` if a run to resume was begun on another dataset."""
+    path = out / RUN_FILE
+    if os.path.lexists(path) and _read(path).get("dataset_digest", digest) != digest:
+        raise UsageError(
+            "its run was started on another dataset",
+            path=out,
+            hint="choose another directory for another run",
+        )
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        with os_errors_as(DatasetError, path):
+            values: dict[str, Any] = json.loads(read_bounded(path, follow=False))
+        values["options"] = {"dataset": values["dataset"], **values["options"]}
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        raise _unusable(path, error) from error
+    return values
+
+
+def _parse(recorded: Mapping[str, Any], path: Path) -> TrainOptions:
+    kinds = {one.name: get_args(one.type) or (one.type,) for one, _ in declared(TrainOptions)}
+    kinds |= {"dataset": (str,), "export": (list,)}
+    json_kinds = (bool, int, float, list, type(None))  # all others are text
+    try:
+        for name, value in recorded.items():
+            allowed = {kind if kind in json_kinds else str for kind in kinds.get(name, ())}
+            fits = type(value) in allowed or (type(value) is int and float in allowed)
+            if name in NOT_RECORDED or not fits:
+                raise TypeError(f"{printable(name)[:100]} has the wrong type")
+        return TrainOptions(**recorded, out=path.parent)
+    except (UsageError, ValueError, TypeError) as error:
+        raise _unusable(path, error) from error
+
+
+def _unusable(path: Path, error: Exception) -> DatasetError:
+    reason = "not JSON" if isinstance(error, json.JSONDecodeError) else reason_of(error)
+    return DatasetError(
+        f"unusable record of the run: {reason}", path=path, hint="delete it and pass all options"
+    )
+
+
+def comparable(options: TrainOptions) -> dict[str, Any]:
+    """Return the options that a run's weights depend on, as JSON values."""
+    values = {name: one for name, one in options.to_json_values().items() if name not in _FREE}
+    weights = options.initial_weights
+    if weights not in (IMAGENET, NO_WEIGHTS):
+        weights = Path(weights).name  # it may have been moved
+    model = options.model_name
+    if is_own(model):
+        file, _, function = model.rpartition(":")
+        model = f"{Path(file).name}:{function}"
+    return values | {"model": model, "weights": weights, "learning_rate": options.rate}
+
+
+def _check_same(out: Path, before: TrainOptions, now: TrainOptions) -> None:
+    old, new = comparable(before), comparable(now)
+    if now.schedule != "cosine" and now.tuning is None:
+        old["epochs"] = new["epochs"]  # more may follow
+    differ = [name for name in sorted(new) if old[name] != new[name]]
+    if differ:
+        expected, found = (
+            ", ".join(f"{option_name(name)} {json.dumps(one[name])}" for name in differ)
+            for one in (old, new)
+        )
+        raise UsageError(
+            "its run was started with other options",
+            path=out,
+            expected=expected,
+            found=found,
+            hint="choose another directory for another run",
+        )

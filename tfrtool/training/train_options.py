@@ -1,0 +1,606 @@
+"""Options of a training run, checked before TensorFlow is loaded."""
+
+import json
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial, wraps
+from pathlib import Path
+from typing import Any, ClassVar, Literal, TypeVar
+
+from tfrtool.declare import Options, as_choice, declared, option
+from tfrtool.errors import UsageError
+from tfrtool.loading.options import Augment, LoadOptions, parse_augment
+from tfrtool.storage.arguments import (
+    as_path,
+    parse_path_fields,
+)
+from tfrtool.storage.progress import OnProgress, no_progress
+
+CNN, MOBILENET_V2 = "cnn", "mobilenet_v2"
+IMAGENET, NO_WEIGHTS = "imagenet", "none"
+PICKLED = "a function of a module, FILE.py:FUNCTION or a keras.Model"
+"""Models that can be sent to other processes."""
+
+_Kind = TypeVar("_Kind")
+
+PathLike = str | os.PathLike[str]
+
+KNOBS = ("cycle_length", "block_length", "parallel_calls", "shuffle_buffer", "prefetch")
+"""Numbers of tfrtool's loader; None stands for the loader's default."""
+
+_LOADED = (
+    *("split", "batch_size", "recipe", "seed", "cache_directory", "augment", "epochs"),
+    *("decode", "deterministic", *KNOBS),
+)
+"""Options with the same name in `LoadOptions`."""
+
+_SIZES = {
+    "cnn": 300,
+    **dict.fromkeys(("xception", "inceptionv3", "inceptionresnetv2"), 299),
+    "nasnetlarge": 331,
+    **{f"efficientnetb{n + 1}": size for n, size in enumerate((240, 260, 300, 380, 456, 528, 600))},
+    **{f"efficientnetv2b{n + 1}": size for n, size in enumerate((240, 260, 300))},
+    **{"efficientnetv2s": 384, "efficientnetv2m": 480, "efficientnetv2l": 480},
+}
+"""Image sizes of models other than 224 pixels: Keras' defaults (tests compare), and for the cnn
+that of the horses_or_humans example."""
+
+NOT_RECORDED = frozenset(
+    {
+        *("out", "resume", "engine", "engine_address", "workers", "compare", "compare_rounds"),
+        *("callbacks", "on_plan", "on_epoch", "on_progress", "on_restart"),
+    }
+)
+"""Options of a call rather than of a run."""
+
+_AUTO = "auto"
+
+_HEAD_RATE = 1e-3
+"""Keras' default for Adam."""
+
+_RANDOM_RATE = 3e-4
+"""On 1,000 photographs the cnn's validation accuracy after 5 epochs was 0.65, 0.57 and 0.64 with
+this (seeds 0, 1 and 2), and 0.50, 0.51 and 0.64 with 0.001."""
+
+_TUNING_RATE = _HEAD_RATE / 10
+"""TensorFlow's tutorial on transfer learning tunes loaded layers at a tenth of the head's rate."""
+
+
+Precision = Literal["float32", "bfloat16", "mixed_bfloat16", "mixed_float16"]
+"""Numeric type of the layers; the mixed ones and float32 are Keras' dtype policies."""
+
+EXPORTS = ("saved_model", "tflite")
+
+Strategy = Literal["auto", "one", "mirrored", "multi-worker"]
+
+_RATE_FACTORS = {"sgd": 10.0, "lion": 0.1}
+"""Default learning rates relative to Adam's. Keras' default for SGD is ten times that of Adam;
+Lion's paper (Chen et al., 2023) uses a tenth to a third of AdamW's."""
+
+
+@dataclass(frozen=True, slots=True)
+class FineTune:
+    """A second phase of a run that trains the layers from one on, for some epochs."""
+
+    layer: str
+    epochs: int | None = None  # None: as many as the first phase
+
+    @classmethod
+    def parse(cls, text: str) -> "FineTune":
+        """Parse "LAYER" or "LAYER:EPOCHS"."""
+        layer, colon, epochs = text.partition(":")
+        number = int(epochs) if epochs.isascii() and epochs.isdigit() and len(epochs) < 9 else 0
+        if not layer or (colon and number < 1):
+            raise UsageError(f"invalid --fine-tune {text!r}: expected LAYER or LAYER:EPOCHS")
+        return cls(layer, number or None)
+
+
+def canonical_name(text: str) -> str:
+    """Return a model's canonical name: "efficientnetb0" for "EfficientNet-B0".
+
+    Names of functions ("package.module:function", "file.py:function") are returned unchanged.
+    Whether the model exists is not checked.
+    """
+    if re.fullmatch(r".+:[^\W\d]\w*", text) is not None:
+        return text
+    key = re.sub(r"[-_ ]", "", str(text).lower())
+    if not re.fullmatch(r"[a-z][a-z0-9]*", key):
+        raise UsageError(
+            f"invalid --model {text!r}",
+            expected="mobilenet_v2, cnn, a name of keras.applications or MODULE:FUNCTION",
+        )
+    return MOBILENET_V2 if key == "mobilenetv2" else key
+
+
+def is_own(model: str) -> bool:
+    """Return whether a model's name is that of a user's function or ``keras.Model``."""
+    return ":" in model
+
+
+def ignore(_: object) -> None:
+    """Do nothing."""
+
+
+def _number_or_auto(text: str) -> int | None:
+    text = text.strip().lower()
+    if text != _AUTO and not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise UsageError(f"expected a number or auto, got {text[:100]!r}")
+    return None if text == _AUTO else int(text)
+
+
+def _name_or_fraction(text: str) -> str | float:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+_dataset = partial(option, group="Dataset")
+_model = partial(option, group="Model")
+_optimization = partial(option, group="Optimization")
+_input = partial(option, group="Input pipeline")
+_output = partial(option, group="Output")
+_execution = partial(option, group="Execution")
+_comparison = partial(option, group="Comparison")
+
+
+def _knob(text: str, *, least: int = 1, most: int | None = None) -> Any:
+    """Declare a number of the loader, None for its default."""
+    return option(
+        None,
+        f"{text}  [default: auto]",
+        metavar="N|auto",
+        group="Input pipeline",
+        least=least,
+        most=most,
+        parse=_number_or_auto,
+    )
+
+
+def _noting_given(kind: type[_Kind]) -> type[_Kind]:
+    """Have a class note in ``given`` which keywords it was called with."""
+    init: Callable[..., None] = vars(kind)["__init__"]
+
+    @wraps(init)
+    def noting(self: object, *dataset: object, **given: object) -> None:
+        names = {"dataset", *given} if dataset else {*given}
+        object.__setattr__(self, "given", frozenset(names))
+        init(self, *dataset, **given)
+
+    type.__setattr__(kind, "__init__", noting)
+    return kind
+
+
+@_noting_given
+@dataclass(frozen=True)
+class TrainOptions(Options):
+    """Options of a training run.
+
+    Fields hold what they stand for: enumeration members for words, paths, a parsed augmentation.
+    """
+
+    dataset: Any = None
+    _: KW_ONLY
+    split: str = _dataset("train", "Split to train on.", metavar="NAME")
+    validation: str | float | None = _dataset(
+        None,
+        "Split to validate on, or fraction of the training split to hold out.  [default: the split "
+        "validation, if any]",
+        metavar="NAME|FRACTION",
+        parse=_name_or_fraction,
+    )
+    image_feature: str | None = _dataset(
+        None, "Feature with the images.  [default: detected]", metavar="NAME"
+    )
+    label_feature: str | None = _dataset(
+        None,
+        "Feature with the labels: class numbers, class names, or vectors of 0 and 1.  [default: "
+        "detected]",
+        metavar="NAME",
+    )
+    decode_function: str | Callable[[Any], Any] | None = _dataset(
+        None,
+        "Function that decodes records of other forms.",
+        metavar="FILE.py:FUNCTION",
+    )
+    on_error: Literal["stop", "skip"] = _dataset(
+        "stop",
+        "Stop at the first damaged record, or skip damaged records and list them (exit code 3).",
+    )
+    model: Any = _model(
+        MOBILENET_V2,
+        "mobilenet_v2 or another model of keras.applications, cnn (five convolutional layers), or "
+        "your own: a function of image size and number of classes that returns a keras.Model (also "
+        "FILE.py:FUNCTION).",
+        metavar="NAME|MODULE:FUNCTION",
+    )
+    weights: str | None = _model(
+        None,
+        "Initial weights; imagenet is downloaded.  [default: imagenet, or none for cnn]",
+        metavar="imagenet|none|FILE",
+        path="local input",
+    )
+    trainable: str = _model(
+        _AUTO,
+        "Layers to train: only the head, all, or LAYER and those after it. auto means head with "
+        "loaded weights, otherwise all.",
+        metavar="auto|head|all|LAYER",
+    )
+    image_size: int | None = _model(
+        None,
+        "Resize images to N x N pixels.  [default: the model's own size]",
+        metavar="N",
+        least=32,
+        most=4096,
+    )
+    rescale: Literal["model", "unit", "dataset"] = _model(
+        "model",
+        "Scale pixels to the range that the model expects, to 0..1, or each channel to mean 0 and "
+        "standard deviation 1 over the training images.",
+    )
+    precision: Precision = _model(
+        "float32",
+        "Precision of the layers. The mixed ones are for GPUs. bfloat16 is for a frozen base: it "
+        "requires --trainable head, --cache features or auto, and no --augment.",
+    )
+    epochs: int = _optimization(5, "Number of epochs.", metavar="N", least=1)
+    fine_tune: str | None = _optimization(
+        None,
+        "After --epochs, also train LAYER and the layers after it at a tenth of the learning rate, "
+        "for EPOCHS epochs.  [default: as many as --epochs]",
+        metavar="LAYER[:EPOCHS]",
+    )
+    batch_size: int = _optimization(32, "Number of images per batch.", metavar="N", least=1)
+    learning_rate: float | None = _optimization(
+        None,
+        "Learning rate. The default is 0.001 for a head, 0.0003 for random and 0.0001 for loaded "
+        "weights; ten times that for sgd, a tenth for lion.",
+        metavar="X",
+        above=0,
+        most=1000,
+    )
+    optimizer: Literal["adam", "adamw", "sgd", "rmsprop", "lion"] = _optimization(
+        "adam", "Optimizer; sgd has a momentum of 0.9."
+    )
+    schedule: Literal["constant", "cosine"] = _optimization(
+        "constant",
+        "Learning rate schedule: constant, or cosine decay to 0 at the last step.",
+    )
+    class_weights: Literal["balanced"] | None = _optimization(
+        None, "Weight the loss of each image so that all classes count equally."
+    )
+    early_stopping: int | None = _optimization(
+        None,
+        "Stop after N epochs without a lower val_loss (without validation, loss), and keep the "
+        "best weights.",
+        metavar="N",
+        least=1,
+    )
+    seed: int = _optimization(
+        0,
+        "Random seed for initial weights, image order and augmentation.",
+        metavar="N",
+        least=0,
+        most=2**32 - 1,
+    )
+    shard_cache: PathLike | None = _input(
+        None,
+        "Local directory for shards that are downloaded from an object store.  [default: in the "
+        "user cache directory]",
+        metavar="DIR",
+        path="local output",
+    )
+    recipe: Literal["tfrtool", "notebook", "naive"] = _input(
+        "tfrtool",
+        "tfrtool's own pipeline, the common tf.data pipeline of notebooks, or a naive sequential "
+        "one. The options below require --recipe tfrtool.",
+    )
+    cache: Literal["auto", "features", "memory", "disk", "none"] = _input(
+        _AUTO,
+        "What to keep between epochs: outputs of a frozen base, or decoded images in memory or on "
+        "disk. auto picks what fits.",
+    )
+    cache_directory: PathLike | None = _input(
+        None,
+        "Directory of the disk cache; implies --cache disk.  [default: in the user cache "
+        "directory]",
+        metavar="DIR",
+        cli="--cache-dir",
+        path="local output",
+    )
+    decode: Literal["exact", "fast"] = _input(
+        "exact",
+        "fast decodes large JPEGs at 1/2, 1/4 or 1/8 of their size, but not below the image size.",
+    )
+    augment: str | Augment | None = _input(
+        None,
+        "Random augmentation, such as flip,rotate=40. Choose from flip, flip-vertical, "
+        "rotate=DEGREES, crop=PIXELS, cutout=PIXELS, brightness, contrast, saturation and hue.",
+        metavar="LIST",
+        parse=parse_augment,
+    )
+    cycle_length: int | None = _knob("Shards to read in parallel; auto is 4.")
+    block_length: int | None = _knob("Consecutive records to take from a shard; auto is 1.")
+    parallel_calls: int | None = _knob("Images to decode ahead; auto is 8 per core.", most=1024)
+    shuffle_buffer: int | None = _knob(
+        "Images in the shuffle buffer; auto is all cached images, or 1024 (at most 32 MiB) without "
+        "a cache."
+    )
+    prefetch: int | None = _knob("Batches to prefetch; auto is 2.", least=0)
+    deterministic: bool = _input(
+        True,
+        "Use the image order given by the seed, or take images as soon as they are ready.",
+        cli="--deterministic/--no-deterministic",
+    )
+    out: PathLike | None = _output(
+        None,
+        "Directory for model.keras, model.best.keras, history.json, history.png, labels.txt, "
+        "run.json (how the run was made) and a checkpoint after each epoch.",
+        metavar="DIR",
+        path="local output",
+    )
+    resume: bool = _output(
+        False,
+        "Continue the run in --out from its checkpoint, with the DATASET and options in its "
+        "run.json. You can raise --epochs.",
+    )
+    export: Any = _output(
+        (),
+        "Also save the model in this format in --out, and compare its predictions with "
+        "model.keras. Repeatable.",
+        metavar="saved_model|tflite",
+        repeat=True,
+    )
+    tensorboard: PathLike | None = _output(
+        None, "Directory for TensorBoard logs.", metavar="DIR", path="local output"
+    )
+    profile: bool = _output(
+        False,
+        "Profile ten steps for TensorBoard, in the --tensorboard directory or in the folder "
+        "profile of --out.",
+    )
+    strategy: Strategy = _execution(
+        "auto",
+        "Train on one device, on all GPUs of this machine (mirrored), or on the workers of "
+        "TF_CONFIG (multi-worker). auto uses what is available.",
+    )
+    engine: Literal["local", "ray"] = _execution("local", "Run locally or on a Ray cluster.")
+    engine_address: str | None = _execution(
+        None, "HOST:PORT of the Ray cluster.  [default: $RAY_ADDRESS]", metavar="ADDRESS"
+    )
+    workers: int | None = _execution(
+        None, "Number of workers with --engine ray.  [default: one per node]", metavar="N", least=1
+    )
+    compare: bool = _comparison(
+        False,
+        "Also measure this run and the recipes naive and notebook, each in its own process, and "
+        "compare CPU time, wall time, memory and input wait.",
+    )
+    compare_rounds: int = _comparison(
+        3, "How often --compare runs each recipe.", metavar="N", least=1
+    )
+    callbacks: Sequence[Any] = option(
+        (),
+        "Keras callbacks, called as ``fit`` calls them. Setting ``model.stop_training`` ends the "
+        "run. Their state is not part of checkpoints. With cached features, their ``model`` is "
+        "the head.",
+        cli=None,
+    )
+    on_plan: Callable[[Any], None] = option(
+        ignore,
+        "called with the `TrainPlan` before the first step, and after each restart on Ray.",
+        cli=None,
+    )
+    on_epoch: Callable[[Any], None] = option(
+        ignore,
+        "called with the `EpochReport` of each epoch, once its checkpoint has been saved.",
+        cli=None,
+    )
+    on_progress: OnProgress = option(
+        no_progress, "called after each step, and while the first epoch is prepared.", cli=None
+    )
+    on_restart: Callable[[str], None] = option(
+        ignore, "called with the reason when a run on Ray is restarted.", cli=None
+    )
+
+    given: ClassVar[frozenset[str]] = frozenset()
+    """Names of the options that the caller passed, whatever their values."""
+
+    def __post_init__(self) -> None:
+        self._parse()
+        super().__post_init__()
+        self.loading(self.size)
+        if isinstance(self.validation, float) and not 0 < self.validation < 1:
+            raise UsageError(
+                "--validation must be a split name or a fraction between 0 and 1, got "
+                f"{self.validation:g}"
+            )
+        if self.resume and self.out is None:
+            raise UsageError("--resume requires the directory of the run", hint="use --out DIR")
+        if self.export and self.out is None:
+            raise UsageError("--export requires --out")
+        if self.profile and self.profile_folder is None:
+            raise UsageError("--profile requires a directory", hint="use --tensorboard or --out")
+        if self.engine == "local" and (self.workers or self.engine_address):
+            name = "--workers" if self.workers else "--engine-address"
+            raise UsageError(f"{name} requires a cluster", hint="use --engine ray to train on one")
+        if self.cache_directory is not None and self.cache != "disk":
+            raise UsageError("--cache-dir requires --cache disk")
+        if self.weights == IMAGENET and self._has_no_imagenet:
+            what = f"no ImageNet weights for --model {self.model_name}"
+            raise UsageError(what, expected="--weights none or FILE")
+        if self.recipe != "tfrtool" and (
+            self.cache != _AUTO
+            or not self.deterministic
+            or self.strategy not in ("auto", "one")
+            or self.resume
+        ):
+            # The published pipelines are compared, and not changed.
+            raise UsageError(
+                "--cache, --no-deterministic, --strategy and --resume cannot be used with --recipe "
+                f"{self.recipe}"
+            )
+        if self.fine_tune is not None and self.trained == "all" and not is_own(self.model_name):
+            raise UsageError(
+                "--fine-tune has nothing to add: all layers are trained already",
+                hint="use --trainable head, or a layer after that of --fine-tune",
+            )
+        frozen = self.model != CNN and (is_own(self.model_name) or self.trained == "head")
+        if self.precision == "bfloat16" and not (
+            frozen
+            and self.recipe == "tfrtool"
+            and self.cache in (_AUTO, "features")
+            and self.augment is None
+        ):
+            # A step of MobileNetV2 in bfloat16 took 1.5 times the CPU time of one in float32, on a
+            # processor with AVX512_BF16: oneDNN has no fast backward convolutions for it.
+            raise UsageError(
+                "--precision bfloat16 requires a frozen base with cached features",
+                hint="use a model of keras.applications, --trainable head, --cache features "
+                "or auto, --recipe tfrtool, and no --augment",
+            )
+
+    def _parse(self) -> None:
+        """Replace texts by what they stand for."""
+
+        def assign(name: str, value: object) -> None:
+            object.__setattr__(self, name, value)
+
+        if isinstance(self.model, str):
+            assign("model", canonical_name(self.model))
+        elif not callable(self.model):
+            raise UsageError(
+                "invalid model",
+                expected="a name, a function of image size and number of classes, or a keras.Model",
+                found=type(self.model).__name__,
+            )
+        if isinstance(self.dataset, str | os.PathLike) and not hasattr(self.dataset, "directory"):
+            assign("dataset", as_path(self.dataset))
+        if isinstance(self.augment, str):
+            assign("augment", parse_augment(self.augment))
+        if self.fine_tune is not None:
+            FineTune.parse(self.fine_tune)
+        if self.cache == _AUTO and self.cache_directory is not None:
+            assign("cache", "disk")
+        export = (self.export,) if isinstance(self.export, str) else tuple(self.export)
+        for one in export:
+            as_choice(EXPORTS, one, "--export")
+        assign("export", tuple(dict.fromkeys(export)))
+        parse_path_fields(self, "cache_directory", "out", "tensorboard", "shard_cache")
+        if self.weights is not None:
+            assign("weights", str(as_path(self.weights)))
+        if not self.trainable:
+            raise UsageError("invalid --trainable ''", expected="auto, head, all or a layer")
+
+    @property
+    def location(self) -> Path:
+        """Path of the dataset."""
+        return as_path(self.dataset)
+
+    @property
+    def model_name(self) -> str:
+        """Name of the model; "module:function" or "keras.Model:name" for a user's."""
+        if isinstance(self.model, str):
+            return self.model
+        function = getattr(self.model, "__qualname__", None)
+        if function is None:
+            return f"keras.Model:{self.model.name}"
+        return f"{self.model.__module__}:{function}"
+
+    def loading(self, image_size: int) -> LoadOptions:
+        """Return how training images are loaded: as uint8 of this size, without a cache."""
+        shared = {name: getattr(self, name) for name in _LOADED}
+        return LoadOptions(image_size=image_size, rescale=None, **shared)
+
+    def to_json_values(self) -> dict[str, Any]:
+        """Return the options that are recorded, as JSON values; paths are absolute."""
+
+        def json_value(value: Any) -> Any:
+            if isinstance(value, Path):
+                return str(value.absolute())
+            return getattr(value, "__qualname__", str(value))
+
+        names = [one.name for one, _ in declared(self) if one.name not in NOT_RECORDED]
+        values = {name: getattr(self, name) for name in names} | {"model": self.model_name}
+        parsed: dict[str, Any] = json.loads(json.dumps(values, default=json_value))
+        return parsed
+
+    @property
+    def tuning(self) -> FineTune | None:
+        """Layer and epochs of the fine-tuning phase, or None without one."""
+        return None if self.fine_tune is None else FineTune.parse(self.fine_tune)
+
+    @property
+    def second_phase(self) -> "TrainOptions | None":
+        """Options of the fine-tuning phase as a run of its own, or None without one."""
+        tuning = self.tuning
+        if tuning is None:
+            return None
+        return replace(
+            self,
+            trainable=tuning.layer,
+            fine_tune=None,
+            epochs=tuning.epochs or self.epochs,
+            learning_rate=self.rate * _TUNING_RATE / _HEAD_RATE,
+            cache="auto" if self.cache == "features" else self.cache,
+            precision="float32" if self.precision == "bfloat16" else self.precision,
+        )
+
+    @property
+    def _has_no_imagenet(self) -> bool:
+        return self.model == CNN or is_own(self.model_name)
+
+    @property
+    def trained(self) -> str:
+        """Layers that are trained: "head", "all", or the name of the first of them."""
+        if self.trainable != _AUTO:
+            return self.trainable
+        return "all" if self.initial_weights == NO_WEIGHTS else "head"
+
+    @property
+    def size(self) -> int:
+        """Image size in pixels; by default the model's own."""
+        if self.image_size is not None:
+            return self.image_size
+        shape = getattr(self.model, "input_shape", None)  # of a keras.Model that is built
+        built = shape[1] if isinstance(shape, tuple) and len(shape) == 4 else None
+        return built or _SIZES.get(self.model_name.replace("_", ""), 224)
+
+    @property
+    def rate(self) -> float:
+        """Learning rate; the default is lower for loaded weights, which large steps would spoil."""
+        if self.learning_rate is not None:
+            return self.learning_rate
+        random = self.initial_weights == NO_WEIGHTS or self.model == CNN
+        rate = _RANDOM_RATE if random else _TUNING_RATE
+        if self.trained == "head":
+            rate = _HEAD_RATE
+        return rate * _RATE_FACTORS.get(self.optimizer, 1.0)
+
+    @property
+    def initial_weights(self) -> str:
+        """Weights to start from; by default "none" for the cnn and own models."""
+        return self.weights or (NO_WEIGHTS if self._has_no_imagenet else IMAGENET)
+
+    @property
+    def policy(self) -> str:
+        """Keras' dtype policy of the layers."""
+        return "float32" if self.precision == "bfloat16" else self.precision
+
+    @property
+    def profile_folder(self) -> Path | None:
+        """Directory for the trace of some steps, or None for no trace."""
+        folder = self.log_dir or (self.out_dir and self.out_dir / "profile")
+        return folder if self.profile else None
+
+    @property
+    def out_dir(self) -> Path | None:
+        """Directory of the run."""
+        return None if self.out is None else Path(self.out)
+
+    @property
+    def log_dir(self) -> Path | None:
+        """Directory for TensorBoard."""
+        return None if self.tensorboard is None else Path(self.tensorboard)

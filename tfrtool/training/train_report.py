@@ -1,0 +1,259 @@
+"""What was decided before a training run, and its results."""
+
+import math
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+from tfrtool.loading.labels import Task
+from tfrtool.loading.options import Cache, Rescale
+from tfrtool.storage.json_values import Shown, to_json_values
+from tfrtool.training.train_options import Strategy, TrainOptions
+
+if TYPE_CHECKING:
+    from tfrtool.training.exporting import Exported
+
+_DIGITS = {"seconds": 3, "images_per_second": 1, "input_wait_fraction": 4}
+"""Decimals in JSON; 6 for all others."""
+
+_NOT_IN_JSON = ("options", "rescale", "class_names", "damage", "phase", "worker", "record")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainPlan:
+    """Settings of a training run, known before its first step.
+
+    Attributes:
+        options: options of the run.
+        record: how the run is made, as in ``run.json``: dataset, options, versions and host.
+        model: name of the model.
+        recipe: data loader.
+        cache: what is kept between epochs.
+        cache_reason: why.
+        image_size: width and height of the input images, in pixels.
+        rescale: how pixel values are rescaled.
+        class_names: names of the classes, by class number.
+        task: whether an image has exactly one class, or any number of them.
+        forms: how unusual images and labels were interpreted, one clause each.
+        train_images: number of training images.
+        validation_images: number of validation images, 0 without validation.
+        trainable_parameters: number of trainable parameters.
+        precision: numeric type of the layers.
+        damage: damage that was skipped, one line each.
+        skipped: number of skipped records. A line of ``damage`` may stand for several.
+        fine_tune: second phase, as ``layer`` or ``layer:epochs``, or None.
+        class_weights: weight of each class in the loss, or None.
+        warnings: warnings about effort that may be wasted, one sentence each.
+        epochs_before: number of epochs completed before the run was resumed.
+        phase: first phase to train: 2 if the run is resumed during fine-tuning, otherwise 1.
+        strategy: how several devices are used.
+        workers: number of processes.
+        worker: number of this process; process 0, the chief, writes the files.
+        replicas: number of devices in all processes.
+    """
+
+    options: TrainOptions = field(repr=False)
+    record: Mapping[str, Any]
+    model: str
+    recipe: str
+    cache: Cache
+    cache_reason: str
+    image_size: int
+    rescale: Rescale
+    class_names: tuple[str, ...]
+    task: Task
+    forms: tuple[str, ...]
+    train_images: int
+    validation_images: int
+    trainable_parameters: int
+    precision: str
+    damage: tuple[str, ...]
+    skipped: int
+    fine_tune: str | None
+    class_weights: Mapping[str, float] | None
+    warnings: tuple[str, ...]
+    epochs_before: int
+    phase: int
+    strategy: Strategy
+    workers: int
+    worker: int
+    replicas: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochReport:
+    """Result of one epoch.
+
+    Attributes:
+        epoch: number of the epoch, counted from 1.
+        phase: 1, or 2 during fine-tuning.
+        seconds: wall time including validation, in seconds.
+        images_per_second: training and validation images per second of that time.
+        loss: mean cross-entropy over the epoch, while the weights changed.
+        accuracy: fraction of images classified correctly over the epoch. With several classes per
+            image, the fraction of correct decisions per class, at a threshold of 0.5.
+        mean_average_precision: with several classes per image, the mean over classes of how well
+            the probabilities rank the images; otherwise None. NaN if it is undefined.
+        val_loss: loss on the validation images after the epoch, or None without validation.
+        val_accuracy: accuracy on the validation images after the epoch, or None.
+        val_mean_average_precision: mean average precision on the validation images, or None.
+        input_wait_fraction: fraction of the time spent waiting for input, 0 to 1.
+    """
+
+    epoch: int
+    phase: int = 1
+    seconds: float
+    images_per_second: float
+    loss: float
+    accuracy: float
+    val_loss: float | None = None
+    val_accuracy: float | None = None
+    input_wait_fraction: float
+    mean_average_precision: float | None = None
+    val_mean_average_precision: float | None = None
+
+    @property
+    def monitored(self) -> float:
+        """Value that decides the best epoch: ``val_loss``, or ``loss`` without validation."""
+        loss = self.loss if self.val_loss is None else self.val_loss
+        return math.inf if math.isnan(loss) else loss
+
+    @property
+    def logs(self) -> Mapping[str, float]:
+        """Values passed to callbacks, by name, without those that are None."""
+        values = {one.name: getattr(self, one.name) for one in fields(self)[2:]}
+        return {name: value for name, value in values.items() if value is not None}
+
+    def to_json(self) -> Mapping[str, Any]:
+        """Return the object that ``train --json`` prints for an epoch."""
+        values = to_json_values(self)
+        if self.mean_average_precision is None:
+            values = {name: values[name] for name in values if not name.endswith("precision")}
+        return {  # JSON has no NaN or infinity
+            name: round(one, _DIGITS.get(name, 6))
+            if one is not None and math.isfinite(one)
+            else None
+            for name, one in values.items()
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedRun:
+    """Costs and result of a recipe in a comparison.
+
+    Attributes:
+        recipe: name of the recipe.
+        cache: where its images were cached.
+        precision: numeric type of the layers.
+        seconds: median of ``seconds_each``.
+        cpu_seconds: median of ``cpu_seconds_each``.
+        seconds_each: wall time of each round, from opening the dataset to the trained model.
+        cpu_seconds_each: CPU time over all cores of each round, in seconds.
+        other_cores: mean number of cores that other programs used, or None if unknown.
+        memory_bytes: peak memory growth, without TensorFlow's libraries, or None if unknown.
+        images_per_second: training images of all epochs per second of ``seconds``.
+        input_wait_fraction: fraction of the time of all epochs spent waiting for input.
+        epochs: number of epochs.
+        loss: of the last epoch, as the following.
+        accuracy: training accuracy.
+        val_loss: validation loss, or None.
+        val_accuracy: validation accuracy, or None.
+    """
+
+    recipe: str
+    cache: str
+    precision: str
+    seconds: float
+    cpu_seconds: float
+    seconds_each: tuple[float, ...]
+    cpu_seconds_each: tuple[float, ...]
+    other_cores: float | None
+    memory_bytes: int | None
+    images_per_second: float
+    input_wait_fraction: float
+    epochs: int
+    loss: float | None
+    accuracy: float | None
+    val_loss: float | None
+    val_accuracy: float | None
+
+    def ratios(self, ours: "ComparedRun", name: str) -> dict[str, float]:
+        """Return how many times as much as ``ours`` this recipe took, over the rounds.
+
+        ``name`` is "seconds" or "cpu_seconds"; the keys are "least", "median" and "most".
+        """
+        pairs = zip(getattr(self, f"{name}_each"), getattr(ours, f"{name}_each"), strict=True)
+        ratios = sorted(round(one / our, 3) for one, our in pairs)
+        return {"least": ratios[0], "median": statistics.median(ratios), "most": ratios[-1]}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainReport(Shown):
+    """Result of a training run.
+
+    Attributes:
+        plan: settings of the run.
+        epochs: result of each epoch, including those before the run was resumed.
+        seconds: wall time from opening the dataset to saving the model, plus the epochs before the
+            run was resumed, in seconds.
+        best_epoch: epoch of the last phase with the lowest ``val_loss``, or ``loss`` without
+            validation. Its model is saved as ``model.best.keras``.
+        saved_epoch: epoch whose weights the model has, and that is saved as ``model.keras``: the
+            best one with early stopping, otherwise the last.
+        stopped_early: whether fewer epochs were trained than requested.
+        exported: exported forms of the model.
+        compared: the recipes of a comparison, tfrtool's last; empty without a comparison.
+        notebook_skipped: why the recipe "notebook" was skipped.
+    """
+
+    plan: TrainPlan
+    epochs: tuple[EpochReport, ...]
+    seconds: float
+    best_epoch: int
+    saved_epoch: int
+    stopped_early: bool = False
+    exported: "tuple[Exported, ...]" = ()
+    compared: tuple[ComparedRun, ...] = ()
+    notebook_skipped: str = ""
+
+    @property
+    def speedup(self) -> float:
+        """How many times faster than the naive recipe, or NaN without a comparison."""
+        if not self.compared:
+            return math.nan
+        return self.compared[0].ratios(self.compared[-1], "seconds")["median"]
+
+    @property
+    def input_wait_fraction(self) -> float:
+        """Fraction of the time of all epochs spent waiting for input, 0 to 1."""
+        waited = sum(one.seconds * one.input_wait_fraction for one in self.epochs)
+        return waited / sum(one.seconds for one in self.epochs)
+
+    def to_json(self) -> Mapping[str, Any]:
+        """Return the last object that ``train --json`` prints."""
+        names = [one.name for one in fields(self.plan) if one.name not in _NOT_IN_JSON]
+        data: dict[str, Any] = {
+            **{name: to_json_values(getattr(self.plan, name)) for name in names},
+            "epochs": len(self.epochs),
+            "seconds": round(self.seconds, 3),
+            "best_epoch": self.best_epoch,
+            "saved_epoch": self.saved_epoch,
+            "stopped_early": self.stopped_early,
+        }
+        if self.exported:
+            data["exported"] = {
+                one.kind: {"path": str(one.path), "difference": one.difference}
+                for one in self.exported
+            }
+        if self.compared:
+            *others, ours = self.compared
+            data |= {f"{one.recipe}_seconds": one.seconds for one in others}
+            data |= {"speedup": self.speedup, "runs": to_json_values(self.compared)}
+            data["ratios"] = {
+                one.recipe: {name: one.ratios(ours, name) for name in ("cpu_seconds", "seconds")}
+                for one in others
+            }
+        if self.notebook_skipped:
+            data["notebook_skipped"] = self.notebook_skipped
+        return data

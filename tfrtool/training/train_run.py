@@ -1,0 +1,454 @@
+"""One training run, from the opened dataset to the saved model."""
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfrtool.errors import TrainingError, UsageError, WriteError, os_errors_as
+from tfrtool.images.charts import draw_charts
+from tfrtool.loading.labels import Task
+from tfrtool.loading.options import Cache
+from tfrtool.loading.pipeline import load
+from tfrtool.records.crc import crc32c
+from tfrtool.storage.atomic_files import new_file, new_file_by_name
+from tfrtool.storage.progress import Progress, activity
+from tfrtool.training.checkpoint import (
+    RunState,
+    crc_of,
+    read_arrays,
+    save_checkpoint,
+    unusable,
+)
+from tfrtool.training.exporting import Exported, export_model
+from tfrtool.training.fitting import (
+    EpochMeter,
+    MeasuredModel,
+    StepTrace,
+    TensorBoardLogs,
+    compile_model,
+)
+from tfrtool.training.frozen_features import (
+    BASE_BATCH,
+    extract_features,
+    feature_batches,
+    freeze,
+)
+from tfrtool.training.models import (
+    build_classifier,
+    check_layer,
+    dtype_policy,
+    rescale_for,
+    set_fine_tuned,
+)
+from tfrtool.training.replicas import Devices, ReplicaModel
+from tfrtool.training.run_record import (
+    RUN_FILE,
+    check_dataset,
+    comparable,
+    dataset_digest,
+    run_record,
+    save_json,
+)
+from tfrtool.training.saved_model import (
+    BEST_MODEL_FILE,
+    MODEL_FILE,
+    ModelFacts,
+    load_model,
+    save_model,
+)
+from tfrtool.training.scores import MEAN_AVERAGE_PRECISION
+from tfrtool.training.train_options import TrainOptions
+from tfrtool.training.train_report import EpochReport, TrainPlan, TrainReport
+from tfrtool.training.training_data import (
+    TrainingData,
+    balanced_weights,
+    plan_run_cache,
+    plan_warnings,
+)
+
+_AHEAD = 16
+"""Batches for a frozen base that are decoded while its graph is made: 39 MB at 224 pixels."""
+
+_VALIDATED = 1024
+"""Rows of features that are evaluated at a time."""
+
+
+class TrainingRun:
+    """A run whose model is built; ``plan`` says what it will be."""
+
+    def __init__(
+        self,
+        options: TrainOptions,
+        data: TrainingData,
+        devices: Devices,
+        before: RunState | None,
+    ) -> None:
+        self._options, self._data, self._devices = options, data, devices
+        if devices.several and isinstance(options.model, keras.Model):
+            raise UsageError(
+                f"a built keras.Model can't be trained with --strategy {devices.kind}",
+                hint="pass a function that returns it",
+            )
+        devices.check_batch_size(options.batch_size, data.images)
+        self._epochs = [] if before is None else list(before.epochs)
+        self._phase = self._epochs[-1].phase if self._epochs else 1
+        digest = dataset_digest(data.original)
+        if options.resume and options.out_dir is not None:
+            check_dataset(options.out_dir, digest)
+        run = json.dumps([comparable(options), digest, len(self._epochs)], sort_keys=True)
+        devices.check_same(crc32c(run.encode("ascii")))
+        self._class_weights = None if options.class_weights is None else balanced_weights(data)
+        if before is not None:
+            self._rescale = before.rescale
+        elif options.rescale == "dataset":
+            self._rescale = data.measured_rescale(options.on_progress)
+        else:
+            self._rescale = rescale_for(options.model_name, unit=options.rescale == "unit")
+        dataset, images, name = data.dataset, data.images, options.model_name
+        keras.utils.set_random_seed(options.seed)
+        with devices.strategy.scope(), dtype_policy(options.policy):
+            self._classifier = build_classifier(
+                name,
+                data.training.image_size,
+                len(dataset.class_names),
+                options.initial_weights,
+                options.trained,
+                None if isinstance(options.model, str) else options.model,
+                task=dataset.task,
+            )
+        if options.tuning is not None:
+            check_layer(self._classifier, options.tuning.layer, name)
+            if self._phase == 2:
+                set_fine_tuned(self._classifier, options.tuning.layer, name)
+        plan = self._prepare_phase(None if before is None else before.cache)
+        if before is not None and options.out_dir is not None:
+            self._restore(options.out_dir, before)
+        frozen = self._classifier.base is not None and name != "cnn" and ":" not in name
+        warnings = plan_warnings(options, data, self._class_weights, frozen=frozen)
+        variables = self._classifier.core.trainable_variables
+        self.plan = TrainPlan(
+            options=options,
+            record=run_record(options, digest),
+            model=name,
+            recipe=options.recipe,
+            cache=plan.cache,
+            cache_reason=plan.reason,
+            image_size=data.training.image_size,
+            rescale=self._rescale,
+            class_names=dataset.class_names,
+            task=dataset.task,
+            forms=dataset.notes,
+            train_images=images[0],
+            validation_images=sum(images[1:]),
+            trainable_parameters=sum(math.prod(variable.shape) for variable in variables),
+            precision=options.precision,
+            damage=() if data.dropped is None else data.dropped.lines,
+            skipped=0 if data.dropped is None else data.dropped.n_skipped,
+            fine_tune=options.fine_tune,
+            class_weights=self._class_weights,
+            warnings=warnings,
+            epochs_before=len(self._epochs),
+            phase=self._phase,
+            strategy=devices.kind,
+            workers=devices.workers,
+            worker=devices.number,
+            replicas=devices.replicas,
+        )
+
+    def _prepare_phase(self, before: Cache | None) -> Any:
+        """Decide how a phase caches images, and make its model and optimizer."""
+        options, core, data, devices = self._now, self._classifier.core, self._data, self._devices
+        base = self._classifier.base
+        if devices.several and options.cache == "features":
+            raise UsageError("--cache features requires a single device")
+        width = None if base is None or devices.several else math.prod(base.output_shape[1:])
+        plan = plan_run_cache(options, data, before, feature_size=width, workers=devices.workers)
+        kinds = list(Cache)  # the worker with the least memory decides
+        self._cache = kinds[max(devices.gather(kinds.index(plan.cache)))]
+        trained = self._classifier.head if self._cache is Cache.FEATURES else core
+        steps = -(-data.images[0] // options.batch_size) * options.epochs
+        with devices.strategy.scope():
+            optimizer = _make_optimizer(options, steps)
+            optimizer.build(trained.trainable_variables)
+        if devices.several:
+            self._model = ReplicaModel(trained.inputs, trained.outputs, name=core.name)
+            self._model.devices, self._model.task = devices, data.dataset.task
+            self._model.compile(optimizer)
+        else:
+            self._model = MeasuredModel(trained.inputs, trained.outputs, name=core.name)
+            compile_model(self._model, optimizer, data.dataset.task)
+        frozen = [] if base is None else base.variables
+        known = {id(variable) for variable in frozen}
+        self._weights = [one for one in core.weights if id(one) not in known]
+        changing = [one for one in core.variables if id(one) not in known]
+        self._changing = [one.value for one in (*changing, *self._model.optimizer.variables)]
+        self._best: list[Any] = []
+        self._state = RunState(
+            cache=self._cache, rescale=self._rescale, frozen=crc_of(frozen), epochs=self._epochs
+        )
+        return plan if self._cache is plan.cache else replace(plan, cache=self._cache)
+
+    def _restore(self, out: Path, before: RunState) -> None:
+        """Take weights, optimizer and best weights from the checkpoint."""
+        if before.frozen != self._state.frozen:
+            raise unusable(out, "its frozen weights differ from those of the run")
+        expected = [one.numpy() for one in self._changing], [one.numpy() for one in self._weights]
+        state, best = read_arrays(out, *expected)
+        for variable, value in zip(self._changing, state, strict=True):
+            variable.assign(value)
+        self._best = best or [one.numpy() for one in self._weights]
+
+    @property
+    def _now(self) -> TrainOptions:
+        """Options of the current phase."""
+        second = self._options.second_phase
+        return self._options if self._phase == 1 or second is None else second
+
+    @property
+    def _of_phase(self) -> list[EpochReport]:
+        return [epoch for epoch in self._epochs if epoch.phase == self._phase]
+
+    @property
+    def _best_epoch(self) -> int:
+        return min(self._of_phase, key=lambda epoch: epoch.monitored).epoch
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether all epochs of the phase are done, or none was better for long enough."""
+        done, patience = len(self._of_phase), self._options.early_stopping
+        if patience is not None and done and len(self._epochs) - self._best_epoch >= patience:
+            return True
+        return done >= self._now.epochs
+
+    def train(self) -> None:
+        """Train until all phases are over, or a callback stops the run."""
+        if self._options.out_dir is not None and self._devices.number == 0:
+            save_json(self._options.out_dir / RUN_FILE, self.plan.record)
+        stopped = self._train_phase()
+        tuning = self._options.tuning
+        if self._phase == 1 and tuning is not None and not stopped:
+            if self._options.early_stopping is not None:
+                self._assign(self._best)
+            self._phase = 2
+            set_fine_tuned(self._classifier, tuning.layer, self.plan.model)
+            self._prepare_phase(None)
+            self._train_phase()
+
+    def _train_phase(self) -> bool:
+        """Train until the phase is over; return whether a callback stopped it."""
+        if self._is_over:
+            return False
+        options, data, model, chief = (
+            self._options,
+            self._data,
+            self._model,
+            not self._devices.number,
+        )
+        done, on_progress = len(self._epochs), options.on_progress
+        epochs = done - len(self._of_phase) + self._now.epochs
+        steps = -(-data.images[0] // options.batch_size)
+        meter = model.meter = EpochMeter(data.images, data.dataset.task)
+        finished = False
+
+        def end_step(batch: int, logs: Any) -> None:
+            number, loss = len(self._epochs) + 1, logs["loss"]
+            if not math.isfinite(loss):
+                kept = options.out_dir is not None and number > 1
+                raise TrainingError(
+                    f"epoch {number}: the loss became {loss} at step {batch + 1}",
+                    hint=f"try a --learning-rate lower than {self._now.rate:g}"
+                    + (f"; the checkpoint of epoch {number - 1} is kept" if kept else ""),
+                )
+            note = f"loss {loss:.4f}, accuracy {logs['accuracy']:.4f}"
+            progress = Progress(what=f"epoch {number}", done=batch + 1, total=steps, unit="steps")
+            on_progress(replace(progress, note=note))
+
+        def end_epoch(epoch: int, logs: Any) -> None:
+            figures = {**logs, **meter.figures()}
+            known = {name: one for name, one in figures.items() if name in EpochReport.__slots__}
+            self._epochs.append(EpochReport(epoch=epoch + 1, phase=self._phase, **known))
+            logs.update(self._epochs[-1].logs)
+
+        def save_epoch(epoch: int, logs: Any) -> None:
+            nonlocal finished
+            del logs
+            is_best = self._best_epoch == epoch + 1
+            if is_best:
+                self._best = [one.numpy() for one in self._weights]
+            if options.out_dir is not None and chief and options.recipe == "tfrtool":
+                state = [one.numpy() for one in self._changing]
+                save_checkpoint(options.out_dir, self._state, state, [] if is_best else self._best)
+            options.on_epoch(self._epochs[-1])
+            if self._is_over and not model.stop_training:
+                finished = model.stop_training = True
+            meter.begin_epoch()
+
+        made = keras.callbacks.LambdaCallback
+        callbacks = [made(on_train_batch_end=end_step, on_epoch_end=end_epoch)]
+        with ExitStack() as stack:
+            if options.log_dir is not None and chief:
+                callbacks.append(TensorBoardLogs(options.log_dir))
+            if options.profile_folder is not None and chief:
+                trace = StepTrace(options.profile_folder, steps)
+                stack.callback(trace.stop)
+                callbacks.append(trace)
+            callbacks += [*options.callbacks, made(on_epoch_end=save_epoch)]
+            stack.enter_context(data.naming_damage())
+            on_progress(activity(f"epoch {done + 1}"))
+            self._fit(callbacks, done, epochs, meter)
+        return bool(model.stop_training) and not finished
+
+    def _fit(self, callbacks: Sequence[Any], done: int, epochs: int, meter: EpochMeter) -> None:
+        """Train from an epoch to another, by Keras' ``fit`` on one device."""
+        data, devices, options, model = self._data, self._devices, self._options, self._model
+        order = {"first_epoch": done, "epochs": epochs - done}
+        steps = [-(-images // options.batch_size) for images in data.images]
+        weights = list((self._class_weights or {}).values())
+        if self._cache is Cache.FEATURES:
+            batches = list(self._load_features(order, meter))
+        else:
+            loaded = data.changed(rescale=self._rescale, cache=self._cache, **order)
+            makers = [
+                partial(load, data.dataset, part, on_progress=options.on_progress)
+                for part in loaded.parts
+            ]
+            if isinstance(model, ReplicaModel):
+                model.class_weights, weights = weights, []
+                model.iterators = tuple(devices.distribute(make) for make in makers)
+                callbacks = [*callbacks, model.agreeing()]
+                steps_of_fit = steps[0] * (epochs - done), *steps[1:]
+                batches = [tf.data.Dataset.range(count) for count in steps_of_fit]
+            else:
+                batches = [make() for make in makers]
+        model.fit(
+            batches[0],
+            epochs=epochs,
+            initial_epoch=done,
+            # One iterator over all epochs; other recipes are read as in the notebooks.
+            steps_per_epoch=steps[0] if options.recipe == "tfrtool" else None,
+            validation_data=batches[1] if len(batches) > 1 else None,
+            class_weight=dict(enumerate(weights)) or None,
+            callbacks=callbacks,
+            shuffle=False,
+            verbose=0,
+        )
+
+    def _load_features(self, order: Mapping[str, int], meter: EpochMeter) -> Iterator[Any]:
+        """Run the frozen base over all images; yield batches of features of each part."""
+        options, data = self._options, self._data
+        once = data.once(batch_size=BASE_BATCH, prefetch=_AHEAD)
+        warm = tf.data.Options()
+        warm.experimental_warm_start = True  # decode while the base's graph is made
+        iterators = [iter(load(data.dataset, part).with_options(warm)) for part in once.parts]
+        total, extracted = sum(data.images), 0
+
+        def on_images(count: int) -> None:
+            nonlocal extracted
+            extracted += count
+            progress = Progress(what="features", done=extracted, total=total, unit="images")
+            options.on_progress(progress)
+
+        size = data.training.image_size
+        base = freeze(self._classifier.base, size, self._rescale, options.precision)
+        for iterator, count, part in zip(iterators, data.images, data.parts, strict=True):
+            values, labels = extract_features(base, meter.batches(iterator), count, on_images)
+            if part.training:
+                seed = options.seed
+                yield feature_batches(values, labels, options.batch_size, seed=seed, **order)
+            else:
+                yield feature_batches(values, labels, _VALIDATED)
+
+    def _assign(self, values: Sequence[Any]) -> None:
+        for weight, value in zip(self._weights, values, strict=True):
+            weight.assign(value)
+
+    def finish(self, start: float) -> TrainReport:
+        """Save the model and the history, and return the report."""
+        options, out, plan = self._options, self._options.out_dir, self.plan
+        options.on_progress(activity("saving the model"))
+        stops = options.early_stopping is not None
+        before = sum(epoch.seconds for epoch in self._epochs[: plan.epochs_before])
+        report = TrainReport(
+            plan=plan,
+            epochs=tuple(self._epochs),
+            seconds=time.perf_counter() - start + before,
+            best_epoch=self._best_epoch,
+            saved_epoch=self._best_epoch if stops else len(self._epochs),
+            stopped_early=len(self._of_phase) < self._now.epochs,
+        )
+        saves = out is not None and self._devices.number == 0
+        current = [one.numpy() for one in self._weights]
+        self._assign(self._best)
+        if out is not None and saves:
+            self._save_model(out / BEST_MODEL_FILE)
+        if not stops:
+            self._assign(current)
+        if out is not None and saves:
+            self._save_history(out, report)
+            self._save_model(out / MODEL_FILE)
+            if options.export:
+                report = replace(report, exported=tuple(self._export(out)))
+                self._save_history(out, report)
+        return report
+
+    def _save_model(self, path: Path) -> None:
+        plan = self.plan
+        facts = ModelFacts(
+            model=plan.model,
+            image_size=plan.image_size,
+            class_names=plan.class_names,
+            task=plan.task,
+        )
+        with os_errors_as(WriteError, path, "can't be written"), new_file_by_name(path) as made:
+            save_model(made, self._classifier.core, plan.rescale, facts)
+
+    def _save_history(self, out: Path, report: TrainReport) -> None:
+        """Save history.json, history.png and labels.txt."""
+        epochs = [epoch.to_json() for epoch in report.epochs]
+        history = {"epochs": epochs, "run": report.to_json(), "made": report.plan.record}
+        save_json(out / "history.json", history)
+        multi = report.plan.task is Task.MULTI
+        charts = {
+            name.replace("_", " "): {
+                "training": [getattr(one, name) for one in report.epochs],
+                "validation": [getattr(one, f"val_{name}") for one in report.epochs],
+            }
+            for name in ("loss", "accuracy", *([MEAN_AVERAGE_PRECISION] if multi else []))
+        }
+        names = "".join(f"{name}\n" for name in report.plan.class_names)
+        for name, data in (("history.png", draw_charts(charts)), ("labels.txt", names.encode())):
+            with os_errors_as(WriteError, out / name), new_file(out / name) as file:
+                file.write(data)
+
+    def _export(self, out: Path) -> Iterator[Exported]:
+        """Export the saved model, and compare each export on an image."""
+        model, once = load_model(out / MODEL_FILE), self._data.once(batch_size=1)
+        with once.naming_damage():
+            image, _ = next(iter(load(once.dataset, once.parts[-1])))
+        for kind in self._options.export:
+            yield export_model(model, kind, image, mixed=self._options.policy != "float32")
+
+
+def _make_optimizer(options: TrainOptions, steps: int) -> Any:
+    rate: Any = float(options.rate)
+    if options.schedule == "cosine":
+        rate = keras.optimizers.schedules.CosineDecay(rate, steps)
+    kinds: dict[str, Callable[[Any], Any]] = {
+        "adam": keras.optimizers.Adam,
+        "adamw": keras.optimizers.AdamW,
+        "sgd": lambda rate: keras.optimizers.SGD(rate, momentum=0.9),
+        "rmsprop": keras.optimizers.RMSprop,
+        "lion": keras.optimizers.Lion,
+    }
+    made = kinds[options.optimizer](rate)
+    scaled = options.precision == "mixed_float16"
+    return keras.optimizers.LossScaleOptimizer(made) if scaled else made

@@ -1,0 +1,240 @@
+"""The images of a run: its dataset, its training and validation part, and how they are loaded."""
+
+import statistics
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfrtool.errors import DatasetError, UsageError, printable, some_of
+from tfrtool.loading.cache import (
+    CachePlan,
+    CacheRequest,
+    available_memory,
+    default_cache_directory,
+    free_disk,
+    has_disk_cache,
+    plan_cache,
+)
+from tfrtool.loading.corrupt import DropReport, naming_damage
+from tfrtool.loading.dataset import Dataset
+from tfrtool.loading.decoding import record_decoder, standard_rescale
+from tfrtool.loading.labels import Task
+from tfrtool.loading.open_dataset import open_dataset
+from tfrtool.loading.options import Cache, Holdout, LoadOptions, Recipe, Rescale
+from tfrtool.loading.pipeline import count_images, load, split_records
+from tfrtool.storage.progress import OnProgress, activity
+from tfrtool.training.train_options import CNN, NO_WEIGHTS, TrainOptions
+
+_VALIDATION = "validation"
+
+_SAMPLED = 16
+"""Images of the first shards, whose sides decide the size of the cnn's input."""
+
+_STEP = 32
+"""The cnn halves its images five times."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingData:
+    """The images of a run, and how they are loaded.
+
+    Attributes:
+        original: the dataset as it is on disk.
+        dataset: the same without damaged records, if they are skipped.
+        dropped: what was skipped, or None if nothing was searched for.
+        parts: how to load the training images, and the validation images if there are any.
+    """
+
+    original: Dataset
+    dataset: Dataset
+    dropped: DropReport | None
+    parts: tuple[LoadOptions, ...]
+
+    @property
+    def training(self) -> LoadOptions:
+        """How the training images are loaded."""
+        return self.parts[0]
+
+    @property
+    def images(self) -> list[int]:
+        """Number of images of each part."""
+        return [count_images(self.dataset, part) for part in self.parts]
+
+    def changed(self, **changes: Any) -> "TrainingData":
+        """Return the same images with all parts loaded in another way."""
+        return replace(self, parts=tuple(replace(part, **changes) for part in self.parts))
+
+    def once(self, **changes: Any) -> "TrainingData":
+        """Return all images as uint8, for one pass in the order of their records."""
+        order: dict[str, Any] = {"training": False, "epochs": 1, "first_epoch": 0}
+        return self.changed(rescale=None, cache=Cache.NONE, augment=None, **order, **changes)
+
+    def naming_damage(self) -> AbstractContextManager[None]:
+        """Turn TensorFlow's errors about records into ours, which name shard and record."""
+        return naming_damage(self.dataset, *(part.split for part in self.parts))
+
+    def measured_rescale(self, on_progress: OnProgress) -> Rescale:
+        """Return what gives each channel mean 0 and deviation 1 over the training images."""
+        on_progress(activity("measuring the images"))
+        images = load(self.dataset, self.once(recipe=Recipe.TFRTOOL).training)
+        with self.naming_damage():
+            return standard_rescale(images)
+
+
+def find_training_data(options: TrainOptions, scratch: Path) -> TrainingData:
+    """Open the dataset of a run, and decide what is trained and validated on.
+
+    Copies of shards without their damage are written to ``scratch``.
+    """
+    original = _open_original(options)
+    dataset, report = original, None
+    if options.on_error == "skip":
+        splits = {options.split, _validation_split(original, options) or options.split}
+        dataset, report = original.drop_corrupt(
+            scratch, splits=sorted(splits), on_progress=options.on_progress
+        )
+    if len(dataset.class_names) < (2 if dataset.task is Task.SINGLE else 1):
+        raise DatasetError(
+            "a classifier needs at least two classes",
+            path=dataset.directory,
+            found=", ".join(dataset.class_names),
+        )
+    training = options.loading(_choose_image_size(options, dataset))
+    validation = None
+    if isinstance(options.validation, float):
+        holdout = Holdout(fraction=options.validation, held_out=False)
+        training = replace(training, holdout=holdout)
+        validation = replace(training, holdout=replace(holdout, held_out=True))
+    elif (name := _validation_split(dataset, options)) is not None:
+        if name == options.split:
+            raise UsageError(f"split {name!r} can't be used for both training and validation")
+        validation = replace(training, split=name)
+    parts: tuple[LoadOptions, ...] = (training,)
+    if validation is not None:
+        parts = (training, replace(validation, training=False, augment=None))
+    return TrainingData(original=original, dataset=dataset, dropped=report, parts=parts)
+
+
+def _open_original(options: TrainOptions) -> Dataset:
+    named: dict[str, Any] = {
+        name: getattr(options, name)
+        for name in ("image_feature", "label_feature", "decode_function")
+    }
+    if not isinstance(options.dataset, Dataset):
+        cache = options.shard_cache
+        return open_dataset(options.location, options.on_error, shard_cache=cache, **named)
+    if options.shard_cache is not None:
+        raise UsageError("an open dataset has its shard cache already")
+    if any(named.values()):
+        raise UsageError("an open dataset has its image and label features already")
+    return options.dataset
+
+
+def _validation_split(dataset: Dataset, options: TrainOptions) -> str | None:
+    if isinstance(options.validation, str):
+        return options.validation
+    default = _VALIDATION in dataset.splits and options.split != _VALIDATION
+    return _VALIDATION if options.validation is None and default else None
+
+
+def _choose_image_size(options: TrainOptions, dataset: Dataset) -> int:
+    """Return the image size that was requested, or the model's own.
+
+    The cnn has no weights for a certain size: small images are only enlarged to the next multiple
+    of 32, by the median of the first images' longer sides.
+    """
+    if options.image_size is not None or options.model_name != CNN:
+        return options.size
+    decode, part = record_decoder(dataset), options.loading(options.size)
+    with naming_damage(dataset, options.split):
+        sides = [
+            max(decode(record)[0].shape[:2])
+            for record in split_records(dataset, part).take(_SAMPLED)
+        ]
+    longest = int(statistics.median(sides)) if sides else options.size
+    return min(options.size, -(-max(longest, 1) // _STEP) * _STEP)
+
+
+def plan_run_cache(
+    options: TrainOptions,
+    data: TrainingData,
+    before: Cache | None,
+    *,
+    feature_size: int | None,
+    workers: int = 1,
+) -> CachePlan:
+    """Decide where images are kept between epochs.
+
+    A resumed run keeps them where it did before, since their order depends on it. ``feature_size``
+    is the number of values that a frozen base returns per image, None without such a base.
+    """
+    ours = options.recipe == "tfrtool"
+    directory = Path(options.cache_directory or default_cache_directory())
+    plan = plan_cache(
+        CacheRequest(
+            images=-(-sum(data.images) // workers),
+            image_size=data.training.image_size,
+            epochs=options.epochs,
+            asked=before or (None if options.cache == "auto" else Cache(options.cache)),
+            recipe=Recipe(options.recipe),
+            base_frozen=feature_size is not None,
+            augmented=options.augment is not None,
+            feature_size=feature_size,
+            label_bytes=data.dataset.label_bytes,
+            free_memory=available_memory(),
+            free_disk=free_disk(directory) if ours else None,
+            on_disk=ours
+            and workers == 1
+            and all(has_disk_cache(data.dataset, part, (1, 0)) for part in data.parts),
+        )
+    )
+    if plan.cache is not Cache.FEATURES and options.precision == "bfloat16":
+        raise UsageError(f"--precision {options.precision} requires cached features: {plan.reason}")
+    return plan if before is None else replace(plan, reason=f"{plan.reason}, as in the resumed run")
+
+
+def balanced_weights(data: TrainingData) -> dict[str, float]:
+    """Return images / (classes * images of the class) for each class, as scikit-learn does.
+
+    Classes without images are not counted, and weigh 0.
+    """
+    dataset, part = data.dataset, data.training
+    if dataset.task is Task.MULTI:
+        raise UsageError("--class-weights requires one class per image")
+    decode = record_decoder(dataset)  # TensorFlow leaves out the pixels, which nothing needs
+    labels = split_records(dataset, part).map(
+        lambda record: decode(record)[1], tf.data.AUTOTUNE, deterministic=False
+    )
+    labels = labels.batch(1024)
+    with data.naming_damage():
+        counts = np.bincount(
+            np.concatenate(list(labels.as_numpy_iterator())), minlength=len(dataset.class_names)
+        )
+    known = np.count_nonzero(counts)
+    weights = [counts.sum() / (known * count) if count else 0.0 for count in counts.tolist()]
+    return dict(zip(dataset.class_names, map(float, weights), strict=True))
+
+
+def plan_warnings(
+    options: TrainOptions, data: TrainingData, weights: Mapping[str, float] | None, *, frozen: bool
+) -> tuple[str, ...]:
+    """Return a sentence for each likely mistake."""
+    found = []
+    if options.policy != "float32" and not tf.config.list_physical_devices("GPU"):
+        found.append(f"--precision {options.precision} is slower than float32 without a GPU")
+    if frozen and options.initial_weights == NO_WEIGHTS:
+        found.append(
+            "the base is frozen with random weights, so the head has almost nothing to learn from; "
+            "use --trainable all to train the base, or --weights imagenet to load it"
+        )
+    if options.validation is None and _VALIDATION in data.dataset.empty_splits:
+        found.append(f"split {_VALIDATION!r} has no records, so there is no validation")
+    missing = [printable(name) for name, weight in (weights or {}).items() if not weight]
+    if missing:
+        found.append(f"no training images of {some_of(missing, 5)}")
+    return tuple(found)
