@@ -214,16 +214,19 @@ def cache_folder(dataset: "Dataset", options: LoadOptions, share: tuple[int, int
     split = dataset.local_split(options.split)
     with os_errors_as(DatasetError, dataset.directory, "can't be read"):
         stats = [shard.stat() for shard in split.shards]
-    function = dataset.decode_function
+    code = None
+    if dataset.decode_function is not None:
+        code = os.urandom(16).hex()  # without its source, no cache is known to fit
+        with contextlib.suppress(OSError, TypeError):
+            code = inspect.getsource(dataset.decode_function)
     facts = [
         *(_VERSION, version("tensorflow"), os.fspath(dataset.directory.resolve()), split.name),
         [path.name for path in split.shards],
         [(status.st_size, status.st_mtime_ns) for status in stats],
         *(dataset.image_feature, dataset.label_feature),
         *(repr(dataset.image_form), repr(dataset.label_form)),
-        None if function is None else inspect.getsource(function),
-        *(repr(options.holdout), options.image_size, options.decode.value, options.training),
-        *(options.cycle_length, options.block_length, *share),
+        *(code, repr(options.holdout), options.image_size, options.decode.value, options.training),
+        *(options.cycle_length, options.block_length, options.shuffle_buffer, *share),
     ]
     digest = hashlib.sha256(json.dumps(facts).encode("ascii")).hexdigest()[:32]
     return (options.cache_directory or default_cache_directory()) / digest
