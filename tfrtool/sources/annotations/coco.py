@@ -371,7 +371,10 @@ class CocoReader(AnnotationReader):
 
     def _find_repeated(self, rows: Any) -> None:
         """Find the ids that several objects have, but for those of one image in several files."""
-        rows = rows[rows["id"] != _NO_ID]
+        known = rows["id"] != _NO_ID
+        if len(np.unique(rows["id"][known])) == np.count_nonzero(known):
+            return
+        rows = rows[known]
         groups = np.array([file.group for file in self._files])[rows["file"]]
         order = np.lexsort((rows["file"], rows["number"], rows["id"], groups))
         rows, groups = rows[order], groups[order]
