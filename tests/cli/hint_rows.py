@@ -94,9 +94,6 @@ filter a.tfrecord new | 2
   > tfrtool filter a.tfrecord new3 --drop list.txt
   > tfrtool filter a.tfrecord new4 --dedupe
   > tfrtool filter a.tfrecord new5 --sample 1
-cat a.tfrecord --where 'random() < 0.5' | 2
-  ? use --sample for a random sample
-  > tfrtool cat a.tfrecord --sample 1
 query a.tfrecord 'SELECT label, label FROM records' | 2
   ? use AS to rename one of them
   > tfrtool query a.tfrecord 'SELECT label, label AS twice FROM records'

@@ -2,8 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
@@ -23,9 +22,8 @@ from tfrtool.convert.source_records import OnFault, Rows, SourceRecords
 from tfrtool.declare import takes
 from tfrtool.errors import UsageError, WriteError, os_errors_as
 from tfrtool.examples.dataset_files import DatasetFiles
-from tfrtool.inspection.rows.batches import RowColumns, decode_records, infer_columns
-from tfrtool.inspection.rows.conditions import Condition
-from tfrtool.records.framing import Record
+from tfrtool.inspection.rows.query import matching_records
+from tfrtool.records.framing import FaultKind, LocatedFault, Record
 from tfrtool.storage.arguments import Paths, as_path
 from tfrtool.storage.opening import file_sha256, open_regular
 from tfrtool.writing.job_report import JobReport
@@ -93,30 +91,24 @@ def _sample_size(sample: int | float | str) -> int | float:
     raise UsageError(f"invalid --sample {sample!r}", expected=expected)
 
 
-def _mark(
-    path: Path,
-    records: list[Record],
-    report: OnFault,
-    condition: Condition | None,
-    image: str | None,
-    dtype: Any,
+def _digests(
+    _path: Path, records: list[Record], _report: OnFault, image: str | None, dtype: Any
 ) -> Iterator[tuple[list[Record], Rows]]:
-    """Evaluate a condition, and make the 128-bit digests by which copies are found."""
-    batches = [(records, np.ones(len(records), np.bool_))]
-    if condition is not None:
-        decoded = decode_records(path, records, condition.columns, report)
-        batches = [(batch.records, condition.keep(batch)) for batch in decoded]
-    for kept, holds in batches:
-        marks = np.zeros(len(kept), dtype)
-        marks["holds"] = holds
-        if "high" in marks.dtype.names:
-            contents = [record.payload for record in kept]
-            for at, values in enumerate(feature_values(contents, image) if image else ()):
-                if values and len(values) == 1 and isinstance(values[0], bytes):
-                    contents[at] = values[0]
-            joined = b"".join(blake2b(content, digest_size=16).digest() for content in contents)
-            marks["high"], marks["low"] = np.frombuffer(joined, "<u8").reshape(-1, 2).T
-        yield kept, marks
+    """Make the 128-bit digests by which copies are found."""
+    marks = np.zeros(len(records), dtype)
+    contents = [record.payload for record in records]
+    for at, values in enumerate(feature_values(contents, image) if image else ()):
+        if values and len(values) == 1 and isinstance(values[0], bytes):
+            contents[at] = values[0]
+    joined = b"".join(blake2b(content, digest_size=16).digest() for content in contents)
+    marks["high"], marks["low"] = np.frombuffer(joined, "<u8").reshape(-1, 2).T
+    yield records, marks
+
+
+def _unmarked(
+    _path: Path, records: list[Record], _report: OnFault
+) -> Iterator[tuple[list[Record], Rows]]:
+    yield records, np.zeros(len(records), "u1")
 
 
 def _select(
@@ -130,18 +122,24 @@ def _select(
 ) -> Selection:
     """Keep the records that pass all rules."""
     where, dedupe = options.where, options.dedupe
-    condition, image = None, None
-    with ExitStack() as stack:
-        if where is not None:
-            workers, on_progress = settings.workers, settings.on_progress
-            columns = infer_columns(files.paths, workers=workers, on_progress=on_progress)
-            own = RowColumns.of(files.paths, columns, source, where)
-            condition = stack.enter_context(Condition(where, columns, own))
-        if dedupe:
-            image = image_feature(files.paths, files.paths[0].parent)
-        dtype = [("holds", "?"), *([("high", "u8"), ("low", "u8")] if dedupe else [])]
-        mark = partial(_mark, condition=condition, image=image, dtype=dtype)
-        table = scan(marker=mark, dtype=dtype)
+    matching, unparsed = dict[Path, list[int]](), list[LocatedFault]()
+    if where is not None:
+        matching = matching_records(
+            files.paths,
+            where,
+            sources=source,
+            workers=settings.workers,
+            on_fault=lambda found: unparsed.append(found) if _is_unparsed(found) else None,
+            on_progress=settings.on_progress,
+        )
+    if dedupe:
+        image, dtype = (
+            image_feature(files.paths, files.paths[0].parent),
+            [("high", "u8"), ("low", "u8")],
+        )
+        table = scan(marker=partial(_digests, image=image, dtype=dtype), dtype=dtype)
+    else:
+        table = scan(marker=_unmarked)
     kept, skipped = np.ones(len(table.rows), np.bool_), dict[str, int]()
 
     def skip(rule: str, rows: NDArray[Any]) -> None:
@@ -152,7 +150,11 @@ def _select(
     for rule, path in lists.items():
         listed = _read_list(path, table)
         skip(rule, listed if rule == "drop" else ~listed)
-    skip("where", ~table.marks["holds"])
+    if where is not None:
+        for found in unparsed:
+            table.faults.add(found)
+        kept[_rows_of(table, ((one.path, [one.fault.record or 0]) for one in unparsed))] = False
+        skip("where", ~_rows_of(table, matching.items()))
     if dedupe:
         skip("dedupe", _later_copies(table.marks, np.flatnonzero(kept)))
     if sample is not None:
@@ -164,6 +166,20 @@ def _select(
     codes = np.where(kept, table.split_codes, np.uint16(0))
     skipped = {rule: skipped[rule] for rule in _RULES if skipped.get(rule)}
     return Selection(table, [*table.split_sizes], codes, skipped)
+
+
+def _is_unparsed(found: LocatedFault) -> bool:
+    return found.fault.kind is FaultKind.PARSE
+
+
+def _rows_of(
+    table: SourceRecords, numbers: Iterable[tuple[Path, Sequence[int]]]
+) -> NDArray[np.bool_]:
+    """Return for each record whether it has one of these numbers in its shard."""
+    places = {shard.path: np.int64(place) << 40 for place, shard in enumerate(table.shards)}
+    wanted = [places[path] + np.array(some, np.int64) for path, some in numbers]
+    keys = (table.rows["shard"].astype(np.int64) << 40) + table.rows["index"]
+    return np.isin(keys, np.concatenate([np.zeros(0, np.int64), *wanted]))
 
 
 def _later_copies(marks: Rows, kept: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -19,8 +19,8 @@ from tfrtool.examples.example import PayloadKind, feature_key
 from tfrtool.inspection.rows import query as query_module
 from tfrtool.inspection.rows.batches import RowColumns, infer_columns
 from tfrtool.inspection.rows.batches import read_batches as read
-from tfrtool.inspection.rows.query import query
-from tfrtool.inspection.rows.sandbox import check_select, unpack_batch
+from tfrtool.inspection.rows.query import matching_records, query
+from tfrtool.inspection.rows.sandbox import check_condition, check_select, unpack_batch
 from tfrtool.records.framing import LocatedFault
 
 NOISE = np.random.default_rng(0)
@@ -342,3 +342,37 @@ def test_splits_and_class_names(tmp_path: Path) -> None:
     assert found == [
         ("test", 1, "dog"), ("train", 0, "cat"), ("train", 1, "dog"), ("train", 5, None)
     ]  # fmt: skip
+
+
+REFUSED = {
+    "": "empty",
+    "-- nothing": "invalid condition",
+    "n =": "incomplete",
+    "n = 1)": "brackets",
+    "n = 1; DROP TABLE records": "invalid condition",
+    "n = 1) OR (n = 2": "invalid condition",
+    "n = 1) UNION SELECT (1": "invalid condition",
+    "n = 1) /*": "invalid condition|unterminated",
+    "(n = 1": "invalid condition",
+    "n = 1 ORDER BY n": "syntax error",
+}
+
+
+@pytest.mark.parametrize("sql", REFUSED)
+def test_what_is_no_condition(sql: str) -> None:
+    """A text that is more or less than an expression is a usage error in one line."""
+    with pytest.raises(UsageError, match=REFUSED[sql]) as caught:
+        check_condition(sql)
+    assert "\n" not in str(caught.value)
+
+
+def test_matching_records(paths: list[Path]) -> None:
+    """A condition finds the numbers of records in each shard."""
+    found = matching_records(paths, "label = 'dog' AND n > 0 -- and a comment", on_fault=print)
+    wanted = [i for i in range(500) if i % 3 == 1 and N[i] > 0]
+    assert found == {
+        paths[0]: [i for i in wanted if i < 300],
+        paths[1]: [i - 300 for i in wanted if i >= 300],
+    }
+    with pytest.raises(UsageError, match="aggregates"):
+        matching_records(paths, "count(*) > 1", on_fault=print)

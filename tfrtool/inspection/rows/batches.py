@@ -75,14 +75,8 @@ class RowColumns:
         shards: Sequence[Path],
         columns: Columns,
         sources: Paths = (),
-        condition: str | None = None,
     ) -> "RowColumns":
-        """Return the columns for records of shards, whose features have ``columns``.
-
-        For a ``condition``, class names are looked up only if it names them.
-        """
-        if condition is not None and LABEL_NAME not in condition.casefold():
-            return cls(sources=sources)
+        """Return the columns for records of shards, whose features have ``columns``."""
         folder = shards[0].parent if shards else None
         names = zip(columns.names, columns.columns, strict=False)
         found = cls(sources=sources)

@@ -3,9 +3,9 @@
 import random
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import accumulate, chain, compress, groupby, islice
-from operator import itemgetter
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, chain, islice
 from pathlib import Path
 from typing import BinaryIO
 
@@ -27,8 +27,6 @@ Range = tuple[int, int]
 """The first index, and the one behind the last."""
 
 END = sys.maxsize
-_BATCH = 4096
-"""Records that a condition is asked of at once; a few that fit shall come out soon."""
 
 
 def parse_ranges(text: str) -> tuple[Range, ...]:
@@ -101,13 +99,35 @@ def cat(
         ranges = dict.fromkeys(shards, parse_ranges(":" if records is None else records))
     else:
         ranges = _drawn(shards, sample, seed)
-    found = _wanted(ranges, on_fault)
-    if where is not None:
-        files = [shard for shard in shards if isinstance(shard, Path)]
-        if len(files) < len(shards):
-            raise UsageError("--where can't be used with a stream: shards are read twice")
-        found = _where(found, where, files, files if sources is None else sources, on_fault)
-    return islice(found, limit)
+    if where is None:
+        return islice(_wanted(ranges, on_fault), limit)
+    files = [shard for shard in shards if isinstance(shard, Path)]
+    if len(files) < len(shards):
+        raise UsageError("--where can't be used with a stream: shards are read twice")
+    from tfrtool.inspection.rows.query import matching_records
+
+    found = matching_records(
+        files,
+        where,
+        sources=files if sources is None else sources,
+        limit=limit if records is None and sample is None else None,
+        on_fault=on_fault,
+    )
+    matching: dict[Path | Stream, tuple[Range, ...]] = {
+        path: _within(ranges[path], numbers) for path, numbers in found.items()
+    }
+    return islice(_wanted(matching, lambda _: None), limit)
+
+
+def _within(ranges: Sequence[Range], numbers: Iterable[int]) -> tuple[Range, ...]:
+    """Return the numbers that are in some ranges, as ranges."""
+    starts = [start for start, _ in ranges]
+    chosen = []
+    for number in numbers:
+        at = bisect_right(starts, number) - 1
+        if at >= 0 and number < ranges[at][1]:
+            chosen.append((number, number + 1))
+    return _merged(chosen)
 
 
 def _drawn(
@@ -169,33 +189,3 @@ def _items(
                     yield item
             if index >= stop:
                 break
-
-
-def _where(
-    found: Iterator[tuple[Path, Record]],
-    where: str,
-    files: Sequence[Path],
-    sources: Paths,
-    on_fault: OnFault,
-) -> Iterator[tuple[Path, Record]]:
-    """Yield the records for which a condition holds."""
-    from tfrtool.inspection.rows.batches import (
-        RowColumns,
-        decode_records,
-        in_batches,
-        infer_columns,
-        telling,
-    )
-    from tfrtool.inspection.rows.conditions import Condition
-    from tfrtool.inspection.rows.sandbox import SqlChild, check_condition
-
-    with SqlChild() as child:
-        child.call(check_condition, where)  # before any record is read
-        columns = infer_columns(files)
-        condition = Condition(where, columns, RowColumns.of(files, columns, sources, where), child)
-        for path, group in groupby(found, key=itemgetter(0)):
-            tell = telling(path, on_fault)
-            for records in in_batches((record for _, record in group), tell, batch_records=_BATCH):
-                for batch in decode_records(path, records, condition.columns, tell):
-                    kept = condition.keep(batch)
-                    yield from ((path, one) for one in compress(batch.records, kept))

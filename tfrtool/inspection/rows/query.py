@@ -8,11 +8,13 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tfrtool.engines.engine import Workers
 from tfrtool.examples.arrow.columns import PLACES, Columns
 from tfrtool.inspection.rows.batches import RowColumns, infer_columns, read_batches
 from tfrtool.inspection.rows.sandbox import (
     Sandbox,
     SqlChild,
+    check_condition,
     check_select,
     pack_batch,
     unpack_batch,
@@ -29,8 +31,9 @@ def query(
     sql: str,
     *,
     sources: Paths | None = None,
-    workers: int | None = None,
+    workers: Workers = None,
     as_text: bool = False,
+    condition: str | None = None,
     on_fault: Callable[[LocatedFault], None],
     on_progress: OnProgress = no_progress,
 ) -> Iterator[pa.RecordBatchReader]:
@@ -48,6 +51,7 @@ def query(
         workers: how many processes at most look for the columns; None takes the cores.
         as_text: whether dates, times and timestamps come as text: Python can't hold all of them.
             Values that Arrow can't hold always do.
+        condition: the part of the statement that must be an expression.
         on_fault: called with the damage that is left out, once; what it raises ends the query.
         on_progress: called with the bytes that are read, and then after each batch.
 
@@ -56,6 +60,8 @@ def query(
         UsageError: it is not a SELECT, or makes no sense.
     """
     with SqlChild() as child:
+        if condition is not None:
+            child.call(check_condition, condition)
         child.call(check_select, sql)
         columns = infer_columns(shards, workers=workers, on_progress=on_progress)
         own = RowColumns.of(shards, columns, shards if sources is None else sources)
@@ -73,6 +79,38 @@ def query(
         found = results()
         schema = next(found)
         yield pa.RecordBatchReader.from_batches(schema, map(unpack_batch, found))
+
+
+def matching_records(
+    shards: Sequence[Path],
+    where: str,
+    *,
+    sources: Paths | None = None,
+    workers: Workers = None,
+    limit: int | None = None,
+    on_fault: Callable[[LocatedFault], None],
+    on_progress: OnProgress = no_progress,
+) -> dict[Path, list[int]]:
+    """Return the numbers of the records of each shard for which an SQL condition holds."""
+    sql = f"SELECT {PLACES[0]}, {PLACES[1]} FROM records WHERE (\n{where}\n)"
+    sql += "" if limit is None else f" LIMIT {limit}"
+    names_of = {path: str(path).encode("utf-8", "backslashreplace").decode() for path in shards}
+    found: dict[str, list[int]] = {name: [] for name in names_of.values()}
+    asked = query(
+        shards,
+        sql,
+        sources=sources,
+        workers=workers,
+        condition=where,
+        on_fault=on_fault,
+        on_progress=on_progress,
+    )
+    with asked as reader:
+        for batch in reader:
+            names, numbers = (column.to_pylist() for column in batch.columns)
+            for name, number in zip(names, numbers, strict=True):
+                found[name].append(number)
+    return {path: found[name] for path, name in names_of.items()}
 
 
 def _answer(

@@ -219,34 +219,30 @@ class Sandbox:
     get a ``_``.
     """
 
-    def __init__(self, schema: pa.Schema, scan: Scan, *, view: str = "records") -> None:
-        """Offer rows under the name ``view``, first the columns that are not called ``_*``."""
+    def __init__(self, schema: pa.Schema, scan: Scan) -> None:
+        """Offer rows as ``records``, first the columns that are not called ``_*``."""
         import duckdb
 
-        self._duckdb, self._scan, self._schema, self._view = duckdb, scan, schema, view
+        self._duckdb, self._scan, self._schema = duckdb, scan, schema
         self._names = {f"c{n}": name for n, name in enumerate(schema.names)}
         self._base = f"t{secrets.token_hex(8)}"
-        self.connection = connect()
+        self._connection = connect()
         nulls = pa.record_batch([pa.nulls(1, kind) for kind in schema.types], schema=schema)
         self._nulls = _Rows(self._names, schema, lambda _: iter([nulls]))
         self._rows = self._nulls
-        self.connection.register(self._base, self._nulls)
-        found = self.connection.sql(f'FROM "{self._base}"')
+        self._connection.register(self._base, self._nulls)
+        found = self._connection.sql(f'FROM "{self._base}"')
         self._types = dict(zip(found.columns, map(str, found.types), strict=True))
 
-    def check(self, sql: str, *, run: bool = False) -> set[str]:
+    def check(self, sql: str) -> None:
         """Check that a SELECT makes sense, and prepare to read it; otherwise `UsageError`.
 
-        `check_select` has seen it. It may also be ``run`` over one row of NULLs: only that shows
-        that a text is no number.
-
-        Returns:
-            The names of the columns that are read for it.
+        `check_select` has seen it.
         """
         text, used = set[str](), set[str]()
-        self.connection.register(self._base, self._nulls)
+        self._connection.register(self._base, self._nulls)
         try:
-            used = self._plan(sql, text, run)
+            used = self._plan(sql, text)
         except self._duckdb.Error as error:
             in_sql = sql.replace('""', '"').casefold()
             blobs = [column for column, kind in self._types.items() if kind == "BLOB"]
@@ -254,7 +250,7 @@ class Sandbox:
             failed = True
             for column in ("", *sorted(text)):
                 with contextlib.suppress(self._duckdb.Error):
-                    used = self._plan(sql, text - {column}, run)
+                    used = self._plan(sql, text - {column})
                     text, failed = text - {column}, False
             if failed:
                 found = self.as_error(error, sql)
@@ -267,20 +263,19 @@ class Sandbox:
         used = used or {*[*self._names][:1]}
         names = {column: name for column, name in self._names.items() if column in used}
         self._rows = _Rows(names, self._schema, self._scan)
-        self.connection.register(self._base, self._rows)
+        self._connection.register(self._base, self._rows)
         self._define(text, names)
-        return set(names.values())
 
     def read(self, sql: str) -> pa.RecordBatchReader:
         """Run the query that was checked last, and return its rows as they come."""
-        return self.connection.sql(sql).to_arrow_reader(2048)
+        return self._connection.sql(sql).to_arrow_reader(2048)
 
     def read_exactly(self, sql: str, *, as_text: bool) -> pa.RecordBatchReader:
         """Do what `read` does; values that Arrow can't hold are text, or those that Python can't.
 
         `UsageError` if two columns have one name.
         """
-        found = self.connection.sql(sql)
+        found = self._connection.sql(sql)
         names = found.columns
         for name, count in Counter(names).items():
             if count > 1:
@@ -290,7 +285,7 @@ class Sandbox:
         if any(casts):
             if ";" in sql:  # which can't stand in brackets
                 tree = "SELECT json_deserialize_sql(json_serialize_sql($1))"
-                ((text,),) = self.connection.execute(tree, (sql,)).fetchall()
+                ((text,),) = self._connection.execute(tree, (sql,)).fetchall()
                 sql = text or sql
             items = (f"c{n}" if to is None else f"CAST(c{n} AS {to})" for n, to in enumerate(casts))
             chosen = ", ".join(map(" AS ".join, zip(items, map(quoted, names), strict=True)))
@@ -307,7 +302,7 @@ class Sandbox:
 
     def close(self) -> None:
         """Release what DuckDB holds."""
-        self.connection.close()
+        self._connection.close()
 
     def _define(self, text: set[str], read: Collection[str]) -> None:
         """Define the view; reading a column that was not expected is an error."""
@@ -320,18 +315,18 @@ class Sandbox:
                 value = f"CAST(error('{column} was not expected') AS {kind})"
             parts.append((name.startswith("_"), f"{value} AS {shown}"))
         select = ", ".join(part for _, part in sorted(parts, key=lambda one: one[0]))
-        self.connection.execute(
-            f'CREATE OR REPLACE TEMP VIEW "{self._view}" AS SELECT {select} FROM "{self._base}"'
+        self._connection.execute(
+            f'CREATE OR REPLACE TEMP VIEW records AS SELECT {select} FROM "{self._base}"'
         )
 
-    def _plan(self, sql: str, text: set[str], run: bool) -> set[str]:
+    def _plan(self, sql: str, text: set[str]) -> set[str]:
         """Return the columns that a query needs, or a few more; or raise DuckDB's error."""
         self._define(text, self._names)
-        ((_, plan),) = self.connection.execute(f"EXPLAIN (FORMAT JSON) {sql}").fetchall()
+        ((_, plan),) = self._connection.execute(f"EXPLAIN (FORMAT JSON) {sql}").fetchall()
         # DuckDB before 2.0 has settings that are not locked.
         if re.search(r'"Function": "(EN|DIS)ABLE_', plan):
             raise UsageError("a query can't change settings: they are locked")
-        # That a text beyond ASCII makes no BLOB is found out only when it is run, too.
-        if run or not sql.isascii():
-            self.connection.sql(sql).limit(1).to_arrow_table()
+        # That a text beyond ASCII makes no BLOB is found out only when it is run.
+        if not sql.isascii():
+            self._connection.sql(sql).limit(1).to_arrow_table()
         return self._names.keys() & re.findall(r"\bc\d+\b", plan)
