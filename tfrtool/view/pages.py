@@ -127,7 +127,8 @@ def progress(live: Live) -> str:
 def _render(live: Live, template: str, **values: Any) -> str:
     """Return a page; ``here`` is its name without the ending."""
     errors = live.found.errors.items()
-    shown = [f"{step.removesuffix('_done')}: {why}" for step, why in errors if step != "schema"]
+    quiet = ("schema", "statistics")  # of records that aren't Examples
+    shown = [f"{step.removesuffix('_done')}: {why}" for step, why in errors if step not in quiet]
     page = environment().get_template(f"{template}.html")
     return page.render(  # type: ignore[no-any-return]
         f=live.found,
