@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from tfrtool.cli.render.page import (
     Bad,
@@ -17,10 +18,12 @@ from tfrtool.cli.render.page import (
 from tfrtool.errors import human_bytes, human_count, printable
 from tfrtool.examples.example import PayloadKind
 from tfrtool.inspection.profile import ShardProfile
-from tfrtool.inspection.verify.duplicates import Duplicates
-from tfrtool.inspection.verify.image_check import ImageFindings
 from tfrtool.inspection.verify.verify import VerifyReport
 from tfrtool.records.framing import FaultKind
+
+if TYPE_CHECKING:  # imported when images are checked
+    from tfrtool.inspection.verify.duplicates import Duplicates
+    from tfrtool.inspection.verify.image_check import ImageFindings
 
 _SHARDS_SHOWN = 20
 _FAULTS_SHOWN = 5
@@ -67,7 +70,7 @@ def _shard(verdict: ShardProfile) -> Iterator[str]:
         yield from wrapped(printable(cause), "likely: ")
 
 
-def _duplicates(duplicates: Duplicates) -> list[str]:
+def _duplicates(duplicates: "Duplicates") -> list[str]:
     counts = [
         (duplicates.across_splits, "in more than one split"),
         (duplicates.across_labels, "with conflicting labels"),
@@ -121,7 +124,7 @@ def _is_damaged(shard: ShardProfile) -> bool:
     return listed or bool(shard.error or shard.lost) or shard.n_faults > len(shard.faults)
 
 
-def _image_sum(found: Sequence[ImageFindings], *, any_duplicates: bool) -> str:
+def _image_sum(found: "Sequence[ImageFindings]", *, any_duplicates: bool) -> str:
     encoded, pixels = sum(i.encoded for i in found), sum(i.pixels for i in found)
     if not encoded and not pixels:
         return "none found"
