@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tfrtool.declare import option
-from tfrtool.errors import UsageError
+from tfrtool.errors import SchemaError, UsageError
 from tfrtool.images.recipe import parse_size
 from tfrtool.records.shard_sets import check_split_name
 from tfrtool.sources.items import Starting
@@ -179,7 +179,10 @@ def _parse_added(texts: Iterable[str]) -> dict[str, Any]:
             expected = "NAME=VALUE, such as source=kaggle or weight:float32=1"
             raise UsageError(f"invalid --add {text!r}", expected=expected)
         if ":" in name:
-            spec = FeatureSpec.parse(text)
+            try:
+                spec = FeatureSpec.parse(text)
+            except SchemaError as error:
+                raise UsageError(str(error)) from error
             added[spec.name] = Feature(dtype=spec.dtype, values=spec.default or ())
             continue
         number = text_number(digits)
