@@ -45,7 +45,8 @@ TEXTS |= {
     "sql",
 }
 TEXTS |= {"--annotations", "--column", "--label-column", "--labels", "--multi-label"}
-TEXTS |= {"--delimiter", "--sample"}
+TEXTS |= {"--delimiter", "--sample", "--decode-function", "--cycle-length", "--block-length"}
+TEXTS |= {"--parallel-calls", "--shuffle-buffer", "--prefetch", "--export"}
 """Options that are neither paths nor of a type that says what they are."""
 
 

@@ -4,12 +4,11 @@ import io
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import MISSING, Field
 from functools import partial, wraps
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, BinaryIO, get_args
 
 import click
@@ -125,40 +124,9 @@ debug_option = click.option(
 )
 STREAMED = LocalPath(urls=True, stream=True)
 SHARDS = click.argument("shards", nargs=-1, required=True, type=STREAMED)
-WORKERS = {"--workers N": "Maximum number of worker processes.  [default: number of cores]"}
-ENGINE = {
-    "--engine local|ray=local": "Run locally or on a Ray cluster.",
-    "--engine-address ADDRESS": "HOST:PORT of the Ray cluster.  [default: $RAY_ADDRESS]",
-}
-EXECUTION = {**WORKERS, **ENGINE}
-FEATURES = {
-    "--image-feature NAME": "Feature with the images.  [default: detected]",
-    "--label-feature NAME": "Feature with the labels: class numbers, class names, or vectors of 0 "
-    "and 1.  [default: detected]",
-}
-SHARD_CACHE = {
-    "--shard-cache DIR": "Local directory for shards that are downloaded from an object store.  "
-    "[default: in the user cache directory]",
-}
 SKIP_OR_STOP = "Skip damaged records and list them (exit code 3), or stop at the first."
-ON_ERROR = {"--on-error skip|stop=skip": SKIP_OR_STOP}
-STOP_ON_ERROR = {
-    "--on-error stop|skip=stop": "Stop at the first damaged record, or skip damaged records and "
-    "list them (exit code 3)."
-}
-
-_KINDS: Mapping[str, Any] = {
-    "N": WholeNumber(1),
-    "DIR": OUTPUT,
-    "FILE": INPUT,
-    "--shards": WholeNumber(1, 99_999),
-    "--seed": WholeNumber(-(2**63), 2**63 - 1),
-}
 
 _Function = Callable[..., Any]
-
-HelpTexts = Mapping[str, "str | Mapping[str, str]"]
-"""Help texts by option; or, by the heading of a group, the options of that group."""
 
 _GROUPS = (
     *("Source", "Dataset", "Selection", "Model", "Optimization", "Input pipeline"),
@@ -169,21 +137,14 @@ _GROUPS = (
 
 
 def command(
-    *examples: str,
-    options: HelpTexts | type[Options] | tuple[type[Options], ...] = MappingProxyType({}),
-    kinds: Mapping[str, Any] = MappingProxyType({}),
+    *examples: str, options: type[Options] | tuple[type[Options], ...] = ()
 ) -> Callable[[_Function], click.Command]:
     """Make a command of a function ``NAME_command``, with --json and --debug.
 
     Args:
         examples: calls to show at the end of the help.
         options: the dataclass, or several, whose fields are the options (`tfrtool.declare`). The
-            function gets the fields as keywords. Or the help of each option, in this order.
-            ``--limit N=3`` is a name, a metavar and a default; ``--check none|all`` lists choices;
-            ``--select A,B ...`` may be repeated; ``--out FILE!`` is required; ``--flat`` is a
-            flag; ``--label-feature|--label NAME`` has two names. ``"Splits": {...}`` groups
-            options under a heading.
-        kinds: the types of values, by metavar or by option; others are text.
+            function gets the fields as keywords.
     """
 
     def make(function: _Function) -> click.Command:
@@ -191,15 +152,10 @@ def command(
         json_help = "Print results as JSON Lines."
         click.option("--json", "as_json", is_flag=True, help=json_help)(function)
         name = function.__name__.removesuffix("_command").removeprefix("inspect_")
-        if not isinstance(options, Mapping):
-            kinds_of = options if isinstance(options, tuple) else (options,)
-            return click.command(name, GroupedCommand, examples=examples)(
-                _with_options(function, kinds_of)
-            )
-        grouped = [(group, *pair) for group, value in _in_groups(options) for pair in value.items()]
-        for group, key, text in reversed(grouped):
-            _option(key, text, {**_KINDS, **kinds}, group)(function)
-        return click.command(name, GroupedCommand, examples=examples)(function)
+        kinds = options if isinstance(options, tuple) else (options,)
+        return click.command(name, GroupedCommand, examples=examples)(
+            _with_options(function, kinds)
+        )
 
     return make
 
@@ -289,40 +245,6 @@ def _parsed(
     if value is None or value == ():
         return field.default
     return value if spec.parse is None or value == field.default else spec.parse(value)
-
-
-def _in_groups(options: HelpTexts) -> Iterator[tuple[str, Mapping[str, str]]]:
-    """Yield each group with its options; those in no group are in "Options"."""
-    for key, value in options.items():
-        yield ("Options", {key: value}) if isinstance(value, str) else (key, value)
-
-
-def _option(
-    key: str, text: str, kinds: Mapping[str, Any], group: str
-) -> Callable[[_Function], _Function]:
-    name, _, value = key.partition(" ")
-    multiple, required = value.endswith(" ..."), value.endswith("!")
-    metavar, _, default = (value[:-4], "", "") if multiple else value.rstrip("!").partition("=")
-    flag = not value or "/" in name
-    kind = kinds.get(name) or kinds.get(metavar)
-    if kind is None and metavar.islower():
-        kind, metavar = click.Choice(metavar.split("|")), ""
-    names = name.split("|")
-    parameter = names[-1].lstrip("-").partition("/")[0].replace("-", "_")
-    return click.option(
-        *names,
-        parameter,
-        cls=GroupedOption,
-        group=group,
-        type=kind,
-        metavar=metavar or None,
-        multiple=multiple,
-        required=required,
-        is_flag=flag or None,
-        default=default == "true" if flag else default or None,
-        show_default=bool(default),
-        help=text,
-    )
 
 
 @contextmanager

@@ -1,17 +1,18 @@
 """``tfrtool inspect shard``."""
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfrtool.cli.damage import UnreadableShards
 from tfrtool.cli.output import Outcome, emit, emit_pieces
 from tfrtool.cli.parameters import (
     SHARDS,
-    WholeNumber,
     command,
     description_options,
     resolve_sources,
 )
 from tfrtool.cli.process import stdout_closed
+from tfrtool.declare import Options, option
 from tfrtool.errors import SchemaError, ShardError, UsageError, os_errors_as
 from tfrtool.storage.opening import read_bounded
 
@@ -19,21 +20,37 @@ if TYPE_CHECKING:
     from tfrtool.examples.schema import Schema
 
 
+@dataclass(frozen=True, kw_only=True)
+class _InspectShardOptions(Options):
+    limit: int = option(3, "Number of records to show per shard.", metavar="N", least=0)
+    record: int | None = option(
+        None, "Show the record with this index, counted from 0.", metavar="I", least=0
+    )
+    raw: bool = option(
+        False, "Show payloads as Python bytes literals, with offset, length and CRCs."
+    )
+    feature: tuple[str, ...] = option(
+        (),
+        "Parse records with this feature. DTYPE is string, int64 or float32; SHAPE is [] (the "
+        "default), [3], [2,2] or [*]. Repeatable.",
+        metavar="NAME:DTYPE[:SHAPE][=DEFAULT]",
+        repeat=True,
+    )
+    description: str | None = option(
+        None,
+        "Parse records with the feature_description in a JSON file, such as "
+        '{"label": {"dtype": "int64", "shape": []}}.',
+        metavar="FILE",
+        path="input",
+    )
+    all: bool = option(False, "Read remote shards completely, not only the records to show.")
+
+
 @command(
     "tfrtool inspect shard 'data/*.tfrecord*' --limit 1",
     "tfrtool inspect shard train.tfrecord --feature image:string= --feature label:int64=-1",
     "tfrtool inspect shard train.tfrecord --record 17 --raw",
-    options={
-        "--limit N=3": "Number of records to show per shard.",
-        "--record I": "Show the record with this index, counted from 0.",
-        "--raw": "Show payloads as Python bytes literals, with offset, length and CRCs.",
-        "--feature NAME:DTYPE[:SHAPE][=DEFAULT] ...": "Parse records with this feature. DTYPE is "
-        "string, int64 or float32; SHAPE is [] (the default), [3], [2,2] or [*]. Repeatable.",
-        "--description FILE": "Parse records with the feature_description in a JSON file, such "
-        'as {"label": {"dtype": "int64", "shape": []}}.',
-        "--all": "Read remote shards completely, not only the records to show.",
-    },
-    kinds={"N": WholeNumber(0), "I": WholeNumber(0)},
+    options=_InspectShardOptions,
 )
 @SHARDS
 def inspect_shard_command(
