@@ -111,7 +111,7 @@ def _attempt(
     message = processes.begin(0, next_message)
     lost: ClusterError | None = None
     end = float("inf")
-    while runs and time.monotonic() < end:
+    while (runs or lost is None) and time.monotonic() < end:  # the report comes as a message
         for call in processes.wait([*runs, *([] if lost else [message])]):
             place = runs.pop(call, 0)
             try:
@@ -159,13 +159,14 @@ def run_worker(config: str, options: TrainOptions) -> None:
         return lambda value: _messages().put((name, value))
 
     def on_plan(plan: Any) -> None:
-        send("plan")(plan)
+        send("plan")(replace(plan, options=options))  # without functions of this process
         before = read_state(Path(str(options.out)))
         for epoch in () if before is None else before.epochs:  # a worker that died may not have
             send("epoch")(epoch)
 
     heard: dict[str, Any] = {"on_epoch": send("epoch"), "on_progress": send("progress")}
-    send("report")(run_here(replace(options, on_plan=on_plan, **heard)))
+    report = run_here(replace(options, on_plan=on_plan, **heard))
+    send("report")(replace(report, plan=replace(report.plan, options=options)))
 
 
 def next_message() -> tuple[str, Any]:
