@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.annotated_sets import Scene, scenes, write_box_csv, write_coco, write_voc, write_yolo
+from tests.annotated_sets import Scene, scenes, write_coco, write_voc, write_yolo
 from tests.sources.trees import WRITERS, open_tree, write_folder
 from tfrtool.errors import SourceError
 from tfrtool.sources.folders.class_layout import LabelFrom, arrange
 from tfrtool.sources.folders.listing import Entry, FolderReader, Listing
 from tfrtool.sources.items import Source
 from tfrtool.sources.open_source import open_source
-from tfrtool.sources.source_options import SourceOptions
 
 NAME = LabelFrom.FILENAME
 
@@ -184,31 +183,6 @@ def test_images_that_lie_beside_their_annotations(tmp_path: Path) -> None:
     with pytest.raises(SourceError) as caught:
         open_source(f"{tmp_path}/photos/holiday/train", LabelFrom.FOLDER, tmp_path)
     assert "--annotations" not in str(caught.value)
-
-
-@pytest.mark.parametrize("said", ["coco", "voc", "yolo", "csv"])
-def test_annotations_of_another_kind_are_named(said: str, tmp_path: Path) -> None:
-    """The error says what to type; where the kind is right, it says what is wrong instead."""
-    scenes(tmp_path / "images")
-    write_coco(tmp_path / "x.json")
-    write_voc(tmp_path / "voc")
-    write_yolo(tmp_path / "yolo")
-    write_box_csv(tmp_path / "b.csv")
-    for place, looks in (
-        ("coco:{}/x.json", "COCO"),
-        ("voc:{}/voc", "Pascal VOC"),
-        ("yolo:{}/yolo", "YOLO"),
-        ("csv:{}/b.csv", "a table of boxes"),
-    ):
-        found = place.format(tmp_path)
-        kind, _, path = found.partition(":")
-        if kind == said:
-            continue
-        options = SourceOptions(annotations=f"{said}:{path}")
-        with pytest.raises(SourceError) as caught:
-            open_source(f"{tmp_path}/images", LabelFrom.FOLDER, tmp_path, options=options)
-        assert looks in str(caught.value.hint)
-        assert str(caught.value.hint).endswith(f"--annotations {found}")
 
 
 def test_annotations_given_as_a_source_are_named(tmp_path: Path) -> None:

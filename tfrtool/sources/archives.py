@@ -51,6 +51,7 @@ _BLOCK = tarfile.BLOCKSIZE
 _MEMBER_COST = 4096
 """Bytes that a member counts for: its name is kept, and its header costs time."""
 
+_MOST_HEADER_BYTES = 2 * MAX_ARCHIVE_HEADER_BYTES  # of one member
 _LONGEST_PADDING = 1024 * 1024
 """Bytes behind the end mark of a tar that are looked at: tapes want whole blocks."""
 
@@ -347,8 +348,8 @@ class _Headers:
     def read(self, size: int) -> bytes:
         self.left -= size
         if size < 0 or self.left < 0:
-            most = MAX_ARCHIVE_HEADER_BYTES
-            raise tarfile.ReadError(f"extended headers of a member exceed {most:,} bytes")
+            what = f"extended headers of a member exceed {_MOST_HEADER_BYTES:,} bytes"
+            raise tarfile.ReadError(what)
         return self._file.read(size)
 
 
@@ -358,7 +359,7 @@ def read_headers(file: BinaryIO) -> Iterator[tarfile.TarInfo]:
     archive, offset = None, file.tell()
     try:
         while True:
-            headers.left = 2 * MAX_ARCHIVE_HEADER_BYTES
+            headers.left = _MOST_HEADER_BYTES
             if archive is None:
                 archive = tarfile.TarFile(
                     fileobj=cast(Any, headers), encoding="utf-8", errors="surrogateescape"

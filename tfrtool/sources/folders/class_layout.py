@@ -111,7 +111,8 @@ def arrange(
     if odd or not items:
         raise _nothing(tree, rejected, label_from, where, depth)
     notices: tuple[str, ...] = ()
-    nested = sorted(one for one in tree.folders if one.count("/") >= usual)
+    deep = (one for one in tree.folders if one.count("/") >= usual)
+    nested = sorted(one for one in deep if one.split("/")[usual - 1] in labels)
     if label_from is LabelFrom.FOLDER and depth is None and nested:
         names = {label.casefold() for label in labels}
         for folder in nested:

@@ -77,20 +77,14 @@ class FolderReader:
     """Reads items whose keys are paths below a folder."""
 
     root: str
-    dropped: str = ""  # folders that keys start with, with a slash, and that aren't there
 
     def read(self, item: Item) -> bytes:
         """Return all bytes of an item's file."""
-        return read_file(self.path_of(item.key), item.bytes)
+        return read_file(self.describe(item), item.bytes)
 
     def describe(self, item: Item) -> str:
         """Return the path of an item's file."""
-        return self.path_of(item.key)
-
-    def path_of(self, key: str) -> str:
-        """Return the path of the file that a key means."""
-        # A Path costs as much as reading.
-        return os.path.join(self.root, key.removeprefix(self.dropped))  # noqa: PTH118
+        return os.path.join(self.root, item.key)  # noqa: PTH118 - a Path costs as much as reading
 
 
 def read_file(path: str, size: int) -> bytes:
