@@ -28,21 +28,18 @@ _RATIOS = (2, 4, 8)
 """By which libjpeg can shrink an image while it decodes it."""
 
 
-def parser(dataset: "Dataset", *, batched: bool = False) -> Callable[[Tensor], dict[str, Tensor]]:
-    """Return a function from a serialized record, string [], to its image and label features.
-
-    With ``batched`` it takes records, string [n].
-    """
+def parser(dataset: "Dataset") -> Callable[[Tensor], dict[str, Tensor]]:
+    """Return a function from a serialized record, string [], to its image and label features."""
     form = dataset.image_form
     specs = {side: tf.io.FixedLenFeature([], tf.int64) for side in form.size_features}
     specs[dataset.image_feature] = tf.io.FixedLenFeature([], tf.string)
     specs[dataset.label_feature] = dataset.label_form.parsing()
     keys = {feature_key(name): spec for name, spec in specs.items()}  # a name need not be text
-    parse = tf.io.parse_example if batched else tf.io.parse_single_example
+    parse = tf.io.parse_single_example
     return lambda record: {feature_name(key): value for key, value in parse(record, keys).items()}
 
 
-def full_image(dataset: "Dataset", features: Mapping[str, Tensor]) -> Tensor:
+def _full_image(dataset: "Dataset", features: Mapping[str, Tensor]) -> Tensor:
     """Decode a record's image at its stored size: uint8 [height, width, channels]."""
     data, form = features[dataset.image_feature], dataset.image_form
     if not form.size:
@@ -72,7 +69,7 @@ def _fast_image(
     choices = [partial(shrunk, ratio, side) for ratio, side in zip(_RATIOS, sides, strict=True)]
     enough = tf.reduce_min(sides, axis=1) >= least
     which = tf.reduce_sum(tf.cast(enough, tf.int32))
-    return tf.switch_case(which, [lambda: resize(full_image(dataset, features)), *choices])
+    return tf.switch_case(which, [lambda: resize(_full_image(dataset, features)), *choices])
 
 
 def record_decoder(dataset: "Dataset") -> Callable[[Tensor], Batch]:
@@ -97,7 +94,7 @@ def record_decoder(dataset: "Dataset") -> Callable[[Tensor], Batch]:
     def decode(record: Tensor) -> Batch:
         features = parse(record)
         label = label_tensor(dataset.label_form, features[dataset.label_feature])
-        return full_image(dataset, features), label
+        return _full_image(dataset, features), label
 
     return decode
 

@@ -125,7 +125,7 @@ def _build(
             examples = examples.shuffle(size, 2 * epoch + 1, reshuffle_each_iteration=False)
         batches = examples.batch(batch_size)
         if workers > 1:  # the last step of some may have no images
-            batches = batches.concatenate(empty_batch(batches).repeat()).take(steps)
+            batches = batches.concatenate(_empty_batch(batches).repeat()).take(steps)
         first = zero
         if options.first_step:
             first = tf.where(tf.equal(epoch, options.first_epoch), zero + options.first_step, zero)
@@ -284,7 +284,7 @@ def _parts(batch: Batch, replicas: int) -> TfDataset:
     return tf.data.Dataset.range(replicas).map(part)
 
 
-def empty_batch(batches: TfDataset) -> TfDataset:
+def _empty_batch(batches: TfDataset) -> TfDataset:
     """Return a dataset of one batch like the others, without images."""
     nothing = tf.nest.map_structure(
         lambda spec: tf.zeros([0, *spec.shape[1:]], spec.dtype), batches.element_spec
