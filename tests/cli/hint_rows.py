@@ -422,7 +422,6 @@ ELSEWHERE = {
     "--resume to write what is missing": "tests/writing/test_store_publish.py runs it",
     "wait for it to finish; --overwrite would replace it": "test_store_publish.py has two writers",
     "to discard its files": "no advice, but what deleting does",
-    "add the unit, such as": "tests/writing/test_sizes.py runs both",
     "save it as Parquet: `datasets.load_from_disk(DIR)`": "what Hugging Face's library does",
     "pass label_feature=NAME to choose the label": "tests/examples/test_guessed_labels.py",
     "try again": "tests/process/test_die_anywhere.py reads again",
