@@ -98,7 +98,11 @@ class SourceFindings:
         return shared
 
     def _groups(self, source: Source) -> Iterator[list[tuple[int, Item]]]:
-        """Yield the copies that belong together, with their positions, by the first's key."""
+        """Yield the copies that belong together, with their positions, by the first's key.
+
+        They have the same digest and the same size. By the digest alone, two of 100 million
+        different images would be taken for copies in 3 of 10,000 datasets.
+        """
         import numpy as np
 
         leaders = self.first_copies.copy()
@@ -106,12 +110,14 @@ class SourceFindings:
             return
         led = np.unique(leaders)[1:]
         leaders[led - 1] = led
-        rows = SortedRows[tuple[int, int, tuple[object, ...]]](self._scratch, by=2)
+        rows = SortedRows[tuple[int, int, int, tuple[object, ...]]](self._scratch, by=3)
         for position, (item, leader) in enumerate(zip(source.items, leaders, strict=True)):
             if leader:
-                rows.add((int(leader), position, tuple(item)))
-        for _, group in groupby(rows, key=itemgetter(0)):
-            yield [(position, Item._make(fields)) for _, position, fields in group]
+                rows.add((int(leader), item.bytes, position, tuple(item)))
+        for _, group in groupby(rows, key=itemgetter(0, 1)):
+            copies = [(position, Item._make(fields)) for *_, position, fields in group]
+            if len(copies) > 1:
+                yield copies
 
 
 def check_all(
