@@ -15,7 +15,15 @@ import click
 
 from tfrtool.cli.help_page import GroupedCommand, GroupedOption
 from tfrtool.cli.output import note
-from tfrtool.declare import Options, OptionSpec, choices_of, declared, is_flag, word_of
+from tfrtool.declare import (
+    Options,
+    OptionSpec,
+    choices_of,
+    declared,
+    is_flag,
+    option_flag,
+    word_of,
+)
 from tfrtool.errors import SchemaError, ShardError, UsageError, printable
 from tfrtool.storage.arguments import as_path, check_no_url
 
@@ -244,7 +252,15 @@ def _parsed(
     """Return the value of a field for what was typed; its default if nothing was."""
     if value is None or value == ():
         return field.default
-    return value if spec.parse is None or value == field.default else spec.parse(value)
+    if spec.parse is None or value == field.default:
+        return value
+    try:
+        return spec.parse(value)
+    except UsageError as error:
+        flag = option_flag(field, spec)
+        if flag not in error.what and not error.what.startswith("invalid"):
+            error.what = f"invalid {flag}: {error.what}"
+        raise
 
 
 @contextmanager
