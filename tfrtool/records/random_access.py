@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, TypeVar, overload
 from tfrtool.errors import (
     CorruptShardError,
     ShardError,
+    UsageError,
     WriteError,
     human_count,
     os_errors_as,
@@ -41,8 +42,13 @@ def index_paths(shards: Sequence[Path], out: Path | None = None) -> list[Path]:
     """Return where the indices of shards are written: ``SHARD.idx`` beside each.
 
     Or, in the directory ``out``, in the subfolders that the shards are in below their common one.
+    `UsageError` for open files, such as ``/dev/stdin``, without it.
     """
     if out is None:
+        for shard in shards:
+            if os.path.realpath(shard.parent).startswith(("/dev", "/proc")):
+                hint = "use --out DIR to write the index elsewhere"
+                raise UsageError("no index can be written next to it", path=shard, hint=hint)
         return [shard.with_name(f"{shard.name}.idx") for shard in shards]
     folders = [os.path.abspath(shard.parent) for shard in shards]  # noqa: PTH100 - links stay
     top = os.path.commonpath(folders) if folders else ""
