@@ -35,7 +35,7 @@ from tfrtool.inspection.summary.shard_summary import inspect_shard as inspect_sh
 from tfrtool.inspection.verify.verify import verify as verify
 from tfrtool.loading.bench import bench as bench
 from tfrtool.loading.dataset import Dataset as Dataset
-from tfrtool.loading.dataset import Split as Split
+from tfrtool.loading.dataset_facts import Split as Split
 from tfrtool.loading.open_dataset import open_dataset
 from tfrtool.records.count import count_records
 from tfrtool.records.framing import Fault as Fault

@@ -20,7 +20,8 @@ from tests.photos import image_bytes, many_scans
 from tfrtool.errors import CorruptShardError, DatasetError, TfrtoolError, TrainingError, UsageError
 from tfrtool.examples.example import DType, Feature, encode_example
 from tfrtool.loading.corrupt import DropReport, naming_damage
-from tfrtool.loading.dataset import Dataset, Split
+from tfrtool.loading.dataset import Dataset
+from tfrtool.loading.dataset_facts import Split
 from tfrtool.loading.decoding import decoder
 from tfrtool.loading.open_dataset import open_dataset
 from tfrtool.records.compression import Compression

@@ -10,18 +10,15 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tfrtool.errors import DatasetError, UsageError, WriteError, os_errors_as
+from tfrtool.loading.dataset_facts import DatasetFacts
 from tfrtool.loading.options import Cache, LoadOptions, Recipe
 from tfrtool.loading.tensors import TfDataset
 from tfrtool.storage.arguments import user_cache
 from tfrtool.storage.atomic_files import move, private_folder
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.progress import OnProgress, Progress
-
-if TYPE_CHECKING:
-    from tfrtool.loading.dataset import Dataset
 
 _MODEST, _MOST = 0.5, 0.9
 """The parts of the free space that a cache may take by default, and on request. The model, its
@@ -203,7 +200,7 @@ def default_cache_directory() -> Path:
     return path
 
 
-def cache_folder(dataset: "Dataset", options: LoadOptions, share: tuple[int, int]) -> Path:
+def cache_folder(dataset: DatasetFacts, options: LoadOptions, share: tuple[int, int]) -> Path:
     """Return the folder of a cache on disk, whose name is a digest of all that it depends on.
 
     The content of shards is identified by names, sizes and times of change: reading them would take
@@ -232,13 +229,13 @@ def cache_folder(dataset: "Dataset", options: LoadOptions, share: tuple[int, int
     return (options.cache_directory or default_cache_directory()) / digest
 
 
-def has_disk_cache(dataset: "Dataset", options: LoadOptions, share: tuple[int, int]) -> bool:
+def has_disk_cache(dataset: DatasetFacts, options: LoadOptions, share: tuple[int, int]) -> bool:
     """Return whether an earlier run has cached all of these images on disk."""
     return cache_folder(dataset, options, share).is_dir()
 
 
 def disk_cache(
-    dataset: "Dataset",
+    dataset: DatasetFacts,
     options: LoadOptions,
     images: TfDataset,
     count: int,

@@ -3,13 +3,12 @@
 import os
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
@@ -18,7 +17,7 @@ from tfrtool.errors import DatasetError, TfrtoolError, TrainingError, WriteError
 from tfrtool.examples.example import decode_example
 from tfrtool.images.header import limit_problem
 from tfrtool.inspection.verify.payload_check import unparseable
-from tfrtool.loading.dataset import Split, split_files
+from tfrtool.loading.dataset_facts import DatasetFacts, Split, split_files
 from tfrtool.loading.decoding import parser, record_decoder
 from tfrtool.loading.labels import label_tensor
 from tfrtool.records.compression import TF_TYPES, Compression
@@ -27,9 +26,6 @@ from tfrtool.records.framing import Fault, FaultKind, LocatedFault, Record
 from tfrtool.records.reader import read_shard
 from tfrtool.storage.arguments import as_local_path
 from tfrtool.storage.progress import OnProgress, Progress
-
-if TYPE_CHECKING:
-    from tfrtool.loading.dataset import Dataset
 
 _READ_ERRORS = (
     tf.errors.DataLossError,
@@ -68,7 +64,7 @@ class DropReport:
 
 
 @contextmanager
-def naming_damage(dataset: "Dataset", *splits: str) -> Iterator[None]:
+def naming_damage(dataset: DatasetFacts, *splits: str) -> Iterator[None]:
     """Turn TensorFlow's errors about the records of some splits into tfrtool's.
 
     TensorFlow says "corrupted record at N" without the file, and nothing of where an image is that
@@ -87,7 +83,7 @@ def naming_damage(dataset: "Dataset", *splits: str) -> Iterator[None]:
         ) from error
 
 
-def _first_problem(dataset: "Dataset", splits: Collection[str]) -> TfrtoolError | None:
+def _first_problem(dataset: DatasetFacts, splits: Collection[str]) -> TfrtoolError | None:
     for split in map(dataset.split, splits):
         files = dataset.local_split(split.name).shards
         for path, file in zip(split.shards, files, strict=True):
@@ -107,15 +103,15 @@ def _first_problem(dataset: "Dataset", splits: Collection[str]) -> TfrtoolError 
 
 
 def drop_corrupt(
-    dataset: "Dataset",
+    dataset: DatasetFacts,
     scratch: str | os.PathLike[str],
     splits: Collection[str] | None,
     on_progress: OnProgress,
-) -> "tuple[Dataset, DropReport]":
-    """Drop the records that can't be trained on, and no others; see `Dataset.drop_corrupt`."""
+) -> tuple[Mapping[str, Split], DropReport]:
+    """Return splits without the records that can't be trained on; see `Dataset.drop_corrupt`."""
     scratch, directory = as_local_path(scratch), dataset.directory
-    wanted = [dataset.split(name) for name in (dataset.splits if splits is None else splits)]
     files = split_files(directory)
+    wanted = [dataset.split(name) for name in (dataset.splits if splits is None else splits)]
     total = sum(len((*files[one.name].shards, *files[one.name].missing)) for one in wanted)
     done, skipped, clean = 0, list[LocatedFault](), {}
     for split in wanted:
@@ -141,11 +137,11 @@ def drop_corrupt(
     missing = max(sum(count or 0 for count in counts) - records, 0)
     n_skipped = len(skipped) if None in counts else missing
     report = DropReport(records=records, skipped=tuple(skipped), n_skipped=n_skipped)
-    return replace(dataset, splits=clean, shard_cache=None), report
+    return clean, report
 
 
 def _clean(
-    dataset: "Dataset", split: Split, path: Path, copy: Path
+    dataset: DatasetFacts, split: Split, path: Path, copy: Path
 ) -> tuple[Path, int, list[Fault]]:
     """Return a file with the usable records of a shard, their number, and its faults.
 
@@ -175,7 +171,7 @@ def _clean(
     return copy, count, faults
 
 
-def _faults(dataset: "Dataset", file: Path, compression: Compression) -> Iterator[Fault]:
+def _faults(dataset: DatasetFacts, file: Path, compression: Compression) -> Iterator[Fault]:
     """Yield the faults of a shard, and those of its records that can't be trained on."""
     check = _record_check(dataset)
     items = read_shard(file, compression=compression)
@@ -188,7 +184,7 @@ def _faults(dataset: "Dataset", file: Path, compression: Compression) -> Iterato
                     yield item
 
 
-def _record_check(dataset: "Dataset") -> Callable[[Record | Fault], str | None]:
+def _record_check(dataset: DatasetFacts) -> Callable[[Record | Fault], str | None]:
     """Return a function from an item of a shard to the reason why a record can't be used."""
     image, label = dataset.image_feature, dataset.label_feature
     own = dataset.decode is not None

@@ -7,19 +7,17 @@ Any other form is decoded by a function of the user's.
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from tfrtool.errors import DatasetError
 from tfrtool.examples.example import feature_key, feature_name
+from tfrtool.loading.dataset_facts import DatasetFacts
 from tfrtool.loading.labels import label_tensor
 from tfrtool.loading.options import Decoding, Rescale
 from tfrtool.loading.tensors import Batch, Tensor, TfDataset
-
-if TYPE_CHECKING:
-    from tfrtool.loading.dataset import Dataset
 
 _RGB = 3
 _WHITE = 255
@@ -28,7 +26,7 @@ _RATIOS = (2, 4, 8)
 """By which libjpeg can shrink an image while it decodes it."""
 
 
-def parser(dataset: "Dataset") -> Callable[[Tensor], dict[str, Tensor]]:
+def parser(dataset: DatasetFacts) -> Callable[[Tensor], dict[str, Tensor]]:
     """Return a function from a serialized record, string [], to its image and label features."""
     form = dataset.image_form
     specs = {side: tf.io.FixedLenFeature([], tf.int64) for side in form.size_features}
@@ -39,7 +37,7 @@ def parser(dataset: "Dataset") -> Callable[[Tensor], dict[str, Tensor]]:
     return lambda record: {feature_name(key): value for key, value in parse(record, keys).items()}
 
 
-def _full_image(dataset: "Dataset", features: Mapping[str, Tensor]) -> Tensor:
+def _full_image(dataset: DatasetFacts, features: Mapping[str, Tensor]) -> Tensor:
     """Decode a record's image at its stored size: uint8 [height, width, channels]."""
     data, form = features[dataset.image_feature], dataset.image_form
     if not form.size:
@@ -51,7 +49,10 @@ def _full_image(dataset: "Dataset", features: Mapping[str, Tensor]) -> Tensor:
 
 
 def _fast_image(
-    dataset: "Dataset", features: Mapping[str, Tensor], least: int, resize: Callable[[Tensor], Any]
+    dataset: DatasetFacts,
+    features: Mapping[str, Tensor],
+    least: int,
+    resize: Callable[[Tensor], Any],
 ) -> Tensor:
     """Decode a large JPEG at 1/2, 1/4 or 1/8 of its size, at least ``least`` both ways; resize."""
     data = features[dataset.image_feature]
@@ -72,7 +73,7 @@ def _fast_image(
     return tf.switch_case(which, [lambda: resize(_full_image(dataset, features)), *choices])
 
 
-def record_decoder(dataset: "Dataset") -> Callable[[Tensor], Batch]:
+def record_decoder(dataset: DatasetFacts) -> Callable[[Tensor], Batch]:
     """Return a function from a serialized record, string [], to its image and its label.
 
     The image has its stored size, uint8 [height, width, channels]. The label is int64 [], or
@@ -105,7 +106,7 @@ def rounded(pixels: Tensor) -> Tensor:
 
 
 def decoder(
-    dataset: "Dataset",
+    dataset: DatasetFacts,
     image_size: int,
     decoding: Decoding = Decoding.EXACT,
     *,

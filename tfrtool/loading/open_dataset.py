@@ -32,7 +32,8 @@ from tfrtool.examples.tfds_metadata import (
     read_dataset_info,
     read_written_shards,
 )
-from tfrtool.loading.dataset import Dataset, ImageForm, Split, split_files
+from tfrtool.loading.dataset import Dataset
+from tfrtool.loading.dataset_facts import ImageForm, Split, split_files
 from tfrtool.loading.labels import LabelEncoding, LabelForm, find_label_form
 from tfrtool.records.count import as_error, count_shard
 from tfrtool.records.framing import Fault, FaultKind, Record

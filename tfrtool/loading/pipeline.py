@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -11,14 +11,12 @@ from tfrtool.engines.pool import cores
 from tfrtool.errors import DatasetError, UsageError
 from tfrtool.loading.augment import augmenter
 from tfrtool.loading.cache import disk_cache
+from tfrtool.loading.dataset_facts import DatasetFacts, Split
 from tfrtool.loading.decoding import decoder, rescaler
 from tfrtool.loading.options import Cache, Holdout, LoadOptions, Recipe, Rescale
 from tfrtool.loading.tensors import Batch, Tensor, TfDataset
 from tfrtool.records.compression import TF_TYPES
 from tfrtool.storage.progress import OnProgress, no_progress
-
-if TYPE_CHECKING:
-    from tfrtool.loading.dataset import Dataset, Split
 
 _CYCLE = 4
 _FILLING_CYCLE = 16
@@ -39,7 +37,7 @@ _PREFETCH = 2
 _UNCHANGED = Rescale(scale=1.0, offset=0.0)
 
 
-def count_images(dataset: "Dataset", options: LoadOptions) -> int:
+def count_images(dataset: DatasetFacts, options: LoadOptions) -> int:
     """Return the number of images in an epoch; `DatasetError` if there are none."""
     records = dataset.split(options.split).records
     images = records if options.holdout is None else options.holdout.count(records)
@@ -50,7 +48,7 @@ def count_images(dataset: "Dataset", options: LoadOptions) -> int:
 
 
 def load(
-    dataset: "Dataset",
+    dataset: DatasetFacts,
     options: LoadOptions,
     context: Any = None,
     on_progress: OnProgress = no_progress,
@@ -63,7 +61,7 @@ def load(
 
 
 def _build(
-    dataset: "Dataset", options: LoadOptions, context: Any, on_progress: OnProgress
+    dataset: DatasetFacts, options: LoadOptions, context: Any, on_progress: OnProgress
 ) -> TfDataset:
     images = count_images(dataset, options)
     if options.recipe is not Recipe.TFRTOOL:
@@ -159,7 +157,7 @@ def _build(
     return batches.apply(tf.data.experimental.assert_cardinality(count))
 
 
-def _published(dataset: "Dataset", options: LoadOptions, images: int) -> TfDataset:
+def _published(dataset: DatasetFacts, options: LoadOptions, images: int) -> TfDataset:
     """Build one epoch of the pipeline that notebooks publish, or of a naive sequential one.
 
     They decode to float32 and rescale each image. The notebook's reads four shards at a time,
@@ -228,7 +226,7 @@ def _seeded(seed: int, make: Callable[[Tensor], TfDataset]) -> Callable[[Tensor]
 
 
 def reader(
-    split: "Split", holdout: Holdout | None = None, workers: int = 1, worker: int = 0
+    split: Split, holdout: Holdout | None = None, workers: int = 1, worker: int = 0
 ) -> Callable[[Tensor], TfDataset]:
     """Return a function from the number of a shard to its serialized records.
 
@@ -257,7 +255,7 @@ def reader(
     return read
 
 
-def split_records(dataset: "Dataset", options: LoadOptions) -> TfDataset:
+def split_records(dataset: DatasetFacts, options: LoadOptions) -> TfDataset:
     """Return the serialized records of a part of a split, shard after shard."""
     split = dataset.local_split(options.split)
     return tf.data.Dataset.range(len(split.shards)).flat_map(reader(split, options.holdout))

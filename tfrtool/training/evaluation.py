@@ -24,7 +24,8 @@ from tfrtool.images.charts import MOST_CHARTED, draw_confusion, shortened_name
 from tfrtool.images.pixels import Picture, draw_pixels
 from tfrtool.images.sheet import MIN_THUMB, SheetLayout, Tile, draw_sheet, save_sheet
 from tfrtool.loading.corrupt import naming_damage
-from tfrtool.loading.dataset import Dataset, Split
+from tfrtool.loading.dataset import Dataset
+from tfrtool.loading.dataset_facts import Split
 from tfrtool.loading.labels import Task
 from tfrtool.loading.open_dataset import open_dataset
 from tfrtool.storage.arguments import OnError, as_local_path, as_member, check_least

@@ -1,0 +1,187 @@
+"""The shards of a dataset by split, and how their images and labels are stored."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from tfrtool.errors import DatasetError, UsageError, printable, some_of
+from tfrtool.examples.dataset_files import SplitFiles, find_files
+from tfrtool.loading.labels import LabelForm, Task
+from tfrtool.loading.user_function import find_function
+from tfrtool.records.compression import Compression
+from tfrtool.records.count import as_error, count_shard
+from tfrtool.records.shard_sets import find_conflicts
+from tfrtool.records.shards import Shard
+from tfrtool.storage.json_values import Shown
+from tfrtool.storage.remote.shard_cache import ShardCache
+
+DECODES = "a function of a serialized record that returns an image and a label"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """Shards of a split.
+
+    Attributes:
+        name: name of the split.
+        shards: paths of the shards that have records, in order.
+        lengths: number of records in each shard, as counted in the files.
+        compression: compression of all shards.
+    """
+
+    name: str
+    shards: tuple[Path, ...]
+    lengths: tuple[int, ...]
+    compression: Compression
+
+    @property
+    def records(self) -> int:
+        """Total number of records."""
+        return sum(self.lengths)
+
+    @property
+    def record_bytes(self) -> float:
+        """Mean size of a record on disk, including framing, in bytes."""
+        return sum(shard.stat().st_size for shard in self.shards) / self.records
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageForm:
+    """How images are stored: as files, or as uint8 pixels, row by row, channels last."""
+
+    size: tuple[int | str, ...] = ()  # of pixels: height, width, or the int64 features with them
+    channels: int = 3
+
+    @property
+    def size_features(self) -> tuple[str, ...]:
+        """The int64 features that contain a record's height and width."""
+        return tuple(side for side in self.size if isinstance(side, str))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetFacts(Shown):
+    """What is known of a dataset; the public `Dataset` adds what can be done with it."""
+
+    directory: Path
+    name: str
+    splits: Mapping[str, Split]
+    image_feature: str = ""
+    label_feature: str = ""
+    image_form: ImageForm = ImageForm()
+    label_form: LabelForm = field(default_factory=LabelForm)
+    shard_cache: ShardCache | None = None
+    empty_splits: tuple[str, ...] = ()
+    objects: tuple[str, ...] = ()
+    decode: str | Callable[[Any], Any] | None = None
+
+    def __fspath__(self) -> str:
+        """Return the directory, so that a dataset can be used in place of its path."""
+        return os.fspath(self.directory)
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """Names of the classes, by class number."""
+        return self.label_form.names
+
+    @property
+    def task(self) -> Task:
+        """Whether an image has exactly one class, or any number of them."""
+        return self.label_form.task
+
+    @property
+    def label_width(self) -> int | None:
+        """Length of a multi-label vector, or None if a label is a class number."""
+        return len(self.class_names) if self.task is Task.MULTI else None
+
+    @property
+    def label_bytes(self) -> int:
+        """Size of a label in memory, in bytes."""
+        return 8 if self.label_width is None else 4 * self.label_width
+
+    @property
+    def decode_function(self) -> Callable[[Any], Any] | None:
+        """The function that decodes records, if it isn't tfrtool's own."""
+        if isinstance(self.decode, str):
+            return find_function(self.decode, "--decode-function", DECODES)
+        return self.decode
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """How unusual images and labels were interpreted, one clause each."""
+        notes = self.label_form.notes
+        if self.decode is not None:
+            notes = (f"records are decoded by {getattr(self.decode, '__name__', self.decode)}",)
+        unused = some_of([printable(name) for name in self.objects], 3)
+        return (*notes, f"features of objects are ignored: {unused}") if self.objects else notes
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what a notebook shows."""
+        return {
+            "name": printable(self.name),
+            "splits": {
+                printable(one.name): {"records": one.records, "shards": len(one.shards)}
+                for one in self.splits.values()
+            },
+            "images": self.image_feature and printable(self.image_feature),
+            "labels": self.label_feature and printable(self.label_feature),
+            "classes": list(map(printable, self.class_names[:50])),
+            "task": self.task.value,
+        }
+
+    def split(self, name: str) -> Split:
+        """Return a split by name; raise `UsageError` if it does not exist or has no records."""
+        if name in self.splits:
+            return self.splits[name]
+        problem = f"split {name!r} has no records" if name in self.empty_splits else None
+        raise UsageError(
+            problem or f"no split {name!r}", path=self.directory, expected=" or ".join(self.splits)
+        )
+
+    def local_split(self, name: str) -> Split:
+        """Return a split whose shards are local files; remote shards are downloaded and checked.
+
+        Raises:
+            CorruptShardError: the framing of a remote shard is damaged, or its content differs from
+                what was written.
+            DatasetError: a remote shard has another number of records than the metadata says.
+            WriteError: the disk has no room for all shards.
+        """
+        split, cache = self.split(name), self.shard_cache
+        if cache is None:
+            return split
+        cache.fetch_ahead(split.shards)
+        files = []
+        for shard, length in zip(split.shards, split.lengths, strict=True):
+            file = cache.fetch(shard)
+            count, faults, _ = count_shard(file)
+            if faults:
+                raise as_error(shard, faults[0], in_dataset=True)
+            expected = f"{length} records, compression {split.compression.value}"
+            found = f"{count} records, compression {Shard.at(file).compression.value}"
+            if found != expected:
+                what = "the shard does not match the metadata"
+                raise DatasetError(what, path=shard, expected=expected, found=found)
+            files.append(file)
+        return replace(split, shards=tuple(files))
+
+
+_UNNAMED, _OTHERS = "train", "all"
+"""The split of shards whose names have none; the second if other shards are called "train"."""
+
+
+def split_files(directory: Path) -> dict[str, SplitFiles]:
+    """Return the files of each split; `DatasetError` if it isn't clear which belong together."""
+    files = find_files(directory)
+    if files.info is None:
+        for conflicting in find_conflicts(files.sets):
+            raise DatasetError(
+                "the names of the shards disagree on how many there are",
+                path=directory,
+                found=" and ".join(one.name for one in conflicting),
+            )
+        for path in files.aside:
+            raise DatasetError("another shard has the same split and number", path=path)
+    unnamed = _OTHERS if _UNNAMED in files.splits else _UNNAMED
+    return {name or unnamed: split for name, split in files.splits.items()}
