@@ -65,11 +65,20 @@ def compare_recipes(
         options.location,
         runs,
         options.compare_rounds,
+        warm_up=_load_libraries,
         optional=optional,
         on_progress=options.on_progress,
     )
     found = [_compared(one) for name, one in measured.items() if name not in skipped]
     return tuple(found), skipped.get("notebook", "")
+
+
+def _load_libraries() -> None:
+    """Do in a new process what is not measured."""
+    import tfrtool.training.train  # noqa: F401
+    from tfrtool.loading.tensors import start_devices
+
+    start_devices()
 
 
 def _compared(rounds: Sequence[Measurement]) -> ComparedRun:
