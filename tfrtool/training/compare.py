@@ -51,7 +51,7 @@ def comparable_runs(options: TrainOptions) -> dict[str, Callable[[], TrainReport
 
 
 def _run(options: TrainOptions) -> TrainReport:
-    from tfrtool.training.train import run_here
+    from tfrtool.training.train_run import run_here
 
     return run_here(options)
 
@@ -75,7 +75,7 @@ def compare_recipes(
 
 def _load_libraries() -> None:
     """Do in a new process what is not measured."""
-    import tfrtool.training.train  # noqa: F401
+    import tfrtool.training.train_run  # noqa: F401
     from tfrtool.loading.tensors import start_devices
 
     start_devices()

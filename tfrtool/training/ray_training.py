@@ -153,7 +153,7 @@ def run_worker(config: str, options: TrainOptions) -> None:
     """Train in this process with a TF_CONFIG, and leave messages for `next_message`."""
     os.environ |= {"TF_CPP_MIN_LOG_LEVEL": "3", VARIABLE: config}
     from tfrtool.training.checkpoint import read_state
-    from tfrtool.training.train import run_here
+    from tfrtool.training.train_run import run_here
 
     def send(name: str) -> Callable[[Any], None]:
         return lambda value: _messages().put((name, value))

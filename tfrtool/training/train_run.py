@@ -1,10 +1,11 @@
 """One training run, from the opened dataset to the saved model."""
 
+import contextlib
 import json
 import math
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,12 +20,17 @@ from tfrtool.loading.labels import Task
 from tfrtool.loading.options import Cache
 from tfrtool.loading.pipeline import load
 from tfrtool.records.crc import crc32c
-from tfrtool.storage.atomic_files import new_file, new_file_by_name
-from tfrtool.storage.progress import Progress, activity
+from tfrtool.storage.atomic_files import leftovers, new_file, new_file_by_name
+from tfrtool.storage.lock import locked
+from tfrtool.storage.progress import Progress, activity, no_progress
+from tfrtool.storage.scratch_folder import ScratchFolder
 from tfrtool.training.checkpoint import (
+    CHECKPOINT,
     RunState,
     crc_of,
+    has_checkpoint,
     read_arrays,
+    read_state,
     save_checkpoint,
     unusable,
 )
@@ -49,7 +55,7 @@ from tfrtool.training.models import (
     rescale_for,
     set_fine_tuned,
 )
-from tfrtool.training.replicas import Devices, ReplicaModel
+from tfrtool.training.replicas import Devices, ReplicaModel, open_devices
 from tfrtool.training.run_record import (
     RUN_FILE,
     check_dataset,
@@ -66,11 +72,12 @@ from tfrtool.training.saved_model import (
     save_model,
 )
 from tfrtool.training.scores import MEAN_AVERAGE_PRECISION
-from tfrtool.training.train_options import TrainOptions
+from tfrtool.training.train_options import TrainOptions, ignore
 from tfrtool.training.train_report import EpochReport, TrainPlan, TrainReport
 from tfrtool.training.training_data import (
     TrainingData,
     balanced_weights,
+    find_training_data,
     plan_run_cache,
     plan_warnings,
 )
@@ -294,7 +301,7 @@ class TrainingRun:
 
         made = keras.callbacks.LambdaCallback
         callbacks = [made(on_train_batch_end=end_step, on_epoch_end=end_epoch)]
-        with ExitStack() as stack:
+        with contextlib.ExitStack() as stack:
             if options.log_dir is not None and chief:
                 callbacks.append(TensorBoardLogs(options.log_dir))
             if options.profile_folder is not None and chief:
@@ -452,3 +459,54 @@ def _make_optimizer(options: TrainOptions, steps: int) -> Any:
     made = kinds[options.optimizer](rate)
     scaled = options.precision == "mixed_float16"
     return keras.optimizers.LossScaleOptimizer(made) if scaled else made
+
+
+def run_here(options: TrainOptions) -> TrainReport:
+    """Train in this process, on its devices or as one of the workers of TF_CONFIG."""
+    start = time.perf_counter()
+    ours = options.recipe == "tfrtool"
+    devices = open_devices(options.strategy if ours else "one")
+    if devices.number > 0:  # only the chief reports
+        silent: dict[str, Any] = {"on_plan": ignore, "on_epoch": ignore, "on_progress": no_progress}
+        options = replace(options, **silent)
+    on_progress = options.on_progress
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(devices.naming_lost_workers())
+        before = None
+        if options.out_dir is not None:
+            if devices.number == 0:
+                stack.enter_context(_run_directory(options.out_dir, resume=options.resume))
+            before = read_state(options.out_dir)
+        scratch = Path(stack.enter_context(ScratchFolder()))
+        on_progress(activity("opening the dataset"))
+        data = find_training_data(options, scratch)
+        on_progress(activity("building the model"))
+        run = TrainingRun(options, data, devices, before)
+        options.on_plan(run.plan)
+        run.train()
+        return run.finish(start)
+
+
+@contextlib.contextmanager
+def _run_directory(out: Path, *, resume: bool) -> Iterator[None]:
+    """Create the directory of a run before time is spent on training, and hold its lock."""
+    with contextlib.ExitStack() as stack:
+        with os_errors_as(WriteError, out, "can't be written to"):
+            out.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(locked(out, "train"))
+            for name in (CHECKPOINT, MODEL_FILE, BEST_MODEL_FILE):
+                for path in leftovers(out / name):  # of a run that was killed while it saved
+                    path.unlink()
+        if has_checkpoint(out) and not resume:
+            raise UsageError(
+                "already has a run",
+                path=out,
+                hint="use --resume to continue it, or choose another directory",
+            )
+        if not has_checkpoint(out) and os.path.lexists(out / MODEL_FILE):
+            raise UsageError(
+                "already has a model, and no checkpoint to resume from",
+                path=out,
+                hint="choose another directory",
+            )
+        yield
