@@ -11,7 +11,7 @@ from tfrtool.storage.arguments import check_least, option_name, parse_enum_field
 from tfrtool.storage.progress import OnProgress, no_progress
 
 _OURS = {
-    **dict.fromkeys(("cycle_length", "block_length", "parallel_calls", "batched_parse"), 1),
+    **dict.fromkeys(("cycle_length", "block_length", "parallel_calls"), 1),
     **{"shuffle_buffer": 1, "prefetch": 0},
 }
 """What the published recipes have no choice of, and the least that makes sense."""
@@ -199,7 +199,6 @@ class LoadOptions:
     cycle_length: int | None = None  # None here and below is the default of our recipe
     block_length: int | None = None
     parallel_calls: int | None = None
-    batched_parse: int | None = None
     shuffle_buffer: int | None = None
     prefetch: int | None = None
     holdout: Holdout | None = None

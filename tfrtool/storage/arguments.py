@@ -25,10 +25,7 @@ _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _OTHER_NAMES = {
     "cache_directory": "--cache-dir",
     "dataset": "DATASET",
-    **{
-        name: name
-        for name in ("batched_parse", "dtype", "existing", "first_epoch", "first_step", "label")
-    },
+    **{name: name for name in ("dtype", "existing", "first_epoch", "first_step", "label")},
 }
 """Arguments that have another name on the command line, or none."""
 
