@@ -36,7 +36,7 @@ MAX_DUCKDB_MEMORY = 10**9
 """Memory that DuckDB may use by its own count, in bytes. It writes nothing to disk."""
 
 MAX_PATH_LENGTH = 4096
-"""Length of a path in a table, or of a link target in an archive: PATH_MAX on Linux."""
+"""Length of a path in a table: PATH_MAX on Linux."""
 
 MAX_ROW_BYTES = 1024 * 1024
 """Size of a row of a table. A path and a label take about a hundred bytes; columns of captions and
