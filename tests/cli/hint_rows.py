@@ -323,10 +323,6 @@ train nosuch --model cnn --precision bfloat16 | 2
 hint that it gives; and after that what is done then, with its exit code where that is not 0."""
 
 SLOW = """
-train blobs --model cnn --image-size 32 | 1
-  ? make a dataset from image files with tfrtool write
-  > tfrtool write photos new
-  > tfrtool bench new --split nosuch | 2
 train pets --model cnn --image-size 32 --epochs 2 --out run | 2
   ? use --resume to continue it, or choose another directory
   > tfrtool train pets --model cnn --image-size 32 --epochs 2 --out run --resume
@@ -387,6 +383,7 @@ ELSEWHERE = {
     "give it a larger fraction, or use another --seed": "above, of write",
     "append TFRecord files instead": "tests/convert/test_append.py appends some",
     "and append those": "tests/convert/test_append.py appends some",
+    "cache auto to cache what fits, or a smaller --image-size": "may help, or not: it depends",
     "use a smaller --batch-size or --image-size": "may help, or not: it depends on the GPU",
     "use --engine ray to train on one": "tests/engines/test_ray_cluster.py runs it",
     'pip install "tfrtool[ray]': "tests/engines/test_ray_cluster.py does without it",

@@ -266,7 +266,7 @@ def test_a_killed_overwrite_with_another_version_is_resumed(
     words = ["append", str(old), str(source), "--out", str(new), "--workers", "1"]
     assert main(words) == 0
     assert main([*words, "--version", "2.0.0", "--resume"]) == 2
-    assert 'written with version "1.1.0" instead of "2.0.0"' in capsys.readouterr().err
+    assert "written with other options" in capsys.readouterr().err
     die(lambda: main([*words, "--version", "2.0.0", "--overwrite"]), new, lambda: logged(new) == 1)
     assert main([*words, "--version", "2.0.0", "--resume"]) == 0
     assert "already complete" not in capsys.readouterr().out

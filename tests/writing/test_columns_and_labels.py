@@ -167,7 +167,7 @@ def test_other_metadata_is_replaced_and_resumed(photos: Path, tmp_path: Path) ->
     stamps = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
     assert write("resume", layout="tfod") == {"label_map.pbtxt"}
     assert stamps == {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
-    with pytest.raises(tfrtool.UsageError, match='layout "tfod" instead of null;'):
+    with pytest.raises(tfrtool.UsageError, match="written with other options"):
         write("resume")
     assert write("overwrite", multi_label=";") == {"label.labels.txt"}
 
@@ -224,5 +224,5 @@ def test_empty_lists_of_labels_are_counted(photos: Path, tmp_path: Path) -> None
     rows = [{"label": text} for text in ("cat;dog", "", " ; ", "dog")]
     report = _write(photos, tmp_path, rows, multi_label=";")
     assert "images without a label: 2 of 4" in report.notices
-    with pytest.raises(SourceError, match="none of 4 images has a label"):
+    with pytest.raises(SourceError, match="no image has a label"):
         _write(photos, tmp_path, [{"label": ""}] * 4, multi_label=";", existing="overwrite")
