@@ -374,6 +374,8 @@ ELSEWHERE = {
     "write it again without compression and dictionaries": "test_hostile_parquet.py does",
     "write to a local folder and copy it": "the store's own programs copy it",
     "pip install array_record": "tests/convert/formats/test_array_records.py does without it",
+    "leave the leading folders that no longer exist out": "tests/sources/test_tables.py has some",
+    "NAME to choose one, or --decode-function FILE.py:FUNCTION": "tests/loading has such functions",
     "use --column NAME:int64 to write a table's numbers": "tests/sources/test_value_columns.py",
     "use --label-column NAME to read": "tests/writing/test_columns_and_labels.py does",
     "of SOURCE, or use --label-depth": "tests/cli/test_write.py does",

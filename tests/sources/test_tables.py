@@ -301,3 +301,19 @@ def test_a_table_gives_back_what_it_was_written_from(
             ] == sorted(expected)
             for item in source.items:
                 assert source.reader.read(item) == bytes(item.bytes)
+
+
+def test_tables_that_moved_with_their_images(folder: Path) -> None:
+    """Leading folders that are gone are dropped from all paths, or from none."""
+    (folder / "old.csv").write_text("path,label\ndata/old/sub/c.jpg,cat\ndata/old/a.jpg,dog\n")
+    (folder / "sub").mkdir(exist_ok=True)
+    (folder / "sub" / "c.jpg").write_bytes((folder / "a.jpg").read_bytes())
+    source = read_table(folder / "old.csv")
+    assert [item.key for item in source.items] == ["data/old/a.jpg", "data/old/sub/c.jpg"]
+    data = (folder / "a.jpg").read_bytes()
+    assert [source.reader.read(item) for item in source.items] == [data, data]
+    (folder / "gone.csv").write_text("path,label\nsub/c.jpg,cat\ngone/a.jpg,dog\n")
+    assert [item.key for item in read_table(folder / "gone.csv").items] == ["sub/c.jpg"]
+    (folder / "mixed.csv").write_text("path,label\ngone/a.jpg,dog\nsub/c.jpg,cat\n")
+    with pytest.raises(SourceError, match="row 2 names a file as it is"):
+        read_table(folder / "mixed.csv")

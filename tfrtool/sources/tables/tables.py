@@ -8,7 +8,7 @@ import re
 import stat
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -38,6 +38,8 @@ _NO_SUCH_FILE = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ELOOP, errno.E
 """What the system says of a path that may be wrong; anything else means that a disk fails."""
 
 _MOST_COLUMNS = 1000
+_MOST_DROPPED, _MOST_SEARCHES = 16, 100
+"""Leading folders of paths that may have to be dropped, and rows that are tried for that."""
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 _USUAL = SourceOptions()
 _ALONE: Mapping[str, Path] = {}
@@ -94,12 +96,15 @@ class _TableReader:
     """Reads items whose places are the numbers of the folders that their keys are below."""
 
     folders: tuple[str, ...]
+    dropped: int = 0  # leading folders that keys have and files haven't, in places from here on
 
     def read(self, item: Item) -> bytes:
         return read_file(self.describe(item), item.bytes)
 
     def describe(self, item: Item) -> str:
-        return os.path.join(self.folders[item.place], item.key)  # noqa: PTH118 - a Path is slow
+        moved, place = divmod(item.place, len(self.folders))
+        key = _below(item.key, self.dropped) if moved else item.key
+        return os.path.join(self.folders[place], key)  # noqa: PTH118 - a Path is slow
 
 
 class _Files:
@@ -112,29 +117,60 @@ class _Files:
         """Allow the table's own folder, and another one that the user gave."""
         self._table = table
         folders = (table.parent, *([] if root is None else [root]))
-        self.reader = _TableReader(tuple(map(os.path.abspath, folders)))
-        self._bounds = tuple(map(_real_folder, self.reader.folders))
+        self._folders = tuple(map(os.path.abspath, folders))
+        self._bounds = tuple(map(_real_folder, self._folders))
+        self._dropped, self._searches, self._as_written = 0, 0, False
         self._outside: dict[str, bool] = {}  # by folder: there are fewer than files
 
+    @property
+    def reader(self) -> _TableReader:
+        """The reader of the files that were found."""
+        return _TableReader(self._folders, self._dropped)
+
     def find(self, name: str, row: int) -> tuple[str, int, int]:
-        """Return the key of the file that a row names, its size, and the number of its folder."""
+        """Return the key of the file that a row names, its size, and its place."""
         problem = "no such file"
-        for place, folder in enumerate(self.reader.folders):
+        for place, folder in enumerate(self._folders):
             for key in _spellings(name, folder):
-                path = os.path.join(folder, key)  # noqa: PTH118 - a Path is slow
-                try:
-                    status = self._look(path, row)
-                except OSError as error:
-                    if error.errno not in _NO_SUCH_FILE:
-                        reason = f"can't be read: {os_reason(error)}"
-                        raise SourceError(reason, path=path) from error
-                    if error.errno != errno.ENOENT:
-                        problem = os_reason(error)
-                else:
-                    if stat.S_ISREG(status.st_mode):
-                        return key, status.st_size, place
-                    problem = "not a regular file"
+                size, reason = self._size(folder, key, row)
+                if size is not None:
+                    self._as_written = True
+                    if self._dropped:
+                        what = f"row {row} names a file as it is, and rows before it don't"
+                        hint = "leave the leading folders that no longer exist out of the table"
+                        raise SourceError(what, path=self._table, hint=hint)
+                    return key, size, place
+                problem = reason or problem
+        for dropped in self._drops(name):  # the table was moved with its images
+            for place, folder in enumerate(self._folders):
+                size, _ = self._size(folder, _below(name, dropped), row)
+                if size is not None:
+                    self._dropped = dropped
+                    return name, size, len(self._folders) + place
         raise UnfitError(problem)
+
+    def _drops(self, name: str) -> Iterable[int]:
+        """Return how many leading folders to drop; the first file found decides it for all rows."""
+        if self._as_written or posixpath.isabs(name):
+            return ()
+        if self._dropped:
+            return (self._dropped,)
+        self._searches += 1
+        most = min(name.count("/"), _MOST_DROPPED) if self._searches <= _MOST_SEARCHES else 0
+        return range(1, most + 1)
+
+    def _size(self, folder: str, key: str, row: int) -> tuple[int | None, str]:
+        """Return the size of a file, or None and what is wrong with it, or ""."""
+        path = os.path.join(folder, key)  # noqa: PTH118 - a Path is slow
+        try:
+            status = self._look(path, row)
+        except OSError as error:
+            if error.errno not in _NO_SUCH_FILE:
+                raise SourceError(f"can't be read: {os_reason(error)}", path=path) from error
+            return None, "" if error.errno == errno.ENOENT else os_reason(error)
+        return (
+            (status.st_size, "") if stat.S_ISREG(status.st_mode) else (None, "not a regular file")
+        )
 
     def _look(self, path: str, row: int) -> os.stat_result:
         """Return the status of a file; a SourceError if it is really out of bounds."""
@@ -153,6 +189,10 @@ class _Files:
             found=printable(os.path.realpath(path)),
             hint="use --root DIR to allow files below DIR",
         )
+
+
+def _below(key: str, dropped: int) -> str:
+    return key.split("/", dropped)[-1]
 
 
 def _real_folder(folder: str) -> str:
