@@ -376,6 +376,7 @@ ELSEWHERE = {
     "pip install array_record": "tests/convert/formats/test_array_records.py does without it",
     "leave the leading folders that no longer exist out": "tests/sources/test_tables.py has some",
     "NAME to choose one, or --decode-function FILE.py:FUNCTION": "tests/loading has such functions",
+    "the checkpoint of epoch": "no advice, but what is left: tests/training/test_resume.py",
     "use --column NAME:int64 to write a table's numbers": "tests/sources/test_value_columns.py",
     "use --label-column NAME to read": "tests/writing/test_columns_and_labels.py does",
     "of SOURCE, or use --label-depth": "tests/cli/test_write.py does",

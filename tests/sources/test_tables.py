@@ -159,7 +159,7 @@ def test_paths_that_lead_out(folder: Path, tmp_path_factory: pytest.TempPathFact
     ):
         line = json.dumps({"path": path, "label": "x"})
         text = f'{{"path": "a.jpg", "label": "y"}}\n{line}\n'
-        with pytest.raises(SourceError, match="row 2 names a file outside") as caught:
+        with pytest.raises(SourceError, match="row 3 names a file outside") as caught:
             read(folder, text, "table.jsonl")
         assert caught.value.path == str(folder / "table.jsonl")
         assert "--root" in str(caught.value.hint)
@@ -315,5 +315,5 @@ def test_tables_that_moved_with_their_images(folder: Path) -> None:
     (folder / "gone.csv").write_text("path,label\nsub/c.jpg,cat\ngone/a.jpg,dog\n")
     assert [item.key for item in read_table(folder / "gone.csv").items] == ["sub/c.jpg"]
     (folder / "mixed.csv").write_text("path,label\ngone/a.jpg,dog\nsub/c.jpg,cat\n")
-    with pytest.raises(SourceError, match="row 2 names a file as it is"):
+    with pytest.raises(SourceError, match="row 3 names a file as it is"):
         read_table(folder / "mixed.csv")
