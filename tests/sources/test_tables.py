@@ -159,7 +159,7 @@ def test_paths_that_lead_out(folder: Path, tmp_path_factory: pytest.TempPathFact
     ):
         line = json.dumps({"path": path, "label": "x"})
         text = f'{{"path": "a.jpg", "label": "y"}}\n{line}\n'
-        with pytest.raises(SourceError, match="row 3 names a file outside") as caught:
+        with pytest.raises(SourceError, match="row 2 names a file outside") as caught:
             read(folder, text, "table.jsonl")
         assert caught.value.path == str(folder / "table.jsonl")
         assert "--root" in str(caught.value.hint)
