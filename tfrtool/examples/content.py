@@ -1,6 +1,7 @@
 """What the bytes of a string feature hold, told from the bytes themselves."""
 
 import math
+from codecs import getincrementaldecoder
 from itertools import chain, islice
 
 from google.protobuf.message import DecodeError
@@ -31,6 +32,9 @@ _PRINTABLE_ASCII = bytes([*range(0x20, 0x7F), *b"\t\n\r"])
 _LONG = 256
 """From here on, deleting what is printable costs less than decoding and asking; measured."""
 
+_PIECE = 1024 * 1024
+"""Bytes of a long text that are looked at a time."""
+
 
 def describe_bytes(value: bytes) -> str:
     """Return a media type, the name of a serialized message, "text", "binary" or "empty"."""
@@ -60,14 +64,23 @@ def _describe_magic(head: bytes) -> str | None:
 
 
 def is_text(value: bytes) -> bool:
-    """Return whether a value is UTF-8 without control characters."""
-    if len(value) >= _LONG and value.isascii():
-        return not value.translate(None, _PRINTABLE_ASCII)
-    return decode_text(value) is not None
+    """Return whether a value is UTF-8 without control characters; makes no copy of it."""
+    if len(value) < _LONG:
+        return decode_text(value) is not None
+    pieces = (value[start : start + _PIECE] for start in range(0, len(value), _PIECE))
+    if value.isascii():
+        return not any(piece.translate(None, _PRINTABLE_ASCII) for piece in pieces)
+    decode = getincrementaldecoder("utf-8")().decode
+    try:
+        return all(_is_printable(decode(piece)) for piece in pieces) and not decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False
 
 
 def decode_text(value: bytes) -> str | None:
     """Return a value as text, or None if it isn't UTF-8 or has control characters."""
+    if len(value) > _PIECE and not is_text(value):
+        return None  # the error below would hold a copy
     try:
         text = value.decode("utf-8")
     except UnicodeDecodeError:

@@ -2,11 +2,12 @@
 
 import enum
 import numbers
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 from tfrtool.errors import UsageError
 from tfrtool.examples.proto import example_pb2 as pb
@@ -250,10 +251,27 @@ def classify_payload(payload: bytes) -> PayloadKind:
 
 
 def knows_all_fields(message: pb.SequenceExample) -> bool:
-    """Return whether a message holds no unknown field, at any depth; unknown fields are dropped."""
-    size = message.ByteSize()
-    message.DiscardUnknownFields()
-    return bool(message.ByteSize() == size)
+    """Return whether a message holds no unknown field, at any depth."""
+    # Comparing sizes with and without unknown fields would serialize the message twice.
+    return not any(len(UnknownFieldSet(part)) for part in _parts(message))
+
+
+def _parts(message: pb.SequenceExample) -> Iterator[Message]:
+    """Yield a message and all messages within it."""
+    yield from (message, message.context, message.feature_lists)
+    for entry in message.context.feature:
+        yield entry
+        yield from _feature_parts(entry.value)
+    for steps in message.feature_lists.feature_list:
+        yield from (steps, steps.value)
+        for step in steps.value.feature:
+            yield from _feature_parts(step)
+
+
+def _feature_parts(feature: pb.Feature) -> Iterator[Message]:
+    yield feature
+    if kind := feature.WhichOneof("kind"):
+        yield getattr(feature, kind)
 
 
 def holds_features(message: pb.SequenceExample) -> bool:
