@@ -95,7 +95,7 @@ def test_groups_are_those_of_a_dictionary(items: list[tuple[int, int, int]]) -> 
     shards = []
     for number in range(3):
         prints = sorted(
-            FINGERPRINT.pack(bytes([image]) * 16, bytes([label]) * 8, record)
+            FINGERPRINT.pack(bytes([image]) * 16, bytes([label]) * 8, record, 0)
             for record, (image, label, shard) in enumerate(items)
             if shard == number
         )

@@ -1,6 +1,6 @@
 """The same image in more than one record: within a split, in two splits, under two labels."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,12 +10,16 @@ from tfrtool.errors import ShardError
 from tfrtool.examples.content import decode_text
 from tfrtool.examples.example import PayloadKind, decode_example
 from tfrtool.examples.roles import LabelNames, Roles
+from tfrtool.records.compression import Compression, detect_compression
 from tfrtool.records.framing import Record
-from tfrtool.records.reader import read_shard
-from tfrtool.records.stream import Stream, folder_of, path_of
+from tfrtool.records.reader import read_records
+from tfrtool.records.stream import Stream, folder_of, open_shard, path_of, size_of
 
 GROUPS_KEPT = 1000  # groups that are listed of each sort; all are counted
 COPIES_KEPT = 100  # copies that are listed of one group: a black frame may occur a million times
+
+_FETCHED = 64 * 1024
+"""Bytes that are read at least to see one record."""
 
 ImageShard = tuple[Path | Stream, str | None, Roles, bytes | bytearray]
 """A shard, its split if known, the roles of its features, and the fingerprints of its images."""
@@ -66,8 +70,9 @@ def find_duplicates(shards: Sequence[ImageShard]) -> Duplicates:
         return Duplicates()
     split_codes = {split: code for code, split in enumerate(dict.fromkeys(s[1] for s in shards))}
     # An entry of FINGERPRINT.
-    fields = ("high", ">u8"), ("low", ">u8"), ("label", "<u8"), ("record", "<u8")
-    parts = [np.frombuffer(found, [*fields]) for *_, found in shards]
+    numbers = [(name, "<u8") for name in ("label", "record", "offset")]
+    fields = [("high", ">u8"), ("low", ">u8"), *numbers]
+    parts = [np.frombuffer(found, fields) for *_, found in shards]
     prints, shard = np.concatenate(parts), np.repeat(np.arange(len(parts)), [*map(len, parts)])
     order = np.lexsort((prints["record"], shard, prints["low"], prints["high"]))
     prints, shard = prints[order], shard[order]
@@ -93,10 +98,11 @@ def find_duplicates(shards: Sequence[ImageShard]) -> Duplicates:
     for group in np.append(kept[0][:GROUPS_KEPT], kept[1][:GROUPS_KEPT]).tolist():
         rows = starts[group] + np.arange(min(counts[group], COPIES_KEPT))
         places.append((group, rows))
-    wanted: dict[int, set[int]] = {}
+    wanted: dict[int, dict[int, int]] = {}
     for _, rows in places:
         for row in rows.tolist():
-            wanted.setdefault(int(shard[row]), set()).add(int(prints["record"][row]))
+            offset = int(prints["offset"][row])
+            wanted.setdefault(int(shard[row]), {})[int(prints["record"][row])] = offset
     copies = {
         (number, copy.record): copy
         for number, records in wanted.items()
@@ -129,26 +135,42 @@ def _differ(codes: Any, unknown: Any, starts: Any) -> Any:
     return known & (least != most)
 
 
-def _copies(shard: ImageShard, wanted: Collection[int]) -> Iterator[Copy]:
-    """Read the names and labels of records."""
+def _copies(shard: ImageShard, wanted: Mapping[int, int]) -> Iterator[Copy]:
+    """Read the names and labels of records, given with their offsets."""
     source, split, roles, _ = shard
     path, left = path_of(source), set(wanted)
     names = LabelNames.beside(folder_of(source), roles.label)
     # If the file is gone by now, its copies lack their names, no more.
     with suppress(ShardError):
-        for item in read_shard(source):
-            if isinstance(item, Record) and item.index in left:
-                example = decode_example(item.payload, PayloadKind.SEQUENCE_EXAMPLE)
-                name = next(iter(example.values(roles.name)), None)
-                yield Copy(
-                    path=path,
-                    split=split,
-                    record=item.index,
-                    name=decode_text(name) if isinstance(name, bytes) else None,
-                    label=names.text(example.values(roles.label)),
-                )
-                left.remove(item.index)
-            if not left:
-                return
+        for index, payload in _payloads(source, wanted):
+            example = decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE)
+            name = next(iter(example.values(roles.name)), None)
+            yield Copy(
+                path=path,
+                split=split,
+                record=index,
+                name=decode_text(name) if isinstance(name, bytes) else None,
+                label=names.text(example.values(roles.label)),
+            )
+            left.remove(index)
     for record in left:
         yield Copy(path=path, split=split, record=record, name=None, label=None)
+
+
+def _payloads(source: Path | Stream, wanted: Mapping[int, int]) -> Iterator[tuple[int, bytes]]:
+    """Yield records by their offsets, or by reading all up to the last where that is less work."""
+    with open_shard(source) as file:
+        is_plain = detect_compression(file) is Compression.NONE
+        if is_plain and len(wanted) * _FETCHED < size_of(source, file):
+            for index, offset in sorted(wanted.items()):
+                file.seek(offset)
+                item = next(read_records(file, compression=Compression.NONE), None)
+                if isinstance(item, Record):
+                    yield index, item.payload
+            return
+        last = max(wanted)
+        for item in read_records(file):
+            if isinstance(item, Record) and item.index in wanted:
+                yield item.index, item.payload
+            if item.offset >= wanted[last]:
+                return

@@ -32,8 +32,8 @@ from tfrtool.inspection.verify.payload_check import RecordFold, unparseable
 from tfrtool.records.framing import Fault, Record
 from tfrtool.storage.capped_list import CappedList
 
-FINGERPRINT = struct.Struct("<16s8sQ")
-"""An image's BLAKE2b (16 bytes), its label's (8; zeros without one), and its record.
+FINGERPRINT = struct.Struct("<16s8sQQ")
+"""An image's BLAKE2b (16 bytes), its label's (8; zeros without one), its record and its offset.
 
 Of 2**32 different images, two have the same 16 bytes with a probability of 2**-65.
 """
@@ -152,7 +152,7 @@ class ImageCheck(RecordFold):
         if len(values):
             label = hashlib.blake2b(repr(tuple(values)).encode(), digest_size=8).digest()
         digest = hashlib.blake2b(value, digest_size=16, key=salt[:64]).digest()
-        self.fingerprints += FINGERPRINT.pack(digest, label, record.index)
+        self.fingerprints += FINGERPRINT.pack(digest, label, record.index, record.offset)
 
     def can_merge(self, other: "ImageCheck") -> bool:
         """Return whether the next part begins with the same roles."""
@@ -169,8 +169,8 @@ class ImageCheck(RecordFold):
         self.doubts.merge(later(other.doubts, index))
         self._pixels += other._pixels
         self._absent += other._absent
-        for digest, label, record in FINGERPRINT.iter_unpack(other.fingerprints):
-            self.fingerprints += FINGERPRINT.pack(digest, label, record + index)
+        for digest, label, record, offset in FINGERPRINT.iter_unpack(other.fingerprints):
+            self.fingerprints += FINGERPRINT.pack(digest, label, record + index, offset)
 
     def findings(self, *, all_encoded: bool) -> ImageFindings:
         """Return what was found.
