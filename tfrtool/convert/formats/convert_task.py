@@ -41,7 +41,6 @@ class ConvertTask(FileTask):
                 if not payloads:
                     tally.merge(Tally(records=batch.num_rows, payload_bytes=batch.nbytes))
                 put(encoded if target.payloads else batch)
-                count_work(batch.num_rows, RECORDS)
         if self.verify != "none":
             piece = Piece(path=path, rows=tally.records)
             expected = self._batches(Tally(), Faults())
@@ -59,7 +58,8 @@ class ConvertTask(FileTask):
         return Written(tally=tally, read=read, faults=faults)
 
     def _batches(self, read: Tally, faults: Faults) -> Iterator[pa.RecordBatch]:
-        """Yield the rows as they are to be written."""
+        """Yield the rows as they are to be written, and count them as work."""
+        passes, rows = (1 if self.verify == "none" else 2), 0
         for piece in self.pieces:
             for batch in read_rows(self.source, piece, self.before, read, faults):
                 if batch.num_columns:  # names in structs are the type's
@@ -67,6 +67,9 @@ class ConvertTask(FileTask):
                     arrays = [array.view(field.type) for array, field in fields]
                     batch = pa.RecordBatch.from_arrays(arrays, schema=self.after.schema)
                 yield batch
+                # Verifying reads them again: each pass counts as a part of the work.
+                count_work((rows + batch.num_rows) // passes - rows // passes, RECORDS)
+                rows += batch.num_rows
 
 
 def read_rows(

@@ -20,9 +20,10 @@ from tfrtool.inspection.rows.sandbox import (
     unpack_batch,
 )
 from tfrtool.records.framing import LocatedFault
+from tfrtool.records.stream import total_bytes
 from tfrtool.storage.arguments import Paths
 from tfrtool.storage.child import send_to_parent
-from tfrtool.storage.progress import OnProgress, Progress, no_progress
+from tfrtool.storage.progress import BYTES, Meter, OnProgress, counting, no_progress
 
 
 @contextmanager
@@ -53,7 +54,7 @@ def query(
             Values that Arrow can't hold always do.
         condition: the part of the statement that must be an expression.
         on_fault: called with the damage that is left out, once; what it raises ends the query.
-        on_progress: called with the bytes that are read, and then after each batch.
+        on_progress: called with the bytes that are read, for the columns and then for the query.
 
     Raises:
         ShardError: a file can't be read, the query needs too much memory, or fails at a value.
@@ -65,16 +66,18 @@ def query(
         child.call(check_select, sql)
         columns = infer_columns(shards, workers=workers, on_progress=on_progress)
         own = RowColumns.of(shards, columns, shards if sources is None else sources)
+        meter = Meter(on_progress, "reading", BYTES, total_bytes(shards))
         child.send(_answer, shards, sql, columns, own, as_text)
 
         def results() -> Iterator[Any]:
             while (found := child.receive()) is not None:
                 if isinstance(found, LocatedFault):
                     on_fault(found)
-                elif isinstance(found, Progress):
-                    on_progress(found)
+                elif isinstance(found, dict):
+                    meter.add(found)
                 else:
                     yield found
+            meter.finish()
 
         found = results()
         schema = next(found)
@@ -125,10 +128,12 @@ def _answer(
         on_fault = send_to_parent if scans == 1 else lambda _: None  # what was sent already
         if PLACES[4] in names:
             own = own.with_splits()
-        wanted, done = own.narrowed(columns, names), 0
-        for batch in read_batches(shards, wanted, on_fault=on_fault):
-            done += len(batch.records)
-            send_to_parent(Progress(what="reading", done=done, total=None, unit="records"))
+        batches = read_batches(shards, own.narrowed(columns, names), on_fault=on_fault)
+        while True:
+            with counting(send_to_parent):  # DuckDB may ask for each batch in another thread
+                batch = next(batches, None)
+            if batch is None:
+                return
             yield own.add_to(batch, names)
 
     with closing(Sandbox(own.schema(columns), scan)) as sandbox:
