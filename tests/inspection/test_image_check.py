@@ -143,3 +143,13 @@ def test_pillow_bomb_is_a_fault(make_shard: MakeShard) -> None:
     )
     assert record == 0
     assert "pixels" in message
+
+
+def test_reports_of_the_same_images_are_equal(make_shard: MakeShard) -> None:
+    """Reports are compared by what they say, and by the payloads."""
+    other = image_bytes(size=(64, 48), tint=7)
+    paths = [make_shard([example(image=string(data))]) for data in (JPEG, JPEG)]
+    first, again = (verify([str(path)], images=True, workers=1) for path in paths)
+    assert (first, hash(first.shards), repr(first)) == (again, hash(again.shards), repr(again))
+    changed = make_shard([example(image=string(other.ljust(len(JPEG), b"\0")[: len(JPEG)]))])
+    assert verify([str(changed)], images=True, workers=1) != first

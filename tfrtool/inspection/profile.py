@@ -150,6 +150,19 @@ class ShardProfile:
         digest = self.digest if self._crcs is None else None
         return {**self.__dict__, "_digest": digest, "_source": None}
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.to_json()})"
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the payloads and everything that `verify` reports are the same."""
+        return isinstance(other, ShardProfile) and (self.digest, self.to_json()) == (
+            other.digest,
+            other.to_json(),
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.path)
+
     def read(self, items: Iterable[Record | Fault]) -> None:
         """Add what is read, some records at a time."""
         held, size = list[Record](), 0
