@@ -225,6 +225,8 @@ class ShardProfile:
 
     def finish(self, sha256: Sequence[str] = ()) -> "ShardProfile":
         """Collect the faults, and find their causes, once all is read."""
+        for fold in self.folds:
+            fold.finish()
         misfits, count = self.misfits()
         self.n_faults = self.damage.count + count
         faults = sorted((*self.damage.kept, *misfits), key=lambda one: one.offset)[:MAX_FAULTS]

@@ -2,7 +2,6 @@
 
 import hashlib
 import struct
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +30,7 @@ from tfrtool.examples.roles import (
 from tfrtool.inspection.verify.payload_check import RecordFold, unparseable
 from tfrtool.records.framing import Fault, Record
 from tfrtool.storage.capped_list import CappedList
+from tfrtool.storage.limits import MAX_FAULTS
 
 FINGERPRINT = struct.Struct("<16s8sQQ")
 """An image's BLAKE2b (16 bytes), its label's (8; zeros without one), its record and its offset.
@@ -39,6 +39,9 @@ Of 2**32 different images, two have the same 16 bytes with a probability of 2**-
 """
 
 _FEATURES_KEPT = 10_000
+_OTHERS_KEPT = 100
+"""Faults of values that are no images, in a feature that may turn out to hold images."""
+
 _NO_ROLES = Roles(image=None, label=None, name=None)
 
 
@@ -68,13 +71,28 @@ class ImageFindings:
         return sum(self.features.values())
 
 
+class _FeatureImages:
+    """What was found in the values of one string feature."""
+
+    def __init__(self) -> None:
+        self.images = self.empty = 0
+        self.broken = CappedList[Fault]()  # images that don't decode, and too few raw pixels
+        self.others = CappedList[Fault]()  # values that don't start as an image does
+
+    def merge(self, other: "_FeatureImages", index: int) -> None:
+        self.images += other.images
+        self.empty += other.empty
+        self.broken.merge(later(other.broken, index))
+        self.others.merge(later(other.others, index))
+
+
 class ImageCheck(RecordFold):
     """Decodes every value of a string feature or feature list that starts as an image does.
 
+    Other features than the image's hold images if at least half of their values do.
+
     Attributes:
         roles: which features are the image, its label and its name.
-        encoded: number of values that start as an image does, by feature.
-        doubts: values of the image feature that are neither images nor raw pixels.
         fingerprints: one entry of `FINGERPRINT` per image, in order.
     """
 
@@ -83,8 +101,7 @@ class ImageCheck(RecordFold):
         self._info = info_beside(directory)
         self.roles = self._roles_of_first = _NO_ROLES
         self._records = self._pixels = self._absent = 0
-        self.encoded: Counter[str] = Counter()
-        self.doubts = CappedList[Fault]()
+        self._features: dict[str, _FeatureImages] = {}
         self.fingerprints = bytearray()
 
     def add(self, records: Sequence[Record], rejected: set[int]) -> None:
@@ -112,20 +129,27 @@ class ImageCheck(RecordFold):
         role, absent = self.roles.image, True
         for name, place, value in string_values(example):
             absent = absent and name != role
+            if name not in self._features and len(self._features) == _FEATURES_KEPT:
+                continue
+            found = self._features.setdefault(name, _FeatureImages())
             encoded, problem = is_image(value), None
-            if encoded and (name in self.encoded or len(self.encoded) < _FEATURES_KEPT):
-                self.encoded[name] += 1
+            if encoded:
+                found.images += 1
                 with quiet_pillow():
                     problem = audit_image(value).problem
             elif name == role and (pixels := self._pixel_problem(example, value)) is not None:
                 self._pixels += 1
                 problem = pixels
-            elif name == role:
-                found = f"{len(value)} bytes of {describe_bytes(value)} data"
-                found = f"expected an encoded image, found {found if value else 'an empty value'}"
-                self.doubts.add(unparseable(record, f"feature {name!r}{place}: {found}"))
+            else:
+                found.empty += not value
+                if name == role or len(found.others.kept) < found.images + _OTHERS_KEPT:
+                    what = f"{len(value)} bytes of {describe_bytes(value)} data"
+                    what = f"expected an encoded image, found {what if value else 'an empty value'}"
+                    found.others.add(unparseable(record, f"feature {name!r}{place}: {what}"))
+                else:
+                    found.others.count += 1
             if problem:
-                self.faults.add(unparseable(record, f"feature {name!r}{place}: {problem}"))
+                found.broken.add(unparseable(record, f"feature {name!r}{place}: {problem}"))
             if value and (name == role or (role is None and encoded)):
                 self._remember(record, example, value, b"" if role else feature_key(name))
         self._absent += role is not None and absent
@@ -156,6 +180,8 @@ class ImageCheck(RecordFold):
 
     def can_merge(self, other: "ImageCheck") -> bool:
         """Return whether the next part begins with the same roles."""
+        if len({*self._features, *other._features}) > _FEATURES_KEPT:
+            return False
         known = self.roles.image is not None and other._records > 0
         return not (known and other._roles_of_first != self.roles)
 
@@ -165,21 +191,59 @@ class ImageCheck(RecordFold):
         if other._records:
             self.roles = other.roles
         self._records += other._records
-        self.encoded += other.encoded
-        self.doubts.merge(later(other.doubts, index))
+        for name, found in other._features.items():
+            self._features.setdefault(name, _FeatureImages()).merge(found, index)
         self._pixels += other._pixels
         self._absent += other._absent
         for digest, label, record, offset in FINGERPRINT.iter_unpack(other.fingerprints):
             self.fingerprints += FINGERPRINT.pack(digest, label, record + index, offset)
+
+    def finish(self) -> None:
+        """Collect the faults, which depend on how many values of a feature are images."""
+        wrong = [self._image.broken]
+        for name in self._others_with_images:
+            wrong += [self._features[name].broken, self._features[name].others]
+        faults = [fault for one in wrong for fault in one.kept]
+        faults.sort(key=lambda fault: (fault.offset, fault.message))
+        self.faults.kept = faults[:MAX_FAULTS]
+        self.faults.count = sum(one.count for one in wrong)
+
+    @property
+    def has_encoded(self) -> bool:
+        """Whether any value of the image feature is an encoded image."""
+        return self._image.images > 0
+
+    @property
+    def doubts(self) -> CappedList[Fault]:
+        """Values of the image feature that are neither images nor raw pixels."""
+        return self._image.others
+
+    @property
+    def _image(self) -> _FeatureImages:
+        return self._features.get(self.roles.image or "", _FeatureImages())
+
+    @property
+    def _others_with_images(self) -> list[str]:
+        return [
+            name
+            for name, found in self._features.items()
+            if name != self.roles.image
+            and found.images
+            and found.images >= found.others.count - found.empty
+        ]
 
     def findings(self, *, all_encoded: bool) -> ImageFindings:
         """Return what was found.
 
         If the image feature holds encoded images, also in other shards, its doubts are faults.
         """
-        features, doubtful = Counter(self.encoded), self.doubts.count
-        if all_encoded and doubtful:
-            features[self.roles.image or ""] += doubtful
+        doubtful = self.doubts.count
+        features = {}
+        images = self._image.images + (doubtful if all_encoded else 0)
+        if images and self.roles.image is not None:
+            features[self.roles.image] = images
+        for name in self._others_with_images:
+            features[name] = self._features[name].images + self._features[name].others.count
         return ImageFindings(
             roles=self.roles,
             features=features,

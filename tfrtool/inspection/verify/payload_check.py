@@ -72,6 +72,9 @@ class RecordFold(abc.ABC):
         self.faults.merge(later(other.faults, index))
         self.sequences |= other.sequences
 
+    def finish(self) -> None:  # noqa: B027 - of those that need it
+        """Settle the faults, once all records were added."""
+
 
 class PayloadVote:
     """The payload kind of a shard, by the majority of its first records."""

@@ -124,7 +124,7 @@ def verify_report(located: FoundShards, shards: Sequence[ShardProfile]) -> Verif
     from tfrtool.inspection.verify.image_check import ImageCheck, ImageFindings
 
     checks = [shard.fold(ImageCheck) for shard in shards]
-    encoded = {name for check in checks if check is not None for name in check.encoded}
+    encoded = {check.roles.image for check in checks if check is not None and check.has_encoded}
     for shard, check in zip(shards, checks, strict=True):
         if check is not None:
             shard.images = ImageFindings()
