@@ -6,18 +6,24 @@ Any other form is decoded by a function of the user's.
 
 import math
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from tfrtool.errors import DatasetError
-from tfrtool.examples.example import feature_key, feature_name
+from tfrtool.errors import DatasetError, TfrtoolError, printable
+from tfrtool.examples.example import decode_example, feature_key, feature_name
+from tfrtool.images.header import limit_problem
 from tfrtool.loading.dataset_facts import DatasetFacts
 from tfrtool.loading.labels import label_tensor
 from tfrtool.loading.options import Decoding, Rescale
 from tfrtool.loading.tensors import Batch, Tensor, TfDataset
+from tfrtool.records.compression import Compression
+from tfrtool.records.framing import Record
+from tfrtool.records.reader import read_shard
+from tfrtool.storage.limits import MAX_SHARDS
 
 _RGB = 3
 _WHITE = 255
@@ -35,6 +41,41 @@ def parser(dataset: DatasetFacts) -> Callable[[Tensor], dict[str, Tensor]]:
     keys = {feature_key(name): spec for name, spec in specs.items()}  # a name need not be text
     parse = tf.io.parse_single_example
     return lambda record: {feature_name(key): value for key, value in parse(record, keys).items()}
+
+
+def check_limits(dataset: DatasetFacts, shard: Path, compression: Compression) -> None:
+    """Raise `ValueError` if an image of a shard is over the limits and must not be decoded.
+
+    TensorFlow's decoders have no limits. To ask for each image from the graph takes as long as
+    decoding a small one. Checksums are left to TensorFlow.
+    """
+    if dataset.decode is not None or dataset.image_form.size:
+        return
+    try:
+        state = shard.stat()
+        version = state.st_ino, state.st_size, state.st_mtime_ns
+        problem = _limits_problem(dataset.image_feature, shard, compression, version)
+    except (OSError, TfrtoolError) as error:
+        raise ValueError(str(error)) from error
+    if problem is not None:
+        raise ValueError(f"{printable(shard.name)}, {problem}")
+
+
+@lru_cache(maxsize=MAX_SHARDS)
+def _limits_problem(
+    image: str, shard: Path, compression: Compression, _version: tuple[int, ...]
+) -> str | None:
+    for item in read_shard(shard, compression=compression, verify_payload=False):
+        if isinstance(item, Record):
+            try:  # in what is no Example, TensorFlow may find an image all the same
+                values = decode_example(item.payload).values(image)
+            except ValueError as error:
+                return f"record {item.index}: {error}"
+            for value in values:
+                problem = limit_problem(value) if isinstance(value, bytes) else None
+                if problem is not None:
+                    return f"record {item.index}: {problem}"
+    return None
 
 
 def _full_image(dataset: DatasetFacts, features: Mapping[str, Tensor]) -> Tensor:

@@ -12,7 +12,7 @@ from tfrtool.errors import DatasetError, UsageError
 from tfrtool.loading.augment import augmenter
 from tfrtool.loading.cache import disk_cache
 from tfrtool.loading.dataset_facts import DatasetFacts, Split
-from tfrtool.loading.decoding import decoder, rescaler
+from tfrtool.loading.decoding import check_limits, decoder, rescaler
 from tfrtool.loading.options import Cache, Holdout, LoadOptions, Recipe, Rescale
 from tfrtool.loading.tensors import Batch, Tensor, TfDataset
 from tfrtool.records.compression import TF_TYPES
@@ -78,7 +78,7 @@ def _build(
         raise UsageError(f"first_step must be from 0 to {steps - 1}, got {options.first_step}")
     split, cached = dataset.local_split(options.split), options.cache is not Cache.NONE
     parallel = {"deterministic": options.deterministic or cached}
-    read = reader(split, options.holdout, workers, worker)
+    read = reader(dataset, split, options.holdout, workers, worker)
     filling = options.training and options.cache is Cache.MEMORY
     cycle = options.cycle_length or (_FILLING_CYCLE if filling else _CYCLE)
     cycle = min(cycle, len(split.shards))
@@ -176,7 +176,7 @@ def _published(dataset: DatasetFacts, options: LoadOptions, images: int) -> TfDa
         return decode(record) if change else rescaled(*decode(record))
 
     shards, tuned = tf.data.Dataset.range(len(split.shards)), None if naive else tf.data.AUTOTUNE
-    read = reader(split, options.holdout)
+    read = reader(dataset, split, options.holdout)
     records = shards.interleave(read, 1 if naive else _CYCLE, 1, tuned)
     examples = records.map(decode_one, None if naive else cores())
     if not naive:
@@ -226,17 +226,31 @@ def _seeded(seed: int, make: Callable[[Tensor], TfDataset]) -> Callable[[Tensor]
 
 
 def reader(
-    split: Split, holdout: Holdout | None = None, workers: int = 1, worker: int = 0
+    dataset: DatasetFacts,
+    split: Split,
+    holdout: Holdout | None = None,
+    workers: int = 1,
+    worker: int = 0,
 ) -> Callable[[Tensor], TfDataset]:
     """Return a function from the number of a shard to its serialized records.
 
+    Before a shard is first read, its images are checked: TensorFlow's decoders have no limits.
     Whether a record is held out, and which worker it belongs to, depends only on its place among
     all records of the split. Each worker has a range of them.
     """
     paths = tf.constant([os.fsencode(path) for path in split.shards])
     compression = TF_TYPES[split.compression]
+
+    def check(number: int) -> int:
+        check_limits(dataset, split.shards[number], split.compression)
+        return number
+
+    def records_of(shard: Tensor) -> TfDataset:
+        shard = tf.ensure_shape(tf.numpy_function(check, [shard], tf.int64), [])
+        return tf.data.TFRecordDataset(paths[shard], compression)
+
     if holdout is None and workers == 1:
-        return lambda shard: tf.data.TFRecordDataset(paths[shard], compression)
+        return records_of
     wanted = np.ones(split.records, np.bool_)
     if holdout is not None:
         held = np.arange(split.records + 1) * holdout.count_held(split.records) // split.records
@@ -247,7 +261,7 @@ def reader(
     belongs = tf.constant(own)
 
     def read(shard: Tensor) -> TfDataset:
-        records = tf.data.TFRecordDataset(paths[shard], compression)
+        records = records_of(shard)
         mine = tf.data.Dataset.from_tensor_slices(belongs[ends[shard] : ends[shard + 1]])
         both = tf.data.Dataset.zip(records, mine).filter(lambda _record, mine: mine)
         return both.map(lambda record, _mine: record)
@@ -258,7 +272,9 @@ def reader(
 def split_records(dataset: DatasetFacts, options: LoadOptions) -> TfDataset:
     """Return the serialized records of a part of a split, shard after shard."""
     split = dataset.local_split(options.split)
-    return tf.data.Dataset.range(len(split.shards)).flat_map(reader(split, options.holdout))
+    return tf.data.Dataset.range(len(split.shards)).flat_map(
+        reader(dataset, split, options.holdout)
+    )
 
 
 def _check_distribution(images: int, batch_size: int, context: Any) -> None:
