@@ -88,7 +88,7 @@ class Changes:
     share a name, which then means both; what is added goes into the context.
     """
 
-    image: str | None = None  # the feature whose images are encoded anew
+    image: str | None = None  # the feature whose images are re-encoded
     recipe: ImageRecipe | None = None  # how; None leaves images alone
     same_format: bool = False  # whether PNGs stay PNGs, whatever the recipe says
     select: tuple[str, ...] | None = None  # the features that stay; None for all
@@ -98,7 +98,7 @@ class Changes:
     add: bytes = b""  # a serialized Example with the same features for every record
 
     def keeps(self, name: str) -> bool:
-        """Tell whether a feature stays, under whatever name."""
+        """Return whether a feature is kept, under any name."""
         return name not in self.drop and (self.select is None or name in self.select)
 
     @property
@@ -146,7 +146,7 @@ class Changes:
             )
 
     def to_json(self) -> dict[str, Any]:
-        """Return what is changed, for a report; floats are texts, for NaN is no JSON."""
+        """Return the changes for a report; floats are strings, because JSON has no NaN."""
         added = {
             name: [
                 feature_name(one)
@@ -165,7 +165,7 @@ class Changes:
     def apply(self, payload: bytes) -> bytes:
         """Return a payload with the changes; the same bytes where there is nothing to change.
 
-        `UneditableError` if a value does not fit, or the payload is no message with features.
+        `UneditableError` if a value does not fit, or the payload has no features.
         """
         try:
             message = pb.SequenceExample.FromString(payload)
@@ -200,7 +200,7 @@ class Changes:
         return changed
 
     def _encode_images(self, message: pb.SequenceExample) -> bool:
-        """Encode the images of a record anew, and tell its other features of their new form."""
+        """Re-encode the images of a record, and update the features that describe them."""
         made: list[RenderedImage] = []
         for entries in (message.context.feature, message.feature_lists.feature_list):
             for entry in entries:
@@ -232,7 +232,7 @@ class Changes:
         raise UneditableError(f"the image in {self.image!r} can't be re-encoded: {problem}")
 
     def _describe(self, entries: Iterable[Any], image: RenderedImage) -> None:
-        """Set the sizes and the format beside an image, where a record has them."""
+        """Set the size and format features of an image, if the record has them."""
         base = (self.image or "").removesuffix("/encoded").removesuffix("_raw")
         facts = {"height": image.height, "width": image.width, "channels": image.channels}
         for entry in entries:
@@ -253,7 +253,7 @@ def _steps(entry: Any) -> Iterable[Any]:
 
 
 def _cast(name: str, feature: Any, dtype: DType) -> bool:
-    """Give a feature's values another type; tell whether they had another one."""
+    """Convert a feature's values to another type; return whether they had another one."""
     kind = feature.WhichOneof("kind")
     if kind is None or DTYPES[kind] is dtype:
         return False
@@ -426,7 +426,7 @@ def edit(
 
 
 def _recipe(encode: str | None, resize: int | tuple[int, int] | None) -> ImageRecipe | None:
-    """Return how images are encoded anew; None if they are not."""
+    """Return how images are re-encoded; None if they are not."""
     if encode is None and resize is None:
         return None
     return ImageRecipe(encode=Encode(encode or "keep"), resize=Resize.of(resize))

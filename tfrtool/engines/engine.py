@@ -2,8 +2,9 @@
 
 import abc
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from tfrtool.declare import option
 from tfrtool.storage.progress import OnCounts
 
 Result = TypeVar("Result")
@@ -44,3 +45,9 @@ class Engine(abc.ABC):
 
 Workers = int | Engine | None
 """How many processes of this machine, where None takes the cores; or another engine."""
+
+
+def workers_option(kind: str = "worker processes", group: str = "Options") -> Any:
+    """Declare the option ``--workers N``; None takes the cores."""
+    text = f"Maximum number of {kind}.  [default: number of cores]"
+    return option(None, text, metavar="N", group=group, least=1)

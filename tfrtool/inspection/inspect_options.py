@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from tfrtool.declare import Options, option
+from tfrtool.engines.engine import workers_option
 from tfrtool.records.shards import Locations
 from tfrtool.storage.progress import OnProgress, no_progress
 
@@ -15,12 +16,7 @@ if TYPE_CHECKING:
 class ScanOptions(Options):
     """Where shards are read."""
 
-    workers: int | None = option(
-        None,
-        "Maximum number of worker processes.  [default: number of cores]",
-        metavar="N",
-        least=1,
-    )
+    workers: int | None = workers_option()
     engine: Literal["local", "ray"] = option("local", "Run locally or on a Ray cluster.")
     engine_address: str | None = option(
         None, "HOST:PORT of the Ray cluster.  [default: $RAY_ADDRESS]", metavar="ADDRESS"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tfrtool.declare import Options, option
-from tfrtool.engines.engine import Engine, Workers
+from tfrtool.engines.engine import Engine, Workers, workers_option
 from tfrtool.engines.pool import workers_of
 from tfrtool.errors import UsageError, human_count
 from tfrtool.records.compression import named_compression
@@ -85,13 +85,7 @@ class RunOptions(Options):
         },
     )
     dry_run: bool = option(False, "Show what would be written, without writing it.", group="Output")
-    workers: int | None = option(
-        None,
-        "Maximum number of worker processes.  [default: number of cores]",
-        metavar="N",
-        group="Execution",
-        least=1,
-    )
+    workers: int | None = workers_option(group="Execution")
     on_progress: OnProgress = option(
         no_progress, "Called regularly, from the calling thread.", cli=None
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tfrtool.declare import option
+from tfrtool.engines.engine import workers_option
 from tfrtool.examples.objects.record_features import Layout, Masks
 from tfrtool.images.recipe import Check, Encode, ImageRecipe, Resize, parse_size
 from tfrtool.sources.items import Starting
@@ -163,13 +164,7 @@ class WriteOptions(CompressionOptions):
         "Check the images and show the plan, without writing anything.",
         group="Output",
     )
-    workers: int | None = option(
-        None,
-        "Maximum number of threads.  [default: number of cores]",
-        metavar="N",
-        group="Execution",
-        least=1,
-    )
+    workers: int | None = workers_option("threads", group="Execution")
     starting: Starting = option(
         nullcontext, "Returns a context manager that is active while TensorFlow loads.", cli=None
     )

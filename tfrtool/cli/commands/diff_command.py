@@ -9,6 +9,7 @@ from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit, note
 from tfrtool.cli.parameters import INPUT, command
 from tfrtool.declare import Options, option
+from tfrtool.engines.engine import workers_option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,12 +23,7 @@ class _DiffOptions(Options):
     limit: int = option(
         10, "Maximum number of records to list for each kind of difference.", metavar="N", least=0
     )
-    workers: int | None = option(
-        None,
-        "Maximum number of worker processes.  [default: number of cores]",
-        metavar="N",
-        least=1,
-    )
+    workers: int | None = workers_option()
 
 
 @command(

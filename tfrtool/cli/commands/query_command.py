@@ -23,6 +23,7 @@ from tfrtool.cli.parameters import (
 from tfrtool.cli.process import stdout_closed
 from tfrtool.cli.render.page import Page, render
 from tfrtool.declare import Options, option
+from tfrtool.engines.engine import workers_option
 from tfrtool.errors import UsageError, WriteError, human_count, os_errors_as, printable
 from tfrtool.records.compression import named_compression
 from tfrtool.storage.arguments import as_path
@@ -45,12 +46,7 @@ class _QueryOptions(Options):
     )
     overwrite: bool = option(False, "Replace an existing FILE.")
     on_error: Literal["skip", "stop"] = option("skip", SKIP_OR_STOP)
-    workers: int | None = option(
-        None,
-        "Maximum number of worker processes.  [default: number of cores]",
-        metavar="N",
-        least=1,
-    )
+    workers: int | None = workers_option()
 
 
 @command(

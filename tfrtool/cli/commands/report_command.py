@@ -10,6 +10,7 @@ from tfrtool.cli.output import Outcome, emit, note, warn
 from tfrtool.cli.parameters import INPUT, command
 from tfrtool.cli.render.page import Heading, facts
 from tfrtool.declare import Options, option
+from tfrtool.engines.engine import workers_option
 from tfrtool.errors import human_bytes, human_count
 
 
@@ -17,12 +18,7 @@ from tfrtool.errors import human_bytes, human_count
 class _ReportOptions(Options):
     out: str = option(..., "HTML file to write.", metavar="FILE", path="output")
     overwrite: bool = option(False, "Replace an existing file.")
-    workers: int | None = option(
-        None,
-        "Maximum number of worker processes.  [default: number of cores]",
-        metavar="N",
-        least=1,
-    )
+    workers: int | None = workers_option()
 
 
 @command(
