@@ -182,6 +182,7 @@ def _parse(recorded: Mapping[str, Any], path: Path) -> TrainOptions:
 
 def _unusable(path: Path, error: Exception) -> DatasetError:
     reason = "not JSON" if isinstance(error, json.JSONDecodeError) else reason_of(error)
+    reason = f"no {reason}" if isinstance(error, KeyError) else reason
     return DatasetError(
         f"unusable record of the run: {reason}", path=path, hint="delete it and pass all options"
     )
