@@ -10,6 +10,7 @@ import tfrtool
 from tests.conftest import MakeShard
 from tests.datasets import flip_bit, image_payload
 from tests.objects_written import object_record
+from tfrtool.inspection.inspect_options import VerifyOptions
 from tfrtool.inspection.profile_dataset import profile_dataset
 
 
@@ -27,7 +28,7 @@ def folder(make_shard: MakeShard) -> Path:
 
 def test_all_at_once(folder: Path) -> None:
     """Everything is as the commands report it."""
-    found = profile_dataset(folder, images=True, workers=1)
+    found = profile_dataset(folder, VerifyOptions(images=True, workers=1))
     assert (found.summary, found.errors) == (tfrtool.inspect_dataset(folder), {})
     assert found.schema is not None
     assert found.statistics is not None
@@ -40,7 +41,7 @@ def test_all_at_once(folder: Path) -> None:
 
 def test_files_and_what_fails(make_shard: MakeShard) -> None:
     """Without a directory there is no summary; without Examples there is no schema."""
-    found = profile_dataset([make_shard([b"text"] * 3)], workers=1)
+    found = profile_dataset([make_shard([b"text"] * 3)], VerifyOptions(workers=1))
     assert (found.summary, found.schema, found.statistics) == (None, None, None)
     assert found.verdict is not None
     assert set(found.errors) == {"schema", "statistics"}

@@ -325,3 +325,21 @@ def test_a_report_of_much_is_at_most_as_large_as_it_says(tmp_path: Path) -> None
     assert written.bytes <= MAX_BYTES
     assert written.pictures
     assert len(Page(tmp_path / "a.html").text) < 1_500_000
+
+
+@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="counts what a process reads")
+def test_each_record_is_read_once(tmp_path: Path) -> None:
+    """For rows, statistics, schema and faults together; only the first records are seen twice."""
+
+    def read_by_now() -> int:
+        return int(Path("/proc/self/io").read_text().split()[1])
+
+    small, large = (tmp_path / name for name in ("small", "large"))
+    for folder, count in ((small, 2), (large, 1500)):
+        payloads = [encode_example({"n": n, "data": b"\xff" * 10_000}) for n in range(count)]
+        write_foreign(folder, [payloads])
+    tfrtool.report(small, tmp_path / "small.html", workers=1)  # imports everything
+    size, before = sum(path.stat().st_size for path in large.iterdir()), read_by_now()
+    found = tfrtool.report(large, tmp_path / "large.html", workers=1)
+    assert (found.records, found.errors) == (1500, {})
+    assert size <= read_by_now() - before < 1.3 * size

@@ -36,6 +36,7 @@ from tfrtool.storage.opening import file_sha256, hashed_while_read
 from tfrtool.storage.progress import BYTES, Meter
 
 if TYPE_CHECKING:  # the rest is imported where it is needed, to keep processes light
+    from tfrtool.inspection.table.record_table import RowsWanted
     from tfrtool.inspection.verify.image_check import ImageFindings
 
 _BATCH = 256, 512 * 1024
@@ -63,6 +64,7 @@ class Asked:
         parsing: whether each record parses, whether its objects are possible, and causes of damage.
         images: whether every image decodes, and its fingerprint; with ``parsing``.
         labels: labels in order, and objects.
+        rows: where to store a row for each record.
         hashed: the shards whose SHA-256 is needed.
         sample: the maximum number of records to read of each shard, if there is one.
     """
@@ -72,6 +74,7 @@ class Asked:
     parsing: bool = False
     images: bool = False
     labels: LabelsAsked | None = None
+    rows: "RowsWanted | None" = None
     hashed: Collection[Path] = ()
     sample: Mapping[Any, int | None] = field(default_factory=dict)
 
@@ -173,6 +176,8 @@ class ShardProfile:
                 if isinstance(item, Fault):
                     self.lost += item.record is not None
                     self.damage.add(item)
+                    for fold in self.folds:
+                        fold.add_fault(item)
                     continue
                 if self.records + len(held) == share:
                     self.cut = True
@@ -192,8 +197,9 @@ class ShardProfile:
         self._add_crcs(array("I", [one.payload_crc for one in records]).tobytes())
         self._vote.add(records)
         rejected = set[int]()
-        for fold in self.folds if not self._vote.others else ():
-            fold.add(records, rejected)
+        for fold in self.folds:
+            if fold.takes_all or not self._vote.others:
+                fold.add(records, rejected)
 
     def _add_crcs(self, crcs: bytes | bytearray) -> None:
         if self._crcs is None:
@@ -319,6 +325,10 @@ class ShardProfile:
 def _folds_of(source: Path | Stream, asked: Asked) -> list[RecordFold]:
     """Return the folds that find what is asked for, cheap ones first, without heavy imports."""
     folds: list[RecordFold] = []
+    if asked.rows is not None:
+        from tfrtool.inspection.table.record_table import RowFold
+
+        folds.append(RowFold(path_of(source), asked.rows))
     if asked.parsing:
         folds.append(ParserCheck(folder_of(source), images=asked.images))
     if asked.features:
@@ -368,9 +378,10 @@ def profile_shards(
 ) -> Iterator[ShardProfile]:
     """Yield the profile of each shard, in order; large shards are read in parts at once.
 
-    Those that have a sample, or whose SHA-256 is needed, are read as one. A process is worth its
-    start for ``worth`` bytes.
+    Those that have a sample, or whose SHA-256 is needed, are read as one; so are all whose rows
+    are wanted at once. A process is worth its start for ``worth`` bytes.
     """
+    at_once = asked.rows is not None and asked.rows.on_piece is not None
     meter = Meter(options.on_progress, title, BYTES, total_bytes(sources))
     with options.pool() as pool:
         yield from map_folds(
@@ -379,7 +390,7 @@ def profile_shards(
             pool,
             worth,
             whole=partial(profile_shard, asked=asked),
-            one_pass={*asked.hashed, *asked.sample},
+            one_pass=sources if at_once else {*asked.hashed, *asked.sample},
             on_counts=meter.add,
         )
     meter.finish()

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tfrtool.declare import takes
 from tfrtool.errors import TfrtoolError
 from tfrtool.examples.dataset_files import find_files
 from tfrtool.inspection.dataset.dataset_summary import (
@@ -17,6 +16,7 @@ from tfrtool.inspection.inspect_options import VerifyOptions
 from tfrtool.inspection.profile import Asked, profile_shards
 from tfrtool.inspection.schema.shard_schema import InferredSchema, schema_report
 from tfrtool.inspection.stats.stats import StatsReport, stats_report
+from tfrtool.inspection.table.record_table import RowFold, RowsWanted
 from tfrtool.inspection.verify.dataset_check import written_shards
 from tfrtool.inspection.verify.verify import VerifyReport, verify_report
 from tfrtool.records.shards import locate_shards
@@ -47,15 +47,20 @@ class DatasetProfile:
     errors: Mapping[str, str]
 
 
-@takes(VerifyOptions)
-def profile_dataset(shards: Paths, options: VerifyOptions) -> DatasetProfile:
+def profile_dataset(
+    shards: Paths, options: VerifyOptions, rows: RowsWanted | None = None
+) -> DatasetProfile:
     """Read each record of some shards once, and find everything.
 
     Args:
         shards: a dataset directory; or files and glob patterns.
+        options: how to read them.
+        rows: where to store a row for each record, and what to call with each piece of them: with
+            one worker as soon as it is written, else when its shard has been read.
 
     Raises:
-        ShardError: no shards were found. Other errors are in the result.
+        ShardError: no shards were found. Other errors about shards are in the result.
+        WriteError: the rows can't be stored.
     """
     arguments = as_paths(shards)
     located = locate_shards(shards)
@@ -68,9 +73,16 @@ def profile_dataset(shards: Paths, options: VerifyOptions) -> DatasetProfile:
         parsing=True,
         images=options.images,
         labels=labels,
+        rows=rows and (rows if options.workers == 1 else rows._replace(on_piece=None)),
         hashed=written_shards(located.paths),
     )
-    profiles = [*profile_shards(located.sources, asked, options, _WORTH_A_PROCESS)]
+    profiles = []
+    for profile in profile_shards(located.sources, asked, options, _WORTH_A_PROCESS):
+        profiles.append(profile)
+        fold = profile.fold(RowFold)
+        if rows and rows.on_piece and options.workers != 1:
+            for piece in fold.pieces if fold else ():
+                rows.on_piece(piece)
     errors: dict[str, str] = {}
 
     def attempt(name: str, make: Callable[[], _Found]) -> _Found | None:

@@ -10,6 +10,7 @@ from typing import Any
 from tfrtool.errors import ShardError, TfrtoolError, printable
 from tfrtool.examples.dataset_files import find_files
 from tfrtool.inspection.dataset.dataset_summary import DatasetSummary
+from tfrtool.inspection.inspect_options import VerifyOptions
 from tfrtool.inspection.pictures.pictures import ImageRoles, image_roles
 from tfrtool.inspection.profile_dataset import profile_dataset
 from tfrtool.inspection.schema.shard_schema import InferredSchema
@@ -17,9 +18,9 @@ from tfrtool.inspection.stats.stats import StatsReport
 from tfrtool.inspection.table.gallery import Gallery, describe_table
 from tfrtool.inspection.table.record_table import (
     RecordTable,
+    RowsWanted,
     TablePiece,
     merge_pieces,
-    write_pieces,
     write_side,
 )
 from tfrtool.inspection.verify.verify import VerifyReport
@@ -166,36 +167,32 @@ class FindingSteps:
 
     def run(self, store: Callable[[str, Any], None]) -> None:
         """Do all steps; ``store`` gets their results, progress and errors."""
-        table = self.table
+        table, new = self.table, 0
 
-        def read(**options: Any) -> bool:
-            nonlocal table
-            new = 0
-            for piece in write_pieces(self.paths, table.folder, **options):
-                table = replace(table, pieces=(*table.pieces, piece))
-                store("table", piece)
-                new += 1
-                if new == _MANY:
-                    table = replace(table, pieces=merge_pieces(table.folder, table.pieces))
-                    store("merged", table.pieces)
-                    new = 0
-            return True
+        def add(piece: TablePiece) -> None:
+            nonlocal table, new
+            table = replace(table, pieces=(*table.pieces, piece))
+            store("table", piece)
+            new += 1
+            if new == _MANY:
+                table = replace(table, pieces=merge_pieces(table.folder, table.pieces))
+                store("merged", table.pieces)
+                new = 0
 
-        def profile(**options: Any) -> None:
-            sources = self.dataset or self.paths
-            found = profile_dataset(sources, images=table.has_images, **options)
+        numbers = {path: number for number, path in enumerate(self.paths)}
+        options = VerifyOptions(
+            images=table.has_images, workers=self.workers, on_progress=partial(store, "progress")
+        )
+        try:
+            rows = RowsWanted(table.folder, numbers, add)
+            found = profile_dataset(self.dataset or self.paths, options, rows)
+            store("table_done", True)
             for name in ("summary", "schema", "statistics", "verdict"):
                 store(name, found.errors.get(name) or getattr(found, name))
-
-        steps: dict[str, Callable[..., Any]] = {
-            "table_done": read,
-            "gallery": lambda **_: describe_table(table) if table.pieces else None,
-            "reading": profile,
-        }
-        for name, step in steps.items():
+        except TfrtoolError as error:
+            store("reading", str(error))
+        if table.pieces:
             try:
-                found = step(workers=self.workers, on_progress=partial(store, "progress"))
+                store("gallery", describe_table(table))
             except TfrtoolError as error:
-                found = str(error)
-            if found is not None:
-                store(name, found)
+                store("gallery", str(error))

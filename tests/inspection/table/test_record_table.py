@@ -17,8 +17,10 @@ from PIL import Image
 from tests.datasets import flip_bit, image_payload, write_foreign
 from tests.examples.strategies import float32, int64, string
 from tests.photos import image_bytes
-from tfrtool.errors import ShardError, TfrtoolError, UsageError
+from tfrtool.errors import TfrtoolError, UsageError, WriteError
 from tfrtool.examples.example import encode_example
+from tfrtool.inspection.inspect_options import VerifyOptions
+from tfrtool.inspection.profile_dataset import profile_dataset
 from tfrtool.inspection.table.gallery import _CROWD, describe_table, sorted_classes
 from tfrtool.inspection.table.offset_reader import OffsetReader
 from tfrtool.inspection.table.record_query import (
@@ -30,12 +32,21 @@ from tfrtool.inspection.table.record_query import (
 )
 from tfrtool.inspection.table.record_table import (
     RecordTable,
+    RowsWanted,
+    TablePiece,
     merge_pieces,
-    write_pieces,
     write_side,
 )
 
 Read = Callable[..., RecordTable]
+
+
+def write_rows(paths: Sequence[Path], folder: Path, workers: int = 1) -> tuple[TablePiece, ...]:
+    """Write the rows of shards, and return their pieces."""
+    pieces: list[TablePiece] = []
+    rows = RowsWanted(folder, {path: n for n, path in enumerate(paths)}, pieces.append)
+    profile_dataset(paths, VerifyOptions(workers=workers), rows)
+    return tuple(pieces)
 
 
 @pytest.fixture
@@ -47,7 +58,7 @@ def read(tmp_path: Path) -> Iterator[Read]:
         scratch = tmp_path / "table"
         scratch.mkdir(exist_ok=True)
         table = RecordTable.begin(scratch, [(path, f"split{n}") for n, path in enumerate(paths)])
-        pieces = tuple(write_pieces(paths, scratch, workers=workers))
+        pieces = write_rows(paths, scratch, workers)
         return replace(table, pieces=pieces, **more)
 
     yield table_of
@@ -183,7 +194,7 @@ def test_copies(tmp_path_factory: pytest.TempPathFactory, seeds: list[int]) -> N
     shards = write_foreign(folder / "shards", [payloads])
     scratch = folder / "table"
     scratch.mkdir()
-    pieces = tuple(write_pieces(sorted(shards.iterdir()), scratch, workers=1))
+    pieces = write_rows(sorted(shards.iterdir()), scratch)
     table = RecordTable.begin(scratch, [(shards, None)])
     table = replace(table, has_images=True, pieces=pieces)
     expected = [n for n, seed in enumerate(seeds) if seed in seeds[:n]]
@@ -284,8 +295,8 @@ def test_a_full_disk_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     folder = write_foreign(tmp_path / "a", [[image_payload(0)]])
     monkeypatch.setattr("tfrtool.inspection.table.record_table.pq.write_table", full)
-    with pytest.raises(ShardError, match="can't store temporary data"):
-        list(write_pieces(sorted(folder.iterdir()), tmp_path, workers=1))
+    with pytest.raises(WriteError, match="can't store temporary data"):
+        write_rows(sorted(folder.iterdir()), tmp_path)
 
 
 def test_single_records_are_read_again(tmp_path: Path) -> None:

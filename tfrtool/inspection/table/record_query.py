@@ -123,14 +123,16 @@ class RecordQuery:
         for name in SIDES:
             file = _literal(str(table.folder / getattr(table, name)))
             self._connection.execute(f"CREATE TABLE {name} AS FROM read_parquet({file})")
-        groups: dict[tuple[TableFeature, ...], list[str]] = {}
+        groups: dict[tuple[tuple[TableFeature, ...], int], list[str]] = {}
         for piece in table.pieces:
-            groups.setdefault(piece.features, []).append(str(table.folder / piece.file))
-        own = ", ".join(f'"{name}"' for name in OWN)
+            files = groups.setdefault((piece.features, piece.start), [])
+            files.append(str(table.folder / piece.file))
+        own = ", ".join(f'"{name}"' for name in OWN if name != "record")
         selects = [
-            f"SELECT {own}, {''.join(self._value(name, held) for name in self.features)} "
+            f"SELECT {own}, record + {start} AS record, "
+            f"{''.join(self._value(name, held) for name in self.features)} "
             f"FROM read_parquet([{', '.join(map(_literal, files))}])"
-            for held, files in groups.items()
+            for (held, start), files in groups.items()
         ]
         made = {"_shard": "path", "_record": "record", "_offset": '"offset"', "_bytes": "bytes"}
         parts = [f"{made.get(name, name.lstrip('_'))} AS {names[name]}" for name in extra]

@@ -2,10 +2,10 @@
 
 import hashlib
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,8 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tfrtool.engines.pool import map_shards
-from tfrtool.errors import ShardError, os_errors_as
+from tfrtool.errors import WriteError, os_errors_as
 from tfrtool.examples.arrow.columns import Columns, Form
 from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch
 from tfrtool.examples.arrow.infer import ColumnsFold
@@ -23,10 +22,8 @@ from tfrtool.examples.content import decode_text
 from tfrtool.examples.example import PayloadKind, decode_example
 from tfrtool.images.pixels import LOOK_BOX, look_at
 from tfrtool.inspection.pictures.pictures import ImageRoles, image_roles, pictures_in
+from tfrtool.inspection.verify.payload_check import RecordFold
 from tfrtool.records.framing import Fault, FaultKind, Record
-from tfrtool.records.reader import read_shard
-from tfrtool.records.stream import total_bytes
-from tfrtool.storage.progress import BYTES, Meter, OnProgress, counting, no_progress
 
 MAX_COLUMNS = 200
 """Features that have a column; a record may have a million."""
@@ -35,10 +32,8 @@ LONGEST = 1024
 """Bytes of a value that is kept; longer ones, such as images, are null."""
 
 _ROWS, _FIRST_ROWS = 16384, 100
-"""Records per piece. A user waits for the first piece of a shard."""
+"""Rows of a piece that isn't merged, and of the first one of a shard, which a user waits for."""
 
-_BATCH_BYTES = 8 * 1024 * 1024
-_WORTH_A_PROCESS = 8 * 1024 * 1024
 _MOST_CLASSES = 100
 
 UNREADABLE_IMAGE = "image"
@@ -77,6 +72,7 @@ class TablePiece:
     file: str
     rows: int
     features: tuple[TableFeature, ...]
+    start: int = 0  # what is added to the numbers of the records
 
 
 SIDES = {
@@ -84,7 +80,7 @@ SIDES = {
     "faults": {"shard": pa.int32(), "record": pa.int64(), "kinds": pa.list_(pa.string())},
     "marks": {"shard": pa.int32(), "record": pa.int64(), "marked": pa.bool_()},
 }
-"""Files beside the pieces: all shards, faults that `verify` found in records, and marks."""
+"""Files next to the pieces: all shards, faults that `verify` found in records, and marks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,33 +113,9 @@ def write_side(folder: Path, side: str, rows: Iterable[tuple[Any, ...]], version
     schema = pa.schema(SIDES[side])
     data = [dict(zip(schema.names, row, strict=True)) for row in rows]
     name = f"{side}-{version}.parquet"
-    with os_errors_as(ShardError, folder, "can't store temporary data"):
+    with _storing(folder):
         pq.write_table(pa.Table.from_pylist(data, schema), folder / name)
     return name
-
-
-def write_pieces(
-    shards: Sequence[Path],
-    folder: Path,
-    *,
-    workers: int | None = None,
-    on_progress: OnProgress = no_progress,
-) -> Iterator[TablePiece]:
-    """Read all records and yield the pieces, with one worker as soon as they are written.
-
-    `ShardError` if a file can't be read, or the disk is full.
-    """
-    meter = Meter(on_progress, "reading records", BYTES, size := total_bytes(shards))
-    tasks = list(enumerate(shards))
-    if workers == 1:
-        with counting(meter.add):
-            for task in tasks:
-                yield from _write_shard(folder, task)
-    else:
-        write = partial(_write_whole_shard, folder)
-        for found in map_shards(write, tasks, workers, _WORTH_A_PROCESS, size, on_counts=meter.add):
-            yield from found
-    meter.finish()
 
 
 def merge_pieces(folder: Path, pieces: Sequence[TablePiece]) -> tuple[TablePiece, ...]:
@@ -155,46 +127,85 @@ def merge_pieces(folder: Path, pieces: Sequence[TablePiece]) -> tuple[TablePiece
             groups.setdefault(piece.features, []).append(piece)
     for features, held in groups.items():
         name = f"merged-{secrets.token_hex(8)}.parquet"
-        with (
-            os_errors_as(ShardError, folder, "can't store temporary data"),
-            pq.ParquetWriter(folder / name, pq.read_schema(folder / held[0].file)) as writer,
-        ):
-            writer.write_table(pa.concat_tables(pq.read_table(folder / p.file) for p in held))
+        with _storing(folder):
+            pq.write_table(
+                pa.concat_tables(_read_piece(folder, one) for one in held), folder / name
+            )
         merged.append(TablePiece(name, sum(piece.rows for piece in held), features))
     return tuple(merged)
 
 
-def _write_whole_shard(folder: Path, task: tuple[int, Path]) -> list[TablePiece]:
-    return list(_write_shard(folder, task))
+def _read_piece(folder: Path, piece: TablePiece) -> pa.Table:
+    table = pq.read_table(folder / piece.file)
+    numbers = pc.add(table["record"], piece.start)
+    return table.set_column(table.schema.get_field_index("record"), "record", numbers)
 
 
-def _write_shard(folder: Path, task: tuple[int, Path]) -> Iterator[TablePiece]:
-    number, path = task
-    roles = image_roles(path)
-    for records in _batches(read_shard(path)):
-        columns, features = _columns(number, records, roles)
-        name = f"{number:06d}-{records[0].index:012d}.parquet"
-        with os_errors_as(ShardError, folder, "can't store temporary data"):
-            pq.write_table(pa.table(columns), folder / name)
-        yield TablePiece(name, len(records), features)
+class RowsWanted(NamedTuple):
+    """Where to store the rows of records."""
+
+    folder: Path
+    shards: Mapping[Path, int]  # their numbers
+    on_piece: Callable[[TablePiece], None] | None = None
+    """Called with each piece as soon as it is written, if shards are read in this process."""
 
 
-def _batches(items: Iterator[Record | Fault]) -> Iterator[list[Record]]:
-    """Yield records in lists of bounded size; one with a damaged payload has an empty one."""
-    records: list[Record] = []
-    size, most = 0, _FIRST_ROWS
-    for item in items:
-        if isinstance(item, Fault):
-            if item.kind is not FaultKind.PAYLOAD_CRC or item.record is None:
-                continue
-            item = Record(item.record, item.offset, b"", -1)
-        if records and (len(records) == most or size + len(item.payload) > _BATCH_BYTES):
-            yield records
-            records, size, most = [], 0, _ROWS
-        records.append(item)
-        size += len(item.payload)
-    if records:
-        yield records
+class RowFold(RecordFold):
+    """Writes a row for each record, also for those that other folds reject.
+
+    A record with a damaged payload has a row without values.
+
+    Attributes:
+        pieces: what was written.
+    """
+
+    takes_all = True
+
+    def __init__(self, path: Path, wanted: RowsWanted) -> None:
+        super().__init__()
+        self.pieces: list[TablePiece] = []
+        self._path, self._shard = path, wanted.shards[path]
+        self._folder, self._on_piece = wanted.folder, wanted.on_piece
+        self._roles: ImageRoles | None = None
+        self._damaged: list[Record] = []
+
+    def add_fault(self, fault: Fault) -> None:
+        """Keep a place for a record with a damaged payload."""
+        if fault.kind is FaultKind.PAYLOAD_CRC and fault.record is not None:
+            self._damaged.append(Record(fault.record, fault.offset, b"", -1))
+
+    def add(self, records: Sequence[Record], rejected: set[int]) -> None:  # noqa: ARG002
+        """Write records, the first ones of a shard in a piece of their own."""
+        rows = sorted([*records, *self._damaged], key=lambda record: record.offset)
+        self._damaged = []
+        ends = [_FIRST_ROWS] if not self.pieces and len(rows) > _FIRST_ROWS else []
+        for start, end in pairwise([0, *ends, len(rows)]):
+            if end > start:
+                self._write(rows[start:end])
+
+    def _write(self, records: list[Record]) -> None:
+        self._roles = self._roles or image_roles(self._path)
+        columns, features = _columns(self._shard, records, self._roles)
+        name = f"{self._shard:06d}-{secrets.token_hex(8)}.parquet"
+        with _storing(self._folder):
+            pq.write_table(pa.table(columns), self._folder / name)
+        self.pieces.append(TablePiece(name, len(records), features))
+        if self._on_piece is not None:
+            self._on_piece(self.pieces[-1])
+
+    def merge(self, other: "RowFold", index: int) -> None:
+        """Add the pieces of the next part, whose records are counted from ``index`` on."""
+        super().merge(other, index)
+        self.pieces += [replace(piece, start=piece.start + index) for piece in other.pieces]
+
+    def finish(self) -> None:
+        """Write what follows the last intact record."""
+        self.add((), set())
+
+
+def _storing(folder: Path) -> AbstractContextManager[None]:
+    """Name the folder in errors about temporary data."""
+    return os_errors_as(WriteError, folder, "can't store temporary data")
 
 
 def _columns(

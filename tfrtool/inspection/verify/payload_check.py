@@ -48,7 +48,10 @@ class RecordFold(abc.ABC):
     Attributes:
         faults: records that are not what they should be.
         sequences: whether any record is known to have feature lists.
+        takes_all: whether it takes records of shards that hold no Examples, too.
     """
+
+    takes_all = False
 
     def __init__(self) -> None:
         self.faults = CappedList[Fault]()
@@ -57,6 +60,9 @@ class RecordFold(abc.ABC):
     @abc.abstractmethod
     def add(self, records: Sequence[Record], rejected: set[int]) -> None:
         """Add records. Skip those whose index is ``rejected``, and add what can't be parsed."""
+
+    def add_fault(self, fault: Fault) -> None:  # noqa: B027 - of those that need it
+        """Add damage, before the intact records around it."""
 
     def reject(self, record: Record, rejected: set[int], reason: str = NO_EXAMPLE) -> None:
         """Report a record that no other fold has to look at."""
