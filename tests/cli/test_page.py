@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from tfrtool.cli.render.page import Good, Heading, Page, Table, facts, render, wrapped
+from tfrtool.cli.layout import render
+from tfrtool.page import Good, Heading, Page, Prose, Table, facts
 
 PAGE: Page = (
     Heading("shard.tfrecord"),
@@ -65,7 +66,7 @@ def test_a_narrow_terminal_wraps_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "60")
     words = " ".join(["seven"] * 30)
-    page: Page = [*wrapped(words, "- "), Heading("head"), facts(("size", words))]
+    page: Page = [Prose(words, "- "), Heading("head"), facts(("size", words))]
     lines = re.sub("\x1b.*?m", "", render(page, terminal=True)).splitlines()
     assert "" in map(str.strip, lines)
     assert max(map(len, lines)) <= 60

@@ -17,8 +17,7 @@ import pytest
 import tfrtool
 from tests.examples.strategies import int64
 from tests.records.strategies import shard_of
-from tfrtool.cli import main
-from tfrtool.cli.render import rows_text
+from tfrtool.cli import main, rows_text
 
 Capture = pytest.CaptureFixture[str]
 COUNT = "SELECT label, count(*) AS n FROM records GROUP BY label ORDER BY n, label"

@@ -23,6 +23,7 @@ RANKS = {
     "records": 6,
     "storage": 7,
     "declare": 8,
+    "page": 8,
     "errors": 9,
 }
 """The rooms from left to right; those of the same rank stand beside each other."""

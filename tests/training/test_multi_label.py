@@ -18,7 +18,7 @@ from tests.datasets import write_foreign
 from tests.photos import image_bytes
 from tests.training.runs import small_options
 from tfrtool.cli import main
-from tfrtool.cli.render.train_text import render_epoch, render_plan
+from tfrtool.cli.commands.train_command import render_epoch, render_plan
 from tfrtool.errors import WeightsError
 from tfrtool.examples.example import encode_example
 from tfrtool.loading.labels import Task

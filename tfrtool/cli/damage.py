@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from tfrtool.cli.output import Outcome, warn
-from tfrtool.cli.render.page import shortened
 from tfrtool.errors import ShardError, human_count, printable
+from tfrtool.page import shortened
 from tfrtool.records.framing import LocatedFault
 
 _NAMED = 10

@@ -9,8 +9,9 @@ from typing import Any
 
 import click
 
-from tfrtool.cli.render.page import Page, render
+from tfrtool.cli.layout import render
 from tfrtool.errors import some_of
+from tfrtool.page import Page
 
 BARS = "tfrtool.bars"
 """The key of a command's progress bars in click's context."""

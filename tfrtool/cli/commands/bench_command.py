@@ -7,9 +7,9 @@ import click
 
 from tfrtool.cli.output import Outcome, emit
 from tfrtool.cli.parameters import INPUT, command, resolve_dataset
-from tfrtool.cli.render.page import Heading, Page, Table, wrapped
 from tfrtool.errors import human_bytes, human_count
 from tfrtool.loading.options import BenchOptions
+from tfrtool.page import Heading, Page, Prose, Table
 from tfrtool.storage.progress import Progress
 
 if TYPE_CHECKING:
@@ -69,5 +69,5 @@ def _page(report: "BenchReport") -> Page:
         Heading(f"Loading {images} from {shards} at {report.image_size} px; cache: {report.cache}"),
         Table(head=("pipeline", *_HEAD), rows=rows, right=range(1, 1 + len(_HEAD))),
         *notes,
-        *(wrapped(report.warning) if report.warning else ()),
+        *([Prose(report.warning)] if report.warning else ()),
     ]

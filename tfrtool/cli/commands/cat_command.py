@@ -89,7 +89,7 @@ def cat_command(
     line: Callable[[Mapping[str, Any]], str] = json.dumps
     skipped: set[str] = set()
     if form != "jsonl":
-        from tfrtool.cli.render.rows_text import RecordCsv, record_text
+        from tfrtool.cli.rows_text import RecordCsv, record_text
 
         table = RecordCsv(names)
         line, skipped = (table.line, table.skipped) if form == "csv" else (record_text, skipped)

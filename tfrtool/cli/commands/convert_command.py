@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from tfrtool.cli.bars import Bars
-from tfrtool.cli.job_options import show_job
+from tfrtool.cli.jobs import show_job
 from tfrtool.cli.output import Outcome, note
 from tfrtool.cli.parameters import INPUT, OUTPUT_OR_URL, command
 from tfrtool.convert.convert_options import ConvertOptions

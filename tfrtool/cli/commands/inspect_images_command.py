@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit, warn, warn_of_letters
 from tfrtool.cli.parameters import SHARDS, command, resolve_shards
-from tfrtool.cli.render.page import Bad, Good, Heading, Page, Table, facts, findings
 from tfrtool.declare import Options, option
 from tfrtool.errors import human_count, printable
 from tfrtool.inspection.inspect_options import SheetOptions
+from tfrtool.page import Bad, Good, Heading, Page, Table, facts, findings
 
 if TYPE_CHECKING:
     from tfrtool.inspection.pictures.contact_sheet import SheetReport

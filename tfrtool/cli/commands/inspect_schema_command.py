@@ -1,15 +1,22 @@
 """``tfrtool inspect schema``."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit, warn
 from tfrtool.cli.parameters import SHARDS, command, resolve_sources
+from tfrtool.cli.schema_text import feature_table, loss_text
 from tfrtool.declare import Options, option
 from tfrtool.errors import ShardError, UsageError, human_count
+from tfrtool.examples.feature_text import conflict_text, name_text
 from tfrtool.inspection.inspect_options import SchemaOptions
+from tfrtool.page import Heading, Page, Prose, Table
+
+if TYPE_CHECKING:
+    from tfrtool.inspection.schema.shard_schema import InferredSchema
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +51,6 @@ def inspect_schema_command(shards: tuple[str, ...], as_json: bool, **words: Any)
             f"--json and --emit {form} cannot be used together",
             hint="use --emit json alone to print a schema as JSON",
         )
-    from tfrtool.cli.render.schema_text import loss_text, notes_of, schema_page
     from tfrtool.examples.feature_text import python_source
     from tfrtool.examples.tfds_features import tfds_features
     from tfrtool.inspection.schema.shard_schema import infer_schema
@@ -55,9 +61,9 @@ def inspect_schema_command(shards: tuple[str, ...], as_json: bool, **words: Any)
         warn(loss_text(loss))
     outcome = Outcome.DAMAGE if inferred.losses or inferred.skipped else Outcome.FINE
     if form == "table":
-        emit(inferred.to_json() if as_json else schema_page(inferred))
+        emit(inferred.to_json() if as_json else _page(inferred))
         return outcome
-    notes = notes_of(inferred)
+    notes = _notes(inferred)
     for text in notes:
         warn(text)
     if form == "json":
@@ -77,3 +83,43 @@ def inspect_schema_command(shards: tuple[str, ...], as_json: bool, **words: Any)
             raise ShardError("no feature has a type that TFDS supports")
         emit(json.dumps(made.content, indent=2))
     return outcome
+
+
+def _page(inferred: "InferredSchema") -> Page:
+    """Return what ``inspect schema --emit table`` shows."""
+    shards = human_count(inferred.shards, "shard")
+    records = human_count(inferred.records, "record")
+    page: list[str | Table] = [Heading(f"{records} in {shards}, {inferred.payload.title}")]
+    if inferred.features:
+        page.append(feature_table(inferred.features, inferred.records))
+    notes = [*_feature_notes(inferred), *_notes(inferred)]
+    if notes:
+        page += [Heading("notes"), *(Prose(note, "- ") for note in notes)]
+    return page
+
+
+def _notes(inferred: "InferredSchema") -> list[str]:
+    """Return why others than the records that were looked at may not fit, a clause each."""
+    notes = []
+    if inferred.sampled:
+        count = human_count(inferred.records, "record")
+        notes.append(
+            f"based on a sample of {count} from the start of the shards; others may differ"
+        )
+    if inferred.skipped:
+        count = human_count(inferred.skipped, "feature occurrence")
+        notes.append(f"too many feature names; skipped {count}")
+    return notes
+
+
+def _feature_notes(inferred: "InferredSchema") -> Iterator[str]:
+    for feature in inferred.features:
+        parts = [conflict_text(feature)]
+        if feature.duplicates:
+            count = human_count(feature.duplicates, "record")
+            parts.append(f"repeated in {count}, where the last value is used")
+        if text := "; ".join(filter(None, parts)):
+            yield f"{name_text(feature.name)}: {text}"
+    unset = [f"{name_text(item.name)} {item.unset:,}" for item in inferred.features if item.unset]
+    if unset:
+        yield f"present without a value, treated as missing: {', '.join(unset)}"

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, Literal
 import click
 
 from tfrtool.cli.damage import Damage
+from tfrtool.cli.layout import render
 from tfrtool.cli.output import Outcome, emit, note
 from tfrtool.cli.parameters import (
     SHARDS,
@@ -21,10 +22,10 @@ from tfrtool.cli.parameters import (
     resolve_shards,
 )
 from tfrtool.cli.process import stdout_closed
-from tfrtool.cli.render.page import Page, render
 from tfrtool.declare import Options, option
 from tfrtool.engines.engine import workers_option
 from tfrtool.errors import UsageError, WriteError, human_count, os_errors_as, printable
+from tfrtool.page import Page
 from tfrtool.records.compression import named_compression
 from tfrtool.storage.arguments import as_path
 
@@ -126,7 +127,7 @@ def _chosen(form: str | None, out: str | None, overwrite: bool, as_json: bool) -
 
 def _print(reader: Any, form: str, file: BinaryIO | None) -> int:
     """Print rows, or write them to a file as text; return how many."""
-    from tfrtool.cli.render.rows_text import csv_line, rows_json, rows_table
+    from tfrtool.cli.rows_text import csv_line, rows_json, rows_table
 
     names, count = reader.schema.names, 0
 

@@ -1,9 +1,19 @@
 """``tfrtool repair``."""
 
+from typing import TYPE_CHECKING
+
 import click
 
 from tfrtool.cli.output import Outcome, emit
 from tfrtool.cli.parameters import OUTPUT_OR_URL, STREAMED, command, standard_input
+from tfrtool.errors import human_bytes, human_count, printable
+from tfrtool.page import Bad, Good, Heading, Page, Table, facts, shortened
+from tfrtool.records.compression import Compression
+
+if TYPE_CHECKING:
+    from tfrtool.records.repair import RepairReport
+
+_SHOWN = 10
 
 
 @command("tfrtool repair damaged.tfrecord saved.tfrecord")
@@ -18,7 +28,6 @@ def repair_command(shard: str, out: str, as_json: bool) -> Outcome:
     Exit code 3 means that something was lost, and 1 that there was nothing to recover.
     """
     from tfrtool.cli.bars import Bars
-    from tfrtool.cli.render.repair_text import repair_page
     from tfrtool.records.repair import repair_shard
     from tfrtool.storage.json_values import to_json_values
 
@@ -26,5 +35,28 @@ def repair_command(shard: str, out: str, as_json: bool) -> Outcome:
         source = standard_input() if shard == "-" else shard
         report = repair_shard(source, out, on_progress=bars)
     data = to_json_values(report)
-    emit({"path": data.pop("shard"), **data} if as_json else repair_page(report))
+    emit({"path": data.pop("shard"), **data} if as_json else _page(report))
     return Outcome.FINE if report.is_whole else Outcome.DAMAGE
+
+
+def _page(report: "RepairReport") -> Page:
+    """Return what ``repair`` shows."""
+    packed = "" if report.compression is Compression.NONE else f", {report.compression.value}"
+    saved = f"{human_count(report.records, 'record')}{packed}, read back and compared"
+    lost: str = Good("nothing")
+    if not report.is_whole:
+        size, places = human_bytes(report.lost_bytes), human_count(report.lost_count, "place")
+        lost = Bad(f"{size} in {places}, {human_count(report.fault_count, 'fault')}")
+    page: list[str | Table] = [
+        Heading(printable(str(report.out))),
+        facts(("recovered", saved), ("lost", lost)),
+    ]
+    ranges = [
+        (f"{part.bytes:,}", f"{part.offset:,}", f"{part.offset + part.bytes:,}")
+        for part in report.lost[:_SHOWN]
+    ]
+    if ranges:
+        head = ("lost bytes", "start", "end")
+        page.append(Table(head=head, rows=ranges, right=(0, 1, 2)))
+    titles = [fault.title for fault in report.faults]
+    return [*page, *shortened(titles, _SHOWN, max(report.lost_count, report.fault_count))]

@@ -8,10 +8,10 @@ import click
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit, note, warn
 from tfrtool.cli.parameters import INPUT, command
-from tfrtool.cli.render.page import Heading, facts
 from tfrtool.declare import Options, option
 from tfrtool.engines.engine import workers_option
 from tfrtool.errors import human_bytes, human_count
+from tfrtool.page import Heading, facts
 
 
 @dataclass(frozen=True, kw_only=True)

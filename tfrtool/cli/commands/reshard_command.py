@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from tfrtool.cli.job_options import run_job
+from tfrtool.cli.jobs import run_job
 from tfrtool.cli.output import Outcome
 from tfrtool.cli.parameters import INPUT, OUTPUT_OR_URL, command
 from tfrtool.convert.convert_options import ReshardOptions

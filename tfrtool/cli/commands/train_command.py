@@ -1,5 +1,6 @@
 """``tfrtool train``."""
 
+import math
 import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -10,11 +11,18 @@ from tfrtool.cli.bars import Bars
 from tfrtool.cli.damage import warn_of_damage
 from tfrtool.cli.output import Outcome, emit, warn
 from tfrtool.cli.parameters import INPUT, command, resolve_dataset
-from tfrtool.errors import UsageError
+from tfrtool.engines.pool import cores
+from tfrtool.errors import UsageError, human_count, printable, some_of
 from tfrtool.training.train_options import TrainOptions
 
 if TYPE_CHECKING:
-    from tfrtool.training.train_report import EpochReport, TrainPlan
+    from tfrtool.loading.options import Rescale
+    from tfrtool.training.train_report import ComparedRun, EpochReport, TrainPlan, TrainReport
+
+_CLASSES_SHOWN = 10
+_BUSY = 0.1
+"""The part of the cores that other programs may take before it is said."""
+_MULTI = ", multi-label: sigmoid and binary cross-entropy"
 
 
 @command(
@@ -56,8 +64,6 @@ def train_command(dataset: str | None, *, as_json: bool, **words: Any) -> Outcom
             from tfrtool.training.train import train_with as train
 
             start_devices()
-    from tfrtool.cli.render.train_text import render_end, render_epoch, render_plan
-
     with Bars() as bars:
 
         def show_plan(plan: "TrainPlan") -> None:
@@ -83,3 +89,151 @@ def train_command(dataset: str | None, *, as_json: bool, **words: Any) -> Outcom
     if report.plan.worker == 0:  # only the chief reports
         emit(report.to_json() if as_json else render_end(report))
     return Outcome.DAMAGE if report.plan.skipped else Outcome.FINE
+
+
+def render_plan(plan: "TrainPlan") -> str:
+    """Return what is printed before the first step, and the head of the table of epochs."""
+    classes = some_of(list(map(printable, plan.class_names)), _CLASSES_SHOWN)
+    validated = f"{plan.validation_images:,}" if plan.validation_images else "none"
+    validated += " for validation"
+    if plan.epochs_before:
+        validated += f"; {human_count(plan.epochs_before, 'epoch')} already done"
+    options, multi = plan.options, plan.task.name == "MULTI"
+    loader = plan.recipe
+    if not options.deterministic:
+        loader += ", nondeterministic order"
+    if options.augment is not None:
+        loader += f", augment {options.augment}"
+    decay = "" if options.schedule == "constant" else f", {options.schedule} decay"
+    lines = [
+        f"{plan.model} at {plan.image_size} px, "
+        f"{human_count(plan.trainable_parameters, 'trainable parameter')}, "
+        f"{options.optimizer}, learning rate {options.rate:g}{decay}"
+        + ("" if plan.precision == "float32" else f", {plan.precision}"),
+        f"  classes  {len(plan.class_names)} ({classes}){_MULTI if multi else ''}",
+        *(f"  data     {printable(note)}" for note in plan.forms),
+        f"  images   {plan.train_images:,} for training, {validated}",
+        *_weights(plan),
+        *_tuning(plan),
+        f"  pixels   {_pixels(plan.rescale)}",
+        f"  loader   {loader}; cache: {plan.cache.value} ({plan.cache_reason})",
+    ]
+    if plan.replicas > 1:
+        workers = human_count(plan.workers, "worker")
+        lines.append(f"  devices  {plan.replicas}, {plan.strategy}, {workers}")
+    if plan.skipped:
+        lines.append(f"  skipped  {human_count(plan.skipped, 'damaged record')}")
+    if options.profile_folder is not None:
+        lines.append(f"  profile  {printable(str(options.profile_folder))}")
+    head = "epoch   seconds  images/s     loss  accuracy  val loss  val accuracy  input wait"
+    return "\n".join([*lines, "", head + ("     mAP  val mAP" if multi else "")])
+
+
+def _tuning(plan: "TrainPlan") -> list[str]:
+    tuning, second = plan.options.tuning, plan.options.second_phase
+    if tuning is None or second is None:
+        return []
+    now = " (current)" if plan.phase == 2 else ""
+    return [
+        f"  phases   {human_count(plan.options.epochs, 'epoch')}, then "
+        f"{human_count(second.epochs, 'epoch')} fine-tuning from layer {printable(tuning.layer)}, "
+        f"learning rate {second.rate:g}{now}"
+    ]
+
+
+def _weights(plan: "TrainPlan") -> list[str]:
+    weights = (plan.class_weights or {}).items()
+    shown = [f"{printable(name)} {weight:.3g}" for name, weight in weights]
+    return [f"  weights  {some_of(shown, _CLASSES_SHOWN)}"] if shown else []
+
+
+def _pixels(rescale: "Rescale") -> str:
+    """Return what 0 to 255 becomes: "0 to 1"."""
+    scale, offset = rescale.scale, rescale.offset
+    if isinstance(scale, tuple) or isinstance(offset, tuple):
+        return "each channel normalized by its own mean and standard deviation"
+    return f"scaled to [{offset:g}, {255 * scale + offset:g}]"
+
+
+def render_epoch(epoch: "EpochReport") -> str:
+    """Return an epoch as a line of the table."""
+    val_loss, val_accuracy = _figure(epoch.val_loss), _figure(epoch.val_accuracy)
+    precisions: list[tuple[float | None, int]] = []
+    if epoch.mean_average_precision is not None:
+        precisions = [(epoch.mean_average_precision, 6), (epoch.val_mean_average_precision, 7)]
+    return (
+        f"{epoch.epoch:5d}  {epoch.seconds:8.1f}  {epoch.images_per_second:8.1f}  "
+        f"{epoch.loss:7.4f}  {epoch.accuracy:8.4f}  {val_loss:>8}  {val_accuracy:>12}  "
+        f"{epoch.input_wait_fraction:10.1%}"
+    ) + "".join(f"  {_figure(value):>{width}}" for value, width in precisions)
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None or math.isnan(value) else f"{value:.4f}"
+
+
+def render_end(report: "TrainReport") -> str:
+    """Return the text after the last epoch, with the comparison if there is one."""
+    from tfrtool.training.saved_model import BEST_MODEL_FILE, MODEL_FILE
+
+    epochs, out = len(report.epochs), report.plan.options.out_dir
+    lines = ["", f"{human_count(epochs, 'epoch')} in {report.seconds:.1f} s"]
+    if epochs == report.plan.epochs_before:
+        lines.append("all were already done; use a higher --epochs to train longer")
+    if report.stopped_early:
+        lines.append("stopped early")
+    if out is not None:
+        lines += [
+            f"saved {printable(str(out / MODEL_FILE))} (epoch {report.saved_epoch})",
+            f"saved {printable(str(out / BEST_MODEL_FILE))} (best epoch, {report.best_epoch})",
+        ]
+    elif report.plan.options.early_stopping is not None:
+        lines.append(f"kept the weights of the best epoch, {report.best_epoch}")
+    lines += [
+        f"exported {printable(str(one.path))}: probabilities differ by at most {one.difference:.1e}"
+        for one in report.exported
+    ]
+    if report.compared:
+        lines += _comparison(report)
+    return "\n".join(lines)
+
+
+def _comparison(report: "TrainReport") -> list[str]:
+    """Return costs and results of the recipes, their ratios, and what disturbed them."""
+    *others, ours = report.compared
+    rounds = len(ours.seconds_each)
+    lines = ["", "  recipe     CPU s   seconds     memory  images/s  input wait     loss  accuracy"]
+    lines += map(_compared_run, report.compared)
+    if report.notebook_skipped:
+        lines.append(f"  notebook was skipped: {printable(report.notebook_skipped)}")
+    lines.append(
+        f"  medians of {rounds} rounds relative to {ours.recipe}, smallest and largest in "
+        "parentheses:"
+        if rounds > 1
+        else f"  relative to {ours.recipe}, from one round; use --compare-rounds 3 to measure the "
+        "spread:"
+    )
+    for name, what in (("cpu_seconds", "CPU time"), ("seconds", "wall-clock time")):
+        shown = []
+        for other in others:
+            ratios = other.ratios(ours, name)
+            least, median, most = (f"{ratios[key]:.2g}" for key in ("least", "median", "most"))
+            spread = f" ({least} to {most})" if rounds > 1 else ""
+            shown.append(f"{other.recipe} {median}x{spread}")
+        lines.append(f"  {what}: {', '.join(shown)}")
+    busy = max(run.other_cores or 0.0 for run in report.compared)
+    if busy > _BUSY * cores():
+        lines.append(
+            f"  other programs kept {busy:.1f} of {cores()} cores busy; compare CPU time rather "
+            "than wall-clock time"
+        )
+    return lines
+
+
+def _compared_run(run: "ComparedRun") -> str:
+    memory = "-" if run.memory_bytes is None else f"{run.memory_bytes / 2**20:,.0f} MiB"
+    return (
+        f"  {run.recipe:8}  {run.cpu_seconds:6.1f}  {run.seconds:8.1f}  {memory:>9}  "
+        f"{run.images_per_second:8.1f}  {run.input_wait_fraction:10.1%}  {_figure(run.loss):>7}  "
+        f"{_figure(run.accuracy):>8}"
+    )

@@ -1,18 +1,22 @@
 """``tfrtool write``."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from tfrtool.cli.bars import Bars
+from tfrtool.cli.jobs import KEYS_SHOWN, head_text, reasons_lines, rejected_lines, splits_lines
 from tfrtool.cli.output import Outcome, emit, note, warn
 from tfrtool.cli.parameters import INPUT, OUTPUT_OR_URL, command
 from tfrtool.declare import Options, option
 from tfrtool.errors import human_count, printable, some_of
+from tfrtool.page import Bad, Page, shortened
 from tfrtool.writing.write_options import WriteOptions
 
 if TYPE_CHECKING:
+    from tfrtool.writing.image_findings import SharedImage
     from tfrtool.writing.write_report import WriteReport
 
 _SHOWN = 5
@@ -59,7 +63,6 @@ def write_command(
 
     Exit code 3 means that images or objects were skipped, or boxes were clipped.
     """
-    from tfrtool.cli.render.write_text import write_page
     from tfrtool.writing.write import write
 
     if words["compression"] != "none":
@@ -69,7 +72,7 @@ def write_command(
     with Bars() as bars:
         words |= {"on_progress": bars, "starting": bars.loading_tensorflow}
         report = write(source, dataset, **words)
-    emit(report.to_json() if as_json else write_page(report))
+    emit(report.to_json() if as_json else _page(report))
     _warn_of(report)
     found = report.annotations
     skipped = report.rejected or (found and (found.rejected or found.clipped))
@@ -77,13 +80,11 @@ def write_command(
 
 
 def _warn_of(report: "WriteReport") -> None:
-    from tfrtool.cli.render.write_text import shared_text
-
     for notice in report.notices:
         note(notice)
     if report.across_splits:
         count = human_count(report.count("across_splits"), "image")
-        shown = shared_text(report.across_splits[0])
+        shown = _shared_text(report.across_splits[0])
         warn(f"duplicates across splits: {count}, such as {shown}; use --dedupe to skip them")
     for name, split in report.splits.items():
         absent = [printable(label) for label, count in split.labels.items() if not count]
@@ -93,3 +94,58 @@ def _warn_of(report: "WriteReport") -> None:
             warn(f"split {name!r} has no images of {some_of(absent, _SHOWN)}")
     for message in report.warnings:
         warn(message)
+
+
+def _page(report: "WriteReport") -> Page:
+    """Return what ``write`` shows, done or planned."""
+    records = human_count(sum(split.records for split in report.splits.values()), "record")
+    about = "" if report.bytes_estimated_from is None else "about "
+    lines = [
+        head_text(report, f" {report.version}, {records}"),
+        *splits_lines(report, "shard", about),
+    ]
+    if report.bytes_estimated_from is not None:
+        tried = human_count(report.bytes_estimated_from, "image")
+        lines.append(f"sizes and shard counts are estimated from {tried}")
+    if report.converted:
+        lines.append(f"converted: {report.count('converted'):,}")
+        lines += reasons_lines((entry["key"], entry["reason"]) for entry in report.converted)
+    lines += rejected_lines(report, report.count("rejected"))
+    if report.duplicates:
+        where = "" if report.across_splits else ", kept in the same split"
+        lines.append(f"exact duplicates: {report.duplicates:,}{where}")
+    if report.across_splits:
+        count = human_count(report.count("across_splits"), "image")
+        lines.append(Bad(f"in more than one split: {count}"))
+        lines += shortened([f"  {_shared_text(one)}" for one in report.across_splits], KEYS_SHOWN)
+    lines += _objects(report)
+    if report.ignored:
+        what = "not images by name" if report.annotations is None else "not used"
+        lines.append(f"{what}: {human_count(report.count('ignored'), 'file')}")
+        if report.annotations is not None:
+            lines += reasons_lines((entry.key, entry.reason) for entry in report.ignored)
+    return lines
+
+
+def _shared_text(image: "SharedImage") -> str:
+    """Return where the copies of an image are, those of one split by the first of them."""
+    return " = ".join(f"{keys[0]} ({split})" for split, keys in image.items())
+
+
+def _objects(report: "WriteReport") -> Iterator[str]:
+    """Yield what became of annotated objects."""
+    if (found := report.annotations) is None:
+        return
+    yield f"objects: {found.read:,} read, {found.written:,} written"
+    if found.of_rejected_images:
+        yield Bad(f"objects of skipped images: {found.of_rejected_images:,}")
+    rejected = found.read - found.written - found.of_rejected_images
+    if rejected:
+        yield Bad(f"skipped objects: {rejected:,}")
+        parts = [(entry.key, *entry.reason.partition(": ")) for entry in found.rejected]
+        yield from reasons_lines((f"{key}, {what}", why) for key, what, _, why in parts)
+    if found.clipped:
+        count = len(found.clipped) + found.truncated - (rejected - len(found.rejected))
+        yield Bad(f"boxes clipped to their images: {count:,}")
+        cut = [printable(f"  {entry.key}, {entry.reason}") for entry in found.clipped]
+        yield from shortened(cut, KEYS_SHOWN, count, "see write_report.json")

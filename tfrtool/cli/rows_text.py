@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tfrtool.cli.render.page import Page, Table
 from tfrtool.errors import printable
 from tfrtool.inspection.summary.summary_json import as_json
+from tfrtool.page import Page, Table
 
 _LONGEST = 120
 """Characters of a value in text for people."""

@@ -1,0 +1,42 @@
+"""Features and skipped records for people."""
+
+from collections.abc import Iterable
+
+from tfrtool.errors import human_count, printable
+from tfrtool.examples.feature_text import lengths_text, name_text, values_text
+from tfrtool.examples.schema_fold import FeatureStatistics
+from tfrtool.inspection.schema.shard_schema import ShardLoss
+from tfrtool.page import Table
+
+
+def loss_text(loss: ShardLoss) -> str:
+    """Return what was skipped of a shard."""
+    path = printable(str(loss.path))
+    if loss.content is not None:
+        return f"{path}: skipped: {printable(loss.content)}"
+    first = loss.faults[0]
+    what = human_count(loss.count, "fault")
+    return f"{path}: skipped {what}; first: {first.title}: {printable(first.message)}"
+
+
+def feature_table(features: Iterable[FeatureStatistics], records: int) -> Table:
+    """Return what was seen of features in so many records."""
+    rows = [_row(feature, records) for feature in features]
+    return Table(head=("feature", "dtype", "shape", "present", "values"), rows=rows)
+
+
+def _row(feature: FeatureStatistics, records: int) -> tuple[str, ...]:
+    dtype = "never set" if feature.dtype is None else feature.dtype.value
+    size = feature.size(records)
+    shape = "[]" if size == 1 else f"[{'*' if size is None else size}]"
+    if feature.is_list:
+        shape = lengths_text(feature)
+    elif size is None and feature.present and len(set(feature.lengths)) > 1:
+        shape = f"[*] {lengths_text(feature)}"
+    return (
+        name_text(feature.name),
+        "mixed" if feature.conflict else dtype,
+        shape,
+        "all" if feature.present == records else f"{feature.present:,}",
+        values_text(feature),
+    )
