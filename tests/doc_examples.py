@@ -111,7 +111,7 @@ def _view(command: str) -> str:
         try:
             assert viewer.stderr is not None
             found = next(filter(None, (re.search(r"http://\S+", line) for line in viewer.stderr)))
-            with opener.open(found[0], timeout=60) as answer:
+            with opener.open(found[0], timeout=300) as answer:
                 assert b"<html" in answer.read()
         finally:
             viewer.terminate()

@@ -106,7 +106,7 @@ class Controlled:
         return sum(int(entry["up"]) for entry in self.log())
 
     def _ask(self, **what: Any) -> Any:
-        with socket.create_connection(("127.0.0.1", self.control), timeout=10) as connection:
+        with socket.create_connection(("127.0.0.1", self.control), timeout=300) as connection:
             connection.sendall(json.dumps({"bucket": self.name, **what}).encode() + b"\n")
             with connection.makefile("rb") as answer:
                 return json.loads(answer.readline())
@@ -315,7 +315,7 @@ class Emulators:
             )
         self._children.append(child)
         assert child.stdout is not None
-        ready, _, _ = select.select([child.stdout], [], [], 60)
+        ready, _, _ = select.select([child.stdout], [], [], 300)
         line = child.stdout.readline() if ready else b""
         if not line:
             said = (self._folder / f"{arguments[0]}.log").read_text("utf-8", "replace")
@@ -343,7 +343,7 @@ def _make_container(port: int, name: str) -> None:
         "Content-Length": "0",
         "Authorization": f"SharedKey {_ACCOUNT}:{base64.b64encode(digest).decode()}",
     }
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
     try:
         connection.request("PUT", f"/{_ACCOUNT}/{name}?restype=container", headers=headers)
         answer = connection.getresponse()

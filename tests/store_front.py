@@ -42,6 +42,7 @@ class Misbehaviour:
         code: The code in that error, such as SlowDown or ExpiredToken.
         text: What that error says.
         delay: Seconds until anything happens.
+        held: Nothing happens until the store is given other rules.
         rate: Bytes a second that a body is sent with; 0 is as fast as may be.
         cut_after: So many bytes of the body are sent, and then the connection is closed.
         hang_up_after: So many bytes of what is uploaded are read, then the connection is reset.
@@ -66,6 +67,7 @@ class Misbehaviour:
     code: str = "InternalError"
     text: str = "We encountered an internal error. Please try again."
     delay: float = 0
+    held: bool = False
     rate: float = 0
     cut_after: int = -1
     hang_up_after: int = -1
@@ -180,10 +182,12 @@ class _Front:
         started = time.monotonic()
         method, target, _ = line.split(" ", 2)
         bucket = self.bucket(target)
-        rules = bucket.apply(method, target, headers)
+        rules, rules_now = bucket.apply(method, target, headers), bucket.rules
         exchange = _Exchange(method, target, headers, rules, bucket, started, self.words)
         try:
             await asyncio.sleep(exchange.most("delay"))
+            while exchange.most("held", nothing=False) and bucket.rules is rules_now:
+                await asyncio.sleep(0.005)
             if exchange.most("status"):
                 await _discard(reader, exchange)
                 await _answer_error(writer, exchange)

@@ -110,12 +110,13 @@ def test_an_object_that_is_replaced(bucket: Bucket, run: Run) -> None:
     """An object that becomes another one while it is read is an error that says so."""
     bucket.put("a.tfrecord", _shard(120, 200_000))
     other = _shard(120, 200_000, seed=1)
-    bucket.misbehave(Misbehaviour(methods=("GET",), matching="a.tfrecord", after=1, delay=0.3))
+    bucket.misbehave(Misbehaviour(methods=("GET",), matching="a.tfrecord", after=1, held=True))
 
     def replace() -> None:
         while not any("a.tfrecord" in entry["target"] for entry in bucket.log()):
             time.sleep(0.01)
         bucket.put("a.tfrecord", other)
+        bucket.misbehave()
 
     replacing = threading.Thread(target=replace)
     replacing.start()

@@ -80,6 +80,6 @@ def running_nodes(count: int = 2) -> Iterator[Nodes]:
         environment = dict(zip(names, (SETTINGS[names[0]], f"{folder}/token"), strict=True))
         yield Nodes(address, environment, Path(folder), process.stdin, process.stdout)
         process.stdin.close()
-        process.wait(30)
+        process.wait(300)
         process.stdout.close()
         log.close()

@@ -73,7 +73,7 @@ with quiet_pillow():
 """
     names = [str(tmp_path / f"{number}") for number in range(len(HOSTILE))]
     command = [sys.executable, "-c", program, *names]
-    done = subprocess.run(command, capture_output=True, check=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, check=True, text=True, timeout=300)
     told = dict(zip(HOSTILE, done.stdout.splitlines(), strict=True))
     assert [name for name, line in told.items() if int(line.partition(" ")[0]) > 64] == []
     told = {name: line.partition(" ")[2] for name, line in told.items()}

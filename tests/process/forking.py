@@ -18,7 +18,7 @@ from pathlib import Path
 
 __all__ = ["Forking"]
 
-_MOST_SECONDS = 120
+_MOST_SECONDS = 600
 """After which a command that has not ended has failed."""
 
 

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.tf
 _MEMORY = 1_500 * 1024 * 1024
 """Bytes of address space that a command may take that doesn't import TensorFlow."""
 
-_SECONDS = 20
+_SECONDS = 300
 
 
 def run(*words: str | Path) -> subprocess.CompletedProcess[str]:

@@ -86,7 +86,7 @@ def test_worker_processes_report_what_they_have_read(tmp_path: Path) -> None:
 def _shown(command: list[str], *, terminal: bool) -> tuple[bytes, bytes]:
     """Run a command whose standard error is a terminal or not; return what it prints."""
     if not terminal:
-        done = subprocess.run(command, capture_output=True, check=False, timeout=60)
+        done = subprocess.run(command, capture_output=True, check=False, timeout=300)
         return done.stdout, done.stderr
     import fcntl
     import struct

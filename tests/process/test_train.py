@@ -35,7 +35,7 @@ def _end_by(forking: Forking, number: signal.Signals, pets: Path, out: Path) -> 
     """Run in a process, and send it a signal as soon as it has a checkpoint."""
     errors = out.with_suffix(".errors")
     process = forking.start(_words(pets, out, EPOCHS), Path(os.devnull), errors)
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while not (out / CHECKPOINT).exists():
         os.kill(process, 0)  # fails if the run ended before it could be interrupted
         assert time.monotonic() < deadline

@@ -149,7 +149,7 @@ def test_it_ends_when_its_parent_is_killed() -> None:
     pid = int(parent.stdout.readline())
     parent.kill()
     try:
-        parent.communicate(timeout=20)  # until the child, too, has closed standard error
+        parent.communicate(timeout=300)  # until the child, too, has closed standard error
     except subprocess.TimeoutExpired:
         os.kill(pid, 9)
         pytest.fail("it outlived its parent")

@@ -45,7 +45,7 @@ def test_two_workers_train_one_model(drawings: Path, tmp_path: Path) -> None:
     """Only the chief prints and writes; the losses are near those of one process."""
     ports, out = free_ports(2), tmp_path / "two"
     workers = [worker(index, ports, _arguments(drawings, out)) for index in range(2)]
-    printed = [one.communicate(timeout=100) for one in workers]
+    printed = [one.communicate(timeout=300) for one in workers]
     assert [one.returncode for one in workers] == [0, 0], printed
     assert "devices  2, multi-worker, 2 workers" in printed[0][0]
     assert printed[1] == ("", "")
@@ -133,7 +133,7 @@ def test_two_replicas_train_as_keras_fit_does() -> None:
     made a difference are near.
     """
     run = start(["-c", _REPLICAS])
-    printed, error = run.communicate(timeout=100)
+    printed, error = run.communicate(timeout=300)
     multi, single = map(json.loads, printed.splitlines())
     for one, two in zip(*multi, strict=True):
         assert two == pytest.approx(one, rel=1e-4), error
@@ -148,7 +148,7 @@ def test_two_devices_train_as_one(drawings: Path, tmp_path: Path) -> None:
     out = tmp_path / "two"
     mirrored = mirrored_run(_arguments(drawings, out))
     whole = tfrtool.train(drawings, **OPTIONS)
-    printed, error = mirrored.communicate(timeout=100)
+    printed, error = mirrored.communicate(timeout=300)
     assert mirrored.returncode == 0, error
     assert "devices  2, mirrored" in printed
     epochs = json.loads((out / "history.json").read_text())["epochs"]

@@ -86,10 +86,10 @@ def _cluster(count: int, own: int = 0) -> WorkerCluster:
 
 def _come(cluster: WorkerCluster, late: float, all_are_there: threading.Barrier) -> None:
     time.sleep(late)
-    cluster.wait_for_all(20.0)
+    cluster.wait_for_all(300.0)
     # TensorFlow's server listens from now on.
     with socket.create_server(("", int(cluster.addresses[cluster.own].rpartition(":")[2]))):
-        all_are_there.wait(20.0)
+        all_are_there.wait(300.0)
 
 
 def test_workers_wait_for_each_other() -> None:
@@ -111,7 +111,7 @@ def test_a_worker_that_does_not_come_is_named() -> None:
         socket.create_server(("127.0.0.1", int(cluster.addresses[1].rpartition(":")[2]))),
         pytest.raises(ClusterError) as caught,
     ):
-        cluster.wait_for_all(0.3)
+        cluster.wait_for_all(1.0)
     assert f"no connection to worker 2 ({cluster.addresses[2]})" in str(caught.value)
     assert "worker 1" not in str(caught.value)
 

@@ -58,7 +58,7 @@ def open_page(browser: Any) -> Iterator[OpenPage]:
         context = browser.new_context(viewport=view, color_scheme=scheme, accept_downloads=True)
         opened.append(context)
         page = context.new_page()
-        page.set_default_timeout(6_000)
+        page.set_default_timeout(120_000)
         page.told = []
         page.on("console", lambda message: page.told.append(message.text))
         page.on("pageerror", lambda error: page.told.append(str(error)))
@@ -98,6 +98,6 @@ def start_viewer(
         process.send_signal(signal.SIGINT)
     for process in started:
         with suppress(subprocess.TimeoutExpired):
-            process.wait(20)
+            process.wait(120)
         process.kill()
         process.communicate()

@@ -38,7 +38,7 @@ class Viewer(NamedTuple):
 
     def raw(self, data: bytes, *, end: bool = True) -> bytes:
         """Send bytes, and return all that is answered."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=20) as connection:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=300) as connection:
             answer = b""
             with suppress(ConnectionError):  # what is too long is not read to its end
                 connection.sendall(data)
@@ -52,7 +52,7 @@ class Viewer(NamedTuple):
 
     def get(self, path: str, method: str = "GET", body: bytes | None = None) -> HTTPResponse:
         """Ask as the page does."""
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=300)
         try:
             connection.request(method, path, body, {"Cookie": self.cookie})
             answer = connection.getresponse()
@@ -81,14 +81,14 @@ def viewer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Viewer]:
             url = urlsplit(json.loads(process.stdout.readline())["url"])
             assert url.port is not None
             token = url.query.partition("=")[2]
-            connection = HTTPConnection("127.0.0.1", url.port, timeout=20)
+            connection = HTTPConnection("127.0.0.1", url.port, timeout=300)
             connection.request("GET", f"/?{url.query}")
             cookie = (connection.getresponse().getheader("set-cookie") or "").partition(";")[0]
             connection.close()
             yield Viewer(url.port, token, cookie)
         finally:
             process.send_signal(signal.SIGINT)
-            out, said = process.communicate(timeout=20)
+            out, said = process.communicate(timeout=300)
     assert token not in out + said
     assert process.returncode == 130
     assert "Traceback" not in said
@@ -129,7 +129,7 @@ def test_a_connection_without_the_token_is_closed_in_the_end(tmp_path: Path) -> 
         refused = f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode()
         connections = []
         for sent in (b"", b"GET / HTTP/1.1\r\nX: ", refused):
-            connection = socket.create_connection(("127.0.0.1", port), timeout=20)
+            connection = socket.create_connection(("127.0.0.1", port), timeout=300)
             connections.append(stack.enter_context(connection))
             connection.sendall(sent)
         for connection in connections:
@@ -232,7 +232,7 @@ def test_the_end(tmp_path: Path, number: signal.Signals, code: int) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        until = time.monotonic() + 60
+        until = time.monotonic() + 300
         while not list(temporary.glob("*/0*.parquet")):
             assert time.monotonic() < until
             time.sleep(0.02)
@@ -243,7 +243,7 @@ def test_the_end(tmp_path: Path, number: signal.Signals, code: int) -> None:
         ]
         assert children
         process.send_signal(number)
-        assert process.wait(20) == code
+        assert process.wait(300) == code
     assert list(temporary.iterdir()) == []
     assert not [child for child in children if Path(f"/proc/{child}").exists()]
 

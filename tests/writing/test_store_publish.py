@@ -274,7 +274,7 @@ tfrtool.reshard(sys.argv[1], sys.argv[2], shards=2, name="cats", version="1.0.0"
 def test_sigkill(bucket: Bucket, url: str, sources: list[Path]) -> None:
     """A process is killed: the shards that it noted stay, and uploads of its are aborted."""
     words = [sys.executable, "-c", _KILLED, str(sources[0]), url]
-    died = subprocess.run(words, env=os.environ | bucket.environment, check=False, timeout=60)
+    died = subprocess.run(words, env=os.environ | bucket.environment, check=False, timeout=300)
     assert died.returncode == -signal.SIGKILL
     key = f"{PREFIX}/cats-train.tfrecord-00001-of-00002"
     bucket.client.create_multipart_upload(Bucket=bucket.name, Key=key)
