@@ -52,7 +52,7 @@ AnyStore = TypeVar("AnyStore", bound=Controlled)
 _LONG = ("training", "loading", "process")
 """Folders of tests that take seconds each."""
 
-_FORKED = ("interrupt", "kill", "plain_keras", "standard_files", "train")
+_FORKED = ("interrupt", "plain_keras", "standard_files", "train")
 """Files of tests of processes that fork commands."""
 
 _WHOLE_FILE = re.compile(r"^pytestmark = .*pytest\.mark\.tf\b", re.MULTILINE)

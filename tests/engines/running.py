@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -38,10 +38,19 @@ class Nodes:
         assert self.answers.readline().split() == line.split()[:1]
 
     def kill_one(self) -> None:
-        """Kill a process as soon as there is one that does a task."""
-        while not (found := self.workers):
+        """Kill a process as soon as there is one that runs a task."""
+        deadline = time.monotonic() + 300
+        while not self.kill_any():
+            assert time.monotonic() < deadline
             time.sleep(0.001)
-        os.kill(found[0], signal.SIGKILL)
+
+    def kill_any(self) -> bool:
+        """Kill a process that runs a task, and return whether there was one."""
+        for process in self.workers:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+                return True
+        return False
 
     @property
     def workers(self) -> list[int]:

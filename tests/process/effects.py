@@ -1,21 +1,24 @@
 """Effects on the file system, counted as Python sees them: what a kill or an error can come before.
 
 A kill leaves files as they are, so a copy of a folder before an effect is what a kill leaves there.
+
+``python -m tests.process.effects FOLDER N SIGNAL WORD...`` runs ``tfrtool WORD...``, which sends
+itself a signal before effect N below the folder: always at the same moment, on a busy machine, too.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-__all__ = ["before_effects", "die", "logged"]
+__all__ = ["before_effects", "die", "logged", "signal_at"]
 
 _CHANGES = {"os.rename", "os.link", "os.remove", "os.rmdir", "os.mkdir", "os.truncate"}
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
@@ -66,13 +69,13 @@ def before_effects(folder: Path, act: Callable[[int], None]) -> Iterator[list[in
     if _hook not in _HOOKED:
         sys.addaudithook(_hook)
         _HOOKED.append(_hook)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", sync)
-        _acts.append((str(folder), act, counted))
-        try:
-            yield counted
-        finally:
-            _acts.pop()
+    fsync, os.fsync = os.fsync, sync  # type: ignore[assignment]
+    _acts.append((str(folder), act, counted))
+    try:
+        yield counted
+    finally:
+        _acts.pop()
+        os.fsync = fsync
 
 
 _HOOKED: list[Callable[..., None]] = []
@@ -92,7 +95,32 @@ def die(run: Callable[[], object], folder: Path, when: Callable[[], bool]) -> No
     dead.rename(folder)
 
 
+def signal_at(folder: Path, number: int, effect: int) -> None:
+    """Have this process send itself a signal before an effect below a folder."""
+
+    def send(at: int) -> None:
+        if at == effect:
+            os.kill(os.getpid(), number)
+
+    acting = before_effects(folder, send)
+    acting.__enter__()
+    atexit.register(acting.__exit__, None, None, None)  # until then it is referenced
+
+
 def logged(target: Path) -> int:
     """Return how many files of an unfinished job are noted as finished."""
     log = target / ".tfrtool-incomplete" / "plan.jsonl"
     return log.read_bytes().count(b"\n") - 1 if log.exists() else 0
+
+
+def main() -> int:
+    """Be the command."""
+    from tfrtool.cli import main as command
+
+    folder, effect, number, *sys.argv[1:] = sys.argv[1:]
+    signal_at(Path(folder), signal.Signals[number], int(effect))
+    return command()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

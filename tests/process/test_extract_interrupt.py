@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,9 +18,8 @@ from tests.examples.strategies import string
 from tests.inspection.extracting import JPEG, files_below, photo, write_shard
 from tests.more import more
 from tests.objects_written import changed, object_record
+from tests.process.effects import before_effects
 from tfrtool import extract
-from tfrtool.inspection.extract.extract_files import STAGING
-from tfrtool.storage.atomic_files import TEMPORARY
 
 pytestmark = [
     pytest.mark.slow,
@@ -28,98 +28,87 @@ pytestmark = [
 
 
 def start(
-    shard: Path, out: Path, *more: str, before: Callable[[], None] | None = None
+    *words: str | Path,
+    program: str = "tfrtool",
+    before: Callable[[], None] | None = None,
 ) -> subprocess.Popen[str]:
     """Start the command in a process of its own."""
     return subprocess.Popen(
-        [sys.executable, "-m", "tfrtool", "extract", str(shard), str(out), *more],
+        [sys.executable, "-m", program, *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        cwd=Path(__file__).parents[2],
         preexec_fn=before,
     )
 
 
+def signalled(number: signal.Signals, shard: Path, out: Path) -> subprocess.Popen[str]:
+    """Start an extract that sends itself a signal when it has written some of the files."""
+    words = (out.parent, "20", number.name, "extract", shard, out)
+    return start(*words, program="tests.process.effects")
+
+
 @pytest.fixture(scope="module")
-def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a shard whose files take their time to come out."""
-    payloads = [photo(JPEG + bytes(100), b"%d.jpg" % n, n % 7) for n in range(6000)]
-    return write_shard(tmp_path_factory.mktemp("large") / "a.tfrecord", payloads)
-
-
-def wait_for_files(process: subprocess.Popen[str], out: Path) -> None:
-    """Wait until an extract is in the midst of its work."""
-    deadline = time.monotonic() + 60
-    while not list(out.glob(f"{TEMPORARY}*.{STAGING}/new/3")):
-        assert process.poll() is None, "it ended before it could be interrupted"
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
+def shard(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a shard of some files."""
+    payloads = [photo(JPEG + bytes(100), b"%d.jpg" % n, n % 7) for n in range(60)]
+    return write_shard(tmp_path_factory.mktemp("shards") / "a.tfrecord", payloads)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_leaves_nothing(large: Path, tmp_path: Path, number: signal.Signals) -> None:
-    """Ended by a signal while files come out, it leaves neither DIR nor DIR.jsonl."""
-    process = start(large, tmp_path / "out")
-    wait_for_files(process, tmp_path / "out")
-    process.send_signal(number)
-    _, errors = process.communicate(timeout=60)
+def test_a_signal_leaves_nothing(shard: Path, tmp_path: Path, number: signal.Signals) -> None:
+    """Interrupted while it writes files, an extract leaves neither DIR nor DIR.jsonl."""
+    process = signalled(number, shard, tmp_path / "out")
+    _, errors = process.communicate(timeout=300)
     assert process.returncode == 128 + number
     assert "Traceback" not in errors
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_second_one_says_who_is_at_work(large: Path, tmp_path: Path) -> None:
-    """While an extract is at work, another is told so; and what it does is not disturbed."""
-    first = start(large, tmp_path / "out")
-    wait_for_files(first, tmp_path / "out")
-    first.send_signal(signal.SIGSTOP)
+def test_a_second_extract_is_refused(shard: Path, tmp_path: Path) -> None:
+    """While an extract runs, another into the same folder names it and doesn't disturb it."""
+    first = signalled(signal.SIGSTOP, shard, tmp_path / "out")
+    os.waitpid(first.pid, os.WUNTRACED)
     for words in ([], ["--overwrite"]):
-        second = start(large, tmp_path / "out", *words)
-        _, errors = second.communicate(timeout=60)
+        second = start("extract", shard, tmp_path / "out", *words)
+        _, errors = second.communicate(timeout=300)
         (line,) = errors.splitlines()
         assert second.returncode == 2
         assert f"another tfrtool extract (process {first.pid})" in line
     first.send_signal(signal.SIGCONT)
-    first.communicate(timeout=60)
+    first.communicate(timeout=300)
     assert first.returncode == 0
 
 
-def test_a_killed_one_is_cleaned_up_after(large: Path, tmp_path: Path) -> None:
-    """After a kill, the next extract takes away what is left, and comes to its end."""
-    process = start(large, tmp_path / "out")
-    wait_for_files(process, tmp_path / "out")
-    process.kill()
-    process.communicate()
-    assert list(tmp_path.glob(f"{TEMPORARY}*"))
-    again = start(large, tmp_path / "out", "--limit", "7")
-    assert again.communicate(timeout=60)[1] == ""
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "out.jsonl"]
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == list("0123456")
+@pytest.mark.parametrize("form", ["", "voc", "coco", more("yolo")])
+def test_killed_before_any_effect(form: str, tmp_path: Path) -> None:
+    """Files are those of the old extract or the new one; the next extract completes it."""
+    options: dict[str, Any] = {"annotations": form} if form else {}
+    shards = []
+    for shift in (0, 5):
+        things = [(at + shift, at, at + 20, at + 30, at % 3) for at in range(3)]
+        names = (string(b"%d.png" % at) for at in range(3 + shift))
+        payloads = [changed(object_record(things), image__filename=name) for name in names]
+        shards.append(write_shard(tmp_path / "shards" / f"{shift}.tfrecord", payloads))
+        extract(shards[-1], tmp_path / str(shift) / "out", **options)
+    old, new = (files_below(tmp_path / str(shift)) for shift in (0, 5))
+    live, dead = tmp_path / "live", tmp_path / "dead"
+    extract(shards[0], live / "out", **options)
 
+    def copy(number: int) -> None:
+        shutil.copytree(live, dead / f"{number:04}", symlinks=True)
 
-@pytest.mark.parametrize("form", ["voc", "coco", more("yolo")])
-def test_annotations_of_a_killed_one_have_no_final_names(form: str, tmp_path: Path) -> None:
-    """Killed while it writes many objects, it leaves no file but in its own folder."""
-    things = [(at % 150, at % 100, at % 150 + 8, at % 100 + 9, at % 3) for at in range(2000)]
-    record = object_record(things)
-    names = (string(b"%d.png" % at) for at in range(8))
-    payloads = [changed(record, image__filename=name) for name in names]
-    shard = write_shard(tmp_path / "shards" / "a.tfrecord", payloads)
-    out, words = tmp_path / form / "out", ("--annotations", form)
-    process = start(shard, out, *words)
-    deadline = time.monotonic() + 60
-    while len([*out.glob(f"{TEMPORARY}*/new/**/*.png")]) < 4:
-        assert process.poll() is None, "it ended before it could be killed"
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
-    process.kill()
-    process.communicate()
-    found = [*out.iterdir(), *(path for path in out.parent.iterdir() if path != out)]
-    assert found
-    assert all(path.name.startswith(TEMPORARY) for path in found)
-    assert start(shard, out, *words).communicate(timeout=60)[1] == ""
-    assert start(shard, tmp_path / "whole" / "out", *words).communicate(timeout=60)[1] == ""
-    assert files_below(out) == files_below(tmp_path / "whole" / "out")
+    with before_effects(live, copy) as effects:
+        extract(shards[1], live / "out", overwrite=True, **options)
+    assert files_below(live) == new
+    assert effects[0] > 20
+    for folder in sorted(dead.iterdir())[:: 1 + effects[0] // 12]:
+        files = files_below(folder)
+        seen = {name: data for name, data in files.items() if "/.tfrtool-" not in f"/{name}"}
+        assert seen.items() <= old.items() or seen.items() <= new.items()
+        extract(shards[1], folder / "out", overwrite=True, **options)
+        assert files_below(folder) == new
 
 
 def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
@@ -132,56 +121,10 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (16 * 1024, 16 * 1024))
 
-    process = start(shard, tmp_path / "out", before=limit)
-    output, errors = process.communicate(timeout=60)
+    process = start("extract", shard, tmp_path / "out", before=limit)
+    output, errors = process.communicate(timeout=300)
     assert process.returncode == 1
     assert output == ""
     (line,) = errors.splitlines()
     assert f"{tmp_path}/out/0/cat/2.jpg: can't be written: file too large" in line
     assert [path.name for path in tmp_path.iterdir()] == ["a.tfrecord"]
-
-
-STEPS = 8
-KILLED = """
-import os, sys
-import tfrtool
-from tfrtool.storage import atomic_files
-move = atomic_files.move
-def counted(*paths, **options):
-    global left
-    if not left:
-        os._exit(9)
-    left -= 1
-    move(*paths, **options)
-atomic_files.move = counted
-for left, out in enumerate(sys.argv[2:]):
-    child = os.fork()
-    if not child:
-        tfrtool.extract(sys.argv[1], out, overwrite=True)
-        os._exit(0)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-"""
-"""Extracts into each of several folders, and dies one step later each time."""
-
-
-def test_killed_at_any_step_of_overwriting(tmp_path: Path) -> None:
-    """No file is there but whole, old and new never together; --overwrite gets on from anywhere."""
-    shards = []
-    for data in (b"old", b"new"):
-        payloads = [photo(JPEG + data, name, data) for name in (b"1.jpg", b"2.jpg")]
-        payloads.append(photo(JPEG + data, b"3.jpg", b"both"))
-        shards.append(write_shard(tmp_path / "shards" / f"{data.decode()}.tfrecord", payloads))
-        extract(shards[-1], tmp_path / data.decode())
-    old, new = files_below(tmp_path / "old"), files_below(tmp_path / "new")
-    places = [tmp_path / str(steps) / "out" for steps in range(STEPS)]
-    for out in places:
-        extract(shards[0], out)
-    words: list[str | Path] = [sys.executable, "-c", KILLED, shards[1], *places]
-    done = subprocess.run(words, check=True, capture_output=True, text=True, timeout=120)
-    assert done.stdout.split() == ["9"] * 6 + ["0"] * (STEPS - 6)
-    for out in places:
-        found = {k: v for k, v in files_below(out).items() if not k.startswith(TEMPORARY)}
-        assert found.items() <= old.items() or found.items() <= new.items()
-        extract(shards[1], out, overwrite=True)
-        assert files_below(out) == new
-    assert not list(tmp_path.rglob(f"{TEMPORARY}*"))

@@ -20,7 +20,6 @@ from tests.photos import write_class_folders
 from tests.process.forking import Forking
 from tests.records.strategies import shard_of
 from tfrtool.examples.example import encode_example
-from tfrtool.storage.commit import STAGING
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
 
@@ -37,17 +36,12 @@ def _start(arguments: list[str]) -> subprocess.Popen[str]:
 @pytest.mark.tf
 def test_ctrl_c_leaves_no_shard(forking: Forking, tmp_path: Path) -> None:
     """Interrupted while it writes, a write leaves nothing behind."""
-    source = write_class_folders(tmp_path / "photos", count=300)
+    source = write_class_folders(tmp_path / "photos", count=20)
     dataset = tmp_path / "pets"
     words: list[str | Path] = ["write", source, dataset, "--shards", "20", "--workers", "1"]
-    process = forking.start(words, tmp_path / "out", tmp_path / "errors")
-    staging = dataset / STAGING
-    deadline = time.monotonic() + 300
-    while not (staging.is_dir() and any(staging.iterdir())):
-        os.kill(process, 0)  # fails if the write ended before it could be interrupted
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
-    os.kill(process, signal.SIGINT)
+    first = "from pathlib import Path; from tests.process.effects import signal_at\n"
+    first += f"signal_at(Path({str(dataset)!r}), {signal.SIGINT:d}, 30)"
+    forking.start(words, tmp_path / "out", tmp_path / "errors", first=first)
     assert forking.wait() == 130
     assert (tmp_path / "errors").read_text().strip() == "tfrtool: interrupted"
     assert not dataset.exists()
