@@ -85,6 +85,11 @@ def profile_dataset(
                 rows.on_piece(piece)
     errors: dict[str, str] = {}
 
+    def summarize() -> DatasetSummary | None:
+        if first is None or labels is None:
+            return None
+        return dataset_report(files, first, labels.label, profiles)
+
     def attempt(name: str, make: Callable[[], _Found]) -> _Found | None:
         try:
             return make()
@@ -93,7 +98,7 @@ def profile_dataset(
             return None
 
     return DatasetProfile(
-        summary=attempt("summary", lambda: first and dataset_report(files, first, profiles)),
+        summary=attempt("summary", summarize),
         schema=attempt("schema", lambda: schema_report(profiles, len(profiles))),
         statistics=attempt("statistics", lambda: stats_report(profiles)),
         verdict=attempt("verdict", lambda: verify_report(located, profiles)),

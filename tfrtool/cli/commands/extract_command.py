@@ -8,7 +8,7 @@ import click
 from tfrtool.cli.output import Outcome, emit
 from tfrtool.cli.parameters import OUTPUT, SHARDS, command, resolve_shards
 from tfrtool.errors import human_bytes, human_count, printable
-from tfrtool.inspection.extract.extract_options import ExtractOptions
+from tfrtool.inspection.inspect_options import ExtractOptions
 from tfrtool.page import Bad, Heading, Page, Table, facts, shortened
 
 if TYPE_CHECKING:

@@ -20,12 +20,10 @@ from tfrtool.examples.tfds_metadata import DATASET_INFO, FEATURES
 from tfrtool.inspection.dataset.object_counts import ObjectCounts, ObjectSummary
 from tfrtool.inspection.dataset.record_labels import (
     MAX_LABELS,
-    FirstRecords,
-    Label,
     LabelCounts,
-    look_for_label,
 )
 from tfrtool.inspection.dataset.shuffle import ShuffleQuality, measure_order
+from tfrtool.inspection.first_records import FirstRecords, Label
 from tfrtool.inspection.inspect_options import DatasetOptions
 from tfrtool.inspection.profile import Asked, LabelsAsked, ShardProfile, profile_shards
 from tfrtool.inspection.verify.dataset_check import check_directory, written_shards
@@ -38,6 +36,7 @@ from tfrtool.storage.json_files import read_json
 UNSPLIT = "all"
 """What the records are called whose files say no split; TFDS has no split of that name."""
 
+_CANDIDATES = 8
 _FIRST_SHARDS = 3
 """Shards of a split whose first records are looked at for a label: the first may be empty."""
 
@@ -128,30 +127,38 @@ def read_dataset(
         hashed = {*found.paths} if described else written_shards(found.paths)
         asked = Asked(labels=labels, features=described, hashed=hashed)
         profiles = [*profile_shards(found.paths, asked, options, WORTH_A_PROCESS)]
-        return dataset_report(found, first, profiles, options.label), profiles
+        must_have = options.label is not None
+        report = dataset_report(found, first, labels.label, profiles, must_have=must_have)
+        return report, profiles
 
 
 def labels_asked(found: DatasetFiles, label: str | None = None) -> tuple[FirstRecords, LabelsAsked]:
     """Return what the first records of a dataset hold, and what to find in the others."""
-    root, info = found.folders[0], found.info
-    firsts = (path for one in found.splits.values() for path in islice(one.shards, _FIRST_SHARDS))
-    first = look_for_label(firsts, info)
-    is_list = _is_list(root, label or (info.label_feature if info else None))
-    if is_list and info is not None:
-        first = first._replace(label=first.label or info.label_feature)
-    if label and first.payload in EXAMPLES:
-        first = first._replace(label=label)
-    objects = object_names(root) if first.has_boxes else None
-    return first, LabelsAsked(first.label, is_list, objects)
+    root, said = found.folders[0], found.info.label_feature if found.info else None
+    first = FirstRecords()
+    shards = (path for one in found.splits.values() for path in islice(one.shards, _FIRST_SHARDS))
+    for _ in first.read(shards):
+        if first.roles.label is not None:
+            break
+    is_list = _is_list(root, label or said)
+    if label is None or first.payload not in EXAMPLES:
+        label = first.roles.label or (said if is_list else None)
+    return first, LabelsAsked(label, is_list, object_names(root) if first.has_boxes else None)
 
 
 def dataset_report(
     found: DatasetFiles,
     first: FirstRecords,
+    label: str | None,
     profiles: Sequence[ShardProfile],
-    label: str | None = None,
+    *,
+    must_have: bool = False,
 ) -> DatasetSummary:
-    """Return the summary of a dataset, from profiles that were asked for `labels_asked`."""
+    """Return the summary of a dataset, from profiles that were asked for `labels_asked`.
+
+    Raises:
+        UsageError: there is no label, and the dataset ``must_have`` one.
+    """
     root, info = found.folders[0], found.info
     read = {profile.path: profile for profile in profiles}
     counts: dict[Path, LabelCounts] = {}
@@ -163,28 +170,28 @@ def dataset_report(
         for value in one.labels:
             codes.setdefault(value, len(codes))
     overflowed = len(codes) > MAX_LABELS or any(one.overflowed for one in counts.values())
-    labelled = bool(codes)
-    if label is not None and not labelled:
+    labelled, candidates = bool(codes), tuple(first.labels)[:_CANDIDATES]
+    if must_have and not labelled:
         raise UsageError(
             f"no labels in feature {label!r}",
             path=root,
             expected="one integer or short string per record",
-            hint=suggestion(label, first.candidates, "label candidates"),
+            hint=suggestion(str(label), candidates, "label candidates"),
         )
     codes = {} if overflowed else codes
     for one in counts.values():
         table = [codes[value] for value in one.labels] if codes else []
         one.codes = array("H", map(table.__getitem__, one.codes if codes else ()))
         one.more = array("H", map(table.__getitem__, one.more if codes else ()))
-    texts = _texts(codes, LabelNames.beside(root, first.label))
+    texts = _texts(codes, LabelNames.beside(root, label))
     splits = {name: _summary(split, read, counts, texts) for name, split in found.splits.items()}
     return DatasetSummary(
         dataset=root,
         name=root.resolve().name if info is None else info.name,
         version=None if info is None else info.version,
         payload=first.payload,
-        label=first.label if labelled else None,
-        label_candidates=() if labelled else first.candidates,
+        label=label if labelled else None,
+        label_candidates=() if labelled else candidates,
         distinct_labels=None if overflowed else len(codes),
         records=sum(split.records for split in splits.values()),
         splits=splits,

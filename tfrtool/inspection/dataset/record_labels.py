@@ -2,77 +2,17 @@
 
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
-from pathlib import Path
-from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from tfrtool.examples.example import (
-    PayloadKind,
-    Value,
-    classify_payload,
-    decode_example,
-    parse_message,
-)
-from tfrtool.examples.objects.read_objects import has_boxes
-from tfrtool.examples.roles import SAMPLE, find_roles, is_image
-from tfrtool.examples.tfds_metadata import DatasetInfo
+from tfrtool.examples.example import parse_message
 from tfrtool.inspection.dataset.object_counts import ObjectCounts
-from tfrtool.inspection.verify.payload_check import EXAMPLES, RecordFold
+from tfrtool.inspection.first_records import Label, as_label
+from tfrtool.inspection.verify.payload_check import RecordFold
 from tfrtool.records.framing import Record
-from tfrtool.records.reader import read_shard
-
-Label = int | bytes
 
 MAX_LABELS = 2**15
 """Different labels that are counted; ImageNet-21k, the largest in common use, has 21,841."""
-
-_LONGEST_LABEL = 1024
-"""Bytes of a string that can be a label; longer ones are captions or images."""
-
-_CANDIDATES = 8
-
-
-class FirstRecords(NamedTuple):
-    """What the first records of a dataset hold."""
-
-    payload: PayloadKind
-    label: str | None = None
-    candidates: tuple[str, ...] = ()  # features that could be the label
-    has_boxes: bool = False
-
-
-def look_for_label(paths: Iterable[Path], info: DatasetInfo | None) -> FirstRecords:
-    """Look for the label feature in the first records of shards.
-
-    Without a label, the first shard with records decides what the payload is.
-    """
-    first, boxes = FirstRecords(PayloadKind.EMPTY), False
-    for path in paths:
-        kind, candidates = PayloadKind.EMPTY, dict[str, None]()
-        for item in islice(read_shard(path), SAMPLE):
-            if not isinstance(item, Record) or not item.payload:
-                continue
-            if kind is PayloadKind.EMPTY:
-                kind = classify_payload(item.payload)
-            if kind not in EXAMPLES:
-                break
-            try:
-                features = decode_example(item.payload, PayloadKind.SEQUENCE_EXAMPLE).features
-            except ValueError:
-                continue
-            boxes |= has_boxes(features)
-            label = find_roles(features, info).label
-            if label is not None:
-                return FirstRecords(kind, label, has_boxes=boxes)
-            for name, feature in features.items():
-                value = _as_label(feature.values[0]) if len(feature.values) == 1 else None
-                if value is not None and not is_image(value):
-                    candidates[name] = None
-        if first.payload is PayloadKind.EMPTY:
-            first = FirstRecords(kind, candidates=tuple(candidates)[:_CANDIDATES])
-    return first._replace(has_boxes=boxes)
 
 
 class LabelCounts(RecordFold):
@@ -127,7 +67,7 @@ class LabelCounts(RecordFold):
         values = () if found is None else found.int64_list.value or found.bytes_list.value
         if len(values) != 1 and not self._is_list:
             return []
-        return [label for label in map(_as_label, values) if label is not None]
+        return [label for label in map(as_label, values) if label is not None]
 
     def _count(self, labels: Iterable[Label], codes: "array[int]") -> None:
         for label in labels:
@@ -145,10 +85,3 @@ class LabelCounts(RecordFold):
         known = list(other.labels)
         for mine, others in ((self.codes, other.codes), (self.more, other.more)):
             self._count(map(known.__getitem__, others), mine)
-
-
-def _as_label(value: Value) -> Label | None:
-    """Return an integer, or bytes no longer than a name."""
-    if isinstance(value, bytes):
-        return value if len(value) <= _LONGEST_LABEL else None
-    return value if isinstance(value, int) else None

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from tfrtool.declare import takes
-from tfrtool.errors import ShardError, UsageError, printable
+from tfrtool.errors import ShardError, UsageError, printable, some_of
 from tfrtool.examples.content import decode_text, describe_bytes
 from tfrtool.examples.example import DType, Example, Feature, PayloadKind, Value, decode_example
-from tfrtool.examples.roles import LabelNames
+from tfrtool.examples.roles import SAMPLE, LabelNames
 from tfrtool.inspection.extract.annotated_images import (
     AnnotatedImages,
     AnnotationFormat,
@@ -21,8 +21,6 @@ from tfrtool.inspection.extract.annotated_images import (
 )
 from tfrtool.inspection.extract.annotation_formats import FORMATS
 from tfrtool.inspection.extract.extract_files import NewFiles, metadata_beside, new_files
-from tfrtool.inspection.extract.extract_options import ExtractOptions
-from tfrtool.inspection.extract.extract_plan import ExtractPlan, find_feature, plan_extract
 from tfrtool.inspection.extract.safe_names import (
     numbered,
     safe_part,
@@ -30,6 +28,8 @@ from tfrtool.inspection.extract.safe_names import (
     shard_stem,
     with_suffix,
 )
+from tfrtool.inspection.first_records import FirstRecords
+from tfrtool.inspection.inspect_options import ExtractOptions
 from tfrtool.inspection.summary.summary_json import shortest_float, value_json
 from tfrtool.inspection.verify.payload_check import unparseable
 from tfrtool.records.framing import Fault, LocatedFault, Record
@@ -154,7 +154,7 @@ def extract(
     flat = options.flat
     kind = None if options.annotations is None else AnnotationFormat(options.annotations)
     with new_files(directory, overwrite=options.overwrite) as files:
-        plan = plan_extract(shards, options.feature, options.by, options.name)
+        plan = plan_extract(shards, options)
         objects = None if kind is None else FORMATS[kind](files, shards)
         plan = replace(plan, by=None, guess=None) if flat or objects else plan
         extraction = _Extraction(plan, flat, files, objects)
@@ -172,6 +172,86 @@ def extract(
             raise ShardError(f"nothing to extract: {reason}", path=shards[0])
         files.publish()
     return report
+
+
+_NAMES_SHOWN = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtractPlan:
+    """The features that become files, class folders and names; None for none of these."""
+
+    feature: str
+    by: str | None
+    name: str | None
+    guess: str | None = None  # of the class folders, where no label is known
+
+
+def plan_extract(shards: Sequence[Path], options: ExtractOptions) -> ExtractPlan:
+    """Choose the features, from the options and the first records.
+
+    If none of these has a feature that was asked for, all others are searched for it.
+    """
+    feature, by, name = options.feature, options.by, options.name
+    wanted, first = {feature, by, name} - {None}, FirstRecords()
+    for _ in first.read(shards, most=None):
+        if first.records >= SAMPLE and wanted <= first.dtypes.keys():
+            break
+    types, path = first.dtypes, shards[0]
+    if not first.records:
+        reason = first.payload.title
+        if first.payload is PayloadKind.EMPTY and first.faults.kept:
+            reason = f"no intact records ({first.faults.kept[0].message})"
+        expected = "records with features"
+        raise ShardError("nothing to extract", path=path, expected=expected, found=reason)
+    names = [f"{printable(key)} ({_dtype(types[key])})" for key in sorted(types)]
+    listed = some_of(names, _NAMES_SHOWN) or "records without features"
+    for missing in sorted(map(str, wanted - types.keys())):
+        raise UsageError(f"no feature {missing!r}", path=path, found=listed)
+    if feature is None and (feature := first.roles.image) is None:
+        if first.images:
+            what, images = (
+                "several features hold images",
+                ", ".join(map(repr, sorted(first.images))),
+            )
+            hint = "use --feature to choose one"
+            raise UsageError(what, path=path, found=images, hint=hint)
+        strings = DType.STRING in types.values()
+        another = "use --feature to extract another string feature" if strings else None
+        raise ShardError("no feature holds an image", path=path, found=listed, hint=another)
+    other = "a string feature other than the extracted one"
+    for asked, part, expected in (
+        (name, "name the files", other),
+        (feature, "become files", "string"),
+    ):
+        dtype = DType.STRING if asked is None else types[asked]
+        if dtype not in (DType.STRING, None) or asked == feature == name:
+            what = f"feature {asked!r} can't {part}"
+            raise UsageError(what, path=path, expected=expected, found=_dtype(dtype))
+    guess = first.roles.guess if by is None and first.roles.label is None else None
+    by, name = by or first.roles.label, name or first.roles.name
+    return ExtractPlan(
+        feature=feature,
+        by=by if by != feature else None,
+        name=name if name != feature else None,
+        guess=guess if guess != feature else None,
+    )
+
+
+def _dtype(dtype: DType | None) -> str:
+    return "never set" if dtype is None else dtype.value
+
+
+def find_feature(example: Example, name: str) -> Feature | None:
+    """Return a feature of a record; a feature list is one feature with the values of all steps."""
+    feature = example.features.get(name)
+    if feature is not None or name not in example.feature_lists:
+        return feature
+    steps = [step for step in example.feature_lists[name] if step.dtype is not None]
+    dtypes = {step.dtype for step in steps}
+    if len(dtypes) != 1:  # steps that disagree
+        return Feature(dtype=None, values=())
+    return Feature(dtype=dtypes.pop(), values=tuple(v for step in steps for v in step.values))
 
 
 def _items(shards: Sequence[Path]) -> Iterator[tuple[Path, Record | Fault, int]]:

@@ -1,22 +1,17 @@
 """From records to pictures: which feature is the image, how large it is, and what it shows."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from itertools import islice
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
 from tfrtool.examples.content import describe_bytes
 from tfrtool.examples.example import DType, Example, Feature, PayloadKind, decode_example
 from tfrtool.examples.objects.label_map import object_names
-from tfrtool.examples.objects.read_objects import has_boxes
 from tfrtool.examples.roles import (
     HEIGHTS,
-    SAMPLE,
     WIDTHS,
     LabelNames,
-    find_roles,
-    info_beside,
     said_size,
     with_first_steps,
 )
@@ -29,9 +24,9 @@ from tfrtool.images.pixels import (
     raw_shape,
     read_tensor,
 )
+from tfrtool.inspection.first_records import FirstRecords
 from tfrtool.inspection.verify.image_check import string_values
 from tfrtool.records.framing import Fault
-from tfrtool.records.reader import read_shard
 
 _NUMBER_IMAGES = ("image", "image_raw", "img", "pixels", "image/pixels", "image/data", "x")
 _NUMBERS = (DType.INT64, DType.FLOAT32)
@@ -55,42 +50,25 @@ class ImageRoles:
 
 
 def image_roles(path: Path, image: str | None = None, label: str | None = None) -> ImageRoles:
-    """Find the features that are the image, the label and the name in a shard, if not named.
-
-    They are those of the first record with an image. Without one, there may still be a label.
-    """
-    info = info_beside(path.parent)
-    names: dict[str, None] = {}
-    faults: list[Fault] = []
-    found = ImageRoles()
-    for item in islice(read_shard(path), SAMPLE):
-        if isinstance(item, Fault):
-            faults.append(item)
-            continue
-        try:
-            features = with_first_steps(decode_example(item.payload, PayloadKind.SEQUENCE_EXAMPLE))
-        except ValueError:
-            continue
-        names |= dict.fromkeys(features)
-        held = _image(features, info) if image is None else image
-        is_there = held in features
-        if not is_there and found.features:
-            continue
-        roles = find_roles(features, info)
-        shown = label or roles.label
-        found = ImageRoles(
-            image=held if is_there else None,
-            label=None if shown == held else shown,
-            name=roles.name,
-            others=tuple(n for n, f in features.items() if n != held and _holds(f, "image/")),
-            label_names=LabelNames.beside(path.parent, shown),
-            object_names=object_names(path.parent) if has_boxes(features) else {},
-            has_boxes=has_boxes(features),
-            features=tuple(features),
-        )
-        if is_there:
+    """Find the features that are the image, the label and the name in a shard, if not named."""
+    first = FirstRecords(_image)
+    for features in first.read([path]):
+        if (image or first.roles.image) in features:
             break
-    return replace(found, features=tuple(names), faults=tuple(faults))
+    image = image if image in first.dtypes else None if image else first.roles.image
+    label = label or first.roles.label
+    label = None if label == image else label
+    return ImageRoles(
+        image=image,
+        label=label,
+        name=first.roles.name,
+        others=tuple(name for name in first.images if name != image),
+        label_names=LabelNames.beside(path.parent, label),
+        object_names=object_names(path.parent) if first.has_boxes else {},
+        has_boxes=first.has_boxes,
+        features=tuple(first.dtypes),
+        faults=tuple(first.faults.kept),
+    )
 
 
 def pictures_of(payload: bytes, roles: ImageRoles, box: int) -> Iterator[tuple[str, str, Picture]]:
@@ -128,11 +106,8 @@ def pictures_in(
         yield label, "", Picture(problem=f"no {name!r} in this record")
 
 
-def _image(features: Mapping[str, Feature], info: DatasetInfo | None) -> str | None:
-    """Return the feature that holds an image, encoded, as numbers or as bare pixels."""
-    image = find_roles(features, info).image
-    if image is not None:
-        return image
+def _image(features: Mapping[str, Feature], _: DatasetInfo | None) -> str | None:
+    """Return the feature that holds an image in a list, as numbers or as bare pixels."""
     for name, item in features.items():  # a list of encoded images
         if _holds(item, "image/"):
             return name

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from tfrtool.errors import ShardError, UsageError, reason_of
 from tfrtool.examples.dataset_files import find_files
 from tfrtool.examples.example import Example, PayloadKind, Value, classify_payload, decode_example
-from tfrtool.examples.roles import find_roles, info_beside
+from tfrtool.examples.roles import info_beside
+from tfrtool.inspection.first_records import FirstRecords
 from tfrtool.records.count import as_error
 from tfrtool.records.framing import Fault, LocatedFault, Record
 from tfrtool.records.random_access import Records
@@ -300,11 +301,11 @@ def open_records(
         return records.decoded_by(_features)
     if decode is None or not len(records):
         return records
-    features, shard = records.decoded_by(_example)[0].features, records.shards[0]
-    roles = find_roles(features, info_beside(shard.parent))
-    image, label = roles.image, label_feature or roles.label
+    first, shard = FirstRecords(), records.shards[0]
+    first.add(records.decoded_by(_example)[0], info_beside(shard.parent))
+    image, label = first.roles.image, label_feature or first.roles.label
     if image is None or label is None:
-        found = ", ".join(map(repr, list(features)[:10]))
+        found = ", ".join(map(repr, list(first.dtypes)[:10]))
         what = "can't choose the image and the label among the features"
         hint = None if image is None else "pass label_feature=NAME to choose the label"
         raise ShardError(what, path=shard, record=0, found=found, hint=hint)

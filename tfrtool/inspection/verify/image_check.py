@@ -11,7 +11,6 @@ from tfrtool.examples.content import describe_bytes
 from tfrtool.examples.example import (
     DType,
     Example,
-    Feature,
     PayloadKind,
     decode_example,
     feature_key,
@@ -21,12 +20,11 @@ from tfrtool.examples.roles import (
     HEIGHTS,
     WIDTHS,
     Roles,
-    find_roles,
     info_beside,
     is_image,
     said_size,
-    with_first_steps,
 )
+from tfrtool.inspection.first_records import NO_ROLES, FirstRecords
 from tfrtool.inspection.verify.payload_check import RecordFold, unparseable
 from tfrtool.records.framing import Fault, Record
 from tfrtool.storage.capped_list import CappedList
@@ -42,8 +40,6 @@ _FEATURES_KEPT = 10_000
 _OTHERS_KEPT = 100
 """Faults of values that are no images, in a feature that may turn out to hold images."""
 
-_NO_ROLES = Roles(image=None, label=None, name=None)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageFindings:
@@ -58,7 +54,7 @@ class ImageFindings:
         n_faults: number of images that don't decode, or have the wrong number of pixels.
     """
 
-    roles: Roles = _NO_ROLES
+    roles: Roles = NO_ROLES
     features: Mapping[str, int] = field(default_factory=dict)
     pixels: int = 0
     doubtful: int = 0
@@ -99,7 +95,8 @@ class ImageCheck(RecordFold):
     def __init__(self, directory: Path | None) -> None:
         super().__init__()
         self._info = info_beside(directory)
-        self.roles = self._roles_of_first = _NO_ROLES
+        self._first = FirstRecords()
+        self.roles = self._roles_of_first = NO_ROLES
         self._records = self._pixels = self._absent = 0
         self._features: dict[str, _FeatureImages] = {}
         self.fingerprints = bytearray()
@@ -115,14 +112,8 @@ class ImageCheck(RecordFold):
         from tfrtool.images.decoder import quiet_pillow
 
         if self.roles.image is None:
-            self.roles = find_roles(example.features, self._info)
-            if self.roles.image is None:
-                # A list of images is as good as one.
-                firsts = {
-                    name: Feature(dtype=item.dtype, values=item.values[:1])
-                    for name, item in with_first_steps(example).items()
-                }
-                self.roles = self.roles._replace(image=find_roles(firsts, self._info).image)
+            self._first.add(example, self._info)
+            self.roles = self._first.roles
         if not self._records:
             self._roles_of_first = self.roles
         self._records += 1
