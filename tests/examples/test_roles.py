@@ -64,7 +64,7 @@ def test_metadata_comes_first() -> None:
 def test_label_names(tmp_path: Path) -> None:
     """A number has the name on its line; numbers beyond and texts stand for themselves."""
     (tmp_path / "label.labels.txt").write_text("cat\ndog\n")
-    names = LabelNames.beside(tmp_path, "label")
+    names = LabelNames.read(tmp_path, "label")
     assert [names.text((value,)) for value in (0, 1, 2, -1, b"emu")] == [
         "cat",
         "dog",
@@ -73,7 +73,7 @@ def test_label_names(tmp_path: Path) -> None:
         "emu",
     ]
     assert names.text(()) is None
-    assert LabelNames.beside(tmp_path / "none", "label").text((1,)) == "1"
+    assert LabelNames.read(tmp_path / "none", "label").text((1,)) == "1"
 
 
 def test_label_maps_name_classes(tmp_path: Path) -> None:
@@ -81,13 +81,13 @@ def test_label_maps_name_classes(tmp_path: Path) -> None:
     items = ("item { id: 1 name: 'cat' }", "item { id: 3 name: 'dog' }")
     (tmp_path / "label_map.pbtxt").write_text("\n".join(items))
     for feature in ("image/object/class/label", "image/class/label"):
-        names = LabelNames.beside(tmp_path, feature)
+        names = LabelNames.read(tmp_path, feature)
         assert [names.text([n]) for n in (0, 1, 2, 3, 4)] == ["0", "cat", "2", "dog", "4"]
-    assert LabelNames.beside(tmp_path, "label").names == ()
+    assert LabelNames.read(tmp_path, "label").names == ()
     (tmp_path / "label_map.pbtxt").write_text("item { id: 4000000000 name: 'far' }")
-    assert LabelNames.beside(tmp_path, "image/class/label").names == ()
+    assert LabelNames.read(tmp_path, "image/class/label").names == ()
     (tmp_path / "objects-label.labels.txt").write_text("emu\nyak\n")
-    assert LabelNames.beside(tmp_path, "objects/label").text([1]) == "yak"
+    assert LabelNames.read(tmp_path, "objects/label").text([1]) == "yak"
 
 
 def test_features_of_objects_are_no_role() -> None:

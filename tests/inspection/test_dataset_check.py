@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.datasets import flip_bit
 from tfrtool.examples.example import DType, Feature, encode_example
 from tfrtool.examples.tfds_metadata import DatasetInfo, SplitInfo
-from tfrtool.inspection.verify.dataset_check import MISSING_TOLD
+from tfrtool.inspection.verify.dataset_check import MISSING_LISTED
 from tfrtool.inspection.verify.verify import VerifyReport, verify
 from tfrtool.records.framing import frame
 
@@ -254,4 +254,4 @@ def test_hostile_counts(tmp_path: Path, count: str) -> None:
     """A name may claim any number of shards; what is told of them is bounded."""
     write_shard(tmp_path / f"-00000-of-{count}", 0)
     report = verify([str(tmp_path)])
-    assert 1 <= len(report.faults) <= MISSING_TOLD + 1
+    assert 1 <= len(report.faults) <= MISSING_LISTED + 1

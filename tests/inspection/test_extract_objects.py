@@ -40,8 +40,7 @@ from tfrtool.examples.objects.annotation import ObjectAnnotation
 from tfrtool.examples.objects.record_features import (
     Layout,
 )
-from tfrtool.inspection.extract.annotated_images import outline_of
-from tfrtool.inspection.extract.annotation_formats import unique_numbers
+from tfrtool.inspection.extract.annotations import outline_of, unique_numbers
 
 _CENTS = st.integers(0, 100 * HIGH).map(lambda v: v / 100)
 _SIDES = st.lists(_CENTS, min_size=2, max_size=2, unique=True).map(sorted)

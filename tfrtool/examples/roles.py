@@ -143,8 +143,8 @@ class LabelNames(NamedTuple):
     names: tuple[str, ...] = ()  # "" for numbers that a label map leaves out
 
     @classmethod
-    def beside(cls, directory: Path | None, label: str | None) -> "LabelNames":
-        """Read the names that TFDS keeps beside the shards, or else those of the label map.
+    def read(cls, directory: Path | None, label: str | None) -> "LabelNames":
+        """Read the names that TFDS keeps next to the shards, or else those of the label map.
 
         The label map is for the TF Object Detection API's features; unreadable files count as none.
         """

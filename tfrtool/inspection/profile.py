@@ -352,7 +352,7 @@ def profile_shard(shard: Location, asked: Asked) -> ShardProfile:
     """Read a whole shard, and find what is asked for.
 
     Memory is bounded by the longest record, by `MAX_FAULTS`, and by what the folds hold. A file
-    that can't be read is no exception here: the profile has it as its failure.
+    that can't be read is the profile's ``failure``.
     """
     source = as_source(shard)
     profile, sha256 = ShardProfile(source, asked), list[str]()

@@ -34,8 +34,8 @@ class DatasetProfile:
 
     Attributes:
         summary: None for files and patterns, or if it failed.
-        schema: None if it failed, for example because there are no Examples.
-        statistics: likewise.
+        schema: None if it failed, for example because no record is an Example.
+        statistics: None if it failed.
         verdict: the result of verification.
         errors: why something failed, by the name of the attribute.
     """

@@ -70,7 +70,7 @@ def _page(report: "ExtractReport") -> Page:
     objects = report.annotations
     if objects is not None:
         of = human_count(objects.objects, "object")
-        about.append(("objects", f"{objects.written:,} of {of} in {objects.format.value} files"))
+        about.append(("objects", f"{objects.written:,} of {of} in {objects.format} files"))
         about.append(("annotations", ", ".join(map(printable, objects.files))))
     if objects is not None and objects.lost:
         lost = ", ".join(f"{what} ({some:,})" for what, some in objects.lost.items())

@@ -78,7 +78,7 @@ def croissant(dataset: str | os.PathLike[str], options: DatasetOptions) -> Crois
     names = [one.path.relative_to(summary.dataset).as_posix() for one in profiles]
     files = _named("cr:FileSet", "shards") | {"encodingFormat": _TFRECORD, "includes": names}
     sets = [_values("splits", "cr:Split", [name for name in summary.splits if name != UNSPLIT])]
-    classes = LabelNames.beside(summary.dataset, summary.label).names
+    classes = LabelNames.read(summary.dataset, summary.label).names
     sets.append(_values("labels", "sc:Enumeration", [*filter(None, classes)]))
     fields = [_field(feature, inferred.records) for feature in inferred.features]
     sets.append(_named("cr:RecordSet", "records") | {"field": fields})

@@ -62,7 +62,7 @@ class SplitSummary:
     extra_shards: int  # files that are left aside: not in the metadata, or there twice
     labels: Mapping[str, int]  # how many records of each label of the dataset, also of none
     unlabelled: int
-    shuffle: ShuffleQuality | None  # None without labels, and where there is nothing to tell
+    shuffle: ShuffleQuality | None  # None without labels or if records are too few
     shards: tuple[DatasetShard, ...]  # those that are there, in order
     objects: ObjectSummary | None = field(default=None, compare=False)  # None without objects
 
@@ -157,7 +157,7 @@ def dataset_report(
     """Return the summary of a dataset, from profiles that were asked for `labels_asked`.
 
     Raises:
-        UsageError: there is no label, and the dataset ``must_have`` one.
+        UsageError: no label was found, and the dataset ``must_have`` one.
     """
     root, info = found.folders[0], found.info
     read = {profile.path: profile for profile in profiles}
@@ -170,7 +170,8 @@ def dataset_report(
         for value in one.labels:
             codes.setdefault(value, len(codes))
     overflowed = len(codes) > MAX_LABELS or any(one.overflowed for one in counts.values())
-    labelled, candidates = bool(codes), tuple(first.labels)[:_CANDIDATES]
+    labelled = bool(codes)
+    candidates = () if first.roles.label else tuple(first.labels)[:_CANDIDATES]
     if must_have and not labelled:
         raise UsageError(
             f"no labels in feature {label!r}",
@@ -183,7 +184,7 @@ def dataset_report(
         table = [codes[value] for value in one.labels] if codes else []
         one.codes = array("H", map(table.__getitem__, one.codes if codes else ()))
         one.more = array("H", map(table.__getitem__, one.more if codes else ()))
-    texts = _texts(codes, LabelNames.beside(root, label))
+    texts = _texts(codes, LabelNames.read(root, label))
     splits = {name: _summary(split, read, counts, texts) for name, split in found.splits.items()}
     return DatasetSummary(
         dataset=root,

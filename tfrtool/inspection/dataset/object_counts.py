@@ -89,7 +89,7 @@ class ObjectCounts:
         self._usable += other._usable
 
     def summary(self) -> ObjectSummary | None:
-        """Return what was counted; None if there is no object."""
+        """Return what was counted, or None without objects."""
         if not self._images.keys() - {0}:
             return None
         objects, counts = self._classes.total(), sorted(self._images.items())

@@ -98,8 +98,8 @@ def _needed_buffer(codes: Sequence[int]) -> tuple[int, float, int]:
     sum of p (1 - p) over the labels' shares p, and V(B) the mean squared distance between the mix
     of B neighbours and the whole. The batch then has one of V(B) + (P - V(B)) / b * (B - b) / (B
     - 1) on the average; a random one has P / b * (n - b) / (n - 1). The buffer is the smallest
-    B = b, 2 b, 4 b ... whose ratio of the two is at most 1 + `TOLERANCE`, chance apart: 1, which
-    is no buffer, if B = b is enough, and all n records if nothing less is.
+    B = b, 2 b, 4 b ... whose ratio of the two is at most 1 + `TOLERANCE`, chance apart: 1, without
+    a buffer, if B = b is enough, and all n records if nothing less is.
     """
     n = len(codes)
     # In few records, the power of two that there are at least eight of.

@@ -14,12 +14,7 @@ from tfrtool.errors import ShardError, UsageError, printable, some_of
 from tfrtool.examples.content import decode_text, describe_bytes
 from tfrtool.examples.example import DType, Example, Feature, PayloadKind, Value, decode_example
 from tfrtool.examples.roles import SAMPLE, LabelNames
-from tfrtool.inspection.extract.annotated_images import (
-    AnnotatedImages,
-    AnnotationFormat,
-    ExtractedObjects,
-)
-from tfrtool.inspection.extract.annotation_formats import FORMATS
+from tfrtool.inspection.extract.annotations import FORMATS, AnnotatedImages, ExtractedObjects
 from tfrtool.inspection.extract.extract_files import NewFiles, metadata_beside, new_files
 from tfrtool.inspection.extract.safe_names import (
     numbered,
@@ -43,7 +38,7 @@ from tfrtool.storage.progress import Progress
 
 # How many faults, records and names a report lists; the metadata has a line about each record.
 _LISTED = 1000
-# Bytes that are no text are kept in full up to here: hashes and keys, but no images and masks.
+# Binary values are kept in full up to here: hashes and keys, but not images and masks.
 _KEPT_BYTES = 1024
 
 
@@ -152,9 +147,9 @@ def extract(
     if not shards:
         raise UsageError("no shards to extract from")
     flat = options.flat
-    kind = None if options.annotations is None else AnnotationFormat(options.annotations)
     with new_files(directory, overwrite=options.overwrite) as files:
         plan = plan_extract(shards, options)
+        kind = options.annotations
         objects = None if kind is None else FORMATS[kind](files, shards)
         plan = replace(plan, by=None, guess=None) if flat or objects else plan
         extraction = _Extraction(plan, flat, files, objects)
@@ -256,12 +251,12 @@ def find_feature(example: Example, name: str) -> Feature | None:
 
 def _items(shards: Sequence[Path]) -> Iterator[tuple[Path, Record | Fault, int]]:
     """Yield records and faults with their shards, and how many bytes are read by then."""
-    before = 0
+    done = 0
     for path in shards:
         with open_shard(path) as file:
             for item in read_records(file):
-                yield path, item, before + file.tell()
-            before += file.tell()
+                yield path, item, done + file.tell()
+            done += file.tell()
 
 
 class _Extraction:
@@ -284,7 +279,7 @@ class _Extraction:
     def add(self, shard: Path, item: Record | Fault) -> None:
         if shard != self._shard:
             self._shard, self._stem = shard, shard_stem(shard)
-            self._label_names = LabelNames.beside(shard.parent, self._plan.by)
+            self._label_names = LabelNames.read(shard.parent, self._plan.by)
         if isinstance(item, Fault):
             self._faults.add(LocatedFault(path=shard, fault=item))
             return
@@ -338,7 +333,7 @@ class _Extraction:
                 folders = [folder, *folders]
         files: list[str] = []
         # VOC and YOLO have images in folders of their own.
-        at = -1 if self._objects and self._objects.form is not AnnotationFormat.COCO else 0
+        at = -1 if self._objects and self._objects.form != "coco" else 0
         for number, value in enumerate(values, 1):
             name = base if len(values) == 1 else numbered(base, number, "-")
             parts = (*folders, with_suffix(name, describe_bytes(value)))

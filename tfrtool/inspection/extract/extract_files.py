@@ -26,9 +26,9 @@ _NEW, _OLD = "new", "replaced"
 class NewFiles:
     """Files in the staging folder, and a line of metadata per record.
 
-    The file system itself decides which names are taken, since letter case and Unicode forms may
-    or may not tell names apart. Memory grows with the number of folders and of names that were
-    wanted twice, not with the number of files.
+    The file system itself decides which names are taken, since names that differ in letter case or
+    Unicode form may be the same to it. Memory grows with the number of folders and of repeated
+    names, not with the number of files.
     """
 
     def __init__(self, directory: Path, overwrite: bool, staging: Path, lines: BinaryIO) -> None:
@@ -72,19 +72,19 @@ class NewFiles:
         is there, even if the process is killed. An error takes everything back; signals wait.
         """
         directory, lines = self._directory, Path(self._lines.name)
-        beside = metadata_beside(directory)
+        metadata = metadata_beside(directory)
         with signals_wait():
             try:
                 self._lines.flush()
                 os.fsync(self._lines.fileno())
                 old = check_target(directory, self._overwrite)
                 moves = [(directory / name, self._staging / _OLD / name) for name in old]
-                moves += [(beside, lines.with_name(_OLD))] if os.path.lexists(beside) else []
-                moves.append((lines, beside))
+                moves += [(metadata, lines.with_name(_OLD))] if os.path.lexists(metadata) else []
+                moves.append((lines, metadata))
                 new = os.listdir(self._root)  # noqa: PTH208
                 move_all([*moves, *((Path(self._root, name), directory / name) for name in new)])
             except OSError as error:
-                raise _write_error(error, error.filename2 or error.filename or beside) from error
+                raise _write_error(error, error.filename2 or error.filename or metadata) from error
 
     def _make(self, folder: str, name: str, make: Callable[[str], object]) -> str:
         """Make something of this name, or of the name with a number, and return its path."""
@@ -113,7 +113,7 @@ def new_files(directory: Path, *, overwrite: bool = False) -> Iterator[NewFiles]
     What a killed process left of one is deleted, too. A directory that was created for this is
     removed if it stays empty.
     """
-    beside = metadata_beside(directory)
+    metadata = metadata_beside(directory)
     with ExitStack() as cleanup:
         with os_errors_as(WriteError, directory, "can't be written"):
             if not os.path.lexists(directory / LOCK):  # otherwise the lock names its owner
@@ -123,9 +123,9 @@ def new_files(directory: Path, *, overwrite: bool = False) -> Iterator[NewFiles]
             directory.mkdir(parents=True, exist_ok=True)
             cleanup.enter_context(locked(directory, "extract"))
             check_target(directory, overwrite)
-            for folder in (*leftovers(directory / STAGING), *leftovers(beside)):
+            for folder in (*leftovers(directory / STAGING), *leftovers(metadata)):
                 shutil.rmtree(folder, ignore_errors=True)
-            staging, aside = temporary_name(directory / STAGING), temporary_name(beside)
+            staging, aside = temporary_name(directory / STAGING), temporary_name(metadata)
             for folder in (staging, aside):
                 cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
             for folder in (staging, staging / _NEW, staging / _OLD, aside):
@@ -143,7 +143,7 @@ def metadata_beside(directory: Path) -> Path:
 
 def check_target(directory: Path, overwrite: bool) -> list[str]:
     """Return the names in a directory that an extract replaces; `UsageError` if it is in use."""
-    beside = metadata_beside(directory)
+    metadata = metadata_beside(directory)
     if directory.is_symlink() and not directory.exists():
         raise UsageError("broken symbolic link", path=directory)
     try:
@@ -154,13 +154,13 @@ def check_target(directory: Path, overwrite: bool) -> list[str]:
         raise UsageError("is a file, not a directory", path=directory) from None
     staging = {path.name for path in leftovers(directory / STAGING)}
     names = sorted({*found} - {LOCK} - staging)
-    if not overwrite and (names or os.path.lexists(beside)):
+    if not overwrite and (names or os.path.lexists(metadata)):
         raise UsageError(
             "is not empty" if names else "already exists, and the metadata would be written there",
-            path=directory if names else beside,
+            path=directory if names else metadata,
             hint="choose another directory, or use --overwrite to replace an earlier extract",
         )
-    known = _extracted_paths(beside)
+    known = _extracted_paths(metadata)
     paths = [directory / name for name in names]
     for path in paths:
         is_folder = path.is_dir() and not path.is_symlink()
@@ -169,7 +169,7 @@ def check_target(directory: Path, overwrite: bool) -> list[str]:
             if is_folder:
                 paths += path.iterdir()
                 continue
-            if path.lstat().st_mtime_ns <= beside.lstat().st_mtime_ns:
+            if path.lstat().st_mtime_ns <= metadata.lstat().st_mtime_ns:
                 continue
             what = "was changed after it was extracted"
         hint = "move it away; --overwrite only replaces files of an earlier extract"
@@ -177,13 +177,13 @@ def check_target(directory: Path, overwrite: bool) -> list[str]:
     return names
 
 
-def _extracted_paths(beside: Path) -> set[str]:
+def _extracted_paths(metadata: Path) -> set[str]:
     """Return the files that an extract's metadata list, and their folders."""
     files: set[str] = set()
-    if not os.path.lexists(beside):
+    if not os.path.lexists(metadata):
         return files
     try:
-        with open_regular(beside, follow=False) as lines:
+        with open_regular(metadata, follow=False) as lines:
             while line := lines.readline(MAX_METADATA_BYTES):
                 entry = json.loads(line)
                 file = entry["file"], entry["shard"], entry["record"]
@@ -191,7 +191,7 @@ def _extracted_paths(beside: Path) -> set[str]:
                 files.update(str(name) for name in listed if name is not None)
     except (TypeError, KeyError, ValueError, RecursionError) as error:
         what = "was not written by tfrtool extract"
-        raise UsageError(what, path=beside, hint="move it away") from error
+        raise UsageError(what, path=metadata, hint="move it away") from error
     return files | {str(parent) for name in files for parent in PurePosixPath(name).parents}
 
 

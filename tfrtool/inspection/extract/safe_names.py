@@ -101,7 +101,7 @@ def _size(text: str) -> int:
 
 def _split(name: str) -> tuple[str, str]:
     """Return a name's stem and its suffix with the dot; a suffix without an end is none."""
-    stem, suffix = os.path.splitext(name)  # noqa: PTH122 - names here are no paths
+    stem, suffix = os.path.splitext(name)  # noqa: PTH122 - names here aren't paths
     return (stem, suffix) if 1 < _size(suffix) <= _SUFFIX_BYTES else (name, "")
 
 

@@ -32,7 +32,7 @@ from tfrtool.storage.progress import Progress
 from tfrtool.storage.remote_path import RemotePath
 
 _OF_FILES = {"empty", "not-tfrecord", "decompression", "trailing-bytes"}
-"""Kinds of faults for which there is no tile."""
+"""Kinds of faults without a tile."""
 
 _FEATURES_NAMED = 8
 

@@ -63,7 +63,7 @@ def image_roles(path: Path, image: str | None = None, label: str | None = None) 
         label=label,
         name=first.roles.name,
         others=tuple(name for name in first.images if name != image),
-        label_names=LabelNames.beside(path.parent, label),
+        label_names=LabelNames.read(path.parent, label),
         object_names=object_names(path.parent) if first.has_boxes else {},
         has_boxes=first.has_boxes,
         features=tuple(first.dtypes),

@@ -26,7 +26,7 @@ from tfrtool.storage.arguments import Paths
 from tfrtool.storage.progress import BYTES, Meter, OnProgress, no_progress
 
 BATCH_BYTES = 16 * 1024 * 1024
-"""Of the payloads of a batch: many images, and little beside what Arrow and DuckDB hold."""
+"""Of the payloads of a batch: many images, and little compared with what Arrow and DuckDB hold."""
 
 BATCH_RECORDS = 65_536
 
@@ -86,7 +86,7 @@ class RowColumns:
             features = dict.fromkeys(candidates, Feature(dtype=DType.INT64, values=(0,)))
             label = find_roles(features, info_beside(folder)).label
             if label is not None:
-                class_names = LabelNames.beside(folder, label).names
+                class_names = LabelNames.read(folder, label).names
                 return replace(found, label=label, class_names=class_names)
         return found
 
@@ -211,30 +211,30 @@ def read_batches(
     """
     for source in shards:
         path = path_of(source)
-        tell = telling(path, on_fault)
+        report = reporting(path, on_fault)
         with open_shard(source) as file:
             count = min(batch_records, columns.batch_records)
-            for records in in_batches(read_records(file), tell, batch_bytes, count):
-                yield from decode_records(path, records, columns, tell, exact=exact)
+            for records in in_batches(read_records(file), report, batch_bytes, count):
+                yield from decode_records(path, records, columns, report, exact=exact)
 
 
-def telling(path: Path, on_fault: OnFault) -> Callable[[Fault], None]:
+def reporting(path: Path, on_fault: OnFault) -> Callable[[Fault], None]:
     """Return what takes the faults of a file."""
     return lambda fault: on_fault(LocatedFault(path=path, fault=fault))
 
 
 def in_batches(
     items: Iterable[Record | Fault],
-    tell: Callable[[Fault], None],
+    report: Callable[[Fault], None],
     batch_bytes: int = BATCH_BYTES,
     batch_records: int = BATCH_RECORDS,
 ) -> Iterator[list[Record]]:
-    """Yield records in lists that bound memory, and tell of the faults between them."""
+    """Yield records in lists that bound memory, and report the faults between them."""
     records: list[Record] = []
     size = 0
     for item in items:
         if isinstance(item, Fault):
-            tell(item)
+            report(item)
             continue
         length = len(item.payload)
         if records and (size + length > batch_bytes or len(records) >= batch_records):
@@ -250,7 +250,7 @@ def decode_records(
     path: Path,
     records: list[Record],
     columns: Columns,
-    tell: Callable[[Fault], None],
+    report: Callable[[Fault], None],
     *,
     exact: bool = False,
 ) -> Iterator[Batch]:
@@ -259,12 +259,12 @@ def decode_records(
         table = decode_batch([record.payload for record in records], columns, exact=exact)
     except MisfitError as misfit:
         if len(records) == 1:
-            tell(unparseable(records[0], misfit.why))
+            report(unparseable(records[0], misfit.why))
             return
         # In halves, for each of many may be a misfit.
         half = len(records) // 2
-        yield from decode_records(path, records[:half], columns, tell, exact=exact)
-        yield from decode_records(path, records[half:], columns, tell, exact=exact)
+        yield from decode_records(path, records[:half], columns, report, exact=exact)
+        yield from decode_records(path, records[half:], columns, report, exact=exact)
     else:
         yield Batch(table, path, records)
 

@@ -164,7 +164,7 @@ def _items(
     """Yield the records of some ranges, and the faults that are met on the way."""
     compression = detect_compression(file)
     plain = isinstance(source, Path) and compression is Compression.NONE
-    size = size_of(source, file) if plain else 0  # 0: there is no hopping
+    size = size_of(source, file) if plain else 0  # 0: no hops
     items = read_records(file, compression=compression)
     index = offset = 0  # of the next record
     for start, stop in ranges:

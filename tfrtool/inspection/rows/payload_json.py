@@ -12,7 +12,7 @@ from tfrtool.inspection.summary.summary_json import as_json, value_json
 from tfrtool.records.wire import read_fields, read_spans, read_tensor, read_varint
 
 _DEEPEST = 4
-"""Messages in messages that are told; each level is looked through once more."""
+"""Levels of messages in messages; each one is parsed once more."""
 
 # tensorflow/core/util/event.proto and framework/summary.proto: the fields of messages by their
 # numbers, from 1 on. A message has the name of the field that holds it.
@@ -44,10 +44,10 @@ _CONTENT, _FLOATS, _DOUBLE_VALUES = 4, 5, 6
 
 
 class PayloadJson:
-    """How payloads are told.
+    """Payloads as JSON values.
 
     Attributes:
-        seen: the names of all features that there were, told or not.
+        seen: the names of all features, printed or not.
     """
 
     def __init__(
@@ -57,9 +57,12 @@ class PayloadJson:
         as_base64: bool = False,
         most: int | None = None,
     ) -> None:
-        """Tell of these features, or all; and of bytes that are no text all, or what they are.
+        """Choose what to print.
 
-        Of a list of more than ``most`` values the first are told, and how many more there are.
+        Args:
+            select: the features, or None for all.
+            as_base64: whether binary values are printed in full, or summarized.
+            most: the most values of a list that are printed.
         """
         self._select, self._base64, self._most = select, as_base64, most
         self.seen: set[str] = set()
@@ -118,8 +121,8 @@ class PayloadJson:
             return text
         if self._base64:
             return {"base64": base64.b64encode(value).decode()}
-        told = {"bytes": len(value), "content": describe_bytes(value)}
-        return self._nested(value, depth + 1) or told
+        summary = {"bytes": len(value), "content": describe_bytes(value)}
+        return self._nested(value, depth + 1) or summary
 
     def _nested(self, value: bytes, depth: int) -> dict[str, Any] | None:
         """Return what a message in bytes says; None if it is none that is known."""

@@ -43,7 +43,7 @@ _CONFIG = {
 }
 
 _WRITES = re.compile(r'"type":"(?!SELECT_)([A-Z]+)_QUERY_NODE"')
-"""What the syntax tree of a query has if something in it, such as a WITH, is no SELECT."""
+"""What the syntax tree of a query has if a part of it, such as a WITH, isn't a SELECT."""
 
 _TEXT_IN_ARROW = frozenset(
     {"uhugeint", "bignum", "time with time zone", "interval", "bit", "variant", "geometry", "type"}
@@ -51,7 +51,7 @@ _TEXT_IN_ARROW = frozenset(
 """Types that Arrow, or Parquet behind it, can't hold."""
 
 _TEXT_IN_PYTHON = frozenset({"date", "time", "time_ns"})
-"""Types of which Python can't hold all values, with all whose names start with "timestamp"."""
+"""Types with values that Python can't hold, and all whose names start with "timestamp"."""
 
 Scan = Callable[[Collection[str]], Iterator[pa.RecordBatch]]
 """Reads all rows, with the columns of these names; called once for each time they are needed."""

@@ -21,7 +21,7 @@ from tfrtool.records.stream import Stream
 from tfrtool.storage.json_values import to_json_values
 
 _FAULTS_KEPT = 10
-"""Faults that are kept of a shard; their number tells of the others."""
+"""Faults that are listed of a shard; all are counted."""
 
 _WORTH_A_PROCESS = 8 * 1024 * 1024
 """Bytes that are folded with their values in the time that a process takes to start, roughly."""
@@ -32,8 +32,8 @@ class ShardLoss:
     """What is missing of a shard in the schema."""
 
     path: Path
-    content: str | None  # what its payloads are, where they are no examples and none of them is in
-    count: int  # of its faults, records that are no examples among them
+    content: str | None  # what its payloads are, if they aren't Examples and none is included
+    count: int  # of its faults, including records that aren't Examples
     faults: tuple[Fault, ...]  # the first of them
 
 

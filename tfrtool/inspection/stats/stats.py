@@ -11,8 +11,7 @@ from tfrtool.examples.roles import LabelNames
 from tfrtool.inspection.inspect_options import StatsOptions
 from tfrtool.inspection.profile import Asked, ShardProfile, profile_shards
 from tfrtool.inspection.schema.shard_schema import ShardLoss, no_examples, shard_loss
-from tfrtool.inspection.stats.feature_fold import FeatureFold, FeatureKey
-from tfrtool.inspection.stats.stats_fold import StatsFold
+from tfrtool.inspection.stats.stats_fold import FeatureFold, FeatureKey, StatsFold
 from tfrtool.records.shards import Locations, locate_shards
 
 _WORTH_A_PROCESS = 16 * 1024 * 1024
@@ -106,7 +105,7 @@ def _report(here: _Total, there: _Total | None) -> StatsReport:
     def labels(key: FeatureKey) -> Sequence[str]:
         """Return the class names of a feature, from files next to the shards."""
         where = folders if key.dtype is DType.INT64 else ()
-        found = (LabelNames.beside(folder, key.name).names for folder in where)
+        found = (LabelNames.read(folder, key.name).names for folder in where)
         return next(filter(None, found), ())
 
     mine, records = here.fold.features, here.fold.records

@@ -1,17 +1,228 @@
-"""The distributions of all features, folded over the records of a shard."""
+"""The distributions of the values of features, folded over records."""
 
-from collections.abc import Sequence
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from tfrtool.examples.arrow.columns import Columns
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from tfrtool.examples.arrow.arrays import strings_array
+from tfrtool.examples.arrow.columns import Column, Columns, Form
 from tfrtool.examples.arrow.infer import ColumnsFold
-from tfrtool.examples.example import PayloadKind
+from tfrtool.examples.content import describe_bytes, png_form
+from tfrtool.examples.example import DTYPES, DType, PayloadKind, feature_name
 from tfrtool.examples.schema_fold import MAX_NAMES
+from tfrtool.examples.tfds_features import LABEL_WORDS
+from tfrtool.images.header import claimed_sides, is_jpeg, read_jpeg_header
 from tfrtool.inspection.rows.batches import Batch, decode_records
-from tfrtool.inspection.stats.feature_fold import FeatureFold, FeatureKey, column_parts
-from tfrtool.inspection.stats.number_fold import EXACT_VALUES
+from tfrtool.inspection.stats.distance import jensen_shannon, l_infinity
+from tfrtool.inspection.stats.number_fold import EXACT_VALUES, NumberFold
+from tfrtool.inspection.stats.string_fold import StringFold, string_json
 from tfrtool.inspection.verify.payload_check import RecordFold
 from tfrtool.records.framing import Fault, Record
+
+_IMAGE_STARTS = b"\xff\x89GIMRB\0"
+"""First bytes of images, and of little else."""
+
+_HEADER_BYTES = 1024 * 1024
+"""Bytes of an image in which its header is looked for."""
+
+COMMONEST = 20
+"""Values that are listed with their counts; as many as TFDV lists by default."""
+
+_MEASURED = ("lengths", "steps", "width", "height", "bytes")
+Json = dict[str, Any]
+
+
+class FeatureKey(NamedTuple):
+    """A feature, or one of its types if records disagree on its type."""
+
+    key: bytes
+    is_list: bool
+    dtype: DType | None  # None where no kind is set
+
+    @property
+    def name(self) -> str:
+        """Its name as text."""
+        return feature_name(self.key)
+
+    @property
+    def type_name(self) -> str | None:
+        """The name of its type."""
+        return self.dtype and self.dtype.value
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.type_name or 'never set'}"
+
+
+FeaturePart = tuple[DType | None, int, dict[str, NDArray[Any]], Any]
+"""The values of one type in a column: the number of records, ``lengths`` and ``steps``, and the
+values as an Arrow array without nulls."""
+
+
+class FeatureFold:
+    """A fold over one feature, or over its values of one type.
+
+    Attributes:
+        present: records that have it.
+        numbers: its ``values``, or of strings their lengths in ``bytes``; ``lengths``, how many are
+            in a record, or in a step of a feature list; ``steps`` of a list in a record; ``width``
+            and ``height`` of images.
+        strings: its values, if they are strings.
+        formats: media types of those that are encoded images.
+        channels: theirs, where their headers say them.
+    """
+
+    def __init__(self) -> None:
+        self.present = 0
+        self.numbers: defaultdict[str, NumberFold] = defaultdict(NumberFold)
+        self.strings = StringFold()
+        self.formats: Counter[str] = Counter()
+        self.channels: Counter[int] = Counter()
+
+    def add(self, part: FeaturePart, room: int) -> None:
+        """Add a part of a column."""
+        dtype, present, numbers, values = part
+        self.present += present
+        name = "values"
+        if dtype is DType.STRING:
+            self.strings.add(values, room)
+            self._add_images(values, room)
+            name, values = "bytes", pc.binary_length(values)
+        for of, found in {**numbers, name: np.from_dlpack(values)}.items():
+            self.numbers[of].add(found, room)
+
+    def _add_images(self, values: pa.Array, room: int) -> None:
+        starts = strings_array([bytes([byte]) for byte in _IMAGE_STARTS])
+        likely = pc.is_in(pc.binary_slice(values, 0, 1), value_set=starts)
+        sides = []
+        for place in np.flatnonzero(np.from_dlpack(likely.cast(pa.uint8()))).tolist():
+            value = values[place].as_buffer()  # no copy
+            content = describe_bytes(value[:18].to_pybytes())
+            if not content.startswith("image/"):
+                continue
+            data = value[:_HEADER_BYTES].to_pybytes()
+            self.formats[content] += 1
+            header = read_jpeg_header(data) if is_jpeg(data) else None
+            form = header or png_form(data)
+            if form:
+                self.channels[header.components if header else form[0]] += 1
+            sides.append((header.width, header.height) if header else claimed_sides(data))
+        known = np.array([size for size in sides if all(size)], np.int64).reshape(-1, 2)
+        self.numbers["width"].add(known[:, 0], room)
+        self.numbers["height"].add(known[:, 1], room)
+
+    def merge(self, other: "FeatureFold", room: int) -> None:
+        """Add what another fold has seen of the same feature."""
+        self.present += other.present
+        self.strings.merge(other.strings, room)
+        self.formats += other.formats
+        self.channels += other.channels
+        for name, numbers in other.numbers.items():
+            self.numbers[name].merge(numbers, room)
+
+    def to_json(self, key: FeatureKey, records: int, labels: Sequence[str]) -> Json:
+        """Return what was seen of the feature, as docs/json.md describes it."""
+        shown = {name: fold.to_json() for name, fold in self.numbers.items()}
+        data: Json = {
+            "name": key.name,
+            "dtype": key.type_name,
+            "present": self.present,
+            "missing": records - self.present,
+            "lengths": shown["lengths"],
+        }
+        if key.is_list:
+            data |= {"list": True, "steps": shown["steps"]}
+        counts: Mapping[Any, int] = {}
+        if key.dtype is DType.STRING:
+            counts, short = self.strings.counts, self.strings.error
+            data |= {"bytes": shown["bytes"], "distinct": self.strings.distinct()}
+            data |= {"distinct_exact": not short, "common_error": short}
+        elif key.dtype is not None:
+            counts, error = self.numbers["values"].distinct(), self.numbers["values"].error
+            data |= {"values": shown["values"], "distinct": None if error else len(counts)}
+            data |= {"distinct_exact": not error, "common_error": 0}
+        if key.dtype in (DType.STRING, DType.INT64):
+            order = sorted(counts, key=lambda one: (-counts[one], one))
+            data["common"] = common = []
+            for value in order[:COMMONEST]:
+                found = value if isinstance(value, int) else string_json(value)
+                common.append({"value": found, "count": counts[value]})
+                if isinstance(value, int) and 0 <= value < len(labels) and labels[value]:
+                    common[-1]["name"] = labels[value]
+        if self.formats:
+            data["images"] = {
+                "formats": dict(sorted(self.formats.items())),
+                "channels": {str(n): count for n, count in sorted(self.channels.items())},
+                "unreadable": self.formats.total() - self.numbers["width"].count,
+                "width": shown["width"],
+                "height": shown["height"],
+            }
+        return data
+
+    def distances(
+        self, other: "FeatureFold", key: FeatureKey, records: tuple[int, int], *, is_class: bool
+    ) -> list[Json]:
+        """Return the distances to the same feature of other shards, where it may be a class."""
+        numbers, some, others = list(_MEASURED), self.numbers["values"], other.numbers["values"]
+        apart = {
+            ("presence", "l_infinity"): l_infinity(
+                {True: self.present, False: records[0] - self.present},
+                {True: other.present, False: records[1] - other.present},
+            ),
+            ("format", "l_infinity"): l_infinity(self.formats, other.formats),
+        }
+        if key.dtype is DType.STRING:
+            if not self.formats and not other.formats:
+                totals = self.numbers["bytes"].count, other.numbers["bytes"].count
+                held = self.strings.counts, other.strings.counts
+                apart["values", "l_infinity"] = l_infinity(*held, totals)
+        elif (is_class or _is_label(key)) and not some.error and not others.error:
+            apart["values", "l_infinity"] = l_infinity(some.distinct(), others.distinct())
+        else:
+            numbers.append("values")
+        for of in numbers:
+            apart[of, "jensen_shannon"] = jensen_shannon(self.numbers[of], other.numbers[of])
+        title = {"feature": key.name, "dtype": key.type_name}
+        return [
+            {**title, "of": of, "measure": measure, "distance": distance}
+            for (of, measure), distance in apart.items()
+            if distance is not None
+        ]
+
+
+def _is_label(key: FeatureKey) -> bool:
+    """Return whether integers are classes rather than numbers, by their names."""
+    words = re.split(r"[^a-z]+", key.name.lower())
+    return key.dtype is DType.INT64 and not LABEL_WORDS.isdisjoint(words)
+
+
+def column_parts(column: Column, array: pa.Array) -> Iterator[FeaturePart]:
+    """Yield what a column holds, type by type."""
+    present, numbers = len(array) - array.null_count, {}
+    if column.form is Form.SCALAR:
+        ones = np.ones(present, np.int64)
+        yield column.dtype, present, {"lengths": ones}, array
+        return
+    if column.is_list:
+        held = array.drop_null()
+        numbers["steps"] = np.from_dlpack(pc.list_value_length(held))
+        array = held.flatten()
+    kinds = [(column.dtype, array)]
+    if column.dtype is None:
+        kinds = list(zip(DTYPES.values(), array.flatten(), strict=True))
+    parts = [(dtype, lists.drop_null()) for dtype, lists in kinds]
+    # A feature without a kind counts as missing.
+    for dtype, lists in [part for part in parts if len(part[1])] or [(column.dtype, parts[-1][1])]:
+        lengths = np.from_dlpack(pc.list_value_length(lists))
+        count = present if column.is_list else len(lists)
+        yield dtype, count, {**numbers, "lengths": lengths}, lists.flatten()
+
 
 _HELD_VALUES = 2**23
 """Distinct values that all features together may hold before they become samples, roughly."""

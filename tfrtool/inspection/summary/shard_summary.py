@@ -53,7 +53,7 @@ class SchemaMatch(RecordFold):
 
 
 class Sample(NamedTuple):
-    """A record that is shown, and its features; None where it is no Example or SequenceExample."""
+    """A record that is shown, and its features; None if it isn't an Example or SequenceExample."""
 
     record: Record
     parsed: Parsed | None
@@ -184,7 +184,7 @@ def inspect_shard(
         if partly and record and compression is Compression.NONE:
             place = hop(file, size_of(source, file), most=record)
             if place[1] == size_of(source, file):
-                total, place = place[0], (0, 0)  # no such record: the first tells what they are
+                total, place = place[0], (0, 0)  # no such record: show what the first one is
             file.seek(place[1])
         reader = RecordReader(file, compression, place=place)
 

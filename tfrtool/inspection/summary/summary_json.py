@@ -69,7 +69,7 @@ def value_json(value: "ParsedValue | None") -> Any:
 
 
 def as_json(value: Any, *, short: bool = False, nulls: bool = False) -> Any:
-    """Return a value of Arrow as JSON values, of which it can be made again.
+    """Return a value of Arrow as JSON values, from which it can be restored.
 
     Bytes that are UTF-8 are a text, others base64; NaN and infinities are words, and what JSON has
     no type for is text.
@@ -77,7 +77,7 @@ def as_json(value: Any, *, short: bool = False, nulls: bool = False) -> Any:
     Args:
         value: as Arrow gives it to Python.
         short: whether floats are float32, and written as the shortest decimals of these.
-        nulls: whether what is null in a struct is told; else it is left out.
+        nulls: whether nulls in a struct are included.
     """
     match value:
         case float():
@@ -94,8 +94,8 @@ def as_json(value: Any, *, short: bool = False, nulls: bool = False) -> Any:
         case list() | tuple():
             return [as_json(one, short=short, nulls=nulls) for one in value]
         case dict():
-            told = {key: one for key, one in value.items() if nulls or one is not None}
-            return {key: as_json(one, short=short, nulls=nulls) for key, one in told.items()}
+            shown = {key: one for key, one in value.items() if nulls or one is not None}
+            return {key: as_json(one, short=short, nulls=nulls) for key, one in shown.items()}
         case Decimal():  # sums of int64 have no fraction; some fractions no double holds
             if value == value.to_integral_value():
                 return int(value)
@@ -106,7 +106,7 @@ def as_json(value: Any, *, short: bool = False, nulls: bool = False) -> Any:
 
 def shortest_float(value: float) -> float:
     """Return the float with the fewest digits that is the same float32 as ``value``."""
-    # Nine significant digits tell all float32 values apart (IEEE 754, 5.12.2).
+    # Nine significant digits identify all float32 values (IEEE 754, 5.12.2).
     for digits in range(6, 9):
         candidate = float(f"{value:.{digits}g}")
         if array("f", [candidate])[0] == value:

@@ -37,7 +37,7 @@ class Gallery:
         classes: by split ("" for none) and class, the number of records.
         strips: by number of the shard, the most frequent class of each of its parts.
         histograms: counts and edges of the measurements of images.
-        examples: records of the most frequent classes; those of "" if there are no classes.
+        examples: records of the most frequent classes; those of "" without classes.
         unusual: images by what is unusual.
         similar: the largest groups of similar images: number of images, and the first ones.
         similar_groups: number of all such groups.

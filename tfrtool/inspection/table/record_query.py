@@ -18,7 +18,7 @@ IMAGE_COLUMNS = ("width", "height", "brightness", "entropy")
 
 PIXELS = (64, 128, 256, 512, 1024, 2048)
 BYTES = (100, 1000, 10_000, 100_000, 1_000_000, 10_000_000)
-"""Groups of sizes: up to so many pixels of the longer side, or bytes of a record; 0 is beyond."""
+"""Groups of sizes, by pixels of the longer side or bytes of a record; 0 is beyond the last."""
 
 MOST_BITS = 3
 """Bits in which the hashes of similar images differ at most."""

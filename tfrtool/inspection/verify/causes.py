@@ -1,4 +1,4 @@
-"""What likely made a fault, where its message does not say it: told from the file's bytes."""
+"""The likely causes of faults, by the bytes of the file."""
 
 from functools import cached_property
 from pathlib import Path
@@ -11,21 +11,21 @@ from tfrtool.records.framing import CRC, FOOTER_SIZE, HEADER, HEADER_SIZE, LENGT
 from tfrtool.records.shards import Shard
 from tfrtool.records.stream import Stream, folder_of, open_shard
 
-# Faults of a file in which a single wrong bit is looked for; of thousands, the first tell.
+# Faults of a file in which a single wrong bit is looked for; of thousands, the first are enough.
 _LOOKS = 20
 _HEAD = 4096
 _BLOCK = _FLIP_REACH = 1 << 20
 _LOOKED_AT = 256 << 20
-"""Bytes from a file's start that tell whether it was taken for text."""
-_REPLACED = b"\xef\xbf\xbd"  # U+FFFD, what decoders put for bytes that are no text
+"""Bytes from a file's start that show whether it was treated as text."""
+_REPLACED = b"\xef\xbf\xbd"  # U+FFFD, what decoders put for invalid bytes
 _GZIP = b"\x1f\x8b\x08"
 
 
 class Causes:
-    """What likely made the faults of one file, of which no more is read than they ask for."""
+    """The likely causes of the faults of one file, which is read only as far as needed."""
 
     def __init__(self, shard: Shard, records: int, source: Path | Stream) -> None:
-        """Begin with a file of so many whole records, read from itself or a stream's copy."""
+        """Begin with a file and the number of its intact records."""
         self._is_plain = shard.compression is Compression.NONE  # offsets are those in the file
         self._records = records
         self._source = source
@@ -109,7 +109,7 @@ class Causes:
 
     @cached_property
     def _text_mode(self) -> str | None:
-        """Tell a file that went through something that takes all files for text."""
+        """Return a cause if the file went through a program that treats all files as text."""
         newlines = pairs = returns = size = replaced = 0
         before = b""
         with open_shard(self._source) as file:
@@ -150,7 +150,7 @@ class Causes:
 def find_bit_flip(data: bytes, stored: int) -> tuple[int, int] | None:
     """Find the bit of ``data`` or of its stored masked CRC that, flipped back, makes both agree.
 
-    It is told as the byte, counted on into the CRC, and the bit's number, 0 for the lowest. A CRC
+    The result is the byte, counted on into the CRC, and the bit's number, 0 for the lowest. A CRC
     is linear: what two texts of one length differ in decides alone what their CRCs differ in. The
     difference of the CRCs is therefore led back byte by byte, from the end of the data, until it
     is that of a single bit. It takes about 0.1 s a MiB; a difference of another sort passes for a

@@ -21,7 +21,7 @@ from tfrtool.records.framing import FRAME_SIZE, FaultKind
 from tfrtool.records.shard_sets import ShardSet, find_conflicts, group_shards
 from tfrtool.records.shards import shards_in
 
-MISSING_TOLD = 100  # missing shards of a set that are told one by one; the others are one fault
+MISSING_LISTED = 100  # missing shards of a set that are listed; the others are one fault
 
 Verdicts = Mapping[Path, ShardProfile]
 
@@ -167,10 +167,10 @@ def _against_names(sets: Sequence[ShardSet]) -> Iterator[DatasetFault]:
 
 
 def _missing(one: ShardSet) -> Iterator[DatasetFault]:
-    for name in islice(one.missing, MISSING_TOLD):
+    for name in islice(one.missing, MISSING_LISTED):
         message = f"missing: shard names give a total of {one.count:,}"
         yield DatasetFault(one.directory / name, message, FaultKind.MISSING_SHARD)
-    more = one.n_missing - MISSING_TOLD
+    more = one.n_missing - MISSING_LISTED
     if more > 0:
         message = f"{more:,} more of {printable(one.name)} are missing"
         yield DatasetFault(one.directory, message, FaultKind.MISSING_SHARD)

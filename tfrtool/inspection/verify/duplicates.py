@@ -139,7 +139,7 @@ def _copies(shard: ImageShard, wanted: Mapping[int, int]) -> Iterator[Copy]:
     """Read the names and labels of records, given with their offsets."""
     source, split, roles, _ = shard
     path, left = path_of(source), set(wanted)
-    names = LabelNames.beside(folder_of(source), roles.label)
+    names = LabelNames.read(folder_of(source), roles.label)
     # If the file is gone by now, its copies lack their names, no more.
     with suppress(ShardError):
         for index, payload in _payloads(source, wanted):

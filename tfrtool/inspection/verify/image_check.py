@@ -38,7 +38,7 @@ Of 2**32 different images, two have the same 16 bytes with a probability of 2**-
 
 _FEATURES_KEPT = 10_000
 _OTHERS_KEPT = 100
-"""Faults of values that are no images, in a feature that may turn out to hold images."""
+"""Faults of values that aren't images, in a feature that may turn out to hold images."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,512 @@
+"""The objects in records on their way to COCO, Pascal VOC and YOLO files: written or listed."""
+
+import json
+import re
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, count, islice
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+from xml.sax.saxutils import escape
+
+from tfrtool.errors import printable
+from tfrtool.examples.example import Feature
+from tfrtool.examples.objects.annotation import (
+    SIDEWAYS,
+    ImageAnnotation,
+    ObjectAnnotation,
+    Skeleton,
+)
+from tfrtool.examples.objects.label_map import object_names, object_skeletons
+from tfrtool.examples.objects.read_objects import RecordObjects, read_objects
+from tfrtool.examples.objects.record_features import SIDES
+from tfrtool.inspection.extract.extract_files import NewFiles
+from tfrtool.inspection.extract.safe_names import safe_part, stem_and_suffix
+from tfrtool.inspection.summary.summary_json import shortest_float
+from tfrtool.records.shard_sets import group_shards
+from tfrtool.storage.capped_list import CappedList
+from tfrtool.storage.limits import (
+    MAX_CLASSES,
+)
+
+_LISTED = 1000
+_FAR = 1e9
+"""No coordinate or run length is larger, and neither is what has no end."""
+
+_UNNAMED = "object"
+"""The class of objects whose class nobody says."""
+
+MAX_ID = 2**53
+"""Numbers below it are the same in every program that reads JSON."""
+
+_MISSING = ObjectAnnotation._field_defaults
+
+_TITLES = {
+    "id": "ids",
+    "area": "areas",
+    "difficult": "difficult",
+    "truncated": "truncated",
+    "pose": "poses",
+    "segmentation": "outlines",
+    "keypoints": "key points",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtractedObjects:
+    """What became of the objects in records; of what is listed the first, and how many in all."""
+
+    format: str
+    files: tuple[str, ...]  # below the directory, those that are not of a single image
+    images: int  # with objects or without
+    objects: int  # in whole records
+    written: int
+    listed: tuple[str, ...]  # those that are not written, and why
+    listed_count: int
+    problems: tuple[str, ...]  # of what is written nevertheless
+    problem_count: int
+    lost: Mapping[str, int]  # what the format has no place for, and how many of the written had it
+    renumbered: int  # images and objects whose numbers others had before
+
+    @property
+    def complete(self) -> bool:
+        """Whether every object was written, and had no problem."""
+        return not self.listed_count and not self.problem_count
+
+
+class AnnotatedImage(NamedTuple):
+    """An image of a record, and the objects in it that can be written."""
+
+    split: str  # "" where nothing says one
+    parts: Sequence[str]  # a safe name for it
+    data: bytes
+    orientation: int  # by its EXIF data
+    depth: int  # how many values a pixel has; 0 where that is not known
+    parsed: ImageAnnotation  # in pixels of the image as it is stored
+    classes: Sequence[str]  # of each object
+    outlines: Sequence[Any]  # of each: what `outline_of` makes of its segmentation
+
+
+class AnnotatedImages(ABC):
+    """A fold over images and their objects, which become files of one format."""
+
+    form: ClassVar[str]
+    holds: ClassVar[frozenset[str]]  # the fields of `ObjectAnnotation` that it has a place for
+
+    def __init__(self, files: NewFiles, shards: Sequence[Path]) -> None:
+        """Learn the splits of shards, and the class names in their folders."""
+        self.files, self.lost = files, Counter[str]()
+        self.renumbered = 0
+        self.classes: dict[str, tuple[int, int]] = {}  # by name a place from 0, and a number
+        self._numbers, self._images, self._objects, self._written = set[int](), 0, 0, 0
+        self._skipped, self._problems = CappedList[str](_LISTED), CappedList[str](_LISTED)
+        self._of = {path: one.split or "" for one in group_shards(shards) for path in one.paths}
+        self.splits = sorted({*self._of.values()})
+        self._names = {folder: object_names(folder) for folder in {one.parent for one in shards}}
+        self.skeletons = dict[str, Skeleton]()
+        for folder in self._names:
+            self.skeletons = object_skeletons(folder) | self.skeletons
+        for names in self._names.values():
+            for number, name in sorted(names.items()):
+                self._know(name, number + (0 in names))
+
+    @abstractmethod
+    def write(self, image: AnnotatedImage) -> list[str]:
+        """Write an image and its objects; return its file, and that of its objects if any."""
+
+    @abstractmethod
+    def end(self) -> Sequence[str]:
+        """Write what is known at the end; return all files that are not of a single image."""
+
+    def add(
+        self,
+        shard: Path,
+        record: int,
+        features: Mapping[str, Feature],
+        parts: Sequence[str],
+        data: bytes,
+    ) -> list[str]:
+        """Write a record's image under a name like the one that is given, and its objects."""
+        # Pillow's, of no use without objects
+        from tfrtool.images.decoder import RefusedImageError, quiet_pillow, read_frame
+        from tfrtool.images.masks import read_mask
+
+        where, found = self._found(shard, record, features)
+        width = height = 0
+        orientation, depth, unknown = 1, 0, None
+        try:
+            with quiet_pillow():
+                frame = read_frame(data)
+            width, height, orientation = frame.width, frame.height, frame.orientation
+            depth = frame.depth
+        except RefusedImageError as error:
+            width, height = found.size or (0, 0)
+            if found.size is None:
+                unknown = f"image size is unknown: {error}"
+                self._problems.add(f"{where}: {unknown}")
+        if found.size not in (None, (width, height)):
+            said = " x ".join(map(str, found.size or ()))
+            self._problems.add(
+                f"{where}: recorded size is {said}, but the image is {width} x {height} pixels"
+            )
+        objects, classes, outlines = [], [], []
+        for number, one in enumerate(found.objects):
+            name, what = one.title or _UNNAMED, f"{where}, object {number}"
+            reason = unknown if one.is_inside else one.problem
+            if one.more.get("crowd") and "crowd" not in self.holds:
+                reason = reason or f"{self.form} does not support crowd regions"
+            if reason is None and not self._know(name, one.label):
+                reason = f"more than {MAX_CLASSES:,} classes"
+            if reason is not None:
+                self._skipped.add(f"{what}: {reason}")
+                continue
+            if one.problem is not None:
+                self._problems.add(f"{what}: {one.problem}; clipped")
+            made = one.in_pixels(width, height)
+            if found.masks and "crowd" not in self.holds:
+                self.lost["masks"] += 1
+            elif found.masks:
+                try:
+                    made = made._replace(segmentation=read_mask(found.masks[number], width, height))
+                except ValueError as error:
+                    self._problems.add(f"{what}: {error}")
+            outlines.append(outline_of(made.segmentation) if made.segmentation else None)
+            if made.segmentation and outlines[-1] is None:
+                self._problems.add(f"{what}: invalid outline")
+                made = made._replace(segmentation="")
+            for field, title in _TITLES.items():
+                if field not in self.holds and getattr(made, field) != _MISSING[field]:
+                    self.lost[title] += 1
+            objects.append(made)
+            classes.append(name)
+        self._images += 1
+        self._written += len(objects)
+        said_id = features.get("image/source_id")
+        source_id = "".join(map(_text, said_id.values[:1])) if said_id else ""
+        parsed = ImageAnnotation(width, height, tuple(objects), source_id)
+        split = self._of[shard]
+        return self.write(
+            AnnotatedImage(split, parts, data, orientation, depth, parsed, classes, outlines)
+        )
+
+    def write_pair(
+        self, image: AnnotatedImage, images: Sequence[str], others: Sequence[str], suffix: str
+    ) -> tuple[str, str]:
+        """Write an image, and begin a file of another folder whose name differs in the suffix."""
+        stem, own = stem_and_suffix(image.parts[-1])
+        other = self.files.add((*others, stem + suffix), b"")  # which numbers it, if need be
+        stem = other.rpartition("/")[2][: -len(suffix)]
+        return self.files.add((*images, stem + own), image.data), other
+
+    def leave_out(
+        self, shard: Path, record: int, features: Mapping[str, Feature], reason: str
+    ) -> None:
+        """List the objects of a record that no image is taken out of."""
+        where, found = self._found(shard, record, features)
+        for number in range(len(found.objects)):
+            self._skipped.add(f"{where}, object {number}: {reason}")
+
+    def report(self) -> ExtractedObjects:
+        """Return what became of all objects."""
+        return ExtractedObjects(
+            format=self.form,
+            files=tuple(self.end()),
+            images=self._images,
+            objects=self._objects,
+            written=self._written,
+            listed=tuple(self._skipped.kept),
+            listed_count=self._skipped.count,
+            problems=tuple(self._problems.kept),
+            problem_count=self._problems.count,
+            lost=dict(sorted(self.lost.items())),
+            renumbered=self.renumbered,
+        )
+
+    def _found(
+        self, shard: Path, record: int, features: Mapping[str, Feature]
+    ) -> tuple[str, RecordObjects]:
+        found = read_objects(features, self._names[shard.parent])
+        where = f"{shard.name}, record {record}"
+        self._objects += len(found.objects)
+        for problem in found.problems:
+            self._problems.add(f"{where}: {problem}")
+        return where, found
+
+    def _know(self, name: str, number: int | None) -> bool:
+        """Give a class its numbers, and return whether there is room for it."""
+        if name not in self.classes and len(self.classes) < MAX_CLASSES:
+            if number is None or number in self._numbers or not 0 <= number < MAX_ID:
+                number = max(self._numbers, default=0) + 1
+            self._numbers.add(number)
+            self.classes[name] = len(self.classes), number
+        return name in self.classes
+
+
+def _text(value: object) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def outline_of(text: str) -> Any:
+    """Return COCO's polygons, lists of numbers, or its run lengths, an object; None for others."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(found, dict):
+        size, counts = found.get("size"), found.get("counts")
+        runs = isinstance(counts, str) or _are_numbers(counts)
+        return {"size": size, "counts": counts} if runs and _are_numbers(size) else None
+    whole = isinstance(found, list) and all(map(_are_numbers, found))
+    return found if whole and not any(len(line) % 2 for line in found) else None
+
+
+def _are_numbers(found: object) -> bool:
+    return isinstance(found, list) and all(
+        isinstance(one, int | float) and abs(one) < _FAR for one in found
+    )
+
+
+_SHORT = {"": "train", "validation": "val", "valid": "val"}
+"""How VOC and YOLO call splits."""
+
+_NUMBER = re.compile("0|[1-9][0-9]{0,15}")
+_TOGETHER = 10_000
+"""Entries of a JSON file that are written at once."""
+
+
+def unique_numbers(wanted: Sequence[int | None]) -> list[int]:
+    """Return each wanted number where it is free, and new ones, above all of these, elsewhere."""
+    free, taken = [], set[int]()
+    for number in wanted:
+        free.append(number is not None and 0 <= number < MAX_ID and number not in taken)
+        if free[-1] and number is not None:
+            taken.add(number)
+    new = count(max(taken, default=0) + 1)
+    return [n if ok and n is not None else next(new) for n, ok in zip(wanted, free, strict=True)]
+
+
+class _CocoJson:
+    """The COCO file of a split, written at the end, when all ids that records have are known."""
+
+    def __init__(self, files: NewFiles, name: str) -> None:
+        self.images: list[tuple[int | None, str]] = []  # wanted id, and the rest as JSON
+        self.objects: list[tuple[int | None, int, str]] = []  # also the place of the image
+        self.renumbered = 0
+        self._files, self.file = files, files.add((name,), b"")
+
+    def end(self, categories: Sequence[Mapping[str, Any]]) -> str:
+        images = unique_numbers([wanted for wanted, _ in self.images])
+        objects = unique_numbers([wanted for wanted, *_ in self.objects])
+        pairs = chain(
+            zip((wanted for wanted, _ in self.images), images, strict=True),
+            zip((wanted for wanted, *_ in self.objects), objects, strict=True),
+        )
+        self.renumbered = sum(wanted not in (None, number) for wanted, number in pairs)
+        lines = (
+            f'{{"id": {n}, {text[1:]}' for n, (_, text) in zip(images, self.images, strict=True)
+        )
+        self._write('{"images": [', lines)
+        lines = (
+            f'{{"id": {number}, "image_id": {images[image]}, {text[1:]}'
+            for number, (_, image, text) in zip(objects, self.objects, strict=True)
+        )
+        self._write('],\n"annotations": [', lines)
+        self._write('],\n"categories": [', map(json.dumps, categories))
+        self._files.append(self.file, b"]}\n")
+        return self.file
+
+    def _write(self, head: str, lines: Iterable[str]) -> None:
+        self._files.append(self.file, head.encode())
+        separator = "\n"
+        for part in iter(lambda: list(islice(lines, _TOGETHER)), []):
+            self._files.append(self.file, (separator + ",\n".join(part)).encode())
+            separator = ",\n"
+
+
+class CocoFiles(AnnotatedImages):
+    """COCO's instances: a JSON file per split, which names images by their paths."""
+
+    form = "coco"
+    holds = frozenset(("id", "area", "crowd", "segmentation", "keypoints"))
+
+    def __init__(self, files: NewFiles, shards: Sequence[Path]) -> None:
+        """Begin the file of each split."""
+        super().__init__(files, shards)
+        names = {split: f"instances_{safe_part(split) or 'other'}.json" for split in self.splits}
+        alone = {split: "annotations.json" for split in self.splits if len(names) == 1}
+        self._jsons = {split: _CocoJson(files, name) for split, name in (names | alone).items()}
+
+    def write(self, image: AnnotatedImage) -> list[str]:
+        """Write an image, and what is known of the objects in it."""
+        file, parsed = self.files.add(image.parts, image.data), image.parsed
+        wanted = int(parsed.source_id) if _NUMBER.fullmatch(parsed.source_id) else None
+        target = self._jsons[image.split]
+        place = len(target.images)
+        sides = {"width": parsed.width, "height": parsed.height}
+        target.images.append((wanted, json.dumps({"file_name": file, **sides})))
+        for one, name, outline in zip(parsed.objects, image.classes, image.outlines, strict=True):
+            wide, high = round(one.xmax - one.xmin, 6), round(one.ymax - one.ymin, 6)
+            entry: dict[str, Any] = {
+                "category_id": self.classes[name][1],
+                "bbox": [*map(_short, (one.xmin, one.ymin, wide, high))],
+                "area": _short(wide * high if one.area is None else shortest_float(one.area)),
+                "iscrowd": int(one.crowd),
+            }
+            if one.keypoints:
+                entry["keypoints"] = [*map(_short, one.keypoints)]
+                entry["num_keypoints"] = sum(v > 0 for v in one.keypoints[2::3])
+            if outline is not None:
+                entry["segmentation"] = outline
+            target.objects.append((one.id, place, json.dumps(entry)))
+        return [file]
+
+    def end(self) -> list[str]:
+        """Write the objects, and then the classes."""
+        categories = list[dict[str, Any]]()
+        for name, (_, number) in self.classes.items():
+            skeleton = self.skeletons.get(name)
+            more = skeleton.to_json() if skeleton else {}
+            categories.append({"id": number, "name": name} | more)
+        files = [target.end(categories) for target in self._jsons.values()]
+        self.renumbered = sum(target.renumbered for target in self._jsons.values())
+        return files
+
+
+class VocFiles(AnnotatedImages):
+    """Pascal VOC: an XML file of each image, and a list of the images of each split."""
+
+    form = "voc"
+    holds = frozenset(("difficult", "truncated", "pose"))
+
+    def __init__(self, files: NewFiles, shards: Sequence[Path]) -> None:
+        """Begin the list of each split."""
+        super().__init__(files, shards)
+        shorts = {_SHORT.get(split, safe_part(split)) for split in self.splits}
+        lists = ((short, ("ImageSets", "Main", f"{short}.txt")) for short in sorted(shorts))
+        self._lists = {short: files.add(parts, b"") for short, parts in lists}
+
+    def write(self, image: AnnotatedImage) -> list[str]:
+        """Write an image, and its XML."""
+        file, other = self.write_pair(image, ("JPEGImages",), ("Annotations",), ".xml")
+        parsed, stem = image.parsed, other.rpartition("/")[2][: -len(".xml")]
+        short = _SHORT.get(image.split, safe_part(image.split))
+        depth = f"<depth>{image.depth}</depth>" if image.depth else ""
+        self.files.append(self._lists[short], f"{stem}\n".encode())
+        lines = [
+            "<annotation>",
+            "\t<folder>JPEGImages</folder>",
+            f"\t<filename>{_xml(file.rpartition('/')[2])}</filename>",
+            f"\t<size><width>{parsed.width}</width><height>{parsed.height}</height>{depth}</size>",
+        ]
+        for one, name in zip(parsed.objects, image.classes, strict=True):
+            sides = zip(SIDES, map(_short, one[:4]), strict=True)
+            lines += [
+                "\t<object>",
+                f"\t\t<name>{_xml(name)}</name>",
+                f"\t\t<pose>{_xml(one.pose) or 'Unspecified'}</pose>",
+                f"\t\t<truncated>{one.truncated:d}</truncated>",
+                f"\t\t<difficult>{one.difficult:d}</difficult>",
+                f"\t\t<bndbox>{''.join(f'<{side}>{v}</{side}>' for side, v in sides)}</bndbox>",
+                "\t</object>",
+            ]
+        self.files.append(other, "\n".join((*lines, "</annotation>\n")).encode())
+        return [file, other]
+
+    def end(self) -> list[str]:
+        """Return the lists, which are written."""
+        return [*self._lists.values()]
+
+
+class YoloFiles(AnnotatedImages):
+    """YOLO: a text file of labels for each image, in shares of its sides, and ``data.yaml``.
+
+    A line is a polygon where any object of the image has one: those without get the corners of
+    their boxes. Key points are written, if the first record with objects has some, and no outlines.
+    """
+
+    form = "yolo"
+    holds = frozenset(("segmentation", "keypoints"))
+
+    def __init__(self, files: NewFiles, shards: Sequence[Path]) -> None:
+        """Start without key points."""
+        super().__init__(files, shards)
+        self._points: int | None = None  # of each object; None before any object
+        self._used: dict[str, None] = {}
+
+    def write(self, image: AnnotatedImage) -> list[str]:
+        """Write an image, and the labels of its objects."""
+        short = _SHORT.get(image.split, safe_part(image.split))
+        self._used[short] = None
+        file, other = self.write_pair(image, ("images", short), ("labels", short), ".txt")
+        width, height = image.parsed[:2]
+        if image.orientation >= SIDEWAYS:
+            width, height = height, width
+        objects = image.parsed.moved(image.orientation, width, height).objects  # as readers turn it
+        outlines = [outline_of(one.segmentation) if one.segmentation else None for one in objects]
+        if self._points is None and objects:
+            self._points = 0 if any(outlines) else len(objects[0].keypoints) // 3
+        polygons = not self._points and any(isinstance(one, list) for one in outlines)
+        lines = []
+        for one, outline, name in zip(objects, outlines, image.classes, strict=True):
+            if outline and not (polygons and isinstance(outline, list)):
+                self.lost["outlines"] += 1
+            points = list(one.keypoints)
+            if points and len(points) != 3 * (self._points or 0):
+                self.lost["key points"] += 1
+                points = []
+            x0, y0, x1, y1 = one[:4]
+            if polygons:
+                parts = outline if isinstance(outline, list) and outline else None
+                line = _joined(parts or [[x0, y0, x1, y0, x1, y1, x0, y1]])
+                sides = (width, height) * (len(line) // 2)
+                numbers = [
+                    min(max(v / side, 0.0), 1.0) for v, side in zip(line, sides, strict=True)
+                ]
+            else:
+                numbers = [(x0 + x1) / 2 / width, (y0 + y1) / 2 / height]
+                numbers += [(x1 - x0) / width, (y1 - y0) / height]
+                threes = (width, height, 1) * (len(points) // 3)
+                numbers += [v / side for v, side in zip(points, threes, strict=True)]
+            lines.append(" ".join((str(self.classes[name][0]), *map(_share, numbers))) + "\n")
+        self.files.append(other, "".join(lines).encode())
+        return [file, other]
+
+    def end(self) -> list[str]:
+        """Write ``data.yaml``, which names the folders of images and the classes."""
+        lines = [f"{short}: images/{short}" for short in self._used]
+        lines += [f"kpt_shape: [{self._points}, 3]"] if self._points else []
+        lines += ["names:"]
+        lines += [f"  {place}: {_yaml(name)}" for name, (place, _) in self.classes.items()]
+        return [self.files.add(("data.yaml",), "\n".join((*lines, "")).encode())]
+
+
+FORMATS: Mapping[str, type[AnnotatedImages]] = {
+    one.form: one for one in (CocoFiles, VocFiles, YoloFiles)
+}
+"""What writes each format."""
+
+
+def _joined(parts: Sequence[Sequence[float]]) -> list[float]:
+    """Return one polygon of the same area as several: lines to their first points and back."""
+    first = parts[0][:2]
+    rest = chain.from_iterable((*part, *part[:2], *first) for part in parts[1:])
+    return [*parts[0], *(first if parts[1:] else ()), *rest]
+
+
+def _short(value: float) -> float:
+    return int(value) if value == int(value) else value
+
+
+def _share(value: float) -> str:
+    return f"{value:.7f}".rstrip("0").rstrip(".")
+
+
+def _xml(text: str) -> str:
+    return escape(printable(text))
+
+
+def _yaml(text: str) -> str:
+    signs = (c if c.isprintable() and c not in '"\\' else f"\\U{ord(c):08X}" for c in text)
+    return f'"{"".join(signs)}"'
