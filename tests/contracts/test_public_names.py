@@ -83,6 +83,17 @@ def test_names_are_spelt_out_once_more_for_type_checkers() -> None:
     assert tfrtool.filter is tfrtool.filter_records
 
 
+def test_convert_has_its_options_whichever_was_loaded_first() -> None:
+    """The room of that name is called as the verb, and shows the same keywords."""
+    import tfrtool.convert  # a room, which stands at the name of the verb from now on
+
+    assert inspect.ismodule(tfrtool.convert)
+    shown = inspect.signature(tfrtool.convert).parameters
+    assert list(shown)[:2] == ["source", "target"]
+    assert {"to", "select", "workers"} <= set(shown)
+    assert not [one for one in shown.values() if one.kind is one.VAR_KEYWORD]
+
+
 def test_unknown_names_are_attribute_errors() -> None:
     """A name that isn't there fails as in any module."""
     with pytest.raises(AttributeError, match="nonsense"):

@@ -1,5 +1,6 @@
 """Any record: from one format, place or number of shards into another."""
 
+import inspect
 import sys
 from types import ModuleType
 from typing import Any
@@ -12,6 +13,12 @@ class _Verb(ModuleType):
         from tfrtool.convert.formats.conversion import convert
 
         return convert(*arguments, **options)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        from tfrtool.convert.formats.conversion import convert
+
+        return inspect.signature(convert)
 
 
 sys.modules[__name__].__class__ = _Verb

@@ -6,11 +6,13 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tfrtool.declare import option
+from tfrtool.declare import Options, option
+from tfrtool.engines.engine import workers_option
 from tfrtool.errors import SchemaError, UsageError
 from tfrtool.images.recipe import parse_size
 from tfrtool.records.shard_sets import check_split_name
 from tfrtool.sources.items import Starting
+from tfrtool.storage.progress import OnProgress, no_progress
 from tfrtool.writing.run_options import (
     SEEDS,
     CompressionOptions,
@@ -321,3 +323,20 @@ class ConvertOptions(SizeOptions):
     on_note: Callable[[str], None] = option(
         lambda _: None, "Called with each loss and note before anything is written.", cli=None
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiffOptions(Options):
+    """How records are compared."""
+
+    key: str | None = option(
+        None,
+        "Feature that identifies a record, such as image/filename. Without it, a changed record is "
+        "listed as one only in SOURCE and one only in TARGET.",
+        metavar="FEATURE",
+    )
+    limit: int = option(
+        10, "Maximum number of records to list for each kind of difference.", metavar="N", least=0
+    )
+    workers: int | None = workers_option()
+    on_progress: OnProgress = option(no_progress, "called with the number of bytes read.", cli=None)

@@ -12,8 +12,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tfrtool.convert.convert_options import DiffOptions
 from tfrtool.convert.feature_values import feature_values
 from tfrtool.convert.source_records import OnFault, Rows, scan_records
+from tfrtool.declare import takes
 from tfrtool.errors import UsageError, suggestion
 from tfrtool.examples.arrow.columns import PAYLOAD, Form
 from tfrtool.examples.dataset_files import DatasetFiles, SplitFiles, find_files
@@ -23,9 +25,9 @@ from tfrtool.records.count import as_error
 from tfrtool.records.framing import FaultKind, LocatedFault, Record
 from tfrtool.records.reader import read_shard
 from tfrtool.records.tally import digest_text
-from tfrtool.storage.arguments import Paths, as_paths, check_least
+from tfrtool.storage.arguments import Paths, as_paths
 from tfrtool.storage.json_values import to_json_values
-from tfrtool.storage.progress import OnProgress, no_progress
+from tfrtool.storage.progress import OnProgress
 
 _DIGESTS = [("payload", "V16"), ("key", "V16"), ("known", "?")]
 """Of a record: of its payload and of its key, and whether it has the key."""
@@ -151,15 +153,8 @@ class _ComparedRecords:
         return digests
 
 
-def diff(
-    a: Paths,
-    b: Paths,
-    *,
-    key: str | None = None,
-    limit: int = 10,
-    workers: int | None = None,
-    on_progress: OnProgress = no_progress,
-) -> DiffReport:
+@takes(DiffOptions)
+def diff(a: Paths, b: Paths, options: DiffOptions) -> DiffReport:
     """Compare the records of two sets of shards, regardless of order and number of shards.
 
     Memory grows by about 250 bytes per record, and by 8 for each feature of a changed record.
@@ -167,18 +162,15 @@ def diff(
     Args:
         a: files, glob patterns and directories, one or several.
         b: shards to compare with, in the same form.
-        key: feature that identifies a record, such as ``image/filename``. Without a key, a changed
-            record counts as one only in A and one only in B.
-        limit: maximum number of examples of each kind of difference.
-        workers: maximum number of worker processes. None uses one per core.
-        on_progress: called with the number of bytes read.
 
     Raises:
         ShardError: a file can't be read, or is not a TFRecord file.
         UsageError: no record has the key.
     """
-    check_least({"limit": limit}, {"limit": 0})
-    sides = [_ComparedRecords(location, key, workers, on_progress) for location in (a, b)]
+    key, limit = options.key, options.limit
+    sides = [
+        _ComparedRecords(location, key, options.workers, options.on_progress) for location in (a, b)
+    ]
     side_a, side_b = sides
     middle, total = len(side_a.table.rows), sum(len(side.table.rows) for side in sides)
     types = [side.types() for side in sides]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tfrtool.declare import takes
 from tfrtool.errors import UsageError, WriteError, os_errors_as
 from tfrtool.images.pixels import encoded
 from tfrtool.inspection.pictures.objects import thumbnail
@@ -13,7 +14,6 @@ from tfrtool.inspection.table.offset_reader import OffsetReader
 from tfrtool.inspection.table.record_query import Row
 from tfrtool.storage.arguments import Paths, as_path
 from tfrtool.storage.atomic_files import new_file
-from tfrtool.storage.progress import OnProgress, no_progress
 from tfrtool.view.findings import Findings
 from tfrtool.view.pieces import (
     SECTIONS,
@@ -23,6 +23,7 @@ from tfrtool.view.pieces import (
     style,
     verify_command,
 )
+from tfrtool.view.view_options import ReportOptions
 
 MAX_BYTES = 5_000_000
 """The largest report."""
@@ -59,22 +60,13 @@ class ReportFile:
     notes: tuple[str, ...]
 
 
-def report(
-    dataset: Paths,
-    out: str | os.PathLike[str],
-    *,
-    overwrite: bool = False,
-    workers: int | None = None,
-    on_progress: OnProgress = no_progress,
-) -> ReportFile:
+@takes(ReportOptions)
+def report(dataset: Paths, out: str | os.PathLike[str], options: ReportOptions) -> ReportFile:
     """Write an HTML file that describes a dataset: contents, problems and sample images.
 
     Args:
         dataset: dataset directory; or files and glob patterns.
         out: file to write, with the extension .html. Its size is at most `MAX_BYTES`.
-        overwrite: whether to replace an existing file.
-        workers: maximum number of worker processes. None uses one per core.
-        on_progress: called as records and shards are read.
 
     Raises:
         ShardError: no shards were found, or they can't be read. Damage is not an error: it is part
@@ -83,9 +75,9 @@ def report(
         WriteError: the file can't be written.
     """
     out = as_path(out)
-    _check_out(out, overwrite=overwrite)
+    _check_out(out, overwrite=options.overwrite)
     with Findings(dataset) as found:
-        found.fill(on_progress, workers=workers)
+        found.fill(options.on_progress, workers=options.workers)
         reader, pictures, room = OffsetReader(found.paths), dict[tuple[int, int], str](), 0
 
         def picture(row: Row) -> str | None:
@@ -121,7 +113,7 @@ def report(
         data = page()
         with (
             os_errors_as(WriteError, out, "can't be written"),
-            new_file(out, replace=overwrite) as f,
+            new_file(out, replace=options.overwrite) as f,
         ):
             f.write(data)
         return ReportFile(

@@ -1,6 +1,5 @@
 """``tfrtool diff``."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -8,8 +7,7 @@ import click
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit, note
 from tfrtool.cli.parameters import INPUT, command
-from tfrtool.declare import Options, option
-from tfrtool.engines.engine import workers_option
+from tfrtool.convert.convert_options import DiffOptions
 from tfrtool.errors import human_count, printable
 from tfrtool.examples.feature_text import name_text
 from tfrtool.page import Heading, Page, Table, findings, shortened
@@ -26,25 +24,11 @@ _SORTS = {
 _SIDES = ("SOURCE", "TARGET")
 
 
-@dataclass(frozen=True, kw_only=True)
-class _DiffOptions(Options):
-    key: str | None = option(
-        None,
-        "Feature that identifies a record, such as image/filename. Without it, a changed record is "
-        "listed as one only in SOURCE and one only in TARGET.",
-        metavar="FEATURE",
-    )
-    limit: int = option(
-        10, "Maximum number of records to list for each kind of difference.", metavar="N", least=0
-    )
-    workers: int | None = workers_option()
-
-
 @command(
     "tfrtool diff shards/pets shards/shuffled",
     "tfrtool diff shards/pets shards/edited --key image/filename --limit 3",
     "tfrtool diff train.tfrecord 'train-*.tfrecord.gz' --json",
-    options=_DiffOptions,
+    options=DiffOptions,
 )
 @click.argument("a", metavar="SOURCE", type=INPUT)
 @click.argument("b", metavar="TARGET", type=INPUT)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tfrtool.cli.damage import UnreadableShards
 from tfrtool.cli.layout import page_width
@@ -27,6 +27,7 @@ from tfrtool.errors import (
 )
 from tfrtool.examples.content import decode_text, describe_bytes
 from tfrtool.examples.feature_text import name_text
+from tfrtool.inspection.inspect_options import ShardOptions
 from tfrtool.inspection.summary.summary_json import shortest_float
 from tfrtool.page import Bad, Good, Heading, Page, Table, facts, findings
 from tfrtool.records.compression import Compression
@@ -46,10 +47,6 @@ _NAME_WIDTH = 36
 
 @dataclass(frozen=True, kw_only=True)
 class _InspectShardOptions(Options):
-    limit: int = option(3, "Number of records to show per shard.", metavar="N", least=0)
-    record: int | None = option(
-        None, "Show the record with this index, counted from 0.", metavar="I", least=0
-    )
     raw: bool = option(
         False, "Show payloads as Python bytes literals, with offset, length and CRCs."
     )
@@ -67,25 +64,22 @@ class _InspectShardOptions(Options):
         metavar="FILE",
         path="input",
     )
-    all: bool = option(False, "Read remote shards completely, not only the records to show.")
 
 
 @command(
     "tfrtool inspect shard 'data/*.tfrecord*' --limit 1",
     "tfrtool inspect shard train.tfrecord --feature image:string= --feature label:int64=-1",
     "tfrtool inspect shard train.tfrecord --record 17 --raw",
-    options=_InspectShardOptions,
+    options=(ShardOptions, _InspectShardOptions),
 )
 @SHARDS
 def inspect_shard_command(
     shards: tuple[str, ...],
-    limit: int,
-    record: int | None,
     raw: bool,
     feature: tuple[str, ...],
     description: str | None,
-    all: bool,  # noqa: A002 - the option's name
     as_json: bool,
+    **words: Any,
 ) -> Outcome:
     """Show what TFRecord files contain, and their first records.
 
@@ -98,18 +92,12 @@ def inspect_shard_command(
     """
     from tfrtool.inspection.summary.shard_summary import inspect_shard
 
-    schema = _schema(feature, description)
+    schema, record = _schema(feature, description), words["record"]
     sources = resolve_sources(shards)
     outcome, shown, unreadable = Outcome.FINE, False, UnreadableShards(len(sources))
     for number, source in enumerate(sources):
         try:
-            summary = inspect_shard(
-                source,
-                limit=limit,
-                record=record,
-                schema=schema,
-                whole=all,
-            )
+            summary = inspect_shard(source, schema=schema, **words)
         except ShardError as error:
             unreadable.add(error)
             continue

@@ -1,6 +1,5 @@
 """``tfrtool report``."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -8,23 +7,15 @@ import click
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit, note, warn
 from tfrtool.cli.parameters import INPUT, command
-from tfrtool.declare import Options, option
-from tfrtool.engines.engine import workers_option
 from tfrtool.errors import human_bytes, human_count
 from tfrtool.page import Heading, facts
-
-
-@dataclass(frozen=True, kw_only=True)
-class _ReportOptions(Options):
-    out: str = option(..., "HTML file to write.", metavar="FILE", path="output")
-    overwrite: bool = option(False, "Replace an existing file.")
-    workers: int | None = workers_option()
+from tfrtool.view.view_options import ReportFileOption, ReportOptions
 
 
 @command(
     "tfrtool report shards/pets --out pets.html",
     "tfrtool report 'data/*.tfrecord*' --out data.html --overwrite",
-    options=_ReportOptions,
+    options=(ReportFileOption, ReportOptions),
 )
 @click.argument("dataset", nargs=-1, type=INPUT, required=True)
 def report_command(dataset: tuple[str, ...], out: str, as_json: bool, **words: Any) -> Outcome:

@@ -1,35 +1,16 @@
 """``tfrtool view``."""
 
-from dataclasses import dataclass
-
 from tfrtool.cli.output import Outcome, emit, note, warn
 from tfrtool.cli.parameters import SHARDS, command, resolve_shards
-from tfrtool.declare import Options, option
+from tfrtool.view.view_options import ViewOptions
 
 _HERE = ("127.0.0.1", "localhost", "::1")
-
-
-@dataclass(frozen=True, kw_only=True)
-class _ViewOptions(Options):
-    host: str = option(
-        "127.0.0.1",
-        "Address to listen on. If it isn't local, other machines that have the token can see the "
-        "records.",
-        metavar="ADDRESS",
-    )
-    port: int = option(
-        0, "Port to listen on; 0 picks a free one.", metavar="PORT", least=0, most=65535
-    )
-    open: bool = option(True, "Open the page in your browser.", cli="--open/--no-open")
-    workers: int = option(
-        1, "Number of processes that read records in the background.", metavar="N", least=1
-    )
 
 
 @command(
     "tfrtool view shards/pets",
     "tfrtool view 'data/*.tfrecord*' --port 8080 --no-open",
-    options=_ViewOptions,
+    options=ViewOptions,
 )
 @SHARDS
 def view_command(

@@ -6,13 +6,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, BinaryIO, NamedTuple
 
-from tfrtool.errors import UsageError
+from tfrtool.declare import takes
 from tfrtool.examples.example import PayloadKind, decode_example
 from tfrtool.examples.parsing import Parsed, fit_example
 from tfrtool.examples.roles import info_beside
 from tfrtool.examples.schema import Schema
 from tfrtool.examples.schema_fold import FeatureStatistics
 from tfrtool.examples.tfds_metadata import DATASET_INFO
+from tfrtool.inspection.inspect_options import ShardOptions
 from tfrtool.inspection.profile import Asked, RecordSchema, ShardProfile
 from tfrtool.inspection.summary.summary_json import feature_json, value_json
 from tfrtool.inspection.verify.payload_check import EXAMPLES, RecordFold, unparseable
@@ -141,14 +142,8 @@ def _sample_json(record: Record, parsed: Parsed | None, raw: bool) -> dict[str, 
     return data
 
 
-def inspect_shard(
-    shard: Location,
-    *,
-    limit: int = 3,
-    record: int | None = None,
-    schema: Schema | None = None,
-    whole: bool = False,
-) -> ShardSummary:
+@takes(ShardOptions)
+def inspect_shard(shard: Location, options: ShardOptions) -> ShardSummary:
     """Read a shard and summarize its contents.
 
     Of a remote shard larger than 1 MiB, only the records to show are read, unless ``whole`` is
@@ -156,18 +151,13 @@ def inspect_shard(
 
     Args:
         shard: path of a shard, or a binary stream.
-        limit: number of records to parse and show, starting with the first; at least 0.
-        record: index of a single record to show instead, counted from 0.
-        schema: schema to parse with. None uses the inferred schema.
-        whole: whether to read all of a remote shard.
 
     Raises:
         ShardError: the file can't be opened or read. Damage is not an error: it is reported in
             ``faults``.
         UsageError: a number is negative.
     """
-    if limit < 0 or (record is not None and record < 0):
-        raise UsageError(f"--limit and --record must be at least 0, got {limit} and {record}")
+    limit, record, schema = options.limit, options.record, options.schema
     source = as_source(shard)
     features = RecordSchema("", values=False)
     folds: list[RecordFold] = [features]
@@ -178,7 +168,7 @@ def inspect_shard(
     shown: list[Record] = []
     with open_shard(source) as file:
         compression = detect_compression(file)
-        partly = isinstance(source, RemotePath) and not whole
+        partly = isinstance(source, RemotePath) and not options.whole
         partly = partly and size_of(source, file) > _READ_WHOLE
         place = 0, 0
         if partly and record and compression is Compression.NONE:
