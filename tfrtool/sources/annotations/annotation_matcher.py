@@ -207,14 +207,15 @@ class _AnnotationMatcher:
                 return name, name
             parts = name[-MAX_PATH_LENGTH:].replace("\\", "/").split("/")[-_DEEPEST:]
             ends = ["/".join(parts[at:]) for at in range(len(parts))]
-            if found := next((end for end in ends if end in self._files), None):
-                return found, name
-            alias = next((end for end in map(_composed, ends) if end in self._aliases), None)
-            if alias is None:
-                continue
-            if (found := self._aliases[alias]) is not None:
-                return found, name
-            problem = f"several images are named {printable(alias)}"
+            for end in ends:
+                if end in self._files:
+                    return end, name
+            for end in map(_composed, ends):
+                if end in self._aliases:
+                    if (key := self._aliases[end]) is not None:
+                        return key, name
+                    problem = f"several images are named {printable(end)}"
+                    break
         raise UnfitError(problem)
 
     @cached_property

@@ -1,6 +1,5 @@
 """COCO's annotations: instances and key points, in files of any size."""
 
-import json
 import os
 import tempfile
 from bisect import bisect_right
@@ -98,7 +97,10 @@ _PROBLEMS = {
 }
 _ANYTHING = msgspec.json.Decoder()
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
+_ZEROS, _TEN_DIGITS = bytes.maketrans(b"123456789", b"0" * 9), b"0" * 10
+_ONE_POLYGON = frozenset(b"[[%b]]" % (b"," * (2 * points - 1)) for points in range(3, 256))
+"""What is between the numbers of an outline in one part."""
+
 _SIDES_AND_NAMES = _Image.__struct_fields__
 _IMAGE, _ANNOTATION = msgspec.json.Decoder(_Image), msgspec.json.Decoder(_Annotation)
 _ANNOTATIONS = msgspec.json.Decoder(list[_Annotation])
@@ -297,10 +299,7 @@ class CocoReader(AnnotationReader):
                 if name == "categories":
                     categories += part.decode(dict[str, msgspec.Raw])
                 else:
-                    rows, images = part.decode(_Ids), name == "images"
-                    numbers = [*map(self._number(file, images=images), rows)]
-                    ids = None if images else [*map(self._object_id, rows)]
-                    elements.add(numbers, len(self._files), part, ids)
+                    self._add_elements(file, part, elements)
         if "images" not in names:
             raise _OtherKindError("no 'images' list")
         self._leave("the file", names - _WRITTEN.keys())
@@ -316,34 +315,38 @@ class CocoReader(AnnotationReader):
                     raise _OtherKindError(f"contains {_UNSUPPORTED[other]}")
             self._leave(name, members - _WRITTEN[name])
 
-    def _number(self, file: _CocoFile, *, images: bool) -> Any:
-        """Return what gives the number of the image of an element."""
-        known = self._numbers[file.group]
+    def _add_elements(self, file: _CocoFile, part: JsonWindow, elements: _Elements) -> None:
+        """Number the images of a window, or of its annotations, and keep the texts."""
+        rows, known, ids = part.decode(_Ids), self._numbers[file.group], None
+        if part.name == "images":
+            numbers = [self._image_number(bytes(row.id), known, new=True) for row in rows]
+        else:
+            images = [bytes(row.image_id) for row in rows]
+            numbers = [*map(known.get, images)]
+            if None in numbers:
+                numbers = [self._image_number(image, known) for image in images]
+            texts = [bytes(row.id) for row in rows]
+            ids = [int(text) if len(text) < 19 and text.isdigit() else _NO_ID for text in texts]
+            if others := sum(
+                text != b"null" for text, id_ in zip(texts, ids, strict=True) if id_ < 0
+            ):
+                self._counts["ids that are not numbers not written"] += others
+        elements.add(numbers, len(self._files), part, ids)
 
-        def number(row: _Ids) -> int:
-            text = bytes(row.id if images else row.image_id)
-            if (found := known.get(text)) is not None:
-                return found
-            key = _key(_value(text))
-            if key is None and images:  # an image of its own
-                self._ids.append("")
-                return len(self._ids) - 1
-            found = known.setdefault((key or "").encode(), len(self._ids))
-            if found == len(self._ids):
-                self._ids.append(key or "")
-            if len(text) <= _LONGEST_ID:
-                known[text] = found
-            return found
-
+    def _image_number(self, text: bytes, known: dict[bytes, int], *, new: bool = False) -> int:
+        """Return the number of the image with an id in JSON; an image without one is a new one."""
+        if (number := known.get(text)) is not None:
+            return number
+        key = _key(_value(text))
+        if key is None and new:
+            self._ids.append("")
+            return len(self._ids) - 1
+        number = known.setdefault((key or "").encode(), len(self._ids))
+        if number == len(self._ids):
+            self._ids.append(key or "")
+        if len(text) <= _LONGEST_ID:
+            known[text] = number
         return number
-
-    def _object_id(self, row: _Ids) -> int:
-        text = bytes(row.id)
-        if text.isdigit() and len(text) < 19:
-            return int(text)
-        if text != b"null":
-            self._counts["ids that are not numbers not written"] += 1
-        return _NO_ID
 
     def _add_category(self, path: Path, value: dict[str, Any]) -> None:
         key, name = _key(value.get("id")), value.get("name")
@@ -519,7 +522,7 @@ class CocoReader(AnnotationReader):
             raise ValueError("segmentation is neither polygons nor run lengths")
         _, width, height = run_lengths(mask)
         mask = {"size": mask["size"], "counts": mask["counts"]}
-        kept = "" if self._masks is Masks.NONE else json.dumps(mask, separators=(",", ":"))
+        kept = "" if self._masks is Masks.NONE else msgspec.json.encode(mask).decode()
         return (), kept, (width, height)
 
     def _merged(self, objects: Sequence[ParsedObject]) -> list[ParsedObject]:
@@ -551,10 +554,15 @@ def _are_polygons(text: bytes) -> bool:
     Numbers of ten digits may be out of range.
     """
     plain = text.translate(_ZEROS)
-    if not plain.startswith(b"[[") or b"0" * 10 in plain:
+    if _TEN_DIGITS in plain:
         return False
-    commas = plain.translate(None, b"0. -")[2:-2].split(b"],[")
-    return all(len(one) % 2 and len(one) >= 5 and not one.strip(b",") for one in commas)
+    marks = plain.translate(None, b"0. -")
+    if marks in _ONE_POLYGON:
+        return True
+    commas = marks[2:-2].split(b"],[")
+    return marks.startswith(b"[[") and all(
+        len(one) % 2 and len(one) >= 5 and not one.strip(b",") for one in commas
+    )
 
 
 def _is_in_folder(key: str) -> bool:

@@ -185,7 +185,7 @@ def _brackets(text: bytes) -> tuple[Integers, Integers]:
     if b"\\" in text:
         text = _ESCAPE.sub(b"__", text)
     marks = np.frombuffer(text.translate(_MARKS), np.uint8)
-    places = np.flatnonzero(marks)
+    places = np.flatnonzero(marks.astype(bool))
     kinds = marks[places]
     quotes = kinds == _QUOTE
     outside = ~(np.logical_xor.accumulate(quotes) | quotes)
