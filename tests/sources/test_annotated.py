@@ -19,7 +19,7 @@ NAME = LabelFrom.FILENAME
 
 
 def _arrange(*keys: str, label_from: LabelFrom = LabelFrom.FOLDER) -> Source:
-    listing = Listing(entries=[Entry(key, 1) for key in keys], reader=FolderReader("/r"))
+    listing = Listing(entries=[Entry(key, 1) for key in keys], reader=FolderReader(("/r",)))
     return arrange(listing, label_from, "photos")
 
 

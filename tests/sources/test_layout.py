@@ -17,7 +17,7 @@ NAME = LabelFrom.FILENAME
 
 
 def _arrange(*keys: str, label_from: LabelFrom = LabelFrom.FOLDER) -> Source:
-    listing = Listing(entries=[Entry(key, 1) for key in keys], reader=FolderReader("/r"))
+    listing = Listing(entries=[Entry(key, 1) for key in keys], reader=FolderReader(("/r",)))
     return arrange(listing, label_from, "photos")
 
 
@@ -180,7 +180,7 @@ def test_class_name_must_fit_a_line(label: str) -> None:
 def test_problems_are_rejected_with_their_reason() -> None:
     """What can't be read is no item, whatever its name."""
     files = [Entry("cat/1.jpg", 1), Entry("cat/2.jpg", problem="gone"), Entry("x", problem="y")]
-    listing = Listing(entries=[*files], reader=FolderReader("/r"))
+    listing = Listing(entries=[*files], reader=FolderReader(("/r",)))
     source = arrange(listing, LabelFrom.FOLDER, "photos")
     assert [(entry.key, entry.reason) for entry in source.rejected] == [
         ("cat/2.jpg", "gone"),

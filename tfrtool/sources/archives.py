@@ -46,6 +46,9 @@ SPOOL = "unpacked-archive"
 Stamp = tuple[int, int]
 """Size and time of a file, which show whether it is still the one that was listed."""
 
+OFFSET_BITS = 48
+"""Bits of a place that are an offset in a file."""
+
 _CHUNK = 256 * 1024
 _BLOCK = tarfile.BLOCKSIZE
 _MEMBER_COST = 4096
@@ -103,19 +106,20 @@ def read_part(path: str, size: int, offset: int, stamp: Stamp | None = None) -> 
 
 @dataclass(frozen=True, slots=True)
 class PartReader:
-    """Reads items whose bytes lie as they are in one file; their places are the offsets."""
+    """Reads items whose bytes lie in files; a place is the number of a file and an offset."""
 
-    archive: str  # for errors
-    data: str | Path  # the file with the bytes: the archive itself, or what was unpacked
-    stamp: Stamp | None = None  # of that file, where others may change it
+    files: tuple[str, ...]
+    stamps: tuple[Stamp | None, ...]  # of the files, where others may change them
+    name: str = ""  # of the archive, if it was unpacked
 
     def read(self, item: Item) -> bytes:
         """Return all bytes of an item."""
-        return read_part(str(self.data), item.bytes, item.place, self.stamp)
+        number, offset = divmod(item.place, 1 << OFFSET_BITS)
+        return read_part(self.files[number], item.bytes, offset, self.stamps[number])
 
     def describe(self, item: Item) -> str:
         """Return the path of the archive, and the member's."""
-        return f"{self.archive}/{item.key}"
+        return f"{self.name or self.files[item.place >> OFFSET_BITS]}/{item.key}"
 
 
 class Spool:
@@ -133,7 +137,7 @@ class Spool:
     def __init__(self, scratch: Path, where: str, packed: int = 0, hint: str = "") -> None:
         """Open the file for the contents of the source ``where``; the hint is for a full disk."""
         self.path, self.packed, self._where = scratch / SPOOL, packed, where
-        self.reader = PartReader(where, self.path)
+        self.reader = PartReader((str(self.path),), (None,), where)
         self._failure = f"can't be unpacked to {self.path}{hint}"
         self._end = 0
         with os_errors_as(WriteError, where, self._failure):
@@ -394,7 +398,7 @@ def list_tar(path: str, scratch: Path) -> Listing:
     """
     with os_errors_as(SourceError, path), open_regular(path) as file:
         stamp = stamp_of(file)
-        contents, reader = _contents(file), PartReader(path, path, stamp)
+        contents, reader = _contents(file), PartReader((path,), (stamp,))
         if contents is not file:
             with Spool(
                 scratch, path, stamp[0], " (an uncompressed archive is read in place)"
@@ -405,7 +409,8 @@ def list_tar(path: str, scratch: Path) -> Listing:
                 except ValueError as error:
                     raise damaged_tar(path, "", error) from error
                 reader = spool.reader
-    return Listing(_checked(_tar_members(reader, stamp[0]), path, stamp[0]), reader)
+    members = _tar_members(path, reader.files[0], stamp[0])
+    return Listing(_checked(members, path, stamp[0]), reader)
 
 
 def damaged_tar(path: str, where: str, error: Exception, offset: int | None = None) -> SourceError:
@@ -414,11 +419,10 @@ def damaged_tar(path: str, where: str, error: Exception, offset: int | None = No
     return SourceError(what, path=path, offset=offset, hint=_COPY_HINT)
 
 
-def _tar_members(reader: PartReader, packed: int) -> Iterator[Entry]:
+def _tar_members(path: str, data: str, packed: int) -> Iterator[Entry]:
     """Yield the members of an archive that had so many bytes before it was unpacked."""
-    path, most = reader.archive, unpacked_limit(packed) // _MEMBER_COST
-    last, offset = "", 0
-    with os_errors_as(SourceError, path), open_regular(reader.data) as file:
+    most, last, offset = unpacked_limit(packed) // _MEMBER_COST, "", 0
+    with os_errors_as(SourceError, path), open_regular(data) as file:
         try:
             for count, header in enumerate(read_headers(file)):
                 last, offset = f" in or after {printable(header.name)}", header.offset

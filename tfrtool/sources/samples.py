@@ -23,12 +23,12 @@ from typing import Any, BinaryIO, NamedTuple
 
 from tfrtool.errors import SourceError, os_errors_as, printable
 from tfrtool.images.pixels import png_of
-from tfrtool.sources.archives import Spool, Stamp, open_zip, read_part
+from tfrtool.sources.archives import OFFSET_BITS, PartReader, Spool, open_zip
 from tfrtool.sources.folders.listing import SPLIT_NAMES, is_image_name
 from tfrtool.sources.formats.tar_samples import TarSample, TarSamples
 from tfrtool.sources.formats.text_rows import parse_json
 from tfrtool.sources.item_rows import FoundItem, ItemRows
-from tfrtool.sources.items import Item, ItemReader, Source
+from tfrtool.sources.items import ItemReader, Source
 from tfrtool.sources.label_choice import KEEP
 from tfrtool.sources.source_options import SourceOptions
 from tfrtool.sources.tables.table_columns import (
@@ -221,25 +221,6 @@ def _parquet_samples(path: str, columns: ImageColumns, spool: Spool) -> Iterator
 _LOOKED_AT = 100
 """Members that show what kind of tar a file is."""
 
-_OFFSET_BITS = 48
-
-
-@dataclass(frozen=True, slots=True)
-class TarsReader:
-    """Reads items from several tars; a place is the number of one, and an offset in it."""
-
-    tars: tuple[str, ...]
-    stamps: tuple[Stamp, ...]  # when they were listed
-
-    def read(self, item: Item) -> bytes:
-        """Return all bytes of an item."""
-        number, offset = divmod(item.place, 1 << _OFFSET_BITS)
-        return read_part(self.tars[number], item.bytes, offset, self.stamps[number])
-
-    def describe(self, item: Item) -> str:
-        """Return the path of the tar, and the item's key."""
-        return f"{self.tars[item.place >> _OFFSET_BITS]}/{item.key}"
-
 
 def read_web_dataset(
     files: Sequence[str], where: str, scratch: Path, options: SourceOptions
@@ -257,7 +238,7 @@ def read_web_dataset(
             for number, path in enumerate(files)
             for one in _tar_samples(path, number, options.label_column, several=len(files) > 1)
         )
-        rows, reader = ItemRows(where, options, scratch), TarsReader((*files,), (*stamps,))
+        rows, reader = ItemRows(where, options, scratch), PartReader((*files,), (*stamps,))
         return source_of(rows, files, samples, reader)
     return None
 
@@ -291,7 +272,7 @@ def _tar_samples(
                 outside = ".." in name.split("/")
                 problem = "path leads outside the archive" if outside else None
                 label, cells = _label_and_cells(sample, file, label_column)
-                place |= number << _OFFSET_BITS
+                place |= number << OFFSET_BITS
                 yield FoundItem(key, label, size, place, problem, cells)
         except ValueError as error:
             what = f"truncated or damaged tar archive{samples.where}: {error}"

@@ -18,6 +18,7 @@ from tfrtool.errors import SourceError, os_reason
 from tfrtool.sources.items import Item, ItemReader
 from tfrtool.storage.limits import MAX_IMAGE_BYTES
 from tfrtool.storage.opening import open_descriptor
+from tfrtool.storage.remote_path import is_url, remote_path
 
 IMAGE_SUFFIXES = frozenset(
     {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff"}
@@ -74,17 +75,33 @@ class Listing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FolderReader:
-    """Reads items whose keys are paths below a folder."""
+    """Reads items whose keys are paths below folders, or below the URL of a store.
 
-    root: str
+    Of several folders, the remainder of an item's place is the number.
+    """
+
+    folders: tuple[str, ...]
+    dropped: int = 0  # leading folders that keys have and files lack, in places beyond the numbers
 
     def read(self, item: Item) -> bytes:
         """Return all bytes of an item's file."""
-        return read_file(self.describe(item), item.bytes)
+        path = self.describe(item)
+        return read_object(path, item.bytes) if is_url(path) else read_file(path, item.bytes)
 
     def describe(self, item: Item) -> str:
-        """Return the path of an item's file."""
-        return os.path.join(self.root, item.key)  # noqa: PTH118 - a Path costs as much as reading
+        """Return the path or URL of an item's file."""
+        moved, number = divmod(item.place, len(self.folders))
+        key = item.key.split("/", self.dropped)[-1] if moved else item.key
+        return os.path.join(self.folders[number], key)  # noqa: PTH118 - a Path costs as much
+
+
+def read_object(url: str, size: int) -> bytes:
+    """Return all bytes of an object that is expected to have ``size`` of them, or an OSError."""
+    path = remote_path(url)
+    data, status = path.store.get(path.key, 0, size + 1)
+    if status.size != size:
+        raise OSError(errno.ESTALE, "it was changed after it was listed", url)
+    return data
 
 
 def read_file(path: str, size: int) -> bytes:
@@ -133,7 +150,7 @@ def list_directory(root: str, prefix: str = "", pattern: _Pattern = ()) -> Listi
     Keys start with the prefix. Depth is bounded by the longest path that the system takes, not by
     Python's stack. A folder that can't be read is a SourceError, when its entries are asked for.
     """
-    return Listing(_walk(root, prefix, pattern), FolderReader(root))
+    return Listing(_walk(root, prefix, pattern), FolderReader((root,)))
 
 
 def _walk(root: str, prefix: str, pattern: _Pattern) -> Iterator[Entry]:
@@ -250,4 +267,4 @@ def list_matches(pattern: str) -> Listing:
         raise SourceError(
             "no files match", path=pattern, expected="a pattern such as 'photos/*/*.jpg'"
         )
-    return Listing(entries=chain((first,), entries), reader=FolderReader(base))
+    return Listing(entries=chain((first,), entries), reader=FolderReader((base,)))

@@ -1,39 +1,18 @@
-"""Objects below a URL of a store, and how one is read."""
+"""Objects below a URL of a store."""
 
-import errno
 import posixpath
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
 
 from tfrtool.errors import SourceError, os_errors_as
-from tfrtool.sources.folders.listing import Entry, Listing, is_clutter, size_problem
-from tfrtool.sources.items import Item, UnfitError
+from tfrtool.sources.folders.listing import Entry, FolderReader, Listing, is_clutter, size_problem
+from tfrtool.sources.items import UnfitError
 from tfrtool.storage.limits import MAX_OBJECTS
 from tfrtool.storage.remote_path import MAGIC, RemotePath, remote_path
 
 _MOST_IMAGES = 1000 * MAX_OBJECTS
 """Objects below one URL that `write` lists: they are kept on the disk, and take 14 hours."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoreReader:
-    """Reads items whose keys are those of objects below a URL."""
-
-    url: str
-
-    def read(self, item: Item) -> bytes:
-        """Return all bytes of an item's object."""
-        path = remote_path(self.describe(item))
-        data, status = path.store.get(path.key, 0, item.bytes + 1)
-        if status.size != item.bytes:
-            raise OSError(errno.ESTALE, "it was changed after it was listed", str(path))
-        return data
-
-    def describe(self, item: Item) -> str:
-        """Return the URL of an item's object."""
-        return f"{self.url}/{item.key}"
 
 
 def list_store(url: str) -> Listing | None:
@@ -54,7 +33,7 @@ def list_store(url: str) -> Listing | None:
     if first is None:
         what = "no such object or prefix" if base is path else "no objects match"
         raise SourceError(what, path=url)
-    return Listing(chain((first,), entries), StoreReader(str(base)))
+    return Listing(chain((first,), entries), FolderReader((str(base),)))
 
 
 def _entries(objects: Iterator[tuple[str, int]], url: str) -> Iterator[Entry]:
@@ -78,7 +57,7 @@ class StoreFiles:
     def __init__(self, table: RemotePath) -> None:
         """List what is below the folder of a table when that is first asked for."""
         self._folder = table.parent
-        self.reader = StoreReader(str(table.parent))
+        self.reader = FolderReader((str(table.parent),))
 
     def find(self, name: str, _row: int) -> tuple[str, int, int]:
         """Return the key of the object that a row names, its size and 0; else an `UnfitError`."""

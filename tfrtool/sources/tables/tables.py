@@ -9,18 +9,17 @@ import stat
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 from urllib.parse import unquote
 
 from tfrtool.errors import SourceError, UsageError, os_errors_as, os_reason, printable
 from tfrtool.records.shard_sets import check_split_name
-from tfrtool.sources.folders.listing import SPLIT_NAMES, is_image_name, read_file
+from tfrtool.sources.folders.listing import SPLIT_NAMES, FolderReader, is_image_name
 from tfrtool.sources.folders.store_listing import StoreFiles
 from tfrtool.sources.formats.text_rows import csv_rows, detect_delimiter, json_rows
 from tfrtool.sources.item_rows import FoundItem, ItemRows
-from tfrtool.sources.items import Item, Source, UnfitError
+from tfrtool.sources.items import Source, UnfitError
 from tfrtool.sources.source_options import SourceOptions
 from tfrtool.sources.tables.table_columns import (
     TEXT_SHOWN,
@@ -91,22 +90,6 @@ def read_table(
     return rows.source(files.reader, others=others)
 
 
-@dataclass(frozen=True, slots=True)
-class _TableReader:
-    """Reads items whose places are the numbers of the folders that their keys are below."""
-
-    folders: tuple[str, ...]
-    dropped: int = 0  # leading folders that keys have and files haven't, in places from here on
-
-    def read(self, item: Item) -> bytes:
-        return read_file(self.describe(item), item.bytes)
-
-    def describe(self, item: Item) -> str:
-        moved, place = divmod(item.place, len(self.folders))
-        key = _below(item.key, self.dropped) if moved else item.key
-        return os.path.join(self.folders[place], key)  # noqa: PTH118 - a Path is slow
-
-
 class _Files:
     """The files that a table names; links don't lead out of its folder or the root either.
 
@@ -123,9 +106,9 @@ class _Files:
         self._outside: dict[str, bool] = {}  # by folder: there are fewer than files
 
     @property
-    def reader(self) -> _TableReader:
+    def reader(self) -> FolderReader:
         """The reader of the files that were found."""
-        return _TableReader(self._folders, self._dropped)
+        return FolderReader(self._folders, self._dropped)
 
     def find(self, name: str, row: int) -> tuple[str, int, int]:
         """Return the key of the file that a row names, its size, and its place."""
@@ -143,7 +126,7 @@ class _Files:
                 problem = reason or problem
         for dropped in self._drops(name):  # the table was moved with its images
             for place, folder in enumerate(self._folders):
-                size, _ = self._size(folder, _below(name, dropped), row)
+                size, _ = self._size(folder, name.split("/", dropped)[-1], row)
                 if size is not None:
                     self._dropped = dropped
                     return name, size, len(self._folders) + place
@@ -189,10 +172,6 @@ class _Files:
             found=printable(os.path.realpath(path)),
             hint="use --root DIR to allow files below DIR",
         )
-
-
-def _below(key: str, dropped: int) -> str:
-    return key.split("/", dropped)[-1]
 
 
 def _real_folder(folder: str) -> str:
