@@ -1,4 +1,4 @@
-"""Whether an image can be used, whether its bytes can be kept, and encoding it anew if not."""
+"""Check whether an image is usable and its bytes can be kept, and re-encode it if not."""
 
 import io
 from dataclasses import dataclass
@@ -68,7 +68,7 @@ class ImageVerdict:
 
 
 def audit_image(data: bytes, recipe: ImageRecipe = _DEFAULT) -> ImageVerdict:
-    """Tell what is wrong with an image, and whether its bytes can be kept.
+    """Return what is wrong with an image, and whether its bytes can be kept.
 
     They are kept exactly where ``tf.io.decode_jpeg(channels=3)`` reads them right: a JPEG of any
     coding that TensorFlow knows, upright, its data complete. Colour profiles stay in it, and
@@ -77,7 +77,7 @@ def audit_image(data: bytes, recipe: ImageRecipe = _DEFAULT) -> ImageVerdict:
     ``Check.DECODE`` decodes in full, and takes a JPEG with too little or too much data for damage,
     which decoders only warn of.
     ``Check.HEADER`` reads the header of a JPEG that can be kept, and no more; an image that will
-    be encoded anew is decoded in full in any case, for else it would fail when it is too late.
+    be re-encoded is always decoded in full, because otherwise it would fail too late.
     ``Check.TFDS`` first asks what TFDS' cats_vs_dogs asks, "JFIF" among the first bytes, and
     then does as ``HEADER``. (TFDS also has a rule for names, which a source knows, not an image.)
     """
@@ -191,7 +191,7 @@ def opaque(image: Image.Image) -> Image.Image:
 
 
 class RenderedImage(NamedTuple):
-    """An image that was encoded anew, or uint8 pixels row by row; of 1 (grey) or 3 channels."""
+    """A re-encoded image, or uint8 pixels row by row; of 1 (grey) or 3 channels."""
 
     data: bytes
     height: int
@@ -200,7 +200,7 @@ class RenderedImage(NamedTuple):
 
 
 def render_image(data: bytes, recipe: ImageRecipe = _DEFAULT) -> RenderedImage:
-    """Encode a usable image anew; the same bytes and recipe always give the same bytes.
+    """Re-encode a usable image; the same bytes and recipe always give the same bytes.
 
     Of an animation the first frame counts; what is transparent becomes white; 16 bits become 8;
     metadata and colour profiles are left out. ``Encode.KEEP`` makes a JPEG, as ``JPEG`` does:

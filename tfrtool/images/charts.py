@@ -94,7 +94,7 @@ def _write_upwards(canvas: Image.Image, foot: tuple[int, int], text: str, font: 
 
 
 def shortened_name(name: str, longest: int = _LONGEST) -> str:
-    """Return a class name of so many letters, without its middle: names often differ at the end."""
+    """Return a class name without its middle if it is longer: names often differ at the end."""
     text, half = printable(name), longest // 2 - 1
     return text if len(text) <= longest else f"{text[: half - 1]}...{text[-half:]}"
 

@@ -35,7 +35,7 @@ _SPARE = 16
 _RESTART = re.compile(rb"\xff[\xd0-\xd7]")
 
 _LOOKAHEAD = b"\xff\x00" * 8
-"""64 bits to read behind a scan, as far as libjpeg looks ahead. They are no Huffman codes."""
+"""64 bits to read behind a scan, as far as libjpeg looks ahead. They are not Huffman codes."""
 
 
 _REASONS = {
@@ -67,7 +67,7 @@ def decoder_reason(error: Exception) -> str:
 
 @contextmanager
 def quiet_pillow() -> Iterator[None]:
-    """Silence Pillow's warnings, for the whole process: what they tell is in the verdicts."""
+    """Silence Pillow's warnings, for the whole process: verdicts report the same."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module="PIL")
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)
@@ -182,7 +182,7 @@ def decode_jpeg(image: ImageFile.ImageFile, data: bytes, scans: JpegScans) -> No
         if not decoder.finished:
             raise RefusedImageError("the data ends before the last pixel")
     if early:
-        # Likewise: it had all pixels before the last scan, and wanted no more.
+        # Again: it had all pixels before the last scan, and needed no more.
         with closing(_Decoder(image)) as decoder:
             decoder.give(view)
 
@@ -192,7 +192,7 @@ class _Decoder:
 
     def __init__(self, image: ImageFile.ImageFile) -> None:
         codec, extents, _, args = image.tile[0]
-        # What `image.load` does, too; there is no public way to what a decoder has left over.
+        # What `image.load` does, too; no public function returns what a decoder has left over.
         self._decoder: Any = Image._getdecoder(image.mode, codec, args, image.decoderconfig)
         self._decoder.setimage(image.im, extents)
         self._left = b""
@@ -205,7 +205,7 @@ class _Decoder:
     def give(self, *pieces: bytes | memoryview) -> bool:
         """Give it more, and return whether it has the last pixel of the scan.
 
-        Then it passes over all that is no marker. Before that it takes bytes by some at a time,
+        Then it skips everything but markers. Before that it takes several bytes at a time,
         so that of two single bytes one is left at least.
         """
         passed = False

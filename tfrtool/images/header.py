@@ -40,9 +40,9 @@ _UPRIGHT = (ORIENTATION, 3, 1, 1)  # tag, type SHORT, one value, the value
 
 
 class JpegHeader(NamedTuple):
-    """What was found before the first scan of a JPEG; a named tuple, for it is made for each."""
+    """What was found before the first scan of a JPEG; a named tuple, because each image has one."""
 
-    width: int  # in pixels; 0 if there is no frame header
+    width: int  # in pixels; 0 without a frame header
     height: int
     components: int  # channels as stored: 1 grey, 3 colour, 4 CMYK
     plain: bool  # baseline or progressive Huffman coding, grey or colour, no stray bytes
@@ -55,7 +55,7 @@ class JpegHeader(NamedTuple):
 
 
 def is_jpeg(data: bytes) -> bool:
-    """Tell a JPEG by its first three bytes, as Pillow and TensorFlow do."""
+    """Return whether the first three bytes are those of a JPEG, as Pillow and TensorFlow do."""
     return data.startswith(b"\xff\xd8\xff")
 
 

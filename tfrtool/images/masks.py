@@ -85,7 +85,7 @@ def mask_bitmap(segmentation: str, width: int, height: int) -> Bitmap:
     Args:
         segmentation: as `ObjectAnnotation` has it.
         width: of the image, in pixels.
-        height: likewise.
+        height: of the image, in pixels.
     """
     found = json.loads(segmentation or "[]")
     if isinstance(found, dict):
@@ -171,7 +171,7 @@ def mask_text(bitmap: Bitmap) -> str:
 def read_mask(data: bytes, width: int, height: int) -> str:
     """Return an encoded mask as run lengths, as `mask_text`; what is not 0 is in the object.
 
-    `ValueError` if it is no image, or of another size.
+    `ValueError` if it is not an image, or has another size.
     """
     try:
         with open_image(data) as image:

@@ -35,7 +35,7 @@ class DrawnObject(NamedTuple):
 def draw_marks(image: Image.Image, marks: Iterable[DrawnObject], letters: int = 10) -> Image.Image:
     """Return a picture in RGB with objects drawn on it, small ones over large ones.
 
-    Names, of so many pixels, stand where there is room for them within their boxes.
+    Names are drawn in letters of this size where they fit into their boxes.
     """
     ordered = [(_within(image, mark.box), mark) for mark in marks]
     ordered.sort(key=lambda one: -_area(one[0]))

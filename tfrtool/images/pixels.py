@@ -59,7 +59,7 @@ class Picture(NamedTuple):
     width: int = 0  # of the whole image when upright, in pixels; 0 where it is not known
     height: int = 0
     guessed: bool = False  # whether the size was guessed from the number of bytes
-    problem: str | None = None  # why there is no image
+    problem: str | None = None  # why the value can't be shown
     orientation: int = 1  # by EXIF, if the image is shown as it is stored nevertheless
 
     @property

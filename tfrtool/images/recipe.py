@@ -84,7 +84,7 @@ class ImageRecipe:
 
     @property
     def always(self) -> bool:
-        """Whether every image is encoded anew."""
+        """Whether every image is re-encoded."""
         return self.encode is not Encode.KEEP or self.resize is not None
 
 

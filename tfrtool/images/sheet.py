@@ -38,7 +38,7 @@ class Tile(NamedTuple):
     label: str = ""
     number: str = ""
     marks: Sequence[DrawnObject] = ()  # objects that are drawn on it
-    note: str = ""  # what stands beside its number instead of its size
+    note: str = ""  # printed next to its number instead of its size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

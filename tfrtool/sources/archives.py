@@ -164,7 +164,7 @@ class Spool:
 
 
 def _checked(members: Iterator[Entry], archive: str, size: int) -> Iterator[Entry]:
-    """Yield the files of an archive of so many bytes, by keys; of equal ones the last counts.
+    """Yield the files of an archive, by keys; of equal ones the last counts.
 
     It is a SourceError in the end if all images together unpack to too much.
     """
@@ -230,7 +230,7 @@ def _zip_members(path: str, size: int) -> Iterator[Entry]:
                 place = (info.compress_type << 32 | info.CRC) << 64 | info.compress_size
                 if not name.endswith("/"):
                     yield Entry(name, info.file_size, place << 64 | info.header_offset, problem)
-    # What it raises for versions that it doesn't know, and for names that are no UTF-8.
+    # What it raises for versions that it doesn't know, and for names that are not UTF-8.
     except (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError) as error:
         what = f"truncated or damaged zip archive: {printable(str(error))}"
         raise SourceError(what, path=path, hint=_COPY_HINT) from error
@@ -256,7 +256,7 @@ def _zip_name(info: zipfile.ZipInfo) -> str:
 
 
 def _zip_problem(info: zipfile.ZipInfo, size: int) -> str | None:
-    """Return why a member can't be read, as far as the directory tells."""
+    """Return why a member can't be read, as far as the directory shows."""
     kind = stat.S_IFMT(info.external_attr >> 16) if info.create_system == 3 else 0
     if kind not in (0, stat.S_IFREG):
         return _NOT_REGULAR
@@ -343,7 +343,7 @@ def starts_tar(block: bytes) -> bool:
 
 
 class _Headers:
-    """A file of which `tarfile` reads headers, whose size it believes, up to a bound."""
+    """A file for `tarfile`, which believes the sizes in headers: reads are bounded."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file, self.seek, self.tell = file, file.seek, file.tell
@@ -420,7 +420,7 @@ def damaged_tar(path: str, where: str, error: Exception, offset: int | None = No
 
 
 def _tar_members(path: str, data: str, packed: int) -> Iterator[Entry]:
-    """Yield the members of an archive that had so many bytes before it was unpacked."""
+    """Yield the members of an archive, which had ``packed`` bytes before it was unpacked."""
     most, last, offset = unpacked_limit(packed) // _MEMBER_COST, "", 0
     with os_errors_as(SourceError, path), open_regular(data) as file:
         try:

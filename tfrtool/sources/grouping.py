@@ -65,7 +65,7 @@ def _names(items: Iterable[Item], pattern: str) -> Iterator[str]:
         ) from error
     try:
         found(pyarrow.array(["-"]), pattern)
-    except pyarrow.ArrowInvalid:  # there is no group in it
+    except pyarrow.ArrowInvalid:  # it has no group
         pattern = f"({pattern})"
     keys = (item.key.encode("utf-8", "replace").decode() for item in items)
     while some := [*islice(keys, _BATCH)]:

@@ -98,7 +98,7 @@ class UnfitError(Exception):
 
 
 class DamagedItemError(SourceError):
-    """An item was damaged before it was listed, as a checksum tells: it is a bad image."""
+    """An item was damaged before it was listed, as a checksum shows: it is a bad image."""
 
 
 class ItemReader(Protocol):
@@ -108,7 +108,7 @@ class ItemReader(Protocol):
         """Return all bytes of an item.
 
         What can't be read is an OSError, what isn't any more what was listed a SourceError, and
-        what never was an image, as an archive's checksum tells, a DamagedItemError.
+        what never was an image, as an archive's checksum shows, a DamagedItemError.
         """
 
     def describe(self, item: Item) -> str:
@@ -132,7 +132,7 @@ class AnnotationAccount:
 
     read: int  # how many objects the annotations have
     rejected: tuple[LeftOut, ...] = ()  # those that are left out: the first by their images' keys
-    clipped: tuple[LeftOut, ...] = ()  # those whose part outside of the image is cut off, likewise
+    clipped: tuple[LeftOut, ...] = ()  # those clipped to their images, in the same order
     more_rejected: int = 0  # how many there are besides, where they are too many to list
     more_clipped: int = 0
 
@@ -146,7 +146,7 @@ class Source:
     reader: ItemReader
     splits: tuple[str, ...] = ()  # that the source itself has, in its order; then each item has one
     rejected: tuple[LeftOut, ...] = ()  # images that can't be items: the first by their keys
-    ignored: tuple[LeftOut, ...] = ()  # files that are no images by their names, likewise
+    ignored: tuple[LeftOut, ...] = ()  # files without names of images, in the same order
     more_rejected: int = 0  # how many there are besides, where they are too many to list
     more_ignored: int = 0
     notices: tuple[str, ...] = ()  # what a user should know of how it was understood, each a clause

@@ -106,8 +106,7 @@ def read_class_list(path: Path) -> ClassList:
 def with_labels(source: Source, options: SourceOptions, where: str, scratch: Path) -> Source:
     """Return a source with the labels and the layout that a user chose.
 
-    An image whose labels aren't among those of the file, or are no integers where these are to be
-    kept, is left out and listed.
+    An image is left out and listed if a label is missing in the file, or isn't an integer to keep.
     """
     features = replace(source.features, layout=options.names)
     if features.label is LabelKind.NONE:

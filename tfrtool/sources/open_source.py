@@ -1,4 +1,4 @@
-"""What SOURCE means: told from its form, and from what lies there."""
+"""Open SOURCE: its kind is detected from its form and its content."""
 
 import os
 import stat
@@ -29,7 +29,7 @@ from tfrtool.storage.opening import open_regular
 from tfrtool.storage.remote_path import is_url, remote_path
 
 _HEAD = 512
-"""Bytes that tell what a file is: a tar header has that many."""
+"""Bytes that show what a file is: the length of a tar header."""
 
 _TFDS = "tfds:"
 _PARQUET = b"PAR1"
@@ -55,7 +55,7 @@ def open_source(
     starting: Starting = nullcontext,
     options: SourceOptions = _DEFAULT,
 ) -> Source:
-    """List the items of a source; what a file is, its content tells, not its name.
+    """List the items of a source; the content of a file decides its kind, not its name.
 
     ``scratch`` is a folder for what must be kept while items are read; the caller removes it.
     ``starting`` gives the context in which TensorFlow is loaded where TFDS prepares a dataset.
@@ -120,7 +120,7 @@ def _open(
 
 
 def metadata_tables(folder: Path) -> dict[str, Path]:
-    """Return the tables of a folder of images that Hugging Face's datasets are told by.
+    """Return the metadata tables of a folder of images for Hugging Face's datasets.
 
     It is one, by the name "", or one in each folder of a split, by its name.
     """

@@ -61,7 +61,7 @@ def sample_files(argument: str, suffix: str) -> list[str]:
                 continue
             if entry.is_dir():
                 if entry.name.lower() not in ("data", *SPLIT_NAMES):
-                    return []  # of class folders, one tells
+                    return []  # one class folder is enough
                 folders.append(entry.path)
             elif is_image_name(entry.name):
                 return []
@@ -322,7 +322,7 @@ class _Array(NamedTuple):
 def read_arrays(
     files: Sequence[str], where: str, scratch: Path, options: SourceOptions
 ) -> Source | None:
-    """List the images in arrays; None for what is no zip."""
+    """List the images in arrays; None for a file that isn't a zip."""
     pairs, head = [], b""
     for path in files:
         try:

@@ -144,7 +144,7 @@ def read_tfds(
 
 
 def _describe(builder: Any) -> _Dataset:
-    """Return what TFDS knows of a prepared dataset; a SourceError if that are no images."""
+    """Return what TFDS knows of a prepared dataset; a SourceError without images."""
     from tensorflow_datasets import features as kinds
 
     info, directory = builder.info, os.fspath(builder.data_dir)

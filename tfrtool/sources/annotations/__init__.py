@@ -1,1 +1,1 @@
-"""Images whose objects are told beside them: COCO, Pascal VOC, YOLO, tables of boxes."""
+"""Annotated images: COCO, Pascal VOC, YOLO and tables of boxes."""

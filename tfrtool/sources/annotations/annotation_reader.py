@@ -85,7 +85,7 @@ class AnnotationReader(ABC):
         """Return, from the first image on, for each class its number in a label map, > 0."""
 
     def fields(self, **fields: Any) -> tuple[Any, ...]:
-        """Return the fields of an object, of which those that are None are not known."""
+        """Return the fields of an object; those that are None are not known."""
         known = {name: value for name, value in fields.items() if value is not None}
         self.optional.update(known)
         return ObjectAnnotation(0, 0, 0, 0, 0, **known)[5:]

@@ -50,7 +50,7 @@ _FLAGS = {
 }
 _RETINANET = ("path", "xmin", "ymin", "xmax", "ymax", "label")
 _CORNERS = 8
-"""Coordinates of AutoML: x and y of four corners, of which two may be empty."""
+"""Coordinates of AutoML: x and y of four corners; two of them may be empty."""
 
 _Row = tuple[str, int, int, str, tuple[str, ...], tuple[Any, ...] | None]
 """A row: its image, table, number, split, the image's size, and the object if any: its class, box
@@ -202,7 +202,7 @@ def _is_table_name(key: str) -> bool:
 
 
 def _form_of(file: BinaryIO, table: Path) -> tuple[str, _Form]:
-    """Return the separator of a table, and the form of its rows; the first row tells both."""
+    """Return the separator of a table, and the form of its rows, from the first row."""
     widest: list[str] = []
     for delimiter in DELIMITERS:
         first = next(filter(any, csv_rows(file, table, delimiter)), [])

@@ -393,7 +393,7 @@ class CocoReader(AnnotationReader):
     def _image(
         self, key: str, rows: list[_Row], texts: list[bytes]
     ) -> Iterator[ParsedImage | LeftOut]:
-        """Yield the images that have an id, of which there should be one, with its objects."""
+        """Yield the images that have an id, normally one, with its objects."""
         entries = list[tuple[int, ParsedImage]]()
         while at := next((at for at, row in enumerate(rows, 1) if row[6]), 0):
             row = rows.pop(at - 1)
@@ -526,7 +526,7 @@ class CocoReader(AnnotationReader):
         return (), kept, (width, height)
 
     def _merged(self, objects: Sequence[ParsedObject]) -> list[ParsedObject]:
-        """Return objects of several files, of which those with the same id, class and box are one.
+        """Return objects of several files; those with the same id, class and box become one.
 
         The values of the first file count where both have some.
         """

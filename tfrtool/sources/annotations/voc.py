@@ -81,8 +81,7 @@ class VocReader(AnnotationReader):
     def _splits(self, keys: Sequence[str], stems: set[str]) -> dict[str, dict[str, str]] | None:
         """Return the splits of each file, without its suffix, and the line that names it there.
 
-        None where there are no splits. ``trainval`` is all of ``train`` and ``val``, where these
-        exist.
+        None without splits. ``trainval`` is all of ``train`` and ``val``, where these exist.
         """
         lists = {(match[2], match[1]): key for key in keys if (match := _SET.fullmatch(key))}
         splits: dict[str, dict[str, str]] = {}

@@ -160,8 +160,8 @@ class YoloReader(AnnotationReader):
         self._lists.add(place)
         found, known = list[str](), set(images)
         for where, line in self._folder.lines(place):
-            beside = posixpath.normpath(posixpath.join(posixpath.dirname(place), line))
-            key = next((one for one in (beside, posixpath.normpath(line)) if one in known), None)
+            near = posixpath.normpath(posixpath.join(posixpath.dirname(place), line))
+            key = next((one for one in (near, posixpath.normpath(line)) if one in known), None)
             if key is not None:
                 found.append(key)
             else:
@@ -173,17 +173,14 @@ class YoloReader(AnnotationReader):
         """Return the key of what a path names; None if it is not there.
 
         It is a SourceError if it leads out of the folder, also by a link, but for Roboflow's
-        ``../train/images`` beside ``train/images``.
+        ``../train/images`` for ``train/images``.
         """
         folder = self._folder.place
         here = None if isinstance(folder, RemotePath) else folder
         start, alone, near = (_below(one, here) for one in (base, entry, entry.removeprefix("../")))
-        joined, beside = (posixpath.normpath(posixpath.join(start, one)) for one in (alone, near))
-        place = next((one for one in (joined, beside, alone) if one in self._known), None)
-        led = [
-            start,
-            place or beside,
-        ]  # Roboflow names the folder of a split that it doesn't export
+        joined, sibling = (posixpath.normpath(posixpath.join(start, one)) for one in (alone, near))
+        place = next((one for one in (joined, sibling, alone) if one in self._known), None)
+        led = [start, place or sibling]  # Roboflow names folders of splits that it doesn't export
         if here is not None and os.path.lexists(here / (place or joined)):
             led.append(_real(place or joined, here))
         if any(map(_OUTSIDE.match, led)):

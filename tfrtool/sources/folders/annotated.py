@@ -1,4 +1,4 @@
-"""Trees whose folders are no classes: VOC, COCO, YOLO, images beside masks."""
+"""Trees whose folders are not classes: VOC, COCO, YOLO, images next to masks."""
 
 import os
 import re
@@ -51,7 +51,7 @@ def is_annotation(folder: str) -> bool:
 
 
 def check_masks(folders: Iterable[str], where: str) -> None:
-    """Raise a SourceError if masks lie in a folder beside those of images."""
+    """Raise a SourceError if masks are in a folder next to those of images."""
     inside: dict[str, set[str]] = {}
     for folder in folders:
         while folder:
@@ -64,17 +64,17 @@ def check_masks(folders: Iterable[str], where: str) -> None:
 
 
 def check_classes(names: Collection[str], others: Iterable[str], where: str) -> bool:
-    """Tell whether folders' names are those of classes, and not such as say what files are.
+    """Return whether names of folders are classes, and not kinds of files such as masks.
 
     If they are not, and there are folders of annotations, or among the paths of ``others``, it is a
     SourceError.
     """
     roles = set(map(_role, names))
-    told = roles & {"images", "release", "split_marks"} or _VOC & {name.lower() for name in names}
+    kinds = roles & {"images", "release", "split_marks"} or _VOC & {name.lower() for name in names}
     if None in roles:
         return True
     marks = {name for folder in others for name in folder.split("/") if is_annotation(name)}
-    if not told and not (marks and "split" in roles):
+    if not kinds and not (marks and "split" in roles):
         return True
     if marks or roles - {"images", "split"}:
         raise _refusal(_listed({*names, *marks}), where)
@@ -88,7 +88,7 @@ def _listed(folders: Iterable[str]) -> str:
 def annotations_hint(where: str) -> str | None:
     """Return the command that reads the annotations in a local folder; None if there are none.
 
-    Those of a folder of images alone may lie beside it.
+    Those of a folder of images may be in a folder next to it.
     """
     place = Path(os.path.abspath(where))  # noqa: PTH100 - links stay
     for folder, outer in zip((place, *place.parents), (Path(where), *place.parents), strict=True):
@@ -114,7 +114,7 @@ def annotations_at(place: Path) -> str | None:
             return f"yolo:{place / folder}"
         if name.lower().endswith(".xml"):
             return f"voc:{place}"
-        if key in coco:  # of several, each for a split, the folder is told; Roboflow's has folders
+        if key in coco:  # for several, one per split, the folder counts; Roboflow's has folders
             of_folder = place / folder.rpartition("/")[0] if key.endswith(_COCO) else place / folder
             return f"coco:{of_folder if len(coco) > 1 else place / key}"
     return None

@@ -171,17 +171,17 @@ class _Tree:
 def _without_class(
     items: Iterable[Item], classes: Mapping[str | None, set[str]], tree: _Tree, where: str
 ) -> str | None:
-    """Return the key of an image in a split whose labels are no classes; None if all have some."""
+    """Return the key of an image in a split whose labels are not classes; None without any."""
     odd = {one for one, names in classes.items() if not check_classes(names, tree.others, where)}
     return next((item.key for item in items if item.split in odd), None) if odd else None
 
 
 def _layout(tree: _Tree, label_from: LabelFrom) -> tuple[str, dict[str, str]]:
-    """Tell from the images of a tree which folder holds classes or splits, and these.
+    """Return the folder of a tree that holds classes or splits, and the splits.
 
     The folder comes with its slash.
     """
-    # Images beside the uppermost folders belong to no class, and say nothing of these.
+    # Images next to the uppermost folders belong to no class, and don't count.
     named = label_from is LabelFrom.FILENAME
     paths = {folder and f"{folder}/" for folder in tree.folders if folder or named}
     start = os.path.commonprefix([*paths])  # noqa: RUF071
@@ -242,8 +242,8 @@ def _nothing(
     if not tree.folders:
         what = "no images found"
         what += f" ({rejected.count:,} can't be read)" if rejected.count else ""
-        told = annotations_at(Path(where))
-        hint = told and f"run {write_command('IMAGES', told)} to write the boxes"
+        known = annotations_at(Path(where))
+        hint = known and f"run {write_command('IMAGES', known)} to write the boxes"
         return SourceError(what, path=where, hint=hint)
     found = f"{printable(rejected.kept[0].key)}: {rejected.kept[0].reason}"
     if label_from is LabelFrom.FILENAME:

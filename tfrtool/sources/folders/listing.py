@@ -24,7 +24,7 @@ IMAGE_SUFFIXES = frozenset(
     {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff"}
     | {".avif", ".pgm", ".ppm"}
 )
-"""Names that promise an image, in lower case. What the bytes are is for the audit to tell."""
+"""Names that promise an image, in lower case. The audit checks what the bytes are."""
 
 _CLUTTER = frozenset({"thumbs.db", "ehthumbs.db", "desktop.ini", "__macosx", "@eadir"})
 """What Windows, macOS and Synology's file servers leave in folders, in lower case."""
@@ -223,7 +223,7 @@ def _skip_any_depth(matched: set[int], pattern: _Pattern) -> frozenset[int]:
 
 
 def file_entry(path: str, key: str) -> Entry:
-    """Return what is listed for a path that is no folder; links may lead nowhere."""
+    """Return the entry of a path that is not a folder; links may be broken."""
     try:
         found = os.stat(path)  # noqa: PTH116
     except OSError as error:

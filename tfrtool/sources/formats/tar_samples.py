@@ -48,7 +48,7 @@ class TarSamples:
     """
 
     def __init__(self, file: BinaryIO, most: int | None = None) -> None:
-        """Read an archive from the file's position on; at most so many members."""
+        """Read an archive from the file's position on; at most ``most`` members."""
         self._file, self._most = file, most
         self.where, self.offset = "", 0
 

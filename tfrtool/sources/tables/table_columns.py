@@ -177,7 +177,7 @@ def number_notice(labels: Sequence[str]) -> str | None:
 
 
 def refused_label(labels: Collection[str]) -> tuple[str, str, str] | None:
-    """Return a label that shows that labels are no classes, what they are, and what to do."""
+    """Return a label that isn't a class, what labels are instead, and what to do."""
     fraction = next((label for label in labels if not _DIGITS.fullmatch(label)), None)
     if fraction and all(map(NUMBER.fullmatch, labels)):
         what = "labels are numbers with fractions, not classes"

@@ -37,8 +37,8 @@ class ValueColumns:
 
     Of a column whose type isn't given, all values decide: int64 where all are integers, float32
     where all are numbers, string for everything else, which are numbers that neither can hold,
-    too, and in a CSV numbers that start with zeros. Doubles of which float32 would change a whole
-    number become int64 where all are whole, else string. A truth value is 0 or 1.
+    too, and in a CSV numbers that start with zeros. If float32 would change a whole number among
+    doubles, they become int64 where all are whole, else string. A truth value is 0 or 1.
     """
 
     def __init__(self, asked: Sequence[str], layout: Layout, table: str | Path) -> None:

@@ -379,7 +379,7 @@ def _read_json_lines(file: BinaryIO, table: Path, needs: _Needs) -> Iterator[tup
 
 
 def _read_parquet(file: BinaryIO, table: Path, needs: _Needs) -> Iterator[tuple[int, _Cells]]:
-    """Yield the rows of a Parquet table, of which only the columns in use are read."""
+    """Yield the rows of a Parquet table; only the columns in use are read."""
     import pyarrow.types as types
 
     from tfrtool.sources.formats.parquet_reader import read_cells, read_facts
