@@ -317,7 +317,8 @@ class CocoReader(AnnotationReader):
 
     def _add_elements(self, file: _CocoFile, part: JsonWindow, elements: _Elements) -> None:
         """Number the images of a window, or of its annotations, and keep the texts."""
-        rows, known, ids = part.decode(_Ids), self._numbers[file.group], None
+        rows, known = part.decode(_Ids), self._numbers[file.group]
+        ids, numbers = None, list[Any]()
         if part.name == "images":
             numbers = [self._image_number(bytes(row.id), known, new=True) for row in rows]
         else:
