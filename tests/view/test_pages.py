@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import re
+import time
 from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -424,6 +425,24 @@ def test_progress_has_counts(tmp_path: Path, open_viewer: Open) -> None:
         assert len(page.values["seen"]) == 60
     finally:
         fresh.close()
+
+
+def test_the_process_that_reads_hands_over_all_that_it_finds(messy: Path) -> None:
+    """Every step's result, faults included, goes from that process to the pages."""
+    live = Live(messy, workers=1)
+    try:
+        live.start()
+        deadline = time.monotonic() + 120
+        while not live.done and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert live.done
+        assert live.found.errors == {}
+        assert live.found.table_done
+        assert None not in (live.found.schema, live.found.statistics, live.found.gallery)
+        assert live.found.verdict is not None
+        assert live.found.verdict.n_faults > 0
+    finally:
+        live.close()
 
 
 def test_a_written_dataset_has_its_splits_and_names(open_viewer: Open, tmp_path: Path) -> None:

@@ -151,7 +151,8 @@ class ShardProfile:
 
     def __getstate__(self) -> dict[str, Any]:
         digest = self.digest if self._crcs is None else None
-        return {**self.__dict__, "_digest": digest, "_source": None}
+        asked = replace(self._asked, rows=None)  # its callback belongs to this process
+        return {**self.__dict__, "_digest": digest, "_source": None, "_asked": asked}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.to_json()})"

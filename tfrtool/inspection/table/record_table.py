@@ -201,6 +201,7 @@ class RowFold(RecordFold):
     def finish(self) -> None:
         """Write what follows the last intact record."""
         self.add((), set())
+        self._on_piece = None  # the fold may be sent to another process
 
 
 def _storing(folder: Path) -> AbstractContextManager[None]:
