@@ -1,8 +1,10 @@
 """Results as people see them: lines, facts and tables, for the terminal and for HTML pages."""
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+_BARS = " ▁▂▃▄▅▆▇█"
 _FINDINGS_SHOWN = 10
 
 
@@ -35,6 +37,20 @@ class Prose(str):
         """Make a text."""
         made = super().__new__(cls, text)
         made.first = first
+        return made
+
+
+class Histogram(str):
+    """A distribution: a row of bars as text, which HTML pages draw."""
+
+    counts: Sequence[float]
+    edges: Sequence[float]
+
+    def __new__(cls, counts: Sequence[float], edges: Sequence[float]) -> "Histogram":
+        """Draw the counts between edges; a bucket with anything in it has a bar."""
+        most = max(counts)
+        made = super().__new__(cls, "".join(_BARS[math.ceil(8 * n / most)] for n in counts))
+        made.counts, made.edges = counts, edges
         return made
 
 

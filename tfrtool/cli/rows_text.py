@@ -47,7 +47,7 @@ def csv_line(cells: Iterable[Any]) -> str:
 
 
 def flattened(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record's features beside its place: as they are called, others as ``context.a``."""
+    """Return a record's place and features by name; those of a context are ``context.a``."""
     flat: dict[str, Any] = {}
     for key, value in row.items():
         if key == "features":

@@ -20,7 +20,7 @@ def loss_text(loss: ShardLoss) -> str:
 
 
 def feature_table(features: Iterable[FeatureStatistics], records: int) -> Table:
-    """Return what was seen of features in so many records."""
+    """Return the features of a number of records."""
     rows = [_row(feature, records) for feature in features]
     return Table(head=("feature", "dtype", "shape", "present", "values"), rows=rows)
 

@@ -44,9 +44,9 @@ def bars(
             value = row.get(one, 0)
             size = room * value / most
             title = f"{name}, {one}: {number(value)}" if several else ""
-            told = f"{number(value)} {_cut(one, 120)}" if several else number(value)
+            value_text = f"{number(value)} {_cut(one, 120)}" if several else number(value)
             parts.append(_rect(left, y + 2, max(size, 0.5), line - 4, n, title=title))
-            parts.append(_text(left + size + 6, y + 12, told, classes="n"))
+            parts.append(_text(left + size + 6, y + 12, value_text, classes="n"))
             y += line
         y += 6
     label = "bar chart: " + "; ".join(
@@ -59,7 +59,7 @@ def bars(
 def strip(cells: Sequence[int | None], names: Sequence[str], title: str) -> Markup:
     """Draw the classes along a shard: a cell for some records each, by its commonest class.
 
-    Each class has its own height, the first at the top: colours alone may not be told apart.
+    Each class has its own height, the first at the top: colours alone can be hard to distinguish.
     """
     width, height = 640, 28
     step, thick = width / max(len(cells), 1), max(height / max(len(names), 1), 5)

@@ -54,7 +54,7 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or pass it on."""
-        if scope["type"] != "http":  # start and end; there are no web sockets
+        if scope["type"] != "http":  # start and end; web sockets are refused
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
             return

@@ -13,9 +13,11 @@ from markupsafe import Markup
 from tfrtool.errors import human_bytes, human_count, printable
 from tfrtool.examples.feature_text import python_source
 from tfrtool.images.overlay import colour_of
+from tfrtool.inspection.stats.stats_page import stats_page
 from tfrtool.inspection.table.gallery import CLASSES, GROUPS, SHARDS, sorted_classes
 from tfrtool.inspection.table.record_query import Row
 from tfrtool.inspection.verify.duplicates import Duplicates
+from tfrtool.page import Histogram, Table
 from tfrtool.view import drawings
 from tfrtool.view.findings import Findings
 
@@ -38,7 +40,7 @@ _SAME = {"unusual": "examples"}
 NO_SPLIT = "(none)"
 """The name of the split of shards without one."""
 
-_FAULTS, _FEATURES, _VALUES = 200, 200, 8
+_FAULTS, _FEATURES = 200, 200
 _LONGEST, _PROSE, _SOURCE = 40, 400, 100_000
 _MOST_ARGUMENTS = 4
 
@@ -49,7 +51,7 @@ class Links:
 
     Attributes:
         picture: returns the address of the thumbnail of a row, or the picture itself.
-        record: returns the address of a record, by shard and number; None if there is no server.
+        record: returns the address of a record, by shard and number; None without a server.
         records: returns the address of the records with these filters.
     """
 
@@ -77,9 +79,18 @@ def environment() -> Any:
         "human_bytes": human_bytes,
         "printable": lambda text: short(str(text), _PROSE),
         "percent": lambda share: f"{100 * share:.1f} %",
+        "cell": _cell,
     }
+    made.tests["table"] = lambda block: isinstance(block, Table)
     made.globals |= {"human_count": human_count}
     return made
+
+
+def _cell(text: str) -> str:
+    """Return a cell of a `Table`; histograms are drawn."""
+    if isinstance(text, Histogram):
+        return drawings.histogram(text.counts, text.edges, height=24)
+    return short(text, _PROSE)
 
 
 def style() -> str:
@@ -299,52 +310,14 @@ def _alike(found: Findings, links: Links) -> dict[str, Any] | None:
     }
 
 
-def _features(found: Findings, _: Links) -> dict[str, Any] | None:
+def _features(found: Findings, _links: Links) -> dict[str, Any] | None:
     if found.statistics is None or not found.statistics.features:
         return None
-    features, records = found.statistics.features, found.statistics.records
+    _, *page = stats_page(found.statistics, most=_FEATURES)  # its heading is that of the section
     return {
-        "rows": [_feature_row(one, records) for one in features[:_FEATURES]],
-        "more": len(features) - _FEATURES + found.statistics.skipped,
+        "page": page,
+        "more": len(found.statistics.features) - _FEATURES + found.statistics.skipped,
     }
-
-
-def _feature_row(one: Mapping[str, Any], records: int) -> dict[str, Any]:
-    """Return a feature's row: a summary of what ``inspect stats --json`` prints."""
-    texts, lengths, drawing, kind = [], one["lengths"], None, ""
-    values, common = one.get("values"), one.get("common") or ()
-    if values and values["count"]:
-        low, high, mean = (drawings.number(values[key]) for key in ("min", "max", "mean"))
-        is_range = values["min"] < values["max"]
-        texts.append(f"{low} to {high}, mean {mean}" if is_range else f"always {low}")
-        texts += [f"{values['nan']:,} NaN"] if values["nan"] else []
-    if lengths["count"] and (lengths["min"], lengths["max"]) != (1, 1):
-        texts.append(f"{lengths['min']:,} to {lengths['max']:,} values per record")
-    kinds = {"values": "", "width": "Width", "bytes": "Bytes per value", "lengths": "Values"}
-    if common and common[0]["count"] > 1 and not values:
-        counts = {_value(c["value"]): {"records": c["count"]} for c in common[:_VALUES]}
-        drawing = drawings.bars(counts, ["records"], width=360)
-        kind = "Count by value" + f" (most frequent {_VALUES})" * (len(common) > _VALUES)
-    else:
-        part = next((name for name in kinds if one.get(name) and one[name]["count"]), None)
-        if part is not None:
-            histogram = one[part]["histogram"]
-            drawing = drawings.histogram(histogram["counts"], histogram["edges"])
-            kind = kinds[part]
-    return {
-        "name": short(one["name"], _PROSE),
-        "dtype": one["dtype"] or "no values",
-        "present": one["present"] / records if records else 0.0,
-        "summary": ", ".join(texts),
-        "drawing": drawing,
-        "kind": kind,
-    }
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, Mapping):
-        value = value.get("text", f"{value['bytes']:,} bytes of {value['content']}")
-    return short(str(value)) or '""'
 
 
 _CONTEXTS: Mapping[str, Callable[[Findings, Links], dict[str, Any] | None]] = {

@@ -140,7 +140,7 @@ def application(live: Live) -> Any:
 
 
 def serve(live: Live, *, host: str, port: int, token: str, on_ready: Callable[[str], None]) -> None:
-    """Serve the pages until the process is told to end, as by Ctrl-C.
+    """Serve the pages until the process is interrupted, as by Ctrl-C.
 
     Args:
         live: what is shown.

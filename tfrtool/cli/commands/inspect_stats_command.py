@@ -1,8 +1,7 @@
 """``tfrtool inspect stats``."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit, warn
@@ -13,18 +12,8 @@ from tfrtool.cli.parameters import (
     resolve_sources,
 )
 from tfrtool.declare import Options, option
-from tfrtool.errors import UsageError, human_count, printable
-from tfrtool.examples.feature_text import name_text
+from tfrtool.errors import UsageError
 from tfrtool.inspection.inspect_options import StatsOptions
-from tfrtool.page import Bad, Heading, Page, Table
-
-if TYPE_CHECKING:
-    from tfrtool.inspection.stats.stats import StatsReport
-
-_BARS = " ▁▂▃▄▅▆▇█"
-_SHOWN = 3
-_TEXT = 24
-Feature = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +59,7 @@ def inspect_stats_command(
         )
     from tfrtool.cli.schema_text import loss_text
     from tfrtool.inspection.stats.stats import stats
+    from tfrtool.inspection.stats.stats_page import stats_page
     from tfrtool.storage.json_values import to_json_values
 
     with Bars() as bars:
@@ -81,119 +71,6 @@ def inspect_stats_command(
         )
     for loss in report.losses:
         warn(loss_text(loss))
-    emit(to_json_values(report) if as_json else _page(report, threshold))
+    emit(to_json_values(report) if as_json else stats_page(report, threshold))
     far = threshold is not None and bool(report.farther_than(threshold))
     return Outcome.DAMAGE if report.losses or report.skipped or far else Outcome.FINE
-
-
-def _page(report: "StatsReport", threshold: float | None) -> Page:
-    """Return what ``inspect stats`` shows; what is farther than ``threshold`` stands out."""
-    records, features = report.records, report.features
-    page: list[str | Table] = [Heading(f"{_of(records, report.shards)}, {report.payload.title}")]
-    for title, name in (("numbers", "values"), ("list lengths", "lengths"), ("steps", "steps")):
-        rows = []
-        for one in features:
-            held = one.get(name)
-            scalar = name == "lengths" and held and (held["min"], held["max"]) == (1, 1)
-            if held and held["count"] and not scalar:
-                rows.append((*_titles(one, records), *_numbers(held)))
-        if rows:
-            head = (title, "present", "mean", "std", "min", "median", "max", "zeros", "histogram")
-            page.append(Table(head=head, rows=rows, right=frozenset(range(1, 8))))
-    if rows := [
-        (*_titles(one, records), *_commonest(one))
-        for one in features
-        if "images" not in one and (one.get("common") or "bytes" in one)
-    ]:
-        page.append(Table(head=("values", "present", "distinct", "most common"), rows=rows))
-    if rows := [(name_text(one["name"]), *_image(one)) for one in features if "images" in one]:
-        page.append(Table(head=("images", "formats", "channels", "width", "height"), rows=rows))
-    if notes := _notes(report):
-        page += [Heading("notes"), *notes]
-    if report.against is not None:
-        page += _against(report.against, threshold)
-    return page
-
-
-def _of(records: int, shards: int) -> str:
-    return f"{human_count(records, 'record')} in {human_count(shards, 'shard')}"
-
-
-def _titles(feature: Feature, records: int) -> tuple[str, str]:
-    present: int = feature["present"]
-    return name_text(feature["name"]), "all" if present == records else f"{present:,}"
-
-
-def _numbers(held: Feature) -> tuple[str, ...]:
-    middle = (held["mean"], held["std"], held["min"], held["quantiles"]["0.5"], held["max"])
-    counts = held["histogram"]["counts"]
-    # A bucket with anything in it has a bar.
-    drawn = "".join(_BARS[-(-8 * count // max(counts))] for count in counts)
-    return *map(_number, middle), f"{held['zeros']:,}", drawn
-
-
-def _number(value: float) -> str:
-    if abs(value) < 10**9 and (isinstance(value, int) or abs(value) >= 10**4):
-        return f"{value:,.0f}"
-    return f"{value + 0.0:.4g}"  # no negative zero
-
-
-def _commonest(feature: Feature) -> tuple[str, str]:
-    held = feature.get("values") or feature["bytes"]
-    parts = []
-    for one in feature["common"][:_SHOWN]:
-        value = one.get("name", one["value"])
-        if isinstance(value, Mapping):
-            value = value.get("text", f"({value['bytes']:,} bytes)")
-        text = printable(str(value))
-        text = text if len(text) <= _TEXT else f"{text[: _TEXT - 3]}..."
-        parts.append(f"{text} {one['count'] / held['count']:.1%}")
-    about = "" if feature["distinct_exact"] else "about "
-    return f"{about}{feature['distinct']:,}", ", ".join(parts)
-
-
-def _image(feature: Feature) -> tuple[str, ...]:
-    images = feature["images"]
-    formats = (f"{name.partition('/')[2]} {n:,}" for name, n in images["formats"].items())
-    sides = []
-    for side in (images["width"], images["height"]):
-        low, high = side["min"], side["max"]
-        spread = f"{low} to {high}, median {side['quantiles'].get('0.5')}"
-        sides.append("unknown" if low is None else str(low) if low == high else spread)
-    return ", ".join(formats), ", ".join(images["channels"]), *sides
-
-
-def _notes(report: "StatsReport") -> list[str]:
-    notes = ["too many feature names; some were skipped"] if report.skipped else []
-    for one in report.features:
-        held = one.get("values") or one.get("bytes") or one["lengths"]
-        counts = ((held["nan"], "NaN"), (held["infinite"], "infinite"))
-        odd = [f"{count:,} {what}" for count, what in counts if count]
-        if one.get("images", {}).get("unreadable"):
-            odd.append(f"{one['images']['unreadable']:,} images without a size in their header")
-        if held["rank_error"]:
-            odd.append(
-                f"approximate quantiles and histogram (rank error up to {held['rank_error']:.2%})"
-            )
-        if odd:
-            notes.append(f"{name_text(one['name'])}: {', '.join(odd)}")
-    return notes
-
-
-def _against(against: Mapping[str, Any], threshold: float | None) -> list[str | Table]:
-    lines = [f"only in SHARDS: {printable(name)}" for name in against["only_here"]]
-    lines += [f"only in --against: {printable(name)}" for name in against["only_there"]]
-    rows = []
-    for one in sorted(against["distances"], key=lambda one: -one["distance"]):
-        text = f"{one['distance']:.4f}"
-        if threshold is not None and one["distance"] > threshold:
-            text = Bad(f"{text} above threshold")
-        if one["distance"] > 0:
-            rows.append((name_text(one["feature"]), one["of"], text, one["measure"]))
-    if same := len(against["distances"]) - len(rows):
-        lines.append(f"{same} of {len(against['distances'])} distances are 0")
-    title = f"against {_of(against['records'], against['shards'])}"
-    page: list[str | Table] = [Heading(title), *lines]
-    if rows:
-        page.append(Table(head=("feature", "compared", "distance", "measure"), rows=rows))
-    return page
