@@ -361,6 +361,16 @@ CASES = (
         """,
     ),
     _case(
+        "verify_schema",
+        """
+        printf 'feature { name: "label" type: INT int_domain { min: 0 max: 0 } }' > schema.pbtxt
+        tfrtool verify pets --schema schema.pbtxt --workers 1
+        printf 'feature {' > wrong.pbtxt
+        tfrtool verify pets --schema wrong.pbtxt
+        tfrtool verify pets --schema none.pbtxt
+        """,
+    ),
+    _case(
         "inspect_shard",
         f"""
         tfrtool inspect shard pets/pets-test.tfrecord-00000-of-00002 {_GOLDEN}/plain.tfrecord.gz

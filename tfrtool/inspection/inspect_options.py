@@ -1,5 +1,6 @@
 """The options of the verbs that inspect, verify and extract."""
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -86,6 +87,12 @@ class VerifyOptions(ScanOptions):
     """What is verified."""
 
     images: bool = option(False, "Also decode every image and find duplicates.")
+    schema: str | os.PathLike[str] | None = option(
+        None,
+        "Compare records with this schema, from inspect schema --emit schema or pbtxt.",
+        metavar="FILE",
+        path="input",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

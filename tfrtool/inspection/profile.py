@@ -36,6 +36,7 @@ from tfrtool.storage.opening import file_sha256, hashed_while_read
 from tfrtool.storage.progress import BYTES, Meter
 
 if TYPE_CHECKING:  # the rest is imported where it is needed, to keep processes light
+    from tfrtool.inspection.schema.data_schema import DataSchema
     from tfrtool.inspection.table.record_table import RowsWanted
     from tfrtool.inspection.verify.image_check import ImageFindings
 
@@ -64,6 +65,7 @@ class Asked:
         parsing: whether each record parses, whether its objects are possible, and causes of damage.
         images: whether every image decodes, and its fingerprint; with ``parsing``.
         labels: labels in order, and objects.
+        schema: what the features of records are compared with (`SchemaCheck`).
         rows: where to store a row for each record.
         hashed: the shards whose SHA-256 is needed.
         sample: the maximum number of records to read of each shard, if there is one.
@@ -74,6 +76,7 @@ class Asked:
     parsing: bool = False
     images: bool = False
     labels: LabelsAsked | None = None
+    schema: "DataSchema | None" = None
     rows: "RowsWanted | None" = None
     hashed: Collection[Path] = ()
     sample: Mapping[Any, int | None] = field(default_factory=dict)
@@ -332,6 +335,10 @@ def _folds_of(source: Path | Stream, asked: Asked) -> list[RecordFold]:
         folds.append(RowFold(path_of(source), asked.rows))
     if asked.parsing:
         folds.append(ParserCheck(folder_of(source), images=asked.images))
+    if asked.schema is not None:
+        from tfrtool.inspection.verify.schema_check import SchemaCheck
+
+        folds.append(SchemaCheck(asked.schema, path_of(source)))
     if asked.features:
         folds.append(RecordSchema(str(path_of(source))))
     if asked.labels is not None and (asked.labels.label or asked.labels.objects is not None):

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class _InspectSchemaOptions(Options):
-    emit: Literal["table", "python", "json", "tfds"] = option(
+    emit: Literal["table", "python", "json", "tfds", "schema", "pbtxt"] = option(
         "table",
-        "Print a table, Python code for tf.io, JSON for --description, or the features.json of "
-        "TFDS.",
+        "Print a table, Python code for tf.io, JSON for --description, the features.json of TFDS, "
+        "or a schema for verify: as JSON, or as TensorFlow Metadata's schema.pbtxt.",
     )
 
 
@@ -32,6 +32,7 @@ class _InspectSchemaOptions(Options):
     "tfrtool inspect schema 'data/train*.tfrecord*'",
     "tfrtool inspect schema train.tfrecord --emit python >> input.py",
     "tfrtool inspect schema train.tfrecord --emit json > description.json",
+    "tfrtool inspect schema train.tfrecord --emit schema > schema.json",
     options=(SchemaOptions, _InspectSchemaOptions),
 )
 @SHARDS
@@ -68,6 +69,14 @@ def inspect_schema_command(shards: tuple[str, ...], as_json: bool, **words: Any)
         warn(text)
     if form == "json":
         emit(json.dumps(inferred.schema.to_json(), indent=2))
+    elif form in ("schema", "pbtxt"):
+        from tfrtool.inspection.schema.data_schema import schema_text
+
+        content, unnamed = inferred.requirements()
+        for name in unnamed:
+            warn(f"skipped feature {name_text(name)}: its name is not UTF-8")
+            outcome = Outcome.DAMAGE
+        emit(schema_text(content, form))
     elif form == "python":
         counts = human_count(inferred.records, "record"), human_count(inferred.shards, "shard")
         lines = [f"Inferred from {' of '.join(counts)} by tfrtool inspect schema."]

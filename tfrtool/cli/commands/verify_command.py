@@ -8,7 +8,7 @@ import click
 
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit
-from tfrtool.cli.parameters import STREAMED, command, standard_input
+from tfrtool.cli.parameters import STREAMED, command, description_options, standard_input
 from tfrtool.errors import ShardError, human_bytes, human_count, printable
 from tfrtool.inspection.inspect_options import VerifyOptions
 from tfrtool.page import Bad, Good, Heading, Page, Prose, Table, facts, findings, shortened
@@ -19,18 +19,21 @@ if TYPE_CHECKING:
     from tfrtool.inspection.profile import ShardProfile
     from tfrtool.inspection.verify.duplicates import Duplicates
     from tfrtool.inspection.verify.image_check import ImageFindings
+    from tfrtool.inspection.verify.schema_check import Anomaly
     from tfrtool.inspection.verify.verify import VerifyReport
 
 _SHARDS_SHOWN = 20
 _FAULTS_SHOWN = 5
 _GROUPS_SHOWN = 5
 _COPIES_SHOWN = 4
+_PLACES_SHOWN = 5
 
 
 @command(
     "tfrtool verify data/cats_vs_dogs/4.0.1",
     "tfrtool verify 'data/train-*.tfrecord' --workers 8",
     "tfrtool verify data/cats_vs_dogs/4.0.1 --images --json",
+    "tfrtool verify 'data/train-*.tfrecord' --schema schema.json",
     options=VerifyOptions,
 )
 @click.argument("shards", nargs=-1, required=True, type=STREAMED, metavar="SHARDS|DATASET...")
@@ -55,7 +58,7 @@ def verify_command(shards: tuple[str, ...], images: bool, as_json: bool, **words
     from tfrtool.inspection.verify.verify import verify
 
     source = standard_input() if shards == ("-",) else shards
-    with Bars() as bars:
+    with Bars() as bars, description_options():
         report = verify(source, images=images, on_progress=bars, **words)
     for verdict in report.shards if as_json else ():
         emit(verdict.to_json())
@@ -83,6 +86,12 @@ def _page(report: "VerifyReport") -> Page:
         page += [Heading("across shards"), *findings(found)]
     if report.duplicates is not None and report.duplicates.groups:
         page += _duplicates(report.duplicates)
+    if report.anomalies:
+        found = [
+            (f"{one.anomaly}  {printable(one.feature)}", f"{printable(one.message)}{_places(one)}")
+            for one in report.anomalies
+        ]
+        page += [Heading("different from the schema"), *findings(found)]
     if report.notes:
         page += [Heading("notes"), *(Prose(printable(note), "- ") for note in report.notes)]
     verdict: str = Good("no faults found")
@@ -92,6 +101,17 @@ def _page(report: "VerifyReport") -> Page:
             verdict += f", {human_count(len(report.unreadable), 'shard')} can't be read"
         verdict = Bad(verdict)
     return [*page, Heading(verdict), facts(*_sums(report))]
+
+
+def _places(one: "Anomaly") -> str:
+    """Return in which records an anomaly is."""
+    if one.count is None:
+        return ""
+    path = one.records[0].path
+    shown = [str(place.record) for place in one.records[:_PLACES_SHOWN] if place.path == path]
+    word, more = "records" if len(shown) > 1 else "record", one.count - len(shown)
+    text = f"; {word} {', '.join(shown)} of {printable(path.name)}"
+    return text + (f" and {more:,} more" if more else "")
 
 
 def _shard(verdict: "ShardProfile") -> Iterator[str]:

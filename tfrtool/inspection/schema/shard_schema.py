@@ -8,11 +8,13 @@ from typing import Any
 
 from tfrtool.declare import takes
 from tfrtool.errors import ShardError
-from tfrtool.examples.example import PayloadKind
+from tfrtool.examples.example import DType, PayloadKind
+from tfrtool.examples.roles import LabelNames
 from tfrtool.examples.schema import Schema
 from tfrtool.examples.schema_fold import FeatureStatistics, SchemaFold
 from tfrtool.inspection.inspect_options import SchemaOptions
 from tfrtool.inspection.profile import Asked, RecordSchema, ShardProfile, profile_shards
+from tfrtool.inspection.schema.data_schema import schema_json
 from tfrtool.inspection.summary.summary_json import feature_json, values_json
 from tfrtool.inspection.verify.payload_check import EXAMPLES
 from tfrtool.records.framing import Fault
@@ -51,6 +53,7 @@ class InferredSchema:
             are too many different names.
         losses: what is missing, for each shard that is not fully included.
         schema: the narrowest schema that fits all records, except where types conflict.
+        folders: where files with class names may be.
     """
 
     shards: int
@@ -61,6 +64,17 @@ class InferredSchema:
     skipped: int
     losses: tuple[ShardLoss, ...]
     schema: Schema
+    folders: tuple[Path, ...] = ()
+
+    def requirements(self) -> tuple[dict[str, Any], list[str]]:
+        """Return a schema for `verify`, as JSON, and the features that it can't name."""
+        classes = {
+            one.name: len(names)
+            for folder in self.folders
+            for one in self.features
+            if one.dtype is DType.INT64 and (names := LabelNames.read(folder, one.name).names)
+        }
+        return schema_json(self.features, self.records, classes)
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``inspect schema --json`` prints."""
@@ -101,8 +115,9 @@ def schema_report(
     profiles: Iterable[ShardProfile], shards: int, *, sampled: bool = False
 ) -> InferredSchema:
     """Return the schema of profiles that were asked for features."""
-    total, losses = SchemaFold(values=True), list[ShardLoss]()
+    total, losses, folders = SchemaFold(values=True), list[ShardLoss](), dict[Path, None]()
     for profile in profiles:
+        folders[profile.path.parent] = None
         fold, loss = profile.fold(RecordSchema), shard_loss(profile)
         losses += [] if loss is None else [loss]
         sampled |= profile.cut
@@ -119,6 +134,7 @@ def schema_report(
         skipped=total.skipped,
         losses=tuple(losses),
         schema=total.schema(),
+        folders=tuple(folders),
     )
 
 

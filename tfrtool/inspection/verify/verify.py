@@ -27,7 +27,9 @@ from tfrtool.storage.opening import open_regular
 from tfrtool.storage.remote_path import RemotePath
 
 if TYPE_CHECKING:
+    from tfrtool.inspection.schema.data_schema import DataSchema
     from tfrtool.inspection.verify.duplicates import Duplicates
+    from tfrtool.inspection.verify.schema_check import Anomaly
 
 # Bytes of images that are decoded in the time that a process takes to start, roughly.
 _WORTH_WITH_IMAGES = 2 * 1024 * 1024
@@ -46,6 +48,7 @@ class VerifyReport(Shown):
         faults: faults that concern the shards as a set, such as missing shards.
         notes: remarks that are not damage.
         duplicates: duplicate images, or None if images were not checked.
+        anomalies: how the records differ from a schema, or None without one.
     """
 
     shards: tuple[ShardProfile, ...]
@@ -53,6 +56,7 @@ class VerifyReport(Shown):
     faults: tuple[DatasetFault, ...] = ()
     notes: tuple[str, ...] = ()
     duplicates: "Duplicates | None" = None
+    anomalies: "tuple[Anomaly, ...] | None" = None
 
     @property
     def records(self) -> int:
@@ -71,9 +75,10 @@ class VerifyReport(Shown):
 
     @property
     def n_faults(self) -> int:
-        """Number of faults, including images duplicated across splits or labels."""
+        """Number of faults, with anomalies and images duplicated across splits or labels."""
         spoiled = 0 if self.duplicates is None else self.duplicates.spoiled
-        return sum(shard.n_faults for shard in self.shards) + len(self.faults) + spoiled
+        others = len(self.faults) + len(self.anomalies or ()) + spoiled
+        return sum(shard.n_faults for shard in self.shards) + others
 
     @property
     def n_problems(self) -> int:
@@ -99,6 +104,8 @@ class VerifyReport(Shown):
         if self.duplicates is not None:
             counts = to_json_values(self.duplicates)
             data |= {"duplicates": counts.pop("groups"), "duplicate_counts": counts}
+        if self.anomalies is not None:
+            data["anomalies"] = to_json_values(self.anomalies)
         return data
 
 
@@ -111,16 +118,25 @@ def verify(shards: Locations, options: VerifyOptions) -> VerifyReport:
 
     Raises:
         ShardError: an argument matches no file, or a worker process died.
+        SchemaError: the file isn't a schema.
     """
+    schema = None
+    if options.schema is not None:
+        from tfrtool.inspection.schema.data_schema import DataSchema
+
+        schema = DataSchema.read(options.schema)
     located = locate_shards(shards)
-    asked = Asked(parsing=True, images=options.images, hashed=written_shards(located.paths))
+    hashed = written_shards(located.paths)
+    asked = Asked(parsing=True, images=options.images, schema=schema, hashed=hashed)
     worth = _WORTH_WITH_IMAGES if options.images else _worth_a_process(located.sources)
     profiles = [*profile_shards(located.sources, asked, options, worth, "verifying")]
-    return verify_report(located, profiles)
+    return verify_report(located, profiles, schema)
 
 
-def verify_report(located: FoundShards, shards: Sequence[ShardProfile]) -> VerifyReport:
-    """Return the report on profiles that were asked for parsing, and perhaps for images."""
+def verify_report(
+    located: FoundShards, shards: Sequence[ShardProfile], schema: "DataSchema | None" = None
+) -> VerifyReport:
+    """Return the report on profiles that were asked for parsing, and perhaps for more."""
     from tfrtool.inspection.verify.image_check import ImageCheck, ImageFindings
 
     checks = [shard.fold(ImageCheck) for shard in shards]
@@ -153,6 +169,14 @@ def verify_report(located: FoundShards, shards: Sequence[ShardProfile]) -> Verif
                 if check is not None and shard.holds_examples
             ]
         )
+    notes, anomalies = [*located.notes, *_image_notes(shards), *_compressed(shards)], None
+    if schema is not None:
+        from tfrtool.inspection.verify.schema_check import SchemaCheck, find_anomalies
+
+        folds = (shard.fold(SchemaCheck) for shard in shards if shard.holds_examples)
+        anomalies = find_anomalies(schema, filter(None, folds))
+        if schema.unchecked:
+            notes.append(f"not checked in the schema: {', '.join(schema.unchecked)}")
     return VerifyReport(
         shards=tuple(shards),
         directories=directories,
@@ -160,8 +184,9 @@ def verify_report(located: FoundShards, shards: Sequence[ShardProfile]) -> Verif
             *(fault for found in directories for fault in found.faults),
             *_same_records(shards, set_of),
         ),
-        notes=(*located.notes, *_image_notes(shards), *_compressed(shards)),
+        notes=tuple(notes),
         duplicates=duplicates,
+        anomalies=anomalies,
     )
 
 
