@@ -141,10 +141,10 @@ def human_bytes(size: int) -> str:
     return f"{value:.1f} {unit}"
 
 
-def some_of(texts: Sequence[str], shown: int) -> str:
+def some_of(texts: Sequence[str], shown: int, separator: str = ", ") -> str:
     """Return texts with commas between them; of many the first, and how many more there are."""
     more = len(texts) - shown
-    return ", ".join(texts[:shown]) + (f" and {more:,} more" if more > 0 else "")
+    return separator.join(texts[:shown]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def nearest(name: str, known: Iterable[str], first: int = 10) -> list[str]:

@@ -83,6 +83,9 @@ $ cp photos/cat/cat.1.jpg more/ape
 append pets more --out new | 2
   ? use --new-classes to add them
   > tfrtool append pets more --out new --new-classes
+cat pets --where "label = 'cat'" | 2
+  ? compare with label_name instead
+  > tfrtool cat pets --where "label_name = 'cat'"
 cat a.tfrecord --where 'lable = 1' | 2
   ? did you mean 'label'?
   > tfrtool cat a.tfrecord --where 'label = 1'
@@ -289,6 +292,14 @@ convert 1.jsonl 2.jsonl new --to csv | 1
   ? use --cast x:TYPE to choose one, or --select to choose other features
   > tfrtool convert 1.jsonl 2.jsonl new --to csv --cast x:string
   > tfrtool convert 1.jsonl 2.jsonl new --to csv --overwrite --select y
+$ echo '{' > bad.json
+convert a.tfrecord new --to csv --schema bad.json | 2
+  ? print one with tfrtool inspect schema --emit json
+  > tfrtool inspect schema a.tfrecord --emit json
+$ printf '{"x": 1, "y": 1}' > 3.jsonl ; printf '{"x": "a", "y": "b"}' > 4.jsonl
+convert 3.jsonl 4.jsonl new --to csv | 1
+  ? use --cast x:TYPE --cast y:TYPE to choose their types
+  > tfrtool convert 3.jsonl 4.jsonl new --to csv --cast x:string --cast y:string
 reshard pets new --stratify label | 2
   ? use --split NAME=FRACTION for each split
   > tfrtool reshard pets new --stratify label --split a=0.5 --split b=0.5

@@ -58,14 +58,14 @@ def test_a_table(shard: Path, capsys: Capture) -> None:
 
 def test_lines(shard: Path, capsys: Capture) -> None:
     """JSON has numbers as they are, float32 in few digits, and sums of int64 as int."""
-    sql = "SELECT x, n, label, sum(len(n)) OVER () AS s, 0.1::DOUBLE AS d, 'NaN'::FLOAT AS f, "
+    sql = "SELECT x, n, label, sum(n) OVER () AS s, 0.1::DOUBLE AS d, 'NaN'::FLOAT AS f, "
     sql += "DATE '2024-02-29' AS day, 1.5::DECIMAL(3,1) AS e FROM records WHERE x < 0.15"
     out, _ = query(capsys, shard, sql, "--json")
     assert out == query(capsys, shard, sql, "--format", "jsonl")[0]
     rest = {"s": 1, "d": 0.1, "f": "NaN", "day": "2024-02-29", "e": 1.5}
     assert [json.loads(line) for line in out.splitlines()] == [
-        {"x": 0.0, "n": [], "label": "größer", **rest},
-        {"x": 0.1, "n": [1], "label": {"base64": "/w=="}, **rest},
+        {"x": 0.0, "n": None, "label": "größer", **rest},
+        {"x": 0.1, "n": 1, "label": {"base64": "/w=="}, **rest},
     ]
     out, _ = query(capsys, shard, COUNT, "--format", "csv")
     rows = list(csv.reader(io.StringIO(out)))

@@ -296,6 +296,19 @@ class ConvertOptions(SizeOptions):
         repeat=True,
         parse=lambda texts: parse_pairs("--cast", texts, "NAME:TYPE, such as price:float32", ":"),
     )
+    schema: str | os.PathLike[str] | None = option(
+        None,
+        "Keep only the columns in this file, and convert them to its types. FILE is what tfrtool "
+        "inspect schema --emit json prints.",
+        metavar="FILE",
+        group="Labels and features",
+        path="local input",
+    )
+    lists: bool = option(
+        False,
+        "Keep a list for a feature that some records don't have, instead of a nullable value.",
+        group="Labels and features",
+    )
     label_feature: str | None = option(
         None,
         "Label column, for .cls members of WebDataset and for dataset_info.json.  "

@@ -1,6 +1,7 @@
 """What the bytes of a string feature hold, told from the bytes themselves."""
 
 import math
+import re
 from codecs import getincrementaldecoder
 from itertools import chain, islice
 
@@ -75,6 +76,32 @@ def is_text(value: bytes) -> bool:
         return all(_is_printable(decode(piece)) for piece in pieces) and not decode(b"", final=True)
     except UnicodeDecodeError:
         return False
+
+
+_CONTROLS = bytes({*range(0x20), 0x7F} - {*b"\t\n\r"})
+_HIGH_CONTROLS = re.compile(rb"\xc2[\x80-\x9f]")
+"""U+0080 to U+009F in UTF-8."""
+
+
+def has_controls(data: bytes) -> bool:
+    """Return whether UTF-8 text has control characters other than tabs and line breaks."""
+    return len(data.translate(None, _CONTROLS)) < len(data) or (
+        b"\xc2" in data and _HIGH_CONTROLS.search(data) is not None
+    )
+
+
+def is_plain_text(value: bytes) -> bool:
+    """Return whether a value is UTF-8 and has no control characters but tabs and line breaks.
+
+    Unlike `is_text`, it allows characters that can't be printed, such as those of no script.
+    """
+    if has_controls(value[:_LONG]):  # most values that are no text
+        return False
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return len(value) <= _LONG or not has_controls(value)
 
 
 def decode_text(value: bytes) -> str | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from tfrtool.examples.content import PixelForm, describe_bytes, png_form
+from tfrtool.examples.content import PixelForm, describe_bytes, is_plain_text, png_form
 from tfrtool.examples.example import (
     DTYPES,
     DType,
@@ -45,7 +45,9 @@ class ValueStatistics:
     present: int = 0  # records, or steps of a feature list, that have some
     low: int = sys.maxsize  # the fewest values in one of them
     high: int = -1  # the most
-    several: int = 0  # records, or steps, that have another number of values than one
+    several: int = 0  # records, or steps, that have more than one value
+    empty: int = 0  # those that have none
+    is_text: bool = True  # whether all strings are plain text, if that is looked for
     content: Counter[str] = field(default_factory=Counter)  # strings by what `describe_bytes` says
     minimum: int | float | None = None  # of the numbers that are finite, or the fewest bytes
     maximum: int | float | None = None
@@ -109,6 +111,8 @@ class ValueStatistics:
         self._widen(other.minimum, other.maximum)
         self.present += other.present
         self.several += other.several
+        self.empty += other.empty
+        self.is_text &= other.is_text
         self.nan += other.nan
         self.infinite += other.infinite
         self.pixels |= other.pixels
@@ -237,16 +241,19 @@ class SchemaFold:
         skipped: features of records that were not added, because there are too many names.
     """
 
-    def __init__(self, *, values: bool = False, content: bool = True, source: str = "") -> None:
+    def __init__(
+        self, *, values: bool = False, content: bool = True, text: bool = False, source: str = ""
+    ) -> None:
         """Begin with nothing.
 
         Args:
             values: whether to add ranges and how often each value occurs, which doubles the time.
             content: whether to describe strings by their bytes.
+            text: whether to find out which strings are all plain text.
             source: what the records are called in the places of `ValueStatistics.first`.
         """
         self.records = self.sequences = self.skipped = 0
-        self._values, self._content, self._source = values, content, source
+        self._values, self._content, self._text, self._source = values, content, text, source
         self._maps: tuple[_Features, _Features] = ({}, {})  # the context, and feature lists
         self._name_bytes = 0
         self._last: list[FeatureStatistics] = []  # what the features of the last record went into
@@ -313,7 +320,7 @@ class SchemaFold:
 
     def _take(self, columns: Iterable[Any], features: Iterable[Any], place: int) -> None:
         """Add features, each to its column. This is the hot loop: 0.5 us a feature."""
-        take_values, describe = self._values, self._content
+        take_values, describe, text = self._values, self._content, self._text
         for column, feature in zip(columns, features, strict=True):
             kind = feature.WhichOneof("kind")
             if kind is None:
@@ -328,9 +335,12 @@ class SchemaFold:
             if not held.low <= length <= held.high:
                 held.stretch(length, length)
             if length != 1:
-                held.several += 1
+                held.several += length > 1
+                held.empty += length == 0
             if describe and kind == "bytes_list":
                 held.describe(values)
+            if text and kind == "bytes_list" and held.is_text:
+                held.is_text = all(map(is_plain_text, values))
             if take_values:
                 held.take(kind, values)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -36,6 +36,7 @@ __all__ = [
     "content",
     "example",
     "expected_column",
+    "table_columns_of",
     "taken",
 ]
 
@@ -71,6 +72,13 @@ def columns_of(some: Sequence[bytes]) -> Columns:
     return fold.columns()
 
 
+def table_columns_of(some: Sequence[bytes]) -> Columns:
+    """Return the columns of payloads as people expect them."""
+    fold = ColumnsFold()
+    fold.add(some)
+    return fold.table_columns()
+
+
 def expected_column(payload: bytes, columns: Columns) -> list[Any]:
     """Return a record's cells as protobuf and Python make them."""
     example = decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE)
@@ -79,14 +87,20 @@ def expected_column(payload: bytes, columns: Columns) -> list[Any]:
         if feature is None or (feature.dtype is None and column.dtype is not None):
             return None
         values = [
-            struct.pack("<f", value) if feature.dtype is DType.FLOAT32 else value
+            struct.pack("<f", value)
+            if feature.dtype is DType.FLOAT32
+            else value.decode()
+            if column.is_text and isinstance(value, bytes)
+            else value
             for value in feature.values
         ]
         if column.form is Form.FEATURE:
             names = {"bytes_list": "string", "float_list": "float32", "int64_list": "int64"}
             kind = feature.dtype and feature.dtype.value
             return {name: values if kind == one else None for name, one in names.items()}
-        return values[0] if column.form is Form.SCALAR else values
+        if column.form.is_single:
+            return values[0] if values else None
+        return values
 
     row = []
     for column in columns.columns:
@@ -124,7 +138,13 @@ def cells(batch: pa.RecordBatch, columns: Columns) -> list[list[Any]]:
 
 def check(some: list[bytes]) -> None:
     """Payloads become what protobuf makes of them, and payloads with the same content."""
-    columns = columns_of(some)
+    for infer in (columns_of, table_columns_of):
+        check_columns(some, infer)
+
+
+def check_columns(some: list[bytes], infer: Callable[[Sequence[bytes]], Columns]) -> None:
+    """Do what `check` does, with these columns."""
+    columns = infer(some)
     batch = decode_batch(some, columns)
     batch.validate(full=True)
     assert batch.num_rows == len(some)
@@ -133,7 +153,7 @@ def check(some: list[bytes]) -> None:
     if columns.parsed:
         assert cells(batch, columns) == [expected_column(one, columns) for one in some]
         assert [content(one) for one in encoded] == [content(one) for one in some]
-        assert columns_of(encoded) == columns
+        assert infer(encoded) == columns
         again = decode_batch([canonical(one) for one in some], columns)
         assert again.equals(batch) or "nan" in str(batch.to_struct_array().to_pylist())
     else:

@@ -97,7 +97,7 @@ def test_shards_and_their_places(tmp_path: Path) -> None:
             "_bytes": len(one.payload),
             "_split": None,
             "n": one.index,
-            "name": b"x" * one.index,
+            "name": "x" * one.index,
             "_payload": one.payload,
         }
         for path in paths
@@ -119,13 +119,14 @@ def test_shards_and_their_places(tmp_path: Path) -> None:
 def test_inferring_in_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Several processes come to the same columns, whatever is in the last record."""
     monkeypatch.setattr("tfrtool.inspection.rows.batches._WORTH_A_PROCESS", 1)
-    late = tfrtool.encode_example({"n": [1, 2], "more": 0.5})
+    late = tfrtool.encode_example({"n": [1, 2], "more": 0.5, "name": b"\0"})
     for name, payloads in (("a", ROWS), ("b", [*ROWS, late])):
         (tmp_path / name).write_bytes(shard_of(payloads))
     paths = sorted(tmp_path.iterdir())
     done: list[int] = []
     columns = infer_columns(paths, workers=2, on_progress=lambda one: done.append(one.done))
     assert columns == infer_columns(paths, workers=1)
-    assert [str(field.type).partition("<")[0] for field in columns.to_arrow()] == ["list"] * 3
+    types = [str(field.type).partition("<")[0] for field in columns.to_arrow()]
+    assert types == ["float", "list", "binary"]
     assert done == sorted(done)
     assert (done[0], done[-1]) == (0, sum(path.stat().st_size for path in paths))

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -33,12 +33,15 @@ from tfrtool.errors import (
     WriteError,
     human_count,
     os_errors_as,
+    some_of,
 )
 from tfrtool.examples.arrow.columns import Column, Columns, Form
+from tfrtool.examples.arrow.foreign import conversion_error
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.dtypes import FLOAT32_END, NumberRange
 from tfrtool.examples.example import DType, PayloadKind, feature_key, feature_name
 from tfrtool.examples.roles import is_image
+from tfrtool.examples.schema import Schema
 from tfrtool.examples.tfds_metadata import DatasetInfo, SplitInfo, labels_file
 from tfrtool.records.compression import named_compression
 from tfrtool.records.framing import LocatedFault
@@ -47,6 +50,7 @@ from tfrtool.records.tally import Tally
 from tfrtool.storage.arguments import Paths, as_member, as_path
 from tfrtool.storage.atomic_files import move, new_file_by_name
 from tfrtool.storage.json_values import to_json_values
+from tfrtool.storage.opening import read_bounded
 from tfrtool.storage.progress import BYTES, Meter
 from tfrtool.writing.job import JobPlan, run_job
 from tfrtool.writing.job_report import Faults, JobReport
@@ -124,6 +128,7 @@ def convert(
     folder, rename = as_path(target), dict(options.rename or {})
     check_goal(folder)
     casts = {name: as_member(DType, word, "cast") for name, word in (options.cast or {}).items()}
+    schema = None if options.schema is None else _read_schema(options, as_path(options.schema))
     found = find_sources(source, folder, partial(look_for, name=options.from_format))
     form = (
         format_of_files(found.paths)
@@ -154,7 +159,7 @@ def convert(
             for fault in scan.faults:
                 faults.add(LocatedFault(path=path, fault=fault))
         before, said = _content_of(
-            form, [*scans.values()], found.folders, tuple(select), exact=exact, cast=casts
+            form, [*scans.values()], found.folders, tuple(select), options, schema, cast=casts
         )
         before.columns.select([label_feature] if label_feature else [])
         label = label_feature or (found.info.label_feature if found.info else None)
@@ -166,7 +171,7 @@ def convert(
             hint = "use --exact to keep them"
             raise UsageError("--verify bytes requires payloads to compare", hint=hint)
         read, written, pattern, losses = before, after, goal.file_name, goal.losses(after)
-        if payloads and not select and not rename:  # they are copied as they are
+        if payloads and not select and not rename and schema is None:  # they are copied as they are
             read = written = Content(columns=Columns(PayloadKind.UNKNOWN))
         else:
             losses += _table_losses([*scans.values()], after)
@@ -217,6 +222,8 @@ def convert(
             "rename": rename,
             "cast": {name: one.value for name, one in casts.items()},
             "exact": exact,
+            "lists": options.lists,
+            "schema": None if schema is None else schema.to_json(),
             "label_feature": label_feature,
         }
         stats = [(str(path), path.stat()) for path in found.paths]
@@ -317,8 +324,9 @@ def _content_of(
     scans: Sequence[Scan],
     folders: Sequence[Path],
     select: Sequence[str],
+    options: ConvertOptions,
+    schema: Schema | None,
     *,
-    exact: bool,
     cast: Mapping[str, DType],
 ) -> tuple[Content, list[str]]:
     """Return what files hold together, and notes on types; of the columns the selected, or all.
@@ -328,24 +336,32 @@ def _content_of(
         SourceError: float32 would change whole numbers, and no ``cast`` asks for it.
         UsageError: a column is selected or cast that isn't there.
     """
-    known = [scan.content for scan in scans]
+    known, exact, lists = [scan.content for scan in scans], options.exact, options.lists
     kept = not form.payloads and all(one.exact for one in known)
     if exact and not (form.payloads or kept):
         hint = "convert it without --exact"
         raise UsageError("--exact keeps payloads, and a table has none", hint=hint)
+    if schema is not None:
+        select = [spec.name for spec in schema]
     if exact and select:
         raise UsageError(_WHOLE)
     if any(one.declared != known[0].declared for one in known):
         raise SchemaError("some of the files have a schema next to them, others don't")
-    if cast and (form.payloads or kept or (form.widening and known[0].declared)):
+    typed = form.payloads or kept or (form.widening and known[0].declared)
+    if cast and typed:
         what = "--cast applies to tables without a schema, and these records have types"
         raise UsageError(what, hint="change them with --cast of tfrtool edit")
+    if schema is not None and not typed:
+        cast = {spec.name: spec.dtype for spec in schema} | {**cast}
     notes: list[str] = []
     if form.payloads:
-        columns = _total(scans).columns()
+        columns = _total(scans).table_columns(lists=lists)
     else:
-        columns, notes = _merged(form, [s for s in scans if s.rows] or scans[:1], select, cast)
+        rows = [scan for scan in scans if scan.rows] or scans[:1]
+        columns, notes = _merged(form, rows, select, cast, lists=lists)
     columns.select(cast)
+    if schema is not None:
+        columns = _fixed(columns.select(select), schema)
     class_names: dict[str, tuple[str, ...]] = {}
     for scan in scans:
         for name, names in scan.content.class_names.items():
@@ -374,6 +390,41 @@ def _content_of(
     return replace(content, images=_images(form, scans, content)), notes
 
 
+def _read_schema(options: ConvertOptions, path: Path) -> Schema:
+    """Read the file of --schema; `UsageError` if it is something else."""
+    others = {
+        "--select": options.select is not None,
+        "--cast": bool(options.cast),
+        "--lists": options.lists,
+        "--exact": options.exact,
+    }
+    for name in (name for name, is_used in others.items() if is_used):
+        raise UsageError(f"--schema and {name} cannot be used together")
+    with os_errors_as(UsageError, path):
+        text = read_bounded(path)
+    try:
+        return Schema.from_json(text)
+    except SchemaError as error:
+        hint = "print one with tfrtool inspect schema --emit json"
+        raise UsageError(error.what, path=path, hint=hint) from error
+
+
+def _fixed(columns: Columns, schema: Schema) -> Columns:
+    """Return the columns with the types of a schema that has the same features."""
+    specs = {(feature_key(spec.name), spec.is_list): spec for spec in schema}
+    fixed = []
+    for one in columns.columns:
+        spec = specs.get((one.key, one.is_list))
+        if spec is None:
+            continue
+        form = Form.LIST
+        if spec.shape == () and not one.is_list:
+            form = one.form if one.form.is_single else Form.OPTIONAL
+        is_text = one.is_text and spec.dtype is DType.STRING
+        fixed.append(replace(one, form=form, dtype=spec.dtype, is_text=is_text))
+    return Columns(columns.kind, tuple(fixed))
+
+
 def _renamed_content(content: Content, names: Mapping[str, str]) -> Content:
     """Return content whose columns have other names; `UsageError` if that can't be."""
     if not names:
@@ -400,7 +451,12 @@ def _renamed_content(content: Content, names: Mapping[str, str]) -> Content:
 
 
 def _merged(
-    form: Format, scans: Sequence[Scan], select: Sequence[str], cast: Mapping[str, DType]
+    form: Format,
+    scans: Sequence[Scan],
+    select: Sequence[str],
+    cast: Mapping[str, DType],
+    *,
+    lists: bool,
 ) -> tuple[Columns, list[str]]:
     """Return the columns of the files of a table, and notes."""
     kinds = {scan.content.columns.kind: scan.path for scan in reversed(scans)}
@@ -411,21 +467,48 @@ def _merged(
     for scan in scans:
         for one in scan.content.columns.columns:
             seen.setdefault((one.is_list, one.key), []).append((one, scan))
-    merged, notes = [], list[str]()
+    merged, notes, errors = [], list[str](), dict[str, SchemaError | SourceError]()
     for (is_list, key), held in seen.items():
         name = feature_name(key)
         if select and name not in select:
             merged.append(held[0][0])  # only its presence counts
             continue
-        forms = {one.form for one, _ in held} | ({Form.LIST} if len(held) < len(scans) else set())
-        shape = max(forms, key=[Form.SCALAR, Form.LIST, Form.FEATURE].index)
-        dtype, note = _dtype(form, name, held, cast.get(name))
+        forms = {one.form for one, _ in held}
+        shape = _form(forms if len(held) == len(scans) else {*forms, Form.OPTIONAL}, lists, is_list)
+        try:
+            dtype, note = _dtype(form, name, held, cast.get(name))
+        except (SchemaError, SourceError) as error:
+            errors[name] = error
+            continue
         if shape is Form.FEATURE:
             dtype = None
         elif note:
             notes.append(f"column {name!r}{note}")
-        merged.append(Column(key=key, form=shape, dtype=dtype, is_list=is_list))
+        texts = (one.is_text or one.dtype is not DType.STRING for one, _ in held)
+        text = dtype is DType.STRING and all(texts)
+        merged.append(Column(key=key, form=shape, dtype=dtype, is_list=is_list, is_text=text))
+    if len(errors) > 1:
+        names = some_of([f"--cast {name}:TYPE" for name in errors], _NOTES_ALIKE, " ")
+        hint = f"use {names} to choose their types"
+        raise conversion_error([error.what for error in errors.values()], hint=hint)
+    if errors:
+        raise next(iter(errors.values()))
     return Columns(next(iter(kinds)), tuple(merged)), notes
+
+
+def _form(forms: Collection[Form], lists: bool, is_list: bool) -> Form:
+    """Return the form that holds all that columns of these forms hold."""
+    for wider in (Form.FEATURE, Form.LIST):
+        if wider in forms:
+            return wider
+    optional = {*forms} - {Form.SCALAR}
+    if (
+        is_list
+        or (lists and optional == {Form.OPTIONAL})
+        or optional == {Form.OPTIONAL, Form.EMPTY}
+    ):
+        return Form.LIST
+    return Form.FEATURE if len(optional) > 1 else next(iter(optional or forms))
 
 
 def _dtype(
@@ -494,13 +577,15 @@ def _table_losses(scans: Sequence[Scan], content: Content) -> list[str]:
 
 def _images(form: Format, scans: Sequence[Scan], content: Content) -> tuple[str, ...]:
     """Return the columns that have an encoded image in each of the first records of some files."""
-    names, seen = [], False
+    names, seen = [], set[str]()
     for name, one in zip(content.columns.names, content.columns.columns, strict=True):
-        names += [name] if one.form is Form.SCALAR and one.dtype is DType.STRING else []
+        is_bytes = one.dtype is DType.STRING and not one.is_text and one.form.is_single
+        names += [name] if is_bytes else []
     for scan in [scan for scan in scans if scan.rows][:_SAMPLED_FILES] if names else ():
         piece = scan.piece(0, min(scan.rows, _SAMPLED_ROWS))
         chosen = replace(content, columns=content.columns.select(names), exact=False)
         for batch in read_rows(form, piece, chosen, Tally(), Faults()):
-            names = [one for one in names if all(map(is_image, batch.column(one).to_pylist()))]
-            seen = True
-    return tuple(names) if seen else ()
+            values = {one: batch.column(one).drop_null().to_pylist() for one in names}
+            names = [one for one in names if all(map(is_image, values[one]))]
+            seen |= {one for one in names if values[one]}
+    return tuple(one for one in names if one in seen)

@@ -20,7 +20,7 @@ from tfrtool.convert.formats.registry import (
     Scan,
 )
 from tfrtool.errors import SourceError
-from tfrtool.examples.arrow.columns import EXACT, Columns, Form
+from tfrtool.examples.arrow.columns import EXACT, Column, Columns, Form
 from tfrtool.examples.arrow.decode_batch import decode_batch
 from tfrtool.examples.arrow.encode_batch import encode_batch
 from tfrtool.examples.arrow.foreign import (
@@ -111,12 +111,10 @@ class ParquetFormat(Format):
                     paths = pc.struct_field(rows.column(name), "path")
                     rows = rows.append_column(place, paths)
             if own.kind is PayloadKind.EXAMPLE:
-                dtypes = {one.key: one.dtype for one in content.columns.columns}
-                held = [
-                    replace(one, dtype=dtypes.get(one.key) or one.dtype) if one.dtype else one
-                    for one in own.columns
-                ]
-                own = replace(own, columns=tuple(held))
+                known = {one.key: one for one in content.columns.columns}
+                own = replace(
+                    own, columns=tuple(_as_in(known.get(one.key), one) for one in own.columns)
+                )
             batch = conform(rows, own, first)
         if own != content.columns:
             batch = decode_batch(encode_batch(batch, own), content.columns, exact=content.exact)
@@ -177,6 +175,14 @@ class HuggingFaceFormat(ParquetFormat):
         return {"README.md": f"{head}\n# {info.name}\n\n| split | rows |\n|---|---|\n{counts}"}
 
 
+def _as_in(content: Column | None, own: Column) -> Column:
+    """Return a column of a file with the type that it has in a conversion, if it can be read so."""
+    if content is None or own.dtype is None or content.dtype is None:
+        return own
+    form = content.form if own.form.is_single and content.form.is_single else own.form
+    return replace(own, form=form, dtype=content.dtype, is_text=content.is_text)
+
+
 def _features(content: Content) -> dict[str, Any]:
     """Return what Hugging Face's metadata say of images and class names."""
     features: dict[str, Any] = {name: {"_type": "Image"} for name in content.images}
@@ -191,11 +197,14 @@ def _with_structs(rows: pa.RecordBatch, images: Sequence[str]) -> list[pa.Array]
     for name in images:
         paths = pa.nulls(rows.num_rows, pa.string())
         for known in (place.format(name) for place in _PATHS):
-            if known in rows.schema.names and pa.types.is_binary(rows.column(known).type):
-                with contextlib.suppress(pa.ArrowInvalid):  # bytes that are no text
-                    paths = rows.column(known).cast(pa.string())
-                    break
-        arrays[name] = pa.StructArray.from_arrays([arrays[name], paths], fields=list(_IMAGE))
+            if known in rows.schema.names and pa.types.is_string(rows.column(known).type):
+                paths = rows.column(known)
+                break
+        images_of, nulls = arrays[name], arrays[name].is_null() if arrays[name].null_count else None
+        paths = paths if nulls is None else pc.if_else(nulls, pa.scalar(None, pa.string()), paths)
+        arrays[name] = pa.StructArray.from_arrays(
+            [images_of, paths], fields=list(_IMAGE), mask=nulls
+        )
     return list(arrays.values())
 
 
@@ -233,13 +242,13 @@ def _columns(schema: pa.Schema) -> tuple[Columns, list[str], tuple[str, ...] | N
 def _content(facts: ParquetFacts) -> tuple[Content, tuple[str, ...]]:
     """Return what a file holds, and notes on other types.
 
-    A column of somebody else of single values with nulls becomes one of lists.
+    In a column of somebody else, a null is a feature that is absent.
     """
     schema = facts.schema
     columns, images, notes = _columns(schema)
     nulls = set() if notes is None else _names_with_nulls(facts, images)
     some = [
-        replace(one, form=Form.LIST) if one.form is Form.SCALAR and name in nulls else one
+        replace(one, form=Form.OPTIONAL) if one.form is Form.SCALAR and name in nulls else one
         for name, one in zip(columns.names, columns.columns, strict=False)
     ]
     names: dict[str, tuple[str, ...]] = {}

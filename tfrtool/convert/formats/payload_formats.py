@@ -75,7 +75,7 @@ class PayloadFormat(Format):
             rows=rows,
             bytes=size,
             positions=positions if positions and self._seekable(path) else [ReadPosition()],
-            content=Content(columns=fold.columns()),
+            content=Content(columns=fold.table_columns()),
             fold=fold,
             faults=tuple(fault for fault in faults if fault.kind is not FaultKind.EMPTY),
         )

@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import compress
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar
 
@@ -23,7 +24,8 @@ from tfrtool.errors import (
     os_errors_as,
     printable,
 )
-from tfrtool.examples.arrow.columns import TYPES, Column, Columns, Form
+from tfrtool.examples.arrow.columns import EXACT, PAYLOAD, TYPES, Column, Columns, Form
+from tfrtool.examples.arrow.foreign import conversion_error
 from tfrtool.examples.dtypes import FLOAT32_END, INT64, LEADING_ZERO, NUMBER, as_dtype
 from tfrtool.examples.example import DType, PayloadKind, feature_key
 from tfrtool.examples.tfds_metadata import DatasetInfo
@@ -47,7 +49,7 @@ SCHEMA = "schema.json"
 _POSITION_EVERY = 256
 _BASE64 = '{"base64":'
 _WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-_DTYPES = {kind: dtype for dtype, kind in TYPES.items()}
+_DTYPES = {kind: dtype for dtype, kind in TYPES.items()} | {pa.string(): DType.STRING}
 _JSON_DTYPES = {int: DType.INT64, bool: DType.INT64, float: DType.FLOAT32}
 
 Row = Mapping[str, Any]
@@ -73,7 +75,7 @@ def from_json(value: Any, kind: pa.DataType) -> Any:
         if unknown := value.keys() - {one.name for one in kind}:
             raise ValueError(f"unknown key {min(unknown)!r}")
         return {one.name: from_json(value.get(one.name), one.type) for one in kind}
-    if pa.types.is_binary(kind):
+    if pa.types.is_binary(kind) or pa.types.is_string(kind):
         if isinstance(value, str):
             return value.encode()
         if isinstance(value, dict) and list(value) == ["base64"]:
@@ -121,13 +123,15 @@ class RowFormat(Format):
         """Return what becomes of columns, a clause each."""
         return []
 
-    def _value(self, cell: Any, kind: pa.DataType, declared: bool) -> Any:
+    def _value(self, cell: Any, kind: pa.DataType, declared: bool, required: bool) -> Any:
         """Return a cell as Arrow takes it; `ValueError` if the type can't hold it."""
+        if cell is None and required:
+            raise ValueError("missing value; other rows have one")
         if declared:
             return from_json(cell, kind)
         if pa.types.is_list(kind) and cell is not None:
             values = cell if isinstance(cell, list) else [cell]
-            return [self._value(one, kind.value_type, False) for one in values]
+            return [self._value(one, kind.value_type, False, False) for one in values]
         return (
             as_dtype(cell, _DTYPES[kind])
             if isinstance(cell, int | float)
@@ -137,7 +141,7 @@ class RowFormat(Format):
     def scan(self, path: Path) -> Scan:
         """Read a file through. Without a schema next to it, its columns are inferred."""
         content, positions, rows = schema_next_to(path), [ReadPosition()], 0
-        columns = dict[str, CellTypes]()
+        columns, errors = dict[str, CellTypes](), dict[str, tuple[int, Exception]]()
         with os_errors_as(SourceError, path), open_regular(path) as file:
             for row, end in self._rows(file, path, 0):
                 check_column_count(max(len(row), len(columns)), path)
@@ -149,13 +153,13 @@ class RowFormat(Format):
                         if len(column.dtypes) > known:
                             self.widest(column.dtypes)
                     except ValueError as error:
-                        what = f"column {name!r}: {error}"
-                        raise SchemaError(what, path=path, record=rows) from error
+                        errors.setdefault(name, (rows, error))
                 rows += 1
                 if rows % _POSITION_EVERY == 0:
                     count_work(end - positions[-1].start, BYTES)
                     positions.append(ReadPosition(rows, end))
             size = file.tell()
+        _raise_all(errors, path)
         notes = self._notes(columns)
         if content is None:
             content = Content(columns=self._inferred(columns, rows, path), declared=False)
@@ -179,8 +183,13 @@ class RowFormat(Format):
             tuple(
                 Column(
                     key=feature_key(name),
-                    form=Form.LIST if one.is_list or one.cells < rows else Form.SCALAR,
+                    form=Form.LIST
+                    if one.is_list
+                    else Form.OPTIONAL
+                    if one.cells < rows
+                    else Form.SCALAR,
                     dtype=dtype,
+                    is_text=dtype is DType.STRING and one.is_text,
                 )
                 for name, one in columns.items()
                 if (dtype := self.widest(one.dtypes))
@@ -206,20 +215,20 @@ class RowFormat(Format):
         self, rows: Sequence[Row], content: Content, path: Path, first: int
     ) -> Iterator[pa.RecordBatch]:
         """Yield rows as one batch."""
-        arrays = []
+        arrays, required = list[pa.Array](), _required(content)
+        errors = dict[str, tuple[int, Exception]]()
         rows = rows if content.declared else [*map(self._named, rows)]
         for one in content.schema:
             values: list[Any] = []
+            needed = one.name in required
             try:
                 for row in rows:
-                    value = self._value(row.get(one.name), one.type, content.declared)
-                    if value is None and one.type in _DTYPES:
-                        raise ValueError("missing value; other rows have one")
-                    values.append(value)
+                    cell = row.get(one.name)
+                    values.append(self._value(cell, one.type, content.declared, needed))
+                arrays.append(pa.array(values, one.type))
             except (ValueError, RecursionError) as error:
-                what = f"column {one.name!r}: {error}"
-                raise SchemaError(what, path=path, record=first + len(values)) from error
-            arrays.append(pa.array(values, one.type))
+                errors[one.name] = first + len(values), error
+        _raise_all(errors, path)
         yield pa.RecordBatch.from_arrays(arrays, schema=content.schema)
 
     def metadata(self, content: Content, info: DatasetInfo) -> Mapping[str, str]:  # noqa: ARG002
@@ -332,11 +341,11 @@ class CsvFormat(RowFormat):
             if one.text and (len(one.dtypes) > 1 or NUMBER.fullmatch(one.text[1]))
         ]
 
-    def _value(self, cell: Any, kind: pa.DataType, declared: bool) -> Any:
+    def _value(self, cell: Any, kind: pa.DataType, declared: bool, required: bool) -> Any:
         nested = pa.types.is_nested(kind)
         leaf = kind.value_type if nested and not declared else kind  # a cell has JSON of lists
-        if not cell and (nested or not pa.types.is_binary(leaf)):
-            return None
+        if not cell and not (required and _DTYPES.get(leaf) is DType.STRING):
+            return super()._value(None, kind, declared, required)
         if not declared:
             dtype = _DTYPES[leaf]
             number = cell_number(cell) if dtype is DType.INT64 else None
@@ -346,7 +355,7 @@ class CsvFormat(RowFormat):
             cell = json.loads(cell)
         elif pa.types.is_boolean(leaf):
             cell = cell == "True"
-        elif not pa.types.is_binary(leaf):
+        elif _DTYPES.get(leaf) is not DType.STRING:
             cell = (float if pa.types.is_floating(leaf) else int)(cell)
         return from_json(cell, kind)
 
@@ -358,16 +367,42 @@ class CsvFormat(RowFormat):
             delimiter = self._delimiter or ("\t" if path.suffix.lower() == ".tsv" else ",")
             writer = csv.writer(file, delimiter=delimiter, quoting=csv.QUOTE_NONNUMERIC)
             writer.writerow(content.schema.names)
-            yield lambda batch: writer.writerows(map(_cell, row.values()) for row in rows_of(batch))
+            # Of columns in which an empty cell is a value that is missing.
+            nullable = {*content.schema.names} - _required(content)
+            yield lambda batch: writer.writerows(
+                [_cell(value, name in nullable) for name, value in row.items()]
+                for row in rows_of(batch)
+            )
 
 
-def _cell(value: Any) -> str | int | float:
+def _required(content: Content) -> set[str]:
+    """Return the names of the columns that have a single value in each row."""
+    columns = content.columns
+    if columns.kind is PayloadKind.EXAMPLE:
+        scalars = [one.form is Form.SCALAR for one in columns.columns]
+        return {EXACT, *compress(columns.names, scalars)}
+    return {EXACT, PAYLOAD}
+
+
+def _cell(value: Any, nullable: bool) -> str | int | float:
     if isinstance(value, int | float):
         return value
-    if isinstance(value, bytes) and (b"\0" in value or value.startswith(_BASE64.encode())):
-        return json.dumps({"base64": base64.b64encode(value).decode()})
+    if isinstance(value, str | bytes):
+        data = value if isinstance(value, bytes) else value.encode()
+        if b"\0" in data or data.startswith(_BASE64.encode()) or (nullable and not data):
+            return json.dumps({"base64": base64.b64encode(data).decode()})
     value = as_json(value)
     return "" if value is None else value if isinstance(value, str) else json.dumps(value)
+
+
+def _raise_all(errors: Mapping[str, tuple[int, Exception]], path: Path) -> None:
+    """Raise a `SchemaError` for the columns that can't be converted, each with its first row."""
+    if len(errors) > 1:
+        raise conversion_error(
+            [f"column {name!r}, record {row}: {why}" for name, (row, why) in errors.items()], path
+        )
+    for name, (row, error) in errors.items():
+        raise SchemaError(f"column {name!r}: {error}", path=path, record=row) from error
 
 
 def schema_next_to(path: Path) -> Content | None:

@@ -74,10 +74,11 @@ class WebDatasetFormat(RowFormat):
             what = f"not a tar archive, or damaged{samples.where}: {error}"
             raise SourceError(what, path=path, offset=samples.offset) from error
 
-    def _value(self, cell: Any, kind: pa.DataType, declared: bool) -> Any:
+    def _value(self, cell: Any, kind: pa.DataType, declared: bool, required: bool) -> Any:
         if not isinstance(cell, bytes):
-            return super()._value(cell, kind, declared)
-        if not pa.types.is_binary(kind.value_type if pa.types.is_list(kind) else kind):
+            return super()._value(cell, kind, declared, required)
+        leaf = kind.value_type if pa.types.is_list(kind) else kind
+        if not (pa.types.is_binary(leaf) or pa.types.is_string(leaf)):
             raise ValueError(f"{kind} can't hold bytes")
         return [cell] if pa.types.is_list(kind) else cell
 
@@ -159,7 +160,8 @@ class _SampleWriter:
     def put(self, batch: pa.RecordBatch) -> None:
         """Write rows."""
         for row in rows_of(batch):
-            self._add(row)
+            texts = {name: one.encode() for name, one in row.items() if isinstance(one, str)}
+            self._add(row | texts)
 
     def _add(self, row: dict[str, Any]) -> None:
         key, members, names = self._key(row.get(self._named or "")), dict[str, bytes](), {}

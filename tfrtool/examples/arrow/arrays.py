@@ -20,6 +20,12 @@ def numbers_array(values: NDArray[Any]) -> pa.Array:
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
 
+def bools_array(values: Bools) -> pa.Array:
+    """Return truth values as an array."""
+    bits = pa.py_buffer(np.packbits(values, bitorder="little"))
+    return pa.Array.from_buffers(pa.bool_(), len(values), [None, bits])
+
+
 def binary_array(ends: NDArray[Any], data: Any) -> pa.Array:
     """Return strings that each end where the next starts; large ones for places of 64 bits.
 
@@ -44,6 +50,14 @@ def list_array(
     lengths[places + 1] = counts
     buffers = [_validity(size, places), pa.py_buffer(np.cumsum(lengths, dtype=np.int32))]
     return pa.Array.from_buffers(kind, size, buffers, children=[values])
+
+
+def scattered(values: pa.Array, size: int, places: Ints) -> pa.Array:
+    """Return an array of ``size`` that has the values at these places, and null at the others."""
+    order = np.zeros(size, np.int64)
+    order[places] = np.arange(len(places))
+    buffers = [_validity(size, places), pa.py_buffer(order)]
+    return values.take(pa.Array.from_buffers(pa.int64(), size, buffers))
 
 
 def struct_array(

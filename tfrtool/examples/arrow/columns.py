@@ -34,14 +34,28 @@ _KINDS = (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE)
 class Form(enum.Enum):
     """How a column holds a feature.
 
-    In a SCALAR every record has one value. In a LIST null is a feature that is absent, and ``[]``
-    one that is there without values. A FEATURE has a list for each kind, as a tf.train.Feature;
-    one without a kind is there, and all its lists are null.
+    In a SCALAR every record has one value. In the optional forms a record has one value or null,
+    and the form says what null is. In a LIST null is a feature that is absent, and ``[]`` one
+    without values. A FEATURE has a list for each kind, as a tf.train.Feature; one without a kind is
+    there, and all its lists are null.
     """
 
     SCALAR = "scalar"
+    OPTIONAL = "optional"
+    """Null is a feature that is absent."""
+    EMPTY = "optional_empty"
+    """Null is a feature without values."""
+    UNSET = "optional_unset"
+    """Null is a feature without a kind."""
+    ANY = "optional_any"
+    """Null is any of these: enough to read, but not to restore a record."""
     LIST = "list"
     FEATURE = "feature"
+
+    @property
+    def is_single(self) -> bool:
+        """Whether a record has at most one value."""
+        return self not in (Form.LIST, Form.FEATURE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,17 +66,27 @@ class Column:
     form: Form
     dtype: DType | None  # None in a FEATURE alone
     is_list: bool = False  # a feature list of a SequenceExample: a list of steps
+    is_text: bool = False  # whether all values are UTF-8 text, so that they are strings in Arrow
 
     def __post_init__(self) -> None:
         if (self.dtype is None) != (self.form is Form.FEATURE):
             raise ValueError("a column has a type, or holds features of any")
-        if self.is_list and self.form is Form.SCALAR:
+        if self.is_list and self.form.is_single:
             raise ValueError("a feature list is not a scalar")
+        if self.is_text and self.dtype is not DType.STRING:
+            raise ValueError("only strings can be text")
+
+    @property
+    def value_type(self) -> pa.DataType:
+        """The type of single values in Arrow."""
+        if self.dtype is None:
+            return FEATURE
+        return pa.string() if self.is_text else TYPES[self.dtype]
 
     @property
     def type(self) -> pa.DataType:
         """The column's type in Arrow."""
-        held = FEATURE if self.dtype is None else TYPES[self.dtype]
+        held = self.value_type
         if self.form is Form.LIST:
             held = pa.list_(held)
         return pa.list_(held) if self.is_list else held
@@ -216,6 +240,7 @@ class Columns:
                 form=Form(one["form"]),
                 dtype=None if one["dtype"] is None else DType(one["dtype"]),
                 is_list=bool(one["list"]),
+                is_text=bool(one.get("text")),
             )
             for one in data["columns"]
         )
@@ -227,9 +252,10 @@ def _is_plain(key: bytes) -> bool:
 
 
 def _column_json(column: Column) -> dict[str, Any]:
-    return {
+    data = {
         "key": feature_name(column.key),
         "form": column.form.value,
         "dtype": None if column.dtype is None else column.dtype.value,
         "list": column.is_list,
     }
+    return data | ({"text": True} if column.is_text else {})

@@ -9,12 +9,13 @@ from tfrtool.examples.arrow.arrays import (
     Ints,
     list_array,
     numbers_array,
+    scattered,
     strings_array,
     struct_array,
 )
 from tfrtool.examples.arrow.columns import FEATURE, TYPES, Column, Columns, Form
 from tfrtool.examples.arrow.scan import NONE, SCANNED, TAGS, WireScan, scanned
-from tfrtool.examples.example import DType, PayloadKind, feature_name
+from tfrtool.examples.example import DType, PayloadKind, feature_name, is_utf8
 
 _NAMES = {NONE: "no value"} | {tag: dtype.value for dtype, tag in TAGS.items()}
 _MOST_BYTES = 2**31 - 1024
@@ -147,26 +148,40 @@ class _Table:
                 values, counts = self._values(dtype, rows[one], start[one], end[one])
                 parts.append(list_array(pa.list_(TYPES[dtype]), size, places[one], counts, values))
             return struct_array(FEATURE, size, places, parts)
-        fits = kind == TAGS[column.dtype]
-        wrong = np.flatnonzero(~fits & (kind != NONE) if column.is_list else ~fits)
+        fits, form = kind == TAGS[column.dtype], column.form
+        takes_unset = column.is_list or form in (Form.UNSET, Form.ANY)
+        wrong = np.flatnonzero(~fits & (kind != NONE) if takes_unset else ~fits)
         self._refuse(column, rows[wrong], lambda one: _NAMES[int(kind[wrong[one]])])
+        if form.is_single and form not in (Form.OPTIONAL, Form.ANY):
+            missing = np.delete(np.arange(size), places)
+            self._refuse(column, missing, lambda _: "no feature")
         if not fits.all():
             places, rows, start, end = places[fits], rows[fits], start[fits], end[fits]
         values, counts = self._values(column.dtype, rows, start, end)
-        if column.form is Form.LIST:
-            return list_array(pa.list_(TYPES[column.dtype]), size, places, counts, values)
-        missing = np.delete(np.arange(size), places)
-        self._refuse(column, missing, lambda _: "no feature")
-        wrong = np.flatnonzero(counts != 1)
+        if column.is_text:
+            values = self._texts(column, np.repeat(rows, counts), values)
+        if form is Form.LIST:
+            return list_array(pa.list_(column.value_type), size, places, counts, values)
+        wrong = np.flatnonzero(counts > 1 if form in (Form.EMPTY, Form.ANY) else counts != 1)
         self._refuse(column, rows[wrong], lambda one: f"{counts[wrong[one]]} values")
-        if len(values) != size or missing.size or wrong.size:
-            return pa.nulls(size, TYPES[column.dtype])
-        return values
+        if self.misfits:
+            return pa.nulls(size, column.value_type)
+        return values if len(values) == size else scattered(values, size, places[counts == 1])
+
+    def _texts(self, column: Column, rows: Ints, values: pa.Array) -> pa.Array:
+        """Return strings as text."""
+        try:
+            return values.cast(pa.string())
+        except pa.ArrowInvalid:
+            bad = [row for row, one in enumerate(values.to_pylist()) if not is_utf8(one)]
+        self._refuse(column, rows[bad], lambda _: "bytes that are not UTF-8")
+        return pa.nulls(len(values), pa.string())
 
     def _refuse(self, column: Column, rows: Ints, found: Callable[[int], str]) -> None:
         name = repr(feature_name(column.key))
         dtype = column.dtype.value if column.dtype else "a list"
-        expected = f"one {dtype} value" if column.form is Form.SCALAR else f"{dtype} values"
+        count = {Form.SCALAR: "one"}.get(column.form, "at most one")
+        expected = f"{count} {dtype} value" if column.form.is_single else f"{dtype} values"
         for one, row in enumerate(rows.tolist()):
             why = f"feature {name}: expected {expected}, found {found(one)}"
             self.misfits.setdefault(row, why)

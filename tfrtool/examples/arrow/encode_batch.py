@@ -19,7 +19,7 @@ def encode_batch(batch: pa.RecordBatch, columns: Columns) -> list[bytes]:
     """Return the payloads of a record batch that has the types of these columns.
 
     They are the bytes of `encode_example`; or those of the column ``_payload``, where it is there.
-    A null in a column of one value is a feature that is absent.
+    A null in a column of one value is what its form says, and else a feature that is absent.
     """
     own = EXACT if EXACT in batch.schema.names else PAYLOAD
     if own == EXACT or not columns.parsed:
@@ -61,7 +61,9 @@ def _entries(column: Column, array: pa.Array) -> pa.Array:
 def _features(column: Column, array: pa.Array) -> pa.Array:
     """Return messages tf.train.Feature, null where there is none."""
     if column.dtype is not None:
-        return _of_kind(column.dtype, array, lists=column.form is Form.LIST)
+        features = _of_kind(column.dtype, array, lists=column.form is Form.LIST)
+        null = {Form.EMPTY: bytes([TAGS[column.dtype], 0]), Form.UNSET: b""}.get(column.form)
+        return features if null is None else features.fill_null(null)
     kinds = zip(TAGS, array.flatten(), strict=True)
     parts = [_of_kind(dtype, part, lists=True) for dtype, part in kinds]
     return pc.coalesce(*parts, pc.if_else(array.is_valid(), _NOTHING, None))

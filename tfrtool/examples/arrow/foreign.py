@@ -1,5 +1,7 @@
 """Tables of any Arrow types as columns of features."""
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -7,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tfrtool.errors import SchemaError, reason_of
+from tfrtool.errors import SchemaError, reason_of, some_of
 from tfrtool.examples.arrow.arrays import list_array
-from tfrtool.examples.arrow.columns import EXACT, FEATURE, PLACES, TYPES, Column, Columns, Form
+from tfrtool.examples.arrow.columns import EXACT, FEATURE, PLACES, Column, Columns, Form
 from tfrtool.examples.dtypes import as_dtype
 from tfrtool.examples.example import DType, PayloadKind, feature_key, feature_name
 
@@ -17,6 +19,9 @@ _BYTES = {"binary", "large_binary", "fixed_size_binary", "binary_view"} | {
     "string", "large_string", "string_view"
 }  # fmt: skip
 """The names of the types of bytes and texts."""
+
+_SHOWN = 100
+"""Columns that an error names at most."""
 
 _IMAGE = {"bytes", "path"}
 """The fields of Hugging Face's images; the bytes are what is kept."""
@@ -28,7 +33,7 @@ def foreign_columns(schema: pa.Schema) -> tuple[Columns, tuple[str, ...]]:
     Raises:
         SchemaError: no feature holds a column; the error names it.
     """
-    columns, notes = [], []
+    columns, notes, unsupported = [], [], dict[str, pa.DataType]()
     for key, field in _keys(schema).items():
         kind, form = _plain_type(field.type), Form.SCALAR
         if pa.types.is_null(kind):
@@ -41,14 +46,21 @@ def foreign_columns(schema: pa.Schema) -> tuple[Columns, tuple[str, ...]]:
             kind, form = _plain_type(kind.value_type), Form.LIST
         dtype, note = _mapping(kind)
         if dtype is None:
-            raise SchemaError(
-                f"unsupported type of column {field.name!r}",
-                expected="numbers, strings, bytes, times or lists of them, or --select without it",
-                found=field.type,
-            )
+            unsupported[field.name] = field.type
+            continue
         if note:
             notes.append(f"column {field.name!r}: {note}")
-        columns.append(Column(key=key, form=form, dtype=dtype))
+        text = dtype is DType.STRING and not _is_bytes(kind)
+        columns.append(Column(key=key, form=form, dtype=dtype, is_text=text))
+    if unsupported:
+        names = [f"{name!r}" for name in unsupported]
+        several = len(names) > 1
+        raise SchemaError(
+            f"unsupported type{'s' * several} of column{'s' * several} {some_of(names, _SHOWN)}",
+            expected="numbers, strings, bytes, times or lists of them, or --select without "
+            + ("them" if several else "it"),
+            found=some_of([*dict.fromkeys(map(str, unsupported.values()))], _SHOWN),
+        )
     return Columns(PayloadKind.EXAMPLE, tuple(columns)), tuple(notes)
 
 
@@ -82,6 +94,10 @@ def _mapping(kind: pa.DataType) -> tuple[DType | None, str]:
     if types.is_struct(kind) and {field.name for field in kind} == _IMAGE:
         return DType.STRING, "image bytes are kept, paths are dropped"
     return (DType.STRING if str(kind).partition("[")[0] in _BYTES else None), ""
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return pa.types.is_struct(kind) or "binary" in str(kind)
 
 
 def _is_list(kind: pa.DataType) -> bool:
@@ -142,14 +158,29 @@ def conform(batch: pa.RecordBatch, columns: Columns, first_row: int) -> pa.Recor
         except (KeyError, ValueError, pa.ArrowException) as error:
             what = f"the schema changes at row {first_row}: {reason_of(error)}"
             raise SchemaError(what) from error
-    fields, arrays = _keys(batch.schema), []
+    fields, arrays, errors = _keys(batch.schema), list[pa.Array](), list[SchemaError]()
     for column in columns.columns:
         if column.key not in fields:
             raise SchemaError(f"no column {feature_name(column.key)!r} from row {first_row} on")
         name = fields[column.key].name
-        arrays.append(_conformed(name, _plain(batch.column(name)), column, first_row))
+        try:
+            arrays.append(_conformed(name, _plain(batch.column(name)), column, first_row))
+        except SchemaError as error:
+            errors.append(error)
+    if len(errors) > 1:
+        raise conversion_error([error.what for error in errors])
+    if errors:
+        raise errors[0]
     arrays += [batch.column(EXACT)] if exact else []
     return pa.record_batch(arrays, schema=schema) if arrays else batch.select([])
+
+
+def conversion_error(
+    whys: Sequence[str], path: Path | None = None, hint: str | None = None
+) -> SchemaError:
+    """Return the error for several columns that can't be converted, each with its reason."""
+    what = f"{len(whys)} columns can't be converted: {some_of(whys, _SHOWN, '; ')}"
+    return SchemaError(what, path=path, hint=hint)
 
 
 def _conformed(name: str, array: pa.Array, column: Column, first_row: int) -> pa.Array:
@@ -168,11 +199,11 @@ def _conformed(name: str, array: pa.Array, column: Column, first_row: int) -> pa
             what = "a null within a list, which a feature can't store"
             raise SchemaError(f"column {name!r}, row {rows[nulls[0]]}: {what}")
     try:
-        values = _convert(values, column.dtype)
+        values = _convert(values, column.dtype, column.value_type)
     except ValueError:
         for at, row in enumerate(rows.tolist()):
             try:
-                _convert(values.slice(at, 1), column.dtype)
+                _convert(values.slice(at, 1), column.dtype, column.value_type)
             except ValueError as error:
                 what = f"{error}" if type(error) is ValueError else f"a {values.type}"
                 what = f"column {name!r}, row {row}: {what} can't be stored as {column.dtype.value}"
@@ -184,14 +215,14 @@ def _conformed(name: str, array: pa.Array, column: Column, first_row: int) -> pa
     return list_array(column.type, len(array), places, counts[places], values)
 
 
-def _convert(array: pa.Array, dtype: DType) -> pa.Array:
+def _convert(array: pa.Array, dtype: DType, target: pa.DataType) -> pa.Array:
     """Return values as those of a feature; `ValueError` if one can't be stored."""
-    types, kind, target = pa.types, array.type, TYPES[dtype]
+    types, kind = pa.types, array.type
     if types.is_struct(kind):
         data, path = (pc.struct_field(array, name) for name in ("bytes", "path"))
         if pc.any(pc.and_(data.is_null(), path.is_valid())).as_py():
             raise ValueError("an image with a path but no bytes")
-        return _convert(data, dtype)
+        return _convert(data, dtype, target)
     if types.is_decimal(kind):
         texts = [None if one is None else format(one, "f") for one in array.to_pylist()]
         array = pa.array(texts, pa.string())

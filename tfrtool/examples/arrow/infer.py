@@ -1,12 +1,15 @@
 """The columns of payloads: the schema fold, fed by batches of short payloads at once."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from tfrtool.examples.arrow.arrays import Bools, Ints, numbers_array, strings_array
+from tfrtool.examples.arrow.arrays import Ints, bools_array, numbers_array, strings_array
 from tfrtool.examples.arrow.columns import Column, Columns, Form
 from tfrtool.examples.arrow.scan import (
     FIRST,
@@ -19,6 +22,7 @@ from tfrtool.examples.arrow.scan import (
     WireScan,
     scanned,
 )
+from tfrtool.examples.content import has_controls, is_plain_text
 from tfrtool.examples.example import DType, PayloadKind, classify_payload
 from tfrtool.examples.schema_fold import FeatureStatistics, SchemaFold, ValueStatistics
 
@@ -40,7 +44,7 @@ class ColumnsFold(SchemaFold):
 
     def __init__(self) -> None:
         """Begin with nothing."""
-        super().__init__(content=False)
+        super().__init__(content=False, text=True)
         self.kinds: Counter[PayloadKind] = Counter()
 
     def add(self, payloads: Sequence[bytes]) -> None:
@@ -72,19 +76,21 @@ class ColumnsFold(SchemaFold):
         first, stop, counts = scan.children(lists.owner, lists.value, lists.end)
         owners = np.repeat(lists.owner, counts)
         looks = (
-            (places[0], *_look(scan, context.owner, context.value, context.end)),
-            (
-                np.repeat(places[1], counts),
-                *_look(scan, owners, first, stop),
-            ),
+            _Look.at(scan, places[0], context.owner, context.value, context.end),
+            _Look.at(scan, np.repeat(places[1], counts), owners, first, stop),
         )
+        others = [
+            look.others_than_text(scan, tuple(features.values()))
+            for features, look in zip(self._maps, looks, strict=True)
+        ]
         if scan.odd.any():
             return
         self.sequences += int(np.count_nonzero(scan.sequence))
         self._last = []
-        for features, held, look in zip(self._maps, places, looks, strict=True):
+        parts = zip(self._maps, places, looks, others, strict=True)
+        for features, held, look, binary in parts:
             self.skipped += int(np.count_nonzero(held < 0))
-            _count(tuple(features.values()), held, *look)
+            look.count_in(tuple(features.values()), held, binary)
 
     def _find(self, features: dict[bytes, FeatureStatistics], found: Found, scan: WireScan) -> Ints:
         """Return the place of each entry's key; a new one gets a place if there is room."""
@@ -103,7 +109,37 @@ class ColumnsFold(SchemaFold):
         super().merge(other)
 
     def columns(self) -> Columns:
-        """Return the narrowest columns for what most payloads are, by name, feature lists last."""
+        """Return the narrowest columns for what most payloads are, by name, feature lists last.
+
+        They tell apart what payloads tell apart, and no more: a string is bytes, and a column has
+        single values only if every record has one.
+        """
+        return self._columns(_column)
+
+    def table_columns(self, *, lists: bool = False, exact: bool = True) -> Columns:
+        """Return the columns as people expect them in a table.
+
+        Strings that are all text are text, and a feature with at most one value in each record has
+        nullable single values.
+
+        Args:
+            lists: whether the latter stay lists.
+            exact: whether records can be restored from the table; otherwise single values may be
+                null for more than one reason.
+        """
+
+        def column(feature: FeatureStatistics, records: int) -> Column:
+            found, dtypes = _column(feature, records), [*feature.dtypes] or [DType.STRING]
+            if not lists and len(dtypes) == 1 and found.form is not Form.SCALAR:
+                form = _optional_form(feature, records, exact=exact)
+                found = found if form is None else replace(found, form=form, dtype=dtypes[0])
+            strings = feature.values.get(DType.STRING)
+            is_text = found.dtype is DType.STRING and (strings is None or strings.is_text)
+            return replace(found, is_text=is_text)
+
+        return self._columns(column)
+
+    def _columns(self, column: Callable[[FeatureStatistics, int], Column]) -> Columns:
         sequences = self.kinds[PayloadKind.SEQUENCE_EXAMPLE]
         parsed = sequences + self.kinds[PayloadKind.EXAMPLE]
         others = self.kinds[PayloadKind.EVENT], self.kinds[PayloadKind.UNKNOWN]
@@ -112,52 +148,102 @@ class ColumnsFold(SchemaFold):
         if not parsed:
             return Columns(PayloadKind.EMPTY)
         records = parsed + self.kinds[PayloadKind.EMPTY]
-        columns = [_column(one, records) for one in self.features() if one.present or one.unset]
+        columns = [column(one, records) for one in self.features() if one.present or one.unset]
         kind = PayloadKind.SEQUENCE_EXAMPLE if sequences else PayloadKind.EXAMPLE
         return Columns(kind, tuple(columns))
 
 
-def _look(scan: WireScan, rows: Ints, start: Ints, end: Ints) -> tuple[NDArray[np.uint8], Bools]:
-    """Return what features hold, and which have another number of values than one."""
-    kind, start, end = scan.kinds(rows, start, end)
-    size = end - start
-    several = np.where(kind == FLOATS, size != 4, size != 1)
-    unsure = np.flatnonzero((kind == INTEGERS) & (size > 1) & (size <= 10))
-    several[unsure] = scan.integers(rows[unsure], start[unsure], end[unsure])[1] != 1
-    strings = np.flatnonzero((kind == STRINGS) & (size > 0))
-    tag, _, stop, one = scan.field(start[strings], end[strings])
-    more, _, _, two = scan.field(stop, end[strings])
-    several[strings] = stop != end[strings]
-    ok = one & (tag == FIRST) & (~several[strings] | (two & (more == FIRST)))
-    scan.odd[rows[strings[~ok]]] = True
-    return kind, several
+class _Look(NamedTuple):
+    """What a scan sees of features."""
+
+    place: Ints  # of the feature's key; -1 where there was no room
+    owner: Ints  # the record
+    kind: NDArray[np.uint8]
+    start: Ints  # where its strings or packed numbers are
+    end: Ints
+    number: NDArray[np.uint8]  # of its values; 2 for more
+
+    @classmethod
+    def at(cls, scan: WireScan, place: Ints, owner: Ints, start: Ints, end: Ints) -> "_Look":
+        """Look at features."""
+        kind, start, end = scan.kinds(owner, start, end)
+        size = end - start
+        number = np.minimum(np.where(kind == FLOATS, (size + 3) >> 2, size), 2).astype(np.uint8)
+        unsure = np.flatnonzero((kind == INTEGERS) & (size > 1) & (size <= 10))
+        counts = scan.integers(owner[unsure], start[unsure], end[unsure])[1]
+        number[unsure] = np.minimum(counts, 2)
+        strings = np.flatnonzero((kind == STRINGS) & (size > 0))
+        tag, _, stop, one = scan.field(start[strings], end[strings])
+        more, _, _, two = scan.field(stop, end[strings])
+        several = stop != end[strings]
+        number[strings] = 1 + several
+        ok = one & (tag == FIRST) & (~several | (two & (more == FIRST)))
+        scan.odd[owner[strings[~ok]]] = True
+        return cls(place, owner, kind, start, end, number)
+
+    def others_than_text(
+        self, scan: WireScan, features: Sequence[FeatureStatistics]
+    ) -> Collection[int]:
+        """Return the places of the features that are text so far, and have other strings here."""
+        binary = set[int]()
+        live = [
+            "bytes_list" not in one.kinds or one.kinds["bytes_list"].is_text for one in features
+        ]
+        strings = np.flatnonzero((self.kind == STRINGS) & (self.place >= 0) & (self.number > 0))
+        strings = strings[np.array(live, np.bool_)[self.place[strings]]]
+        owner, place = self.owner[strings], self.place[strings]
+        first, stop, counts = scan.children(owner, self.start[strings], self.end[strings])
+        if scan.odd.any():
+            return binary
+        place = np.repeat(place, counts)
+        # The first value shows it in most cases: images are not copied.
+        for which in np.unique(place, return_index=True)[1].tolist():
+            if not is_plain_text(scan.data[first[which] : stop[which]]):
+                binary.add(int(place[which]))
+        rest = ~np.isin(place, [*binary])
+        place, values = place[rest], scan.strings(first[rest], stop[rest])
+        if not _are_text(values):
+            for one in np.unique(place).tolist():
+                if not _are_text(values.filter(bools_array(place == one))):
+                    binary.add(one)
+        return binary
+
+    def count_in(
+        self, features: Sequence[FeatureStatistics], entries: Ints, binary: Collection[int]
+    ) -> None:
+        """Count entries of a map by their places, and features or steps by places and kinds."""
+
+        def counts(places: Ints) -> list[int]:
+            found: list[int] = np.bincount(places[places >= 0], minlength=len(features)).tolist()
+            return found
+
+        for feature, count in zip(features, counts(entries), strict=True):
+            feature.lists.present += count if feature.is_list else 0
+        for feature, count in zip(features, counts(self.place[self.kind == NONE]), strict=True):
+            feature.unset += count
+        for tag, name in _KINDS.items():
+            found = self.kind == tag
+            some = (found, found & (self.number == 0), found & (self.number == 2))
+            columns = zip(features, *(counts(self.place[one]) for one in some), strict=True)
+            for place, (feature, count, empty, several) in enumerate(columns):
+                if count:
+                    held = feature.kinds.setdefault(name, ValueStatistics())
+                    held.present += count
+                    held.empty += empty
+                    held.several += several
+                    held.is_text &= place not in binary
 
 
-def _count(
-    features: Sequence[FeatureStatistics],
-    entries: Ints,
-    places: Ints,
-    kinds: NDArray[np.uint8],
-    several: Bools,
-) -> None:
-    """Count entries of a map by their places, and features or steps by places and kinds."""
-
-    def counts(places: Ints) -> list[int]:
-        found: list[int] = np.bincount(places[places >= 0], minlength=len(features)).tolist()
-        return found
-
-    for feature, count in zip(features, counts(entries), strict=True):
-        feature.lists.present += count if feature.is_list else 0
-    for feature, count in zip(features, counts(places[kinds == NONE]), strict=True):
-        feature.unset += count
-    for tag, name in _KINDS.items():
-        found = kinds == tag
-        some = counts(places[found]), counts(places[found & several])
-        for feature, count, others in zip(features, *some, strict=True):
-            if count:
-                held = feature.kinds.setdefault(name, ValueStatistics())
-                held.present += count
-                held.several += others
+def _are_text(values: pa.Array) -> bool:
+    """Return whether all strings are plain text."""
+    if len(values) < 2:
+        return all(map(is_plain_text, values.to_pylist()))
+    try:
+        values.cast(pa.string())
+    except pa.ArrowInvalid:
+        return False
+    data = values.buffers()[2]
+    return data is None or not has_controls(data.to_pybytes())
 
 
 def _column(feature: FeatureStatistics, records: int) -> Column:
@@ -167,7 +253,21 @@ def _column(feature: FeatureStatistics, records: int) -> Column:
         dtypes.append(None)
     dtype = dtypes[0] if len(dtypes) == 1 else None
     form = Form.FEATURE if dtype is None else Form.LIST
-    several = sum(kind.several for kind in feature.kinds.values())
-    if dtype and not feature.is_list and feature.present == records and not several:
+    others = sum(kind.several + kind.empty for kind in feature.kinds.values())
+    if dtype and not feature.is_list and feature.present == records and not others:
         form = Form.SCALAR
     return Column(key=feature.key, form=form, dtype=dtype, is_list=feature.is_list)
+
+
+def _optional_form(feature: FeatureStatistics, records: int, *, exact: bool) -> Form | None:
+    """Return how nullable single values hold a feature of at most one type, if they do."""
+    kinds = feature.kinds.values()
+    if feature.is_list or any(kind.several for kind in kinds):
+        return None
+    reasons = {
+        Form.OPTIONAL: records - feature.present - feature.unset,
+        Form.EMPTY: sum(kind.empty for kind in kinds),
+        Form.UNSET: feature.unset,
+    }
+    found = [form for form, count in reasons.items() if count]
+    return found[0] if len(found) == 1 else None if exact else Form.ANY

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tfrtool.engines.engine import Workers
 from tfrtool.engines.pool import map_shards
 from tfrtool.examples.arrow.arrays import numbers_array, strings_array
-from tfrtool.examples.arrow.columns import PLACES, Columns, Form
+from tfrtool.examples.arrow.columns import PLACES, Columns
 from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.dataset_files import find_files
@@ -81,7 +81,7 @@ class RowColumns:
         names = zip(columns.names, columns.columns, strict=False)
         found = cls(sources=sources)
         numbers = {n: c for n, c in names if c.dtype is DType.INT64 and not c.is_list}
-        scalars = {name: one for name, one in numbers.items() if one.form is Form.SCALAR}
+        scalars = {name: one for name, one in numbers.items() if one.form.is_single}
         for candidates in (scalars, numbers):  # a feature with one value in each record comes first
             features = dict.fromkeys(candidates, Feature(dtype=DType.INT64, values=(0,)))
             label = find_roles(features, info_beside(folder)).label
@@ -152,19 +152,26 @@ def text_array(which: NDArray[np.int32], texts: Sequence[str]) -> pa.DictionaryA
 
 
 def infer_columns(
-    shards: Sequence[Path], *, workers: Workers = None, on_progress: OnProgress = no_progress
+    shards: Sequence[Path],
+    *,
+    lists: bool = False,
+    workers: Workers = None,
+    on_progress: OnProgress = no_progress,
 ) -> Columns:
-    """Return the columns that all records of all shards fit; what is damaged is left out.
+    """Return the columns of a table that all intact records of all shards fit.
 
     Args:
         shards: the files.
+        lists: whether features with at most one value in each record stay lists, if some records
+            have none.
         workers: how many processes at most; None takes the cores.
         on_progress: called with the bytes that are read.
 
     Raises:
         ShardError: a file can't be read.
     """
-    return fold_columns(shards, workers=workers, on_progress=on_progress).columns()
+    fold = fold_columns(shards, workers=workers, on_progress=on_progress)
+    return fold.table_columns(lists=lists, exact=False)
 
 
 def fold_columns(

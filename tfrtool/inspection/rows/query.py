@@ -144,7 +144,7 @@ def _answer(
                 for batch in reader:
                     send_to_parent(pack_batch(batch))
         except Exception as error:
-            raise sandbox.as_error(error) from error
+            raise sandbox.as_error(error, sql) from error
 
 
 def write_parquet(reader: pa.RecordBatchReader, file: BinaryIO) -> int:

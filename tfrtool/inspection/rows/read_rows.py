@@ -137,14 +137,22 @@ def _intact(
 
 
 def read_table(
-    shards: Paths, *, columns: str | Sequence[str] = "all", on_fault: OnFault = "raise"
+    shards: Paths,
+    *,
+    columns: str | Sequence[str] = "all",
+    lists: bool = False,
+    on_fault: OnFault = "raise",
 ) -> RowBatches:
     """Read the features of one or more shards as Arrow record batches.
+
+    A feature with at most one value in every record is a column of single values, null where a
+    record has none; other features are lists. Strings are text if all of them are UTF-8 text.
 
     Args:
         shards: files, glob patterns and directories, one or several.
         columns: names of the features to decode, or "all". Only these are decoded. An extra pass
             over the shards determines types that fit all records.
+        lists: whether a feature that some records don't have is a list in any case.
         on_fault: "raise" to stop at a damaged record or one that is not an Example, "skip" to skip
             these, or a function to call with each.
 
@@ -162,7 +170,7 @@ def read_table(
     from tfrtool.inspection.rows.batches import infer_columns
 
     paths = find_shards(shards)
-    found = infer_columns(paths)
+    found = infer_columns(paths, lists=lists)
     if columns != "all":
         found = found.select([columns] if isinstance(columns, str) else columns)
     return RowBatches(shards=paths, columns=found, on_fault=handle)

@@ -41,6 +41,15 @@ _MEANINGS = (
 """DuckDB's messages, and the same in the terms of a query; others are shown as they are."""
 
 
+_COMPARED = re.compile(r"could not convert string '(.*)' to ((?:U?INT|FLOAT|DOUBLE)\w*)", re.DOTALL)
+
+_OPERATOR = (
+    r"""("[^"]+"|\b\w+\b)\s*(?:[=<>!]{1,2}|(?:NOT\s+)?IN\b|(?:NOT\s+)?BETWEEN\b)"""
+    r"""\s*\(?\s*(?:'[^']*'\s*,\s*)*"""
+)
+"""A column and what compares it with texts."""
+
+
 def memory_error() -> ShardError:
     """Return the error for a query that needs more memory than its process may use."""
     return ShardError(f"the query needs more than {human_bytes(MAX_SQL_MEMORY)} of memory")
@@ -64,6 +73,17 @@ def as_sql_error(error: Exception, columns: Iterable[str], sql: str = "") -> Exc
     # No value can be cast from one of these types to the other.
     is_wrong = isinstance(error, kinds) or "Unimplemented type for cast" in str(error)
     what, kind = sql_message(error), UsageError if is_wrong else ShardError
+    if compared := _COMPARED.match(what):
+        text, dtype = compared.groups()
+        literal = re.escape(f"'{text}'")
+        name = re.search(_OPERATOR + literal, sql, re.IGNORECASE)
+        if name is not None or re.search(literal, sql):
+            column = name[1] if name else "a column"
+            names = [one for one in columns if one == "label_name"]
+            hint = "compare with label_name instead" if names else None
+            return UsageError(
+                f"{column} is {dtype}, and can't be compared with '{text}'", hint=hint
+            )
     return kind(what, hint=_hint(what, _ends(str(error)), columns, sql))
 
 

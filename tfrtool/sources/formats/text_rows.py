@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from tfrtool.errors import SourceError
+from tfrtool.examples.content import is_plain_text
 from tfrtool.examples.dtypes import NumberRange, exact_number, text_number
 from tfrtool.examples.example import DType
 from tfrtool.storage.limits import MAX_ROW_BYTES
@@ -198,11 +199,14 @@ class CellTypes:
     cells: int = 0  # that are not missing
     numbers: NumberRange = field(default_factory=NumberRange)
     text: tuple[int, Any] | None = None  # the first, with its row
+    is_text: bool = True  # whether all bytes are plain text
 
     def add(self, value: Any, dtype: DType, row: int) -> None:
         """Add a value: a number if it has such a type, otherwise a text; rows ascend."""
         self.dtypes.add(dtype)
         if dtype is not DType.STRING:
             self.numbers.add(value, row)
-        elif self.text is None:
-            self.text = row, value
+            return
+        self.text = self.text or (row, value)
+        if isinstance(value, bytes | dict):  # an object has bytes in base64
+            self.is_text = self.is_text and isinstance(value, bytes) and is_plain_text(value)
