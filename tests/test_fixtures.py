@@ -3,32 +3,33 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from damaged import damaged_shards
+from golden import golden_shards
+from make_fixtures import fixture_files
 from PIL import Image
+from shards import shard_files
 
-from tfrtool.inspection.summary.shard_summary import inspect_shard
-from tfrtool.records.framing import Record
-from tfrtool.records.reader import read_records
+import tfrtool
+from tests.more import more
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
-FOLDERS = ("pets", "scenes", "golden", "damaged")
 TWINS = sorted((*FIXTURES.glob("golden/*.json"), *FIXTURES.glob("damaged/*.json")))
 GOLDEN = [twin.with_suffix("") for twin in TWINS if twin.parent.name == "golden"]
 COMPRESSION_TYPES = {"none": "", "gzip": "GZIP", "zlib": "ZLIB"}
 EMPTY_MEMBER = "empty-member.tfrecord.gz"
 
 
-def files_below(root: Path) -> dict[str, bytes]:
-    """Return the fixtures below ``root`` by path."""
+def files_below(root: Path, folders: set[str]) -> dict[str, bytes]:
+    """Return the fixtures in some folders by path."""
     return {
         path.relative_to(root).as_posix(): path.read_bytes()
-        for folder in FOLDERS
+        for folder in folders
         for path in (root / folder).rglob("*")
         if path.is_file()
     }
@@ -42,16 +43,20 @@ def twin_of(shard: Path) -> dict[str, Any]:
 
 def payloads_of(shard: Path) -> list[bytes]:
     """Return the payloads that our reader finds."""
-    with shard.open("rb") as file:
-        return [item.payload for item in read_records(file) if isinstance(item, Record)]
+    return [record.payload for record in tfrtool.read_records(shard)]
 
 
 @pytest.mark.slow
-def test_script_reproduces_committed_files(tmp_path: Path) -> None:
-    """The script writes the committed files, byte for byte, and there are no others."""
-    script = FIXTURES / "make_fixtures.py"
-    subprocess.run([sys.executable, str(script), str(tmp_path)], check=True, capture_output=True)
-    made, committed = files_below(tmp_path), files_below(FIXTURES)
+@pytest.mark.parametrize("make", [shard_files, more(fixture_files)], ids=["shards", "all"])
+def test_script_reproduces_committed_files(make: Callable[..., dict[str, bytes]]) -> None:
+    """The script makes the committed files, byte for byte, and no others."""
+    if make is shard_files:  # the pictures take ten times as long
+        golden, damaged = shard_files(golden_shards()), shard_files(damaged_shards())
+        made = {f"golden/{name}": data for name, data in golden.items()}
+        made |= {f"damaged/{name}": data for name, data in damaged.items()}
+    else:
+        made = fixture_files()
+    committed = files_below(FIXTURES, {name.partition("/")[0] for name in made})
     assert made.keys() == committed.keys()
     assert [name for name in made if made[name] != committed[name]] == []
 
@@ -68,27 +73,15 @@ def test_each_shard_has_a_twin() -> None:
     assert all(twin_of(shard)["file"] == shard.name for shard in shards)
 
 
-@pytest.mark.parametrize(
-    "shard",
-    [pytest.param(twin.with_suffix(""), id=f"{twin.parent.name}/{twin.stem}") for twin in TWINS],
-)
-def test_inspection_agrees_with_twin(shard: Path) -> None:
-    """Inspection finds the compression, records, payload and faults that the twin tells."""
-    twin = twin_of(shard)
-    found = inspect_shard(shard).to_json()
-    faults = [
-        {key: fault[key] for key in ("kind", "offset", "record")} for fault in found["faults"]
-    ]
-    assert {key: found[key] for key in ("compression", "records", "payload")} == {
-        key: twin[key] for key in ("compression", "records", "payload")
-    }
-    assert faults == twin["faults"]
-
-
-def test_golden_shards_are_without_fault_and_damaged_ones_are_not() -> None:
-    """A twin among the golden shards has no faults, and one among the damaged has some."""
-    for twin in TWINS:
-        assert bool(twin_of(twin.with_suffix(""))["faults"]) == (twin.parent.name == "damaged")
+def test_inspection_agrees_with_twins() -> None:
+    """Inspection finds the compression, records, payload and faults that the twin states."""
+    for shard in (twin.with_suffix("") for twin in TWINS):
+        twin, found = twin_of(shard), tfrtool.inspect_shard(shard).to_json()
+        for key in ("compression", "records", "payload"):
+            assert found[key] == twin[key], shard
+        keys = ("kind", "offset", "record")
+        assert [{key: fault[key] for key in keys} for fault in found["faults"]] == twin["faults"]
+        assert bool(twin["faults"]) == (shard.parent.name == "damaged")
 
 
 @pytest.mark.tf

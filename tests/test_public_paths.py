@@ -17,15 +17,9 @@ from tests.photos import write_class_folders
 
 pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("quick_graphs", "quick_cnn")]
 
-FORMS: dict[str, Callable[[Path], Any]] = {
-    "str": str,
-    "Path": Path,
-    "PathLike": lambda path: _Location(path),
-}
-
 
 class _Location:
-    """A path of some other library."""
+    """A path of another library."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -208,21 +202,21 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 @pytest.mark.parametrize("name", CALLS)
 def test_every_form_of_a_path_gives_one_result(name: str, world: World) -> None:
-    """Text, Path and PathLike, one or several where several make sense, mean the same."""
+    """Text and PathLike mean the same; a list is allowed where several paths make sense."""
     results = []
-    for form in FORMS.values():
+    for form in (str, _Location):
         shutil.rmtree(world.out, ignore_errors=True)
         world.out.mkdir()
         results.append(CALLS[name](world, form))
-    assert str(results[0]) == str(results[1]) == str(results[2])
+    assert str(results[0]) == str(results[1])
 
 
-@pytest.mark.parametrize("place", ["s3://me:pass@bucket/x", "s3://b/../x", "", "a\0b"])
 @pytest.mark.parametrize("name", sorted({*CALLS} - {"predict"}))
-def test_what_is_no_path_is_refused(name: str, place: str, world: World) -> None:
+def test_invalid_paths_are_refused(name: str, world: World) -> None:
     """A URL that holds a password is refused, and an empty name is not the current folder."""
-    with pytest.raises(tfrtool.UsageError):
-        CALLS[name](world, lambda _: place)
+    for place in ("s3://me:pass@bucket/x", "s3://b/../x", "", "a\0b"):
+        with pytest.raises(tfrtool.UsageError):
+            CALLS[name](world, lambda _, place=place: place)
 
 
 def test_a_path_alone_is_not_taken_apart(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 import tfrtool
 from tests.contracts.imports import RANKS, forbidden_imports, import_cycles, imported_modules
 
@@ -69,10 +67,10 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize(("path", "source"), BROKEN)
-def test_checker_finds_what_is_forbidden(path: str, source: str) -> None:
+def test_checker_finds_what_is_forbidden() -> None:
     """The check can fail: each of these lines is found."""
-    assert len(forbidden_imports(path, source)) == 1
+    for path, source in BROKEN:
+        assert len(forbidden_imports(path, source)) == 1, (path, source)
 
 
 SOUND = [
@@ -85,10 +83,10 @@ SOUND = [
 ]
 
 
-@pytest.mark.parametrize(("path", "source"), SOUND)
-def test_checker_lets_pass_what_is_allowed(path: str, source: str) -> None:
-    """The check passes what the house plan allows."""
-    assert forbidden_imports(path, source) == []
+def test_checker_lets_pass_what_is_allowed() -> None:
+    """The check passes what is allowed."""
+    for path, source in SOUND:
+        assert forbidden_imports(path, source) == [], (path, source)
 
 
 def test_checker_sees_imports_everywhere() -> None:

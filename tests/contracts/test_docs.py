@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
-import pytest
 from option_tables import option_table
 
 from tests.contracts.imports import RANKS
@@ -42,18 +41,19 @@ def _find(path: tuple[str, ...]) -> click.Command:
     return command
 
 
-@pytest.mark.parametrize("path", list(_commands(cli)), ids=" ".join)
-def test_each_page_has_the_options_of_its_command(path: tuple[str, ...]) -> None:
+def test_each_page_has_the_options_of_its_command() -> None:
     """Each command has a page or a section with its options; `make tables` generates them."""
-    page = (REPOSITORY / "docs" / "commands" / f"{path[0]}.md").read_text("utf-8")
-    name = " ".join(path)
-    assert re.search(rf"^#+ tfrtool {name} ", page, re.MULTILINE)
-    table = option_table(name)
-    assert f"<!-- options: {name} -->\n\n{table}\n<!-- end of options -->" in page
     general = (REPOSITORY / "docs" / "commands" / "overview.md").read_text("utf-8")
-    for parameter in _find(path).params:
-        if isinstance(parameter, click.Option):
-            assert f"`{parameter.opts[0]}" in table + general
+    for path in _commands(cli):
+        page = (REPOSITORY / "docs" / "commands" / f"{path[0]}.md").read_text("utf-8")
+        name = " ".join(path)
+        assert re.search(rf"^#+ tfrtool {name} ", page, re.MULTILINE), name
+        table = option_table(name)
+        section = f"<!-- options: {name} -->\n\n{table}\n<!-- end of options -->"
+        assert section in page, f"{name}: run `make tables`"
+        for parameter in _find(path).params:
+            if isinstance(parameter, click.Option):
+                assert f"`{parameter.opts[0]}" in table + general, name
 
 
 def _known(path: tuple[str, ...]) -> set[str]:
@@ -71,41 +71,42 @@ def _code(page: str) -> Iterator[str]:
     yield from (span.replace("\n", " ") for span in _SPAN.findall(_BLOCK.sub("", text)))
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_commands_and_options_that_are_named_exist(page: str) -> None:
-    """Pages name no command and no option that isn't there."""
-    known = set().union(*(_known(path) for path in _commands(cli)))
+def test_commands_and_options_that_are_named_exist() -> None:
+    """Pages name only commands and options that exist."""
+    options = {path: _known(path) for path in _commands(cli)}
+    known = set().union(*options.values())
     wrong = []
-    for code in _code(page):
+    for page, code in ((page, code) for page in PAGES for code in _code(page)):
         if code.startswith("--"):
-            wrong += [word for word in re.findall(r"--[a-z-]+", code) if word not in known]
+            words = re.findall(r"--[a-z-]+", code)
+            wrong += [(page, word) for word in words if word not in known]
         for call in re.findall(r"(?<![\w/\"-])tfrtool ([a-z][^|;&]*)", code):
             words = call.split()
             path = tuple(words[: 2 if words[0] == "inspect" else 1])
             if path == ("inspect",) or words[0] == "--":
                 continue
-            if path not in set(_commands(cli)):
-                wrong.append(call)
+            if path not in options:
+                wrong.append((page, call))
                 continue
             wrong += [
-                f"tfrtool {' '.join(path)} {word}"
+                (page, f"tfrtool {' '.join(path)} {word}")
                 for word in re.findall(r"(?<=\s)--[a-z-]+", call)
-                if word not in _known(path)
+                if word not in options[path]
             ]
     assert wrong == []
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_links_lead_somewhere(page: str) -> None:
-    """A link within the repository leads to a file that is there, and to a heading of it."""
+def test_links_lead_somewhere() -> None:
+    """A link within the repository leads to an existing file, and to a heading of it."""
     broken = []
-    for link in _LINK.findall(_BLOCK.sub("", (REPOSITORY / page).read_text("utf-8"))):
-        if re.match(r"[a-z]+:", link):
-            continue
-        name, _, anchor = link.partition("#")
-        target = (REPOSITORY / page).parent / name if name else REPOSITORY / page
-        if not target.exists() or (anchor and anchor not in _anchors(target)):
-            broken.append(link)
+    for page in PAGES:
+        for link in _LINK.findall(_BLOCK.sub("", (REPOSITORY / page).read_text("utf-8"))):
+            if re.match(r"[a-z]+:", link):
+                continue
+            name, _, anchor = link.partition("#")
+            target = (REPOSITORY / page).parent / name if name else REPOSITORY / page
+            if not target.exists() or (anchor and anchor not in _anchors(target)):
+                broken.append((page, link))
     assert broken == []
 
 

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
-import pytest
 
 import tfrtool
 from tfrtool.cli.app import cli
@@ -118,47 +117,51 @@ def help_texts(path: tuple[str, ...]) -> Iterator[str]:
             yield parameter.help or ""
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_pages_are_plain(page: str) -> None:
+def test_pages_are_plain() -> None:
     """No page has a ruled-out word, or a sentence of more than 35 words."""
-    text = (REPOSITORY / page).read_text("utf-8")
-    assert ruled_out(re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL), page) == []
-    assert long_sentences(prose_of(text)) == []
-
-
-@pytest.mark.parametrize("path", list(commands(cli)), ids=lambda path: " ".join(path) or "tfrtool")
-def test_help_is_plain(path: tuple[str, ...]) -> None:
-    """Nor has the help of a command."""
-    for text in help_texts(path):
-        assert ruled_out(text, "help") == []
-        assert long_sentences(prose_of(text)) == []
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_messages_are_plain(module: str) -> None:
-    """Nor have messages: the strings in the code that are no docstrings."""
-    source = (PACKAGE / module).read_text("utf-8")
-    found = [
-        f"{line}: {hit}" for line, text in strings_of(source) for hit in ruled_out(text, module)
-    ]
+    found = []
+    for page in PAGES:
+        text = (REPOSITORY / page).read_text("utf-8")
+        code_free = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+        found += [(page, hit) for hit in ruled_out(code_free, page)]
+        found += [(page, sentence) for sentence in long_sentences(prose_of(text))]
     assert found == []
-    assert [s for _, text in strings_of(source) for s in long_sentences(text)] == []
 
 
-@pytest.mark.parametrize("template", TEMPLATES)
-def test_pages_of_viewer_and_report_are_plain(template: str) -> None:
-    """Nor have the pages that the tool makes."""
-    text = re.sub(
-        r"\{#.*?#\}|//.*?$", "", (PACKAGE / template).read_text("utf-8"), flags=re.MULTILINE
-    )
-    assert ruled_out(text, template) == []
+def test_help_is_plain() -> None:
+    """The help of commands and options is plain."""
+    texts = [(path, text) for path in commands(cli) for text in help_texts(path)]
+    assert [(path, hit) for path, text in texts for hit in ruled_out(text, "help")] == []
+    assert [(path, one) for path, text in texts for one in long_sentences(prose_of(text))] == []
 
 
-@pytest.mark.parametrize("name", tfrtool.__all__)
-def test_public_docstrings_are_plain(name: str) -> None:
-    """Nor has what the documentation shows of the Python names."""
-    text = inspect.getdoc(getattr(tfrtool, name)) or ""
-    assert ruled_out(text, f"tfrtool.{name}") == []
+def test_messages_are_plain() -> None:
+    """Messages are plain: the strings in the code that are not docstrings."""
+    found = []
+    for module in MODULES:
+        for line, text in strings_of((PACKAGE / module).read_text("utf-8")):
+            hits = ruled_out(text, module) + long_sentences(text)
+            found += [f"{module}:{line}: {hit}" for hit in hits]
+    assert found == []
+
+
+def test_pages_of_viewer_and_report_are_plain() -> None:
+    """The pages that the tool renders are plain."""
+    found = []
+    for template in TEMPLATES:
+        text = (PACKAGE / template).read_text("utf-8")
+        text = re.sub(r"\{#.*?#\}|//.*?$", "", text, flags=re.MULTILINE)
+        found += [(template, hit) for hit in ruled_out(text, template)]
+    assert found == []
+
+
+def test_public_docstrings_are_plain() -> None:
+    """What the documentation shows of the Python names is plain."""
+    found = []
+    for name in tfrtool.__all__:
+        text = inspect.getdoc(getattr(tfrtool, name)) or ""
+        found += [(name, hit) for hit in ruled_out(text, f"tfrtool.{name}")]
+    assert found == []
 
 
 def test_the_guard_can_fail() -> None:

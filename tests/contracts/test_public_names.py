@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, get_args
 
@@ -34,11 +32,9 @@ def test_the_names_that_there_are() -> None:
 
 
 @pytest.mark.tf
-@pytest.mark.parametrize("name", tfrtool.__all__)
-def test_every_public_name_is_there_and_documented(name: str) -> None:
-    """Each name in __all__ can be had, and says what it is."""
-    value = getattr(tfrtool, name)
-    assert value.__doc__
+def test_every_public_name_is_documented() -> None:
+    """Each name in __all__ exists and has a docstring."""
+    assert [name for name in tfrtool.__all__ if not getattr(tfrtool, name).__doc__] == []
 
 
 def _reference_names() -> list[str]:
@@ -57,13 +53,13 @@ def test_the_reference_has_every_name_once() -> None:
 
 
 @pytest.mark.tf
-@pytest.mark.parametrize("name", sorted(VERBS))
-def test_what_a_verb_returns_is_documented(name: str) -> None:
+def test_what_a_verb_returns_is_documented() -> None:
     """A type of ours that a verb returns is public, or has its place in the reference."""
-    public = [getattr(tfrtool, one) for one in tfrtool.__all__]
-    for kind in _own_types(inspect.signature(getattr(tfrtool, name)).return_annotation):
-        assert kind in public or f"{kind.__module__}.{kind.__qualname__}" in _reference_names()
-        assert kind.__doc__
+    public, reference = [getattr(tfrtool, one) for one in tfrtool.__all__], _reference_names()
+    for name in sorted(VERBS):
+        for kind in _own_types(inspect.signature(getattr(tfrtool, name)).return_annotation):
+            assert kind in public or f"{kind.__module__}.{kind.__qualname__}" in reference, name
+            assert kind.__doc__
 
 
 def _own_types(hint: Any) -> set[Any]:
@@ -98,21 +94,6 @@ def test_unknown_names_are_attribute_errors() -> None:
     """A name that isn't there fails as in any module."""
     with pytest.raises(AttributeError, match="nonsense"):
         tfrtool.nonsense  # type: ignore[attr-defined]  # noqa: B018
-
-
-def test_importing_the_package_loads_nothing() -> None:
-    """`import tfrtool` brings in none of its rooms, and no other package."""
-    program = (
-        "import sys; before = set(sys.modules); import tfrtool; "
-        "print(sorted(m for m in set(sys.modules) - before if not m.startswith('_')))"
-    )
-    output = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    loaded = set(output.stdout.strip("[]\n").replace("'", "").split(", "))
-    assert "tfrtool" in loaded
-    assert not {name for name in loaded if name.startswith("tfrtool.")}
-    assert not loaded & {"numpy", "google", "click", "tensorflow", "PIL", "tqdm"}
 
 
 def test_records_in_and_out(tmp_path: Path) -> None:
