@@ -76,7 +76,7 @@ def test_commands_and_options_that_are_named_exist() -> None:
     options = {path: _known(path) for path in _commands(cli)}
     known = set().union(*options.values())
     wrong = []
-    for page, code in ((page, code) for page in PAGES for code in _code(page)):
+    for page, code in [(name, code) for name in PAGES for code in _code(name)]:
         if code.startswith("--"):
             words = re.findall(r"--[a-z-]+", code)
             wrong += [(page, word) for word in words if word not in known]

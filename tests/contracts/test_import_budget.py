@@ -33,7 +33,7 @@ sys.stderr.write(json.dumps([code, loaded]))
 """
 
 
-def loaded_by(commands: list[list[str]], suspects: list[str]) -> tuple[int, list[str]]:
+def all_loaded_by(commands: list[list[str]], suspects: list[str]) -> tuple[int, list[str]]:
     """Run commands in a new interpreter; return the exit code and which suspects they loaded."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, json.dumps(commands), json.dumps(suspects)],
@@ -44,6 +44,11 @@ def loaded_by(commands: list[list[str]], suspects: list[str]) -> tuple[int, list
     assert done.stdout
     code, loaded = json.loads(done.stderr)
     return code, loaded
+
+
+def loaded_by(words: list[str], suspects: list[str]) -> tuple[int, list[str]]:
+    """Run a command in a new interpreter; return its exit code and which suspects it loaded."""
+    return all_loaded_by([words], suspects)
 
 
 @pytest.fixture
@@ -63,7 +68,7 @@ def test_commands_for_shards_are_light(shard: Path, tmp_path: Path) -> None:
     words += [[name, str(shard)] for name in ("count", "verify", "index")]
     words += [["inspect", "schema", str(shard)]]
     words += [["repair", str(shard), str(tmp_path / "out.tfrecord")]]
-    assert loaded_by(words, HEAVY) == (0, [])
+    assert all_loaded_by(words, HEAVY) == (0, [])
 
 
 def test_sql_is_light(shard: Path) -> None:
@@ -71,19 +76,19 @@ def test_sql_is_light(shard: Path) -> None:
     where = ["cat", str(shard), "--where", "b = 1"]
     ask = ["query", str(shard), "SELECT b, count(*) FROM records GROUP BY b"]
     suspects = ["duckdb", "tensorflow", "pandas"]
-    assert loaded_by([where, ask, [*ask, "--json"]], suspects) == (0, [])
+    assert all_loaded_by([where, ask, [*ask, "--json"]], suspects) == (0, [])
 
 
 def test_resharding_is_light(shard: Path, tmp_path: Path) -> None:
     """Copying records waits for nothing that would decode them, and takes no memory for it."""
     words = ["reshard", str(shard), str(tmp_path / "out"), "--shuffle", "--workers", "1"]
-    assert loaded_by([words], ["tensorflow", "pyarrow", "pandas", "duckdb"]) == (0, [])
+    assert loaded_by(words, ["tensorflow", "pyarrow", "pandas", "duckdb"]) == (0, [])
 
 
 def test_check_can_fail(shard: Path) -> None:
     """What is loaded is seen: the protobuf runtime is."""
     words = ["inspect", "shard", str(shard)]
-    assert loaded_by([words], ["google.protobuf", "tensorflow"]) == (0, ["google.protobuf"])
+    assert loaded_by(words, ["google.protobuf", "tensorflow"]) == (0, ["google.protobuf"])
 
 
 def test_importing_the_package_is_light() -> None:

@@ -29,7 +29,8 @@ class Case(NamedTuple):
 
 def _case(name: str, commands: str, *, varies: Varies = None) -> Case:
     lines = tuple(line.strip() for line in commands.strip().splitlines())
-    return Case(name, lines, name.startswith("write") or name == "append_images", varies)
+    tf = name.startswith(("write", "training")) or name == "append_images"
+    return Case(name, lines, tf, varies)
 
 
 _DAMAGED, _GOLDEN = "fixtures/damaged", "fixtures/golden"
@@ -430,6 +431,44 @@ CASES = (
         cp {_DAMAGED}/payload-bit.tfrecord damaged/a.tfrecord
         tfrtool inspect dataset damaged
         tfrtool inspect dataset none
+        """,
+    ),
+    _case(
+        "inspect_images",
+        f"""
+        tfrtool inspect images pets --out all.png
+        tfrtool inspect images pets --out all.png
+        tfrtool inspect images pets --out some.png --limit 4 --columns 2 --thumb 64
+        tfrtool inspect images {_DAMAGED}/payload-bit.tfrecord --out bit.png
+        tfrtool inspect images {_GOLDEN}/text.tfrecord --out text.png
+        tfrtool inspect images pets --out label.png --label color
+        tfrtool inspect images pets
+        """,
+        varies="files",
+    ),
+    _case(
+        "report",
+        f"""
+        tfrtool report pets --out pets.html --workers 1
+        tfrtool report pets --out pets.html
+        tfrtool report {_DAMAGED}/payload-bit.tfrecord --out bit.html --workers 1
+        tfrtool report none --out none.html
+        tfrtool report pets --out pets.txt
+        tfrtool report pets
+        """,
+        varies="files",
+    ),
+    _case(
+        "training_errors",
+        """
+        tfrtool train none
+        tfrtool train pets --epochs 0
+        tfrtool evaluate none pets
+        tfrtool predict none photos
+        tfrtool bench none
+        tfrtool bench pets --rounds 0
+        tfrtool view none
+        tfrtool view pets --port 99999
         """,
     ),
     _case(

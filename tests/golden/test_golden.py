@@ -110,7 +110,7 @@ def test_golden(
     if case.tf:
         request.getfixturevalue("tf")  # what its import prints is not the command's
     monkeypatch.setenv("COLUMNS", "100")
-    runs = {}
+    runs: dict[str, tuple[list[Result | None], dict[str, str]]] = {}
     for run in ("text", "json"):
         folder = tmp_path / run
         shutil.copytree(template, folder)
@@ -136,7 +136,7 @@ def test_golden(
         runs[run] = results, {path: _describe(Path(path), case) for path in sorted(written)}
     assert runs["json"][1] == runs["text"][1], "a second run writes something else"
     pages = map(_page, case.commands, runs["text"][0], runs["json"][0])
-    printed = {result.out for result in runs["json"][0] if result}
+    printed = {result.out for result in runs["json"][0] if result and result.out}
     same = "  as printed with --json\n"
     files = (path + (same if t[1:] in printed else t) for path, t in runs["text"][1].items())
     _compare(HERE / f"{case.name}.txt", "".join(pages) + "== files\n" + "".join(files))
