@@ -194,12 +194,29 @@ def test_turned_jpeg_is_converted_if_asked_for(orientation: int, check: Check) -
     assert (left.problem, left.conversion) == (None, None)
 
 
-@pytest.mark.parametrize("share", [0.3, 0.7, 0.95])
-def test_cut_jpeg_is_a_problem(share: float) -> None:
-    """A JPEG that ends early is refused, though its header is fine."""
+def test_cut_jpeg_is_a_problem() -> None:
+    """A JPEG that ends early is refused, in its header or behind it."""
     data = saved(gradient(size=(96, 96)))
-    verdict = audit_image(data[: int(len(data) * share)])
-    assert verdict.problem is not None
+    for size in (*range(2, 600, 7), *(int(len(data) * share) for share in (0.7, 0.95))):
+        assert audit_image(data[:size]).problem is not None, size
+    early = audit_image(data[:300], HEADER).problem
+    assert early == "truncated before the image data"
+
+
+def test_stray_bytes_between_segments() -> None:
+    """Stray bytes are passed over as decoders do, and so is what follows the image."""
+    data = saved(gradient(), comment=b"\xff\xd8\xff\xd9")
+    place = data.index(b"\xff\xdb")
+    for junk in (b"\0\0\0", b"\xff\xff\xff", b"\xff\0", b"abc\xff\xd0"):
+        verdict = audit_image(data[:place] + junk + data[place:] + b"junk\xff\xd9")
+        assert (verdict.problem, verdict.conversion) == (None, None), junk
+
+
+def test_two_frame_headers_are_a_problem() -> None:
+    """Decoders refuse a JPEG with two frame headers."""
+    data = saved(gradient())
+    frame = data.index(b"\xff\xc0")
+    assert audit_image(data[:frame] + data[frame : frame + 19] + data[frame:]).problem is not None
 
 
 def test_header_check_does_not_decode() -> None:

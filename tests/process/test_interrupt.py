@@ -81,29 +81,23 @@ def _cpu_seconds_of_children(process: int) -> float:
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs Linux")
-@pytest.mark.parametrize(("number", "command"), [(signal.SIGINT, "query"), (signal.SIGTERM, "cat")])
-def test_a_query_that_never_ends_is_ended(
-    number: signal.Signals, command: str, tmp_path: Path
-) -> None:
-    """DuckDB, which heeds no signal, stops with the command that asked it."""
+def test_a_query_that_never_ends_is_interrupted(tmp_path: Path) -> None:
+    """DuckDB, which ignores signals, stops with the command that started it."""
     shard = tmp_path / "a.tfrecord"
     shard.write_bytes(shard_of([encode_example({"n": int64(1)})]))
     never = "(SELECT count(*) FROM range(10000000000000)) > n"
-    words = {"query": [f"SELECT {never} FROM records"], "cat": ["--where", never]}[command]
-    process = _start([command, str(shard), *words])
+    process = _start(["cat", str(shard), "--where", never])
     try:
         deadline = time.monotonic() + 300
         while _cpu_seconds_of_children(process.pid) < 3:  # to start takes one
             assert process.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        process.send_signal(number)
+        process.send_signal(signal.SIGINT)
         out, errors = process.communicate(timeout=300)
     finally:
         process.kill()
-    assert process.returncode == 128 + number
-    assert out == ""
-    assert errors.strip() in ("tfrtool: interrupted", "tfrtool: ended by SIGTERM")
+    assert (process.returncode, out, errors.strip()) == (130, "", "tfrtool: interrupted")
 
 
 def test_python_m_is_the_command() -> None:

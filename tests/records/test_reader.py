@@ -34,13 +34,12 @@ def test_reads_what_was_framed(payloads: list[bytes]) -> None:
     assert [record.offset for record in reading.records] == offsets_of(payloads)[:-1]
 
 
-@pytest.mark.parametrize("spare", range(-20, 21))
-def test_records_across_the_edge_of_a_block(spare: int) -> None:
+def test_records_across_the_edge_of_a_block() -> None:
     """A frame may lie across the edge of a block at any of its bytes."""
-    payloads = [b"first", bytes(BLOCK_SIZE - 21 - 16 + spare), b"", b"last", b"x" * 300]
-    reading = read(shard_of(payloads))
-    assert reading.faults == []
-    assert reading.payloads == payloads
+    for spare in range(-20, 21):
+        payloads = [b"first", bytes(BLOCK_SIZE - 21 - 16 + spare), b"", b"last", b"x" * 300]
+        reading = read(shard_of(payloads))
+        assert (reading.payloads, reading.faults) == (payloads, []), spare
 
 
 def test_payloads_longer_than_blocks() -> None:
