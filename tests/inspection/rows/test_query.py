@@ -117,15 +117,20 @@ def test_only_what_is_named_is_decoded(paths: list[Path], monkeypatch: pytest.Mo
         assert asked == names, sql
 
 
-def test_text_where_it_is_needed(paths: list[Path]) -> None:
-    """Bytes are text for what takes no bytes, NULL where they are no UTF-8, and else bytes."""
-    assert answer(paths, "SELECT count(*) FROM records WHERE label LIKE '%o%'") == [(167,)]
-    found = answer(paths, "SELECT DISTINCT replace(label, 'o', 'ä') AS l FROM records ORDER BY l")
-    assert found == [("cat",), ("däg",), (None,)]
-    found = answer(paths, "SELECT count(*) FROM records WHERE label IN ('dog', 'ä')")
-    assert found == [(167,)]
-    both = "SELECT a.label, upper(b.label) FROM records a, records b LIMIT 1"
-    assert answer(paths, both) == [("cat", "CAT")]
+def test_text_of_bytes(paths: list[Path]) -> None:
+    """What takes text takes no bytes, and says how to make text of them: NULL if they are none."""
+    text = "try(decode(label))"
+    assert answer(paths, f"SELECT count(*) FROM records WHERE {text} LIKE '%o%'") == [(167,)]
+    sql = f"SELECT DISTINCT replace({text}, 'o', 'ä') AS l FROM records ORDER BY l"
+    assert answer(paths, sql) == [("cat",), ("däg",), (None,)]
+    assert answer(paths, "SELECT count(*) FROM records WHERE label IN ('dog', 'cat')") == [(334,)]
+    for condition, what in {
+        "label LIKE '%o%'": "'LIKE': .BLOB",
+        "upper(label) = 'DOG'": "'upper': .BLOB",
+        "label IN ('dog', 'ä')": "can't be compared with 'ä'",
+    }.items():
+        with pytest.raises(UsageError, match=what + r".*try\(decode\(x\)\)"):
+            answer(paths, f"SELECT count(*) FROM records WHERE {condition}")
 
 
 def test_names_of_any_sort(tmp_path: Path) -> None:

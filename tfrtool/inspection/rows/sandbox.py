@@ -214,9 +214,7 @@ def quoted_names(names: Collection[str]) -> list[str]:
 class Sandbox:
     """A database that has only a view of records, and can't reach anything else.
 
-    Bytes are BLOBs. If a query needs text, as for LIKE, those columns that must be text are
-    VARCHAR, and NULL where they are not UTF-8. Of names that differ in case alone, the later ones
-    get a ``_``.
+    Of names that differ in case alone, the later ones get a ``_``.
     """
 
     def __init__(self, schema: pa.Schema, scan: Scan) -> None:
@@ -239,24 +237,14 @@ class Sandbox:
 
         `check_select` has seen it.
         """
-        text, used = set[str](), set[str]()
         self._connection.register(self._base, self._nulls)
         try:
-            used = self._plan(sql, text)
+            used = self._plan(sql)
         except self._duckdb.Error as error:
-            in_sql = sql.replace('""', '"').casefold()
-            blobs = [column for column, kind in self._types.items() if kind == "BLOB"]
-            text = {column for column in blobs if self._names[column].casefold() in in_sql}
-            failed = True
-            for column in ("", *sorted(text)):
-                with contextlib.suppress(self._duckdb.Error):
-                    used = self._plan(sql, text - {column})
-                    text, failed = text - {column}, False
-            if failed:
-                found = self.as_error(error, sql)
-                if isinstance(found, ShardError):  # before any record is read
-                    found = UsageError(found.what, hint=found.hint)
-                raise found from error
+            found = self.as_error(error, sql)
+            if isinstance(found, ShardError):  # before any record is read
+                found = UsageError(found.what, hint=found.hint)
+            raise found from error
         # A table has some column, even if rows are only counted; and DuckDB can't read its own
         # name of the type of a struct in which a name is empty.
         used |= {c for c, n in self._names.items() if n == PLACES[1] or '""' in self._types[c]}
@@ -264,7 +252,7 @@ class Sandbox:
         names = {column: name for column, name in self._names.items() if column in used}
         self._rows = _Rows(names, self._schema, self._scan)
         self._connection.register(self._base, self._rows)
-        self._define(text, names)
+        self._define(names)
 
     def read(self, sql: str) -> pa.RecordBatchReader:
         """Run the query that was checked last, and return its rows as they come."""
@@ -304,24 +292,22 @@ class Sandbox:
         """Release what DuckDB holds."""
         self._connection.close()
 
-    def _define(self, text: set[str], read: Collection[str]) -> None:
+    def _define(self, read: Collection[str]) -> None:
         """Define the view; reading a column that was not expected is an error."""
         parts: list[tuple[bool, str]] = []
         names = zip(self._names.items(), quoted_names(self._schema.names), strict=True)
         for (column, name), shown in names:
-            value = f"try(decode({column}))" if column in text else column
-            if column not in read:
-                kind = "VARCHAR" if column in text else self._types[column]
-                value = f"CAST(error('{column} was not expected') AS {kind})"
+            failure = f"CAST(error('{column} was not expected') AS {self._types[column]})"
+            value = column if column in read else failure
             parts.append((name.startswith("_"), f"{value} AS {shown}"))
         select = ", ".join(part for _, part in sorted(parts, key=lambda one: one[0]))
         self._connection.execute(
             f'CREATE OR REPLACE TEMP VIEW records AS SELECT {select} FROM "{self._base}"'
         )
 
-    def _plan(self, sql: str, text: set[str]) -> set[str]:
+    def _plan(self, sql: str) -> set[str]:
         """Return the columns that a query needs, or a few more; or raise DuckDB's error."""
-        self._define(text, self._names)
+        self._define(self._names)
         ((_, plan),) = self._connection.execute(f"EXPLAIN (FORMAT JSON) {sql}").fetchall()
         # DuckDB before 2.0 has settings that are not locked.
         if re.search(r'"Function": "(EN|DIS)ABLE_', plan):

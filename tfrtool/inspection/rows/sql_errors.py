@@ -27,6 +27,14 @@ _MEANINGS = (
     (r"Table with name \"?(.+?)\"? does not exist.*", "no table '{0}'; use FROM records"),
     (r'Referenced table "(.+)" not found!?', "no table '{0}'; use FROM records"),
     (
+        r"No function matches the given .*types '(.+?)(\(.*BLOB.*\))'\. .*",
+        "invalid argument types for '{0}': {1}; use try(decode(x)) to make text of bytes",
+    ),
+    (
+        r"[Ii]nvalid byte encountered in STRING -> BLOB conversion of string \"(.*)\"\. .*",
+        "bytes can't be compared with '{0}'; use try(decode(x)) to make text of bytes",
+    ),
+    (
         r"(?:No function matches the given .*types '|Could not choose .*call \")"
         r"(.+?)(\(.*\))['\"]\. .*",
         "invalid argument types for '{0}': {1}; use CAST to convert them",
@@ -93,7 +101,7 @@ def sql_message(error: Exception) -> str:
     text = text.rstrip("!. ")
     for theirs, ours in _MEANINGS:
         if found := re.fullmatch(theirs, text, re.DOTALL):
-            text = ours.format(*found.groups())
+            text = ours.format(*found.groups()).replace("'~~'", "'LIKE'")
             break
     if text[1:2].islower():
         text = text[0].lower() + text[1:]
