@@ -326,6 +326,26 @@ def test_a_report_of_much_is_at_most_as_large_as_it_says(tmp_path: Path) -> None
     assert len(Page(tmp_path / "a.html").text) < 1_500_000
 
 
+@pytest.mark.parametrize("named", ["d", "./d/", "d/*.tf*", "linked"])
+def test_files_that_are_not_in_the_metadata(
+    named: str, make_shard: MakeShard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are reported as faults, and have no rows."""
+    for name, count in (("train", 3), ("old", 5)):
+        make_shard([image_payload(n) for n in range(count)], f"d/d-{name}.tfrecord-00000-of-00001")
+    info = {"name": "d", "version": "1.0.0", "splits": [{"name": "train", "shardLengths": ["3"]}]}
+    folder = make_shard([image_payload(0)], "d/1.tfrecord").parent
+    folder.joinpath("1.tfrecord").unlink()
+    folder.joinpath("dataset_info.json").write_text(json.dumps(info))
+    folder.with_name("linked").symlink_to(folder)
+    monkeypatch.chdir(folder.parent)
+    for workers in (1, 2):
+        report = tfrtool.report(named, tmp_path / "a.html", overwrite=True, workers=workers)
+        assert report.errors == {}
+        assert report.records == (8 if "*" in named else 3)
+        assert report.faults
+
+
 @pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="counts what a process reads")
 def test_each_record_is_read_once(tmp_path: Path) -> None:
     """For rows, statistics, schema and faults together; only the first records are seen twice."""

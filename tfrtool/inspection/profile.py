@@ -329,7 +329,7 @@ class ShardProfile:
 def _folds_of(source: Path | Stream, asked: Asked) -> list[RecordFold]:
     """Return the folds that find what is asked for, cheap ones first, without heavy imports."""
     folds: list[RecordFold] = []
-    if asked.rows is not None:
+    if asked.rows is not None and path_of(source) in asked.rows.shards:
         from tfrtool.inspection.table.record_table import RowFold
 
         folds.append(RowFold(path_of(source), asked.rows))

@@ -145,7 +145,7 @@ class RowsWanted(NamedTuple):
     """Where to store the rows of records."""
 
     folder: Path
-    shards: Mapping[Path, int]  # their numbers
+    shards: Mapping[Path, int]  # numbers of those that have rows
     on_piece: Callable[[TablePiece], None] | None = None
     """Called with each piece as soon as it is written, if shards are read in this process."""
 
