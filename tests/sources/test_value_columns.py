@@ -211,15 +211,19 @@ def test_columns_are_bounded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert len(_open(folder / "t.jsonl", "a.jpg0").features.columns) == 1
 
 
-@pytest.mark.parametrize("columns", [(), ("all",), ("c7",)])
-def test_wide_tables_are_refused_at_their_header(folder: Path, columns: tuple[str, ...]) -> None:
+def test_wide_tables_are_refused_at_their_header(folder: Path) -> None:
     """A table has at most 10,000 columns, whichever of them are written."""
     names = [f"c{n}" for n in range(10_000)]
     rows = [["path", "label", *names], ["a.jpg", "cat", *["1"] * len(names)]]
     (folder / "t.csv").write_text("".join(",".join(row) + "\n" for row in rows))
     cells = {"path": ["a.jpg"], "label": ["cat"]} | {name: [1] for name in names}
     pyarrow.parquet.write_table(pa.table(cells), folder / "t.parquet")
-    for name in ("t.csv", "t.parquet"):
+    for name, columns in (
+        ("t.csv", ()),
+        ("t.csv", ("all",)),
+        ("t.csv", ("c7",)),
+        ("t.parquet", ()),
+    ):
         with pytest.raises(SourceError, match="too many columns: expected at most 10,000"):
             _open(folder / name, *columns)
 
