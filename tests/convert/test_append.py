@@ -87,12 +87,12 @@ def test_tfds_reads_the_new_version_and_the_old_one_is_untouched(root: Path) -> 
         ("dog/again.jpg", "exact"), ("dog/bad.jpg", "not"),
     ]  # fmt: skip
     assert report.dataset == root / "pets" / "1.1.0"
-    after = _state(report.dataset)
+    after = _state(Path(report.dataset))
     assert _state(old) == before
     for name, state in before.items():
         if ".tfrecord-" in name:
             assert after[name.replace("-of-00002", "-of-00003")] == state
-    was, now = _names(old), _names(report.dataset)
+    was, now = _names(old), _names(Path(report.dataset))
     assert all(was[split] <= now[split] for split in was)
     whole = tfrtool.write(
         new, root / "drawn", splits={"train": 0.7, "validation": 0.3}, dry_run=True
@@ -125,7 +125,7 @@ def test_new_classes_come_last_and_only_if_they_are_wanted(root: Path) -> None:
     labels = (report.dataset / "label.labels.txt").read_text()
     assert labels.split() == ["cat", "dog", "ape"]
     assert '"numClasses": "3"' in (report.dataset / "features.json").read_text()
-    names = sum(_names(report.dataset).values(), Counter[str]())
+    names = sum(_names(Path(report.dataset)).values(), Counter[str]())
     for name in ("b'ape/new.0.jpg' 2", "b'cat/new.0.jpg' 0", "b'dog/dog.0.jpg' 1"):
         assert names[name] == 1
 
@@ -154,7 +154,7 @@ def test_packed_and_damaged_records_of_several_splits(root: Path) -> None:
     """What is compressed comes in as the dataset's shards are; damage is left out and listed."""
     old, source = root / "pets" / "1.0.0", root / "packed"
     shutil.copytree(old, source)
-    for shard in tfrtool.find_shards(source):
+    for shard in map(Path, tfrtool.find_shards(source)):
         shard.write_bytes(gzip.compress(shard.read_bytes()))
     report = tfrtool.append(old, source)
     assert (report.records_out, report.corrupt) == (40, 0)
@@ -193,7 +193,7 @@ def test_jobs_hand_on_how_images_were_written(root: Path) -> None:
     for version in ("1.0.0", "3.0.0"):
         before = _names(root / "small" / version)
         report = tfrtool.append(root / "small" / version, new, version=f"9{version}")
-        after = _names(report.dataset)
+        after = _names(Path(report.dataset))
         seen.append({split: after[split] - names for split, names in before.items()})
         for shard in tfrtool.find_shards(report.dataset):
             for item in tfrtool.read(shard):
@@ -250,7 +250,7 @@ def test_copies_where_links_cannot_be(root: Path, monkeypatch: pytest.MonkeyPatc
     report = tfrtool.append(root / "pets" / "1.0.0", new)
     assert "copied" in report.warnings[0]
     old = _state(root / "pets" / "1.0.0")
-    for name, (digest, inode, _) in _state(report.dataset).items():
+    for name, (digest, inode, _) in _state(Path(report.dataset)).items():
         before = old.get(name.replace("-of-00003", "-of-00002"))
         if before is not None and ".tfrecord-00000-" in name:
             assert digest == before[0]

@@ -18,7 +18,7 @@ from tfrtool.examples.example import encode_example
 from tfrtool.sources.archives import SPOOL
 from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.sources.open_source import open_source
-from tfrtool.storage.remote_path import RemotePath
+from tfrtool.storage.remote_path import remote_path
 from tfrtool.writing.store_publish import StoreStaging
 
 pytest.importorskip("ray")
@@ -91,7 +91,7 @@ def test_somebody_else_answers(shard: Path) -> None:
 
 def test_a_write_to_a_store_needs_no_folder_of_this_machine(tmp_path: Path) -> None:
     """What nodes get of it names no local folder, which they would be asked for."""
-    staging = StoreStaging(RemotePath("s3://bucket/pets"), "pets", tmp_path)
+    staging = StoreStaging(remote_path("s3://bucket/pets"), "pets", tmp_path)
     assert _pickled(tmp_path, Path.exists)[1] == [str(tmp_path)]
     data, asked = _pickled(staging, Path.exists)
     assert asked == []

@@ -299,5 +299,5 @@ def test_verify(tmp_path: Path) -> None:
     """A dataset that is open is verified as its directory is."""
     dataset = tfrtool.dataset(write_pets(tmp_path))
     assert dataset.verify(images=True).is_sound
-    flip_bit(dataset.split("train").shards[0], -6)
+    flip_bit(Path(dataset.split("train").shards[0]), -6)
     assert [fault.kind.value for fault in dataset.verify().shards[0].faults] == ["payload-crc"]

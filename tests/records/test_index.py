@@ -34,7 +34,7 @@ def load(shard: Path) -> list[int]:
 def index_path(shard: Path) -> Path:
     """Return where a shard's index is written."""
     (path,) = index_paths([shard])
-    return path
+    return Path(path)
 
 
 def test_the_format_is_dalis(shard: Path) -> None:

@@ -123,7 +123,7 @@ def test_batches_as_pytorch_asks_for_them(directory: Path) -> None:
 def test_damage_is_an_error_with_its_place(directory: Path) -> None:
     """A payload that changed is found when it is read, and names shard, record and offset."""
     records = tfrtool.open_records(directory)
-    shard = records.shard_of(0)
+    shard = Path(records.shard_of(0))
     data = bytearray(shard.read_bytes())
     data[-10] ^= 1
     shard.write_bytes(data)
@@ -139,7 +139,7 @@ def test_damage_is_an_error_with_its_place(directory: Path) -> None:
 def test_a_shard_that_was_cut_after_opening(directory: Path) -> None:
     """A record that is not there any more is an error, not a shorter record."""
     records = tfrtool.open_records(directory)
-    shard = records.shard_of(0)
+    shard = Path(records.shard_of(0))
     with shard.open("r+b") as file:
         file.truncate(100)
     with pytest.raises(CorruptShardError):
@@ -149,7 +149,7 @@ def test_a_shard_that_was_cut_after_opening(directory: Path) -> None:
 def test_a_shard_that_is_gone_after_opening(directory: Path) -> None:
     """Going through the records is an error that names the file, as reading one of them is."""
     records = tfrtool.open_records(directory)
-    records.shard_of(0).unlink()
+    Path(records.shard_of(0)).unlink()
     for read in (list, lambda some: some[0]):
         with pytest.raises(ShardError) as caught:
             read(records)
@@ -184,7 +184,7 @@ def test_a_shard_that_was_written_anew(directory: Path) -> None:
         assert records[1].payload == b""
         if close:
             records.close()
-        shard = records.shard_of(0)
+        shard = Path(records.shard_of(0))
         shard.write_bytes(shard_of([b"x" * 1000, b"new", b""]))  # of the same size, but for a byte
         for number in range(3):
             with pytest.raises(CorruptShardError, match="changed since it was opened"):

@@ -17,9 +17,10 @@ from tfrtool.records.compression import Compression
 from tfrtool.records.framing import frame
 from tfrtool.records.shard_sets import natural_order
 from tfrtool.records.shards import Shard, find_shards
+from tfrtool.storage.remote_path import AnyPath
 
 
-def names(paths: tuple[Path, ...]) -> list[str]:
+def names(paths: tuple[AnyPath, ...]) -> list[str]:
     """Return the paths' names."""
     return [path.name for path in paths]
 

@@ -17,6 +17,7 @@ from tfrtool.errors import DatasetError, SourceError, UsageError, WriteError
 from tfrtool.storage.commit import PUBLISHING, STAGING
 from tfrtool.storage.lock import LOCK
 from tfrtool.storage.progress import Progress
+from tfrtool.storage.remote_path import AnyPath
 from tfrtool.writing.job_report import JobReport
 
 EXISTING = ("refuse", "overwrite", "resume")
@@ -42,7 +43,8 @@ def _killed(source: Path, target: Path, shards: int) -> None:
     die(run, target, lambda: logged(target) == shards)
 
 
-def _files(folder: Path) -> dict[str, bytes]:
+def _files(dataset: AnyPath) -> dict[str, bytes]:
+    folder = Path(dataset)
     return {
         path.relative_to(folder).as_posix(): path.read_bytes() if path.is_file() else b""
         for path in folder.rglob("*")

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import MISSING, Field
 from functools import partial, wraps
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, get_args
 
 import click
@@ -26,6 +25,7 @@ from tfrtool.declare import (
 )
 from tfrtool.errors import SchemaError, ShardError, UsageError, printable
 from tfrtool.storage.arguments import as_path, check_no_url
+from tfrtool.storage.remote_path import AnyPath
 
 if TYPE_CHECKING:
     from tfrtool.records.stream import Stream
@@ -274,7 +274,7 @@ def description_options() -> Iterator[None]:
         raise usage from error
 
 
-def resolve_shards(arguments: Iterable[str]) -> tuple[Path, ...]:
+def resolve_shards(arguments: Iterable[str]) -> tuple[AnyPath, ...]:
     """Return the shards that SHARDS means, and print the notes on them."""
     from tfrtool.records.shards import locate_shards
 
@@ -284,7 +284,7 @@ def resolve_shards(arguments: Iterable[str]) -> tuple[Path, ...]:
     return found.paths
 
 
-def resolve_sources(arguments: Sequence[str]) -> "tuple[Path | Stream, ...]":
+def resolve_sources(arguments: Sequence[str]) -> "tuple[AnyPath | Stream, ...]":
     """Return the shards that SHARDS means, or standard input."""
     from tfrtool.records.stream import Stream
 
@@ -305,7 +305,7 @@ def standard_input() -> BinaryIO:
     return stream
 
 
-def resolve_dataset(argument: str) -> Path:
+def resolve_dataset(argument: str) -> AnyPath:
     """Return the directory that DATASET means, and print the notes on it."""
     from tfrtool.records.shards import find_folders
 

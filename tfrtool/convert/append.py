@@ -62,7 +62,7 @@ from tfrtool.storage.json_files import reading_metadata, whole_number
 from tfrtool.storage.limits import MAX_LISTED
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.progress import RECORDS, count_work
-from tfrtool.storage.remote_path import RemotePath
+from tfrtool.storage.remote_path import AnyPath, RemotePath
 from tfrtool.writing.job import FileTask, JobPlan, numbered, run_job
 from tfrtool.writing.job_report import Faults, FinishedFile, JobReport, ShardReport, Written
 from tfrtool.writing.publish import listed_shards, read_object
@@ -85,11 +85,11 @@ class LinkTask(FileTask):
         known: what is known of a shard in a store, which is copied there without being read.
     """
 
-    source: Path
+    source: AnyPath
     stamp: tuple[int, int]
     known: FinishedFile | None = None
 
-    def copy_source(self) -> tuple[Path, FinishedFile] | None:
+    def copy_source(self) -> tuple[AnyPath, FinishedFile] | None:
         """Return the shard, if it need not be read."""
         if self.known is None:
             return None
@@ -404,7 +404,7 @@ class NewImages:
                 tasks.append(replace(task, records=len(part.rows), table=part))
         return tasks, known
 
-    def _classes(self, labels: Sequence[str], root: Path, carried: CarriedMetadata) -> str:
+    def _classes(self, labels: Sequence[str], root: AnyPath, carried: CarriedMetadata) -> str:
         """Return the classes of the dataset, then those of new images, one per line."""
         classes = read_class_names(root, "label")
         if classes is None:
@@ -428,7 +428,7 @@ class NewImages:
         return text
 
 
-def _check_usual_features(write_options: Mapping[str, Any], root: Path) -> None:
+def _check_usual_features(write_options: Mapping[str, Any], root: AnyPath) -> None:
     """Raise a `DatasetError` if a dataset has features that `write` doesn't give images alone."""
     if "image" in write_options:
         raise DatasetError(

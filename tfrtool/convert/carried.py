@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import DatasetError
@@ -16,6 +15,7 @@ from tfrtool.examples.tfds_metadata import (
 )
 from tfrtool.storage.json_files import read_json, reading_metadata
 from tfrtool.storage.opening import read_bounded
+from tfrtool.storage.remote_path import AnyPath
 from tfrtool.writing.job_report import dataset_texts
 
 _WRITTEN = (
@@ -41,7 +41,7 @@ class CarriedMetadata:
         warnings: what could not be kept, a sentence each.
     """
 
-    def __init__(self, folders: Sequence[Path]) -> None:
+    def __init__(self, folders: Sequence[AnyPath]) -> None:
         """Read what lies in directories.
 
         Raises:
@@ -52,7 +52,7 @@ class CarriedMetadata:
         self.features: Any = None
         self.info: dict[str, Any] = {}
         self.warnings: list[str] = []
-        homes: dict[str, Path] = {}
+        homes: dict[str, AnyPath] = {}
         written = []
         for folder in folders:
             for path in sorted(p for p in folder.iterdir() if p.name.endswith(_CLASSES)):
@@ -92,7 +92,7 @@ class CarriedMetadata:
         return dataset_texts(self.labels, self.features, info)
 
 
-def _object(path: Path) -> dict[str, Any]:
+def _object(path: AnyPath) -> dict[str, Any]:
     """Return what a file of metadata holds; nothing where there is none."""
     with contextlib.suppress(FileNotFoundError), reading_metadata(path, "TFDS"):
         return dict(read_json(path))

@@ -31,6 +31,7 @@ from tfrtool.records.tally import Words, seed_word, splitmix64
 from tfrtool.records.writer import ShardWriter
 from tfrtool.storage.arguments import Paths, as_path, as_paths
 from tfrtool.storage.progress import RECORDS, count_work
+from tfrtool.storage.remote_path import AnyPath
 from tfrtool.writing.job import FileTask, JobPlan, numbered, run_job
 from tfrtool.writing.job_report import Faults, JobReport, Written
 from tfrtool.writing.run_options import JobSettings, check_shard_count, too_many_shards
@@ -248,7 +249,7 @@ def permuted(places: Words, count: int, seed: int) -> Words:
     return np.asarray(found, np.uint64)
 
 
-def fold_first(paths: Sequence[Path]) -> "ColumnsFold":
+def fold_first(paths: Sequence[AnyPath]) -> "ColumnsFold":
     """Fold the columns of the first records of each of these shards."""
     from tfrtool.examples.arrow.infer import ColumnsFold  # Arrow takes 35 MB
 
@@ -259,7 +260,7 @@ def fold_first(paths: Sequence[Path]) -> "ColumnsFold":
     return fold
 
 
-def _check_features(places: Sequence[Path], found: DatasetFiles, workers: Workers) -> None:
+def _check_features(places: Sequence[AnyPath], found: DatasetFiles, workers: Workers) -> None:
     """Raise a `SchemaError` if the features of several sources differ.
 
     Of several sources, all records are read. Of several sets of shards in one source, only the

@@ -62,7 +62,7 @@ from tfrtool.storage.json_files import reading_metadata
 from tfrtool.storage.json_values import to_json_values
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.progress import RECORDS, count_work
-from tfrtool.storage.remote_path import RemotePath
+from tfrtool.storage.remote_path import AnyPath, RemotePath
 from tfrtool.writing.job import FileTask, JobPlan, numbered, run_job
 from tfrtool.writing.job_report import Faults, JobReport, Written
 
@@ -300,7 +300,7 @@ class EditTask(FileTask):
         stop: whether to stop at a record that is damaged or can't be changed.
     """
 
-    source: Path
+    source: AnyPath
     stamp: tuple[int, int]
     changes: Changes
     stop: bool
@@ -328,7 +328,7 @@ class EditTask(FileTask):
                 faults.add(LocatedFault(path=self.source, fault=fault))
 
 
-def _count(path: Path, expected: int | None) -> int:
+def _count(path: AnyPath, expected: int | None) -> int:
     """Return the number of records of a shard; in a store, that of the metadata will do."""
     if expected is not None and isinstance(path, RemotePath):
         return expected
@@ -433,7 +433,7 @@ def _recipe(encode: str | None, resize: int | tuple[int, int] | None) -> ImageRe
 
 
 def _edit_metadata(
-    carried: CarriedMetadata, changes: Changes, known: Collection[str], shards: Sequence[Path]
+    carried: CarriedMetadata, changes: Changes, known: Collection[str], shards: Sequence[AnyPath]
 ) -> None:
     """Make the metadata of a dataset that of the edited one.
 

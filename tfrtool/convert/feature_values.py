@@ -3,7 +3,6 @@
 import contextlib
 from collections.abc import Sequence
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import UsageError, suggestion
@@ -14,6 +13,7 @@ from tfrtool.examples.roles import find_roles, info_beside
 from tfrtool.inspection.rows.batches import infer_columns
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_shard
+from tfrtool.storage.remote_path import AnyPath
 
 
 def feature_values(payloads: Sequence[bytes], name: str) -> list[list[Any] | None]:
@@ -32,14 +32,14 @@ def feature_values(payloads: Sequence[bytes], name: str) -> list[list[Any] | Non
     ]
 
 
-def no_feature(name: str, shards: Sequence[Path], option: str) -> UsageError:
+def no_feature(name: str, shards: Sequence[AnyPath], option: str) -> UsageError:
     """Return the error for a feature that no record has."""
     columns = infer_columns(shards[:1], workers=1)
     known = [feature_name(column.key) for column in columns.columns]
     return UsageError(f"no feature {name!r} for {option}", hint=suggestion(name, known, "features"))
 
 
-def image_feature(shards: Sequence[Path], folder: Path) -> str | None:
+def image_feature(shards: Sequence[AnyPath], folder: AnyPath) -> str | None:
     """Return the feature of the first record that is its image, by metadata in a folder perhaps."""
     for item in chain.from_iterable(map(read_shard, shards)):
         if isinstance(item, Record):

@@ -26,6 +26,7 @@ from tfrtool.inspection.rows.query import matching_records
 from tfrtool.records.framing import FaultKind, LocatedFault, Record
 from tfrtool.storage.arguments import Paths, as_path
 from tfrtool.storage.opening import file_sha256, open_regular
+from tfrtool.storage.remote_path import AnyPath
 from tfrtool.writing.job_report import JobReport
 from tfrtool.writing.run_options import JobSettings
 
@@ -55,7 +56,7 @@ def filter_records(
         WriteError: no record is left.
     """
     rules: dict[str, Any] = {}
-    lists: dict[str, Path] = {}
+    lists: dict[str, AnyPath] = {}
     for rule, path in (("keep", options.keep), ("drop", options.drop)):
         if path is not None:
             lists[rule] = as_path(path)
@@ -117,12 +118,12 @@ def _select(
     scan: Callable[..., SourceRecords],
     source: Paths,
     options: FilterOptions,
-    lists: Mapping[str, Path],
+    lists: Mapping[str, AnyPath],
     sample: int | float | None,
 ) -> Selection:
     """Keep the records that pass all rules."""
     where, dedupe = options.where, options.dedupe
-    matching, unparsed = dict[Path, list[int]](), list[LocatedFault]()
+    matching, unparsed = dict[AnyPath, list[int]](), list[LocatedFault]()
     if where is not None:
         matching = matching_records(
             files.paths,
@@ -173,7 +174,7 @@ def _is_unparsed(found: LocatedFault) -> bool:
 
 
 def _rows_of(
-    table: SourceRecords, numbers: Iterable[tuple[Path, Sequence[int]]]
+    table: SourceRecords, numbers: Iterable[tuple[AnyPath, Sequence[int]]]
 ) -> NDArray[np.bool_]:
     """Return for each record whether it has one of these numbers in its shard."""
     places = {shard.path: np.int64(place) << 40 for place, shard in enumerate(table.shards)}
@@ -190,7 +191,7 @@ def _later_copies(marks: Rows, kept: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.asarray(kept[order[1:][same]], np.int64)
 
 
-def _read_list(path: Path, table: SourceRecords) -> NDArray[np.bool_]:
+def _read_list(path: AnyPath, table: SourceRecords) -> NDArray[np.bool_]:
     """Return for each record whether a file lists it.
 
     Raises:
@@ -225,7 +226,7 @@ def _read_list(path: Path, table: SourceRecords) -> NDArray[np.bool_]:
     return listed
 
 
-def _lines(path: Path) -> Iterator[str]:
+def _lines(path: AnyPath) -> Iterator[str]:
     with os_errors_as(UsageError, path), open_regular(path) as file:
         while line := file.readline(_LONGEST_LINE):
             yield os.fsdecode(line).strip()

@@ -51,6 +51,7 @@ from tfrtool.records.tally import Tally, payload_key
 from tfrtool.storage.arguments import Paths, as_paths
 from tfrtool.storage.opening import open_regular, stamp_of
 from tfrtool.storage.progress import BYTES, Meter, OnProgress
+from tfrtool.storage.remote_path import AnyPath
 from tfrtool.writing.job_report import Faults
 
 UNSPLIT = "train"
@@ -63,7 +64,7 @@ Rows = NDArray[Any]
 
 OnFault = Callable[[Fault], None]
 
-Marker = Callable[[Path, list[Record], OnFault], Iterable[tuple[list[Record], Rows]]]
+Marker = Callable[[AnyPath, list[Record], OnFault], Iterable[tuple[list[Record], Rows]]]
 """Makes a row of numbers of each record of a batch; records that it doesn't return are dropped."""
 
 _BATCH_BYTES, _BATCH_RECORDS = 4 * 1024 * 1024, 65_536
@@ -78,7 +79,7 @@ _COUNTED = 4096
 
 
 def find_sources(
-    sources: Paths, target: Path, look: Callable[[Path], Sequence[Path]] = lambda _: ()
+    sources: Paths, target: AnyPath, look: Callable[[AnyPath], Sequence[AnyPath]] = lambda _: ()
 ) -> DatasetFiles:
     """Find the shards of sources, like `find_files`.
 
@@ -111,7 +112,7 @@ def _split_name(split: str) -> str:
     return UNSPLIT if split in ("", "all") else re.sub(r"\W+", "_", split, flags=re.ASCII)
 
 
-def faults_of(files: DatasetFiles, records: Mapping[Path, int], *, stop: bool = False) -> Faults:
+def faults_of(files: DatasetFiles, records: Mapping[AnyPath, int], *, stop: bool = False) -> Faults:
     """Return the shards that are missing, or have other numbers of records than the metadata."""
     faults = Faults(stop=stop)
     for name, split in files.splits.items():
@@ -125,32 +126,32 @@ def faults_of(files: DatasetFiles, records: Mapping[Path, int], *, stop: bool = 
     return faults
 
 
-def no_readable_record(paths: Sequence[Path]) -> DatasetError:
+def no_readable_record(paths: Sequence[AnyPath]) -> DatasetError:
     """Return the error for shards without a readable record; names the first fault."""
     faults = (item.message for item in read_shard(paths[0]) if isinstance(item, Fault))
     why = next(faults, "it has no records")
     return DatasetError(f"no record can be read: {why}", path=paths[0])
 
 
-def changed(path: Path) -> ShardError:
+def changed(path: AnyPath) -> ShardError:
     """Return the error for a source that has changed since it was scanned."""
     return ShardError("changed while it was being read", path=path)
 
 
-def shard_stamp(path: Path) -> tuple[int, int]:
+def shard_stamp(path: AnyPath) -> tuple[int, int]:
     """Return the size and time of change (ns) of a shard; `ShardError` if it can't be opened."""
     with os_errors_as(ShardError, path), open_regular(path) as file:
         return stamp_of(file)
 
 
-def check_unchanged(path: Path, stamp: tuple[int, int]) -> None:
+def check_unchanged(path: AnyPath, stamp: tuple[int, int]) -> None:
     """Raise a `ShardError` if a shard doesn't have this stamp any more."""
     if shard_stamp(path) != stamp:
         raise changed(path)
 
 
 def read_counted(
-    path: Path, tally: Tally, faults: Faults, hint: str | None = None
+    path: AnyPath, tally: Tally, faults: Faults, hint: str | None = None
 ) -> Iterator[Record]:
     """Yield the records of a shard, and count them and its faults; an empty shard has neither.
 
@@ -185,7 +186,7 @@ class SourceShard(NamedTuple):
         copy: uncompressed copy of its intact records, if it is compressed.
     """
 
-    path: Path
+    path: AnyPath
     stamp: tuple[int, int]
     copy: Path | None = None
 
@@ -300,7 +301,7 @@ def scan_records(
 
 
 def _scan_shard(
-    numbered: tuple[int, Path], scratch: Path | None, stop: bool, marker: Marker | None
+    numbered: tuple[int, AnyPath], scratch: Path | None, stop: bool, marker: Marker | None
 ) -> _Scanned:
     number, path = numbered
     with open_shard(path) as file, ExitStack() as stack:

@@ -18,6 +18,7 @@ from tfrtool.errors import ShardError, UsageError
 from tfrtool.records.stream import Stream
 from tfrtool.storage.child import Child, ChildDied, send_to_parent
 from tfrtool.storage.progress import Counts, OnCounts, counting
+from tfrtool.storage.remote_path import RemotePath
 
 Result = TypeVar("Result")
 Task = TypeVar("Task")
@@ -139,7 +140,9 @@ class Processes(Engine):
         """Yield the results of tasks; if they are paths, the size is that of the files."""
         tasks = [*tasks]
         if size is None:
-            size = sum(p.stat().st_size for p in tasks if isinstance(p, Path) and p.is_file())
+            size = sum(
+                p.stat().st_size for p in tasks if isinstance(p, Path | RemotePath) and p.is_file()
+            )
         workers = min(self._workers, len(tasks), 1 + size // max(worth, 1))
         # A frozen program's executable is not a Python that could be started.
         if workers <= 1 or getattr(sys, "frozen", False):

@@ -6,7 +6,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar
 
 from tfrtool.engines.engine import Workers
@@ -19,6 +18,7 @@ from tfrtool.records.resync import headers
 from tfrtool.records.stream import Stream, open_shard
 from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.progress import OnCounts, counting
+from tfrtool.storage.remote_path import AnyPath
 
 Result = TypeVar("Result")
 Found = TypeVar("Found", covariant=True)
@@ -52,7 +52,7 @@ class ShardFold(Protocol[Found]):
 class Part:
     """The records of a shard that start between two offsets."""
 
-    path: Path
+    path: AnyPath
     stamp: tuple[int, int]  # size and time of change (ns) of the file when it was cut
     start: int
     end: int
@@ -90,7 +90,7 @@ class _PartResult(NamedTuple):
     records: int
 
 
-def parts_of(source: Path | Stream) -> list[Part]:
+def parts_of(source: AnyPath | Stream) -> list[Part]:
     """Return the parts of a shard; none if it is read as a whole, as an unreadable one is."""
     if isinstance(source, Stream):
         return []
@@ -118,12 +118,12 @@ def later(faults: CappedList[Fault], index: int) -> CappedList[Fault]:
 
 def map_folds(
     begin: Callable[..., ShardFold[Result]],
-    sources: Sequence[Path | Stream],
+    sources: Sequence[AnyPath | Stream],
     workers: Workers,
     worth: int,
     *,
     whole: Callable[[Any], Result] | None = None,
-    one_pass: Collection[Path | Stream] = (),
+    one_pass: Collection[AnyPath | Stream] = (),
     on_counts: OnCounts | None = None,
 ) -> Iterator[Result]:
     """Yield the result of a fold over each shard, in order.
@@ -141,10 +141,10 @@ def map_folds(
         on_counts: gets the bytes of the files that are read.
     """
     cut = [[] if source in one_pass else parts_of(source) for source in sources]
-    tasks, size = list[Path | Stream | Part](), 0
+    tasks, size = list[AnyPath | Stream | Part](), 0
     for source, parts in zip(sources, cut, strict=True):
         tasks += parts or [source]
-        if isinstance(source, Path) and source.is_file():
+        if not isinstance(source, Stream) and source.is_file():
             size += source.stat().st_size
     run = partial(_run, whole=whole, begin=begin)
     results = map_shards(run, tasks, workers, worth, size, on_counts=on_counts)
@@ -203,7 +203,7 @@ def _rest(part: Part, at: int, index: int) -> Iterator[Record | Fault]:
     part.check()
 
 
-def _stamp(path: Path) -> tuple[int, int]:
+def _stamp(path: AnyPath) -> tuple[int, int]:
     """Return the size of a file and when it was changed; zeros if it can't be read."""
     try:
         status = path.stat()

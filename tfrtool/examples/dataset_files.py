@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from tfrtool.errors import ShardError, os_errors_as, printable
 from tfrtool.examples.roles import info_beside
@@ -10,6 +9,7 @@ from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.records.shard_sets import ShardSet, group_shards
 from tfrtool.records.shards import find_folders, locate_shards, note_unmatched
 from tfrtool.storage.arguments import Paths, as_paths
+from tfrtool.storage.remote_path import AnyPath
 
 
 @dataclass(slots=True)
@@ -24,11 +24,11 @@ class SplitFiles:
         extra: files that have no place by the metadata, or else by the names of the others.
     """
 
-    shards: dict[Path, int | None] = field(default_factory=dict)
+    shards: dict[AnyPath, int | None] = field(default_factory=dict)
     expected: int | None = None
-    missing: list[Path] = field(default_factory=list)
+    missing: list[AnyPath] = field(default_factory=list)
     n_missing: int = 0
-    extra: list[Path] = field(default_factory=list)
+    extra: list[AnyPath] = field(default_factory=list)
 
     def add(self, one: ShardSet, lengths: Sequence[int] = ()) -> None:
         """Add what there is of a set that has to be whole."""
@@ -56,17 +56,17 @@ class DatasetFiles:
 
     splits: dict[str, SplitFiles] = field(default_factory=dict)
     sets: list[ShardSet] = field(default_factory=list)
-    folders: list[Path] = field(default_factory=list)
+    folders: list[AnyPath] = field(default_factory=list)
     info: DatasetInfo | None = None
     notes: list[str] = field(default_factory=list)
 
     @property
-    def paths(self) -> list[Path]:
+    def paths(self) -> list[AnyPath]:
         """The files of all splits."""
         return [path for split in self.splits.values() for path in split.shards]
 
     @property
-    def aside(self) -> list[Path]:
+    def aside(self) -> list[AnyPath]:
         """The files that are in no split."""
         used = {*self.paths}
         return [path for one in self.sets for path in one.paths if path not in used]
@@ -75,7 +75,7 @@ class DatasetFiles:
 def find_files(
     sources: Paths,
     named: Callable[[str], str] = str,
-    look: Callable[[Path], Sequence[Path]] = lambda _: (),
+    look: Callable[[AnyPath], Sequence[AnyPath]] = lambda _: (),
 ) -> DatasetFiles:
     """Find the shards of datasets' directories, patterns and files, by split.
 

@@ -4,7 +4,6 @@ import contextlib
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from tfrtool.errors import DatasetError
@@ -18,6 +17,7 @@ from tfrtool.examples.tfds_metadata import (
     read_dataset_info,
 )
 from tfrtool.storage.limits import MAX_CLASSES
+from tfrtool.storage.remote_path import AnyPath
 
 # TFDS; TensorFlow's object detection and slim; tensorflow-recorder; the Keras and TFRecord guides.
 IMAGES = ("image", "image/encoded", "image_raw", "image/data", "jpeg", "png", "img")
@@ -143,7 +143,7 @@ class LabelNames(NamedTuple):
     names: tuple[str, ...] = ()  # "" for numbers that a label map leaves out
 
     @classmethod
-    def read(cls, directory: Path | None, label: str | None) -> "LabelNames":
+    def read(cls, directory: AnyPath | None, label: str | None) -> "LabelNames":
         """Read the names that TFDS keeps next to the shards, or else those of the label map.
 
         The label map is for the TF Object Detection API's features; unreadable files count as none.
@@ -168,7 +168,7 @@ class LabelNames(NamedTuple):
         return None if value is None else str(value)
 
 
-def info_beside(directory: Path | None) -> DatasetInfo | None:
+def info_beside(directory: AnyPath | None) -> DatasetInfo | None:
     """Return the TFDS metadata in a directory; None where there is none that can be read."""
     with contextlib.suppress(DatasetError):
         return None if directory is None else read_dataset_info(directory)

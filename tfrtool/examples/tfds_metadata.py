@@ -4,7 +4,6 @@ import contextlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from tfrtool.records.shard_sets import ShardName, ShardSet
@@ -17,6 +16,7 @@ from tfrtool.storage.json_files import (
 )
 from tfrtool.storage.limits import MAX_CLASSES, MAX_SHARDS
 from tfrtool.storage.opening import read_bounded
+from tfrtool.storage.remote_path import AnyPath
 
 DATASET_INFO = "dataset_info.json"
 FEATURES = "features.json"
@@ -71,7 +71,7 @@ class DatasetInfo:
     image_feature: str | None = "image"  # a model's input, by `supervisedKeys`; None if unsaid
     label_feature: str | None = "label"  # its target
 
-    def shards_of(self, split: SplitInfo, sets: Sequence[ShardSet], directory: Path) -> ShardSet:
+    def shards_of(self, split: SplitInfo, sets: Sequence[ShardSet], directory: AnyPath) -> ShardSet:
         """Return the shards of a split among all that there are; of none, the set that is missing.
 
         Those are preferred whose names have the dataset's, too, as TFDS demands.
@@ -130,7 +130,7 @@ def connector(
     return {"pythonClassName": f"tensorflow_datasets.core.features.{module}.{kind}", **content}
 
 
-def read_dataset_info(directory: Path) -> DatasetInfo | None:
+def read_dataset_info(directory: AnyPath) -> DatasetInfo | None:
     """Read dataset_info.json in ``directory``; None if there is no such file.
 
     It is a `DatasetError` if it can't be read, or is not what TFDS writes.
@@ -178,7 +178,7 @@ def labels_file(feature: str, sign: str = "_") -> str:
     return f"{feature.replace('/', sign)}.labels.txt"
 
 
-def read_class_names(directory: Path, label_feature: str) -> tuple[str, ...] | None:
+def read_class_names(directory: AnyPath, label_feature: str) -> tuple[str, ...] | None:
     """Read the class names of a label feature; None if there is no such file.
 
     It is a `DatasetError` if it can't be read, is no UTF-8, or has too many lines.
@@ -204,7 +204,7 @@ class WrittenShard:
     sha256: str
 
 
-def read_written_shards(directory: Path) -> Mapping[str, WrittenShard]:
+def read_written_shards(directory: AnyPath) -> Mapping[str, WrittenShard]:
     """Read the report of a write: its shards by their names; none if there is no report.
 
     It is a `DatasetError` if it can't be read.

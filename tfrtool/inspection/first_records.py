@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
-from pathlib import Path
 
 from tfrtool.examples.example import (
     DType,
@@ -26,6 +25,7 @@ from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.records.framing import Fault
 from tfrtool.records.reader import read_shard
 from tfrtool.storage.capped_list import CappedList
+from tfrtool.storage.remote_path import AnyPath
 
 FindImage = Callable[[Mapping[str, Feature], DatasetInfo | None], str | None]
 Label = int | bytes
@@ -76,7 +76,7 @@ class FirstRecords:
         self.faults = CappedList[Fault]()
 
     def read(
-        self, shards: Iterable[Path], most: int | None = SAMPLE
+        self, shards: Iterable[AnyPath], most: int | None = SAMPLE
     ) -> Iterator[Mapping[str, Feature]]:
         """Add the first records of each shard, and yield the features of each Example."""
         for path in shards:

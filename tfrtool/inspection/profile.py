@@ -6,7 +6,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tfrtool.engines.split_shards import later, map_folds
@@ -34,6 +33,7 @@ from tfrtool.storage.json_values import to_json_values
 from tfrtool.storage.limits import MAX_FAULTS
 from tfrtool.storage.opening import file_sha256, hashed_while_read
 from tfrtool.storage.progress import BYTES, Meter
+from tfrtool.storage.remote_path import AnyPath
 
 if TYPE_CHECKING:  # the rest is imported where it is needed, to keep processes light
     from tfrtool.inspection.schema.data_schema import DataSchema
@@ -78,7 +78,7 @@ class Asked:
     labels: LabelsAsked | None = None
     schema: "DataSchema | None" = None
     rows: "RowsWanted | None" = None
-    hashed: Collection[Path] = ()
+    hashed: Collection[AnyPath] = ()
     sample: Mapping[Any, int | None] = field(default_factory=dict)
 
 
@@ -131,7 +131,7 @@ class ShardProfile:
 
     def __init__(
         self,
-        source: Path | Stream,
+        source: AnyPath | Stream,
         asked: Asked,
         *,
         part: bool = False,
@@ -326,7 +326,7 @@ class ShardProfile:
         return data
 
 
-def _folds_of(source: Path | Stream, asked: Asked) -> list[RecordFold]:
+def _folds_of(source: AnyPath | Stream, asked: Asked) -> list[RecordFold]:
     """Return the folds that find what is asked for, cheap ones first, without heavy imports."""
     folds: list[RecordFold] = []
     if asked.rows is not None and path_of(source) in asked.rows.shards:
@@ -378,7 +378,7 @@ def profile_shard(shard: Location, asked: Asked) -> ShardProfile:
 
 
 def profile_shards(
-    sources: Sequence[Path | Stream],
+    sources: Sequence[AnyPath | Stream],
     asked: Asked,
     options: ScanOptions,
     worth: int,

@@ -26,6 +26,7 @@ from tfrtool.loading.options import BenchOptions, Cache, LoadOptions, Recipe
 from tfrtool.storage.child import Child, ChildDied, ChildError
 from tfrtool.storage.json_values import to_json_values
 from tfrtool.storage.progress import OnProgress, Progress, no_progress
+from tfrtool.storage.remote_path import AnyPath
 
 _BUSY = 0.1
 """The part of the cores that other programs may take before there is a warning."""
@@ -71,7 +72,7 @@ def measure(task: Task, warm_up: Task | None = None) -> Measurement:
 
 
 def measure_in_turn(
-    path: Path,
+    path: AnyPath,
     tasks: Mapping[str, Task],
     rounds: int,
     *,
@@ -114,7 +115,7 @@ def measure_in_turn(
     return results, errors
 
 
-def in_own_process(path: Path, function: Callable[..., Any], *arguments: object) -> Any:
+def in_own_process(path: AnyPath, function: Callable[..., Any], *arguments: object) -> Any:
     """Return what a function returns in a process that did nothing before."""
     environment = {"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ}
     with Path(os.devnull).open("wb") as nowhere, Child(nowhere, environment) as child:

@@ -26,6 +26,7 @@ from tfrtool.records.framing import Fault, FaultKind, LocatedFault, Record
 from tfrtool.records.reader import read_shard
 from tfrtool.storage.arguments import as_local_path
 from tfrtool.storage.progress import OnProgress, Progress
+from tfrtool.storage.remote_path import AnyPath
 
 _READ_ERRORS = (
     tf.errors.DataLossError,
@@ -115,7 +116,7 @@ def drop_corrupt(
     total = sum(len((*files[one.name].shards, *files[one.name].missing)) for one in wanted)
     done, skipped, clean = 0, list[LocatedFault](), {}
     for split in wanted:
-        kept: dict[Path, int] = {}
+        kept: dict[AnyPath, int] = {}
         own = files[split.name]
         for path, expected in {**own.shards, **dict.fromkeys(own.missing)}.items():
             # Shards of two splits, in a folder each, may have the same name.
@@ -141,8 +142,8 @@ def drop_corrupt(
 
 
 def _clean(
-    dataset: DatasetFacts, split: Split, path: Path, copy: Path
-) -> tuple[Path, int, list[Fault]]:
+    dataset: DatasetFacts, split: Split, path: AnyPath, copy: Path
+) -> tuple[AnyPath, int, list[Fault]]:
     """Return a file with the usable records of a shard, their number, and its faults.
 
     It is the shard itself if it has no faults.
@@ -171,7 +172,7 @@ def _clean(
     return copy, count, faults
 
 
-def _faults(dataset: DatasetFacts, file: Path, compression: Compression) -> Iterator[Fault]:
+def _faults(dataset: DatasetFacts, file: AnyPath, compression: Compression) -> Iterator[Fault]:
     """Yield the faults of a shard, and those of its records that can't be trained on."""
     check = _record_check(dataset)
     items = read_shard(file, compression=compression)

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import DatasetError, UsageError, printable, some_of
@@ -16,6 +15,7 @@ from tfrtool.records.shard_sets import find_conflicts
 from tfrtool.records.shards import Shard
 from tfrtool.storage.json_values import Shown
 from tfrtool.storage.remote.shard_cache import ShardCache
+from tfrtool.storage.remote_path import AnyPath
 
 DECODES = "a function of a serialized record that returns an image and a label"
 
@@ -32,7 +32,7 @@ class Split:
     """
 
     name: str
-    shards: tuple[Path, ...]
+    shards: tuple[AnyPath, ...]
     lengths: tuple[int, ...]
     compression: Compression
 
@@ -64,7 +64,7 @@ class ImageForm:
 class DatasetFacts(Shown):
     """What is known of a dataset; the public `Dataset` adds what can be done with it."""
 
-    directory: Path
+    directory: AnyPath
     name: str
     splits: Mapping[str, Split]
     image_feature: str = ""
@@ -171,7 +171,7 @@ _UNNAMED, _OTHERS = "train", "all"
 """The split of shards whose names have none; the second if other shards are called "train"."""
 
 
-def split_files(directory: Path) -> dict[str, SplitFiles]:
+def split_files(directory: AnyPath) -> dict[str, SplitFiles]:
     """Return the files of each split; `DatasetError` if it isn't clear which belong together."""
     files = find_files(directory)
     if files.info is None:

@@ -24,6 +24,7 @@ from tfrtool.records.compression import Compression
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_shard
 from tfrtool.storage.limits import MAX_SHARDS
+from tfrtool.storage.remote_path import AnyPath
 
 _RGB = 3
 _WHITE = 255
@@ -43,7 +44,7 @@ def parser(dataset: DatasetFacts) -> Callable[[Tensor], dict[str, Tensor]]:
     return lambda record: {feature_name(key): value for key, value in parse(record, keys).items()}
 
 
-def check_limits(dataset: DatasetFacts, shard: Path, compression: Compression) -> None:
+def check_limits(dataset: DatasetFacts, shard: AnyPath, compression: Compression) -> None:
     """Raise `ValueError` if an image of a shard is over the limits and must not be decoded.
 
     TensorFlow's decoders have no limits. To ask for each image from the graph takes as long as

@@ -3,7 +3,6 @@
 import enum
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import DatasetError, some_of
@@ -14,6 +13,7 @@ from tfrtool.records.count import as_error
 from tfrtool.records.framing import Fault, FaultKind, Record
 from tfrtool.records.reader import read_shard
 from tfrtool.storage.limits import MAX_CLASSES
+from tfrtool.storage.remote_path import AnyPath
 
 _NUMBER, _NAME = "image/class/label", "image/class/text"
 """TensorFlow's models keep the number of an image's class and its name in these two features."""
@@ -117,7 +117,7 @@ def label_tensor(form: LabelForm, values: Tensor) -> Tensor:
 class _Alike:
     """Labels with the same number of values, which are all 0 or 1, or not."""
 
-    first: tuple[Path, Record]
+    first: tuple[AnyPath, Record]
     count: int = 0
     one_hot: bool = True  # each has exactly one 1
     repeats: bool = False  # a value occurs twice in one of them, so they aren't lists of classes
@@ -131,7 +131,7 @@ class _LabelScan:
         self.names: dict[Value, set[bytes]] = {}  # that stand by each value
         self.kinds: dict[tuple[int, bool], _Alike] = {}  # by the number of values, and if 0 or 1
 
-    def read(self, shards: Iterable[Path], *, skip: bool) -> None:
+    def read(self, shards: Iterable[AnyPath], *, skip: bool) -> None:
         """Read all records; with ``skip``, ignore damage and what can't be a label."""
         for path in shards:
             for item in read_shard(path):
@@ -145,7 +145,7 @@ class _LabelScan:
                     if not skip:
                         raise _error(str(error), (path, item)) from error
 
-    def _add(self, features: Mapping[str, Feature], place: tuple[Path, Record]) -> None:
+    def _add(self, features: Mapping[str, Feature], place: tuple[AnyPath, Record]) -> None:
         label = features.get(self.feature, Feature(dtype=None, values=()))
         values = label.values
         for value in values:
@@ -221,7 +221,7 @@ def find_label_form(
     *,
     names: Sequence[str] | None,
     listed: bool,
-    shards: Iterable[Path],
+    shards: Iterable[AnyPath],
     skip: bool,
 ) -> LabelForm:
     """Return the form of a dataset's labels: by its metadata, or else by all of its records.
@@ -252,6 +252,6 @@ def find_label_form(
     return replace(form, names=tuple(names), numbers=()) if names else form
 
 
-def _error(message: str, place: tuple[Path, Record]) -> DatasetError:
+def _error(message: str, place: tuple[AnyPath, Record]) -> DatasetError:
     path, record = place
     return DatasetError(message, path=path, record=record.index, offset=record.offset)

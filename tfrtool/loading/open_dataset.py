@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
-from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import DatasetError, UsageError, printable, reason_of, suggestion
@@ -45,7 +44,7 @@ from tfrtool.storage.commit import unchanged_while_read
 from tfrtool.storage.json_files import read_json, reading_metadata
 from tfrtool.storage.limits import MAX_CLASSES, MAX_IMAGE_PIXELS
 from tfrtool.storage.remote.shard_cache import ShardCache
-from tfrtool.storage.remote_path import RemotePath
+from tfrtool.storage.remote_path import AnyPath, RemotePath
 
 _DECODED = ("image/jpeg", "image/png", "image/gif", "image/bmp", "image/webp")
 """What ``tf.io.decode_image`` takes."""
@@ -134,7 +133,7 @@ def _count(name: str, files: SplitFiles, skip: bool, cache: ShardCache | None) -
 
     The metadata is trusted for remote shards until they are downloaded.
     """
-    records: dict[Path, int] = {}
+    records: dict[AnyPath, int] = {}
     if files.missing and not skip:
         shards = len(files.shards)
         raise DatasetError(
@@ -223,7 +222,7 @@ def _with_features(
     return replace(dataset, label_form=label_form)
 
 
-def _described(root: Path) -> Mapping[str, Any]:
+def _described(root: AnyPath) -> Mapping[str, Any]:
     """Return what features.json says of each feature; nothing if its layout isn't TFDS'."""
     with contextlib.suppress(FileNotFoundError), reading_metadata(root / FEATURES, "TFDS"):
         content = read_json(root / FEATURES)
@@ -284,7 +283,7 @@ def _is_label(item: Feature) -> bool:
 
 
 def _unclear(
-    root: Path, features: Mapping[str, Feature], role: str, name: str | None
+    root: AnyPath, features: Mapping[str, Feature], role: str, name: str | None
 ) -> DatasetError:
     """Return an error that shows what features there are, or what the chosen one is."""
     what, shown = f"can't detect the {role} feature", features
@@ -308,7 +307,7 @@ def _unclear(
 
 
 def _class_names(
-    root: Path, label: str, described: Mapping[str, Any], example: Feature
+    root: AnyPath, label: str, described: Mapping[str, Any], example: Feature
 ) -> Sequence[str] | None:
     """Return the names of the classes in the metadata, or their numbers if it only counts them."""
     count = 0

@@ -8,6 +8,7 @@ from typing import BinaryIO
 
 from tfrtool.errors import UsageError
 from tfrtool.records.framing import HEADER_SIZE, holds_header
+from tfrtool.storage.remote_path import RemotePath
 
 _HEAD = 4096
 _INPUT_BLOCK = 64 * 1024
@@ -39,7 +40,7 @@ def starts_record(head: bytes) -> bool:
     return holds_header(head) or holds_header(_inflated(head, _by_magic(head)) or b"")
 
 
-def named_compression(path: PurePath) -> Compression | None:
+def named_compression(path: PurePath | RemotePath) -> Compression | None:
     """Return the compression that the name of a file to write ends in, if it does.
 
     A `UsageError` if nothing here writes it.

@@ -5,7 +5,6 @@ import shlex
 from collections.abc import Callable, Iterator, MutableSequence, Sequence
 from functools import partial
 from operator import add
-from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
 from tfrtool.errors import CorruptShardError
@@ -20,11 +19,11 @@ from tfrtool.records.framing import (
     holds_header,
 )
 from tfrtool.records.reader import read_records
-from tfrtool.records.stream import Location, as_source, open_shard, path_of, size_of
+from tfrtool.records.stream import Location, Stream, as_source, open_shard, path_of, size_of
 from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.opening import read_bounded
 from tfrtool.storage.progress import BYTES, count_work
-from tfrtool.storage.remote_path import RemotePath
+from tfrtool.storage.remote_path import AnyPath, RemotePath
 
 _BLOCK, _LONG = 64 * 1024, 4096
 """Bytes read at a time; records from a size on of which only the headers are read."""
@@ -57,7 +56,7 @@ def count_shard(shard: Location) -> ShardCount:
     records, faults = 0, CappedList[Fault]()
     with open_shard(source) as file:
         compression = detect_compression(file)
-        if compression is Compression.NONE and isinstance(source, Path):
+        if compression is Compression.NONE and not isinstance(source, Stream):
             size = size_of(source, file)
             if isinstance(source, RemotePath) and (known := indexed(file, source, size)):
                 return ShardCount(len(known) - 1)
@@ -94,7 +93,7 @@ def count_records(shard: Location) -> int:
     return found.records
 
 
-def as_error(path: Path, fault: Fault, *, in_dataset: bool = False) -> CorruptShardError:
+def as_error(path: AnyPath, fault: Fault, *, in_dataset: bool = False) -> CorruptShardError:
     """Return a shard's first fault as an error, with what to do about it."""
     hint = None  # the message says what it is instead of a TFRecord file
     if in_dataset:
@@ -162,7 +161,7 @@ def hop(
     return records, offset
 
 
-def indexed(file: BinaryIO, shard: Path, size: int) -> list[int]:
+def indexed(file: BinaryIO, shard: AnyPath, size: int) -> list[int]:
     """Return where records start, and the end, by the index beside a shard that fits it."""
     index = shard.with_name(f"{shard.name}.idx")
     try:

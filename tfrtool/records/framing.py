@@ -8,11 +8,11 @@ records and nothing else: no header, footer, count or index.
 import enum
 import struct
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NamedTuple
 
 from tfrtool.errors import printable
 from tfrtool.records.crc import masked_crc32c
+from tfrtool.storage.remote_path import AnyPath
 
 HEADER_SIZE = 12
 """Bytes before the payload: its length and the length's masked CRC."""
@@ -102,7 +102,7 @@ class Fault:
 class LocatedFault:
     """A fault with the file that it is in, or that is missing."""
 
-    path: Path
+    path: AnyPath
     fault: Fault
 
     def __str__(self) -> str:

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from copy import copy
 from itertools import accumulate, groupby, pairwise
 from operator import itemgetter
-from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, overload
 
 from tfrtool.errors import (
@@ -29,7 +28,7 @@ from tfrtool.records.stream import open_shard
 from tfrtool.storage.arguments import Paths, as_paths
 from tfrtool.storage.atomic_files import new_file
 from tfrtool.storage.opening import open_regular, size_of_file
-from tfrtool.storage.remote_path import RemotePath
+from tfrtool.storage.remote_path import AnyPath, RemotePath
 
 T = TypeVar("T", covariant=True)
 U = TypeVar("U")
@@ -38,7 +37,7 @@ _FILES_OPEN = 128
 """With more shards than this a file is opened for each record: systems allow 256 or 1,024."""
 
 
-def index_paths(shards: Sequence[Path], out: Path | None = None) -> list[Path]:
+def index_paths(shards: Sequence[AnyPath], out: AnyPath | None = None) -> list[AnyPath]:
     """Return where the indices of shards are written: ``SHARD.idx`` beside each.
 
     Or, in the directory ``out``, in the subfolders that the shards are in below their common one.
@@ -58,7 +57,7 @@ def index_paths(shards: Sequence[Path], out: Path | None = None) -> list[Path]:
     ]
 
 
-def make_index(shard: Path) -> "array[int]":
+def make_index(shard: AnyPath) -> "array[int]":
     """Return the offset of each record's header, and last the size of the file, in bytes.
 
     `ShardError` if it is compressed, so that no record can be read alone; `CorruptShardError`,
@@ -83,7 +82,7 @@ def make_index(shard: Path) -> "array[int]":
     raise CorruptShardError("was changed while it was read", path=shard)
 
 
-def write_index(shard: Path, place: Path) -> int:
+def write_index(shard: AnyPath, place: AnyPath) -> int:
     """Write the index of a shard as DALI reads it, and return the number of records.
 
     It has a line ``offset size`` for each record, the frame's 16 bytes included, and replaces what
@@ -91,7 +90,8 @@ def write_index(shard: Path, place: Path) -> int:
     """
     offsets = make_index(shard)
     with os_errors_as(WriteError, place, "can't be written"):
-        place.parent.mkdir(parents=True, exist_ok=True)
+        if not isinstance(place, RemotePath):
+            place.parent.mkdir(parents=True, exist_ok=True)
         with new_file(place) as file:
             file.writelines(b"%d %d\n" % (start, end - start) for start, end in pairwise(offsets))
     return len(offsets) - 1
@@ -143,7 +143,7 @@ class Records(Sequence[T]):
         return records
 
     @property
-    def shards(self) -> tuple[Path, ...]:
+    def shards(self) -> tuple[AnyPath, ...]:
         """Paths of the shards, in order."""
         return self._paths
 
@@ -183,7 +183,7 @@ class Records(Sequence[T]):
                 elif item.kind is not FaultKind.EMPTY:
                     raise as_error(path, item)
 
-    def shard_of(self, index: int) -> Path:
+    def shard_of(self, index: int) -> AnyPath:
         """Return the path of the shard that contains a record.
 
         Args:
@@ -222,7 +222,7 @@ class Records(Sequence[T]):
             raise IndexError(f"record {index} of {len(self)}")
         return number
 
-    def _decoded(self, record: Record, path: Path) -> T:
+    def _decoded(self, record: Record, path: AnyPath) -> T:
         if self._decode is None:
             return record  # type: ignore[return-value]
         try:

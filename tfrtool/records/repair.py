@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from tfrtool.errors import CorruptShardError, ShardError, UsageError, WriteError, os_errors_as
 from tfrtool.records.compression import Compression, detect_compression, named_compression
@@ -15,6 +14,7 @@ from tfrtool.storage.arguments import as_path
 from tfrtool.storage.atomic_files import new_file
 from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.progress import OnProgress, Progress, no_progress
+from tfrtool.storage.remote_path import AnyPath
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +41,8 @@ class RepairReport:
         fault_count: total number of faults.
     """
 
-    shard: Path
-    out: Path
+    shard: AnyPath
+    out: AnyPath
     compression: Compression
     records: int
     lost: tuple[LostRange, ...]
@@ -83,7 +83,7 @@ def repair_shard(
     """
     source, out = as_source(shard), as_path(out)
     path = path_of(source)
-    if out.is_symlink() or out.exists():
+    if out.exists() or os.path.lexists(out):
         raise UsageError(
             "already exists", path=out, hint="choose a new file; repair never overwrites one"
         )
@@ -129,6 +129,6 @@ def repair_shard(
     )
 
 
-def _items(reader: RecordReader, shard: Path) -> Iterator[Record | Fault]:
+def _items(reader: RecordReader, shard: AnyPath) -> Iterator[Record | Fault]:
     with os_errors_as(ShardError, shard):
         yield from reader.read()

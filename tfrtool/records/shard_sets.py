@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 
 from tfrtool.errors import UsageError
 from tfrtool.storage.arguments import Paths, as_paths
+from tfrtool.storage.remote_path import AnyPath
 
 COMPRESSED_NAME = re.compile(r"\.(gz|gzip|zlib|z)$", re.IGNORECASE)
 """The end of the name of a compressed file."""
@@ -54,28 +54,30 @@ class ShardSet:
     The ``count`` is what a name claims, and may be absurd.
     """
 
-    directory: Path
+    directory: AnyPath
     prefix: str  # what stands before the number, ``mnist-test.tfrecord-``
     ending: str = ""  # what stands after it in the first shard's name, ``-of-00008.gz``
     digits: int = 1  # how many the number has, where zeros fill it up
     split: str | None = None  # None where neither the names nor the folder say one
     count: int | None = None  # None where they have no numbers
-    shards: Mapping[int, Path]  # by their numbers, from 0, in order
-    duplicates: Mapping[int, tuple[Path, ...]]  # further files with a number, as compressed copies
+    shards: Mapping[int, AnyPath]  # by their numbers, from 0, in order
+    duplicates: Mapping[
+        int, tuple[AnyPath, ...]
+    ]  # further files with a number, as compressed copies
 
     @property
     def name(self) -> str:
         """What the set is called in messages: ``train-*-of-00008``, or the file's name."""
         return self.prefix if self.count is None else f"{self.prefix}*{self.ending}"
 
-    def split_below(self, root: Path) -> str | None:
+    def split_below(self, root: AnyPath) -> str | None:
         """Return its split: that of the names, or else of a folder in a dataset's directory."""
         if self.split is None and self.directory != root:
             return self.directory.name.removeprefix(_TFX_FOLDER)
         return self.split
 
     @property
-    def paths(self) -> tuple[Path, ...]:
+    def paths(self) -> tuple[AnyPath, ...]:
         """All files of the set in the order of their numbers, duplicates included."""
         return tuple(
             path
@@ -84,7 +86,7 @@ class ShardSet:
         )
 
     @property
-    def extra(self) -> tuple[Path, ...]:
+    def extra(self) -> tuple[AnyPath, ...]:
         """The files whose number is too high for the count: ``train-00009-of-00008``."""
         count = self.count
         return tuple(p for index, p in self.shards.items() if count is not None and index >= count)
@@ -112,7 +114,7 @@ def group_shards(paths: Paths) -> tuple[ShardSet, ...]:
     compression's ending (``.gz``) makes no difference. ``train-00000-of-00002`` and
     ``train-00000-of-00004`` are of two sets: `find_conflicts` tells that both can't be meant.
     """
-    groups: dict[tuple[Path, str, int | None, str], list[tuple[int, str, Path]]] = {}
+    groups: dict[tuple[AnyPath, str, int | None, str], list[tuple[int, str, AnyPath]]] = {}
     for path in dict.fromkeys(as_paths(paths)):
         match = _NUMBERED.fullmatch(path.name)
         if match is None:
@@ -123,9 +125,9 @@ def group_shards(paths: Paths) -> tuple[ShardSet, ...]:
         groups.setdefault(key, []).append((int(match["index"]), path.name, path))
     sets = []
     for (directory, prefix, count, suffix), members in groups.items():
-        members.sort()
-        shards: dict[int, Path] = {}
-        duplicates: dict[int, tuple[Path, ...]] = {}
+        members.sort(key=lambda member: (*member[:2], str(member[2])))
+        shards: dict[int, AnyPath] = {}
+        duplicates: dict[int, tuple[AnyPath, ...]] = {}
         for index, _, path in members:
             if shards.setdefault(index, path) is not path:
                 duplicates[index] = (*duplicates.get(index, ()), path)
@@ -154,7 +156,7 @@ def find_conflicts(sets: Iterable[ShardSet]) -> tuple[tuple[ShardSet, ...], ...]
 
     An earlier write with another number of shards leaves such files behind, and a glob takes both.
     """
-    groups: dict[tuple[Path, str, str], list[ShardSet]] = {}
+    groups: dict[tuple[AnyPath, str, str], list[ShardSet]] = {}
     for one in sets:
         if one.count is not None:
             suffix = re.sub(r"^[-_]of[-_]\d+", "", COMPRESSED_NAME.sub("", one.ending))
@@ -162,7 +164,7 @@ def find_conflicts(sets: Iterable[ShardSet]) -> tuple[tuple[ShardSet, ...], ...]
     return tuple(tuple(group) for group in groups.values() if len(group) > 1)
 
 
-def _split(directory: Path, prefix: str, suffix: str) -> str | None:
+def _split(directory: AnyPath, prefix: str, suffix: str) -> str | None:
     match = _TFDS.fullmatch(prefix)
     if match is not None:
         return match["split"]

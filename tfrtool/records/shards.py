@@ -27,7 +27,7 @@ from tfrtool.storage.arguments import Paths, as_path
 from tfrtool.storage.commit import check_not_begun, check_not_publishing
 from tfrtool.storage.limits import MAX_FILES_LOOKED_INTO, MAX_FILES_OF_A_KIND, MAX_FOLDERS_BELOW
 from tfrtool.storage.opening import open_regular
-from tfrtool.storage.remote_path import RemotePath, is_url, remote_path
+from tfrtool.storage.remote_path import AnyPath, RemotePath, is_url, remote_path
 
 _HEAD = 4096
 _NAMED = 8
@@ -37,7 +37,7 @@ _MOST_REMOTE_FOLDERS = 16
 Locations = Location | Iterable[Location]
 
 
-def matching_files(pattern: str) -> list[Path]:
+def matching_files(pattern: str) -> list[AnyPath]:
     """Return the files that a pattern matches, in natural order."""
     if is_url(pattern):
         found = remote_path(pattern).matching()
@@ -61,7 +61,7 @@ class Shard:
         compression: compression of the file, detected from its content.
     """
 
-    path: Path
+    path: AnyPath
     bytes: int
     compression: Compression
 
@@ -77,17 +77,19 @@ class Shard:
 class FoundShards(NamedTuple):
     """The shards that some arguments mean."""
 
-    sources: tuple[Path | Stream, ...]  # each shard once, in the order of the arguments
-    folders: tuple[Path, ...] = ()  # of shards that were named as directories, and are meant whole
+    sources: tuple[AnyPath | Stream, ...]  # each shard once, in the order of the arguments
+    folders: tuple[
+        AnyPath, ...
+    ] = ()  # of shards that were named as directories, and are meant whole
     notes: tuple[str, ...] = ()  # what was decided on the way, a sentence each
 
     @property
-    def paths(self) -> tuple[Path, ...]:
+    def paths(self) -> tuple[AnyPath, ...]:
         """Those that are files."""
-        return tuple(source for source in self.sources if isinstance(source, Path))
+        return tuple(source for source in self.sources if not isinstance(source, Stream))
 
 
-def find_shards(arguments: Paths) -> tuple[Path, ...]:
+def find_shards(arguments: Paths) -> tuple[AnyPath, ...]:
     """Find the shards that files, glob patterns and directories refer to.
 
     Each shard is returned once, in the order of the arguments. A file is used whatever its name is.
@@ -163,8 +165,8 @@ def _expand(location: Location) -> FoundShards:
 class DatasetFolders(NamedTuple):
     """Where the shards of a dataset are."""
 
-    root: Path  # the directory of the dataset itself, at or below the one that was named
-    shards: tuple[Path, ...]  # folder by folder, in natural order
+    root: AnyPath  # the directory of the dataset itself, at or below the one that was named
+    shards: tuple[AnyPath, ...]  # folder by folder, in natural order
     notes: tuple[str, ...] = ()  # what was decided on the way, a clause each
 
 
@@ -220,7 +222,7 @@ def note_unmatched(
 
 
 def _unread(
-    folders: Iterable[Path], known: Collection[object], noun: str, every: str
+    folders: Iterable[AnyPath], known: Collection[object], noun: str, every: str
 ) -> Iterator[str]:
     """Report how many other shards are in folders; ``every`` is a pattern that includes them."""
     counts: dict[str, int] = {}
@@ -237,14 +239,14 @@ def _unread(
         yield f"{count} in {where} {verb} not included ({names}); {hint}"
 
 
-def _has_images(folder: Path) -> bool:
+def _has_images(folder: AnyPath) -> bool:
     if isinstance(folder, RemotePath):
         return False
     files = islice(chain(folder.glob("*"), folder.glob("*/*")), MAX_FILES_LOOKED_INTO)
     return any(file.suffix.lower() in (".jpg", ".jpeg", ".png") for file in files)
 
 
-def shards_in(folder: Path) -> list[Path]:
+def shards_in(folder: AnyPath) -> list[AnyPath]:
     """Return the shards in a folder itself, in natural order; `OSError` if it can't be read."""
     return _ShardFinder().shards(folder)
 
@@ -260,11 +262,11 @@ class _ShardFinder:
         self._found = False
         self._listed: dict[RemotePath, tuple[list[RemotePath], list[RemotePath]]] = {}
 
-    def shards(self, folder: Path) -> list[Path]:
+    def shards(self, folder: AnyPath) -> list[AnyPath]:
         check_not_publishing(folder)
         return self.all_shards(folder)
 
-    def all_shards(self, folder: Path) -> list[Path]:
+    def all_shards(self, folder: AnyPath) -> list[AnyPath]:
         """Return the shards in a folder, whether a write has ended there or not."""
         if isinstance(folder, RemotePath):
             listed = self._entries(folder)[0]
@@ -274,7 +276,7 @@ class _ShardFinder:
             names = [e.name for e in entries if is_shard_name(e.name) is not False and e.is_file()]
         return self.choose([folder / name for name in sorted(names, key=natural_order)])
 
-    def folders(self, folder: Path) -> list[Path]:
+    def folders(self, folder: AnyPath) -> list[AnyPath]:
         """Return the folders in a folder, without hidden ones."""
         if isinstance(folder, RemotePath):
             below = [one for one in self._entries(folder)[1] if not one.name.startswith(".")]
@@ -289,13 +291,13 @@ class _ShardFinder:
             self._listed[folder] = folder.entries()
         return self._listed[folder]
 
-    def choose(self, paths: Iterable[Path]) -> list[Path]:
+    def choose(self, paths: Iterable[AnyPath]) -> list[AnyPath]:
         """Return the shards among files, by their names, or else by their first bytes.
 
         A file stands for all with names of its kind: a damaged shard beside whole ones is one.
         """
-        kinds: dict[str, list[Path]] = {}
-        chosen: dict[Path, bool] = {}
+        kinds: dict[str, list[AnyPath]] = {}
+        chosen: dict[AnyPath, bool] = {}
         for path in paths:
             shard = is_shard_name(path.name)
             chosen[path] = bool(shard)
@@ -306,7 +308,7 @@ class _ShardFinder:
                 chosen |= dict.fromkeys(of_kind, True)
         return [path for path, shard in chosen.items() if shard]
 
-    def _holds_records(self, path: Path) -> bool:
+    def _holds_records(self, path: AnyPath) -> bool:
         if not self._left:
             return self._found
         self._left -= 1
@@ -327,7 +329,7 @@ def _kind(name: str) -> str:
     return re.sub(r"\d+", "0", name)
 
 
-def _descend(directory: Path, finder: _ShardFinder) -> DatasetFolders:
+def _descend(directory: AnyPath, finder: _ShardFinder) -> DatasetFolders:
     if shards := finder.shards(directory):
         return DatasetFolders(directory, tuple(shards))
     below = finder.folders(directory)

@@ -14,6 +14,7 @@ from tfrtool.errors import ShardError, UsageError, os_reason
 from tfrtool.records.window import BLOCK_SIZE
 from tfrtool.storage.arguments import as_path
 from tfrtool.storage.opening import NotRegularFileError, open_regular, size_of_file
+from tfrtool.storage.remote_path import AnyPath
 
 STREAM = "-"
 """What a stream is called instead of a path. A file of that name is ``./-``."""
@@ -70,7 +71,7 @@ class _Raw(io.RawIOBase):
 Location = str | os.PathLike[str] | BinaryIO | Stream
 
 
-def as_source(shard: Location) -> Path | Stream:
+def as_source(shard: Location) -> AnyPath | Stream:
     """Return what a caller gave as a shard: a path, or a stream."""
     if isinstance(shard, Stream):
         return shard
@@ -82,18 +83,18 @@ def as_source(shard: Location) -> Path | Stream:
     return Stream(shard)
 
 
-def path_of(source: Path | Stream) -> Path:
+def path_of(source: AnyPath | Stream) -> AnyPath:
     """Return what a shard is called in messages and reports."""
-    return source if isinstance(source, Path) else Path(STREAM)
+    return Path(STREAM) if isinstance(source, Stream) else source
 
 
-def folder_of(source: Path | Stream) -> Path | None:
+def folder_of(source: AnyPath | Stream) -> AnyPath | None:
     """Return where a shard's metadata may lie; a stream has none."""
-    return source.parent if isinstance(source, Path) else None
+    return None if isinstance(source, Stream) else source.parent
 
 
 @contextmanager
-def open_shard(source: Path | Stream) -> Iterator[BinaryIO]:
+def open_shard(source: AnyPath | Stream) -> Iterator[BinaryIO]:
     """Open a shard to read it; `ShardError` if it can't be, or is no regular file."""
     try:
         if isinstance(source, Stream):
@@ -110,7 +111,7 @@ def open_shard(source: Path | Stream) -> Iterator[BinaryIO]:
         ) from error
 
 
-def total_bytes(sources: Iterable[Path | Stream]) -> int | None:
+def total_bytes(sources: Iterable[AnyPath | Stream]) -> int | None:
     """Return how many bytes files have together; None if a stream is among them."""
     total = 0
     for source in sources:
@@ -121,9 +122,9 @@ def total_bytes(sources: Iterable[Path | Stream]) -> int | None:
     return total
 
 
-def size_of(source: Path | Stream, file: BinaryIO) -> int:
+def size_of(source: AnyPath | Stream, file: BinaryIO) -> int:
     """Return how many bytes an open shard has; of a stream, the rest is read for it."""
-    if isinstance(source, Path):
+    if not isinstance(source, Stream):
         return size_of_file(file)
     while file.read(BLOCK_SIZE):
         pass

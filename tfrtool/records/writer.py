@@ -16,6 +16,7 @@ from tfrtool.records.framing import CRC, FRAME_SIZE, Fault, Record, header
 from tfrtool.records.reader import read_records
 from tfrtool.records.tally import Tally, payload_key
 from tfrtool.storage.opening import open_regular
+from tfrtool.storage.remote_path import AnyPath
 
 _MEMORY_LEVEL = 9
 """The memLevel of deflate in TensorFlow's ZlibCompressionOptions; the level is zlib's default."""
@@ -69,7 +70,7 @@ class ShardWriter:
         *,
         framing: Callable[[str, str], Framing] | None = None,
         digests: bool = True,
-        target: Path | None = None,
+        target: AnyPath | None = None,
     ) -> None:
         """Create a file.
 

@@ -31,6 +31,7 @@ from tfrtool.sources.tables.table_columns import (
 from tfrtool.sources.tables.table_values import ValueColumns
 from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.limits import MAX_LISTED
+from tfrtool.storage.remote_path import AnyPath
 from tfrtool.storage.sorted_rows import SortedRows
 
 _Row = tuple[str, int, str, int, str, int, bytes, int]
@@ -65,7 +66,11 @@ class ItemRows:
     """
 
     def __init__(
-        self, where: str | Path, options: SourceOptions, scratch: Path | None, tabular: bool = False
+        self,
+        where: str | AnyPath,
+        options: SourceOptions,
+        scratch: Path | None,
+        tabular: bool = False,
     ) -> None:
         """Begin without any; if ``tabular``, they have rows."""
         self.options, self._where, self._scratch = options, where, scratch

@@ -21,6 +21,7 @@ from tfrtool.storage.limits import (
     MAX_LISTED,
 )
 from tfrtool.storage.opening import read_bounded
+from tfrtool.storage.remote_path import AnyPath
 
 SEVERAL = "\x1f"
 """What stands between the labels of an item that may have several; no name has it."""
@@ -55,7 +56,7 @@ class ClassList(NamedTuple):
     others: dict[str, str]
 
 
-def read_class_list(path: Path) -> ClassList:
+def read_class_list(path: AnyPath) -> ClassList:
     """Read the names of classes, one per line, or a label map.
 
     A class of a label map has the name that is displayed, and is known by its ``name``, too, unless

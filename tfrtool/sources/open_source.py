@@ -26,7 +26,7 @@ from tfrtool.sources.source_options import SourceOptions
 from tfrtool.sources.tables.table_columns import check_not_saved_to_disk
 from tfrtool.storage.arguments import as_path
 from tfrtool.storage.opening import open_regular
-from tfrtool.storage.remote_path import is_url, remote_path
+from tfrtool.storage.remote_path import AnyPath, is_url, remote_path
 
 _HEAD = 512
 """Bytes that show what a file is: the length of a tar header."""
@@ -51,7 +51,7 @@ def open_source(
     argument: str,
     label_from: LabelFrom,
     scratch: Path,
-    root: Path | None = None,
+    root: AnyPath | None = None,
     starting: Starting = nullcontext,
     options: SourceOptions = _DEFAULT,
 ) -> Source:
@@ -79,7 +79,7 @@ def _open(
     argument: str,
     label_from: LabelFrom,
     scratch: Path,
-    root: Path | None,
+    root: AnyPath | None,
     starting: Starting,
     options: SourceOptions,
 ) -> Source:

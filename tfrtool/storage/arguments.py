@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tfrtool.errors import UsageError, suggestion
-from tfrtool.storage.remote_path import RemotePath, is_url, remote_path
+from tfrtool.storage.remote_path import AnyPath, RemotePath, is_url, remote_path
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 """One path, or several."""
@@ -124,7 +124,7 @@ def check_no_url(location: str | os.PathLike[str], what: str) -> None:
         raise UsageError(f"is a URL, but {what}", path=url)
 
 
-def as_path(location: str | os.PathLike[str]) -> Path:
+def as_path(location: str | os.PathLike[str]) -> AnyPath:
     """Return a path or a URL of a caller as a path.
 
     Raises:
@@ -154,11 +154,12 @@ def as_text(location: str | os.PathLike[str]) -> str:
 def as_local_path(location: str | os.PathLike[str]) -> Path:
     """Return a caller's path to write to; a URL is a `UsageError`."""
     path = as_path(location)
-    check_no_url(path, "only local paths can be written here")
+    if isinstance(path, RemotePath):
+        raise UsageError("is a URL, but only local paths can be written here", path=path)
     return path
 
 
-def as_paths(locations: Paths) -> tuple[Path, ...]:
+def as_paths(locations: Paths) -> tuple[AnyPath, ...]:
     """Return one path or several as a tuple, by `as_path`."""
     if isinstance(locations, str | os.PathLike):
         return (as_path(locations),)

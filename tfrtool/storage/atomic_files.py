@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tfrtool.storage.opening import open_descriptor
-from tfrtool.storage.remote_path import RemotePath
+from tfrtool.storage.remote_path import AnyPath, RemotePath
 from tfrtool.storage.scratch_folder import ScratchFolder
 
 TEMPORARY = ".tfrtool-"
@@ -56,7 +56,7 @@ def leftovers(path: Path) -> list[Path]:
 
 
 @contextmanager
-def new_file(path: Path, *, replace: bool = True) -> Iterator[BinaryIO]:
+def new_file(path: AnyPath, *, replace: bool = True) -> Iterator[BinaryIO]:
     """Give a file to write, which gets its name when it is whole and on the disk.
 
     Until then it has a random name beside it, made exclusively, so that no link can stand in its
@@ -89,7 +89,7 @@ def new_file(path: Path, *, replace: bool = True) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def new_file_by_name(path: Path) -> Iterator[Path]:
+def new_file_by_name(path: AnyPath) -> Iterator[Path]:
     """Give a name to write a file under, for what takes no open file; else it is `new_file`.
 
     The name is that of ``path``, in a folder beside it that is made for this and private, so that
@@ -197,7 +197,7 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def linked(source: Path, target: Path) -> bool:
+def linked(source: AnyPath, target: Path) -> bool:
     """Give a regular file a further, free name; False where the system can't do that.
 
     Nothing in this house writes to a file that has its final name, so both stay what they are.

@@ -8,11 +8,10 @@ request that puts the last of the metadata.
 import contextlib
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 from tfrtool.errors import DatasetError, TfrtoolError
 from tfrtool.storage.json_files import read_json
-from tfrtool.storage.remote_path import RemotePath
+from tfrtool.storage.remote_path import AnyPath, RemotePath
 
 STAGING = ".tfrtool-incomplete"
 """The folder in a dataset's folder in which an unfinished write keeps its files."""
@@ -27,7 +26,7 @@ COMMITS = ("dataset_info.json", "write_report.json")
 """Objects that can be the commit: the first if TFDS can read the format, else the second."""
 
 
-def has_uncommitted_write(folder: Path) -> bool:
+def has_uncommitted_write(folder: AnyPath) -> bool:
     """Return whether a write to a store has begun in a folder that has no dataset to read yet."""
     try:
         claim = read_json(folder / STAGING / CLAIM)
@@ -40,20 +39,20 @@ def has_uncommitted_write(folder: Path) -> bool:
     return not any((folder / name).is_file() for name in names)
 
 
-def check_not_publishing(folder: Path) -> None:
+def check_not_publishing(folder: AnyPath) -> None:
     """Raise a `DatasetError` if files in a folder are being replaced, or that was interrupted."""
     local = not isinstance(folder, RemotePath)
     if has_uncommitted_write(folder) or (local and os.path.lexists(folder / PUBLISHING)):
         raise _interrupted(folder)
 
 
-def check_not_begun(folder: Path) -> None:
+def check_not_begun(folder: AnyPath) -> None:
     """Raise a `DatasetError` if a folder without shards is that of an unfinished write."""
     if not isinstance(folder, RemotePath) and os.path.lexists(folder / STAGING):
         raise _interrupted(folder)
 
 
-def _interrupted(folder: Path) -> DatasetError:
+def _interrupted(folder: AnyPath) -> DatasetError:
     return DatasetError(
         "a write was interrupted here, or is still running",
         path=folder,
@@ -63,7 +62,7 @@ def _interrupted(folder: Path) -> DatasetError:
 
 
 @contextlib.contextmanager
-def unchanged_while_read(folder: Path, name: str) -> Iterator[None]:
+def unchanged_while_read(folder: AnyPath, name: str) -> Iterator[None]:
     """Raise a `DatasetError` if files are replaced before or while the body reads them.
 
     ``name`` is a file in the folder that is replaced with them, if it is there.
@@ -80,7 +79,7 @@ def unchanged_while_read(folder: Path, name: str) -> Iterator[None]:
         raise error
 
 
-def _identity(folder: Path, name: str) -> tuple[int | str | None, ...] | None:
+def _identity(folder: AnyPath, name: str) -> tuple[int | str | None, ...] | None:
     check_not_publishing(folder)
     path = folder / name
     try:

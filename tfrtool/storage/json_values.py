@@ -7,6 +7,7 @@ from pathlib import PurePath
 from typing import Any
 
 from tfrtool.errors import printable
+from tfrtool.storage.remote_path import RemotePath
 
 
 def to_json_values(value: object) -> Any:
@@ -16,15 +17,17 @@ def to_json_values(value: object) -> Any:
     of both. What counts in no comparison is left out where it is None: causes that nobody looked
     for.
     """
+    if isinstance(value, PurePath | RemotePath):
+        return printable(str(value))
     if is_dataclass(value) and not isinstance(value, type):
         data: dict[str, Any] = {}
         for field in fields(value):
             part = getattr(value, field.name)
             if part is None and not field.compare:
                 continue
-            data |= (
-                to_json_values(part) if is_dataclass(part) else {field.name: to_json_values(part)}
-            )
+            values = to_json_values(part)
+            is_part = is_dataclass(part) and isinstance(values, dict)
+            data |= values if is_part else {field.name: values}
         return data
     if isinstance(value, Mapping):
         return {printable(str(key)): to_json_values(item) for key, item in value.items()}
@@ -32,8 +35,6 @@ def to_json_values(value: object) -> Any:
         return [to_json_values(item) for item in value]
     if isinstance(value, enum.Enum):
         return value.value
-    if isinstance(value, PurePath):
-        return printable(str(value))
     return value
 
 

@@ -1,40 +1,48 @@
-"""URLs as paths: code that takes a `Path` takes them, too."""
+"""Locations: paths of this machine, and URLs."""
 
-import errno
 import fnmatch
 import os
 import re
 import stat
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from itertools import chain
-from pathlib import Path, PurePath
-from typing import Any, NoReturn
+from pathlib import Path, PurePosixPath
 from urllib.parse import unquote
 
 from tfrtool.errors import UsageError
 from tfrtool.storage.stores import OBJECT_STORES, Status, Store, keep_query, store_of
 
-# Two letters at least, so that ``C:/`` is none; and one slash, for pathlib makes one of two.
+# At least two letters, because "C:/" is not a URL. One slash: pathlib turns two into one.
 _URL = re.compile(r"([a-z][a-z0-9+.-]+):/+", re.IGNORECASE)
 
+MAGIC = re.compile(r"[*?\[]")
+"""Characters of wildcards."""
 
-class RemotePath(type(Path())):  # type: ignore[misc]
-    """An object or a folder of a store. Its text is its URL, without secrets.
 
-    Its metadata stays that of a listing, or of the first request: reading it is an error if it
-    has changed since.
+@dataclass(order=True, unsafe_hash=True)
+class RemotePath:
+    """An object or a folder in a store. It is not a `Path`, but answers the same questions.
+
+    Attributes:
+        scheme: of the URL, such as "s3".
+        parts: the bucket or host, and the parts of the key as in the URL.
+        status: metadata, from a listing or the first request. If the object changes later, reading
+            it is an error.
     """
 
-    status: Status | None = None
+    scheme: str
+    parts: tuple[str, ...]
+    status: Status | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
-        parts = self.parts
-        if parts and parts[0].endswith(":"):
-            return f"{parts[0]}//{'/'.join(parts[1:])}"
-        return str(PurePath(*parts))  # what `relative_to` makes
+        return f"{self.scheme}://{'/'.join(self.parts)}"
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), self.parts, {"status": self.status}
+    __fspath__ = __str__
+
+    def __truediv__(self, below: str | os.PathLike[str]) -> "RemotePath":
+        parts = filter(None, os.fspath(below).split("/"))
+        return RemotePath(self.scheme, (*self.parts, *parts))
 
     @property
     def store(self) -> Store:
@@ -44,15 +52,49 @@ class RemotePath(type(Path())):  # type: ignore[misc]
     @property
     def key(self) -> str:
         """The key in the store."""
-        if self.parts[0][:-1] not in OBJECT_STORES:
-            return "/".join(self.parts[1:])
-        key = "/".join(self.parts[2:])
-        return unquote(key) if self.parts[0].startswith("http") else key
+        if self.scheme not in OBJECT_STORES:
+            return "/".join(self.parts)
+        key = "/".join(self.parts[1:])
+        return unquote(key) if self.scheme.startswith("http") else key
+
+    @property
+    def name(self) -> str:
+        """The last part."""
+        return self.parts[-1]
+
+    @property
+    def stem(self) -> str:
+        """The name without its ending."""
+        return PurePosixPath(self.name).stem
+
+    @property
+    def suffix(self) -> str:
+        """The ending of the name, such as ".zip"."""
+        return PurePosixPath(self.name).suffix
 
     @property
     def parent(self) -> "RemotePath":
         """The folder that contains it; a bucket is its own parent."""
-        return self if len(self.parts) <= 2 else RemotePath(*self.parts[:-1])
+        return self if len(self.parts) <= 1 else RemotePath(self.scheme, self.parts[:-1])
+
+    def with_name(self, name: str) -> "RemotePath":
+        """Return the path with another last part."""
+        return self.parent / name
+
+    def with_suffix(self, suffix: str) -> "RemotePath":
+        """Return the path with another ending."""
+        return self.parent / PurePosixPath(self.name).with_suffix(suffix)
+
+    def is_relative_to(self, folder: "AnyPath") -> bool:
+        """Return whether it is a folder, or inside it."""
+        same = isinstance(folder, RemotePath) and folder.scheme == self.scheme
+        return same and self.parts[: len(folder.parts)] == folder.parts
+
+    def relative_to(self, folder: "AnyPath") -> PurePosixPath:
+        """Return the path from a folder to this file."""
+        if not self.is_relative_to(folder):
+            raise ValueError(f"{self} is not in {folder}")
+        return PurePosixPath(*self.parts[len(folder.parts) :])
 
     def known(self) -> Status:
         """Return its metadata, requested once; `FileNotFoundError` if there is no such object."""
@@ -60,8 +102,8 @@ class RemotePath(type(Path())):  # type: ignore[misc]
             self.status = self.store.head(self.key)
         return self.status
 
-    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:  # noqa: ARG002
-        """Return its size and its time of change; other fields are zero."""
+    def stat(self) -> os.stat_result:
+        """Return its type, size and modification time; other fields are zero."""
         try:
             mode, known = stat.S_IFREG | 0o644, self.known()
         except FileNotFoundError:
@@ -69,114 +111,101 @@ class RemotePath(type(Path())):  # type: ignore[misc]
                 raise
             mode, known = stat.S_IFDIR | 0o755, Status(0)
         seconds, nanoseconds = int(known.modified), int(known.modified * 1e6) * 1000
-        named = {"st_mtime_ns": nanoseconds, "st_mtime": known.modified}
         row = (mode, 0, 0, 1, 0, 0, known.size, seconds, seconds, seconds)
-        return os.stat_result(row, named)
+        return os.stat_result(row, {"st_mtime_ns": nanoseconds, "st_mtime": known.modified})
 
-    def exists(self, *, follow_symlinks: bool = True) -> bool:  # noqa: ARG002
+    def exists(self) -> bool:
         """Return whether it is an object or a folder."""
         return self.is_file() or self.is_dir()
 
-    def is_file(self, *, follow_symlinks: bool = True) -> bool:  # noqa: ARG002
+    def is_file(self) -> bool:
         """Return whether it is an object."""
         try:
             return bool(self.key) and self.known() is not None
         except FileNotFoundError:
             return False
 
-    def is_dir(self, *, follow_symlinks: bool = True) -> bool:  # noqa: ARG002
-        """Return whether it is no object and there are objects below it."""
-        # Many a web server answers for folders, too.
-        unlike = self.status is None and not (self.store.lists and self.is_file())
-        return unlike and self.store.is_folder(self.key)
+    def is_dir(self) -> bool:
+        """Return whether it is not an object, and there are objects below it."""
+        # Many web servers answer for folders, too.
+        is_object = self.status is not None or (self.store.lists and self.is_file())
+        return not is_object and self.store.is_folder(self.key)
 
     def is_symlink(self) -> bool:
         """Return False."""
         return False
 
-    def samefile(self, other: Any) -> bool:
-        """Return whether another path is this one."""
-        return isinstance(other, RemotePath) and self == other
-
-    def resolve(self, strict: bool = False) -> "RemotePath":  # noqa: ARG002
+    def resolve(self) -> "RemotePath":
         """Return itself."""
         return self
 
     absolute = resolve
 
     def iterdir(self) -> Iterator["RemotePath"]:
-        """Return the files in a folder, with their metadata, and its folders."""
+        """Yield the files in a folder, with their metadata, and its folders."""
         return chain(*self.entries())
 
     def entries(self) -> "tuple[list[RemotePath], list[RemotePath]]":
-        """Return the files and the folders in a folder, separately."""
+        """Return the files and the folders in a folder."""
         files, folders = self.store.level(self.key)
         start = len(self.key) + 1 if self.key else 0
         return (
-            [self._below(key[start:], status) for key, status in files if _sound(key[start:])],
-            [self._below(key[start:]) for key in folders if _sound(key[start:])],
+            [self._below(key[start:], status) for key, status in files if _is_sound(key[start:])],
+            [self._below(key[start:]) for key in folders if _is_sound(key[start:])],
         )
 
-    def _below(self, key: str, status: Status | None = None) -> "RemotePath":
-        path: RemotePath = self / key
-        path.status = status
-        return path
-
-    def mkdir(self, mode: int = 0o777, parents: bool = False, exist_ok: bool = False) -> None:
-        """Do nothing: a folder exists as soon as it contains an object."""
+    def _below(self, name: str, status: Status | None = None) -> "RemotePath":
+        return RemotePath(self.scheme, (*self.parts, *name.split("/")), status)
 
     def fixed(self) -> "RemotePath":
-        """Return the folder in front of the first wildcard of a pattern."""
+        """Return the folder before the first wildcard of a pattern."""
         places = (n for n, part in enumerate(self.parts) if MAGIC.search(part))
-        return RemotePath(*self.parts[: next(places, len(self.parts))])
+        return RemotePath(self.scheme, self.parts[: next(places, len(self.parts))])
 
     def matching(self, *, below: bool = False) -> "list[RemotePath]":
         """Return the objects that match this pattern, where ``**`` matches any folders.
 
-        With ``below``, return objects in matching folders, too.
+        With ``below``, also return objects in matching folders.
         """
         base = self.fixed()
         wanted = self.parts[len(base.parts) :]
-        deep = below or "**" in wanted or len(wanted) > 1
-        found: list[RemotePath] = []
-        if not deep:
+        if not below and "**" not in wanted and len(wanted) <= 1:
             return [path for path in base.entries()[0] if _matches((path.name,), wanted)]
+        found: list[RemotePath] = []
         for key, status in base.store.list(base.key):
             name = key[len(base.key) :].lstrip("/")
             parts = tuple(name.split("/"))
             ends = range(1 if below else len(parts), len(parts) + 1)
-            if _sound(name) and any(_matches(parts[:end], wanted) for end in ends):
+            if _is_sound(name) and any(_matches(parts[:end], wanted) for end in ends):
                 found.append(base._below(name, status))
         return found
 
 
-MAGIC = re.compile(r"[*?\[]")
+AnyPath = Path | RemotePath
+"""Where a file or folder is."""
+
+
+def is_same_file(path: AnyPath, other: AnyPath) -> bool:
+    """Return whether two paths lead to the same existing file."""
+    if isinstance(path, RemotePath) or isinstance(other, RemotePath):
+        return path == other
+    return path.samefile(other)
 
 
 def _matches(parts: tuple[str, ...], wanted: tuple[str, ...]) -> bool:
-    if not wanted:
-        return not parts
+    if not wanted or not parts:
+        return not parts and all(part == "**" for part in wanted)
     if wanted[0] == "**":
         return any(_matches(parts[n:], wanted[1:]) for n in range(len(parts) + 1))
-    hidden = bool(parts) and parts[0].startswith(".") and not wanted[0].startswith(".")
-    one = bool(parts) and not hidden and fnmatch.fnmatchcase(parts[0], wanted[0])
-    return one and _matches(parts[1:], wanted[1:])
+    hidden = parts[0].startswith(".") and not wanted[0].startswith(".")
+    return (
+        not hidden and fnmatch.fnmatchcase(parts[0], wanted[0]) and _matches(parts[1:], wanted[1:])
+    )
 
 
-def _sound(name: str) -> bool:
+def _is_sound(name: str) -> bool:
     """Return whether a name in a listing is valid inside the folder."""
     return bool(name) and "\0" not in name and not {"", ".", ".."} & {*name.split("/")}
-
-
-def _refused(self: RemotePath, *_: Any, **__: Any) -> NoReturn:
-    raise OSError(errno.ENOTSUP, "a URL is not a local file", str(self))
-
-
-for _name in (
-    *("open", "write_bytes", "write_text", "touch", "rename", "replace", "rmdir", "glob", "rglob"),
-    *("walk", "chmod", "symlink_to", "hardlink_to", "readlink", "read_bytes", "unlink"),
-):
-    setattr(RemotePath, _name, _refused)
 
 
 def is_url(text: str) -> bool:
@@ -192,7 +221,7 @@ def remote_path(url: str) -> RemotePath:
     """
     found = _URL.match(url)
     scheme, rest = (found[1].lower(), url[found.end() :]) if found else ("", "")
-    if found and url.startswith(":///", found.end(1)):  # what follows is no bucket
+    if found and url.startswith(":///", found.end(1)):  # the bucket is missing
         rest = f"/{rest}"
     shown = f"{scheme}://{rest.rpartition('@')[2] if '@' in rest.partition('/')[0] else rest}"
     query = ""
@@ -203,14 +232,13 @@ def remote_path(url: str) -> RemotePath:
     if "@" in place and scheme != "hf":
         hint = "pass credentials in environment variables or a profile"
         raise UsageError("a URL must not contain a user name or password", path=shown, hint=hint)
-    if not place or scheme == "file":
-        what = "no bucket or host in the URL"
-        if scheme == "file":
-            what = "file:// URLs are not supported, use a path"
-        raise UsageError(what, path=shown)
+    if scheme == "file":
+        raise UsageError("file:// URLs are not supported, use a path", path=shown)
+    if not place:
+        raise UsageError("no bucket or host in the URL", path=shown)
     if any(part in ("", ".", "..") for part in key.rstrip("/").split("/")) and key.strip("/"):
         raise UsageError("empty parts or dots between the slashes of a URL", path=shown)
-    path = RemotePath(f"{scheme}:", *filter(None, rest.split("/")))
+    path = RemotePath(scheme, tuple(filter(None, rest.split("/"))))
     if query:
         keep_query(str(path), query)
     return path

@@ -32,6 +32,7 @@ from tfrtool.storage.arguments import OnError, as_local_path, as_member, check_l
 from tfrtool.storage.atomic_files import new_file
 from tfrtool.storage.json_values import to_json_values
 from tfrtool.storage.progress import OnProgress, Progress, no_progress
+from tfrtool.storage.remote_path import AnyPath
 from tfrtool.storage.scratch_folder import ScratchFolder
 from tfrtool.training.saved_model import SavedModel, load_model
 from tfrtool.training.scores import EpochScores
@@ -91,7 +92,7 @@ class ImageResult:
         loss: cross-entropy in nats, with several classes the mean.
     """
 
-    shard: Path
+    shard: AnyPath
     record: int | None
     labels: tuple[str, ...]
     predicted: tuple[str, ...]
@@ -143,7 +144,7 @@ class EvaluationReport:
     """
 
     model: Path
-    dataset: Path
+    dataset: AnyPath
     split: str
     task: Task
     images: int
@@ -416,7 +417,7 @@ class _Evaluator:
         return losses
 
     def _result(
-        self, place: tuple[Path, int | None], truths: Any, guesses: Any, scores: Any, loss: float
+        self, place: tuple[AnyPath, int | None], truths: Any, guesses: Any, scores: Any, loss: float
     ) -> ImageResult:
         labels, predicted, either = (
             [self._names[number] for number in np.flatnonzero(one)]
@@ -433,7 +434,7 @@ class _Evaluator:
         )
 
 
-def _record_places(read: Split, original: Split) -> Iterator[tuple[Path, int | None]]:
+def _record_places(read: Split, original: Split) -> Iterator[tuple[AnyPath, int | None]]:
     """Yield the shard and the number of each record; None in a copy without damaged records."""
     own = {*original.shards}
     by_name = {path.name: path for path in original.shards}

@@ -17,6 +17,7 @@ from tfrtool.storage.arguments import (
     parse_path_fields,
 )
 from tfrtool.storage.progress import OnProgress, no_progress
+from tfrtool.storage.remote_path import AnyPath, RemotePath
 
 CNN, MOBILENET_V2 = "cnn", "mobilenet_v2"
 IMAGENET, NO_WEIGHTS = "imagenet", "none"
@@ -495,7 +496,7 @@ class TrainOptions(Options):
             raise UsageError("invalid --trainable ''", expected="auto, head, all or a layer")
 
     @property
-    def location(self) -> Path:
+    def location(self) -> AnyPath:
         """Path of the dataset."""
         return as_path(self.dataset)
 
@@ -518,7 +519,7 @@ class TrainOptions(Options):
         """Return the options that are recorded, as JSON values; paths are absolute."""
 
         def json_value(value: Any) -> Any:
-            if isinstance(value, Path):
+            if isinstance(value, Path | RemotePath):
                 return str(value.absolute())
             return getattr(value, "__qualname__", str(value))
 

@@ -26,6 +26,7 @@ from tfrtool.inspection.table.record_table import (
 from tfrtool.inspection.verify.verify import VerifyReport
 from tfrtool.storage.arguments import Paths, as_paths
 from tfrtool.storage.progress import OnProgress, Progress, no_progress
+from tfrtool.storage.remote_path import AnyPath
 from tfrtool.storage.scratch_folder import ScratchFolder
 
 _LOOKED_AT = 8
@@ -161,8 +162,8 @@ class FindingSteps:
     """The steps that find everything, in this process or another one."""
 
     table: RecordTable
-    paths: Sequence[Path]
-    dataset: Path | None
+    paths: Sequence[AnyPath]
+    dataset: AnyPath | None
     workers: int | None
 
     def run(self, store: Callable[[str, Any], None]) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tfrtool.errors import UsageError, WriteError, os_errors_as
 from tfrtool.storage.atomic_files import new_file
+from tfrtool.storage.remote_path import AnyPath
 
 Place = tuple[int, int]
 """Number of a shard, and number of a record in it."""
@@ -37,7 +38,7 @@ class Marks:
         places: the marked records.
     """
 
-    def __init__(self, title: str, shards: Sequence[Path]) -> None:
+    def __init__(self, title: str, shards: Sequence[AnyPath]) -> None:
         """Read the marks that were made in these shards before."""
         full = [str(path.absolute()) for path in shards]
         digest = hashlib.sha256("\n".join(full).encode("utf-8", "surrogateescape")).hexdigest()

@@ -18,6 +18,7 @@ from tfrtool.inspection.table.gallery import CLASSES, GROUPS, SHARDS, sorted_cla
 from tfrtool.inspection.table.record_query import Row
 from tfrtool.inspection.verify.duplicates import Duplicates
 from tfrtool.page import Histogram, Table
+from tfrtool.storage.remote_path import AnyPath
 from tfrtool.view import drawings
 from tfrtool.view.findings import Findings
 
@@ -171,7 +172,7 @@ def _health(found: Findings, links: Links) -> dict[str, Any] | None:
         return None
     number = {path: n for n, path in enumerate(found.paths)}
 
-    def record(path: Path, record: int | None) -> str | None:
+    def record(path: AnyPath, record: int | None) -> str | None:
         known = record is not None and path in number
         return links.record(number[path], record) if known else None  # type: ignore[arg-type]
 

@@ -4,7 +4,6 @@ import base64
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from tfrtool.declare import takes
 from tfrtool.errors import UsageError, WriteError, os_errors_as
@@ -14,6 +13,7 @@ from tfrtool.inspection.table.offset_reader import OffsetReader
 from tfrtool.inspection.table.record_query import Row
 from tfrtool.storage.arguments import Paths, as_path
 from tfrtool.storage.atomic_files import new_file
+from tfrtool.storage.remote_path import AnyPath
 from tfrtool.view.findings import Findings
 from tfrtool.view.pieces import (
     SECTIONS,
@@ -50,7 +50,7 @@ class ReportFile:
         notes: how the shards were found, one sentence each.
     """
 
-    out: Path
+    out: AnyPath
     bytes: int
     records: int
     faults: int | None
@@ -128,7 +128,7 @@ def report(dataset: Paths, out: str | os.PathLike[str], options: ReportOptions) 
         )
 
 
-def _check_out(out: Path, *, overwrite: bool) -> None:
+def _check_out(out: AnyPath, *, overwrite: bool) -> None:
     """Raise a `UsageError` before anything is read if the report can't be written."""
     if out.suffix.lower() not in (".html", ".htm"):
         raise UsageError("the report's file name must end in .html", path=out)

@@ -20,7 +20,7 @@ from tfrtool.sources.items import LeftOut
 from tfrtool.storage.atomic_files import new_file_by_name
 from tfrtool.storage.opening import file_sha256
 from tfrtool.storage.progress import RECORDS, Meter, OnProgress, count_work
-from tfrtool.storage.remote_path import RemotePath
+from tfrtool.storage.remote_path import AnyPath, RemotePath
 from tfrtool.storage.scratch_folder import ScratchFolder
 from tfrtool.writing.job_report import (
     Faults,
@@ -81,7 +81,7 @@ class FileTask(abc.ABC):
     def __str__(self) -> str:
         return self.name
 
-    def copy_source(self) -> tuple[Path, FinishedFile] | None:
+    def copy_source(self) -> tuple[AnyPath, FinishedFile] | None:
         """Return the file that this one copies unread, and what is known of it; None if it can't.
 
         A store may then copy it.
@@ -262,7 +262,7 @@ def _staging(target: Target) -> AbstractContextManager[Staging]:
         from tfrtool.writing.store_publish import store_folder
 
         return store_folder(target, target.folder)
-    return staging_folder(target)
+    return staging_folder(target, target.folder)
 
 
 def _planned_file(task: FileTask) -> FinishedFile:

@@ -2,20 +2,21 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
 
-from tfrtool.errors import CorruptShardError, printable
+from tfrtool.errors import CorruptShardError, UsageError, printable
 from tfrtool.examples.tfds_metadata import DATASET_INFO, FEATURES, SplitInfo
 from tfrtool.records.count import as_error
 from tfrtool.records.framing import Fault, FaultKind, LocatedFault
 from tfrtool.records.tally import Tally, digest_text
 from tfrtool.sources.items import LeftOut
+from tfrtool.storage.arguments import as_path
 from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.json_values import to_json_values
+from tfrtool.storage.remote_path import AnyPath
 
 _FAULTS_KEPT = 1000
 """Of one file; all are counted."""
@@ -94,7 +95,7 @@ class Faults(CappedList[LocatedFault]):
 
     def note(
         self,
-        path: Path,
+        path: AnyPath,
         kind: FaultKind,
         message: str,
         *,
@@ -126,6 +127,11 @@ class Written:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
+class _NotedFault(msgspec.Struct):
+    path: str
+    fault: Fault
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedFile:
     """A finished file of a job, as it is noted for ``--resume``.
@@ -147,7 +153,7 @@ class FinishedFile:
     read: int = 0
     read_digest: int | None = None
     corrupt: int = 0
-    faults: Sequence[LocatedFault] = ()
+    faults: Sequence[Any] = ()  # a `LocatedFault` each
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -179,7 +185,15 @@ class FinishedFile:
     @classmethod
     def from_json(cls, data: object) -> "FinishedFile":
         """Return the file that a note describes; `ValueError` if it is not such a note."""
-        return msgspec.convert(data, cls, dec_hook=lambda kind, text: kind(text))
+        file = msgspec.convert(data, cls)
+        try:
+            faults = [
+                LocatedFault(path=as_path(noted.path), fault=noted.fault)
+                for noted in msgspec.convert(file.faults, list[_NotedFault])
+            ]
+        except UsageError as error:
+            raise ValueError("not a path") from error
+        return replace(file, faults=faults)
 
 
 def known_digest(records: int, digest: int) -> str | None:
@@ -217,7 +231,7 @@ class JobReport:
     """
 
     command: str
-    dataset: Path
+    dataset: AnyPath
     name: str
     dry_run: bool = False
     splits: Mapping[str, SplitReport]

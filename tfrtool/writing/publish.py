@@ -42,7 +42,7 @@ from tfrtool.storage.json_files import read_json
 from tfrtool.storage.limits import MAX_METADATA_BYTES
 from tfrtool.storage.lock import LOCK, locked
 from tfrtool.storage.opening import open_regular
-from tfrtool.storage.remote_path import RemotePath
+from tfrtool.storage.remote_path import AnyPath, RemotePath
 from tfrtool.storage.signals import signals_wait
 from tfrtool.writing.job_report import FinishedFile, ShardReport
 from tfrtool.writing.run_options import Existing
@@ -83,7 +83,7 @@ class Target:
         options: options that decide what the files hold, as in the report.
     """
 
-    folder: Path
+    folder: AnyPath
     name: str
     existing: Existing = Existing.REFUSE
     command: str = "write"
@@ -105,7 +105,7 @@ class Staging:
 
     def __init__(self, folder: Path, *, resumed: bool, left: bool) -> None:
         self.folder = folder
-        self.place = folder
+        self.place: AnyPath = folder
         self.resumed = resumed
         self.left = left
 
@@ -137,7 +137,7 @@ class Staging:
         """Give a folder of this machine to write files in, by their names."""
         yield self.folder
 
-    def copy(self, source: Path, name: str) -> str | None:  # noqa: ARG002
+    def copy(self, source: AnyPath, name: str) -> str | None:  # noqa: ARG002
         """Copy a file within the store; return the copy's ETag, or None if that can't be done."""
         return None
 
@@ -160,7 +160,7 @@ class Staging:
         Raises:
             WriteError: that is impossible; what was there still is.
         """
-        dataset = target.folder
+        dataset = self.folder.parent
         report = read_object(dataset / REPORT)
         described = [*sorted({*listed_metadata(report), *metadata} - {*METADATA}), *METADATA]
         new = [*(shard.path for shard in shards), *metadata]
@@ -257,7 +257,7 @@ def _finish_publishing(dataset: Path) -> None:
     shutil.rmtree(staging, ignore_errors=True)
 
 
-def is_whole(path: Path, shard: ShardReport) -> bool:
+def is_whole(path: AnyPath, shard: ShardReport) -> bool:
     """Return whether a file is there that has the size of a shard, and the ETag if it has one."""
     try:
         same = path.stat().st_size == shard.bytes
@@ -266,7 +266,7 @@ def is_whole(path: Path, shard: ShardReport) -> bool:
         return False
 
 
-def read_object(path: Path, *, follow: bool = True) -> Mapping[str, Any]:
+def read_object(path: AnyPath, *, follow: bool = True) -> Mapping[str, Any]:
     """Return the object that an earlier write left as JSON; nothing where that can't be read."""
     try:
         data = read_json(path, follow=follow)
@@ -349,7 +349,7 @@ def is_shard_of(name: str, dataset: str) -> bool:
 
 
 @contextlib.contextmanager
-def staging_folder(target: Target) -> Iterator[Staging]:
+def staging_folder(target: Target, dataset: Path) -> Iterator[Staging]:
     """Give a folder to write files in, inside the dataset's.
 
     Nobody else writes to the dataset meanwhile. The folder is deleted in the end, unless the
@@ -360,7 +360,6 @@ def staging_folder(target: Target) -> Iterator[Staging]:
         UsageError: something is there that may not be touched; or another process writes.
         WriteError: the folder can't be used, or an interrupted write can't be finished.
     """
-    dataset = target.folder
     if dataset.exists() and not dataset.is_dir():
         raise UsageError("not a directory", path=dataset)
     folder = dataset / STAGING

@@ -20,7 +20,7 @@ from tfrtool.records.shard_sets import VERSION, check_dataset_name, check_split_
 from tfrtool.storage.arguments import as_size
 from tfrtool.storage.limits import MAX_SHARDS
 from tfrtool.storage.progress import OnProgress, no_progress
-from tfrtool.storage.remote_path import RemotePath
+from tfrtool.storage.remote_path import AnyPath, RemotePath
 from tfrtool.storage.stores import ONLY_READ
 
 SEEDS: Mapping[str, Any] = {"metavar": "N", "least": -(2**63), "most": 2**63 - 1}
@@ -41,7 +41,7 @@ class Existing(enum.Enum):
 class JobSettings:
     """Where a job writes to, and how."""
 
-    folder: Path
+    folder: AnyPath
     name: str
     version: str
     stop: bool = False  # whether the first damage ends the job
@@ -90,7 +90,7 @@ class RunOptions(Options):
         no_progress, "Called regularly, from the calling thread.", cli=None
     )
 
-    def settings(self, folder: Path) -> JobSettings:
+    def settings(self, folder: AnyPath) -> JobSettings:
         """Return what the options mean for a target; `UsageError` if nothing can be written."""
         check_goal(folder)
         if named_compression(folder) and not folder.is_dir():
@@ -172,7 +172,7 @@ class CompressionOptions(SizeOptions):
     )
 
 
-def check_goal(folder: Path) -> None:
+def check_goal(folder: AnyPath) -> None:
     """Raise a `UsageError` if the target is a read-only URL."""
     if isinstance(folder, RemotePath) and not folder.store.writes:
         expected = "a local folder, or s3://, gs:// or az://"
@@ -250,7 +250,7 @@ def parse_splits(texts: Iterable[str]) -> dict[str, float]:
 
 
 def dataset_identity(
-    dataset: Path, name: str | None = None, version: str | None = None
+    dataset: AnyPath, name: str | None = None, version: str | None = None
 ) -> tuple[str, str]:
     """Return the name and version of a dataset, from its path where they are not given.
 

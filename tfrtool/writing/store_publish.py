@@ -26,7 +26,7 @@ from tfrtool.errors import UsageError, WriteError, os_errors_as
 from tfrtool.examples.tfds_metadata import DATASET_INFO, REPORT
 from tfrtool.storage.commit import CLAIM, COMMITS, STAGING, has_uncommitted_write
 from tfrtool.storage.limits import MAX_METADATA_BYTES
-from tfrtool.storage.remote_path import RemotePath
+from tfrtool.storage.remote_path import AnyPath, RemotePath
 from tfrtool.storage.scratch_folder import ScratchFolder
 from tfrtool.storage.signals import signals_wait
 from tfrtool.storage.stores import ChangedError
@@ -131,7 +131,7 @@ class StoreStaging(Staging):
         with ScratchFolder() as folder:
             yield Path(folder)
 
-    def copy(self, source: Path, name: str) -> str | None:
+    def copy(self, source: AnyPath, name: str) -> str | None:
         """Have the store copy a shard, where it can; return the copy's ETag."""
         if not isinstance(source, RemotePath) or source.store.url != self.place.store.url:
             return None
@@ -199,8 +199,7 @@ class StoreStaging(Staging):
             self._release()
 
     def _note(self, name: str) -> RemotePath:
-        path: RemotePath = self.place / STAGING / f"{name}.done.json"
-        return path
+        return self.place / STAGING / f"{name}.done.json"
 
     def _notes(self) -> Iterator[RemotePath]:
         for key, _ in self.place.store.list((self.place / STAGING).key):
@@ -263,7 +262,7 @@ def abort_uploads(folder: RemotePath) -> None:
     variables = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
     endpoint = next(filter(None, map(os.environ.get, variables)), None)
     region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-    bucket = folder.parts[1]
+    bucket = folder.parts[0]
     with contextlib.suppress(BotoCoreError, ClientError, ValueError):
         client = boto3.client("s3", endpoint_url=endpoint, region_name=region)
         pages = client.get_paginator("list_multipart_uploads").paginate(

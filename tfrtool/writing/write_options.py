@@ -17,6 +17,7 @@ from tfrtool.images.recipe import Check, Encode, ImageRecipe, Resize, parse_size
 from tfrtool.sources.items import Starting
 from tfrtool.sources.source_options import SourceOptions
 from tfrtool.storage.arguments import as_path
+from tfrtool.storage.remote_path import AnyPath
 from tfrtool.writing.run_options import (
     SEEDS,
     CompressionOptions,
@@ -202,7 +203,7 @@ class WriteOptions(CompressionOptions):
         )
 
     @property
-    def root_path(self) -> Path | None:
+    def root_path(self) -> AnyPath | None:
         """The additional folder of a table."""
         return None if self.root is None else as_path(self.root)
 

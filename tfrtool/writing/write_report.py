@@ -2,8 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import msgspec
 
@@ -25,6 +24,7 @@ from tfrtool.sources.items import LeftOut, Source
 from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.json_files import reading_metadata
 from tfrtool.storage.json_values import to_json_values
+from tfrtool.storage.remote_path import AnyPath
 from tfrtool.writing.image_findings import SharedImage
 from tfrtool.writing.image_task import ImageAccount
 from tfrtool.writing.job_report import (
@@ -93,7 +93,7 @@ class WriteReport:
         warnings: warnings, one sentence each.
     """
 
-    dataset: Path
+    dataset: AnyPath
     name: str
     version: str
     dry_run: bool = False
@@ -257,7 +257,7 @@ def _label_texts(source: Source) -> dict[str, str]:
     return {LABEL_MAP: label_map_text(dict(zip(ids, labels, strict=True)))} | points
 
 
-def complete_report(data: Mapping[str, Any], dataset: Path, **more: Any) -> WriteReport:
+def complete_report(data: Mapping[str, Any], dataset: AnyPath, **more: Any) -> WriteReport:
     """Return the report of a write that an earlier run has done; its images are not read again.
 
     Args:
@@ -266,5 +266,9 @@ def complete_report(data: Mapping[str, Any], dataset: Path, **more: Any) -> Writ
         more: fields of this run.
     """
     with reading_metadata(dataset / REPORT, "tfrtool"):
-        facts = {**data, **more, "dataset": str(dataset), "complete": True}
-        return msgspec.convert(facts, WriteReport, dec_hook=lambda kind, text: kind(text))
+        facts, kinds = {**data, **more, "complete": True}, get_type_hints(WriteReport)
+        del facts["dataset"]
+        values = {
+            name: msgspec.convert(facts[name], kinds[name]) for name in kinds if name in facts
+        }
+        return WriteReport(dataset=dataset, **values)

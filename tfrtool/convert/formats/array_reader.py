@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import SourceError, UsageError, human_bytes, os_errors_as
@@ -11,6 +10,7 @@ from tfrtool.storage.child import Child, ChildDied
 from tfrtool.storage.limits import MAX_LIBRARY_MEMORY
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.remote.remote_file import local_copy
+from tfrtool.storage.remote_path import AnyPath
 
 _PART_BYTES, _PART_RECORDS = 16 * 1024 * 1024, 16_384
 _MOST_FAULTS = 1000
@@ -29,7 +29,7 @@ def library() -> Any:
     return array_record_module
 
 
-def read_parts(path: Path, start: int) -> Iterator[tuple[list[bytes], str]]:
+def read_parts(path: AnyPath, start: int) -> Iterator[tuple[list[bytes], str]]:
     """Yield payloads from a record on, and why the record that follows is damaged, if it is."""
     with os_errors_as(SourceError, path), open_regular(path):
         library()

@@ -52,6 +52,7 @@ from tfrtool.storage.atomic_files import move, new_file_by_name
 from tfrtool.storage.json_values import to_json_values
 from tfrtool.storage.opening import read_bounded
 from tfrtool.storage.progress import BYTES, Meter
+from tfrtool.storage.remote_path import AnyPath
 from tfrtool.writing.job import JobPlan, run_job
 from tfrtool.writing.job_report import Faults, JobReport
 from tfrtool.writing.run_options import (
@@ -259,7 +260,7 @@ def shorten_notes(notes: Sequence[str]) -> list[str]:
     return shortened
 
 
-def _goal(target: Path, to: str | None, source: Format) -> tuple[Format, bool]:
+def _goal(target: AnyPath, to: str | None, source: Format) -> tuple[Format, bool]:
     """Return the format to write, and whether the target is one file."""
     forms = [*map(format_of, NAMES)]
     named = next((one for one in forms if one.own_names.search(target.name)), None)
@@ -296,7 +297,7 @@ def _cut(
 
 
 def _run_single(
-    settings: JobSettings, path: Path, goal: Format, run: Callable[[JobSettings], JobReport]
+    settings: JobSettings, path: AnyPath, goal: Format, run: Callable[[JobSettings], JobReport]
 ) -> JobReport:
     """Write a single file in a private folder, and move it out."""
     if settings.existing is Existing.RESUME:
@@ -322,7 +323,7 @@ def _run_single(
 def _content_of(
     form: Format,
     scans: Sequence[Scan],
-    folders: Sequence[Path],
+    folders: Sequence[AnyPath],
     select: Sequence[str],
     options: ConvertOptions,
     schema: Schema | None,
@@ -390,7 +391,7 @@ def _content_of(
     return replace(content, images=_images(form, scans, content)), notes
 
 
-def _read_schema(options: ConvertOptions, path: Path) -> Schema:
+def _read_schema(options: ConvertOptions, path: AnyPath) -> Schema:
     """Read the file of --schema; `UsageError` if it is something else."""
     others = {
         "--select": options.select is not None,

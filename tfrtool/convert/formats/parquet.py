@@ -41,6 +41,7 @@ from tfrtool.sources.formats.parquet_reader import (
     read_own_batches,
 )
 from tfrtool.sources.tables.table_columns import check_column_count
+from tfrtool.storage.remote_path import AnyPath
 
 _GROUP_BYTES = 64 * 1024 * 1024
 """Of a row group in memory: what is held to write one, and what other readers take at once."""
@@ -62,7 +63,7 @@ class ParquetFormat(Format):
     magic = b"PAR1"
     file_name = "{split}-{index:05d}-of-{count:05d}.parquet"  # datasets knows the split of such
 
-    def scan(self, path: Path) -> Scan:
+    def scan(self, path: AnyPath) -> Scan:
         """Read the schema and where the row groups are."""
         facts = read_facts(path)
         check_column_count(max(len(facts.schema), facts.leaves), path)
@@ -91,17 +92,17 @@ class ParquetFormat(Format):
             notes=notes,
         )
 
-    def read(self, path: Path, position: ReadPosition) -> Iterator[pa.RecordBatch]:
+    def read(self, path: AnyPath, position: ReadPosition) -> Iterator[pa.RecordBatch]:
         """Yield rows as the file has them."""
         return read_batches(path, group=position.start)
 
-    def read_back(self, path: Path) -> Iterator[pa.RecordBatch]:
+    def read_back(self, path: AnyPath) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a file that was just written."""
         with _arrow_errors(path):
             yield from read_own_batches(path)
 
     def decode(
-        self, rows: pa.RecordBatch, content: Content, path: Path, first: int
+        self, rows: pa.RecordBatch, content: Content, path: AnyPath, first: int
     ) -> Iterator[pa.RecordBatch]:
         """Yield rows as one batch."""
         with _arrow_errors(path):
@@ -209,7 +210,7 @@ def _with_structs(rows: pa.RecordBatch, images: Sequence[str]) -> list[pa.Array]
 
 
 @contextlib.contextmanager
-def _arrow_errors(path: Path) -> Iterator[None]:
+def _arrow_errors(path: AnyPath) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, ValueError, LookupError, OSError) as error:

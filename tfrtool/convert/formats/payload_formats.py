@@ -39,6 +39,7 @@ from tfrtool.records.framing import Fault, FaultKind, Record
 from tfrtool.records.reader import read_records
 from tfrtool.records.stream import open_shard
 from tfrtool.records.writer import ShardWriter
+from tfrtool.storage.remote_path import AnyPath
 from tfrtool.writing.job_report import dataset_texts
 
 _WRITING = "group_size:1"
@@ -56,11 +57,14 @@ class PayloadFormat(Format):
 
     @abc.abstractmethod
     def read(
-        self, path: Path, position: ReadPosition, on_fault: Callable[[Fault], None] = lambda _: None
+        self,
+        path: AnyPath,
+        position: ReadPosition,
+        on_fault: Callable[[Fault], None] = lambda _: None,
     ) -> Iterator[list[Record]]:
         """Yield records, and report damaged ones, which are not rows."""
 
-    def scan(self, path: Path) -> Scan:
+    def scan(self, path: AnyPath) -> Scan:
         """Read a file through; each batch that is read becomes a position."""
         fold, positions, faults = ColumnsFold(), list[ReadPosition](), list[Fault]()
         rows = size = 0
@@ -80,14 +84,14 @@ class PayloadFormat(Format):
             faults=tuple(fault for fault in faults if fault.kind is not FaultKind.EMPTY),
         )
 
-    def _seekable(self, path: Path) -> bool:  # noqa: ARG002
+    def _seekable(self, path: AnyPath) -> bool:  # noqa: ARG002
         return True
 
     def decode(
         self,
         rows: list[Record],
         content: Content,
-        path: Path,
+        path: AnyPath,
         first: int,  # noqa: ARG002
     ) -> Iterator[pa.RecordBatch | Fault]:
         """Yield payloads as record batches, and as faults those that are no such rows."""
@@ -148,7 +152,7 @@ class TfrecordFormat(PayloadFormat):
         """Return whether bytes start with a record, compressed or not."""
         return starts_record(head)
 
-    def scan(self, path: Path) -> Scan:
+    def scan(self, path: AnyPath) -> Scan:
         """Read a shard through; a `ShardError` if it is something else."""
         scan = super().scan(path)
         for fault in scan.faults[:1]:
@@ -156,12 +160,15 @@ class TfrecordFormat(PayloadFormat):
                 raise as_error(path, fault)
         return scan
 
-    def _seekable(self, path: Path) -> bool:
+    def _seekable(self, path: AnyPath) -> bool:
         with open_shard(path) as file:
             return detect_compression(file) is Compression.NONE
 
     def read(
-        self, path: Path, position: ReadPosition, on_fault: Callable[[Fault], None] = lambda _: None
+        self,
+        path: AnyPath,
+        position: ReadPosition,
+        on_fault: Callable[[Fault], None] = lambda _: None,
     ) -> Iterator[list[Record]]:
         """Yield records, and report damaged ones, which are not rows."""
         with open_shard(path) as file:
@@ -186,7 +193,10 @@ class ArrayRecordFormat(PayloadFormat):
     file_name = "{dataset}-{split}.array_record-{index:05d}-of-{count:05d}"
 
     def read(
-        self, path: Path, position: ReadPosition, on_fault: Callable[[Fault], None] = lambda _: None
+        self,
+        path: AnyPath,
+        position: ReadPosition,
+        on_fault: Callable[[Fault], None] = lambda _: None,
     ) -> Iterator[list[Record]]:
         """Yield payloads as records without offsets, and report damaged chunks."""
         first = 0

@@ -27,6 +27,7 @@ from tfrtool.records.shards import matching_files
 from tfrtool.sources.tables.table_columns import check_not_saved_to_disk
 from tfrtool.storage.commit import check_not_publishing
 from tfrtool.storage.opening import open_regular
+from tfrtool.storage.remote_path import AnyPath
 
 _MODULES = {
     "tfrecord": "payload_formats:TfrecordFormat",
@@ -109,7 +110,7 @@ _START = ReadPosition()
 class Piece:
     """Consecutive rows of a file."""
 
-    path: Path
+    path: AnyPath
     first: int = 0  # the number of the first row, from 0
     rows: int
     position: ReadPosition = _START  # the nearest before the first row
@@ -119,7 +120,7 @@ class Piece:
 class Scan:
     """Result of reading all of a file."""
 
-    path: Path
+    path: AnyPath
     rows: int
     bytes: int  # that the rows hold, approximately
     positions: Sequence[ReadPosition] = (ReadPosition(),)  # ascending
@@ -160,23 +161,23 @@ class Format(abc.ABC):
         return []
 
     @abc.abstractmethod
-    def scan(self, path: Path) -> Scan:
+    def scan(self, path: AnyPath) -> Scan:
         """Read a file through; an error if it isn't of this format."""
 
     @abc.abstractmethod
-    def read(self, path: Path, position: ReadPosition) -> Iterator[Any]:
+    def read(self, path: AnyPath, position: ReadPosition) -> Iterator[Any]:
         """Yield the rows from a position on as they are in the file, in parts of bounded size.
 
         Payloads are lists of records, whose numbers and offsets count from the position.
         """
 
-    def read_back(self, path: Path) -> Iterator[Any]:
+    def read_back(self, path: AnyPath) -> Iterator[Any]:
         """Yield the rows of a file that was just written, as `read` does."""
         return self.read(path, ReadPosition())
 
     @abc.abstractmethod
     def decode(
-        self, rows: Any, content: Content, path: Path, first: int
+        self, rows: Any, content: Content, path: AnyPath, first: int
     ) -> Iterator[pa.RecordBatch | Fault]:
         """Yield rows that were read as record batches of the content's schema.
 
@@ -202,7 +203,7 @@ def format_of(name: str) -> Format:
     return found()
 
 
-def look_for(path: Path, name: str | None) -> Sequence[Path]:
+def look_for(path: AnyPath, name: str | None) -> Sequence[AnyPath]:
     """Return the files of a pattern, a file, or those of one format in a directory.
 
     The latter are in it or in folders in it, by their names. Shards are found elsewhere.
@@ -211,7 +212,7 @@ def look_for(path: Path, name: str | None) -> Sequence[Path]:
         return [path] if path.exists() else matching_files(str(path)) or [path]
     check_not_saved_to_disk(path)
     check_not_publishing(path)
-    inside: list[Path] = []
+    inside: list[AnyPath] = []
     for one in path.iterdir():
         if one.name.startswith("."):  # such as the folder of an interrupted write
             continue
@@ -225,7 +226,7 @@ def look_for(path: Path, name: str | None) -> Sequence[Path]:
     return [one for one in inside if one.name.lower().endswith(_PACKED)][:1]
 
 
-def format_of_files(paths: Sequence[Path]) -> Format:
+def format_of_files(paths: Sequence[AnyPath]) -> Format:
     """Return the format of files; `UsageError` if they have several."""
     formats = {_format_of_file(path): path for path in reversed(paths)}
     if len(formats) > 1:
@@ -237,7 +238,7 @@ def format_of_files(paths: Sequence[Path]) -> Format:
     return format_of(next(iter(formats)))
 
 
-def _format_of_file(path: Path) -> str:
+def _format_of_file(path: AnyPath) -> str:
     with os_errors_as(SourceError, path), open_regular(path) as file:
         head = file.read(_HEAD)
     formats = [format_of(name) for name in NAMES]

@@ -44,6 +44,7 @@ from tfrtool.storage.json_files import read_json, reading_metadata
 from tfrtool.storage.limits import MAX_TEXT_ROW_BYTES
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.progress import BYTES, count_work
+from tfrtool.storage.remote_path import AnyPath
 
 SCHEMA = "schema.json"
 _POSITION_EVERY = 256
@@ -98,7 +99,7 @@ class RowFormat(Format):
     """Rows of any cells, with a schema of ours next to them, or types that follow from all rows."""
 
     @abc.abstractmethod
-    def _rows(self, file: BinaryIO, path: Path, start: int) -> Iterator[tuple[Row, int]]:
+    def _rows(self, file: BinaryIO, path: AnyPath, start: int) -> Iterator[tuple[Row, int]]:
         """Yield rows from an offset on, each with the offset where the next one can be read."""
 
     def _add(self, column: CellTypes, cell: Any, row: int) -> None:
@@ -138,7 +139,7 @@ class RowFormat(Format):
             else from_json(cell, kind)
         )
 
-    def scan(self, path: Path) -> Scan:
+    def scan(self, path: AnyPath) -> Scan:
         """Read a file through. Without a schema next to it, its columns are inferred."""
         content, positions, rows = schema_next_to(path), [ReadPosition()], 0
         columns, errors = dict[str, CellTypes](), dict[str, tuple[int, Exception]]()
@@ -176,7 +177,7 @@ class RowFormat(Format):
             notes=tuple(notes),
         )
 
-    def _inferred(self, columns: Mapping[str, CellTypes], rows: int, path: Path) -> Columns:
+    def _inferred(self, columns: Mapping[str, CellTypes], rows: int, path: AnyPath) -> Columns:
         """Return the columns that have values."""
         inferred = Columns(
             PayloadKind.EXAMPLE,
@@ -200,7 +201,7 @@ class RowFormat(Format):
                 raise SchemaError(f"invalid column name {column.key!r}", path=path)
         return inferred
 
-    def read(self, path: Path, position: ReadPosition) -> Iterator[list[Row]]:
+    def read(self, path: AnyPath, position: ReadPosition) -> Iterator[list[Row]]:
         """Yield rows as mappings of cells."""
         rows, start = list[Row](), position.start
         with os_errors_as(SourceError, path), open_regular(path) as file:
@@ -212,7 +213,7 @@ class RowFormat(Format):
             yield rows
 
     def decode(
-        self, rows: Sequence[Row], content: Content, path: Path, first: int
+        self, rows: Sequence[Row], content: Content, path: AnyPath, first: int
     ) -> Iterator[pa.RecordBatch]:
         """Yield rows as one batch."""
         arrays, required = list[pa.Array](), _required(content)
@@ -244,7 +245,7 @@ class JsonLinesFormat(RowFormat):
     file_name = "{dataset}-{split}-{index:05d}-of-{count:05d}.jsonl"
     widening: ClassVar[Sequence[DType]] = (DType.INT64, DType.FLOAT32)
 
-    def _rows(self, file: BinaryIO, path: Path, start: int) -> Iterator[tuple[Row, int]]:
+    def _rows(self, file: BinaryIO, path: AnyPath, start: int) -> Iterator[tuple[Row, int]]:
         for number, row in json_rows(file, path, start=start, limit=MAX_TEXT_ROW_BYTES):
             if isinstance(row, str):
                 after = f" after offset {start}" if start else ""
@@ -276,7 +277,7 @@ class CsvFormat(RowFormat):
         if self._delimiter is not None and not re.fullmatch(r'[^"\r\n\0]', self._delimiter):
             raise UsageError(f"invalid --delimiter {delimiter!r}: expected one character, or tab")
 
-    def scan(self, path: Path) -> Scan:
+    def scan(self, path: AnyPath) -> Scan:
         """Read a file through, and note which delimiter was detected."""
         scan = super().scan(path)
         if scan.content.declared or self._delimiter is not None:
@@ -296,13 +297,13 @@ class CsvFormat(RowFormat):
         lists = [one.name for one in content.schema if pa.types.is_nested(one.type)]
         return [f"lists become JSON text: {', '.join(map(repr, lists))}"] if lists else []
 
-    def _header(self, file: BinaryIO, path: Path) -> tuple[str, list[str], int]:
+    def _header(self, file: BinaryIO, path: AnyPath) -> tuple[str, list[str], int]:
         """Return the delimiter, the names of the columns, and the offset of the first row."""
         delimiter = self._delimiter or detect_delimiter(file, path)
         names = next(csv_rows(file, path, delimiter, limit=MAX_TEXT_ROW_BYTES), [])
         return delimiter, names, file.tell()
 
-    def _rows(self, file: BinaryIO, path: Path, start: int) -> Iterator[tuple[Row, int]]:
+    def _rows(self, file: BinaryIO, path: AnyPath, start: int) -> Iterator[tuple[Row, int]]:
         delimiter, names, behind = self._header(file, path)
         check_column_count(len(names), path)
         if len(set(names)) < len(names):
@@ -395,7 +396,7 @@ def _cell(value: Any, nullable: bool) -> str | int | float:
     return "" if value is None else value if isinstance(value, str) else json.dumps(value)
 
 
-def _raise_all(errors: Mapping[str, tuple[int, Exception]], path: Path) -> None:
+def _raise_all(errors: Mapping[str, tuple[int, Exception]], path: AnyPath) -> None:
     """Raise a `SchemaError` for the columns that can't be converted, each with its first row."""
     if len(errors) > 1:
         raise conversion_error(
@@ -405,7 +406,7 @@ def _raise_all(errors: Mapping[str, tuple[int, Exception]], path: Path) -> None:
         raise SchemaError(f"column {name!r}: {error}", path=path, record=row) from error
 
 
-def schema_next_to(path: Path) -> Content | None:
+def schema_next_to(path: AnyPath) -> Content | None:
     """Return what the schema next to a file says; None if there is none of ours."""
     schema = path.with_name(f"{path.stem}.{SCHEMA}")
     schema = schema if schema.exists() else path.with_name(SCHEMA)

@@ -26,6 +26,7 @@ from tfrtool.sources.folders.listing import is_image_name
 from tfrtool.sources.formats.tar_samples import SKIPPED, TarSample, TarSamples
 from tfrtool.sources.formats.text_rows import NumberError, parse_json
 from tfrtool.storage.limits import MAX_TEXT_ROW_BYTES
+from tfrtool.storage.remote_path import AnyPath
 
 _FEATURES = "__features__"
 """A key in the JSON of a sample: the features of its other members, by their extensions."""
@@ -62,7 +63,7 @@ class WebDatasetFormat(RowFormat):
             )
         return []
 
-    def _rows(self, file: BinaryIO, path: Path, start: int) -> Iterator[tuple[Row, int]]:
+    def _rows(self, file: BinaryIO, path: AnyPath, start: int) -> Iterator[tuple[Row, int]]:
         file.seek(start)
         samples = TarSamples(file)
         try:
@@ -91,7 +92,7 @@ class WebDatasetFormat(RowFormat):
             file.write(bytes(-file.tell() % tarfile.RECORDSIZE))
 
 
-def _row(sample: TarSample, file: BinaryIO, path: Path) -> dict[str, Any]:
+def _row(sample: TarSample, file: BinaryIO, path: AnyPath) -> dict[str, Any]:
     """Return the features of a sample. Samples of other writers have usual names."""
     members = {name: sample.read(file, name) for name in sample.members}
     row: dict[str, Any] = {}

@@ -1,7 +1,6 @@
 """Tables of any Arrow types as columns of features."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from tfrtool.examples.arrow.arrays import list_array
 from tfrtool.examples.arrow.columns import EXACT, FEATURE, PLACES, Column, Columns, Form
 from tfrtool.examples.dtypes import as_dtype
 from tfrtool.examples.example import DType, PayloadKind, feature_key, feature_name
+from tfrtool.storage.remote_path import AnyPath
 
 _BYTES = {"binary", "large_binary", "fixed_size_binary", "binary_view"} | {
     "string", "large_string", "string_view"
@@ -176,7 +176,7 @@ def conform(batch: pa.RecordBatch, columns: Columns, first_row: int) -> pa.Recor
 
 
 def conversion_error(
-    whys: Sequence[str], path: Path | None = None, hint: str | None = None
+    whys: Sequence[str], path: AnyPath | None = None, hint: str | None = None
 ) -> SchemaError:
     """Return the error for several columns that can't be converted, each with its reason."""
     what = f"{len(whys)} columns can't be converted: {some_of(whys, _SHOWN, '; ')}"

@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import DatasetError, printable
@@ -19,6 +18,7 @@ from tfrtool.storage.limits import (
     MAX_CLASSES,
 )
 from tfrtool.storage.opening import read_bounded
+from tfrtool.storage.remote_path import AnyPath
 
 _SPACES = re.compile(r"\s*")
 _ITEM = re.compile(r"item\s{0,9}:?\s{0,9}[{<[]")
@@ -61,7 +61,7 @@ def read_label_map(path: str | os.PathLike[str]) -> dict[int, str]:
         return parse_label_map(read_bounded(path, MAX_CLASS_FILE_BYTES).decode("utf-8-sig"))
 
 
-def object_names(directory: Path) -> dict[int, str]:
+def object_names(directory: AnyPath) -> dict[int, str]:
     """Return the names of objects' classes by the numbers in records, as files beside them say.
 
     Files that are not there, or that can't be read, name none.
@@ -73,7 +73,7 @@ def object_names(directory: Path) -> dict[int, str]:
     return {}
 
 
-def object_skeletons(directory: Path) -> dict[str, Skeleton]:
+def object_skeletons(directory: AnyPath) -> dict[str, Skeleton]:
     """Return the key points of objects' classes, as a file beside the records has them.
 
     A file that is not there, or that can't be read, names none.

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
 
 from tfrtool.declare import takes
 from tfrtool.engines.pool import WORTH_A_PROCESS
@@ -32,6 +31,7 @@ from tfrtool.records.framing import Fault, FaultKind, LocatedFault
 from tfrtool.records.shards import Shard, find_folders
 from tfrtool.storage.commit import unchanged_while_read
 from tfrtool.storage.json_files import read_json
+from tfrtool.storage.remote_path import AnyPath
 
 UNSPLIT = "all"
 """What the records are called whose files say no split; TFDS has no split of that name."""
@@ -85,7 +85,7 @@ class DatasetSummary:
         faults: faults, file by file. Of a file with very many, only the first are listed.
     """
 
-    dataset: Path
+    dataset: AnyPath
     name: str
     version: str | None
     payload: PayloadKind
@@ -161,7 +161,7 @@ def dataset_report(
     """
     root, info = found.folders[0], found.info
     read = {profile.path: profile for profile in profiles}
-    counts: dict[Path, LabelCounts] = {}
+    counts: dict[AnyPath, LabelCounts] = {}
     codes: dict[Label, int] = {}  # one numbering for the labels of all shards
     for profile in profiles:
         if profile.failure is not None:
@@ -201,7 +201,7 @@ def dataset_report(
     )
 
 
-def _is_list(root: Path, label: str | None) -> bool:
+def _is_list(root: AnyPath, label: str | None) -> bool:
     """Return whether TFDS' metadata says that records have lists of labels."""
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
         return "sequence" in read_json(root / FEATURES)["featuresDict"]["features"][label]
@@ -224,8 +224,8 @@ def _texts(codes: Mapping[Label, int], names: LabelNames) -> dict[str, int]:
 
 def _summary(
     split: SplitFiles,
-    read: Mapping[Path, ShardProfile],
-    counts: Mapping[Path, LabelCounts],
+    read: Mapping[AnyPath, ShardProfile],
+    counts: Mapping[AnyPath, LabelCounts],
     texts: Mapping[str, int],
 ) -> SplitSummary:
     by_code = {code: text for text, code in texts.items()}
@@ -260,9 +260,9 @@ def _summary(
 
 
 def _faults(
-    root: Path, splits: Iterable[SplitFiles], profiles: Iterable[ShardProfile]
+    root: AnyPath, splits: Iterable[SplitFiles], profiles: Iterable[ShardProfile]
 ) -> Iterator[LocatedFault]:
-    by_folder: dict[Path, dict[Path, ShardProfile]] = {root: {}}
+    by_folder: dict[AnyPath, dict[AnyPath, ShardProfile]] = {root: {}}
     for profile in profiles:
         by_folder.setdefault(profile.path.parent, {})[profile.path] = profile
     for folder, inside in by_folder.items():

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, count, islice
-from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 from xml.sax.saxutils import escape
 
@@ -30,6 +29,7 @@ from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.limits import (
     MAX_CLASSES,
 )
+from tfrtool.storage.remote_path import AnyPath
 
 _LISTED = 1000
 _FAR = 1e9
@@ -95,7 +95,7 @@ class AnnotatedImages(ABC):
     form: ClassVar[str]
     holds: ClassVar[frozenset[str]]  # the fields of `ObjectAnnotation` that it has a place for
 
-    def __init__(self, files: NewFiles, shards: Sequence[Path]) -> None:
+    def __init__(self, files: NewFiles, shards: Sequence[AnyPath]) -> None:
         """Learn the splits of shards, and the class names in their folders."""
         self.files, self.lost = files, Counter[str]()
         self.renumbered = 0
@@ -122,7 +122,7 @@ class AnnotatedImages(ABC):
 
     def add(
         self,
-        shard: Path,
+        shard: AnyPath,
         record: int,
         features: Mapping[str, Feature],
         parts: Sequence[str],
@@ -201,7 +201,7 @@ class AnnotatedImages(ABC):
         return self.files.add((*images, stem + own), image.data), other
 
     def leave_out(
-        self, shard: Path, record: int, features: Mapping[str, Feature], reason: str
+        self, shard: AnyPath, record: int, features: Mapping[str, Feature], reason: str
     ) -> None:
         """List the objects of a record that no image is taken out of."""
         where, found = self._found(shard, record, features)
@@ -225,7 +225,7 @@ class AnnotatedImages(ABC):
         )
 
     def _found(
-        self, shard: Path, record: int, features: Mapping[str, Feature]
+        self, shard: AnyPath, record: int, features: Mapping[str, Feature]
     ) -> tuple[str, RecordObjects]:
         found = read_objects(features, self._names[shard.parent])
         where = f"{shard.name}, record {record}"
@@ -331,7 +331,7 @@ class CocoFiles(AnnotatedImages):
     form = "coco"
     holds = frozenset(("id", "area", "crowd", "segmentation", "keypoints"))
 
-    def __init__(self, files: NewFiles, shards: Sequence[Path]) -> None:
+    def __init__(self, files: NewFiles, shards: Sequence[AnyPath]) -> None:
         """Begin the file of each split."""
         super().__init__(files, shards)
         names = {split: f"instances_{safe_part(split) or 'other'}.json" for split in self.splits}
@@ -380,7 +380,7 @@ class VocFiles(AnnotatedImages):
     form = "voc"
     holds = frozenset(("difficult", "truncated", "pose"))
 
-    def __init__(self, files: NewFiles, shards: Sequence[Path]) -> None:
+    def __init__(self, files: NewFiles, shards: Sequence[AnyPath]) -> None:
         """Begin the list of each split."""
         super().__init__(files, shards)
         shorts = {_SHORT.get(split, safe_part(split)) for split in self.splits}
@@ -429,7 +429,7 @@ class YoloFiles(AnnotatedImages):
     form = "yolo"
     holds = frozenset(("segmentation", "keypoints"))
 
-    def __init__(self, files: NewFiles, shards: Sequence[Path]) -> None:
+    def __init__(self, files: NewFiles, shards: Sequence[AnyPath]) -> None:
         """Start without key points."""
         super().__init__(files, shards)
         self._points: int | None = None  # of each object; None before any object

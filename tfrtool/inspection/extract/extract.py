@@ -35,6 +35,7 @@ from tfrtool.storage.arguments import Paths, as_local_path
 from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.json_values import to_json_values
 from tfrtool.storage.progress import Progress
+from tfrtool.storage.remote_path import AnyPath
 
 # How many faults, records and names a report lists; the metadata has a line about each record.
 _LISTED = 1000
@@ -46,7 +47,7 @@ _KEPT_BYTES = 1024
 class SkippedRecord:
     """A whole record that nothing was taken out of, and why."""
 
-    shard: Path
+    shard: AnyPath
     record: int
     reason: str
 
@@ -182,7 +183,7 @@ class ExtractPlan:
     guess: str | None = None  # of the class folders, where no label is known
 
 
-def plan_extract(shards: Sequence[Path], options: ExtractOptions) -> ExtractPlan:
+def plan_extract(shards: Sequence[AnyPath], options: ExtractOptions) -> ExtractPlan:
     """Choose the features, from the options and the first records.
 
     If none of these has a feature that was asked for, all others are searched for it.
@@ -249,7 +250,7 @@ def find_feature(example: Example, name: str) -> Feature | None:
     return Feature(dtype=dtypes.pop(), values=tuple(v for step in steps for v in step.values))
 
 
-def _items(shards: Sequence[Path]) -> Iterator[tuple[Path, Record | Fault, int]]:
+def _items(shards: Sequence[AnyPath]) -> Iterator[tuple[AnyPath, Record | Fault, int]]:
     """Yield records and faults with their shards, and how many bytes are read by then."""
     done = 0
     for path in shards:
@@ -268,7 +269,8 @@ class _Extraction:
         self._plan, self._objects = plan, objects
         self._flat = flat
         self._files = files
-        self._shard, self._stem, self._label_names = Path(), "", LabelNames()
+        self._shard: AnyPath = Path()
+        self._stem, self._label_names = "", LabelNames()
         self.records = 0
         self._bytes = self._unlabelled = 0
         self._classes: Counter[str] = Counter()
@@ -276,7 +278,7 @@ class _Extraction:
         self._renamed = CappedList[RenamedFile](_LISTED)
         self._faults = CappedList[LocatedFault](_LISTED)
 
-    def add(self, shard: Path, item: Record | Fault) -> None:
+    def add(self, shard: AnyPath, item: Record | Fault) -> None:
         if shard != self._shard:
             self._shard, self._stem = shard, shard_stem(shard)
             self._label_names = LabelNames.read(shard.parent, self._plan.by)

@@ -8,10 +8,10 @@ reader can undo (``%0A`` for a line break).
 import os
 import re
 import unicodedata
-from pathlib import Path
 
 from tfrtool.records.shard_sets import ShardName
 from tfrtool.storage.atomic_files import TEMPORARY
+from tfrtool.storage.remote_path import AnyPath
 
 # The longest name of a file or folder, in bytes: the limit of ext4, XFS, APFS and NTFS.
 NAME_BYTES = 255
@@ -140,7 +140,7 @@ def with_suffix(name: str, content: str) -> str:
     return safe_part(name + _SUFFIXES.get(content, usual))
 
 
-def shard_stem(shard: Path) -> str:
+def shard_stem(shard: AnyPath) -> str:
     """Return what the names of a shard's records begin with: ``train-00003``, ``part-1``."""
     name = ShardName.parse(shard.name)
     if name is not None:

@@ -4,7 +4,6 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 
 from tfrtool.declare import takes
 from tfrtool.errors import (
@@ -29,7 +28,7 @@ from tfrtool.records.shards import find_shards
 from tfrtool.storage.arguments import Paths, as_path
 from tfrtool.storage.atomic_files import new_file
 from tfrtool.storage.progress import Progress
-from tfrtool.storage.remote_path import RemotePath
+from tfrtool.storage.remote_path import AnyPath, RemotePath, is_same_file
 
 _OF_FILES = {"empty", "not-tfrecord", "decompression", "trailing-bytes"}
 """Kinds of faults without a tile."""
@@ -41,7 +40,7 @@ _FEATURES_NAMED = 8
 class BrokenImage:
     """A record that is marked on the sheet, since its image can't be shown."""
 
-    path: Path
+    path: AnyPath
     record: int | None  # None where it can't be known
     offset: int  # where its header starts in the uncompressed stream, in bytes
     reason: str
@@ -51,7 +50,7 @@ class BrokenImage:
 class SheetShard:
     """How many tiles a shard has, and the feature that was drawn; None where there is none."""
 
-    path: Path
+    path: AnyPath
     images: int
     feature: str | None
 
@@ -74,13 +73,13 @@ class SheetReport:
         undrawn: characters missing in all fonts of the system, in order. They are drawn as escapes.
     """
 
-    out: Path
+    out: AnyPath
     layout: SheetLayout
     broken: tuple[BrokenImage, ...]
     guessed: int
     shards: tuple[SheetShard, ...]
     other_features: tuple[str, ...]
-    without: tuple[Path, ...]
+    without: tuple[AnyPath, ...]
     faults: tuple[LocatedFault, ...]
     objects: int | None
     has_boxes: bool
@@ -111,7 +110,7 @@ def contact_sheet(shards: Paths, out: str | os.PathLike[str], options: SheetOpti
     broken: list[BrokenImage] = []
     faults: list[LocatedFault] = []
     found: list[SheetShard] = []
-    roles_of: dict[Path, ImageRoles] = {}  # of the shards that have a share
+    roles_of: dict[AnyPath, ImageRoles] = {}  # of the shards that have a share
     for number, path in enumerate(paths):
         # An even share of the limit, and what the shards before this one could not fill.
         before = len(tiles)
@@ -178,7 +177,7 @@ def contact_sheet(shards: Paths, out: str | os.PathLike[str], options: SheetOpti
 
 
 def _tiles(
-    path: Path, roles: ImageRoles, thumb: int, mark: str, faults: list[LocatedFault], boxes: bool
+    path: AnyPath, roles: ImageRoles, thumb: int, mark: str, faults: list[LocatedFault], boxes: bool
 ) -> Iterator[tuple[Tile, BrokenImage | None]]:
     """Draw a shard's images; damage that is in no record goes to the faults."""
     if roles.image is None:
@@ -212,7 +211,7 @@ def _listed(names: Iterable[str]) -> str:
     return some_of(list(map(printable, names)), _FEATURES_NAMED)
 
 
-def _check_out(out: Path, shards: Sequence[Path], overwrite: bool) -> None:
+def _check_out(out: AnyPath, shards: Sequence[AnyPath], overwrite: bool) -> None:
     if out.suffix.lower() not in SUFFIXES:
         raise UsageError(
             "unsupported image format",
@@ -224,7 +223,7 @@ def _check_out(out: Path, shards: Sequence[Path], overwrite: bool) -> None:
         if not isinstance(out, RemotePath) and not out.parent.is_dir():
             raise UsageError("no such directory", path=out.parent)
         if out.exists():
-            if any(out.samefile(path) for path in shards):
+            if any(is_same_file(out, path) for path in shards):
                 raise UsageError("is one of the shards to read", path=out)
             if not overwrite:
                 raise UsageError("already exists", path=out, hint="use --overwrite to replace it")

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import cast
 
 from tfrtool.examples.content import describe_bytes
@@ -27,6 +26,7 @@ from tfrtool.images.pixels import (
 from tfrtool.inspection.first_records import FirstRecords
 from tfrtool.inspection.verify.image_check import string_values
 from tfrtool.records.framing import Fault
+from tfrtool.storage.remote_path import AnyPath
 
 _NUMBER_IMAGES = ("image", "image_raw", "img", "pixels", "image/pixels", "image/data", "x")
 _NUMBERS = (DType.INT64, DType.FLOAT32)
@@ -49,7 +49,7 @@ class ImageRoles:
     faults: tuple[Fault, ...] = ()  # damage that was met before an image was found
 
 
-def image_roles(path: Path, image: str | None = None, label: str | None = None) -> ImageRoles:
+def image_roles(path: AnyPath, image: str | None = None, label: str | None = None) -> ImageRoles:
     """Find the features that are the image, the label and the name in a shard, if not named."""
     first = FirstRecords(_image)
     for features in first.read([path]):

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +23,7 @@ from tfrtool.records.reader import read_records
 from tfrtool.records.stream import Stream, open_shard, path_of, total_bytes
 from tfrtool.storage.arguments import Paths
 from tfrtool.storage.progress import BYTES, Meter, OnProgress, no_progress
+from tfrtool.storage.remote_path import AnyPath
 
 BATCH_BYTES = 16 * 1024 * 1024
 """Of the payloads of a batch: many images, and little compared with what Arrow and DuckDB hold."""
@@ -49,7 +49,7 @@ class Batch(NamedTuple):
     """A part of a shard: a table with a row a record, and the records."""
 
     table: pa.RecordBatch
-    path: Path
+    path: AnyPath
     records: list[Record]
 
 
@@ -65,14 +65,14 @@ class RowColumns:
     """
 
     sources: Paths = ()
-    splits: Mapping[Path, str] | None = None
+    splits: Mapping[AnyPath, str] | None = None
     label: str | None = None
     class_names: tuple[str, ...] = ()
 
     @classmethod
     def of(
         cls,
-        shards: Sequence[Path],
+        shards: Sequence[AnyPath],
         columns: Columns,
         sources: Paths = (),
     ) -> "RowColumns":
@@ -152,7 +152,7 @@ def text_array(which: NDArray[np.int32], texts: Sequence[str]) -> pa.DictionaryA
 
 
 def infer_columns(
-    shards: Sequence[Path],
+    shards: Sequence[AnyPath],
     *,
     lists: bool = False,
     workers: Workers = None,
@@ -175,7 +175,7 @@ def infer_columns(
 
 
 def fold_columns(
-    shards: Sequence[Path], *, workers: Workers = None, on_progress: OnProgress = no_progress
+    shards: Sequence[AnyPath], *, workers: Workers = None, on_progress: OnProgress = no_progress
 ) -> ColumnsFold:
     """Do what `infer_columns` does; return what more records can be added to."""
     total = ColumnsFold()
@@ -186,7 +186,7 @@ def fold_columns(
     return total
 
 
-def _fold(path: Path) -> ColumnsFold:
+def _fold(path: AnyPath) -> ColumnsFold:
     fold = ColumnsFold()
     with open_shard(path) as file:
         for records in in_batches(read_records(file), lambda _: None):
@@ -195,7 +195,7 @@ def _fold(path: Path) -> ColumnsFold:
 
 
 def read_batches(
-    shards: Iterable[Path | Stream],
+    shards: Iterable[AnyPath | Stream],
     columns: Columns,
     *,
     exact: bool = False,
@@ -225,7 +225,7 @@ def read_batches(
                 yield from decode_records(path, records, columns, report, exact=exact)
 
 
-def reporting(path: Path, on_fault: OnFault) -> Callable[[Fault], None]:
+def reporting(path: AnyPath, on_fault: OnFault) -> Callable[[Fault], None]:
     """Return what takes the faults of a file."""
     return lambda fault: on_fault(LocatedFault(path=path, fault=fault))
 
@@ -254,7 +254,7 @@ def in_batches(
 
 
 def decode_records(
-    path: Path,
+    path: AnyPath,
     records: list[Record],
     columns: Columns,
     report: Callable[[Fault], None],

@@ -6,7 +6,6 @@ import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain, islice
-from pathlib import Path
 from typing import BinaryIO
 
 from tfrtool.errors import UsageError
@@ -21,6 +20,7 @@ from tfrtool.records.framing import (
 from tfrtool.records.reader import read_records
 from tfrtool.records.stream import Stream, open_shard, path_of, size_of
 from tfrtool.storage.arguments import Paths
+from tfrtool.storage.remote_path import AnyPath
 
 OnFault = Callable[[LocatedFault], None]
 Range = tuple[int, int]
@@ -62,7 +62,7 @@ def _merged(ranges: Sequence[Range]) -> tuple[Range, ...]:
 
 
 def cat(
-    shards: Sequence[Path | Stream],
+    shards: Sequence[AnyPath | Stream],
     *,
     records: str | None = None,
     sample: int | None = None,
@@ -71,7 +71,7 @@ def cat(
     limit: int | None = None,
     sources: Paths | None = None,
     on_fault: OnFault,
-) -> Iterator[tuple[Path, Record]]:
+) -> Iterator[tuple[AnyPath, Record]]:
     """Yield records in the order of the shards, with the files that they are in.
 
     An uncompressed file is hopped through up to what is wanted of it; nothing is read behind that.
@@ -94,14 +94,14 @@ def cat(
     """
     if records is not None and sample is not None:
         raise UsageError("--records and --sample cannot be used together")
-    ranges: Mapping[Path | Stream, Sequence[Range]]
+    ranges: Mapping[AnyPath | Stream, Sequence[Range]]
     if sample is None:
         ranges = dict.fromkeys(shards, parse_ranges(":" if records is None else records))
     else:
         ranges = _drawn(shards, sample, seed)
     if where is None:
         return islice(_wanted(ranges, on_fault), limit)
-    files = [shard for shard in shards if isinstance(shard, Path)]
+    files = [shard for shard in shards if not isinstance(shard, Stream)]
     if len(files) < len(shards):
         raise UsageError("--where can't be used with a stream: shards are read twice")
     from tfrtool.inspection.rows.query import matching_records
@@ -113,7 +113,7 @@ def cat(
         limit=limit if records is None and sample is None else None,
         on_fault=on_fault,
     )
-    matching: dict[Path | Stream, tuple[Range, ...]] = {
+    matching: dict[AnyPath | Stream, tuple[Range, ...]] = {
         path: _within(ranges[path], numbers) for path, numbers in found.items()
     }
     return islice(_wanted(matching, lambda _: None), limit)
@@ -131,8 +131,8 @@ def _within(ranges: Sequence[Range], numbers: Iterable[int]) -> tuple[Range, ...
 
 
 def _drawn(
-    shards: Sequence[Path | Stream], sample: int, seed: int
-) -> dict[Path | Stream, tuple[Range, ...]]:
+    shards: Sequence[AnyPath | Stream], sample: int, seed: int
+) -> dict[AnyPath | Stream, tuple[Range, ...]]:
     if any(isinstance(shard, Stream) for shard in shards):
         raise UsageError("--sample can't be used with a stream: shards are read twice")
     ends = list(accumulate((count_shard(shard).records for shard in shards), initial=0))
@@ -144,8 +144,8 @@ def _drawn(
 
 
 def _wanted(
-    ranges: Mapping[Path | Stream, Sequence[Range]], on_fault: OnFault
-) -> Iterator[tuple[Path, Record]]:
+    ranges: Mapping[AnyPath | Stream, Sequence[Range]], on_fault: OnFault
+) -> Iterator[tuple[AnyPath, Record]]:
     for source, wanted in ranges.items():
         path = path_of(source)
         if not wanted:
@@ -159,11 +159,11 @@ def _wanted(
 
 
 def _items(
-    file: BinaryIO, source: Path | Stream, ranges: Sequence[Range]
+    file: BinaryIO, source: AnyPath | Stream, ranges: Sequence[Range]
 ) -> Iterator[Record | Fault]:
     """Yield the records of some ranges, and the faults that are met on the way."""
     compression = detect_compression(file)
-    plain = isinstance(source, Path) and compression is Compression.NONE
+    plain = not isinstance(source, Stream) and compression is Compression.NONE
     size = size_of(source, file) if plain else 0  # 0: no hops
     items = read_records(file, compression=compression)
     index = offset = 0  # of the next record

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -24,11 +23,12 @@ from tfrtool.records.stream import total_bytes
 from tfrtool.storage.arguments import Paths
 from tfrtool.storage.child import send_to_parent
 from tfrtool.storage.progress import BYTES, Meter, OnProgress, counting, no_progress
+from tfrtool.storage.remote_path import AnyPath
 
 
 @contextmanager
 def query(
-    shards: Sequence[Path],
+    shards: Sequence[AnyPath],
     sql: str,
     *,
     sources: Paths | None = None,
@@ -85,7 +85,7 @@ def query(
 
 
 def matching_records(
-    shards: Sequence[Path],
+    shards: Sequence[AnyPath],
     where: str,
     *,
     sources: Paths | None = None,
@@ -93,7 +93,7 @@ def matching_records(
     limit: int | None = None,
     on_fault: Callable[[LocatedFault], None],
     on_progress: OnProgress = no_progress,
-) -> dict[Path, list[int]]:
+) -> dict[AnyPath, list[int]]:
     """Return the numbers of the records of each shard for which an SQL condition holds."""
     sql = f"SELECT {PLACES[0]}, {PLACES[1]} FROM records WHERE (\n{where}\n)"
     sql += "" if limit is None else f" LIMIT {limit}"
@@ -117,7 +117,7 @@ def matching_records(
 
 
 def _answer(
-    shards: Sequence[Path], sql: str, columns: Columns, own: RowColumns, as_text: bool
+    shards: Sequence[AnyPath], sql: str, columns: Columns, own: RowColumns, as_text: bool
 ) -> None:
     """Run a query in the process that is for it, and send rows, damage and progress."""
     scans = 0

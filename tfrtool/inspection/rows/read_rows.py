@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from tfrtool.errors import ShardError, UsageError, reason_of
@@ -18,6 +17,7 @@ from tfrtool.records.reader import read_shard
 from tfrtool.records.shards import find_shards
 from tfrtool.records.stream import Location, as_source, path_of
 from tfrtool.storage.arguments import Paths, as_paths
+from tfrtool.storage.remote_path import AnyPath
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,7 +44,7 @@ class RowBatches:
         on_fault: called with each fault. Damaged records are skipped.
     """
 
-    shards: tuple[Path, ...]
+    shards: tuple[AnyPath, ...]
     columns: "Columns"
     on_fault: Callable[[LocatedFault], None] = field(repr=False)
 
@@ -127,7 +127,7 @@ def read_records(
 
 
 def _intact(
-    items: Iterator[Record | Fault], path: Path, handle: Callable[[LocatedFault], None]
+    items: Iterator[Record | Fault], path: AnyPath, handle: Callable[[LocatedFault], None]
 ) -> Iterator[Record]:
     for item in items:
         if isinstance(item, Record):
@@ -286,7 +286,7 @@ def open_records(
     if decode not in (None, "example", "image"):
         expected = "one of example, image"
         raise UsageError(f"invalid decode {repr(decode)[:100]}", expected=expected)
-    paths: dict[Path, None] = {}
+    paths: dict[AnyPath, None] = {}
     known: set[str] = set()
     for location in as_paths(shards):
         files = find_files(location).splits.items()

@@ -3,7 +3,6 @@
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from tfrtool.declare import takes
@@ -21,6 +20,7 @@ from tfrtool.records.framing import Fault
 from tfrtool.records.shards import Locations, locate_shards
 from tfrtool.records.stream import Stream
 from tfrtool.storage.json_values import to_json_values
+from tfrtool.storage.remote_path import AnyPath
 
 _FAULTS_KEPT = 10
 """Faults that are listed of a shard; all are counted."""
@@ -33,7 +33,7 @@ _WORTH_A_PROCESS = 8 * 1024 * 1024
 class ShardLoss:
     """What is missing of a shard in the schema."""
 
-    path: Path
+    path: AnyPath
     content: str | None  # what its payloads are, if they aren't Examples and none is included
     count: int  # of its faults, including records that aren't Examples
     faults: tuple[Fault, ...]  # the first of them
@@ -64,7 +64,7 @@ class InferredSchema:
     skipped: int
     losses: tuple[ShardLoss, ...]
     schema: Schema
-    folders: tuple[Path, ...] = ()
+    folders: tuple[AnyPath, ...] = ()
 
     def requirements(self) -> tuple[dict[str, Any], list[str]]:
         """Return a schema for `verify`, as JSON, and the features that it can't name."""
@@ -115,7 +115,7 @@ def schema_report(
     profiles: Iterable[ShardProfile], shards: int, *, sampled: bool = False
 ) -> InferredSchema:
     """Return the schema of profiles that were asked for features."""
-    total, losses, folders = SchemaFold(values=True), list[ShardLoss](), dict[Path, None]()
+    total, losses, folders = SchemaFold(values=True), list[ShardLoss](), dict[AnyPath, None]()
     for profile in profiles:
         folders[profile.path.parent] = None
         fold, loss = profile.fold(RecordSchema), shard_loss(profile)
@@ -139,8 +139,8 @@ def schema_report(
 
 
 def sample_shares(
-    paths: Sequence[Path | Stream], sample: int | None
-) -> dict[Path | Stream, int | None]:
+    paths: Sequence[AnyPath | Stream], sample: int | None
+) -> dict[AnyPath | Stream, int | None]:
     """Return how many of ``sample`` records each shard has, in shares that differ by 1 at most."""
     if sample is None:
         return {}

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from tfrtool.declare import takes
@@ -13,6 +12,7 @@ from tfrtool.inspection.profile import Asked, ShardProfile, profile_shards
 from tfrtool.inspection.schema.shard_schema import ShardLoss, no_examples, shard_loss
 from tfrtool.inspection.stats.stats_fold import FeatureFold, FeatureKey, StatsFold
 from tfrtool.records.shards import Locations, locate_shards
+from tfrtool.storage.remote_path import AnyPath
 
 _WORTH_A_PROCESS = 16 * 1024 * 1024
 """Bytes that are looked at in the time that a process takes to start, roughly."""
@@ -81,7 +81,7 @@ def stats_report(profiles: Iterable[ShardProfile]) -> StatsReport:
 @dataclass(slots=True)
 class _Total:
     fold: StatsFold
-    paths: list[Path]
+    paths: list[AnyPath]
     losses: list[ShardLoss]
 
 

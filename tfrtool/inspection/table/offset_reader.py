@@ -2,7 +2,6 @@
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from pathlib import Path
 from threading import Lock
 
 from tfrtool.errors import ShardError, os_errors_as
@@ -10,6 +9,7 @@ from tfrtool.records.compression import Compression, detect_compression
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_records
 from tfrtool.records.stream import open_shard
+from tfrtool.storage.remote_path import AnyPath
 
 _HELD = 200
 """Records that are kept, of up to `_LARGEST` bytes each."""
@@ -20,7 +20,7 @@ _LARGEST = 1024 * 1024
 class OffsetReader:
     """Reads records of shards; threads can share it."""
 
-    def __init__(self, shards: Sequence[Path]) -> None:
+    def __init__(self, shards: Sequence[AnyPath]) -> None:
         self._shards = shards
         self._held: OrderedDict[tuple[int, int], Record] = OrderedDict()
         self._lock = Lock()

@@ -24,6 +24,7 @@ from tfrtool.images.pixels import LOOK_BOX, look_at
 from tfrtool.inspection.pictures.pictures import ImageRoles, image_roles, pictures_in
 from tfrtool.inspection.verify.payload_check import RecordFold
 from tfrtool.records.framing import Fault, FaultKind, Record
+from tfrtool.storage.remote_path import AnyPath
 
 MAX_COLUMNS = 200
 """Features that have a column; a record may have a million."""
@@ -96,7 +97,7 @@ class RecordTable:
     pieces: tuple[TablePiece, ...] = ()
 
     @classmethod
-    def begin(cls, folder: Path, shards: Iterable[tuple[Path, str | None]]) -> "RecordTable":
+    def begin(cls, folder: Path, shards: Iterable[tuple[AnyPath, str | None]]) -> "RecordTable":
         """Return a table without rows, for shards with their splits."""
         rows = [(number, str(path), split) for number, (path, split) in enumerate(shards)]
         empty = (write_side(folder, side, ()) for side in ("faults", "marks"))
@@ -145,7 +146,7 @@ class RowsWanted(NamedTuple):
     """Where to store the rows of records."""
 
     folder: Path
-    shards: Mapping[Path, int]  # numbers of those that have rows
+    shards: Mapping[AnyPath, int]  # numbers of those that have rows
     on_piece: Callable[[TablePiece], None] | None = None
     """Called with each piece as soon as it is written, if shards are read in this process."""
 
@@ -161,7 +162,7 @@ class RowFold(RecordFold):
 
     takes_all = True
 
-    def __init__(self, path: Path, wanted: RowsWanted) -> None:
+    def __init__(self, path: AnyPath, wanted: RowsWanted) -> None:
         super().__init__()
         self.pieces: list[TablePiece] = []
         self._path, self._shard = path, wanted.shards[path]

@@ -1,7 +1,6 @@
 """The likely causes of faults, by the bytes of the file."""
 
 from functools import cached_property
-from pathlib import Path
 
 from tfrtool.errors import ShardError, human_count
 from tfrtool.examples.tfds_metadata import DATASET_INFO
@@ -10,6 +9,7 @@ from tfrtool.records.crc import crc32c, mask, unmask
 from tfrtool.records.framing import CRC, FOOTER_SIZE, HEADER, HEADER_SIZE, LENGTH, Fault, FaultKind
 from tfrtool.records.shards import Shard
 from tfrtool.records.stream import Stream, folder_of, open_shard
+from tfrtool.storage.remote_path import AnyPath
 
 # Faults of a file in which a single wrong bit is looked for; of thousands, the first are enough.
 _LOOKS = 20
@@ -24,7 +24,7 @@ _GZIP = b"\x1f\x8b\x08"
 class Causes:
     """The likely causes of the faults of one file, which is read only as far as needed."""
 
-    def __init__(self, shard: Shard, records: int, source: Path | Stream) -> None:
+    def __init__(self, shard: Shard, records: int, source: AnyPath | Stream) -> None:
         """Begin with a file and the number of its intact records."""
         self._is_plain = shard.compression is Compression.NONE  # offsets are those in the file
         self._records = records

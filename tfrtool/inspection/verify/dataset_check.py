@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 
 from tfrtool.errors import DatasetError, human_count, printable
 from tfrtool.examples.tfds_metadata import (
@@ -20,17 +19,18 @@ from tfrtool.records.compression import Compression
 from tfrtool.records.framing import FRAME_SIZE, FaultKind
 from tfrtool.records.shard_sets import ShardSet, find_conflicts, group_shards
 from tfrtool.records.shards import shards_in
+from tfrtool.storage.remote_path import AnyPath
 
 MISSING_LISTED = 100  # missing shards of a set that are listed; the others are one fault
 
-Verdicts = Mapping[Path, ShardProfile]
+Verdicts = Mapping[AnyPath, ShardProfile]
 
 
 @dataclass(frozen=True, slots=True)
 class DatasetFault:
     """Something that is wrong with shards as a whole, rather than within one of them."""
 
-    path: Path  # of a shard, the metadata or the directory; it need not exist
+    path: AnyPath  # of a shard, the metadata or the directory; it need not exist
     message: str
     kind: FaultKind = FaultKind.COUNT
     offset: None = None  # as of a fault within a shard
@@ -46,16 +46,18 @@ class DatasetFindings:
     faults: tuple[DatasetFault, ...]
 
 
-def written_shards(paths: Iterable[Path]) -> frozenset[Path]:
+def written_shards(paths: Iterable[AnyPath]) -> frozenset[AnyPath]:
     """Return the shards whose SHA-256 is in the report of a write."""
-    found: set[Path] = set()
+    found: set[AnyPath] = set()
     for directory in {path.parent for path in paths}:
         with suppress(DatasetError):  # reported with the directory
             found.update(directory / name for name in read_written_shards(directory))
     return frozenset(found)
 
 
-def check_directory(directory: Path, verdicts: Verdicts, *, whole: bool = True) -> DatasetFindings:
+def check_directory(
+    directory: AnyPath, verdicts: Verdicts, *, whole: bool = True
+) -> DatasetFindings:
     """Compare the shards in a directory with its metadata and with their own names.
 
     What is missing is what is not on the disk, whether it was to be verified or not. Unless the
@@ -93,7 +95,7 @@ def check_directory(directory: Path, verdicts: Verdicts, *, whole: bool = True) 
 
 
 def _against_metadata(
-    directory: Path,
+    directory: AnyPath,
     info: DatasetInfo,
     sets: Sequence[ShardSet],
     verdicts: Verdicts,
@@ -121,7 +123,7 @@ def _against_metadata(
 
 
 def _split_against_metadata(
-    directory: Path, split: SplitInfo, meant: ShardSet, verdicts: Verdicts
+    directory: AnyPath, split: SplitInfo, meant: ShardSet, verdicts: Verdicts
 ) -> Iterator[DatasetFault]:
     count = len(split.shard_lengths)
     yield from _missing(meant)
@@ -184,7 +186,7 @@ def _within_set(one: ShardSet, verdicts: Verdicts) -> Iterator[DatasetFault]:
         first = printable(one.shards[index].name)
         for path in paths:
             yield DatasetFault(path, f"second file for shard number {index}, next to {first}")
-    kinds: dict[Compression, list[Path]] = {}
+    kinds: dict[Compression, list[AnyPath]] = {}
     for path in one.paths:
         if path in verdicts and verdicts[path].records:
             kinds.setdefault(verdicts[path].compression, []).append(path)

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import ShardError
@@ -14,6 +13,7 @@ from tfrtool.records.compression import Compression, detect_compression
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_records
 from tfrtool.records.stream import Stream, folder_of, open_shard, path_of, size_of
+from tfrtool.storage.remote_path import AnyPath
 
 GROUPS_KEPT = 1000  # groups that are listed of each sort; all are counted
 COPIES_KEPT = 100  # copies that are listed of one group: a black frame may occur a million times
@@ -21,7 +21,7 @@ COPIES_KEPT = 100  # copies that are listed of one group: a black frame may occu
 _FETCHED = 64 * 1024
 """Bytes that are read at least to see one record."""
 
-ImageShard = tuple[Path | Stream, str | None, Roles, bytes | bytearray]
+ImageShard = tuple[AnyPath | Stream, str | None, Roles, bytes | bytearray]
 """A shard, its split if known, the roles of its features, and the fingerprints of its images."""
 
 
@@ -29,7 +29,7 @@ ImageShard = tuple[Path | Stream, str | None, Roles, bytes | bytearray]
 class Copy:
     """A record with an image that other records have, too."""
 
-    path: Path
+    path: AnyPath
     split: str | None
     record: int
     name: str | None
@@ -157,7 +157,7 @@ def _copies(shard: ImageShard, wanted: Mapping[int, int]) -> Iterator[Copy]:
         yield Copy(path=path, split=split, record=record, name=None, label=None)
 
 
-def _payloads(source: Path | Stream, wanted: Mapping[int, int]) -> Iterator[tuple[int, bytes]]:
+def _payloads(source: AnyPath | Stream, wanted: Mapping[int, int]) -> Iterator[tuple[int, bytes]]:
     """Yield records by their offsets, or by reading all up to the last where that is less work."""
     with open_shard(source) as file:
         is_plain = detect_compression(file) is Compression.NONE

@@ -4,7 +4,6 @@ import hashlib
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from tfrtool.engines.split_shards import later
 from tfrtool.examples.content import describe_bytes
@@ -29,6 +28,7 @@ from tfrtool.inspection.verify.payload_check import RecordFold, unparseable
 from tfrtool.records.framing import Fault, Record
 from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.limits import MAX_FAULTS
+from tfrtool.storage.remote_path import AnyPath
 
 FINGERPRINT = struct.Struct("<16s8sQQ")
 """An image's BLAKE2b (16 bytes), its label's (8; zeros without one), its record and its offset.
@@ -92,7 +92,7 @@ class ImageCheck(RecordFold):
         fingerprints: one entry of `FINGERPRINT` per image, in order.
     """
 
-    def __init__(self, directory: Path | None) -> None:
+    def __init__(self, directory: AnyPath | None) -> None:
         super().__init__()
         self._info = info_beside(directory)
         self._first = FirstRecords()

@@ -1,12 +1,12 @@
 """Whether the objects in a record's image are possible: boxes, classes, lists, sizes."""
 
 from contextlib import suppress
-from pathlib import Path
 
 from tfrtool.examples.example import Example, PayloadKind, decode_example
 from tfrtool.examples.objects.label_map import object_names
 from tfrtool.examples.objects.read_objects import ReadObject, has_boxes, read_objects
 from tfrtool.storage.limits import MAX_OBJECTS_CHECKED
+from tfrtool.storage.remote_path import AnyPath
 
 _SHOWN = 3
 _FREEBASE = "/m/"
@@ -16,7 +16,7 @@ _FREEBASE = "/m/"
 class ObjectCheck:
     """Finds the problems of objects, with the class names in a directory."""
 
-    def __init__(self, directory: Path | None, images: bool) -> None:
+    def __init__(self, directory: AnyPath | None, images: bool) -> None:
         """Begin; with ``images``, their sizes are compared with the recorded ones."""
         self._images = images
         self._names = {} if directory is None else object_names(directory)

@@ -4,7 +4,6 @@ import abc
 import re
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -20,6 +19,7 @@ from tfrtool.examples.example import (
 from tfrtool.examples.tf_parser import SHORT, are_canonical, canonical_keys, parser_problem
 from tfrtool.records.framing import Fault, FaultKind, Record
 from tfrtool.storage.capped_list import CappedList
+from tfrtool.storage.remote_path import AnyPath
 
 EXAMPLES = (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE)
 NO_EXAMPLE = "not a tf.train.Example or SequenceExample"
@@ -145,7 +145,7 @@ class ParserCheck(RecordFold):
     Values are not decoded, so this takes a fraction of the time of a schema.
     """
 
-    def __init__(self, directory: Path | None, *, images: bool) -> None:
+    def __init__(self, directory: AnyPath | None, *, images: bool) -> None:
         """Set where class names are, and whether image sizes are compared with recorded ones."""
         super().__init__()
         self._directory, self._images = directory, images

@@ -15,6 +15,7 @@ from tfrtool.examples.schema_fold import MAX_NAME_BYTES, MAX_NAMES
 from tfrtool.inspection.schema.data_schema import DataFeature, DataSchema
 from tfrtool.inspection.verify.payload_check import RecordFold
 from tfrtool.records.framing import Record
+from tfrtool.storage.remote_path import AnyPath
 
 RECORDS_LISTED = 100
 """Records that are listed of an anomaly; all are counted."""
@@ -28,7 +29,7 @@ _LONGEST = 40
 class RecordPlace:
     """A record of a shard."""
 
-    path: Path
+    path: AnyPath
     record: int
 
 
@@ -89,7 +90,7 @@ class _Counts:
 class SchemaCheck(RecordFold):
     """Compares the features of records with a schema."""
 
-    def __init__(self, schema: DataSchema, path: Path) -> None:
+    def __init__(self, schema: DataSchema, path: AnyPath) -> None:
         super().__init__()
         self._path = path
         self._specs = {(feature_key(one.name), one.is_list): one for one in schema.features}

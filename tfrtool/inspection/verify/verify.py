@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfrtool.declare import takes
@@ -24,7 +23,7 @@ from tfrtool.records.shards import FoundShards, Locations, locate_shards
 from tfrtool.records.stream import Stream
 from tfrtool.storage.json_values import Shown, to_json_values
 from tfrtool.storage.opening import open_regular
-from tfrtool.storage.remote_path import RemotePath
+from tfrtool.storage.remote_path import AnyPath, RemotePath
 
 if TYPE_CHECKING:
     from tfrtool.inspection.schema.data_schema import DataSchema
@@ -148,7 +147,7 @@ def verify_report(
             shard.images = check.findings(all_encoded=check.roles.image in encoded)
             if not shard.images.doubtful:
                 shard.add_faults(check.doubts)
-    by_folder: dict[Path, dict[Path, ShardProfile]] = {}
+    by_folder: dict[AnyPath, dict[AnyPath, ShardProfile]] = {}
     if len(shards) > 1 or located.folders:
         for shard in shards:
             by_folder.setdefault(shard.path.parent, {})[shard.path] = shard
@@ -190,7 +189,7 @@ def verify_report(
     )
 
 
-def _worth_a_process(sources: Sequence[Path | Stream]) -> int:
+def _worth_a_process(sources: Sequence[AnyPath | Stream]) -> int:
     """Return the bytes that are checked in the time that a process takes to start."""
     length = _LONG
     if sources and not isinstance(sources[0], Stream | RemotePath):
@@ -201,7 +200,7 @@ def _worth_a_process(sources: Sequence[Path | Stream]) -> int:
 
 
 def _same_records(
-    shards: Sequence[ShardProfile], set_of: Mapping[Path, ShardSet]
+    shards: Sequence[ShardProfile], set_of: Mapping[AnyPath, ShardSet]
 ) -> Iterator[DatasetFault]:
     """Yield shards of one set, or of two splits, that have the same records in the same order."""
     earlier: dict[bytes, list[ShardProfile]] = {}

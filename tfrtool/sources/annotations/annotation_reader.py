@@ -16,7 +16,7 @@ from tfrtool.sources.items import LeftOut
 from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.limits import MAX_CLASSES, MAX_LISTED, MAX_METADATA_BYTES
 from tfrtool.storage.opening import read_bounded
-from tfrtool.storage.remote_path import RemotePath
+from tfrtool.storage.remote_path import AnyPath, RemotePath
 
 FLAGS = {
     **dict.fromkeys(("1", "true", "yes"), True),
@@ -94,7 +94,7 @@ class AnnotationReader(ABC):
 class AnnotationFolder:
     """Annotation files, and images perhaps; a file's key is its path, with "/" on all systems."""
 
-    def __init__(self, place: Path, images: Path | None) -> None:
+    def __init__(self, place: AnyPath, images: Path | None) -> None:
         """Take the folder, and the one in which images are looked for."""
         self.place = place
         local = not isinstance(place, RemotePath)
@@ -168,7 +168,7 @@ def split_in_name(name: str) -> str | None:
     return next((SPLIT_NAMES[word] for word in words if word in SPLIT_NAMES), None)
 
 
-def check_splits(splits: Mapping[Path, str | None]) -> None:
+def check_splits(splits: Mapping[AnyPath, str | None]) -> None:
     """Raise a `SourceError` if the names of some files, but not of all, have a split."""
     without = next((path for path, split in splits.items() if split is None), None)
     if without is not None and any(splits.values()):
@@ -193,7 +193,7 @@ def pixels_of(width: str = "", height: str = "") -> tuple[int | None, int | None
     return (*map(int, sides), None) if all(sides) else (None, None, None)  # type: ignore[return-value]
 
 
-def number_classes(names: Iterable[str], where: Path) -> Mapping[str, int]:
+def number_classes(names: Iterable[str], where: AnyPath) -> Mapping[str, int]:
     """Return classes with numbers from 1, in their order; SourceError if they are too many."""
     numbers = {name: number for number, name in enumerate(islice(names, MAX_CLASSES + 1), start=1)}
     if len(numbers) > MAX_CLASSES:

@@ -37,6 +37,7 @@ from tfrtool.sources.tables.table_columns import (
 )
 from tfrtool.storage.limits import MAX_IMAGE_OBJECTS, MAX_PATH_LENGTH
 from tfrtool.storage.opening import open_regular
+from tfrtool.storage.remote_path import AnyPath
 from tfrtool.storage.sorted_rows import SortedRows
 
 _SPLITS = {**SPLIT_NAMES, "validate": "validation", "unassigned": "", "": ""}
@@ -76,7 +77,7 @@ class _OtherTableError(SourceError):
 class CsvBoxReader(AnnotationReader):
     """Reads tables of any length, sorted by images in a scratch folder; see `AnnotationReader`."""
 
-    def __init__(self, places: Sequence[Path], scratch: Path) -> None:
+    def __init__(self, places: Sequence[AnyPath], scratch: Path) -> None:
         """Take the paths of tables, or of folders of tables."""
         super().__init__()
         self._places, self._rows = places, SortedRows[_Row](scratch)
@@ -85,7 +86,7 @@ class CsvBoxReader(AnnotationReader):
 
     def images(self) -> Iterator[ParsedImage | LeftOut]:
         """Yield the images of all rows, by name; and rows that name none, or are too many."""
-        named, has_splits = dict[Path, str | None](), False
+        named, has_splits = dict[AnyPath, str | None](), False
         for path, split, required in self._listed():
             try:
                 own_splits = self._read(path, split or "")
@@ -99,8 +100,8 @@ class CsvBoxReader(AnnotationReader):
                 named[path] = split
         if not self._tables:
             found = next((one.reason for one in self.ignored.kept), None)
-            path = self._places[0]
-            raise SourceError("no tables of boxes", path=path, expected="*.csv", found=found)
+            place = self._places[0]
+            raise SourceError("no tables of boxes", path=place, expected="*.csv", found=found)
         if not has_splits or all(named.values()) or len(named) == len(self._tables):
             check_splits(named)  # else images without a split are listed one by one
         for name, group in groupby(self._rows, key=itemgetter(0)):
@@ -113,7 +114,7 @@ class CsvBoxReader(AnnotationReader):
                 reason = f"{where}: {problem if name else 'no image name'}"
                 yield LeftOut(key=name or where, reason=reason)
 
-    def _listed(self) -> Iterator[tuple[Path, str | None, bool]]:
+    def _listed(self) -> Iterator[tuple[AnyPath, str | None, bool]]:
         """Yield tables, the splits in their names, and whether they must have boxes."""
         for place in self._places:
             if not place.is_dir():
@@ -122,7 +123,7 @@ class CsvBoxReader(AnnotationReader):
             for key in AnnotationFolder(place, None).files(_is_table_name):
                 yield place / key, split_in_name(key), False
 
-    def _read(self, path: Path, split: str) -> bool:
+    def _read(self, path: AnyPath, split: str) -> bool:
         at, shares, has_splits = len(self._tables), 0, False
         with os_errors_as(SourceError, path), open_regular(path) as file:
             delimiter, form = _form_of(file, path)
@@ -201,7 +202,7 @@ def _is_table_name(key: str) -> bool:
     return key.lower().endswith((".csv", ".tsv"))
 
 
-def _form_of(file: BinaryIO, table: Path) -> tuple[str, _Form]:
+def _form_of(file: BinaryIO, table: AnyPath) -> tuple[str, _Form]:
     """Return the separator of a table, and the form of its rows, from the first row."""
     widest: list[str] = []
     for delimiter in DELIMITERS:

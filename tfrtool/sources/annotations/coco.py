@@ -39,6 +39,7 @@ from tfrtool.storage.limits import (
     MAX_PATH_LENGTH,
 )
 from tfrtool.storage.opening import open_regular
+from tfrtool.storage.remote_path import AnyPath
 
 _WRITTEN = {
     "images": {"id", "file_name", "width", "height"},
@@ -192,7 +193,7 @@ class _Elements:
 
 @dataclass(eq=False)
 class _CocoFile:
-    path: Path
+    path: AnyPath
     key: str = ""  # its path in the folder of such files
     folder: str = ""  # below "images/", where its images may be
     split: str | None = None
@@ -211,12 +212,12 @@ class CocoReader(AnnotationReader):
     image by image. Files of one split are merged by the ids of images and of objects.
     """
 
-    def __init__(self, places: Sequence[Path], scratch: Path, masks: Masks) -> None:
+    def __init__(self, places: Sequence[AnyPath], scratch: Path, masks: Masks) -> None:
         """Take the paths of files or folders, and what becomes of outlines."""
         super().__init__()
         self._places, self._scratch, self._masks = places, scratch, masks
         self._files = list[_CocoFile]()
-        self._categories = dict[str, tuple[str, Path]]()  # names by ids, and where they are from
+        self._categories = dict[str, tuple[str, AnyPath]]()  # names by ids, and where they are from
         self._names = dict[object, str]()  # the same by ids as JSON has them
         self._ids = list[str]()  # of images, by their numbers; "" for one without
         self._numbers = list[dict[bytes, int]]()  # of images, by split and id in JSON
@@ -349,7 +350,7 @@ class CocoReader(AnnotationReader):
             known[text] = number
         return number
 
-    def _add_category(self, path: Path, value: dict[str, Any]) -> None:
+    def _add_category(self, path: AnyPath, value: dict[str, Any]) -> None:
         key, name = _key(value.get("id")), value.get("name")
         if key is None or not isinstance(name, str):
             raise SourceError("a category has no id or name", path=path)

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Container, Iterator
-from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
@@ -11,6 +10,7 @@ import numpy.typing as npt
 
 from tfrtool.errors import SourceError
 from tfrtool.storage.limits import MAX_PART_BYTES
+from tfrtool.storage.remote_path import AnyPath
 
 Integers = npt.NDArray[np.int64]
 
@@ -33,7 +33,7 @@ _ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 class JsonWindow(NamedTuple):
     """Some elements of a list: where each is in the file, and their text."""
 
-    path: Path
+    path: AnyPath
     name: str  # of the list
     first: int  # the number of the first of them
     starts: Integers
@@ -72,7 +72,7 @@ class JsonFile:
     Memory is bounded by a window, which grows for a longer element up to `MAX_PART_BYTES`.
     """
 
-    def __init__(self, file: BinaryIO, path: Path) -> None:
+    def __init__(self, file: BinaryIO, path: AnyPath) -> None:
         """Take an open file; the path is for errors."""
         self._file, self._path, self._end = file, path, 0
 
@@ -169,7 +169,7 @@ class JsonFile:
         return _malformed(self._path, error, offset, self._read(offset, 20))
 
 
-def _malformed(path: Path, error: object, offset: int, text: bytes = b"") -> SourceError:
+def _malformed(path: AnyPath, error: object, offset: int, text: bytes = b"") -> SourceError:
     reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
     reason = "not valid UTF-8" if isinstance(error, UnicodeDecodeError) else reason
     if (match := _PLACE.fullmatch(reason)) and match[2]:

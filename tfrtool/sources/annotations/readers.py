@@ -21,7 +21,7 @@ from tfrtool.sources.folders.listing import is_pattern
 from tfrtool.sources.items import LeftOut
 from tfrtool.sources.source_options import SourceOptions
 from tfrtool.storage.arguments import as_path
-from tfrtool.storage.remote_path import RemotePath
+from tfrtool.storage.remote_path import AnyPath, RemotePath
 
 
 def open_annotations(
@@ -38,7 +38,7 @@ def open_annotations(
     for one in options.annotations or ():
         kind, _, place = one.partition(":")
         places.setdefault(kind, []).append(place)
-    readers = dict[Path, AnnotationReader]()
+    readers = dict[AnyPath, AnnotationReader]()
     for kind, some in places.items():
         if kind in ("coco", "csv"):  # files that are merged
             paths = [path for place in some for path in _matches(place)]
@@ -63,30 +63,30 @@ def open_annotations(
     return _SeveralReaders(readers) if len(readers) > 1 else next(iter(readers.values()))
 
 
-def _matches(place: str) -> list[Path]:
+def _matches(place: str) -> list[AnyPath]:
     """Return what a place names: itself, or the files that a pattern matches."""
     path = as_path(place)
     if not is_pattern(place) or path.exists():
         return [path]
     if isinstance(path, RemotePath):
         with os_errors_as(SourceError, path):
-            found: list[Path] = [*path.matching()]
+            found: list[AnyPath] = [*path.matching()]
     else:
         matches = map(Path, glob(place, recursive=True))  # noqa: PTH207 - of any folder
         found = [one for one in matches if one.is_file()]
     if not found:
         raise SourceError("no annotation files match", path=place)
-    return sorted(found)
+    return sorted(found, key=str)
 
 
 class _SeveralReaders(AnnotationReader):
-    def __init__(self, readers: Mapping[Path, AnnotationReader]) -> None:
+    def __init__(self, readers: Mapping[AnyPath, AnnotationReader]) -> None:
         super().__init__()
         self._readers = readers
 
     def images(self) -> Iterator[ParsedImage | LeftOut]:
         """Yield all images; those of a place without splits have the split in its name."""
-        splits = dict[Path, str | None]()
+        splits = dict[AnyPath, str | None]()
         started = [(path, one, one.images()) for path, one in self._readers.items()]
         firsts = [next(images, None) for *_, images in started]  # now the classes are known
         for (path, reader, images), first in zip(started, firsts, strict=True):

@@ -18,7 +18,7 @@ from tfrtool.errors import SourceError, human_bytes, os_errors_as
 from tfrtool.storage.child import Child, ChildDied, ChildError, send_to_parent
 from tfrtool.storage.limits import MAX_PARQUET_MEMORY, unpacked_limit
 from tfrtool.storage.opening import open_regular, size_of_file
-from tfrtool.storage.remote_path import RemotePath, is_url
+from tfrtool.storage.remote_path import AnyPath, RemotePath, is_url
 
 _BATCH_ROWS, _BATCH_BYTES = 65_536, 4 * 1024 * 1024
 
@@ -43,19 +43,19 @@ class ParquetFacts(NamedTuple):
     leaves: int  # columns, with each field of a struct for itself
     bytes: int  # of the file
 
-    def check_unpacked(self, path: str | Path) -> None:
+    def check_unpacked(self, path: str | AnyPath) -> None:
         """Raise a `SourceError` if all columns have more bytes than they may have."""
         _check_unpacked(path, sum(size for _, size in self.groups), unpacked_limit(self.bytes))
 
 
-def read_facts(path: str | Path) -> ParquetFacts:
+def read_facts(path: str | AnyPath) -> ParquetFacts:
     """Read the footer of a file; `SourceError` if it is damaged."""
     with _reader(path) as (child, size):
         return child.call(_facts, _absolute(path), size)
 
 
 def read_batches(
-    path: str | Path, *, group: int = 0, columns: Sequence[str] | None = None
+    path: str | AnyPath, *, group: int = 0, columns: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file in batches of bounded size; dictionaries become plain values.
 
@@ -106,14 +106,14 @@ def metadata_json(schema: pa.Schema, key: bytes) -> Any:
     return None
 
 
-def read_own_batches(path: Path) -> Iterator[pa.RecordBatch]:
+def read_own_batches(path: AnyPath) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file that this process has just written, without limits."""
     with _opened(path) as parquet:
         yield from _batches(parquet, 0, None, _batch_rows(parquet, 0, None)[0])
 
 
 @contextlib.contextmanager
-def _reader(path: str | Path) -> Iterator[tuple[Child, int]]:
+def _reader(path: str | AnyPath) -> Iterator[tuple[Child, int]]:
     """Give a child that reads a file, and how many bytes the file has."""
     with os_errors_as(SourceError, path), open_regular(path) as file:
         size = size_of_file(file)
@@ -148,7 +148,7 @@ def _reader(path: str | Path) -> Iterator[tuple[Child, int]]:
             child.__exit__()
 
 
-def _absolute(path: str | Path) -> str | Path:
+def _absolute(path: str | AnyPath) -> str | AnyPath:
     """Return a path that means the same in a child, which stays in the directory it started in."""
     remote = isinstance(path, RemotePath) or is_url(str(path))
     return path if remote else Path(path).absolute()
@@ -176,7 +176,7 @@ def _start_reader() -> Child:
         return Child(nowhere, environment, memory=MAX_PARQUET_MEMORY)
 
 
-def _check_unpacked(path: str | Path, size: int, most: int) -> None:
+def _check_unpacked(path: str | AnyPath, size: int, most: int) -> None:
     if size > most:
         what = f"the Parquet file decompresses to more than {most:,} bytes"
         hint = "if you trust it, write it again without compression and dictionaries"
@@ -184,7 +184,7 @@ def _check_unpacked(path: str | Path, size: int, most: int) -> None:
 
 
 @contextlib.contextmanager
-def _opened(path: str | Path) -> Iterator[Any]:
+def _opened(path: str | AnyPath) -> Iterator[Any]:
     import pyarrow.parquet as pq
 
     with (

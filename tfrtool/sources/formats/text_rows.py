@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import msgspec
@@ -21,6 +20,7 @@ from tfrtool.examples.content import is_plain_text
 from tfrtool.examples.dtypes import NumberRange, exact_number, text_number
 from tfrtool.examples.example import DType
 from tfrtool.storage.limits import MAX_ROW_BYTES
+from tfrtool.storage.remote_path import AnyPath
 
 DELIMITERS = ",;\t|"
 
@@ -51,7 +51,9 @@ class NumberError(ValueError):
     """A number that neither a double nor a bounded integer holds."""
 
 
-def _raw_lines(file: BinaryIO, path: Path, limit: int, start: int) -> Iterator[tuple[int, bytes]]:
+def _raw_lines(
+    file: BinaryIO, path: AnyPath, limit: int, start: int
+) -> Iterator[tuple[int, bytes]]:
     file.seek(start)
     number = 0
     while line := file.readline(limit + 1):
@@ -61,7 +63,7 @@ def _raw_lines(file: BinaryIO, path: Path, limit: int, start: int) -> Iterator[t
         yield number, line if number > 1 or start else line.removeprefix(_BOM)
 
 
-def _text_of(line: bytes, number: int, path: Path) -> str:
+def _text_of(line: bytes, number: int, path: AnyPath) -> str:
     try:
         text = line.decode()
     except UnicodeDecodeError as error:
@@ -74,7 +76,7 @@ def _text_of(line: bytes, number: int, path: Path) -> str:
 
 
 def csv_rows(
-    file: BinaryIO, path: Path, delimiter: str, *, limit: int = MAX_ROW_BYTES, start: int = 0
+    file: BinaryIO, path: AnyPath, delimiter: str, *, limit: int = MAX_ROW_BYTES, start: int = 0
 ) -> Iterator[list[str]]:
     """Yield rows as cells, with at most ``limit`` bytes in memory.
 
@@ -107,7 +109,7 @@ def csv_rows(
         raise SourceError(what, path=path, hint=_QUOTES) from error
 
 
-def detect_delimiter(file: BinaryIO, path: Path) -> str:
+def detect_delimiter(file: BinaryIO, path: AnyPath) -> str:
     """Return the delimiter that gives the most columns, the same number in each of the first rows.
 
     Files that end in .tsv have tabs.
@@ -132,7 +134,7 @@ def detect_delimiter(file: BinaryIO, path: Path) -> str:
 
 
 def json_rows(
-    file: BinaryIO, path: Path, *, limit: int = MAX_ROW_BYTES, start: int = 0
+    file: BinaryIO, path: AnyPath, *, limit: int = MAX_ROW_BYTES, start: int = 0
 ) -> Iterator[tuple[int, Mapping[str, Any] | str]]:
     """Yield the object of each line with the line's number; or why it is not an object.
 

@@ -10,7 +10,7 @@ from tfrtool.errors import SourceError, UsageError, nearest, printable, some_of
 from tfrtool.examples.dtypes import NUMBER
 from tfrtool.sources.folders.annotated import annotations_at, write_command
 from tfrtool.storage.limits import MAX_COLUMNS
-from tfrtool.storage.remote_path import RemotePath
+from tfrtool.storage.remote_path import AnyPath, RemotePath
 
 # TensorFlow Recorder and AutoML; torchvision's, Keras' and Hugging Face's tables; Kaggle's.
 _PATHS = (
@@ -122,14 +122,14 @@ def check_columns(
     return columns
 
 
-def check_column_count(count: int, table: Path) -> None:
+def check_column_count(count: int, table: AnyPath) -> None:
     """Raise a `SourceError` for a table with too many columns."""
     if count > MAX_COLUMNS:
         most = f"at most {MAX_COLUMNS:,}"
         raise SourceError("too many columns", path=table, expected=most, found=f"{count:,}")
 
 
-def check_not_saved_to_disk(path: Path) -> None:
+def check_not_saved_to_disk(path: AnyPath) -> None:
     """Raise a `SourceError` for a folder of Hugging Face's ``save_to_disk``."""
     parts = path / "state.json", path / "dataset_info.json"
     if (path / "dataset_dict.json").is_file() or all(part.is_file() for part in parts):

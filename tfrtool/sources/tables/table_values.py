@@ -5,7 +5,6 @@ import decimal
 import marshal
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import SourceError, UsageError, nearest, printable
@@ -27,6 +26,7 @@ from tfrtool.sources.tables.table_columns import (
     quoted,
 )
 from tfrtool.storage.limits import MAX_COLUMNS
+from tfrtool.storage.remote_path import AnyPath
 
 _LONGEST_NAME = 1024
 _DTYPES = {dtype.value: dtype for dtype in DType}
@@ -41,7 +41,7 @@ class ValueColumns:
     doubles, they become int64 where all are whole, else string. A truth value is 0 or 1.
     """
 
-    def __init__(self, asked: Sequence[str], layout: Layout, table: str | Path) -> None:
+    def __init__(self, asked: Sequence[str], layout: Layout, table: str | AnyPath) -> None:
         """Start with ``NAME`` or ``NAME:DTYPE`` of each; ("all",) stands for all there are."""
         self.all = (*asked,) == ("all",)
         self._given: dict[str, DType | None] = {}

@@ -31,7 +31,7 @@ from tfrtool.sources.tables.table_columns import (
 from tfrtool.sources.tables.table_values import ValueColumns
 from tfrtool.storage.limits import MAX_PATH_LENGTH, MAX_ROW_BYTES
 from tfrtool.storage.opening import open_regular, size_of_file
-from tfrtool.storage.remote_path import RemotePath
+from tfrtool.storage.remote_path import AnyPath, RemotePath
 
 _NO_SUCH_FILE = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ELOOP, errno.ENAMETOOLONG)
 """What the system says of a path that may be wrong; anything else means that a disk fails."""
@@ -41,15 +41,15 @@ _MOST_DROPPED, _MOST_SEARCHES = 16, 100
 """Leading folders of paths that may have to be dropped, and rows that are tried for that."""
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 _USUAL = SourceOptions()
-_ALONE: Mapping[str, Path] = {}
+_ALONE: Mapping[str, AnyPath] = {}
 
 
 def read_table(
-    table: Path,
-    root: Path | None = None,
+    table: AnyPath,
+    root: AnyPath | None = None,
     scratch: Path | None = None,
     options: SourceOptions = _USUAL,
-    tables: Mapping[str, Path] = _ALONE,
+    tables: Mapping[str, AnyPath] = _ALONE,
 ) -> Source:
     """List the images of a table in CSV, JSON Lines or Parquet; SourceError if none can be used.
 
@@ -96,7 +96,7 @@ class _Files:
     A table comes with its images, and whoever wrote it may not know whose machine it is read on.
     """
 
-    def __init__(self, table: Path, root: Path | None) -> None:
+    def __init__(self, table: Path, root: AnyPath | None) -> None:
         """Allow the table's own folder, and another one that the user gave."""
         self._table = table
         folders = (table.parent, *([] if root is None else [root]))
@@ -179,7 +179,7 @@ def _real_folder(folder: str) -> str:
 
 
 def _read(
-    tables: Mapping[str, Path], options: SourceOptions, columns: ValueColumns | None
+    tables: Mapping[str, AnyPath], options: SourceOptions, columns: ValueColumns | None
 ) -> Iterator[FoundItem]:
     """Read the rows of tables; paths are below the folders that these are in."""
     for folder, table in tables.items():
@@ -242,7 +242,7 @@ _Cells = Mapping[str, object] | str
 
 
 def read_rows(
-    table: Path, options: SourceOptions = _USUAL, columns: ValueColumns | None = None
+    table: AnyPath, options: SourceOptions = _USUAL, columns: ValueColumns | None = None
 ) -> Iterator[FoundItem]:
     """Yield the rows of a table. Keys are paths as they are written, places are row numbers.
 

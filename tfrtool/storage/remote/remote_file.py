@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
-from tfrtool.storage.remote_path import RemotePath, remote_path
+from tfrtool.storage.remote_path import AnyPath, RemotePath, remote_path
 from tfrtool.storage.scratch_folder import ScratchFolder
 from tfrtool.storage.stores import ChangedError, Status
 
@@ -32,7 +32,7 @@ def _copied(url: str, _etag: str | None, _process: int) -> ScratchFolder:
     return folder
 
 
-def local_copy(path: Path) -> Path:
+def local_copy(path: AnyPath) -> Path:
     """Return a file that libraries can open: of an object a temporary copy, of a file itself.
 
     One copy at a time is kept, until another is asked for or the process ends.

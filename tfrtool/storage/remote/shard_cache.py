@@ -23,7 +23,7 @@ from tfrtool.errors import CorruptShardError, ShardError, UsageError, WriteError
 from tfrtool.storage.arguments import as_path, user_cache
 from tfrtool.storage.atomic_files import move, private_folder
 from tfrtool.storage.opening import NotRegularFileError
-from tfrtool.storage.remote_path import RemotePath
+from tfrtool.storage.remote_path import AnyPath, RemotePath
 from tfrtool.storage.stores import ChangedError, Status
 
 if sys.platform != "win32":
@@ -61,7 +61,7 @@ class ShardCache:
             what = f"the shard cache can't be created: {os_reason(error)}"
             raise WriteError(what, path=self.folder) from error
 
-    def fetch(self, shard: Path) -> Path:
+    def fetch(self, shard: AnyPath) -> Path:
         """Return the local copy of a remote shard, fetched if there is none, or a local shard.
 
         Raises:
@@ -82,7 +82,7 @@ class ShardCache:
                         move(part, copy)
         return copy
 
-    def fetch_ahead(self, shards: Sequence[Path]) -> None:
+    def fetch_ahead(self, shards: Sequence[AnyPath]) -> None:
         """Begin to fetch shards in their order, a few at a time, in the background.
 
         Raises:
