@@ -35,11 +35,13 @@ class Engine(abc.ABC):
         size: int | None,
         in_order: bool,
         on_counts: OnCounts | None,
+        short: bool = False,
     ) -> Iterator[Result]:
         """Yield the results of tasks, in their order or as they are done; an error cancels all.
 
         A process is worth its start for ``worth`` bytes, of ``size`` in all. ``on_counts`` gets
-        what tasks count with `count_work`, in the thread that takes the results.
+        what tasks count with `count_work`, in the thread that takes the results. ``short`` is as
+        for `map_shards`.
         """
 
 

@@ -91,6 +91,7 @@ def map_shards(
     *,
     in_order: bool = True,
     on_counts: OnCounts | None = None,
+    short: bool = False,
 ) -> Iterator[Result]:
     """Yield the results of a function of each task, such as the path of a shard.
 
@@ -106,6 +107,8 @@ def map_shards(
         size: bytes of all tasks; None looks at the files, if they are paths.
         in_order: whether results come in the order of the tasks, or as they are done.
         on_counts: gets what tasks count with `count_work` while they run.
+        short: whether each task takes a second at most. This process then does some of them
+            itself, which saves the start of another one; an error waits for the end of its task.
 
     Raises:
         ShardError: a process died.
@@ -114,7 +117,13 @@ def map_shards(
     if isinstance(tasks, Sequence) and any(isinstance(task, Stream) for task in tasks[:1]):
         engine = Processes(1)  # it is open here
     yield from engine.map(
-        function, tasks, worth=worth, size=size, in_order=in_order, on_counts=on_counts
+        function,
+        tasks,
+        worth=worth,
+        size=size,
+        in_order=in_order,
+        on_counts=on_counts,
+        short=short,
     )
 
 
@@ -136,6 +145,7 @@ class Processes(Engine):
         size: int | None,
         in_order: bool,
         on_counts: OnCounts | None,
+        short: bool = False,
     ) -> Iterator[Result]:
         """Yield the results of tasks; if they are paths, the size is that of the files."""
         tasks = [*tasks]
@@ -152,11 +162,15 @@ class Processes(Engine):
                 yield result
             return
         run = function if on_counts is None else partial(_run_counted, function)
-        idle, events = SimpleQueue[Child](), SimpleQueue[Future[Result] | Counts]()
+        # In `idle`, None stands for this process.
+        idle, events = SimpleQueue[Child | None](), SimpleQueue[Future[Result] | Counts]()
 
         def call(task: Task) -> Result:
             child = idle.get()
             try:
+                if child is None:
+                    with nullcontext() if on_counts is None else counting(events.put):
+                        return function(task)
                 child.send(run, task)
                 while isinstance(answer := child.receive(), _Counted):
                     events.put(answer.counts)
@@ -171,8 +185,10 @@ class Processes(Engine):
                 idle.put(child)
 
         with ThreadPoolExecutor(workers) as threads, ExitStack() as children:
-            for _ in range(workers):
+            for _ in range(workers - short):
                 idle.put(children.enter_context(Child()))
+            if short:
+                idle.put(None)
             waiting = deque(threads.submit(call, task) for task in tasks)
             # After an error, processes end in the middle of their work.
             children.callback(threads.shutdown, wait=False, cancel_futures=True)

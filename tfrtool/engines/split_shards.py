@@ -147,7 +147,8 @@ def map_folds(
         if not isinstance(source, Stream) and source.is_file():
             size += source.stat().st_size
     run = partial(_run, whole=whole, begin=begin)
-    results = map_shards(run, tasks, workers, worth, size, on_counts=on_counts)
+    short = all(isinstance(task, Part) for task in tasks)
+    results = map_shards(run, tasks, workers, worth, size, on_counts=on_counts, short=short)
     for parts in cut:
         if not parts:
             yield next(results)
