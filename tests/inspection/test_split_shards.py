@@ -102,6 +102,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @example(data=shard_of(ROWS * 3), size=100)
 @example(data=shard_of([shard_of(ROWS)] * 3), size=500)
 @example(data=shard_of([b"text"] * 70 + ROWS), size=400)
+@example(data=shard_of([encode_example({"a": int64(1)}), b""]), size=1)
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 def test_as_one_pass(look: Callable[[Path], Any], path: Path, data: bytes, size: int) -> None:
     """Whatever the shard holds, and wherever it is cut, the same is told, to the byte of JSON."""

@@ -173,14 +173,14 @@ class ImageCheck(RecordFold):
         """Return whether the next part begins with the same roles."""
         if len({*self._features, *other._features}) > _FEATURES_KEPT:
             return False
-        known = self.roles.image is not None and other._records > 0
+        known = self.roles != NO_ROLES and other._records > 0
         return not (known and other._roles_of_first != self.roles)
 
     def merge(self, other: "ImageCheck", index: int) -> None:
         """Add the images of the next part."""
         super().merge(other, index)
         if other._records:
-            self.roles = other.roles
+            self.roles = self._first.roles = other.roles
         self._records += other._records
         for name, found in other._features.items():
             self._features.setdefault(name, _FeatureImages()).merge(found, index)
