@@ -36,7 +36,7 @@ _WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
 _EXACT_FLOAT32, _EXACT_DOUBLE = 2**24, 2**53
 """Up to here, float32 and doubles hold every whole number."""
 
-_LONGEST_NUMBER = 400
+_LONGEST_NUMBER, _SHORT = 400, 18
 _SHOWN_CHARACTERS = 40
 _BATCH = 4096
 
@@ -96,8 +96,13 @@ def as_dtype(value: Any, dtype: DType) -> Value:
     if dtype is DType.STRING:
         if isinstance(value, bytes):
             return value
+        if not isinstance(value, str | int | float):
+            raise ValueError(f"a {type(value).__name__}, which is not a valid string")
         return (str(value).lower() if isinstance(value, bool) else str(value)).encode()
     number = value
+    is_short = dtype is DType.INT64 and isinstance(value, str) and len(value) <= _SHORT
+    if is_short and value.isascii() and value.isdecimal():
+        return int(value)  # the way of most
     if dtype is DType.FLOAT32 and isinstance(value, str) and NUMBER.fullmatch(value):
         number = float(value)  # the way of most
         if abs(number) < FLOAT32_END:

@@ -75,14 +75,6 @@ class WebDatasetFormat(RowFormat):
             what = f"not a tar archive, or damaged{samples.where}: {error}"
             raise SourceError(what, path=path, offset=samples.offset) from error
 
-    def _value(self, cell: Any, kind: pa.DataType, declared: bool, required: bool) -> Any:
-        if not isinstance(cell, bytes):
-            return super()._value(cell, kind, declared, required)
-        leaf = kind.value_type if pa.types.is_list(kind) else kind
-        if not (pa.types.is_binary(leaf) or pa.types.is_string(leaf)):
-            raise ValueError(f"{kind} can't hold bytes")
-        return [cell] if pa.types.is_list(kind) else cell
-
     @contextlib.contextmanager
     def write(self, path: Path, content: Content) -> Iterator[Put]:
         """Give an archive to write."""
