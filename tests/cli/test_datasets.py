@@ -115,7 +115,7 @@ def test_records_that_cannot_be_used_in_folders_of_splits(tmp_path: Path) -> Non
         data = bytearray(b"".join(map(frame, payloads)))
         data[40] ^= 1
         _put(tmp_path / f"Split-{split}" / "data-00000-of-00001.tfrecord", bytes(data))
-    dataset, report = tfrtool.dataset(tmp_path, "skip").drop_corrupt(tmp_path / "scratch")
+    dataset, report = tfrtool.dataset(tmp_path, on_error="skip").drop_corrupt(tmp_path / "scratch")
     assert {name: split.records for name, split in dataset.splits.items()} == {
         "train": 2,
         "eval": 2,

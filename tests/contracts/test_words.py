@@ -16,7 +16,6 @@ from tfrtool import UsageError
 from tfrtool.examples.example import DType, Feature, PayloadKind, decode_example
 from tfrtool.images.recipe import ImageRecipe
 from tfrtool.loading.options import LoadOptions
-from tfrtool.storage.arguments import OnError
 from tfrtool.training.train_options import TrainOptions
 
 pytestmark = pytest.mark.tf
@@ -117,10 +116,8 @@ def test_none_is_no_choice_where_it_is_no_default(name: str) -> None:
 def test_functions_take_words_as_well(tmp_path: Path) -> None:
     """So do the arguments of functions."""
     directory = write_pets(tmp_path)
-    by_word = tfrtool.dataset(directory, "skip")
-    assert by_word == tfrtool.dataset(directory, OnError.SKIP)
     with pytest.raises(UsageError):
-        tfrtool.dataset(directory, "stopp")
+        tfrtool.dataset(directory, on_error="stopp")
     payload = tfrtool.encode_example(
         {"x": Feature(dtype="int64", values=(1,))}  # type: ignore[arg-type]
     )

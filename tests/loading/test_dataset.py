@@ -19,7 +19,6 @@ from tfrtool.loading.decoding import decoder
 from tfrtool.loading.open_dataset import open_dataset
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import frame
-from tfrtool.storage.arguments import OnError
 
 pytestmark = pytest.mark.tf
 
@@ -233,7 +232,7 @@ def test_shard_that_the_names_count_is_missing(tmp_path: Path) -> None:
     with pytest.raises(DatasetError) as caught:
         open_dataset(directory)
     assert caught.value.path == str(missing)
-    assert open_dataset(directory, OnError.SKIP).split("train").records == 1
+    assert open_dataset(directory, on_error="skip").split("train").records == 1
 
 
 def test_shards_of_two_writes_are_refused(tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ def _decode(tf: Any, dataset: Dataset) -> None:
 
 
 def _dropped(directory: Path, scratch: Path, **how: Any) -> tuple[Dataset, DropReport]:
-    return open_dataset(directory, "skip").drop_corrupt(scratch, **how)
+    return open_dataset(directory, on_error="skip").drop_corrupt(scratch, **how)
 
 
 def _payloads_of(path: Path) -> list[bytes]:

@@ -165,7 +165,7 @@ def test_wrong_label_is_named_or_skipped(name: str, tmp_path: Path) -> None:
         open_dataset(directory)
     assert caught.value.path == str(max(directory.iterdir()))
     assert caught.value.record == 2
-    dataset, report = open_dataset(directory, "skip").drop_corrupt(tmp_path / "scratch")
+    dataset, report = open_dataset(directory, on_error="skip").drop_corrupt(tmp_path / "scratch")
     assert len(dataset.class_names) == classes
     assert [one.fault.record for one in report.skipped] == [2]
     assert len(loaded_labels(dataset)) == 4

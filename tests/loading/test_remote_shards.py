@@ -125,7 +125,7 @@ def test_damage_is_skipped(url: str, bucket: Bucket, pets: Path, tmp_path: Path)
     bucket.put(f"pets/{name}", (copy / name).read_bytes())
     found = []
     for place, scratch in ((copy, tmp_path / "a"), (url, tmp_path / "b")):
-        opened = tfrtool.dataset(place, "skip")
+        opened = tfrtool.dataset(place, on_error="skip")
         clean, report = opened.drop_corrupt(scratch, splits=["train"])
         found.append(_batches(clean))
         (skipped,) = report.lines

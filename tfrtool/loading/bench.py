@@ -21,7 +21,7 @@ from tfrtool.engines.pool import busy_seconds, cores
 from tfrtool.errors import DatasetError, UsageError
 from tfrtool.loading.cache import CacheRequest, available_memory, own_memory, plan_cache
 from tfrtool.loading.dataset import Dataset
-from tfrtool.loading.open_dataset import open_dataset
+from tfrtool.loading.open_dataset import opened
 from tfrtool.loading.options import BenchOptions, Cache, LoadOptions, Recipe
 from tfrtool.storage.child import Child, ChildDied, ChildError
 from tfrtool.storage.json_values import to_json_values
@@ -203,13 +203,7 @@ def bench(path: str | os.PathLike[str], options: BenchOptions) -> BenchReport:
         DatasetError: the dataset can't be used, or the pipelines don't return the same images.
     """
     split, epochs, size = options.split, options.epochs, options.image_size
-    dataset = open_dataset(
-        path,
-        image_feature=options.image_feature,
-        label_feature=options.label_feature,
-        decode_function=options.decode_function,
-        shard_cache=options.shard_cache,
-    )
+    dataset = opened(path, options)
     whole = dataset.local_split(split)
     count = 1 + sum(total < options.limit for total in accumulate(whole.lengths))
     part = replace(whole, shards=whole.shards[:count], lengths=whole.lengths[:count])

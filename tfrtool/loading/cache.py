@@ -222,11 +222,18 @@ def cache_folder(dataset: DatasetFacts, options: LoadOptions, share: tuple[int, 
         [(status.st_size, status.st_mtime_ns) for status in stats],
         *(dataset.image_feature, dataset.label_feature),
         *(repr(dataset.image_form), repr(dataset.label_form)),
-        *(code, repr(options.holdout), options.image_size, options.decode.value, options.training),
+        *(
+            code,
+            options.holdout,
+            options.held_out,
+            options.image_size,
+            options.decode.value,
+            options.training,
+        ),
         *(options.cycle_length, options.block_length, options.shuffle_buffer, *share),
     ]
     digest = hashlib.sha256(json.dumps(facts).encode("ascii")).hexdigest()[:32]
-    return (options.cache_directory or default_cache_directory()) / digest
+    return Path(options.cache_directory or default_cache_directory()) / digest
 
 
 def has_disk_cache(dataset: DatasetFacts, options: LoadOptions, share: tuple[int, int]) -> bool:
@@ -240,7 +247,6 @@ def disk_cache(
     images: TfDataset,
     count: int,
     share: tuple[int, int],
-    on_progress: OnProgress,
 ) -> TfDataset:
     """Return images that are cached on disk; decode all of them first if they aren't there yet.
 
@@ -256,7 +262,7 @@ def disk_cache(
             if old != folder and old.lstat().st_mtime < time.time() - _UNUSED:
                 shutil.rmtree(old, ignore_errors=True)
         if not folder.is_dir():
-            _write(folder, images, count, on_progress)
+            _write(folder, images, count, options.on_progress)
         os.utime(folder)
     return images.cache(os.fspath(folder / "images"))
 

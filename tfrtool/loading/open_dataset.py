@@ -4,11 +4,12 @@ import contextlib
 import math
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from typing import Any
 
+from tfrtool.declare import takes
 from tfrtool.errors import DatasetError, UsageError, printable, reason_of, suggestion
 from tfrtool.examples.content import describe_bytes
 from tfrtool.examples.dataset_files import SplitFiles
@@ -34,12 +35,12 @@ from tfrtool.examples.tfds_metadata import (
 from tfrtool.loading.dataset import Dataset
 from tfrtool.loading.dataset_facts import ImageForm, Split, split_files
 from tfrtool.loading.labels import LabelEncoding, LabelForm, find_label_form
+from tfrtool.loading.options import FeatureOptions, LoadOptions, OpenOptions
 from tfrtool.records.count import as_error, count_shard
 from tfrtool.records.framing import Fault, FaultKind, Record
 from tfrtool.records.reader import read_shard
 from tfrtool.records.shard_sets import check_dataset_name
 from tfrtool.records.shards import Shard, find_folders
-from tfrtool.storage.arguments import OnError, as_member
 from tfrtool.storage.commit import unchanged_while_read
 from tfrtool.storage.json_files import read_json, reading_metadata
 from tfrtool.storage.limits import MAX_CLASSES, MAX_IMAGE_PIXELS
@@ -56,15 +57,8 @@ _EXPECTED = {
 _SHOWN = 6
 
 
-def open_dataset(
-    path: str | os.PathLike[str],
-    on_error: str | OnError = "stop",
-    *,
-    image_feature: str | None = None,
-    label_feature: str | None = None,
-    decode_function: str | Callable[[Any], Any] | None = None,
-    shard_cache: str | os.PathLike[str] | None = None,
-) -> Dataset:
+@takes(OpenOptions)
+def open_dataset(path: str | os.PathLike[str], options: OpenOptions) -> Dataset:
     """Open a directory of shards as a dataset for training.
 
     TFDS metadata is used if it exists, and compared with the files: a missing shard, or one with
@@ -72,21 +66,15 @@ def open_dataset(
     features and image format from the first records, and classes from all records. Every record
     header is checked, because a damaged length can crash TensorFlow.
 
+    After ``on_error="skip"``, call `Dataset.drop_corrupt` before TensorFlow reads the dataset.
+
+    A ``decode_function``, or its name such as ``FILE.py:FUNCTION``, maps a serialized record, a
+    string tensor, to an image, uint8 [height, width, 3], and a label: a class number, int64 [], or
+    float32 [classes] of 0 and 1. It must consist of TensorFlow operations.
+
     Args:
         path: directory with the shards, with versions of the dataset, or with one directory per
             split.
-        on_error: "stop" raises an error for damaged and missing shards; "skip" accepts them. After
-            "skip", call `Dataset.drop_corrupt` before TensorFlow reads the dataset.
-        image_feature: feature that contains the images: encoded files, or uint8 pixels with a
-            height and width in each record or in the metadata. None detects it.
-        label_feature: feature that contains the labels: a number or name, a list of these, or a
-            vector of 0 and 1. None detects it.
-        decode_function: function that decodes records of any other form, or its name, such as
-            ``FILE.py:FUNCTION``. It maps a serialized record, a string tensor, to an image, uint8
-            [height, width, 3], and a label: a class number, int64 [], or float32 [classes] of 0 and
-            1. It must consist of TensorFlow operations.
-        shard_cache: local directory in which to cache remote shards. None uses the user's cache
-            directory.
 
     Raises:
         UsageError: a feature or function does not exist, or the function returns something else.
@@ -94,9 +82,22 @@ def open_dataset(
             being replaced, or has nothing that an image classifier can be trained on.
         CorruptShardError: the framing of a shard is damaged.
     """
-    skip = as_member(OnError, on_error, "on_error") is OnError.SKIP
-    if decode_function is not None and (image_feature or label_feature):
-        raise UsageError("--decode-function excludes --image-feature and --label-feature")
+    return _open(path, options, skip=options.on_error == "skip")
+
+
+def opened(dataset: Any, options: FeatureOptions) -> Dataset:
+    """Return an open dataset as it is, or open the one in a directory."""
+    if not isinstance(dataset, Dataset):
+        return _open(dataset, options, skip=getattr(options, "on_error", "stop") == "skip")
+    if options.shard_cache is not None:
+        raise UsageError("an open dataset has its shard cache already")
+    if options.image_feature or options.label_feature or options.decode_function:
+        raise UsageError("an open dataset has its image and label features already")
+    return dataset
+
+
+def _open(path: str | os.PathLike[str], options: FeatureOptions, *, skip: bool) -> Dataset:
+    shard_cache, decode_function = options.shard_cache, options.decode_function
     root, cache = find_folders(path).root, None
     if isinstance(root, RemotePath):
         written = {} if skip else read_written_shards(root)
@@ -125,7 +126,7 @@ def open_dataset(
         )
         if decode_function is not None:
             return replace(dataset, label_form=_decoded_labels(dataset, info))
-        return _with_features(dataset, info, image_feature, label_feature, skip)
+        return _with_features(dataset, info, options, skip)
 
 
 def _count(name: str, files: SplitFiles, skip: bool, cache: ShardCache | None) -> Split | None:
@@ -182,12 +183,12 @@ def _count(name: str, files: SplitFiles, skip: bool, cache: ShardCache | None) -
 def _with_features(
     dataset: Dataset,
     info: DatasetInfo | None,
-    wanted_image: str | None,
-    wanted_label: str | None,
+    options: FeatureOptions,
     skip: bool,
 ) -> Dataset:
     """Find image and label in the first record that has both, and how they are stored."""
     root, described = dataset.directory, _described(dataset.directory)
+    wanted_image, wanted_label = options.image_feature, options.label_feature
     problem = DatasetError("the first records can't be parsed", path=root)
     for number, features in enumerate(_first_features(dataset, skip)):
         for wanted in (wanted_image, wanted_label):
@@ -331,7 +332,6 @@ def _decoded_labels(dataset: Dataset, info: DatasetInfo | None) -> LabelForm:
     """
     import tensorflow as tf
 
-    from tfrtool.loading.options import LoadOptions
     from tfrtool.loading.pipeline import split_records
 
     names: Sequence[str] | None = read_class_names(

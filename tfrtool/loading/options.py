@@ -1,27 +1,21 @@
-"""How records become batches."""
+"""Options of datasets and their loading, each declared once."""
 
 import enum
 import os
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from typing import Any, Literal
 
 from tfrtool.declare import Options, option
 from tfrtool.errors import UsageError
-from tfrtool.storage.arguments import check_least, option_name, parse_enum_fields, parse_path_fields
+from tfrtool.storage.arguments import option_name, parse_path_fields
 from tfrtool.storage.progress import OnProgress, no_progress
 
-_OURS = {
-    **dict.fromkeys(("cycle_length", "block_length", "parallel_calls"), 1),
-    **{"shuffle_buffer": 1, "prefetch": 0},
-}
-"""What the published recipes have no choice of, and the least that makes sense."""
+PathLike = str | os.PathLike[str]
 
-_MOST_CALLS = 1024
-_INPUT, _RUNS = "Input pipeline", "Execution"
-
-_LEAST = {"image_size": 1, "batch_size": 1, "epochs": 1, **_OURS}
-_LEAST |= {"first_epoch": 0, "first_step": 0}
-
+_HIGHEST = 2**31 - 1
+"""TensorFlow's numbers of images and steps have 32 bits."""
 
 _LARGEST_SIDE = 16_384
 
@@ -101,6 +95,11 @@ def parse_augment(text: str) -> Augment:
     return Augment(**values)  # type: ignore[arg-type]  # each field's own type, by its kind
 
 
+def as_augment(augment: Augment | str | None) -> Augment | None:
+    """Return an augmentation, parsed if it is text."""
+    return parse_augment(augment) if isinstance(augment, str) else augment
+
+
 def _notation(name: str) -> str:
     kind, _, unit, default = _KINDS[name]
     if kind is bool:
@@ -152,121 +151,218 @@ class Rescale:
     bgr: bool = False  # the channels are reversed first, as models that came from Caffe want them
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holdout:
-    """A part of a split: every so many records, counted shard after shard.
+_dataset = partial(option, group="Dataset")
+_input = partial(option, group="Input pipeline")
+_execution = partial(option, group="Execution")
+_load = partial(option, cli=None)
 
-    Which they are is decided by the shards and the fraction alone, so that it is the same in every
-    epoch, with every recipe and cache, and in every process.
-    """
 
-    fraction: float  # the part that is held out, above 0 and below 1
-    held_out: bool  # whether this is that part, or the rest
+@dataclass(frozen=True, kw_only=True)
+class FeatureOptions(Options):
+    """Where the images and labels of a dataset are."""
+
+    image_feature: str | None = _dataset(
+        None, "Feature with the images.  [default: detected]", metavar="NAME"
+    )
+    label_feature: str | None = _dataset(
+        None,
+        "Feature with the labels: class numbers, class names, or vectors of 0 and 1.  [default: "
+        "detected]",
+        metavar="NAME",
+    )
+    decode_function: str | Callable[[Any], Any] | None = _dataset(
+        None, "Function that decodes records of other forms.", metavar="FILE.py:FUNCTION"
+    )
+    shard_cache: PathLike | None = _input(
+        None,
+        "Local directory for shards that are downloaded from an object store.  [default: in the "
+        "user cache directory]",
+        metavar="DIR",
+        path="local output",
+    )
 
     def __post_init__(self) -> None:
-        if not 0 < self.fraction < 1:
-            raise UsageError(f"fraction must be between 0 and 1, got {self.fraction}")
+        super().__post_init__()
+        if self.decode_function is not None and (self.image_feature or self.label_feature):
+            raise UsageError("--decode-function excludes --image-feature and --label-feature")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenOptions(FeatureOptions):
+    """How a directory of shards is opened as a dataset."""
+
+    on_error: Literal["stop", "skip"] = _dataset(
+        "stop",
+        "Stop at the first damaged record, or skip damaged records and list them (exit code 3).",
+    )
+
+
+@dataclass(frozen=True)
+class LoadOptions(Options):
+    """How records become batches of images and labels."""
+
+    split: str = _load("train", "name of the split.")
+    _: KW_ONLY
+    image_size: int = _load(
+        ..., "width and height to which images are resized, in pixels.", least=1, most=_HIGHEST
+    )
+    rescale: Rescale | tuple[float, float] | None = _load(
+        (1 / 255, 0.0),
+        "(scale, offset) applied to the pixel values 0 to 255: ``value * scale + offset``. None "
+        "returns them unchanged, as uint8.",
+    )
+    augment: Augment | str | None = _load(
+        None,
+        "random changes to images, such as ``flip,rotate=40``, with the syntax of ``tfrtool "
+        'train``. They differ for each image and epoch. Not available for the recipe "notebook".',
+    )
+    holdout: float | None = _load(
+        None,
+        "fraction of the split to hold out, between 0 and 1, or None. The held-out records depend "
+        "only on the shards and this number.",
+    )
+    held_out: bool = _load(False, "whether to load the held-out part instead of the rest.")
+    batch_size: int = _load(
+        32,
+        "images per batch. The last batch of an epoch may have fewer.",
+        least=1,
+        most=_HIGHEST,
+    )
+    cache: Cache = _load(
+        Cache.NONE,
+        'where to keep decoded images. "features" is for training only. The recipe "notebook" '
+        'always caches float32 in memory, "naive" never caches.',
+    )
+    cache_directory: PathLike | None = _load(
+        None, "directory of the cache on disk. None uses the user's cache directory."
+    )
+    recipe: Recipe = _load(
+        Recipe.TFRTOOL,
+        'which pipeline to build. "notebook" and "naive" are published pipelines, for comparison.',
+    )
+    training: bool = _load(
+        True,
+        "whether the order changes from epoch to epoch. Otherwise the order is fixed and images "
+        "are not augmented.",
+    )
+    seed: int = _load(0, "random seed for the order and for augmentation.", least=0, most=2**32 - 1)
+    epochs: int = _load(
+        1,
+        "number of epochs per iterator. A batch never spans two epochs.",
+        least=1,
+        most=_HIGHEST,
+    )
+    first_epoch: int = _load(
+        0,
+        "number of the first epoch. Order and augmentation depend only on the seed and this "
+        "number.",
+        least=0,
+        most=_HIGHEST,
+    )
+    first_step: int = _load(
+        0,
+        "number of batches to skip in the first epoch, to continue where an earlier iterator "
+        "stopped. The cardinality is then unknown, since later iterators may have full epochs.",
+        least=0,
+        most=_HIGHEST,
+    )
+    decode: Decoding = _load(
+        Decoding.EXACT,
+        '"fast" decodes a JPEG at a half, a quarter or an eighth of its size if the result is '
+        "still at least ``image_size`` wide and high.",
+    )
+    deterministic: bool = _load(
+        True,
+        "whether the same seed gives the same order. Otherwise images are returned as soon as "
+        "they are ready.",
+    )
+    cycle_length: int | None = _load(
+        None,
+        "number of shards read at a time. None reads 4, and 16 while a cache in memory is filled "
+        "for training.",
+        least=1,
+        most=_HIGHEST,
+    )
+    block_length: int | None = _load(
+        None,
+        "number of consecutive records taken from a shard. None takes 1.",
+        least=1,
+        most=_HIGHEST,
+    )
+    parallel_calls: int | None = _load(
+        None, "number of images decoded in parallel. None decodes 8 per core.", least=1, most=1024
+    )
+    shuffle_buffer: int | None = _load(
+        None,
+        "number of images in the shuffle buffer. None holds all images cached in memory, 128 MiB "
+        "of those cached on disk, and otherwise 1024 or 32 MiB of records.",
+        least=1,
+        most=_HIGHEST,
+    )
+    prefetch: int | None = _load(
+        None, "number of batches prepared in advance. None prepares 2.", least=0, most=_HIGHEST
+    )
+    context: Any = _load(
+        None,
+        "the ``tf.distribute.InputContext`` passed by ``distribute_datasets_from_function``. The "
+        "pipeline then reads its worker's share of the records, in batches of its replicas' share.",
+    )
+    on_progress: OnProgress = _load(
+        no_progress, "called regularly while a cache on disk is written."
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "augment", as_augment(self.augment))
+        parse_path_fields(self, "cache_directory")
+        if self.holdout is not None and not 0 < self.holdout < 1:
+            raise UsageError(f"holdout must be between 0 and 1, got {self.holdout}")
+        if self.cache is Cache.FEATURES:
+            raise UsageError("--cache features applies to training only")
+        if self.recipe is Recipe.TFRTOOL:
+            return
+        # The published pipelines are compared, and not changed.
+        refused = ["first_step", "decode", *KNOBS]
+        refused += ["augment"] if self.recipe is Recipe.NOTEBOOK else []
+        for name in refused:
+            if getattr(self, name) not in (None, 0, Decoding.EXACT):
+                raise UsageError(
+                    f"{option_name(name)} cannot be used with --recipe {self.recipe.value}"
+                )
+
+    @property
+    def linear(self) -> Rescale | None:
+        """What pixel values become; None leaves them as uint8."""
+        if self.rescale is None or isinstance(self.rescale, Rescale):
+            return self.rescale
+        scale, offset = self.rescale
+        return Rescale(scale=scale, offset=offset)
 
     def count(self, records: int) -> int:
-        """Return how many of ``records`` records belong to this part."""
+        """Return how many of a split's records are loaded."""
         held = self.count_held(records)
         return held if self.held_out else records - held
 
     def count_held(self, records: int) -> int:
-        """Return how many of ``records`` records are held out."""
-        return int(records * self.fraction)
+        """Return how many of a split's records are held out."""
+        return int(records * (self.holdout or 0))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadOptions:
-    """How records become batches of images and labels, as `Dataset.load` explains."""
-
-    image_size: int
-    split: str = "train"
-    rescale: Rescale | None = Rescale(scale=1 / 255, offset=0.0)  # last, in float32
-    batch_size: int = 32  # of all replicas together, where a strategy distributes them
-    recipe: Recipe = Recipe.TFRTOOL
-    cache: Cache = Cache.NONE
-    cache_directory: Path | None = None
-    decode: Decoding = Decoding.EXACT
-    augment: Augment | None = None
-    training: bool = True
-    seed: int = 0
-    epochs: int = 1
-    first_epoch: int = 0
-    first_step: int = 0  # of the first epoch; the steps before it are left out
-    deterministic: bool = True
-    cycle_length: int | None = None  # None here and below is the default of our recipe
-    block_length: int | None = None
-    parallel_calls: int | None = None
-    shuffle_buffer: int | None = None
-    prefetch: int | None = None
-    holdout: Holdout | None = None
-
-    def __post_init__(self) -> None:
-        parse_enum_fields(self, recipe=Recipe, cache=Cache, decode=Decoding)
-        parse_path_fields(self, "cache_directory")
-        check_least({name: getattr(self, name) for name in _LEAST}, _LEAST)
-        if (self.parallel_calls or 1) > _MOST_CALLS:  # each has memory set aside
-            raise UsageError(
-                f"--parallel-calls must be at most {_MOST_CALLS}, got {self.parallel_calls}"
-            )
-        if not 0 <= self.seed < 2**32:
-            raise UsageError(f"--seed must be from 0 to {2**32 - 1}, got {self.seed}")
-        if self.cache is Cache.FEATURES:
-            raise UsageError("--cache features applies to training only")
-        # The published pipelines are compared, and not changed.
-        ours = [] if self.recipe is Recipe.TFRTOOL else [*_OURS]
-        ours += ["augment"] if self.recipe is Recipe.NOTEBOOK else []
-        chosen = {name for name in ours if getattr(self, name) is not None}
-        if self.recipe is not Recipe.TFRTOOL:
-            chosen |= {"first_step"} if self.first_step else set()
-            chosen |= {"decode"} if self.decode is not Decoding.EXACT else set()
-        for name in sorted(chosen):
-            raise UsageError(
-                f"{option_name(name)} cannot be used with --recipe {self.recipe.value}"
-            )
+KNOBS = ("cycle_length", "block_length", "parallel_calls", "shuffle_buffer", "prefetch")
+"""Numbers of tfrtool's own pipeline."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class BenchOptions(Options):
+class BenchOptions(FeatureOptions):
     """What to load, and how often."""
 
-    split: str = option("train", "Split to load.", metavar="NAME", group="Dataset")
-    image_feature: str | None = option(
-        None, "Feature with the images.  [default: detected]", metavar="NAME", group="Dataset"
+    split: str = _dataset("train", "Split to load.", metavar="NAME")
+    image_size: int = _input(224, "Resize images to N x N pixels.", metavar="N", least=8, most=4096)
+    batch_size: int = _input(32, "Number of images per batch.", metavar="N", least=1)
+    decode: Decoding = _input(
+        Decoding.EXACT, "How tfrtool decodes JPEGs that are larger than needed."
     )
-    label_feature: str | None = option(
-        None, "Feature with the labels.  [default: detected]", metavar="NAME", group="Dataset"
-    )
-    decode_function: str | None = option(
-        None,
-        "Function that decodes records of other forms.",
-        metavar="FILE.py:FUNCTION",
-        group="Dataset",
-    )
-    image_size: int = option(
-        224, "Resize images to N x N pixels.", metavar="N", least=8, most=4096, group=_INPUT
-    )
-    batch_size: int = option(32, "Number of images per batch.", metavar="N", least=1, group=_INPUT)
-    decode: Decoding = option(
-        Decoding.EXACT, "How tfrtool decodes JPEGs that are larger than needed.", group=_INPUT
-    )
-    shard_cache: str | os.PathLike[str] | None = option(
-        None,
-        "Local directory for shards that are downloaded from an object store.  "
-        "[default: in the user cache directory]",
-        metavar="DIR",
-        path="local output",
-        group=_INPUT,
-    )
-    epochs: int = option(
-        2, "Epochs per run: a first, and later ones.", metavar="N", least=2, group=_RUNS
-    )
-    rounds: int = option(
-        3, "How often to measure each pipeline.", metavar="N", least=1, group=_RUNS
-    )
-    limit: int = option(
-        2000, "Images to load at least, in whole shards.", metavar="N", least=1, group=_RUNS
-    )
+    epochs: int = _execution(2, "Epochs per run: a first, and later ones.", metavar="N", least=2)
+    rounds: int = _execution(3, "How often to measure each pipeline.", metavar="N", least=1)
+    limit: int = _execution(2000, "Images to load at least, in whole shards.", metavar="N", least=1)
     on_progress: OnProgress = option(no_progress, "called before each run.", cli=None)

@@ -13,10 +13,9 @@ from tfrtool.loading.augment import augmenter
 from tfrtool.loading.cache import disk_cache
 from tfrtool.loading.dataset_facts import DatasetFacts, Split
 from tfrtool.loading.decoding import check_limits, decoder, rescaler
-from tfrtool.loading.options import Cache, Holdout, LoadOptions, Recipe, Rescale
+from tfrtool.loading.options import Cache, LoadOptions, Recipe, Rescale, as_augment
 from tfrtool.loading.tensors import Batch, Tensor, TfDataset
 from tfrtool.records.compression import TF_TYPES
-from tfrtool.storage.progress import OnProgress, no_progress
 
 _CYCLE = 4
 _FILLING_CYCLE = 16
@@ -40,30 +39,23 @@ _UNCHANGED = Rescale(scale=1.0, offset=0.0)
 def count_images(dataset: DatasetFacts, options: LoadOptions) -> int:
     """Return the number of images in an epoch; `DatasetError` if there are none."""
     records = dataset.split(options.split).records
-    images = records if options.holdout is None else options.holdout.count(records)
+    images = options.count(records)
     if images == 0:
         what = f"split {options.split!r} has too few records to hold out a part"
         raise DatasetError(what, path=dataset.directory, found=records)
     return images
 
 
-def load(
-    dataset: DatasetFacts,
-    options: LoadOptions,
-    context: Any = None,
-    on_progress: OnProgress = no_progress,
-) -> TfDataset:
+def load(dataset: DatasetFacts, options: LoadOptions) -> TfDataset:
     """Build the pipeline of a split; see `Dataset.load`."""
     # AutoGraph would compile each function in every process; none has an `if` over tensors.
     build = tf.autograph.experimental.do_not_convert(_build)
-    batches: TfDataset = build(dataset, options, context, on_progress)
+    batches: TfDataset = build(dataset, options)
     return batches
 
 
-def _build(
-    dataset: DatasetFacts, options: LoadOptions, context: Any, on_progress: OnProgress
-) -> TfDataset:
-    images = count_images(dataset, options)
+def _build(dataset: DatasetFacts, options: LoadOptions) -> TfDataset:
+    images, context = count_images(dataset, options), options.context
     if options.recipe is not Recipe.TFRTOOL:
         if context is not None:
             raise UsageError(f"--recipe {options.recipe.value} can't be distributed")
@@ -78,14 +70,15 @@ def _build(
         raise UsageError(f"first_step must be from 0 to {steps - 1}, got {options.first_step}")
     split, cached = dataset.local_split(options.split), options.cache is not Cache.NONE
     parallel = {"deterministic": options.deterministic or cached}
-    read = reader(dataset, split, options.holdout, workers, worker)
+    read = reader(dataset, split, options, workers, worker)
     filling = options.training and options.cache is Cache.MEMORY
     cycle = options.cycle_length or (_FILLING_CYCLE if filling else _CYCLE)
     cycle = min(cycle, len(split.shards))
     window = min(_SHUFFLE, int(_SHUFFLED_BYTES / split.record_bytes)) or 1
     decode = decoder(dataset, options.image_size, options.decode)
-    rescale = rescaler(options.rescale) if options.rescale else None
-    change = augmenter(options.augment) if options.augment and options.training else None
+    rescale = rescaler(options.linear) if options.linear else None
+    augment = as_augment(options.augment) if options.training else None
+    change = augmenter(augment) if augment else None
 
     def decoded(epoch: Tensor) -> TfDataset:
         """Return the images and labels of an epoch as uint8, without a cache."""
@@ -111,7 +104,7 @@ def _build(
             most = max(1, _SHUFFLED_PIXELS // (options.image_size**2 * 3))
             buffer = options.shuffle_buffer or min(images, most)
             share = len(range(worker, images, workers))
-            cache = disk_cache(dataset, options, cache, share, (workers, worker), on_progress)
+            cache = disk_cache(dataset, options, cache, share, (workers, worker))
         else:
             cache = cache.cache()
 
@@ -166,8 +159,9 @@ def _published(dataset: DatasetFacts, options: LoadOptions, images: int) -> TfDa
     """
     split, naive = dataset.local_split(options.split), options.recipe is Recipe.NAIVE
     decode = decoder(dataset, options.image_size, floats=True)
-    rescale = rescaler(options.rescale or _UNCHANGED)
-    change = augmenter(options.augment) if options.augment and options.training else None
+    rescale = rescaler(options.linear or _UNCHANGED)
+    augment = as_augment(options.augment) if options.training else None
+    change = augmenter(augment) if augment else None
 
     def rescaled(pixels: Tensor, labels: Tensor) -> Batch:
         return rescale(pixels), labels
@@ -176,7 +170,7 @@ def _published(dataset: DatasetFacts, options: LoadOptions, images: int) -> TfDa
         return decode(record) if change else rescaled(*decode(record))
 
     shards, tuned = tf.data.Dataset.range(len(split.shards)), None if naive else tf.data.AUTOTUNE
-    read = reader(dataset, split, options.holdout)
+    read = reader(dataset, split, options)
     records = shards.interleave(read, 1 if naive else _CYCLE, 1, tuned)
     examples = records.map(decode_one, None if naive else cores())
     if not naive:
@@ -228,7 +222,7 @@ def _seeded(seed: int, make: Callable[[Tensor], TfDataset]) -> Callable[[Tensor]
 def reader(
     dataset: DatasetFacts,
     split: Split,
-    holdout: Holdout | None = None,
+    options: LoadOptions,
     workers: int = 1,
     worker: int = 0,
 ) -> Callable[[Tensor], TfDataset]:
@@ -249,12 +243,12 @@ def reader(
         shard = tf.ensure_shape(tf.numpy_function(check, [shard], tf.int64), [])
         return tf.data.TFRecordDataset(paths[shard], compression)
 
-    if holdout is None and workers == 1:
+    if options.holdout is None and workers == 1:
         return records_of
     wanted = np.ones(split.records, np.bool_)
-    if holdout is not None:
-        held = np.arange(split.records + 1) * holdout.count_held(split.records) // split.records
-        wanted = (held[1:] > held[:-1]) == holdout.held_out
+    if options.holdout is not None:
+        held = np.arange(split.records + 1) * options.count_held(split.records) // split.records
+        wanted = (held[1:] > held[:-1]) == options.held_out
     own = np.zeros(split.records, np.bool_)
     own[np.array_split(np.flatnonzero(wanted), workers)[worker]] = True
     ends = tf.constant(np.cumsum((0, *split.lengths)))
@@ -272,9 +266,7 @@ def reader(
 def split_records(dataset: DatasetFacts, options: LoadOptions) -> TfDataset:
     """Return the serialized records of a part of a split, shard after shard."""
     split = dataset.local_split(options.split)
-    return tf.data.Dataset.range(len(split.shards)).flat_map(
-        reader(dataset, split, options.holdout)
-    )
+    return tf.data.Dataset.range(len(split.shards)).flat_map(reader(dataset, split, options))
 
 
 def _check_distribution(images: int, batch_size: int, context: Any) -> None:

@@ -3,18 +3,17 @@
 import enum
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tfrtool.errors import UsageError, suggestion
+from tfrtool.errors import UsageError
 from tfrtool.storage.remote_path import AnyPath, RemotePath, is_url, remote_path
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 """One path, or several."""
 
-_Options = TypeVar("_Options")
 _Member = TypeVar("_Member", bound=enum.Enum)
 
 _SIZE = re.compile(
@@ -89,19 +88,6 @@ def parse_enum_fields(options: Any, **kinds: type[enum.Enum]) -> None:
         choice = getattr(options, name)
         if choice is not None or defaults[name] is not None:
             object.__setattr__(options, name, as_member(kind, choice, name))
-
-
-def make_options(kind: Callable[..., _Options], **options: Any) -> _Options:
-    """Make a dataclass from the keyword arguments of a caller.
-
-    Raises:
-        UsageError: one of them is not a field of it; suggests one that is.
-    """
-    known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
-    for name in options:
-        if name not in known:
-            raise UsageError(f"no option {name!r}", hint=suggestion(name, known, "options"))
-    return kind(**options)
 
 
 def check_least(numbers: Mapping[str, float | None], least: Mapping[str, int]) -> None:

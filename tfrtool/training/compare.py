@@ -9,8 +9,9 @@ from typing import Any
 
 from tfrtool.errors import UsageError
 from tfrtool.loading.bench import Measurement, measure_in_turn
+from tfrtool.loading.options import KNOBS
 from tfrtool.storage.progress import no_progress
-from tfrtool.training.train_options import KNOBS, PICKLED, TrainOptions, ignore
+from tfrtool.training.train_options import PICKLED, TrainOptions, ignore
 from tfrtool.training.train_report import ComparedRun, TrainReport
 from tfrtool.training.worker_cluster import find_workers
 

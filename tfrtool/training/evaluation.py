@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,6 +11,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from tfrtool.declare import takes
 from tfrtool.errors import (
     DatasetError,
     UsageError,
@@ -27,13 +27,14 @@ from tfrtool.loading.corrupt import naming_damage
 from tfrtool.loading.dataset import Dataset
 from tfrtool.loading.dataset_facts import Split
 from tfrtool.loading.labels import Task
-from tfrtool.loading.open_dataset import open_dataset
-from tfrtool.storage.arguments import OnError, as_local_path, as_member, check_least
+from tfrtool.loading.open_dataset import opened
+from tfrtool.loading.options import PathLike
 from tfrtool.storage.atomic_files import new_file
 from tfrtool.storage.json_values import to_json_values
-from tfrtool.storage.progress import OnProgress, Progress, no_progress
+from tfrtool.storage.progress import OnProgress, Progress, activity
 from tfrtool.storage.remote_path import AnyPath
 from tfrtool.storage.scratch_folder import ScratchFolder
+from tfrtool.training.evaluate_options import EvaluateOptions
 from tfrtool.training.saved_model import SavedModel, load_model
 from tfrtool.training.scores import EpochScores
 
@@ -192,17 +193,9 @@ def _rounded(value: Any) -> Any:
     return [_rounded(one) for one in value] if isinstance(value, list) else value
 
 
+@takes(EvaluateOptions)
 def evaluate(
-    model: SavedModel | str | os.PathLike[str],
-    dataset: str | os.PathLike[str] | Dataset,
-    *,
-    split: str | None = None,
-    batch_size: int = 32,
-    out: str | os.PathLike[str] | None = None,
-    overwrite: bool = False,
-    top_losses: int = 36,
-    on_error: str | OnError = "stop",
-    on_progress: OnProgress = no_progress,
+    model: SavedModel | PathLike, dataset: PathLike | Dataset, options: EvaluateOptions
 ) -> EvaluationReport:
     """Evaluate a model: ``tfrtool.evaluate("run", "shards", out="evaluation")``.
 
@@ -213,14 +206,6 @@ def evaluate(
         model: result of `load_model`, path of a model file, or directory of a run.
         dataset: dataset directory, or an open dataset. Its classes are matched with those of the
             model by name.
-        split: split to evaluate. None uses "test", "validation", or the only split.
-        batch_size: number of images per batch.
-        out: directory for predictions.jsonl, confusion.png, most_wrong.png and evaluation.json,
-            which is written last. None writes nothing.
-        overwrite: whether to replace existing files with these names.
-        top_losses: maximum number of misclassified images to keep and draw.
-        on_error: "stop" raises an error for damaged records; "skip" skips them.
-        on_progress: called after each batch.
 
     Raises:
         UsageError: the split does not exist, the dataset has classes that the model does not know,
@@ -230,30 +215,29 @@ def evaluate(
         WeightsError: the model can't be loaded.
         WriteError: a file can't be written.
     """
-    start = time.perf_counter()
-    check_least(
-        {"batch_size": batch_size, "top_losses": top_losses}, {"batch_size": 1, "top_losses": 0}
-    )
-    folder = None if out is None else as_local_path(out)
+    start, on_progress = time.perf_counter(), options.on_progress
+    folder, overwrite = None if options.out is None else Path(options.out), options.overwrite
     if folder is not None:
         _check_folder(folder, overwrite=overwrite)
-    saved = model if isinstance(model, SavedModel) else load_model(model)
-    skip = as_member(OnError, on_error, "on_error") is OnError.SKIP
-    original = dataset if isinstance(dataset, Dataset) else open_dataset(dataset, on_error)
-    name = _choose_split(original, split)
-    evaluator = _Evaluator(saved, original, top_losses)
+    if not isinstance(model, SavedModel):
+        on_progress(activity("loading the model"))
+        model = load_model(model)
+    on_progress(activity("opening the dataset"))
+    original = opened(dataset, options)
+    name = _choose_split(original, options.split)
+    evaluator = _Evaluator(model, original, options.top_losses)
     with contextlib.ExitStack() as stack:
         clean, dropped = original, None
-        if skip:
+        if options.on_error == "skip":
             scratch = stack.enter_context(ScratchFolder())
             clean, dropped = original.drop_corrupt(scratch, splits=[name], on_progress=on_progress)
         lines = None
         if folder is not None:
             lines = stack.enter_context(_new(folder / _PREDICTIONS, overwrite=overwrite))
         with naming_damage(clean, name):
-            evaluator.run(clean, name, batch_size, lines, on_progress)
+            evaluator.run(clean, name, options.batch_size, lines, on_progress)
         report = EvaluationReport(
-            model=saved.path,
+            model=model.path,
             dataset=original.directory,
             split=name,
             **evaluator.figures(),

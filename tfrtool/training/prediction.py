@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tfrtool.declare import takes
 from tfrtool.engines.pool import cores
 from tfrtool.errors import SourceError, os_reason
 from tfrtool.records.shard_sets import natural_order
@@ -19,13 +20,15 @@ from tfrtool.sources.folders.listing import (
 )
 from tfrtool.sources.folders.store_listing import list_store
 from tfrtool.sources.items import Item
-from tfrtool.storage.arguments import Paths, as_text, check_least
+from tfrtool.storage.arguments import Paths, as_text
 from tfrtool.storage.limits import MAX_IMAGE_BYTES
 from tfrtool.storage.opening import read_bounded
-from tfrtool.storage.progress import OnProgress, Progress, no_progress
+from tfrtool.storage.progress import Progress
 from tfrtool.storage.remote_path import is_url
+from tfrtool.training.evaluate_options import PredictOptions
 
 if TYPE_CHECKING:
+    from tfrtool.loading.options import PathLike
     from tfrtool.training.saved_model import SavedModel
 
 
@@ -69,13 +72,9 @@ class Prediction:
         return {"path": self.path, **found, "error": self.problem}
 
 
+@takes(PredictOptions)
 def predict(
-    model: "SavedModel | str | os.PathLike[str]",
-    images: Paths,
-    *,
-    top: int = 1,
-    batch_size: int = 32,
-    on_progress: OnProgress = no_progress,
+    model: "SavedModel | PathLike", images: Paths, options: PredictOptions
 ) -> Iterator[Prediction]:
     """Classify images: ``for prediction in tfrtool.predict("run", "photos"): ...``.
 
@@ -89,9 +88,6 @@ def predict(
     Args:
         model: result of `load_model`, path of a model file, or directory of a run.
         images: files, directories, glob patterns or URLs of these, one or several.
-        top: number of classes per image, most probable first; at least 1.
-        batch_size: number of images per batch; at least 1.
-        on_progress: called after each image.
 
     Yields:
         A prediction for each image, in order. It has a ``problem`` if the image can't be read.
@@ -102,33 +98,30 @@ def predict(
     """
     from tfrtool.training.saved_model import SavedModel, load_model
 
-    check_least({"top": top, "batch_size": batch_size}, {"top": 1, "batch_size": 1})
     saved = model if isinstance(model, SavedModel) else load_model(model)
-    return predict_files(saved, find_images(images), top, batch_size, on_progress)
+    return predict_files(saved, find_images(images), options)
 
 
 def predict_files(
-    saved: "SavedModel",
-    files: Sequence[ImageFile],
-    top: int = 1,
-    batch_size: int = 32,
-    on_progress: OnProgress = no_progress,
+    saved: "SavedModel", files: Sequence[ImageFile], options: PredictOptions
 ) -> Iterator[Prediction]:
     """Do what `predict` does, for files from `find_images`."""
     import numpy as np
 
     names, run, done = saved.facts.class_names, saved.graph(), 0
-    for batch in _decoded(files, saved.facts.image_size, batch_size):
+    for batch in _decoded(files, saved.facts.image_size, options.batch_size):
         pixels = [found for _, found in batch if not isinstance(found, str)]
         rows = iter(run(np.stack(pixels)).numpy() if pixels else ())
         for path, found in batch:
             done += 1
-            on_progress(Progress(what="predict", done=done, total=len(files), unit="images"))
+            options.on_progress(
+                Progress(what="predict", done=done, total=len(files), unit="images")
+            )
             if isinstance(found, str):
                 yield Prediction(path=path, problem=found)
                 continue
             row = next(rows)
-            order = np.argsort(-row, kind="stable")[:top]
+            order = np.argsort(-row, kind="stable")[: options.top]
             classes = {names[number]: float(row[number]) for number in order}
             yield Prediction(path=path, classes=classes)
 

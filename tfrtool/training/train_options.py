@@ -9,9 +9,16 @@ from functools import partial, wraps
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
-from tfrtool.declare import Options, as_choice, declared, option
+from tfrtool.declare import as_choice, declared, option
 from tfrtool.errors import UsageError
-from tfrtool.loading.options import Augment, LoadOptions, parse_augment
+from tfrtool.loading.options import (
+    KNOBS,
+    Augment,
+    LoadOptions,
+    OpenOptions,
+    PathLike,
+    parse_augment,
+)
 from tfrtool.storage.arguments import (
     as_path,
     parse_path_fields,
@@ -25,11 +32,6 @@ PICKLED = "a function of a module, FILE.py:FUNCTION or a keras.Model"
 """Models that can be sent to other processes."""
 
 _Kind = TypeVar("_Kind")
-
-PathLike = str | os.PathLike[str]
-
-KNOBS = ("cycle_length", "block_length", "parallel_calls", "shuffle_buffer", "prefetch")
-"""Numbers of tfrtool's loader; None stands for the loader's default."""
 
 _LOADED = (
     *("split", "batch_size", "recipe", "seed", "cache_directory", "augment", "epochs"),
@@ -176,7 +178,7 @@ def _noting_given(kind: type[_Kind]) -> type[_Kind]:
 
 @_noting_given
 @dataclass(frozen=True)
-class TrainOptions(Options):
+class TrainOptions(OpenOptions):
     """Options of a training run.
 
     Fields hold what they stand for: enumeration members for words, paths, a parsed augmentation.
@@ -191,24 +193,6 @@ class TrainOptions(Options):
         "validation, if any]",
         metavar="NAME|FRACTION",
         parse=_name_or_fraction,
-    )
-    image_feature: str | None = _dataset(
-        None, "Feature with the images.  [default: detected]", metavar="NAME"
-    )
-    label_feature: str | None = _dataset(
-        None,
-        "Feature with the labels: class numbers, class names, or vectors of 0 and 1.  [default: "
-        "detected]",
-        metavar="NAME",
-    )
-    decode_function: str | Callable[[Any], Any] | None = _dataset(
-        None,
-        "Function that decodes records of other forms.",
-        metavar="FILE.py:FUNCTION",
-    )
-    on_error: Literal["stop", "skip"] = _dataset(
-        "stop",
-        "Stop at the first damaged record, or skip damaged records and list them (exit code 3).",
     )
     model: Any = _model(
         MOBILENET_V2,
@@ -285,13 +269,6 @@ class TrainOptions(Options):
         metavar="N",
         least=0,
         most=2**32 - 1,
-    )
-    shard_cache: PathLike | None = _input(
-        None,
-        "Local directory for shards that are downloaded from an object store.  [default: in the "
-        "user cache directory]",
-        metavar="DIR",
-        path="local output",
     )
     recipe: Literal["tfrtool", "notebook", "naive"] = _input(
         "tfrtool",

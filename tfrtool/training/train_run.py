@@ -16,8 +16,9 @@ import tensorflow as tf
 
 from tfrtool.errors import TrainingError, UsageError, WriteError, os_errors_as
 from tfrtool.images.charts import draw_charts
+from tfrtool.loading.dataset import Dataset
 from tfrtool.loading.labels import Task
-from tfrtool.loading.options import Cache
+from tfrtool.loading.options import Cache, LoadOptions
 from tfrtool.loading.pipeline import load
 from tfrtool.records.crc import crc32c
 from tfrtool.storage.atomic_files import leftovers, new_file, new_file_by_name
@@ -323,11 +324,9 @@ class TrainingRun:
         if self._cache is Cache.FEATURES:
             batches = list(self._load_features(order, meter))
         else:
-            loaded = data.changed(rescale=self._rescale, cache=self._cache, **order)
-            makers = [
-                partial(load, data.dataset, part, on_progress=options.on_progress)
-                for part in loaded.parts
-            ]
+            chosen = {"cache": self._cache, "on_progress": options.on_progress, **order}
+            loaded = data.changed(rescale=self._rescale, **chosen)
+            makers = [partial(_load_part, data.dataset, part) for part in loaded.parts]
             if isinstance(model, ReplicaModel):
                 model.class_weights, weights = weights, []
                 model.iterators = tuple(devices.distribute(make) for make in makers)
@@ -443,6 +442,10 @@ class TrainingRun:
             image, _ = next(iter(load(once.dataset, once.parts[-1])))
         for kind in self._options.export:
             yield export_model(model, kind, image, mixed=self._options.policy != "float32")
+
+
+def _load_part(dataset: Dataset, part: LoadOptions, context: Any = None) -> Any:
+    return load(dataset, replace(part, context=context))
 
 
 def _make_optimizer(options: TrainOptions, steps: int) -> Any:

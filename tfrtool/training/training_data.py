@@ -24,8 +24,8 @@ from tfrtool.loading.corrupt import DropReport, naming_damage
 from tfrtool.loading.dataset import Dataset
 from tfrtool.loading.decoding import record_decoder, standard_rescale
 from tfrtool.loading.labels import Task
-from tfrtool.loading.open_dataset import open_dataset
-from tfrtool.loading.options import Cache, Holdout, LoadOptions, Recipe, Rescale
+from tfrtool.loading.open_dataset import opened
+from tfrtool.loading.options import Cache, LoadOptions, Recipe, Rescale
 from tfrtool.loading.pipeline import count_images, load, split_records
 from tfrtool.storage.progress import OnProgress, activity
 from tfrtool.training.train_options import CNN, NO_WEIGHTS, TrainOptions
@@ -91,7 +91,7 @@ def find_training_data(options: TrainOptions, scratch: Path) -> TrainingData:
 
     Copies of shards without their damage are written to ``scratch``.
     """
-    original = _open_original(options)
+    original = opened(options.dataset, options)
     dataset, report = original, None
     if options.on_error == "skip":
         splits = {options.split, _validation_split(original, options) or options.split}
@@ -107,9 +107,8 @@ def find_training_data(options: TrainOptions, scratch: Path) -> TrainingData:
     training = options.loading(_choose_image_size(options, dataset))
     validation = None
     if isinstance(options.validation, float):
-        holdout = Holdout(fraction=options.validation, held_out=False)
-        training = replace(training, holdout=holdout)
-        validation = replace(training, holdout=replace(holdout, held_out=True))
+        training = replace(training, holdout=options.validation)
+        validation = replace(training, held_out=True)
     elif (name := _validation_split(dataset, options)) is not None:
         if name == options.split:
             raise UsageError(f"split {name!r} can't be used for both training and validation")
@@ -118,21 +117,6 @@ def find_training_data(options: TrainOptions, scratch: Path) -> TrainingData:
     if validation is not None:
         parts = (training, replace(validation, training=False, augment=None))
     return TrainingData(original=original, dataset=dataset, dropped=report, parts=parts)
-
-
-def _open_original(options: TrainOptions) -> Dataset:
-    named: dict[str, Any] = {
-        name: getattr(options, name)
-        for name in ("image_feature", "label_feature", "decode_function")
-    }
-    if not isinstance(options.dataset, Dataset):
-        cache = options.shard_cache
-        return open_dataset(options.location, options.on_error, shard_cache=cache, **named)
-    if options.shard_cache is not None:
-        raise UsageError("an open dataset has its shard cache already")
-    if any(named.values()):
-        raise UsageError("an open dataset has its image and label features already")
-    return options.dataset
 
 
 def _validation_split(dataset: Dataset, options: TrainOptions) -> str | None:

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from typing import Any
 
 import click
 
@@ -11,32 +11,22 @@ from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit, warn
 from tfrtool.cli.parameters import INPUT, LOCAL_INPUT, command
 from tfrtool.cli.process import stdout_closed
-from tfrtool.declare import Options, option
 from tfrtool.errors import SourceError, printable
 from tfrtool.storage.progress import activity, no_progress
+from tfrtool.training.evaluate_options import PredictOptions
 
 _WIDEST_PATH, _WIDEST_LABEL = 60, 30
 """Columns; a longer text shifts only the rest of its own line."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _PredictOptions(Options):
-    top: int = option(
-        1, "Number of classes to print per image, most probable first.", metavar="K", least=1
-    )
-    batch_size: int = option(32, "Number of images per batch.", metavar="N", least=1)
-
-
 @command(
     "tfrtool predict run photo.jpg",
     "tfrtool predict run/model.keras photos 'more/**/*.jpg' --top 3",
-    options=_PredictOptions,
+    options=PredictOptions,
 )
 @click.argument("model", type=LOCAL_INPUT)
 @click.argument("images", nargs=-1, required=True, type=INPUT)
-def predict_command(
-    model: str, images: tuple[str, ...], top: int, batch_size: int, as_json: bool
-) -> Outcome:
+def predict_command(model: str, images: tuple[str, ...], as_json: bool, **given: Any) -> Outcome:
     """Classify images with a model saved by tfrtool train.
 
     MODEL is a model.keras file, or the directory that tfrtool train --out wrote. IMAGES are files,
@@ -62,7 +52,7 @@ def predict_command(
     unreadable = 0
     # On a terminal, the lines themselves show the progress.
     with nullcontext(no_progress) if sys.stdout.isatty() else Bars() as progress:
-        for found in predict_files(saved, files, top, batch_size, progress):
+        for found in predict_files(saved, files, PredictOptions(**given, on_progress=progress)):
             if found.problem is not None:
                 unreadable += 1
                 warn(f"{printable(found.path)}: {printable(found.problem)}")

@@ -1,0 +1,54 @@
+"""Options of evaluate and predict."""
+
+from dataclasses import dataclass
+
+from tfrtool.declare import Options, option
+from tfrtool.loading.options import OpenOptions, PathLike
+from tfrtool.storage.arguments import parse_path_fields
+from tfrtool.storage.progress import OnProgress, no_progress
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateOptions(OpenOptions):
+    """What to evaluate on, and what to save."""
+
+    split: str | None = option(
+        None,
+        "Split to evaluate on.  [default: test, validation or the only one]",
+        metavar="NAME",
+        group="Dataset",
+    )
+    batch_size: int = option(
+        32, "Number of images per batch.", metavar="N", least=1, group="Input pipeline"
+    )
+    out: PathLike | None = option(
+        None,
+        "Directory for predictions.jsonl, confusion.png, most_wrong.png and evaluation.json.",
+        metavar="DIR",
+        path="local output",
+        group="Output",
+    )
+    top_losses: int = option(
+        36,
+        "Number of worst mistakes to show and draw: misclassified images with the highest loss.",
+        metavar="N",
+        least=0,
+        group="Output",
+    )
+    overwrite: bool = option(False, "Replace the files of an earlier evaluation.", group="Output")
+    on_progress: OnProgress = option(no_progress, "called after each batch.", cli=None)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        parse_path_fields(self, "out")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictOptions(Options):
+    """How images are classified."""
+
+    top: int = option(
+        1, "Number of classes to print per image, most probable first.", metavar="K", least=1
+    )
+    batch_size: int = option(32, "Number of images per batch.", metavar="N", least=1)
+    on_progress: OnProgress = option(no_progress, "called after each image.", cli=None)
