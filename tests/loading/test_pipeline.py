@@ -378,7 +378,7 @@ def test_impossible_options_are_refused(
     """Options that can't be meant are a usage error that names them."""
     with pytest.raises(UsageError, match=problem):
         load(numbered, **options)
-    with pytest.raises(TypeError, match="'cach'.*'cache'"):
+    with pytest.raises(TypeError, match=r"'cach'.*'cache'"):
         load(numbered, cach="memory")
 
 

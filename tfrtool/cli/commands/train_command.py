@@ -174,6 +174,7 @@ def _figure(value: float | None) -> str:
 
 def render_end(report: "TrainReport") -> str:
     """Return the text after the last epoch, with the comparison if there is one."""
+    from tfrtool.training.run_record import RUN_FILE
     from tfrtool.training.saved_model import BEST_MODEL_FILE, MODEL_FILE
 
     epochs, out = len(report.epochs), report.plan.options.out_dir
@@ -186,6 +187,7 @@ def render_end(report: "TrainReport") -> str:
         lines += [
             f"saved {printable(str(out / MODEL_FILE))} (epoch {report.saved_epoch})",
             f"saved {printable(str(out / BEST_MODEL_FILE))} (best epoch, {report.best_epoch})",
+            f"saved {printable(str(out / RUN_FILE))} (how the run was made)",
         ]
     elif report.plan.options.early_stopping is not None:
         lines.append(f"kept the weights of the best epoch, {report.best_epoch}")
