@@ -6,6 +6,7 @@ What was drawn for an image is found from the result, and the oracle is given th
 from __future__ import annotations
 
 import colorsys
+import functools
 import subprocess
 import sys
 from typing import Any
@@ -35,10 +36,15 @@ def random_images(count: int, height: int = 24, width: int = 20, seed: int = 0) 
     return np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)
 
 
+@functools.cache
+def compiled(text: str) -> Any:
+    """Return the function of an augmentation as a graph: image by image, it is slow without."""
+    return tf.function(augmenter(parse_augment(text)), autograph=False)
+
+
 def apply(text: str, images: Any, *seed: int) -> Any:
     """Return images augmented as a text of the command line says, by a seed of two numbers."""
-    augment = augmenter(parse_augment(text))
-    return augment(tf.constant(images), tf.constant(seed or (1, 2), tf.int64)).numpy()
+    return compiled(text)(tf.constant(images), tf.constant(seed or (1, 2), tf.int64)).numpy()
 
 
 def spans(values: Any, low: float, high: float) -> None:

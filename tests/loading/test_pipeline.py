@@ -161,7 +161,7 @@ def test_every_recipe_holds_out_the_same_images(numbered: Dataset, recipe: str) 
     assert sorted(labels_of(batches)) == list(range(3, TOTAL, 4))
 
 
-@settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     lengths=st.lists(st.integers(1, 12), min_size=1, max_size=5),
     fraction=st.floats(0.1, 0.9),
