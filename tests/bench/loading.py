@@ -18,7 +18,7 @@ from typing import Any
 import tfrtool
 from tests.bench.photographs import make_photographs
 from tfrtool.loading.bench import Measurement, measure_in_turn, run_epochs
-from tfrtool.loading.options import Cache, Decoding, LoadOptions, Recipe
+from tfrtool.loading.options import LoadOptions
 
 __all__ = ["run"]
 
@@ -76,11 +76,11 @@ def run(directory: Path) -> Iterator[str]:
     plain = LoadOptions(image_size=_SIZE)
     paths = [os.fspath(path) for path in images.split("train").shards]
     tasks = {
-        "notebook": partial(run_epochs, images, replace(plain, recipe=Recipe.NOTEBOOK), _EPOCHS),
-        "tfrtool": partial(run_epochs, images, replace(plain, cache=Cache.MEMORY), _EPOCHS),
+        "notebook": partial(run_epochs, images, replace(plain, recipe="notebook"), _EPOCHS),
+        "tfrtool": partial(run_epochs, images, replace(plain, cache="memory"), _EPOCHS),
         "guide": partial(guide_epochs, paths, _SIZE, _EPOCHS),
         "uncached": partial(run_epochs, images, plain, _EPOCHS),
-        "fast": partial(run_epochs, images, replace(plain, decode=Decoding.FAST), _EPOCHS),
+        "fast": partial(run_epochs, images, replace(plain, decode="fast"), _EPOCHS),
         "raw": partial(run_epochs, raws, plain, _EPOCHS),
     }
     warm_up = partial(run_epochs, short, replace(plain, image_size=16), 1)

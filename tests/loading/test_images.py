@@ -290,7 +290,7 @@ def test_features_are_named(tmp_path: Path) -> None:
     assert tfrtool.dataset(directory, label_feature="height").class_names == ("4",)
     for role, name in (("image", "tags"), ("label", "score"), ("label", "image")):
         with pytest.raises(DatasetError, match=f"feature '{name}' can't be the {role}"):
-            tfrtool.dataset(directory, **{f"{role}_feature": name})
+            tfrtool.dataset(directory, **{f"{role}_feature": name})  # type: ignore[arg-type]
     with pytest.raises(UsageError) as caught:
         tfrtool.dataset(directory, label_feature="tag")
     assert caught.value.hint == "did you mean 'tags'?"

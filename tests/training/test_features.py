@@ -224,7 +224,7 @@ def test_a_users_frozen_layers_run_once(few: Path) -> None:
     """An own model's outputs before the first random or trained layer are cached."""
     options = small_options(few, model=_frozen, trainable="all")
     report = train(**options)
-    assert report.plan.cache.value == "features"
+    assert report.plan.cache == "features"
     whole = train(**options | {"cache": "memory"})
     assert report.epochs[0].val_loss == pytest.approx(whole.epochs[0].val_loss, abs=0.02)
 

@@ -15,6 +15,7 @@ from PIL import Image
 import tfrtool
 from tests.photos import image_bytes, many_scans, write_class_folders
 from tfrtool.errors import UsageError
+from tfrtool.training.evaluate_options import PredictOptions
 from tfrtool.training.models import build_classifier, rescale_for
 from tfrtool.training.prediction import ImageFile, Prediction, find_images, predict, predict_files
 from tfrtool.training.saved_model import ModelFacts, SavedModel, load_model, save_model
@@ -71,7 +72,9 @@ def test_pixels_are_the_loaders(eyes: tuple[SavedModel, list[Any]], tmp_path: Pa
 def test_predictions_are_the_models(saved: SavedModel, tmp_path: Path) -> None:
     """Each image comes with the model's probabilities, the highest first, in the order asked."""
     photos = sorted(write_class_folders(tmp_path / "photos").rglob("*.jpg"), reverse=True)
-    results = _told(list(predict_files(saved, _files(*photos), top=3, batch_size=5)))
+    results = _told(
+        list(predict_files(saved, _files(*photos), PredictOptions(top=3, batch_size=5)))
+    )
     assert [result.path for result in results] == [str(path) for path in photos]
     for result in results:
         pixels = _by_hand(Path(result.path))
@@ -93,7 +96,7 @@ def _by_hand(path: Path) -> Any:
 def test_top(top: int, told: int, saved: SavedModel, tmp_path: Path) -> None:
     """As many classes are told as are asked for, or as there are."""
     (tmp_path / "a.jpg").write_bytes(image_bytes())
-    (result,) = predict_files(saved, _files(tmp_path / "a.jpg"), top=top)
+    (result,) = predict_files(saved, _files(tmp_path / "a.jpg"), PredictOptions(top=top))
     assert result.problem is None
     assert len(result.classes) == told
     data = result.to_json()
@@ -110,7 +113,7 @@ def test_every_format_is_the_same_picture(
     path = tmp_path / "picture.jpg"
     path.write_bytes(image_bytes(format_, size=(40, 30)))
     model, seen = eyes
-    assert _told(list(predict_files(model, _files(path))))
+    assert _told(list(predict_files(model, _files(path), PredictOptions())))
     with Image.open(path) as image:
         pixels = np.asarray(image.convert("RGB"), np.float32)
     import tensorflow as tf
@@ -128,7 +131,7 @@ def test_images_are_turned_upright(
         data = image_bytes(format_, size=(32, 32), orientation=orientation)
         (tmp_path / name).write_bytes(data)
     model, seen = eyes
-    list(predict_files(model, _files(tmp_path / "stored", tmp_path / "turned")))
+    list(predict_files(model, _files(tmp_path / "stored", tmp_path / "turned"), PredictOptions()))
     stored, turned = seen[0]
     assert np.abs(turned - stored[::-1, ::-1]).max() <= 3
     assert np.abs(turned - stored).max() > 20
@@ -139,7 +142,7 @@ def test_what_is_transparent_is_white(eyes: tuple[SavedModel, list[Any]], tmp_pa
     Image.new("RGBA", (8, 8), (255, 0, 0, 0)).save(tmp_path / "a.png")
     Image.new("I;16", (8, 8), 0xFFFF).save(tmp_path / "b.png")
     model, seen = eyes
-    list(predict_files(model, _files(tmp_path / "a.png", tmp_path / "b.png")))
+    list(predict_files(model, _files(tmp_path / "a.png", tmp_path / "b.png"), PredictOptions()))
     assert (seen[0] == 255).all()
 
 
@@ -158,7 +161,9 @@ def test_unreadable_images_have_a_reason(saved: SavedModel, tmp_path: Path) -> N
     os.mkfifo(tmp_path / "pipe.jpg")
     (tmp_path / "link.jpg").symlink_to("nowhere.jpg")
     names = [*contents, "pipe.jpg", "link.jpg", "missing.jpg", "good.jpg"]
-    results = list(predict_files(saved, _files(*(tmp_path / name for name in names))))
+    results = list(
+        predict_files(saved, _files(*(tmp_path / name for name in names)), PredictOptions())
+    )
     assert [Path(result.path).name for result in results] == names
     bad = [result for result in results if result.problem is not None]
     assert [Path(result.path).name for result in bad] == names[1:-1]
@@ -170,7 +175,7 @@ def test_a_batch_may_have_no_image(saved: SavedModel, tmp_path: Path) -> None:
     (tmp_path / "good.jpg").write_bytes(image_bytes())
     names = ["no"] * 4 + ["good.jpg"] * 3
     files = _files(*(tmp_path / name for name in names))
-    results = list(predict_files(saved, files, batch_size=2))
+    results = list(predict_files(saved, files, PredictOptions(batch_size=2)))
     assert [result.problem is None for result in results] == [False] * 4 + [True] * 3
     assert len({result.probability for result in _told(results)}) == 1
 
@@ -180,7 +185,7 @@ def test_memory_is_bounded(saved: SavedModel, tmp_path: Path) -> None:
     names = [tmp_path / f"{number}.jpg" for number in range(40)]
     for path in names[:20]:
         path.write_bytes(image_bytes())
-    results = predict_files(saved, _files(*names), batch_size=4)
+    results = predict_files(saved, _files(*names), PredictOptions(batch_size=4))
     for _ in range(4):
         assert next(results).problem is None
     for path in names[20:]:  # not there yet when the first batch was told
@@ -242,6 +247,6 @@ def test_a_file_may_be_called_like_a_pattern(tree: Path) -> None:
 def test_image_over_a_limit_is_given_to_no_decoder(saved: SavedModel, tmp_path: Path) -> None:
     """A JPEG of 501 scans, which TensorFlow would decode for as long as that takes, is refused."""
     (tmp_path / "bomb.jpg").write_bytes(many_scans(501))
-    (result,) = predict_files(saved, _files(tmp_path / "bomb.jpg"))
+    (result,) = predict_files(saved, _files(tmp_path / "bomb.jpg"), PredictOptions())
     assert result.problem is not None
     assert "501 or more" in result.problem

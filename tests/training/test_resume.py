@@ -90,12 +90,16 @@ def test_it_ends_where_an_uninterrupted_run_would(
     so that it isn't planned anew where less memory is free.
     """
     options = small_options(few, epochs=3, batch_size=4, **changes)
-    whole = train(**dict(options, out=tmp_path / "whole"))
-    _leave(dict(options, out=tmp_path / "left"), after=1)
+
+    def keep(epoch: EpochReport) -> None:
+        if epoch.epoch == 1:  # as it would be if the run were killed now
+            shutil.copytree(tmp_path / "whole", tmp_path / "left")
+
+    whole = train(**dict(options, out=tmp_path / "whole"), on_epoch=keep)
     assert not (tmp_path / "left" / "model.keras").exists()
     monkeypatch.setattr("tfrtool.training.training_data.available_memory", lambda: free)
     resumed = train(**dict(options, out=tmp_path / "left", resume=True))
-    assert (resumed.plan.cache.value, resumed.plan.epochs_before) == (cache, 1)
+    assert (resumed.plan.cache, resumed.plan.epochs_before) == (cache, 1)
     for one, other in zip(numbers(resumed.epochs), numbers(whole.epochs), strict=True):
         assert one == pytest.approx(other, rel=1e-4)
     first, second = (saved_variables(tmp_path / name) for name in ("whole", "left"))
@@ -106,23 +110,21 @@ def test_it_ends_where_an_uninterrupted_run_would(
 
 
 def test_a_finished_run_is_told_and_can_be_prolonged(finished: Told, tmp_path: Path) -> None:
-    """Without more epochs nothing is trained; with more, they follow those that were done."""
+    """More epochs follow those that were done."""
     out = shutil.copytree(finished.out, tmp_path / "run")
     options = dict(finished.options, out=out, resume=True, tensorboard=None, profile=False)
-    again = train(**options)
-    assert again.plan.epochs_before == 2
-    assert again.epochs == finished.report.epochs
     longer = train(**dict(options, epochs=3))
+    assert longer.plan.epochs_before == 2
     assert longer.epochs[:2] == finished.report.epochs
     assert [epoch.epoch for epoch in longer.epochs] == [1, 2, 3]
 
 
-def test_a_schedule_has_its_epochs(few: Path, tmp_path: Path) -> None:
+def test_a_schedule_has_its_epochs(copied: dict[str, Any]) -> None:
     """A learning rate that has come down to 0 at the end can't go on with more epochs."""
-    options = small_options(few, epochs=3, schedule="cosine", out=tmp_path / "run")
-    _leave(options, after=1)
-    with pytest.raises(UsageError, match="expected --epochs 3, found --epochs 4"):
-        train(**dict(options, epochs=4, resume=True))
+    record = copied["out"] / "run.json"
+    record.write_text(record.read_text().replace('"constant"', '"cosine"'))
+    with pytest.raises(UsageError, match="expected --epochs 2, found --epochs 4"):
+        train(**dict(copied, schedule="cosine", epochs=4, resume=True))
 
 
 def test_a_loss_that_is_not_finite_ends_the_run(few: Path, tmp_path: Path) -> None:
@@ -209,24 +211,29 @@ def test_the_best_epoch_is_kept(few: Path, tmp_path: Path) -> None:
 
     spoiling = keras.callbacks.LambdaCallback(on_epoch_begin=spoil)
     options = small_options(few, epochs=3, out=tmp_path / "run")
-    whole = train(**options, callbacks=[spoiling])
-    assert (whole.saved_epoch, whole.best_epoch < 3) == (3, True)
     images = np.random.default_rng(0).random((8, 32, 32, 3), np.float32) * 255
+    made: list[Any] = []
+
+    def keep(_epoch: EpochReport) -> None:
+        made.append(spoiling.model.get_weights())
+        if len(made) == 3:  # as it would be if the run were killed now
+            shutil.copytree(tmp_path / "run", tmp_path / "left")
+
+    whole = train(**options, callbacks=[spoiling], on_epoch=keep)
+    assert (whole.saved_epoch, whole.best_epoch < 3) == (3, True)
     names = ("model.keras", "model.best.keras")
     last, best = (load_model(tmp_path / "run" / name).whole(images) for name in names)
     assert not np.allclose(last, best)
-    shorter = dict(options, epochs=whole.best_epoch, out=tmp_path / "short")
-    train(**shorter)
-    only = load_model(tmp_path / "short" / "model.keras").whole(images)
-    np.testing.assert_allclose(only, best, rtol=1e-5)
-    _leave(dict(options, out=tmp_path / "left", callbacks=[spoiling]), after=3)
+    head = load_model(tmp_path / "run" / names[1]).core.get_layer("probabilities").get_weights()
+    for weight, saved in zip(made[whole.best_epoch - 1], head, strict=True):
+        np.testing.assert_array_equal(weight, saved)
     assert train(**dict(options, out=tmp_path / "left", resume=True)).best_epoch == whole.best_epoch
     again = load_model(tmp_path / "left" / "model.best.keras").whole(images)
     np.testing.assert_allclose(again, best, rtol=1e-5)
-    made = json.loads((tmp_path / "left" / "history.json").read_text())["made"]
-    assert made == json.loads((tmp_path / "left" / "run.json").read_text())
-    assert made["options"]["seed"] == 0
-    assert made["host"]["cores"] >= 1
+    record = json.loads((tmp_path / "left" / "history.json").read_text())["made"]
+    assert record == json.loads((tmp_path / "left" / "run.json").read_text())
+    assert record["options"]["seed"] == 0
+    assert record["host"]["cores"] >= 1
 
 
 def test_another_dataset_is_refused(left: dict[str, Any], pets: Path) -> None:

@@ -30,36 +30,8 @@ def _scalars(tf: Any, run: Path) -> dict[str, list[tuple[int, float]]]:
     return found
 
 
-def test_tensorboard_gets_steps_and_epochs(tf: Any, few: Path, tmp_path: Path) -> None:
-    """Losses and accuracies have one name in both parts; rates, speed and steps are there too."""
-    options = small_options(few, batch_size=8, schedule="cosine", tensorboard=tmp_path)
-    report = train(**options)
-    training, validation = (_scalars(tf, tmp_path / name) for name in ("train", "validation"))
-    for part, tag, name in (
-        (training, "epoch_loss", "loss"),
-        (training, "epoch_seconds", "seconds"),
-        (training, "images_per_second", "images_per_second"),
-        (validation, "epoch_accuracy", "val_accuracy"),
-    ):
-        assert [step for step, _ in part[tag]] == [1, 2]
-        expected = [getattr(epoch, name) for epoch in report.epochs]
-        assert [value for _, value in part[tag]] == pytest.approx(expected)
-    assert [step for step, _ in training["batch_loss"]] == [0, 1, 2, 3]
-    rates = [rate for _, rate in training["batch_learning_rate"]]
-    assert rates == sorted(rates, reverse=True)
-    assert rates[-1] == training["epoch_learning_rate"][-1][1] == pytest.approx(0, abs=1e-6)
-
-
-def test_a_directory_that_is_a_file_is_an_error(few: Path, tmp_path: Path) -> None:
-    """One error names it."""
-    (tmp_path / "logs").write_text("")
-    with pytest.raises(WriteError) as caught:
-        train(**small_options(few, tensorboard=tmp_path / "logs"))
-    assert caught.value.path == str(tmp_path / "logs" / "train")
-
-
-def test_callbacks_are_called_as_fit_calls_them(few: Path) -> None:
-    """Epochs and steps come in order with their numbers; the model is the one that is trained."""
+def test_tensorboard_and_callbacks_get_steps_and_epochs(tf: Any, few: Path, tmp_path: Path) -> None:
+    """Callbacks are called as ``fit`` calls them; TensorBoard gets each step and epoch."""
     import keras
 
     told: list[tuple[str, int]] = []
@@ -88,11 +60,33 @@ def test_callbacks_are_called_as_fit_calls_them(few: Path) -> None:
             assert not all((one == other).all() for one, other in pairs)
             told.append(("over", 0))
 
-    options = small_options(few, batch_size=8)
-    train(**options, callbacks=[Spy()])
+    options = small_options(few, batch_size=8, schedule="cosine", tensorboard=tmp_path)
+    report = train(**options, callbacks=[Spy()])
     steps = [("step", 0), ("step", 1), ("test", 0)]
     one, two = [("epoch", 0), *steps, ("end", 0)], [("epoch", 1), *steps, ("end", 1)]
     assert told == [*one, *two, ("over", 0)]
+    training, validation = (_scalars(tf, tmp_path / name) for name in ("train", "validation"))
+    for part, tag, name in (
+        (training, "epoch_loss", "loss"),
+        (training, "epoch_seconds", "seconds"),
+        (training, "images_per_second", "images_per_second"),
+        (validation, "epoch_accuracy", "val_accuracy"),
+    ):
+        assert [step for step, _ in part[tag]] == [1, 2]
+        expected = [getattr(epoch, name) for epoch in report.epochs]
+        assert [value for _, value in part[tag]] == pytest.approx(expected)
+    assert [step for step, _ in training["batch_loss"]] == [0, 1, 2, 3]
+    rates = [rate for _, rate in training["batch_learning_rate"]]
+    assert rates == sorted(rates, reverse=True)
+    assert rates[-1] == training["epoch_learning_rate"][-1][1] == pytest.approx(0, abs=1e-6)
+
+
+def test_a_directory_that_is_a_file_is_an_error(few: Path, tmp_path: Path) -> None:
+    """One error names it."""
+    (tmp_path / "logs").write_text("")
+    with pytest.raises(WriteError) as caught:
+        train(**small_options(few, tensorboard=tmp_path / "logs"))
+    assert caught.value.path == str(tmp_path / "logs" / "train")
 
 
 def test_callbacks_of_keras_do_their_work(few: Path, tmp_path: Path) -> None:

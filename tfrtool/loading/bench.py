@@ -22,7 +22,7 @@ from tfrtool.errors import DatasetError, UsageError
 from tfrtool.loading.cache import CacheRequest, available_memory, own_memory, plan_cache
 from tfrtool.loading.dataset import Dataset
 from tfrtool.loading.open_dataset import opened
-from tfrtool.loading.options import BenchOptions, Cache, LoadOptions, Recipe
+from tfrtool.loading.options import BenchOptions, LoadOptions
 from tfrtool.storage.child import Child, ChildDied, ChildError
 from tfrtool.storage.json_values import to_json_values
 from tfrtool.storage.progress import OnProgress, Progress, no_progress
@@ -219,19 +219,19 @@ def bench(path: str | os.PathLike[str], options: BenchOptions) -> BenchReport:
     loading = LoadOptions(image_size=size, split=split, batch_size=options.batch_size)
     own = replace(loading, decode=options.decode)
     try:
-        plan_cache(replace(request, recipe=Recipe.NOTEBOOK))
+        plan_cache(replace(request, recipe="notebook"))
     except UsageError as error:
         skipped["notebook"] = str(error)
     chosen = {
-        "naive": replace(loading, recipe=Recipe.NAIVE),
-        "notebook": replace(loading, recipe=Recipe.NOTEBOOK),
+        "naive": replace(loading, recipe="naive"),
+        "notebook": replace(loading, recipe="notebook"),
         "tfrtool, uncached": own,
         "tfrtool": replace(own, cache=cache),
     }
     tasks = {
         name: partial(run_epochs, dataset, one, epochs)
         for name, one in chosen.items()
-        if name not in skipped and (name != "tfrtool" or cache is not Cache.NONE)
+        if name not in skipped and (name != "tfrtool" or cache != "none")
     }
     tiny = replace(part, shards=part.shards[:1], lengths=part.lengths[:1])
     small = replace(dataset, splits={split: tiny})
@@ -257,7 +257,7 @@ def bench(path: str | os.PathLike[str], options: BenchOptions) -> BenchReport:
         total_images=whole.records,
         shards=len(part.shards),
         image_size=size,
-        cache=cache.value,
+        cache=cache,
         cores=cores(),
         warning=busy_warning(runs),
     )
@@ -274,7 +274,7 @@ def run_epochs(
     from tfrtool.loading.corrupt import naming_damage
     from tfrtool.loading.pipeline import load
 
-    own, costs = options.recipe is Recipe.TFRTOOL, []
+    own, costs = options.recipe == "tfrtool", []
     with naming_damage(dataset, options.split):
         start, cpu = time.perf_counter(), time.process_time()
         batches = load(dataset, replace(options, epochs=epochs if own else 1))

@@ -29,9 +29,9 @@ _IMAGE_OVERHEAD = 504
 two tensors. Measured as 416 with TensorFlow 2.21, over 200,000 images of 8 pixels."""
 
 _KINDS = {
-    Cache.FEATURES: "of a frozen base's outputs",
-    Cache.MEMORY: "of uint8 in memory",
-    Cache.DISK: "of uint8 on disk",
+    "features": "of a frozen base's outputs",
+    "memory": "of uint8 in memory",
+    "disk": "of uint8 on disk",
 }
 
 _VERSION = 4
@@ -54,7 +54,7 @@ class CacheRequest:
     image_size: int  # in pixels, both ways
     epochs: int
     asked: Cache | None = None  # None chooses
-    recipe: Recipe = Recipe.TFRTOOL
+    recipe: Recipe = "tfrtool"
     base_frozen: bool = False  # whether images go through a base that isn't trained
     augmented: bool = False
     feature_size: int | None = None  # numbers that the base returns for an image
@@ -66,14 +66,14 @@ class CacheRequest:
     def bytes(self, cache: Cache, value_size: int = 1) -> int:
         """Return the size of a cache, with 1 (uint8) or 4 (float32) bytes a value."""
         values = self.image_size**2 * 3 * value_size
-        if cache is Cache.FEATURES:
+        if cache == "features":
             values = (self.feature_size or 2048) * 4
-        overhead = _IMAGE_OVERHEAD if cache is Cache.MEMORY else 0
+        overhead = _IMAGE_OVERHEAD if cache == "memory" else 0
         return (values + overhead + self.label_bytes) * self.images
 
     def free(self, cache: Cache) -> int | None:
         """Return the free bytes where a cache would be; None if unknown."""
-        return self.free_disk if cache is Cache.DISK else self.free_memory
+        return self.free_disk if cache == "disk" else self.free_memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,34 +92,35 @@ def plan_cache(request: CacheRequest) -> CachePlan:
     """
     asked, notes = request.asked, list[str]()
     frozen = request.base_frozen and not request.augmented
-    if request.recipe is Recipe.NOTEBOOK:
-        return _requested(request, Cache.MEMORY, "of float32 in memory", 4)
-    if request.recipe is Recipe.NAIVE or asked is Cache.NONE:
-        return CachePlan(cache=Cache.NONE, reason="as requested")
-    if asked is Cache.FEATURES and not frozen:
+    if request.recipe == "notebook":
+        return _requested(request, "memory", "of float32 in memory", 4)
+    if request.recipe == "naive" or asked == "none":
+        return CachePlan(cache="none", reason="as requested")
+    if asked == "features" and not frozen:
         asked = None
         notes.append("not features, because no base is frozen or images are augmented")
     if asked is not None:
         return _requested(request, asked, _KINDS[asked])
     if not frozen and request.on_disk:
         note = "images are on disk from an earlier run"
-        return CachePlan(cache=Cache.DISK, reason="; ".join([*notes, note]))
+        return CachePlan(cache="disk", reason="; ".join([*notes, note]))
     if not frozen and request.epochs == 1:
-        return CachePlan(cache=Cache.NONE, reason="; ".join([*notes, "only one epoch"]))
-    for cache in (Cache.FEATURES, Cache.MEMORY, Cache.DISK)[not frozen :]:
+        return CachePlan(cache="none", reason="; ".join([*notes, "only one epoch"]))
+    order: tuple[Cache, ...] = ("features", "memory", "disk")
+    for cache in order[not frozen :]:
         size, free = request.bytes(cache), request.free(cache)
         what = f"{_mib(size)} {_KINDS[cache]}, with {_mib(free)} free"
         # Features are kilobytes an image, so an unknown amount of free memory is enough for them.
-        if size <= (free or 0) * _MODEST or (cache is Cache.FEATURES and free is None):
+        if size <= (free or 0) * _MODEST or (cache == "features" and free is None):
             return CachePlan(cache=cache, reason="; ".join([*notes, what]))
         notes.append(f"no room for {what}")
-    return CachePlan(cache=Cache.NONE, reason="; ".join(notes))
+    return CachePlan(cache="none", reason="; ".join(notes))
 
 
 def _requested(request: CacheRequest, cache: Cache, what: str, value_size: int = 1) -> CachePlan:
     """Return a requested cache; raise if there is no room for it."""
     size, free = request.bytes(cache, value_size), request.free(cache)
-    exists = cache is Cache.DISK and request.on_disk
+    exists = cache == "disk" and request.on_disk
     if free is not None and size > free * _MOST and not exists:
         raise UsageError(
             "the cache does not fit",
@@ -227,7 +228,7 @@ def cache_folder(dataset: DatasetFacts, options: LoadOptions, share: tuple[int, 
             options.holdout,
             options.held_out,
             options.image_size,
-            options.decode.value,
+            options.decode,
             options.training,
         ),
         *(options.cycle_length, options.block_length, options.shuffle_buffer, *share),
@@ -274,10 +275,10 @@ def _write(folder: Path, images: TfDataset, count: int, on_progress: OnProgress)
     options = tf.data.Options()
     options.autotune.enabled = False  # see `pipeline.load`
     try:
-        batches = images.cache(os.fspath(scratch / "images")).batch(_WRITE_BATCH)
+        labels = images.cache(os.fspath(scratch / "images")).map(lambda _image, label: label)
         done = 0
-        for _, labels in batches.with_options(options):
-            done += len(labels)
+        for batch in labels.batch(_WRITE_BATCH).with_options(options):
+            done += len(batch)
             on_progress(Progress(what="caching", done=done, total=count, unit="images"))
         try:
             move(scratch, folder)

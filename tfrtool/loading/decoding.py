@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from google.protobuf.message import DecodeError
 
 from tfrtool.errors import DatasetError, TfrtoolError, printable
-from tfrtool.examples.example import decode_example, feature_key, feature_name
+from tfrtool.examples.example import feature_key, feature_name, parse_message
 from tfrtool.images.header import limit_problem
 from tfrtool.loading.dataset_facts import DatasetFacts
 from tfrtool.loading.labels import label_tensor
@@ -66,16 +67,20 @@ def check_limits(dataset: DatasetFacts, shard: AnyPath, compression: Compression
 def _limits_problem(
     image: str, shard: Path, compression: Compression, _version: tuple[int, ...]
 ) -> str | None:
+    key = feature_key(image)
     for item in read_shard(shard, compression=compression, verify_payload=False):
         if isinstance(item, Record):
-            try:  # in what is no Example, TensorFlow may find an image all the same
-                values = decode_example(item.payload).values(image)
-            except ValueError as error:
+            try:  # TensorFlow may find an image even if this is not an Example
+                features = parse_message(item.payload).context.feature
+            except DecodeError as error:
                 return f"record {item.index}: {error}"
-            for value in values:
-                problem = limit_problem(value) if isinstance(value, bytes) else None
-                if problem is not None:
-                    return f"record {item.index}: {problem}"
+            # Every value of the key: this is half the cost of decoding all features.
+            values = (
+                value for one in features if one.key == key for value in one.value.bytes_list.value
+            )
+            problem = next(filter(None, map(limit_problem, values)), None)
+            if problem is not None:
+                return f"record {item.index}: {problem}"
     return None
 
 
@@ -150,7 +155,7 @@ def rounded(pixels: Tensor) -> Tensor:
 def decoder(
     dataset: DatasetFacts,
     image_size: int,
-    decoding: Decoding = Decoding.EXACT,
+    decoding: Decoding = "exact",
     *,
     floats: bool = False,
 ) -> Callable[[Tensor], Batch]:
@@ -167,7 +172,7 @@ def decoder(
         return rounded(tf.image.resize(tf.cast(image, tf.float32), size))
 
     def decode(record: Tensor) -> Batch:
-        if decoding is Decoding.FAST and not (dataset.image_form.size or dataset.decode_function):
+        if decoding == "fast" and not (dataset.image_form.size or dataset.decode_function):
             features = parser(dataset)(record)
             image = _fast_image(dataset, features, image_size, resize)
             label = label_tensor(dataset.label_form, features[dataset.label_feature])

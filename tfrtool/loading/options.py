@@ -1,6 +1,5 @@
 """Options of datasets and their loading, each declared once."""
 
-import enum
 import os
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
@@ -107,36 +106,16 @@ def _notation(name: str) -> str:
     return f"{name}[={unit}]" if default else f"{name}={unit}"
 
 
-class Recipe(enum.Enum):
-    """Which pipeline is built: ours, the published one, or a sequential one."""
+Recipe = Literal["tfrtool", "notebook", "naive"]
+"""Which pipeline is built: tfrtool's own, the published one of notebooks, or a sequential one."""
 
-    TFRTOOL = "tfrtool"
-    NOTEBOOK = "notebook"
-    NAIVE = "naive"
+Cache = Literal["features", "memory", "disk", "none"]
+"""What is kept between epochs, and where: the outputs of a frozen base, in memory, which is for
+training and no loader has; images as uint8, in memory or on disk; or nothing."""
 
-
-class Cache(enum.Enum):
-    """What is kept between epochs, and where; the values are those of the CLI.
-
-    MEMORY and DISK keep decoded images as uint8. FEATURES keeps what a frozen base makes of them,
-    in memory: it is for training, and no loader has it. NONE decodes again in every epoch.
-    """
-
-    FEATURES = "features"
-    MEMORY = "memory"
-    DISK = "disk"
-    NONE = "none"
-
-
-class Decoding(enum.Enum):
-    """How JPEGs are decoded that are larger than asked for; the values are those of the CLI.
-
-    FAST decodes them at a half, a quarter or an eighth of their size, where that is still at least
-    what was asked for both ways. EXACT, and other formats, are decoded whole.
-    """
-
-    EXACT = "exact"
-    FAST = "fast"
+Decoding = Literal["exact", "fast"]
+"""How JPEGs are decoded that are larger than needed. Fast decodes them at a half, a quarter or an
+eighth of their size if the result is still large enough both ways."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,7 +208,7 @@ class LoadOptions(Options):
         most=_HIGHEST,
     )
     cache: Cache = _load(
-        Cache.NONE,
+        "none",
         'where to keep decoded images. "features" is for training only. The recipe "notebook" '
         'always caches float32 in memory, "naive" never caches.',
     )
@@ -237,7 +216,7 @@ class LoadOptions(Options):
         None, "directory of the cache on disk. None uses the user's cache directory."
     )
     recipe: Recipe = _load(
-        Recipe.TFRTOOL,
+        "tfrtool",
         'which pipeline to build. "notebook" and "naive" are published pipelines, for comparison.',
     )
     training: bool = _load(
@@ -267,7 +246,7 @@ class LoadOptions(Options):
         most=_HIGHEST,
     )
     decode: Decoding = _load(
-        Decoding.EXACT,
+        "exact",
         '"fast" decodes a JPEG at a half, a quarter or an eighth of its size if the result is '
         "still at least ``image_size`` wide and high.",
     )
@@ -317,18 +296,16 @@ class LoadOptions(Options):
         parse_path_fields(self, "cache_directory")
         if self.holdout is not None and not 0 < self.holdout < 1:
             raise UsageError(f"holdout must be between 0 and 1, got {self.holdout}")
-        if self.cache is Cache.FEATURES:
+        if self.cache == "features":
             raise UsageError("--cache features applies to training only")
-        if self.recipe is Recipe.TFRTOOL:
+        if self.recipe == "tfrtool":
             return
         # The published pipelines are compared, and not changed.
         refused = ["first_step", "decode", *KNOBS]
-        refused += ["augment"] if self.recipe is Recipe.NOTEBOOK else []
+        refused += ["augment"] if self.recipe == "notebook" else []
         for name in refused:
-            if getattr(self, name) not in (None, 0, Decoding.EXACT):
-                raise UsageError(
-                    f"{option_name(name)} cannot be used with --recipe {self.recipe.value}"
-                )
+            if getattr(self, name) not in (None, 0, "exact"):
+                raise UsageError(f"{option_name(name)} cannot be used with --recipe {self.recipe}")
 
     @property
     def linear(self) -> Rescale | None:
@@ -359,9 +336,7 @@ class BenchOptions(FeatureOptions):
     split: str = _dataset("train", "Split to load.", metavar="NAME")
     image_size: int = _input(224, "Resize images to N x N pixels.", metavar="N", least=8, most=4096)
     batch_size: int = _input(32, "Number of images per batch.", metavar="N", least=1)
-    decode: Decoding = _input(
-        Decoding.EXACT, "How tfrtool decodes JPEGs that are larger than needed."
-    )
+    decode: Decoding = _input("exact", "How tfrtool decodes JPEGs that are larger than needed.")
     epochs: int = _execution(2, "Epochs per run: a first, and later ones.", metavar="N", least=2)
     rounds: int = _execution(3, "How often to measure each pipeline.", metavar="N", least=1)
     limit: int = _execution(2000, "Images to load at least, in whole shards.", metavar="N", least=1)

@@ -13,7 +13,7 @@ from tfrtool.loading.augment import augmenter
 from tfrtool.loading.cache import disk_cache
 from tfrtool.loading.dataset_facts import DatasetFacts, Split
 from tfrtool.loading.decoding import check_limits, decoder, rescaler
-from tfrtool.loading.options import Cache, LoadOptions, Recipe, Rescale, as_augment
+from tfrtool.loading.options import LoadOptions, Rescale, as_augment
 from tfrtool.loading.tensors import Batch, Tensor, TfDataset
 from tfrtool.records.compression import TF_TYPES
 
@@ -56,9 +56,9 @@ def load(dataset: DatasetFacts, options: LoadOptions) -> TfDataset:
 
 def _build(dataset: DatasetFacts, options: LoadOptions) -> TfDataset:
     images, context = count_images(dataset, options), options.context
-    if options.recipe is not Recipe.TFRTOOL:
+    if options.recipe != "tfrtool":
         if context is not None:
-            raise UsageError(f"--recipe {options.recipe.value} can't be distributed")
+            raise UsageError(f"--recipe {options.recipe} can't be distributed")
         return _published(dataset, options, images)
     workers, worker, replicas = 1, 0, 1
     if context is not None:
@@ -68,10 +68,10 @@ def _build(dataset: DatasetFacts, options: LoadOptions) -> TfDataset:
     steps, batch_size = -(-images // options.batch_size), options.batch_size // workers
     if options.first_step >= steps:
         raise UsageError(f"first_step must be from 0 to {steps - 1}, got {options.first_step}")
-    split, cached = dataset.local_split(options.split), options.cache is not Cache.NONE
+    split, cached = dataset.local_split(options.split), options.cache != "none"
     parallel = {"deterministic": options.deterministic or cached}
     read = reader(dataset, split, options, workers, worker)
-    filling = options.training and options.cache is Cache.MEMORY
+    filling = options.training and options.cache == "memory"
     cycle = options.cycle_length or (_FILLING_CYCLE if filling else _CYCLE)
     cycle = min(cycle, len(split.shards))
     window = min(_SHUFFLE, int(_SHUFFLED_BYTES / split.record_bytes)) or 1
@@ -97,10 +97,10 @@ def _build(dataset: DatasetFacts, options: LoadOptions) -> TfDataset:
     cache, buffer = None, 1
     if cached:
         # On disk, the order serves runs with any seed.
-        seed = 0 if options.cache is Cache.DISK else options.seed
+        seed = 0 if options.cache == "disk" else options.seed
         cache = tf.data.Dataset.range(1).flat_map(_seeded(seed, lambda _: decoded(zero)))
         buffer = options.shuffle_buffer or images
-        if options.cache is Cache.DISK:
+        if options.cache == "disk":
             most = max(1, _SHUFFLED_PIXELS // (options.image_size**2 * 3))
             buffer = options.shuffle_buffer or min(images, most)
             share = len(range(worker, images, workers))
@@ -157,7 +157,7 @@ def _published(dataset: DatasetFacts, options: LoadOptions, images: int) -> TfDa
     decodes on all cores, caches in memory, shuffles 1,024 images and prefetches, as many as
     TensorFlow tunes.
     """
-    split, naive = dataset.local_split(options.split), options.recipe is Recipe.NAIVE
+    split, naive = dataset.local_split(options.split), options.recipe == "naive"
     decode = decoder(dataset, options.image_size, floats=True)
     rescale = rescaler(options.linear or _UNCHANGED)
     augment = as_augment(options.augment) if options.training else None

@@ -89,7 +89,7 @@ def _compared(rounds: Sequence[Measurement]) -> ComparedRun:
     plan, epochs = report.plan, len(report.epochs)
     return ComparedRun(
         recipe=plan.recipe,
-        cache=plan.cache.value,
+        cache=plan.cache,
         precision=plan.precision,
         seconds=round(seconds, 3),
         cpu_seconds=round(statistics.median(one.cpu_seconds for one in rounds), 3),

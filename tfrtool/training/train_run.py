@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import keras
 import tensorflow as tf
@@ -180,9 +180,9 @@ class TrainingRun:
             raise UsageError("--cache features requires a single device")
         width = None if base is None or devices.several else math.prod(base.output_shape[1:])
         plan = plan_run_cache(options, data, before, feature_size=width, workers=devices.workers)
-        kinds = list(Cache)  # the worker with the least memory decides
+        kinds = get_args(Cache)  # the worker with the least memory decides
         self._cache = kinds[max(devices.gather(kinds.index(plan.cache)))]
-        trained = self._classifier.head if self._cache is Cache.FEATURES else core
+        trained = self._classifier.head if self._cache == "features" else core
         steps = -(-data.images[0] // options.batch_size) * options.epochs
         with devices.strategy.scope():
             optimizer = _make_optimizer(options, steps)
@@ -321,7 +321,7 @@ class TrainingRun:
         order = {"first_epoch": done, "epochs": epochs - done}
         steps = [-(-images // options.batch_size) for images in data.images]
         weights = list((self._class_weights or {}).values())
-        if self._cache is Cache.FEATURES:
+        if self._cache == "features":
             batches = list(self._load_features(order, meter))
         else:
             chosen = {"cache": self._cache, "on_progress": options.on_progress, **order}

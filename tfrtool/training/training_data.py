@@ -25,7 +25,7 @@ from tfrtool.loading.dataset import Dataset
 from tfrtool.loading.decoding import record_decoder, standard_rescale
 from tfrtool.loading.labels import Task
 from tfrtool.loading.open_dataset import opened
-from tfrtool.loading.options import Cache, LoadOptions, Recipe, Rescale
+from tfrtool.loading.options import Cache, LoadOptions, Rescale
 from tfrtool.loading.pipeline import count_images, load, split_records
 from tfrtool.storage.progress import OnProgress, activity
 from tfrtool.training.train_options import CNN, NO_WEIGHTS, TrainOptions
@@ -72,7 +72,7 @@ class TrainingData:
     def once(self, **changes: Any) -> "TrainingData":
         """Return all images as uint8, for one pass in the order of their records."""
         order: dict[str, Any] = {"training": False, "epochs": 1, "first_epoch": 0}
-        return self.changed(rescale=None, cache=Cache.NONE, augment=None, **order, **changes)
+        return self.changed(rescale=None, cache="none", augment=None, **order, **changes)
 
     def naming_damage(self) -> AbstractContextManager[None]:
         """Turn TensorFlow's errors about records into ours, which name shard and record."""
@@ -81,7 +81,7 @@ class TrainingData:
     def measured_rescale(self, on_progress: OnProgress) -> Rescale:
         """Return what gives each channel mean 0 and deviation 1 over the training images."""
         on_progress(activity("measuring the images"))
-        images = load(self.dataset, self.once(recipe=Recipe.TFRTOOL).training)
+        images = load(self.dataset, self.once(recipe="tfrtool").training)
         with self.naming_damage():
             return standard_rescale(images)
 
@@ -164,8 +164,8 @@ def plan_run_cache(
             images=-(-sum(data.images) // workers),
             image_size=data.training.image_size,
             epochs=options.epochs,
-            asked=before or (None if options.cache == "auto" else Cache(options.cache)),
-            recipe=Recipe(options.recipe),
+            asked=before or (None if options.cache == "auto" else options.cache),
+            recipe=options.recipe,
             base_frozen=feature_size is not None,
             augmented=options.augment is not None,
             feature_size=feature_size,
@@ -177,7 +177,7 @@ def plan_run_cache(
             and all(has_disk_cache(data.dataset, part, (1, 0)) for part in data.parts),
         )
     )
-    if plan.cache is not Cache.FEATURES and options.precision == "bfloat16":
+    if plan.cache != "features" and options.precision == "bfloat16":
         raise UsageError(f"--precision {options.precision} requires cached features: {plan.reason}")
     return plan if before is None else replace(plan, reason=f"{plan.reason}, as in the resumed run")
 

@@ -116,7 +116,7 @@ def render_plan(plan: "TrainPlan") -> str:
         *_weights(plan),
         *_tuning(plan),
         f"  pixels   {_pixels(plan.rescale)}",
-        f"  loader   {loader}; cache: {plan.cache.value} ({plan.cache_reason})",
+        f"  loader   {loader}; cache: {plan.cache} ({plan.cache_reason})",
     ]
     if plan.replicas > 1:
         workers = human_count(plan.workers, "worker")
