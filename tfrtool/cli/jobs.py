@@ -41,6 +41,11 @@ def show_job(
     emit((data or report.to_json()) if as_json else [*_page(report), *more])
     for warning in report.warnings:
         warn(warning)
+    return outcome_of(report)
+
+
+def outcome_of(report: "JobReport") -> Outcome:
+    """Return how a command ends that ran this job."""
     skipped = report.rejected and not report.complete
     return Outcome.DAMAGE if report.corrupt or skipped else Outcome.FINE
 

@@ -2,10 +2,11 @@
 
 import enum
 import json
+import shutil
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, BinaryIO
 
 import click
 
@@ -63,6 +64,12 @@ def warn_of_letters(undrawn: str) -> None:
 def note(message: str) -> None:
     """Print a note that needs no action."""
     _echo(f"tfrtool: {message}", err=True)
+
+
+def emit_file(file: BinaryIO) -> None:
+    """Copy a file to standard output."""
+    shutil.copyfileobj(file, sys.stdout.buffer)
+    sys.stdout.buffer.flush()
 
 
 def _echo(text: str, *, err: bool = False) -> None:

@@ -39,7 +39,7 @@ class LocalPath(click.Path):
     ) -> None:
         """Take paths to read, or with ``written`` paths to write.
 
-        With ``stream``, ``-`` is standard input.
+        With ``stream``, ``-`` is standard input or output.
         """
         super().__init__(readable=False, **checks)
         self._written, self._stream, self.urls = written, stream, urls
@@ -116,6 +116,8 @@ def _out_of_range(
 
 INPUT, OUTPUT = LocalPath(urls=True), LocalPath(written=True)
 LOCAL_INPUT, OUTPUT_OR_URL = LocalPath(), LocalPath(written=True, urls=True)
+INPUT_OR_STDIN = LocalPath(urls=True, stream=True)
+OUTPUT_OR_STDOUT = LocalPath(written=True, urls=True, stream=True)
 
 
 def is_path_like(text: str) -> bool:

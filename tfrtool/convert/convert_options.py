@@ -24,7 +24,9 @@ from tfrtool.writing.run_options import (
     parse_splits,
 )
 
-FormatName = Literal["tfrecord", "parquet", "hf", "jsonl", "csv", "arrayrecord", "webdataset"]
+FormatName = Literal[
+    "tfrecord", "parquet", "hf", "arrow", "jsonl", "csv", "arrayrecord", "webdataset"
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -272,6 +274,27 @@ class ConvertOptions(SizeOptions):
         "Column delimiter of CSV files, or tab.  [default: detected]",
         metavar="CHAR",
         group="Source",
+    )
+    quote: str | None = option(
+        None,
+        'Quotation mark of CSV files, or none.  [default: "]',
+        metavar="CHAR",
+        group="Source",
+    )
+    header: bool = option(
+        True,
+        "Whether the first row of a CSV file has the column names. Without, they are column1, "
+        "column2 ...",
+        group="Source",
+        cli="--header/--no-header",
+    )
+    null: Sequence[str] = option(
+        (),
+        "Text that stands for a missing value in CSV files, such as NA. Repeatable.",
+        metavar="TEXT",
+        group="Source",
+        repeat=True,
+        parse=tuple,
     )
     select: Sequence[str] | None = option(
         None,

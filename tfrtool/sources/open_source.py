@@ -20,10 +20,10 @@ from tfrtool.sources.folders.listing import (
     list_matches,
 )
 from tfrtool.sources.folders.store_listing import list_store
+from tfrtool.sources.formats.arrow_magic import MAGICS
 from tfrtool.sources.items import Source, Starting
 from tfrtool.sources.label_choice import with_labels
 from tfrtool.sources.source_options import SourceOptions
-from tfrtool.sources.tables.table_columns import check_not_saved_to_disk
 from tfrtool.storage.arguments import as_path
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.remote_path import AnyPath, is_url, remote_path
@@ -32,15 +32,15 @@ _HEAD = 512
 """Bytes that show what a file is: the length of a tar header."""
 
 _TFDS = "tfds:"
-_PARQUET = b"PAR1"
+_COLUMNAR = (b"PAR1", *MAGICS)
 TABLE_NAMES = (".csv", ".tsv", ".jsonl", ".ndjson")
 """Names of tables, in lower case; other texts are looked at as tables too."""
 
 _METADATA = ("metadata.jsonl", "metadata.csv", "metadata.parquet")
 
 _EXPECTED = (
-    "a directory, a .zip or .tar(.gz) archive, a table (CSV, JSON Lines or Parquet), an .npz file, "
-    "a quoted pattern, or tfds:NAME"
+    "a directory, a .zip or .tar(.gz) archive, a table (CSV, JSON, Parquet or Arrow), an .npz "
+    "file, a quoted pattern, or tfds:NAME"
 )
 
 
@@ -92,8 +92,6 @@ def _open(
 
         if (samples := read_samples(argument, scratch, options)) is not None:
             return samples
-    if not tfds and not is_url(argument):
-        check_not_saved_to_disk(Path(argument))
     listing = None if tfds else _list(argument, scratch)
     if depth is not None and (listing is None or label_from is not LabelFrom.FOLDER):
         raise UsageError("--label-depth requires class folders", path=argument)
@@ -199,8 +197,8 @@ def _list_file(argument: str, path: str, scratch: Path) -> Listing | None:
             is_zip = head.startswith(b"PK\x03\x04") or zipfile.is_zipfile(file)
     if is_zip:
         return list_zip(path)
-    text = path.lower().endswith(TABLE_NAMES) or (head.strip() and is_text(head))
-    if text or head.startswith(_PARQUET):
+    named = path.lower().removesuffix(".gz").endswith(TABLE_NAMES)
+    if named or (head.strip() and is_text(head)) or head.startswith(_COLUMNAR):
         return None
     shard = "a TFRecord file, which reshard, edit and convert read" if starts_record(head) else None
     found = shard or describe_content(head)

@@ -1,4 +1,4 @@
-"""Files that hold images together with their labels: Parquet, WebDataset's tars, NumPy's arrays.
+"""Files of images with their labels: Parquet, Arrow, WebDataset's tars, NumPy's arrays.
 
 Parquet is as Hugging Face's ``datasets`` writes it. Its images are unpacked once, because a row
 group is read from its start, and records are written in any order. Arrays are ``.npz`` with ``x``
@@ -25,6 +25,7 @@ from tfrtool.errors import SourceError, os_errors_as, printable
 from tfrtool.images.pixels import png_of
 from tfrtool.sources.archives import OFFSET_BITS, PartReader, Spool, open_zip
 from tfrtool.sources.folders.listing import SPLIT_NAMES, is_image_name
+from tfrtool.sources.formats.saved_datasets import saved_files
 from tfrtool.sources.formats.tar_samples import TarSample, TarSamples
 from tfrtool.sources.formats.text_rows import parse_json
 from tfrtool.sources.item_rows import FoundItem, ItemRows
@@ -430,7 +431,7 @@ def _refused(path: str, name: str, array: _Array, more: str = "") -> SourceError
 
 
 _KINDS = (
-    (".parquet", read_parquet_images),
+    *((suffix, read_parquet_images) for suffix in (".parquet", ".arrow", ".feather", ".ipc")),
     (".tar", read_web_dataset),
     (".npz", read_arrays),
 )
@@ -438,6 +439,12 @@ _KINDS = (
 
 def read_samples(argument: str, scratch: Path, options: SourceOptions) -> Source | None:
     """List such a file, or several that a folder or a pattern means; None for anything else."""
+    if not is_url(argument) and (saved := saved_files(Path(argument))):
+        source = read_parquet_images([*map(str, saved)], argument, scratch, options)
+        if source is None:
+            what = "the saved dataset has no column of encoded images"
+            raise SourceError(what, path=argument, hint="use tfrtool convert for other columns")
+        return source
     one = [argument] if is_url(argument) or os.path.isfile(argument) else []  # noqa: PTH113
     for suffix, read in _KINDS:
         files = sample_files(argument, suffix) or [

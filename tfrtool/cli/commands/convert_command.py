@@ -1,15 +1,23 @@
 """``tfrtool convert``."""
 
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import click
 
 from tfrtool.cli.bars import Bars
-from tfrtool.cli.jobs import show_job
-from tfrtool.cli.output import Outcome, note
-from tfrtool.cli.parameters import INPUT, OUTPUT_OR_URL, command
+from tfrtool.cli.jobs import outcome_of, show_job
+from tfrtool.cli.output import Outcome, emit_file, note
+from tfrtool.cli.parameters import INPUT_OR_STDIN, OUTPUT_OR_STDOUT, command, standard_input
 from tfrtool.convert.convert_options import ConvertOptions
-from tfrtool.errors import printable
+from tfrtool.errors import TfrtoolError, UsageError, printable
+from tfrtool.storage.scratch_folder import ScratchFolder
+
+_STREAMED = {"jsonl": "jsonl", "csv": "csv", "arrow": "arrows"}
+"""Suffixes by format of what standard output takes."""
 
 
 @command(
@@ -17,24 +25,35 @@ from tfrtool.errors import printable
     "tfrtool convert train.parquet shards --name pets --shards 4",
     "tfrtool convert 'shards/*.tfrecord*' rows.jsonl --select label",
     "tfrtool convert shards/pets exact --to parquet --exact --verify bytes",
+    "tfrtool convert shards/pets - --to csv --select label",
     options=ConvertOptions,
 )
-@click.argument("source", nargs=-1, required=True, type=INPUT)
-@click.argument("target", type=OUTPUT_OR_URL)
+@click.argument("source", nargs=-1, required=True, type=INPUT_OR_STDIN)
+@click.argument("target", type=OUTPUT_OR_STDOUT)
 def convert_command(source: tuple[str, ...], target: str, as_json: bool, **words: Any) -> Outcome:
     """Convert records between TFRecord and other formats.
 
     SOURCE is one or more files, quoted globs or directories of one format. TARGET is a directory,
     or a file such as rows.parquet. Splits, class names, images and TFDS metadata are kept. What
-    TARGET can't store is reported before anything is written.
+    TARGET can't store is reported before anything is written. With --from and --to jsonl, csv or
+    arrow, - is standard input or output.
 
     Exit code 3 means that damaged records, or records that aren't Examples, were skipped.
     """
     from tfrtool.convert.formats.conversion import convert, shorten_notes
 
-    with Bars() as bars:
-        on_note = (lambda _: None) if words["dry_run"] else note
-        report = convert(source, target, **words, on_progress=bars, on_note=on_note)
+    if target == "-" and as_json and not words["dry_run"]:
+        raise UsageError("--json cannot be used with standard output as TARGET")
+    with _files_for_streams(source, target, words["from_format"], words["to"]) as paths:
+        with Bars() as bars:
+            on_note = (lambda _: None) if words["dry_run"] else note
+            report = convert(*paths, **words, on_progress=bars, on_note=on_note)
+        if target == "-" and not report.job.dry_run:
+            with Path(paths[1]).open("rb") as file:
+                emit_file(file)
+            if report.job.corrupt:
+                note(f"damaged and skipped: {report.job.corrupt:,}")
+            return outcome_of(report.job)
     lines = [f"{report.source} to {report.target}"]
     if report.job.dry_run:
         lines += [f"  {name}: {kind}" for name, kind in report.columns.items()]
@@ -42,3 +61,31 @@ def convert_command(source: tuple[str, ...], target: str, as_json: bool, **words
         lines += shorten_notes(report.notes)
     data, more = report.to_json(), map(printable, lines)
     return show_job(report.job, as_json=as_json, data=data, more=more)
+
+
+@contextmanager
+def _files_for_streams(
+    source: tuple[str, ...], target: str, form: str | None, goal: str | None
+) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Give temporary files in place of standard input and output; errors name them ``-``."""
+    if "-" not in (*source, target):
+        yield source, target
+        return
+    if "-" in source and len(source) > 1:
+        raise UsageError("standard input cannot be used together with other sources", path="-")
+    if target == "-" and goal not in _STREAMED:
+        raise UsageError("standard output requires --to jsonl, csv or arrow", path="-")
+    with ScratchFolder() as scratch:
+        if "-" in source:
+            suffix = f".{_STREAMED.get(form, form)}" if form else ""
+            source = (str(Path(scratch, f"stdin{suffix}")),)
+            with Path(source[0]).open("xb") as file:
+                shutil.copyfileobj(standard_input(), file)
+        if target == "-":
+            target = str(Path(scratch, f"stdout.{_STREAMED[goal or '']}"))
+        try:
+            yield source, target
+        except TfrtoolError as error:
+            if str(error.path).startswith(scratch):
+                error.path = "-"
+            raise

@@ -22,7 +22,7 @@ from tfrtool.convert.formats.registry import (
     format_of_files,
     look_for,
 )
-from tfrtool.convert.formats.text_formats import SCHEMA, CsvFormat
+from tfrtool.convert.formats.text_formats import SCHEMA, CsvFormat, schema_of
 from tfrtool.convert.source_records import faults_of, find_sources
 from tfrtool.declare import takes
 from tfrtool.engines.pool import map_shards
@@ -73,6 +73,9 @@ _SAMPLED_FILES, _SAMPLED_ROWS = 8, 64
 
 _WORTH_A_PROCESS = 64 * 1024 * 1024
 """Bytes that are scanned in the time that a process takes to start, roughly."""
+
+_INNER = (".csv", ".tsv", ".jsonl", ".ndjson", ".tar")
+"""Suffixes of single files that may be followed by the one of a compression."""
 
 _WHOLE = "--exact cannot be used together with --select or --rename"
 
@@ -136,13 +139,20 @@ def convert(
         if options.from_format is None
         else format_of(options.from_format)
     )
-    if options.delimiter is not None:
+    csv = {
+        "--delimiter": options.delimiter is not None,
+        "--quote": options.quote is not None,
+        "--no-header": not options.header,
+        "--null": bool(options.null),
+    }
+    if any(csv.values()):
         if form.name != "csv":
-            raise UsageError(f"--delimiter applies to CSV, not to {form.name}")
-        form = CsvFormat(options.delimiter)
+            name = next(name for name, is_set in csv.items() if is_set)
+            raise UsageError(f"{name} applies to CSV, not to {form.name}")
+        form = CsvFormat(options.delimiter, options.quote, options.header, options.null)
     goal, single = _goal(folder, options.to, form)
     own = folder.with_suffix("") if single else folder
-    own = own.with_suffix("") if named_compression(own) else own
+    own = own.with_suffix("") if named_compression(own) or own.suffix in _INNER else own
     settings = replace(options.settings(own), workers=options.pool)
     if label_feature and not (goal.payloads or goal.name == "webdataset"):
         known = "TFRecord, ArrayRecord and WebDataset"
@@ -265,7 +275,7 @@ def _goal(target: AnyPath, to: str | None, source: Format) -> tuple[Format, bool
     forms = [*map(format_of, NAMES)]
     named = next((one for one in forms if one.own_names.search(target.name)), None)
     if named_compression(target) and named is None and not target.is_dir():
-        what = "only TFRecord files can be compressed"
+        what = "only TFRecord, JSON Lines, CSV and WebDataset files can be compressed"
         raise UsageError(what, path=target, hint=f"remove {target.suffix} from the name")
     if named is not None and not target.is_dir() and to in (None, named.name):
         return named, True
@@ -303,7 +313,7 @@ def _run_single(
     if settings.existing is Existing.RESUME:
         hint = "use --overwrite to replace it"
         raise UsageError("--resume does not apply to one file", path=path, hint=hint)
-    schema = path.with_name(f"{path.stem}.{SCHEMA}")
+    schema = schema_of(path)
     if settings.existing is Existing.REFUSE:
         # A schema may be that of another table: rows.jsonl has the one of rows.csv.
         for place in (path, *([schema] if goal.name in ("jsonl", "csv") else [])):

@@ -1,9 +1,9 @@
-"""Parquet, and folders of it for Hugging Face's ``datasets``."""
+"""Parquet, folders of it for Hugging Face's ``datasets``, and Arrow files."""
 
 import contextlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from tfrtool.examples.arrow.foreign import (
 from tfrtool.examples.dtypes import NumberRange
 from tfrtool.examples.example import PayloadKind, feature_name
 from tfrtool.examples.tfds_metadata import DatasetInfo
+from tfrtool.sources.formats.arrow_magic import is_arrow
 from tfrtool.sources.formats.parquet_reader import (
     ParquetFacts,
     hugging_face_features,
@@ -135,16 +136,11 @@ class ParquetFormat(Format):
             _CLASS_FILES: json.dumps(content.class_files),
         }
         schema = pa.schema(fields, metadata)
-        draft = pa.BufferOutputStream()
-        pq.ParquetWriter(draft, schema).close()
-        leaves = [one.path for one in pq.ParquetFile(pa.BufferReader(draft.getvalue())).schema]
-        others = [leaf for leaf in leaves if leaf not in images]
         held: list[pa.RecordBatch] = []
 
         def flush() -> None:
             if held:
-                table = pa.Table.from_batches(held)
-                writer.write_table(table, row_group_size=table.num_rows)
+                write(pa.Table.from_batches(held))
                 held.clear()
 
         def put(rows: pa.RecordBatch) -> None:
@@ -153,12 +149,50 @@ class ParquetFormat(Format):
             if sum(batch.nbytes for batch in held) >= _GROUP_BYTES:
                 flush()
 
+        with self._writer(path, schema, images) as write:
+            yield put
+            flush()
+
+    @contextlib.contextmanager
+    def _writer(
+        self, path: Path, schema: pa.Schema, images: Sequence[str]
+    ) -> Iterator[Callable[[pa.Table], None]]:
+        """Give a function that writes a row group."""
+        draft = pa.BufferOutputStream()
+        pq.ParquetWriter(draft, schema).close()
+        leaves = [one.path for one in pq.ParquetFile(pa.BufferReader(draft.getvalue())).schema]
+        others = [leaf for leaf in leaves if leaf not in images]
         compression = {leaf: "none" if leaf in images else "zstd" for leaf in leaves}
         with pq.ParquetWriter(
             path, schema, compression=compression, use_dictionary=others, write_statistics=others
         ) as writer:
-            yield put
-            flush()
+            yield lambda table: writer.write_table(table, row_group_size=table.num_rows)
+
+
+class ArrowFormat(ParquetFormat):
+    """Arrow IPC files, which pandas and others call Feather, and streams."""
+
+    name = "arrow"
+    own_names = re.compile(r"\.(arrow|arrows|feather|ipc)$", re.IGNORECASE)
+    file_name = "{split}-{index:05d}-of-{count:05d}.arrow"
+
+    def starts(self, head: bytes) -> bool:
+        """Return whether the first bytes are those of a file or a stream."""
+        return is_arrow(head)
+
+    @contextlib.contextmanager
+    def _writer(
+        self,
+        path: Path,
+        schema: pa.Schema,
+        images: Sequence[str],  # noqa: ARG002
+    ) -> Iterator[Callable[[pa.Table], None]]:
+        """Give a function that writes a record batch, compressed in Feather files."""
+        is_feather = path.suffix.lower() == ".feather"
+        options = pa.ipc.IpcWriteOptions(compression="lz4" if is_feather else None)
+        create = pa.ipc.new_stream if path.suffix.lower() == ".arrows" else pa.ipc.new_file
+        with path.open("xb") as file, create(file, schema, options=options) as writer:
+            yield lambda table: writer.write_table(table.combine_chunks())
 
 
 class HuggingFaceFormat(ParquetFormat):
@@ -215,9 +249,8 @@ def _arrow_errors(path: AnyPath) -> Iterator[None]:
         yield
     except (pa.ArrowException, ValueError, LookupError, OSError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
-        raise SourceError(
-            "not a Parquet file, or truncated or damaged", path=path, found=reason
-        ) from error
+        what = "not a table that Arrow can read, or truncated or damaged"
+        raise SourceError(what, path=path, found=reason) from error
 
 
 def _columns(schema: pa.Schema) -> tuple[Columns, list[str], tuple[str, ...] | None]:

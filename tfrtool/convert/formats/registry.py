@@ -24,7 +24,7 @@ from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.records.framing import Fault
 from tfrtool.records.shard_sets import natural_order
 from tfrtool.records.shards import matching_files
-from tfrtool.sources.tables.table_columns import check_not_saved_to_disk
+from tfrtool.sources.formats.saved_datasets import saved_files
 from tfrtool.storage.commit import check_not_publishing
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.remote_path import AnyPath
@@ -33,6 +33,7 @@ _MODULES = {
     "tfrecord": "payload_formats:TfrecordFormat",
     "parquet": "parquet:ParquetFormat",
     "hf": "parquet:HuggingFaceFormat",
+    "arrow": "parquet:ArrowFormat",
     "jsonl": "text_formats:JsonLinesFormat",
     "csv": "text_formats:CsvFormat",
     "arrayrecord": "payload_formats:ArrayRecordFormat",
@@ -42,8 +43,10 @@ _MODULES = {
 
 NAMES = tuple(_MODULES)
 _HEAD = 4096
-_PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip", ".arrow", ".feather", ".ipc", ".json")
+_PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip", ".json")
 _HINT = "decompress it, or save it as Parquet or as JSON Lines"
+_OBJECT = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*[{\]]")
+"""How a list of JSON objects starts."""
 
 Put = Callable[[Any], None]
 """Writes a record batch of the content's schema, or in a format of payloads a list of payloads."""
@@ -210,7 +213,8 @@ def look_for(path: AnyPath, name: str | None) -> Sequence[AnyPath]:
     """
     if not path.is_dir():
         return [path] if path.exists() else matching_files(str(path)) or [path]
-    check_not_saved_to_disk(path)
+    if files := saved_files(path):
+        return files
     check_not_publishing(path)
     inside: list[AnyPath] = []
     for one in path.iterdir():
@@ -245,6 +249,7 @@ def _format_of_file(path: AnyPath) -> str:
     names = [one.name for one in formats if one.own_names.search(path.name)]
     names += [one.name for one in formats if one.starts(head)]
     if not names and path.suffix.lower() == ".json":
+        names += ["jsonl"] if _OBJECT.match(head) else []
         with contextlib.suppress(ValueError, RecursionError):
             names += ["jsonl"] if isinstance(json.loads(head.split(b"\n")[0]), dict) else []
     if not names:

@@ -4,13 +4,16 @@ import abc
 import base64
 import contextlib
 import csv
+import io
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from itertools import compress
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar
+from typing import IO, Any, BinaryIO, ClassVar
 
 import pyarrow as pa
 
@@ -38,10 +41,10 @@ from tfrtool.sources.formats.text_rows import (
     detect_delimiter,
     json_rows,
 )
+from tfrtool.sources.formats.unpacked import create_packed, open_unpacked, plain_suffix
 from tfrtool.sources.tables.table_columns import check_column_count
 from tfrtool.storage.json_files import read_json, reading_metadata
 from tfrtool.storage.limits import MAX_TEXT_ROW_BYTES
-from tfrtool.storage.opening import open_regular
 from tfrtool.storage.progress import BYTES, count_work
 from tfrtool.storage.remote_path import AnyPath
 
@@ -91,6 +94,10 @@ def from_json(value: Any, kind: pa.DataType) -> Any:
 class RowFormat(Format):
     """Rows of any cells, with a schema of ours next to them, or types that follow from all rows."""
 
+    def _open(self, path: AnyPath) -> AbstractContextManager[BinaryIO]:
+        """Open a file, decompressed if need be."""
+        return open_unpacked(path)
+
     @abc.abstractmethod
     def _rows(self, file: BinaryIO, path: AnyPath, start: int) -> Iterator[tuple[Row, int]]:
         """Yield rows from an offset on, each with the offset where the next one can be read."""
@@ -127,7 +134,8 @@ class RowFormat(Format):
         """Read a file through. Without a schema next to it, its columns are inferred."""
         content, positions, rows = schema_next_to(path), [ReadPosition()], 0
         columns, errors = dict[str, CellTypes](), dict[str, tuple[int, Exception]]()
-        with os_errors_as(SourceError, path), open_regular(path) as file:
+        left = path.stat().st_size
+        with os_errors_as(SourceError, path), self._open(path) as file:
             for row, end in self._rows(file, path, 0):
                 check_column_count(max(len(row), len(columns)), path)
                 for name, cell in self._named(row).items() if content is None else ():
@@ -141,7 +149,8 @@ class RowFormat(Format):
                         errors.setdefault(name, (rows, error))
                 rows += 1
                 if rows % _POSITION_EVERY == 0:
-                    count_work(end - positions[-1].start, BYTES)
+                    count_work(min(end - positions[-1].start, left), BYTES)
+                    left = max(left - (end - positions[-1].start), 0)
                     positions.append(ReadPosition(rows, end))
             size = file.tell()
         _raise_all(errors, path)
@@ -188,7 +197,7 @@ class RowFormat(Format):
     def read(self, path: AnyPath, position: ReadPosition) -> Iterator[list[Row]]:
         """Yield rows as mappings of cells."""
         rows, start = list[Row](), position.start
-        with os_errors_as(SourceError, path), open_regular(path) as file:
+        with os_errors_as(SourceError, path), self._open(path) as file:
             for row, end in self._rows(file, path, start):
                 rows.append(row)
                 if len(rows) == BATCH_RECORDS or end - start > BATCH_BYTES:
@@ -222,28 +231,28 @@ class RowFormat(Format):
 
 
 class JsonLinesFormat(RowFormat):
-    """An object on each line; a missing feature is left out, or null."""
+    """An object on each line, or in a list; a missing feature is left out, or null."""
 
     name = "jsonl"
-    own_names = re.compile(r"\.(jsonl|ndjson)$", re.IGNORECASE)
+    own_names = re.compile(r"\.(jsonl|ndjson)(\.gz)?$", re.IGNORECASE)
     file_name = "{dataset}-{split}-{index:05d}-of-{count:05d}.jsonl"
     widening: ClassVar[Sequence[DType]] = (DType.INT64, DType.FLOAT32)
 
     def _rows(self, file: BinaryIO, path: AnyPath, start: int) -> Iterator[tuple[Row, int]]:
-        for number, row in json_rows(file, path, start=start, limit=MAX_TEXT_ROW_BYTES):
+        for place, end, row in json_rows(file, path, start=start, limit=MAX_TEXT_ROW_BYTES):
             if isinstance(row, str):
                 after = f" after offset {start}" if start else ""
-                raise SourceError(f"line {number}{after}: {row}", path=path)
-            yield row, file.tell()
+                raise SourceError(f"{place}{after}: {row}", path=path)
+            yield row, end
 
     @contextlib.contextmanager
-    def write(self, path: Path, content: Content) -> Iterator[Put]:  # noqa: ARG002
+    def write(self, path: AnyPath, content: Content) -> Iterator[Put]:  # noqa: ARG002
         """Give a file to write."""
 
         def lines(batch: pa.RecordBatch) -> Iterator[str]:
             return (json.dumps(as_json(row), ensure_ascii=False) + "\n" for row in rows_of(batch))
 
-        with path.open("x", encoding="utf-8", newline="") as file:
+        with _create_text(path) as file:
             yield lambda batch: file.writelines(lines(batch))
 
 
@@ -251,23 +260,42 @@ class CsvFormat(RowFormat):
     """Single values as cells, everything else as JSON in a cell; an empty cell is missing."""
 
     name = "csv"
-    own_names = re.compile(r"\.(csv|tsv)$", re.IGNORECASE)
+    own_names = re.compile(r"\.(csv|tsv)(\.gz)?$", re.IGNORECASE)
     file_name = "{dataset}-{split}-{index:05d}-of-{count:05d}.csv"
     widening = (DType.INT64, DType.FLOAT32, DType.STRING)
 
-    def __init__(self, delimiter: str | None = None) -> None:
-        """Take the character between columns, or "tab"; None detects it in each file."""
+    def __init__(
+        self,
+        delimiter: str | None = None,
+        quote: str | None = None,
+        header: bool = True,
+        null: Sequence[str] = (),
+    ) -> None:
+        """Take the options of CSV.
+
+        Args:
+            delimiter: the character between columns, or "tab"; None detects it in each file.
+            quote: the character around cells, or "none"; None is a double quote.
+            header: whether the first row has the names of the columns.
+            null: texts that stand for missing values, besides empty cells.
+        """
         self._delimiter = "\t" if delimiter in ("tab", r"\t") else delimiter
         if self._delimiter is not None and not re.fullmatch(r'[^"\r\n\0]', self._delimiter):
             raise UsageError(f"invalid --delimiter {delimiter!r}: expected one character, or tab")
+        self._quote = '"' if quote is None else "" if quote == "none" else quote
+        if self._quote and (
+            not re.fullmatch(r"[^\s\0]", self._quote) or self._quote == self._delimiter
+        ):
+            raise UsageError(f"invalid --quote {quote!r}: expected one character, or none")
+        self._has_header, self._nulls = header, tuple(null)
 
     def scan(self, path: AnyPath) -> Scan:
         """Read a file through, and note which delimiter was detected."""
         scan = super().scan(path)
         if scan.content.declared or self._delimiter is not None:
             return scan
-        with os_errors_as(SourceError, path), open_regular(path) as file:
-            delimiter = detect_delimiter(file, path)
+        with os_errors_as(SourceError, path), self._open(path) as file:
+            delimiter = detect_delimiter(file, path, self._quote)
         if delimiter == DELIMITERS[0]:
             return scan
         shown = "tab" if delimiter == "\t" else repr(delimiter)
@@ -281,23 +309,22 @@ class CsvFormat(RowFormat):
         lists = [one.name for one in content.schema if pa.types.is_nested(one.type)]
         return [f"lists become JSON text: {', '.join(map(repr, lists))}"] if lists else []
 
-    def _header(self, file: BinaryIO, path: AnyPath) -> tuple[str, list[str], int]:
-        """Return the delimiter, the names of the columns, and the offset of the first row."""
-        delimiter = self._delimiter or detect_delimiter(file, path)
-        names = next(csv_rows(file, path, delimiter, limit=MAX_TEXT_ROW_BYTES), [])
-        return delimiter, names, file.tell()
-
     def _rows(self, file: BinaryIO, path: AnyPath, start: int) -> Iterator[tuple[Row, int]]:
-        delimiter, names, behind = self._header(file, path)
+        delimiter = self._delimiter or detect_delimiter(file, path, self._quote)
+        read = partial(csv_rows, file, path, delimiter, quote=self._quote, limit=MAX_TEXT_ROW_BYTES)
+        names, behind = next(read(), []), file.tell()
+        if not self._has_header:
+            names, behind = [f"column{number}" for number in range(1, len(names) + 1)], 0
         check_column_count(len(names), path)
         if len(set(names)) < len(names):
             duplicate = next(name for name in names if names.count(name) > 1)
             raise SourceError(f"two columns are named {printable(duplicate)!r}", path=path)
-        rows = csv_rows(file, path, delimiter, start=start or behind, limit=MAX_TEXT_ROW_BYTES)
-        for number, cells in enumerate(filter(None, rows)):
+        for number, cells in enumerate(filter(None, read(start=start or behind))):
             if len(cells) != len(names):
                 what = f"{human_count(len(cells), 'cell')} in a table of {len(names)} columns"
                 raise SourceError(what, path=path, record=None if start else number)
+            if self._nulls:
+                cells = ["" if cell in self._nulls else cell for cell in cells]
             yield dict(zip(names, cells, strict=True)), file.tell()
 
     def _named(self, row: Row) -> Row:
@@ -338,11 +365,11 @@ class CsvFormat(RowFormat):
         return from_json(cell, kind)
 
     @contextlib.contextmanager
-    def write(self, path: Path, content: Content) -> Iterator[Put]:
+    def write(self, path: AnyPath, content: Content) -> Iterator[Put]:
         """Give a table to write."""
-        with path.open("x", encoding="utf-8", newline="") as file:
+        with _create_text(path) as file:
             # In quotes, texts keep the blanks that they start with.
-            delimiter = self._delimiter or ("\t" if path.suffix.lower() == ".tsv" else ",")
+            delimiter = self._delimiter or ("\t" if plain_suffix(path) == ".tsv" else ",")
             writer = csv.writer(file, delimiter=delimiter, quoting=csv.QUOTE_NONNUMERIC)
             writer.writerow(content.schema.names)
             # Of columns in which an empty cell is a value that is missing.
@@ -383,9 +410,20 @@ def _raise_all(errors: Mapping[str, tuple[int, Exception]], path: AnyPath) -> No
         raise SchemaError(f"column {name!r}: {error}", path=path, record=row) from error
 
 
+@contextlib.contextmanager
+def _create_text(path: AnyPath) -> Iterator[IO[str]]:
+    with create_packed(path) as file, io.TextIOWrapper(file, "utf-8", newline="") as text:
+        yield text
+
+
+def schema_of(path: AnyPath) -> Path:
+    """Return the path of the schema next to a single file."""
+    return path.with_name(f"{path.name.removesuffix('.gz').rpartition('.')[0]}.{SCHEMA}")
+
+
 def schema_next_to(path: AnyPath) -> Content | None:
     """Return what the schema next to a file says; None if there is none of ours."""
-    schema = path.with_name(f"{path.stem}.{SCHEMA}")
+    schema = schema_of(path)
     schema = schema if schema.exists() else path.with_name(SCHEMA)
     with contextlib.suppress(FileNotFoundError), reading_metadata(schema, "tfrtool"):
         data = read_json(schema)

@@ -5,7 +5,7 @@ import json
 import re
 import tarfile
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, ClassVar
 
 import pyarrow as pa
@@ -25,6 +25,7 @@ from tfrtool.sources.archives import starts_tar
 from tfrtool.sources.folders.listing import is_image_name
 from tfrtool.sources.formats.tar_samples import SKIPPED, TarSample, TarSamples
 from tfrtool.sources.formats.text_rows import NumberError, parse_json
+from tfrtool.sources.formats.unpacked import create_packed, open_unpacked
 from tfrtool.storage.limits import MAX_TEXT_ROW_BYTES
 from tfrtool.storage.remote_path import AnyPath
 
@@ -47,7 +48,7 @@ class WebDatasetFormat(RowFormat):
     """Samples of an image, a class number and a text as files, and of JSON with all the rest."""
 
     name = "webdataset"
-    own_names = re.compile(r"\.tar$", re.IGNORECASE)
+    own_names = re.compile(r"\.(tar|tar\.gz|tgz)$", re.IGNORECASE)
     file_name = "{dataset}-{split}-{index:05d}-of-{count:05d}.tar"
     widening: ClassVar[Sequence[DType]] = (DType.INT64, DType.FLOAT32)
 
@@ -63,6 +64,9 @@ class WebDatasetFormat(RowFormat):
             )
         return []
 
+    def _open(self, path: AnyPath) -> AbstractContextManager[BinaryIO]:
+        return open_unpacked(path, copied=True)  # members are read after the next one's header
+
     def _rows(self, file: BinaryIO, path: AnyPath, start: int) -> Iterator[tuple[Row, int]]:
         file.seek(start)
         samples = TarSamples(file)
@@ -76,9 +80,9 @@ class WebDatasetFormat(RowFormat):
             raise SourceError(what, path=path, offset=samples.offset) from error
 
     @contextlib.contextmanager
-    def write(self, path: Path, content: Content) -> Iterator[Put]:
+    def write(self, path: AnyPath, content: Content) -> Iterator[Put]:
         """Give an archive to write."""
-        with path.open("xb", buffering=1 << 20) as file:
+        with create_packed(path) as file:
             yield _SampleWriter(file, path.stem, content).put
             file.write(bytes(2 * tarfile.BLOCKSIZE))
             file.write(bytes(-file.tell() % tarfile.RECORDSIZE))

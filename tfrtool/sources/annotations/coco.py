@@ -29,7 +29,7 @@ from tfrtool.sources.annotations.annotation_reader import (
     number_classes,
     split_in_name,
 )
-from tfrtool.sources.annotations.json_lists import JsonFile, JsonWindow, without_nan
+from tfrtool.sources.formats.json_lists import JsonFile, JsonWindow, without_nan
 from tfrtool.sources.items import LeftOut, label_problem
 from tfrtool.sources.tables.table_columns import TEXT_SHOWN
 from tfrtool.storage.limits import (

@@ -1,4 +1,4 @@
-"""Parquet files of other software, read by a child process with limited memory.
+"""Parquet and Arrow files of other software, read by a child process with limited memory.
 
 pyarrow ends its process on some damaged files, and a few bytes can unpack to any number of values.
 """
@@ -6,6 +6,7 @@ pyarrow ends its process on some damaged files, and a few bytes can unpack to an
 import contextlib
 import functools
 import json
+import math
 import os
 import signal
 from collections.abc import Iterator, Sequence
@@ -15,6 +16,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from tfrtool.errors import SourceError, human_bytes, os_errors_as
+from tfrtool.sources.formats.arrow_files import ArrowFile, null_paths, open_arrow
+from tfrtool.sources.formats.arrow_magic import is_arrow
 from tfrtool.storage.child import Child, ChildDied, ChildError, send_to_parent
 from tfrtool.storage.limits import MAX_PARQUET_MEMORY, unpacked_limit
 from tfrtool.storage.opening import open_regular, size_of_file
@@ -28,6 +31,7 @@ _DICTIONARY_BATCH_BYTES = 64 * 1024 * 1024
 _BUFFER_BYTES = 1024 * 1024
 """Bytes of each column that are read at once; by default it is a whole row group."""
 
+_MAGIC_BYTES = 8
 _ROW_BYTES = 16
 """What a row counts for besides its values, as a record does."""
 
@@ -35,10 +39,10 @@ _ERRORS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, 
 
 
 class ParquetFacts(NamedTuple):
-    """The footer of a Parquet file."""
+    """The footer of a Parquet file, or what an Arrow file holds."""
 
     schema: pa.Schema  # without dictionaries
-    groups: tuple[tuple[int, int], ...]  # the rows and the uncompressed bytes of each row group
+    groups: tuple[tuple[int, int], ...]  # rows and uncompressed bytes of row groups or batches
     nullable: frozenset[str]  # paths of columns with nulls, or without a count of them
     leaves: int  # columns, with each field of a struct for itself
     bytes: int  # of the file
@@ -83,7 +87,7 @@ def read_batches(
     yield batch
 
 
-def read_cells(path: str | Path, columns: Sequence[str]) -> Iterator[list[object]]:
+def read_cells(path: str | AnyPath, columns: Sequence[str]) -> Iterator[list[object]]:
     """Yield the cells of each row in these columns, as Python values."""
     for batch in read_batches(path, columns=columns):
         for values in zip(*map(batch.column, columns), strict=True):
@@ -108,28 +112,29 @@ def metadata_json(schema: pa.Schema, key: bytes) -> Any:
 
 def read_own_batches(path: AnyPath) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file that this process has just written, without limits."""
-    with _opened(path) as parquet:
-        yield from _batches(parquet, 0, None, _batch_rows(parquet, 0, None)[0])
+    with _open_rows(path, 0, None) as batches:
+        yield from batches
 
 
 @contextlib.contextmanager
 def _reader(path: str | AnyPath) -> Iterator[tuple[Child, int]]:
     """Give a child that reads a file, and how many bytes the file has."""
     with os_errors_as(SourceError, path), open_regular(path) as file:
-        size = size_of_file(file)
+        size, is_other = size_of_file(file), is_arrow(file.read(_MAGIC_BYTES))
+    kind = "Arrow" if is_other else "Parquet"
     idle, works = _idle_readers(os.getpid()), False
     child = idle.pop() if idle else _start_reader()
     try:
         yield child, size
         works = True
     except ChildDied as error:
-        what = "reading the Parquet file crashed: it is damaged, or needs too much memory"
+        what = f"reading the {kind} file crashed: it is damaged, or needs too much memory"
         code = error.code
         found = f"exit code {code}" if code >= 0 else signal.Signals(-code).name
         raise SourceError(what, path=path, found=found) from error
     except MemoryError as error:
         most = human_bytes(MAX_PARQUET_MEMORY)
-        what = f"reading the Parquet file needs more than {most} of memory"
+        what = f"reading the {kind} file needs more than {most} of memory"
         raise SourceError(what, path=path) from error
     except (SourceError, ChildError, pa.ArrowException, *_ERRORS) as error:
         works = isinstance(error.__cause__, ChildError)  # the child reported it, and goes on
@@ -139,7 +144,7 @@ def _reader(path: str | AnyPath) -> Iterator[tuple[Child, int]]:
         text = str(error).partition(": ")[2] if isinstance(error, ChildError) else str(error)
         reason = (text.splitlines() or [type(error).__name__])[0][:200]
         reason = "no Parquet footer" if "magic bytes" in reason else reason
-        what = "not a Parquet file, or truncated or damaged"
+        what = f"not {'an Arrow' if is_other else 'a Parquet'} file, or truncated or damaged"
         raise SourceError(what, path=path, found=reason) from error
     finally:
         if works:
@@ -176,9 +181,9 @@ def _start_reader() -> Child:
         return Child(nowhere, environment, memory=MAX_PARQUET_MEMORY)
 
 
-def _check_unpacked(path: str | AnyPath, size: int, most: int) -> None:
+def _check_unpacked(path: str | AnyPath, size: int, most: float) -> None:
     if size > most:
-        what = f"the Parquet file decompresses to more than {most:,} bytes"
+        what = f"the file decompresses to more than {most:,} bytes"
         hint = "if you trust it, write it again without compression and dictionaries"
         raise SourceError(what, path=path, hint=hint)
 
@@ -194,7 +199,26 @@ def _opened(path: str | AnyPath) -> Iterator[Any]:
         yield parquet
 
 
-def _facts(path: str | Path, size: int) -> ParquetFacts:
+def _is_arrow(path: str | Path) -> bool:
+    with open_regular(path) as file:
+        return is_arrow(file.read(_MAGIC_BYTES))
+
+
+def _arrow_facts(path: str | AnyPath, size: int) -> ParquetFacts:
+    groups, nullable = [], set[str]()
+    with open_arrow(path) as arrow:
+        for batch in arrow.batches():
+            batch.validate(full=True)
+            groups.append((batch.num_rows, batch.nbytes))
+            for name, column in zip(batch.schema.names, batch.columns, strict=True):
+                nullable.update(null_paths(name, column))
+        schema = _plain_schema(arrow.schema)
+    return ParquetFacts(schema, tuple(groups), frozenset(nullable), len(schema), size)
+
+
+def _facts(path: str | AnyPath, size: int) -> ParquetFacts:
+    if _is_arrow(path):
+        return _arrow_facts(path, size)
     with _opened(path) as parquet:
         metadata = parquet.metadata
         groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
@@ -211,29 +235,62 @@ def _facts(path: str | Path, size: int) -> ParquetFacts:
         )
 
 
-def _send_batches(path: str | Path, group: int, columns: Sequence[str] | None, most: int) -> None:
+def _send_batches(
+    path: str | AnyPath, group: int, columns: Sequence[str] | None, most: int
+) -> None:
     """Send the rows of a file to the parent, as Arrow streams, and whether they are the last."""
-    with _opened(path) as parquet:
-        rows, left, size = _batch_rows(parquet, group, columns)
-        _check_unpacked(path, size, most)
-        unpacked, held, held_bytes, held_rows = 0, list[pa.RecordBatch](), 0, 0
-        for batch in _batches(parquet, group, columns, rows):
-            held.append(batch)
-            held_bytes += batch.get_total_buffer_size()
-            held_rows += batch.num_rows
-            left -= batch.num_rows
-            if left > 0 and held_bytes < _BATCH_BYTES and held_rows < _BATCH_ROWS:
-                continue
+    unpacked = 0
+    with _open_rows(path, group, columns, most) as batches:
+        for rows, is_last in _joined(batches):
             sink = pa.BufferOutputStream()
-            with pa.ipc.new_stream(sink, batch.schema) as stream:
-                stream.write_batch(pa.concat_batches(held) if len(held) > 1 else batch)
+            with pa.ipc.new_stream(sink, rows.schema) as stream:
+                stream.write_batch(rows)
             data = sink.getvalue()
-            unpacked += data.size + held_rows * _ROW_BYTES
+            unpacked += data.size + rows.num_rows * _ROW_BYTES
             _check_unpacked(path, unpacked, most)
-            send_to_parent((data, left <= 0))
-            if left <= 0:
-                return
-            held, held_bytes, held_rows = [], 0, 0
+            send_to_parent((data, is_last))
+
+
+@contextlib.contextmanager
+def _open_rows(
+    path: str | AnyPath, group: int, columns: Sequence[str] | None, most: float = math.inf
+) -> Iterator[Iterator[pa.RecordBatch]]:
+    """Open a Parquet or Arrow file, and give its rows in small batches."""
+    if _is_arrow(path):
+        with open_arrow(path) as arrow:
+            yield _arrow_batches(arrow, group, columns)
+        return
+    with _opened(path) as parquet:
+        rows, size = _batch_rows(parquet, group, columns)
+        _check_unpacked(path, size, most)
+        yield _batches(parquet, group, columns, rows)
+
+
+def _joined(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, bool]]:
+    """Yield larger batches, and whether each is the last."""
+    held, size, rows = list[pa.RecordBatch](), 0, 0
+    for batch in batches:
+        if size >= _BATCH_BYTES or rows >= _BATCH_ROWS:
+            yield pa.concat_batches(held), False
+            held, size, rows = [], 0, 0
+        held.append(batch)
+        size, rows = size + batch.nbytes, rows + batch.num_rows
+    if held:
+        yield pa.concat_batches(held), True
+
+
+def _arrow_batches(
+    arrow: ArrowFile, first: int, columns: Sequence[str] | None
+) -> Iterator[pa.RecordBatch]:
+    schema = _plain_schema(arrow.schema)
+    for batch in arrow.batches(first):
+        batch.validate(full=True)
+        batch = batch if schema.equals(batch.schema) else batch.cast(schema)
+        batch = batch if columns is None else batch.select([*columns])
+        step = _BATCH_BYTES * batch.num_rows // max(batch.nbytes, 1)
+        step = max(1, min(step, _BATCH_ROWS))
+        for at in range(0, batch.num_rows, step):
+            yield batch.slice(at, step)
 
 
 def _batches(
@@ -247,11 +304,9 @@ def _batches(
         yield batch if schema.equals(batch.schema) else batch.cast(schema)
 
 
-def _batch_rows(
-    parquet: Any, first_group: int, columns: Sequence[str] | None
-) -> tuple[int, int, int]:
-    """Return how many rows make a batch of bounded size, and how many rows and bytes there are."""
-    most, rows, size = _BATCH_ROWS, 0, 0
+def _batch_rows(parquet: Any, first_group: int, columns: Sequence[str] | None) -> tuple[int, int]:
+    """Return how many rows make a batch of bounded size, and how many bytes there are."""
+    most, size = _BATCH_ROWS, 0
     for number in range(first_group, parquet.num_row_groups):
         group = parquet.metadata.row_group(number)
         group_size = 0
@@ -265,8 +320,8 @@ def _batch_rows(
                 ratio = one.total_uncompressed_size / max(one.total_compressed_size, 1)
                 most = min(most, int(_DICTIONARY_BATCH_BYTES / max(dictionary * ratio, 1)))
         most = min(most, _BATCH_BYTES * group.num_rows // max(group_size, 1))
-        rows, size = rows + group.num_rows, size + group_size
-    return max(most, 1), rows, size
+        size += group_size
+    return max(most, 1), size
 
 
 def _plain_schema(schema: pa.Schema) -> pa.Schema:
@@ -274,8 +329,10 @@ def _plain_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:
-    """Return a type without dictionaries."""
+    """Return a type without dictionaries and views."""
     types = pa.types
+    if types.is_string_view(kind) or types.is_binary_view(kind):  # as polars writes them
+        return pa.large_string() if types.is_string_view(kind) else pa.large_binary()
     if types.is_dictionary(kind):
         return _plain_type(kind.value_type)
     if types.is_struct(kind):

@@ -1,4 +1,4 @@
-"""Rows of CSV and JSON Lines, one by one, and the types of their columns.
+"""Rows of CSV, JSON Lines and JSON lists, one by one, and the types of their columns.
 
 CSV is the standard library's: pyarrow's reader reports neither the line nor the row of an error,
 takes an unclosed quotation mark for text, and gives up a whole table for one bad line.
@@ -19,6 +19,8 @@ from tfrtool.errors import SourceError
 from tfrtool.examples.content import is_plain_text
 from tfrtool.examples.dtypes import NumberRange, exact_number, text_number
 from tfrtool.examples.example import DType
+from tfrtool.sources.formats.json_lists import JsonFile
+from tfrtool.sources.formats.unpacked import plain_suffix
 from tfrtool.storage.limits import MAX_ROW_BYTES
 from tfrtool.storage.remote_path import AnyPath
 
@@ -76,9 +78,15 @@ def _text_of(line: bytes, number: int, path: AnyPath) -> str:
 
 
 def csv_rows(
-    file: BinaryIO, path: AnyPath, delimiter: str, *, limit: int = MAX_ROW_BYTES, start: int = 0
+    file: BinaryIO,
+    path: AnyPath,
+    delimiter: str,
+    *,
+    quote: str = '"',
+    limit: int = MAX_ROW_BYTES,
+    start: int = 0,
 ) -> Iterator[list[str]]:
-    """Yield rows as cells, with at most ``limit`` bytes in memory.
+    """Yield rows as cells, with at most ``limit`` bytes in memory; "" as ``quote`` is none.
 
     Raises:
         SourceError: a row is too long, not UTF-8, or not valid CSV; the error names the line.
@@ -98,7 +106,7 @@ def csv_rows(
 
     # Without `strict`, an unclosed quotation mark would swallow rows in silence. A blank after the
     # delimiter belongs to no file name, and would hide a quotation mark.
-    reader = csv.reader(lines(), delimiter=delimiter, skipinitialspace=True, strict=True)
+    reader = csv.reader(lines(), **_dialect(delimiter, quote))
     try:
         for cells in reader:
             row_length = 0
@@ -109,7 +117,18 @@ def csv_rows(
         raise SourceError(what, path=path, hint=_QUOTES) from error
 
 
-def detect_delimiter(file: BinaryIO, path: AnyPath) -> str:
+def _dialect(delimiter: str, quote: str) -> dict[str, Any]:
+    quoting = csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE
+    return {
+        "delimiter": delimiter,
+        "quotechar": quote or None,
+        "quoting": quoting,
+        "skipinitialspace": True,
+        "strict": True,
+    }
+
+
+def detect_delimiter(file: BinaryIO, path: AnyPath, quote: str = '"') -> str:
     """Return the delimiter that gives the most columns, the same number in each of the first rows.
 
     Files that end in .tsv have tabs.
@@ -118,11 +137,11 @@ def detect_delimiter(file: BinaryIO, path: AnyPath) -> str:
     head = file.read(_HEAD).decode("utf-8-sig", "replace")
     lines = head.splitlines(keepends=True)
     lines = lines[:-1] if len(lines) > 1 and len(head) >= _HEAD else lines
-    delimiters = "\t" if path.suffix.lower() == ".tsv" else DELIMITERS
+    delimiters = "\t" if plain_suffix(path) == ".tsv" else DELIMITERS
     widths = {}
     for delimiter in delimiters:
         counts = set[int]()
-        reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
+        reader = csv.reader(lines, **_dialect(delimiter, quote))
         try:
             counts.update(len(cells) for cells in islice(reader, _ROWS_LOOKED_AT) if cells)
         except csv.Error as error:
@@ -135,24 +154,32 @@ def detect_delimiter(file: BinaryIO, path: AnyPath) -> str:
 
 def json_rows(
     file: BinaryIO, path: AnyPath, *, limit: int = MAX_ROW_BYTES, start: int = 0
-) -> Iterator[tuple[int, Mapping[str, Any] | str]]:
-    """Yield the object of each line with the line's number; or why it is not an object.
+) -> Iterator[tuple[str, int, Mapping[str, Any] | str]]:
+    """Yield the object of each line, or element of a list, or why it is not an object.
 
+    With each come its place for messages, and the offset of its end: a ``start`` for further rows.
     Numbers are exact: a whole number that no double holds is an integer. Empty lines are skipped.
     """
-    for number, line in _raw_lines(file, path, limit, start):
+    file.seek(0)
+    if file.read(_HEAD).removeprefix(_BOM).lstrip().startswith(b"["):
+        rows: Iterator[tuple[int, bytes]] = JsonFile(file, path).elements(start)
+        numbered = ((f"element {at}", at, end, text) for at, (end, text) in enumerate(rows, 1))
+    else:
+        lines = _raw_lines(file, path, limit, start)
+        numbered = ((f"line {at}", at, file.tell(), line) for at, line in lines)
+    for place, number, end, line in numbered:
         if line.isspace():
             continue
         try:
             row = parse_json(line)
-            yield number, row if isinstance(row, dict) else "not a JSON object"
+            yield place, end, row if isinstance(row, dict) else "not a JSON object"
         except NumberError as error:
-            yield number, str(error)
+            yield place, end, str(error)
         except RecursionError:
-            yield number, "nested too deeply"
+            yield place, end, "nested too deeply"
         except ValueError as error:
             if not _text_of(line, number, path).isspace():
-                yield number, f"not valid JSON (column {getattr(error, 'colno', 1)})"
+                yield place, end, f"not valid JSON (column {getattr(error, 'colno', 1)})"
 
 
 def parse_json(text: bytes) -> Any:

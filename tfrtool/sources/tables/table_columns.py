@@ -129,18 +129,6 @@ def check_column_count(count: int, table: AnyPath) -> None:
         raise SourceError("too many columns", path=table, expected=most, found=f"{count:,}")
 
 
-def check_not_saved_to_disk(path: AnyPath) -> None:
-    """Raise a `SourceError` for a folder of Hugging Face's ``save_to_disk``."""
-    parts = path / "state.json", path / "dataset_info.json"
-    if (path / "dataset_dict.json").is_file() or all(part.is_file() for part in parts):
-        raise SourceError(
-            "Arrow files of Hugging Face's save_to_disk are not supported",
-            path=path,
-            hint="save it as Parquet: `datasets.load_from_disk(DIR)`, then `to_parquet(FILE)` for "
-            "each split",
-        )
-
-
 def plain_name(name: str) -> str:
     """Return the letters and digits of a column's name, in lower case."""
     return re.sub("[^a-z0-9]", "", name.lower())

@@ -17,7 +17,9 @@ from tfrtool.errors import SourceError, UsageError, os_errors_as, os_reason, pri
 from tfrtool.records.shard_sets import check_split_name
 from tfrtool.sources.folders.listing import SPLIT_NAMES, FolderReader, is_image_name
 from tfrtool.sources.folders.store_listing import StoreFiles
+from tfrtool.sources.formats.arrow_magic import is_arrow
 from tfrtool.sources.formats.text_rows import csv_rows, detect_delimiter, json_rows
+from tfrtool.sources.formats.unpacked import open_unpacked, plain_suffix
 from tfrtool.sources.item_rows import FoundItem, ItemRows
 from tfrtool.sources.items import Source, UnfitError
 from tfrtool.sources.source_options import SourceOptions
@@ -30,7 +32,7 @@ from tfrtool.sources.tables.table_columns import (
 )
 from tfrtool.sources.tables.table_values import ValueColumns
 from tfrtool.storage.limits import MAX_PATH_LENGTH, MAX_ROW_BYTES
-from tfrtool.storage.opening import open_regular, size_of_file
+from tfrtool.storage.opening import size_of_file
 from tfrtool.storage.remote_path import AnyPath, RemotePath
 
 _NO_SUCH_FILE = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ELOOP, errno.ENAMETOOLONG)
@@ -228,6 +230,7 @@ def _split_name(split: str) -> str:
 _PARQUET = b"PAR1"
 _JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 _CSV_SUFFIXES = (".csv", ".tsv")
+_OBJECT = re.compile(rb"\s*(?:\[\s*)?\{")
 _HEAD = 4096
 """Bytes that show the format of a table; blanks may come first."""
 
@@ -256,11 +259,11 @@ def read_rows(
     """
     group_by, label_column = options.group_by, options.label_column
     needs = _Needs(columns, options)
-    with os_errors_as(SourceError, table), open_regular(table) as file:
-        head, suffix = file.read(_HEAD), table.suffix.lower()
-        braced = head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
+    with os_errors_as(SourceError, table), open_unpacked(table) as file:
+        head, suffix = file.read(_HEAD), plain_suffix(table)
+        braced = _OBJECT.match(head.removeprefix(b"\xef\xbb\xbf"))
         read: Callable[..., Iterator[tuple[int, _Cells]]] = _read_csv
-        if head.startswith(_PARQUET):
+        if head.startswith(_PARQUET) or is_arrow(head):
             read = _read_parquet
         elif suffix in _JSON_SUFFIXES or (braced and suffix not in _CSV_SUFFIXES):
             read = _read_json_lines
@@ -367,10 +370,10 @@ def _names_without_header(first: Sequence[str], needs: _Needs) -> Sequence[str]:
 def _read_json_lines(file: BinaryIO, table: Path, needs: _Needs) -> Iterator[tuple[int, _Cells]]:
     """Yield the rows of JSON Lines. The first must be an object, or the file is another format."""
     expected, first = "JSON Lines, one object per line", True
-    for number, cells in json_rows(file, table):
+    for number, (place, _, cells) in enumerate(json_rows(file, table), start=1):
         if first:
             if isinstance(cells, str):
-                raise SourceError(f"line {number}: {cells}", path=table, expected=expected)
+                raise SourceError(f"{place}: {cells}", path=table, expected=expected)
             needs.check(tuple(cells), table)
             first = False
         yield number, cells

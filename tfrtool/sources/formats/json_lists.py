@@ -55,7 +55,7 @@ class JsonWindow(NamedTuple):
         except msgspec.ValidationError as error:
             place = re.search(r"\[(\d+)\]", str(error))
             number = self.first + (int(place[1]) - bool(self.first) if place else 0)
-            what = f"{self.name}[{number}] is not an object"
+            what = f"{self.name or 'the list'}[{number}] is not an object"
             raise SourceError(what, path=self.path) from error
         except _ERRORS as error:
             raise _malformed(self.path, error, self.at - len(start)) from error
@@ -123,9 +123,27 @@ class JsonFile:
             else:
                 raise self._malformed("expected a value", at)
 
-    def _windows(self, name: str, at: int) -> Iterator[JsonWindow]:
+    def elements(self, start: int) -> Iterator[tuple[int, bytes]]:
+        """Yield the objects of a file that is a list, each with the offset of its end.
+
+        ``start`` is 0, or the end of an object.
+        """
+        at = start
+        if not at:
+            opening = re.match(rb"(?:\xef\xbb\xbf)?\s*\[", self._read(0, _HEAD))
+            if opening is None:
+                raise self._malformed("expected a list", 0)
+            at = opening.end()
+        for window in self._windows("", at, int(start > 0)):
+            window.decode(dict[str, msgspec.Raw])
+            for first, size in zip(window.starts.tolist(), window.sizes.tolist(), strict=True):
+                yield first + size, window.text[first - window.at : first - window.at + size]
+        if self._read(self._end, _HEAD).strip():
+            raise self._malformed("text after the list", self._end)
+
+    def _windows(self, name: str, at: int, number: int = 0) -> Iterator[JsonWindow]:
         """Yield the elements of a list from its first byte on, and set where it ends."""
-        number, size = 0, _WINDOW
+        size = _WINDOW
         while True:
             text = self._read(at, size)
             places, depths = _brackets(text)

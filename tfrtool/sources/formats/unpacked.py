@@ -1,0 +1,97 @@
+"""Files that may be compressed with gzip: tables to read, and files to write."""
+
+import contextlib
+import gzip
+import io
+import shutil
+import tempfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from tfrtool.errors import SourceError
+from tfrtool.storage.limits import unpacked_limit
+from tfrtool.storage.opening import open_regular, size_of_file
+from tfrtool.storage.remote_path import AnyPath
+
+_MAGIC = b"\x1f\x8b"
+_SUFFIXES = (".gz", ".tgz")
+_BUFFER = 256 * 1024
+
+
+class _Unpacked(io.RawIOBase):
+    """The content of a gzip file, which has a limit; damage is a `SourceError`."""
+
+    def __init__(self, file: BinaryIO, path: AnyPath) -> None:
+        self._path, self._packed, self._data = path, size_of_file(file), gzip.GzipFile(fileobj=file)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        with self._errors():
+            count = self._data.readinto(buffer)
+        if self._data.tell() > (most := unpacked_limit(self._packed)):
+            what, hint = (
+                f"decompresses to more than {most:,} bytes",
+                "decompress it if you trust it",
+            )
+            raise SourceError(what, path=self._path, hint=hint)
+        return count
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        with self._errors():
+            return self._data.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._data.tell()
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise SourceError("truncated or damaged gzip data", path=self._path) from error
+
+
+@contextlib.contextmanager
+def open_unpacked(path: AnyPath, *, copied: bool = False) -> Iterator[BinaryIO]:
+    """Open a file for reading, decompressed if it starts as gzip does.
+
+    Going back in a compressed file is slow; if ``copied``, it is decompressed to a temporary file.
+    """
+    with open_regular(path) as file:
+        is_packed = file.read(len(_MAGIC)) == _MAGIC
+        file.seek(0)
+        if not is_packed:
+            yield file
+            return
+        reader = io.BufferedReader(_Unpacked(file, path), _BUFFER)
+        if not copied:
+            yield cast(BinaryIO, reader)
+            return
+        with tempfile.TemporaryFile() as copy:
+            shutil.copyfileobj(reader, copy, _BUFFER)
+            copy.seek(0)
+            yield cast(BinaryIO, copy)
+
+
+def plain_suffix(path: AnyPath) -> str:
+    """Return the suffix of a file's name in lower case, without the one of its compression."""
+    name = path.name.lower()
+    return Path(name.removesuffix(".gz")).suffix
+
+
+@contextlib.contextmanager
+def create_packed(path: Path) -> Iterator[BinaryIO]:
+    """Create a file, compressed if its name says so; the same content gives the same bytes."""
+    with path.open("xb", buffering=1 << 20) as file:
+        if not path.name.lower().endswith(_SUFFIXES):
+            yield file
+            return
+        with gzip.GzipFile("", "wb", 6, file, mtime=0) as packed:
+            yield cast(BinaryIO, packed)
