@@ -189,11 +189,20 @@ def read_parquet_images(
         columns = replace(columns, names=None)
     columns = replace(columns, wanted=wanted)
     with Spool(scratch, where) as spool:
-        samples = ((file, one) for file in files for one in _parquet_samples(file, columns, spool))
+        stems = [Path(file).stem for file in files]
+        if len({*stems}) < len(stems):
+            stems = [f"{Path(file).parent.name}/{Path(file).stem}" for file in files]
+        samples = (
+            (file, one)
+            for file, stem in zip(files, stems, strict=True)
+            for one in _parquet_samples(file, stem, columns, spool)
+        )
         return source_of(rows, files, samples, spool.reader, columns.names, columns.others)
 
 
-def _parquet_samples(path: str, columns: ImageColumns, spool: Spool) -> Iterator[FoundItem]:
+def _parquet_samples(
+    path: str, stem: str, columns: ImageColumns, spool: Spool
+) -> Iterator[FoundItem]:
     from tfrtool.sources.formats.parquet_reader import read_cells
 
     with open_regular(path) as file:
@@ -206,7 +215,7 @@ def _parquet_samples(path: str, columns: ImageColumns, spool: Spool) -> Iterator
             name, image = image.get("path") or "", image.get("bytes")
         name = posixpath.basename(str(name).replace("\\", "/"))[:_LONGEST_NAME]
         suffix = f"/{name}" if name and name.isprintable() else ""
-        key = f"{Path(path).stem}/{number:08d}{suffix}"
+        key = f"{stem}/{number:08d}{suffix}"
         if isinstance(label, int) and not isinstance(label, bool) and columns.names is not None:
             label = columns.names[label] if 0 <= label < len(columns.names) else ""
         if not isinstance(image, bytes) or not image:
