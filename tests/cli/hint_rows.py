@@ -238,7 +238,7 @@ write photos photos/new | 2
   ? choose a directory outside
   > tfrtool write photos new
 convert a.tfrecord new | 2
-  ? use --to with one of tfrecord, parquet, hf, jsonl, csv, arrayrecord, webdataset
+  ? use --to with one of tfrecord, parquet, hf, arrow, jsonl, csv, arrayrecord, webdataset
   > tfrtool convert a.tfrecord new --to hf
 convert foreign/thesis.doc new --to csv | 1
   ? use --from NAME to choose one
@@ -246,9 +246,9 @@ convert foreign/thesis.doc new --to csv | 1
 convert photos.zip new --to csv | 1
   ? decompress it, or save it as Parquet or as JSON Lines
   > tfrtool convert pets.csv new --to jsonl
-convert a.tfrecord new.csv.gz | 2
+convert a.tfrecord new.parquet.gz | 2
   ? remove .gz from the name
-  > tfrtool convert a.tfrecord new.csv
+  > tfrtool convert a.tfrecord new.parquet
 repair a.tfrecord new.zst | 2
   ? remove the ending, or use .gz
   > tfrtool repair a.tfrecord new.gz
@@ -433,7 +433,9 @@ ELSEWHERE = {
     "--resume to write what is missing": "tests/writing/test_store_publish.py runs it",
     "wait for it to finish; --overwrite would replace it": "test_store_publish.py has two writers",
     "to discard its files": "no advice, but what deleting does",
-    "save it as Parquet: `datasets.load_from_disk(DIR)`": "what Hugging Face's library does",
+    "decompress it if you trust it": "tests/interop/test_tables_of_others.py has such a file",
+    "save it again": "what Hugging Face's library does",
+    "use tfrtool convert for other columns": "tests/interop/test_tables_of_others.py converts them",
     "pass label_feature=NAME to choose the label": "tests/examples/test_guessed_labels.py",
     "try again": "tests/process/test_die_anywhere.py reads again",
     "use --weights none to start from random weights": "below",

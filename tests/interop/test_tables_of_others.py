@@ -148,8 +148,9 @@ def test_tables_are_written(tmp_path: Path, name: str) -> None:
 def test_a_compressed_web_dataset(tmp_path: Path) -> None:
     """A .tar.gz is read as the tar in it, also over the edge of a sample, and written."""
     members = {f"{at}.{end}": b"%d" % at for at in range(40) for end in ("cls", "txt")}
-    for name, mode in (("a.tar", "w"), ("b.tar.gz", "w:gz")):
-        with tarfile.open(tmp_path / name, mode) as tar:
+    for name in ("a.tar", "b.tar.gz"):
+        is_packed = name.endswith(".gz")
+        with tarfile.open(tmp_path / name, "w:gz" if is_packed else "w") as tar:
             for member, data in members.items():
                 info = tarfile.TarInfo(member)
                 info.size = len(data)
