@@ -55,7 +55,8 @@ class _Unpacked(io.RawIOBase):
         try:
             yield
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise SourceError("truncated or damaged gzip data", path=self._path) from error
+            what, offset = "truncated or damaged gzip data", self._data.tell()
+            raise SourceError(what, path=self._path, offset=offset) from error
 
 
 @contextlib.contextmanager
