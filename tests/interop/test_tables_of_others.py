@@ -105,6 +105,23 @@ def test_saved_datasets(tmp_path: Path) -> None:
     assert written.splits["train"].labels == {"cat": 2, "dog": 3}
 
 
+def test_write_reads_the_same_tables(tmp_path: Path) -> None:
+    """Paths and labels, or images themselves, are found in every kind of table."""
+    image = image_bytes()
+    for name in ("1.jpg", "2.jpg"):
+        (tmp_path / name).write_bytes(image)
+    paths = pd.DataFrame({"path": ["1.jpg", "2.jpg"], "label": ["cat", "dog"]})
+    paths.to_feather(tmp_path / "paths.feather")
+    paths.to_csv(tmp_path / "paths.csv.gz", index=False)
+    paths.to_json(tmp_path / "paths.json", orient="records")
+    paths.to_json(tmp_path / "paths.jsonl.gz", orient="records", lines=True)
+    images = pd.DataFrame({"image": [image, image], "label": ["cat", "dog"]})
+    images.to_feather(tmp_path / "images.feather")
+    for source in sorted({*tmp_path.iterdir()} - {*tmp_path.glob("*.jpg")}):
+        report = tfrtool.write(source, tmp_path / "out", dry_run=True)
+        assert report.splits["train"].labels == {"cat": 1, "dog": 1}, source.name
+
+
 @pytest.mark.parametrize("place", ["../a.arrow", "/etc/passwd", 7])
 def test_saved_datasets_that_lead_elsewhere(tmp_path: Path, capsys: Capture, place: Any) -> None:
     """A file name in the JSON of such a folder is the name of a file in it."""
@@ -161,6 +178,24 @@ def test_a_compressed_web_dataset(tmp_path: Path) -> None:
     tfrtool.convert(tmp_path / "plain", tmp_path / "c.tar.gz")
     with tarfile.open(tmp_path / "c.tar.gz", "r:gz") as tar:
         assert len(tar.getmembers()) >= 80
+
+
+def test_views_and_dictionaries(tmp_path: Path) -> None:
+    """Layouts that only Arrow has hold the same values."""
+    texts = pa.array(["a", "b"])
+    columns = {
+        "view": texts.cast(pa.string_view()),
+        "dictionary": texts.dictionary_encode(),
+        "runs": pa.RunEndEncodedArray.from_arrays([2], ["a"]),
+    }
+    table = pa.table(columns)
+    with pa.ipc.new_file(tmp_path / "a.arrow", table.schema) as file:
+        file.write_table(table)
+    tfrtool.convert(tmp_path / "a.arrow", tmp_path / "out")
+    assert records(tmp_path / "out") == [
+        {"view": (b"a",), "dictionary": (b"a",), "runs": (b"a",)},
+        {"view": (b"b",), "dictionary": (b"b",), "runs": (b"a",)},
+    ]
 
 
 def test_options_of_csv(tmp_path: Path, capsys: Capture) -> None:
