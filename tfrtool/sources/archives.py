@@ -108,14 +108,14 @@ def read_part(path: str, size: int, offset: int, stamp: Stamp | None = None) -> 
 class PartReader:
     """Reads items whose bytes lie in files; a place is the number of a file and an offset."""
 
-    files: tuple[str, ...]
+    files: tuple[str | Path, ...]  # a Path was unpacked, and must be visible to all nodes
     stamps: tuple[Stamp | None, ...]  # of the files, where others may change them
     name: str = ""  # of the archive, if it was unpacked
 
     def read(self, item: Item) -> bytes:
         """Return all bytes of an item."""
         number, offset = divmod(item.place, 1 << OFFSET_BITS)
-        return read_part(self.files[number], item.bytes, offset, self.stamps[number])
+        return read_part(str(self.files[number]), item.bytes, offset, self.stamps[number])
 
     def describe(self, item: Item) -> str:
         """Return the path of the archive, and the member's."""
@@ -137,7 +137,7 @@ class Spool:
     def __init__(self, scratch: Path, where: str, packed: int = 0, hint: str = "") -> None:
         """Open the file for the contents of the source ``where``; the hint is for a full disk."""
         self.path, self.packed, self._where = scratch / SPOOL, packed, where
-        self.reader = PartReader((str(self.path),), (None,), where)
+        self.reader = PartReader((self.path,), (None,), where)
         self._failure = f"can't be unpacked to {self.path}{hint}"
         self._end = 0
         with os_errors_as(WriteError, where, self._failure):
@@ -409,7 +409,7 @@ def list_tar(path: str, scratch: Path) -> Listing:
                 except ValueError as error:
                     raise damaged_tar(path, "", error) from error
                 reader = spool.reader
-    members = _tar_members(path, reader.files[0], stamp[0])
+    members = _tar_members(path, str(reader.files[0]), stamp[0])
     return Listing(_checked(members, path, stamp[0]), reader)
 
 

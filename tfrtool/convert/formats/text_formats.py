@@ -246,7 +246,7 @@ class JsonLinesFormat(RowFormat):
             yield row, end
 
     @contextlib.contextmanager
-    def write(self, path: AnyPath, content: Content) -> Iterator[Put]:  # noqa: ARG002
+    def write(self, path: Path, content: Content) -> Iterator[Put]:  # noqa: ARG002
         """Give a file to write."""
 
         def lines(batch: pa.RecordBatch) -> Iterator[str]:
@@ -365,7 +365,7 @@ class CsvFormat(RowFormat):
         return from_json(cell, kind)
 
     @contextlib.contextmanager
-    def write(self, path: AnyPath, content: Content) -> Iterator[Put]:
+    def write(self, path: Path, content: Content) -> Iterator[Put]:
         """Give a table to write."""
         with _create_text(path) as file:
             # In quotes, texts keep the blanks that they start with.
@@ -411,12 +411,12 @@ def _raise_all(errors: Mapping[str, tuple[int, Exception]], path: AnyPath) -> No
 
 
 @contextlib.contextmanager
-def _create_text(path: AnyPath) -> Iterator[IO[str]]:
+def _create_text(path: Path) -> Iterator[IO[str]]:
     with create_packed(path) as file, io.TextIOWrapper(file, "utf-8", newline="") as text:
         yield text
 
 
-def schema_of(path: AnyPath) -> Path:
+def schema_of(path: AnyPath) -> AnyPath:
     """Return the path of the schema next to a single file."""
     return path.with_name(f"{path.name.removesuffix('.gz').rpartition('.')[0]}.{SCHEMA}")
 

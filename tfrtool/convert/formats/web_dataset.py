@@ -6,6 +6,7 @@ import re
 import tarfile
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any, BinaryIO, ClassVar
 
 import pyarrow as pa
@@ -80,7 +81,7 @@ class WebDatasetFormat(RowFormat):
             raise SourceError(what, path=path, offset=samples.offset) from error
 
     @contextlib.contextmanager
-    def write(self, path: AnyPath, content: Content) -> Iterator[Put]:
+    def write(self, path: Path, content: Content) -> Iterator[Put]:
         """Give an archive to write."""
         with create_packed(path) as file:
             yield _SampleWriter(file, path.stem, content).put

@@ -199,7 +199,7 @@ def _opened(path: str | AnyPath) -> Iterator[Any]:
         yield parquet
 
 
-def _is_arrow(path: str | Path) -> bool:
+def _is_arrow(path: str | AnyPath) -> bool:
     with open_regular(path) as file:
         return is_arrow(file.read(_MAGIC_BYTES))
 
