@@ -16,6 +16,7 @@ from PIL import Image
 
 from tests.datasets import flip_bit, image_payload, write_foreign
 from tests.examples.strategies import float32, int64, string
+from tests.inspection.test_split_shards import parts_of
 from tests.photos import image_bytes
 from tfrtool.errors import TfrtoolError, UsageError, WriteError
 from tfrtool.examples.example import encode_example
@@ -130,7 +131,7 @@ def test_conditions(rows: RecordTable, where: str, expected: list[int]) -> None:
         ("EXISTS (FROM read_text('/etc/passwd'))", "can't read '/etc/passwd'"),
         ("1 IN (SELECT 1 FROM glob('/etc/*'))", "can't read"),
         ("(WITH a AS (COPY (SELECT 1) TO '/tmp/x') SELECT 1) = 1", "invalid condition"),
-        ("label_ = 'x'", "convert"),
+        ("label_ = 'x'", "can't be compared with 'x'"),
         ("count(*) > 1", "aggregate"),
     ],
 )
@@ -285,6 +286,23 @@ def test_merged_pieces_are_the_same_rows(rows: RecordTable) -> None:
     assert merged.rows == again.rows == 10
     for where in ("true", "n[1] > 2", "label_name = 'cat'"):
         assert places(merged, where=where) == places(again, where=where)
+
+
+def test_rows_of_a_shard_in_parts(tmp_path: Path) -> None:
+    """Records have their numbers in the shard, also damaged ones, and in merged pieces."""
+    folder = write_foreign(tmp_path / "a", [[encode_example({"n": n}) for n in range(300)]])
+    (path,) = folder.iterdir()
+    flip_bit(path, 150 * path.stat().st_size // 300 + 20)
+    with parts_of(900):
+        pieces = write_rows([path], folder, workers=2)
+    assert len({piece.start for piece in pieces}) > 5
+    table = replace(RecordTable.begin(folder, [(path, None)]), pieces=pieces)
+    for one in (table, replace(table, pieces=merge_pieces(folder, pieces))):
+        found = answer(one, Question(), 0, 1000, features=1)
+        assert [row.record for row in found.rows] == list(range(300))
+        (damaged,) = [row.record for row in found.rows if row.faults]
+        expected = [None if n == damaged else n for n in range(300)]
+        assert [value for (value,) in found.values] == expected
 
 
 def test_a_full_disk_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
