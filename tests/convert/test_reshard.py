@@ -20,7 +20,7 @@ import tfrtool
 from tests.datasets import flip_bit
 from tests.records.strategies import payloads, shard_of
 from tfrtool.cli import main
-from tfrtool.convert.copy_records import permuted
+from tfrtool.convert.reshard import permuted
 from tfrtool.examples.example import encode_example
 from tfrtool.records.crc import masked_crc32c
 from tfrtool.storage.progress import Progress

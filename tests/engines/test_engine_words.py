@@ -19,7 +19,8 @@ from tfrtool.sources.archives import SPOOL
 from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.sources.open_source import open_source
 from tfrtool.storage.remote_path import remote_path
-from tfrtool.writing.store_publish import StoreStaging
+from tfrtool.writing.publish import StoreStaging
+from tfrtool.writing.run_options import JobSettings
 
 pytest.importorskip("ray")
 
@@ -91,7 +92,9 @@ def test_somebody_else_answers(shard: Path) -> None:
 
 def test_a_write_to_a_store_needs_no_folder_of_this_machine(tmp_path: Path) -> None:
     """What nodes get of it names no local folder, which they would be asked for."""
-    staging = StoreStaging(remote_path("s3://bucket/pets"), "pets", tmp_path)
+    root = remote_path("s3://bucket/pets")
+    settings = JobSettings(folder=root, name="pets", version="1.0.0")
+    staging = StoreStaging(settings, root, tmp_path)
     assert _pickled(tmp_path, Path.exists)[1] == [str(tmp_path)]
     data, asked = _pickled(staging, Path.exists)
     assert asked == []

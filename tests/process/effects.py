@@ -109,8 +109,7 @@ def signal_at(folder: Path, number: int, effect: int) -> None:
 
 def logged(target: Path) -> int:
     """Return how many files of an unfinished job are noted as finished."""
-    log = target / ".tfrtool-incomplete" / "plan.jsonl"
-    return log.read_bytes().count(b"\n") - 1 if log.exists() else 0
+    return len([*(target / ".tfrtool-incomplete").glob("*.done.json")])
 
 
 def main() -> int:

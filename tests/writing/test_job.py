@@ -125,16 +125,16 @@ def test_sources_without_a_whole_record_make_no_dataset(tmp_path: Path) -> None:
     ids=["deep", "a list", "empty", "a list of paths", "a path that leads out", "no UTF-8", "long"],
 )
 @pytest.mark.parametrize("first", [True, False], ids=["instead of the plan", "after the plan"])
-def test_a_log_of_somebody_else_starts_the_job_over(
+def test_notes_of_somebody_else_start_the_job_over(
     tmp_path: Path, line: bytes, first: bool
 ) -> None:
-    """Whatever a log holds that came with a folder, the job writes all of its files."""
+    """Whatever notes hold that came with a folder, the job writes all of its files."""
     plan = _run(tmp_path / "known", _tasks(count=2)).plan
     staging = tmp_path / "d" / ".tfrtool-incomplete"
     staging.mkdir(parents=True)
     (staging / "n-train.tfrecord-00000-of-00002").write_bytes(b"not ours")
-    known = b"" if first else f'{{"plan": "{plan}"}}\n'.encode()
-    (staging / "plan.jsonl").write_bytes(known + line + b"\n")
+    (staging / "claim.json").write_bytes(line if first else f'{{"plan": "{plan}"}}'.encode())
+    (staging / "n-train.tfrecord-00000-of-00002.done.json").write_bytes(line)
     report = _run(tmp_path / "d", _tasks(count=2), "resume")
     assert (report.records_out, report.resumed) == (1800, 0)
     assert not staging.exists()

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from tfrtool.convert.convert_options import DiffOptions
@@ -28,9 +27,11 @@ from tfrtool.records.tally import digest_text
 from tfrtool.storage.arguments import Paths, as_paths
 from tfrtool.storage.json_values import to_json_values
 from tfrtool.storage.progress import OnProgress
+from tfrtool.writing.known_images import DIGESTS, digest_halves
 
-_DIGESTS = [("payload", "V16"), ("key", "V16"), ("known", "?")]
-"""Of a record: of its payload and of its key, and whether it has the key."""
+_HALVES = np.dtype(DIGESTS)
+_KEYED = np.dtype([("payload", _HALVES), ("key", _HALVES), ("known", "?")])
+"""Digests of a record's payload and of its key, and whether it has the key."""
 
 Numbers = NDArray[np.int64]
 
@@ -95,7 +96,7 @@ class DiffReport:
 
 
 class _ComparedRecords:
-    """All records of A, or of B: 57 bytes for each."""
+    """All records of A, or of B."""
 
     def __init__(
         self, location: Paths, key: str | None, workers: int | None, on_progress: OnProgress
@@ -115,7 +116,7 @@ class _ComparedRecords:
             workers=workers,
             on_progress=on_progress,
             marker=partial(_digest, key=key),
-            dtype=_DIGESTS,
+            dtype=_HALVES if key is None else _KEYED,
         )
         for entry in self.table.faults.kept:
             if entry.fault.kind is FaultKind.NOT_TFRECORD:
@@ -125,7 +126,7 @@ class _ComparedRecords:
 
     def locate(self, row: int) -> Place:
         """Return where a record is."""
-        shard, _, index, _ = self.table.rows[row].tolist()
+        shard, _, index, _ = self.table.rows(np.array([row]))[0].tolist()
         return Place(shard=self.paths[shard], record=index)
 
     def types(self) -> dict[str, str]:
@@ -141,7 +142,7 @@ class _ComparedRecords:
     def feature_digests(self, rows: Numbers, names: Mapping[str, int]) -> NDArray[np.uint64]:
         """Return digests of features: a row for each of these records, a column for each name."""
         digests = np.zeros((len(rows), len(names)), np.uint64)
-        found = self.table.rows[rows]
+        found = self.table.rows(rows)
         for shard in np.unique(found["shard"]).tolist():
             at = np.flatnonzero(found["shard"] == shard)
             wanted = dict(zip(found["index"][at].tolist(), at.tolist(), strict=True))
@@ -157,7 +158,8 @@ class _ComparedRecords:
 def diff(a: Paths, b: Paths, options: DiffOptions) -> DiffReport:
     """Compare the records of two sets of shards, regardless of order and number of shards.
 
-    Memory grows by about 250 bytes per record, and by 8 for each feature of a changed record.
+    Memory grows by about 60 bytes per record, by 100 with a key, and by 8 bytes for each feature of
+    a changed record.
 
     Args:
         a: files, glob patterns and directories, one or several.
@@ -172,7 +174,7 @@ def diff(a: Paths, b: Paths, options: DiffOptions) -> DiffReport:
         _ComparedRecords(location, key, options.workers, options.on_progress) for location in (a, b)
     ]
     side_a, side_b = sides
-    middle, total = len(side_a.table.rows), sum(len(side.table.rows) for side in sides)
+    middle, total = len(side_a.table), sum(len(side.table) for side in sides)
     types = [side.types() for side in sides]
     if key and side_a.without_key + side_b.without_key == total:
         hint = suggestion(key, types[0], "features")
@@ -181,17 +183,18 @@ def diff(a: Paths, b: Paths, options: DiffOptions) -> DiffReport:
     splits = list(dict.fromkeys(name for one in counts for name in one))
     comparable = "" not in splits
     split_codes = np.concatenate(
-        [np.repeat([*map(splits.index, one)], [*one.values()]) for one in counts]
-    ).astype(np.int64)
-    marks = np.concatenate([side.table.marks for side in sides])
-    payloads = _codes(marks["payload"])
-    rest: Numbers = np.arange(total)
-    in_split = payloads * len(splits) + split_codes if comparable else payloads
-    _, rest = _paired(in_split, rest, middle)
+        [
+            np.repeat(np.array([*map(splits.index, one)], np.uint16), [*one.values()])
+            for one in counts
+        ]
+    )
+    marks = [side.table.marks for side in sides]
+    payloads = marks if key is None else [one["payload"] for one in marks]
+    _, rest = _paired(payloads, None, middle, split_codes if comparable else None)
     moved, rest = _paired(payloads, rest, middle)
     changed = moved[:, :0]
     if key:
-        changed, rest = _paired(_codes(marks["key"]), rest, middle)
+        changed, rest = _paired([one["key"] for one in marks], rest, middle)
     moved[1] -= middle
     changed[1] -= middle
     names = {name: number for number, name in enumerate(sorted({*types[0], *types[1]}))}
@@ -231,27 +234,62 @@ def diff(a: Paths, b: Paths, options: DiffOptions) -> DiffReport:
     )
 
 
-def _codes(digests: Rows) -> Numbers:
-    """Return numbers of digests, the same for the same one."""
-    buffers = [None, pa.py_buffer(np.ascontiguousarray(digests))]
-    array = pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), len(digests), buffers)
-    return np.asarray(array.dictionary_encode().indices.to_numpy(), np.int64)
+def _paired(
+    digests: Sequence[Rows],
+    rows: Numbers | None,
+    middle: int,
+    splits: NDArray[np.uint16] | None = None,
+) -> tuple[Numbers, Numbers]:
+    """Pair rows of A, those below the middle, with rows of B that have the same digest.
 
-
-def _paired(codes: Numbers, rows: Numbers, middle: int) -> tuple[Numbers, Numbers]:
-    """Pair rows of A, those below the middle, with rows of B that have the same code.
+    With ``splits``, they must have the same of these, too, and no pairs are returned.
 
     Returns:
         The pairs, A's rows over B's; and the rows that are left, in order.
     """
-    order = rows[np.argsort(codes[rows], kind="stable")]
-    of_b, first = order >= middle, np.diff(codes[order], prepend=-1) != 0
-    group = np.cumsum(first) - 1
-    count_b = np.bincount(group, of_b).astype(np.int64)
-    count_a = np.bincount(group) - count_b
-    rank = np.arange(len(order)) - np.flatnonzero(first)[group] - of_b * count_a[group]
-    paired = rank < np.minimum(count_a, count_b)[group]
-    return np.stack([order[paired & ~of_b], order[paired & of_b]]), np.sort(order[~paired])
+
+    def part(name: str, order: Numbers | None = None) -> NDArray[np.uint64]:
+        whole = np.concatenate([one[name] for one in digests])
+        whole = whole if rows is None else whole[rows]
+        return whole if order is None else whole[order]
+
+    order = np.argsort(part("high"), kind="stable")
+    kind: Any = np.int32 if len(order) < 2**31 else np.int64
+    order = order.astype(kind)
+    first, low = np.diff(part("high", order), prepend=0) != 0, part("low", order)
+    same = ~first[1:] & (low[1:] != low[:-1])  # half a digest is the same by chance
+    if splits is not None:
+        own = (splits if rows is None else splits[rows])[order]
+        same |= ~first[1:] & (own[1:] != own[:-1])
+    if same.any():
+        keys: list[Any] = [low] if splits is None else [own, low]
+        group = np.cumsum(first)
+        mixed = np.isin(group, group[1:][same])
+        some = np.flatnonzero(mixed)
+        inner = np.lexsort([*(key[some] for key in keys), group[some]])
+        order[some] = order[some[inner]]
+        for key in keys:
+            key[some] = key[some[inner]]
+            first[1:] |= key[1:] != key[:-1]
+    else:
+        first[1:] |= low[1:] != low[:-1]
+    first[:1] = True
+    order = order if rows is None else rows[order]
+    of_b = order >= middle
+    starts: Any = np.flatnonzero(first).astype(kind)
+    sizes = np.diff(starts, append=kind(len(order)))
+    count_b = np.add.reduceat(of_b, starts, dtype=kind) if len(starts) else starts
+    count_a = sizes - count_b
+    rank: Any = np.arange(len(order), dtype=kind)
+    rank -= np.repeat(starts, sizes)
+    rank -= of_b * np.repeat(count_a, sizes)
+    paired = rank < np.repeat(np.minimum(count_a, count_b), sizes)
+    del rank
+    rest = np.sort(order[~paired])
+    if splits is not None:
+        return np.zeros((2, 0), np.int64), rest
+    pairs = np.stack([order[paired & ~of_b], order[paired & of_b]])
+    return pairs[:, pairs[0].argsort()], rest
 
 
 def _digest(
@@ -261,22 +299,21 @@ def _digest(
     key: str | None,
 ) -> Iterator[tuple[list[Record], Rows]]:
     payloads = [record.payload for record in records]
-    marks = np.zeros(len(payloads), _DIGESTS)
-    digests = [blake2b(payload, digest_size=16).digest() for payload in payloads]
-    marks["payload"] = np.frombuffer(b"".join(digests), "V16")
+    marks: Rows = digest_halves(payloads)
     if key is not None:
-        values = feature_values(payloads, key)
+        values, halves = feature_values(payloads, key), marks
         keys = [
-            blake2b(digest if value is None else repr(value).encode(), digest_size=16).digest()
-            for digest, value in zip(digests, values, strict=True)
+            digest.tobytes() if value is None else repr(value).encode()
+            for digest, value in zip(halves, values, strict=True)
         ]
-        marks["key"] = np.frombuffer(b"".join(keys), "V16")
+        marks = np.zeros(len(payloads), _KEYED)
+        marks["payload"], marks["key"] = halves, digest_halves(keys)
         marks["known"] = [value is not None for value in values]
     yield records, marks
 
 
 def _features(payload: bytes) -> dict[str, Any]:
-    """Return the features of a payload by name; of one that is no Example, itself."""
+    """Return the features of a payload by name; of one that is not an Example, itself."""
     try:
         example = decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE)
     except ValueError:

@@ -3,8 +3,7 @@
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
-from hashlib import blake2b
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfrtool.convert.convert_options import FilterOptions
-from tfrtool.convert.copy_records import (
-    Selection,
-    copy_records,
-    permutation,
-)
 from tfrtool.convert.feature_values import feature_values, image_feature
+from tfrtool.convert.reshard import Selection, as_numbers, copy_records, shuffled
 from tfrtool.convert.source_records import OnFault, Rows, SourceRecords
 from tfrtool.declare import takes
 from tfrtool.errors import UsageError, WriteError, os_errors_as
@@ -28,6 +23,7 @@ from tfrtool.storage.arguments import Paths, as_path
 from tfrtool.storage.opening import file_sha256, open_regular
 from tfrtool.storage.remote_path import AnyPath
 from tfrtool.writing.job_report import JobReport
+from tfrtool.writing.known_images import DIGESTS, digest_halves
 from tfrtool.writing.run_options import JobSettings
 
 _RULES = ("keep", "drop", "where", "dedupe", "sample")
@@ -93,17 +89,14 @@ def _sample_size(sample: int | float | str) -> int | float:
 
 
 def _digests(
-    _path: Path, records: list[Record], _report: OnFault, image: str | None, dtype: Any
+    _path: Path, records: list[Record], _report: OnFault, image: str | None
 ) -> Iterator[tuple[list[Record], Rows]]:
     """Make the 128-bit digests by which copies are found."""
-    marks = np.zeros(len(records), dtype)
     contents = [record.payload for record in records]
     for at, values in enumerate(feature_values(contents, image) if image else ()):
         if values and len(values) == 1 and isinstance(values[0], bytes):
             contents[at] = values[0]
-    joined = b"".join(blake2b(content, digest_size=16).digest() for content in contents)
-    marks["high"], marks["low"] = np.frombuffer(joined, "<u8").reshape(-1, 2).T
-    yield records, marks
+    yield records, digest_halves(contents)
 
 
 def _unmarked(
@@ -134,14 +127,11 @@ def _select(
             on_progress=settings.on_progress,
         )
     if dedupe:
-        image, dtype = (
-            image_feature(files.paths, files.paths[0].parent),
-            [("high", "u8"), ("low", "u8")],
-        )
-        table = scan(marker=partial(_digests, image=image, dtype=dtype), dtype=dtype)
+        image = image_feature(files.paths, files.paths[0].parent)
+        table = scan(marker=partial(_digests, image=image), dtype=DIGESTS)
     else:
         table = scan(marker=_unmarked)
-    kept, skipped = np.ones(len(table.rows), np.bool_), dict[str, int]()
+    kept, skipped = np.ones(len(table), np.bool_), dict[str, int]()
 
     def skip(rule: str, rows: NDArray[Any]) -> None:
         before = np.count_nonzero(kept)
@@ -157,11 +147,11 @@ def _select(
         kept[_rows_of(table, ((one.path, [one.fault.record or 0]) for one in unparsed))] = False
         skip("where", ~_rows_of(table, matching.items()))
     if dedupe:
-        skip("dedupe", _later_copies(table.marks, np.flatnonzero(kept)))
+        skip("dedupe", _later_copies(table.marks, as_numbers(kept)))
     if sample is not None:
-        rest = np.flatnonzero(kept)
+        rest = as_numbers(kept)
         count = sample if isinstance(sample, int) else max(1, round(sample * len(rest)))
-        skip("sample", np.delete(rest, permutation(len(rest), options.seed)[:count]))
+        skip("sample", shuffled(rest, options.seed)[count:])
     if not kept.any() and len(kept):
         raise WriteError(f"no records match (0 of {len(kept):,})", path=files.paths[0].parent)
     codes = np.where(kept, table.split_codes, np.uint16(0))
@@ -177,18 +167,24 @@ def _rows_of(
     table: SourceRecords, numbers: Iterable[tuple[AnyPath, Sequence[int]]]
 ) -> NDArray[np.bool_]:
     """Return for each record whether it has one of these numbers in its shard."""
-    places = {shard.path: np.int64(place) << 40 for place, shard in enumerate(table.shards)}
-    wanted = [places[path] + np.array(some, np.int64) for path, some in numbers]
-    keys = (table.rows["shard"].astype(np.int64) << 40) + table.rows["index"]
-    return np.isin(keys, np.concatenate([np.zeros(0, np.int64), *wanted]))
+    shards = {shard.path: place for place, shard in enumerate(table.shards)}
+    wanted = np.zeros(len(table), np.bool_)
+    for path, some in numbers:
+        own = table.records_of(shards[path])
+        if shards[path] in table.indices:
+            wanted[own] |= np.isin(table.indices_of(shards[path]), some)
+        else:
+            wanted[own][np.array(some, np.int64)] = True
+    return wanted
 
 
-def _later_copies(marks: Rows, kept: NDArray[np.int64]) -> NDArray[np.int64]:
+def _later_copies(marks: Rows, kept: NDArray[Any]) -> NDArray[Any]:
     """Return the records with the digest of an earlier one."""
     high, low = marks["high"][kept], marks["low"][kept]
     order = np.lexsort((low, high))  # which keeps the order of equal ones
-    same = (high[order][1:] == high[order][:-1]) & (low[order][1:] == low[order][:-1])
-    return np.asarray(kept[order[1:][same]], np.int64)
+    high, low = high[order], low[order]
+    same = (high[1:] == high[:-1]) & (low[1:] == low[:-1])
+    return np.asarray(kept[order[1:][same]])
 
 
 def _read_list(path: AnyPath, table: SourceRecords) -> NDArray[np.bool_]:
@@ -201,8 +197,7 @@ def _read_list(path: AnyPath, table: SourceRecords) -> NDArray[np.bool_]:
     for number, (shard, _, _) in enumerate(table.shards):
         for name in {str(shard), str(shard.absolute()), shard.name}:
             numbers.setdefault(name, []).append(number)
-    firsts = np.searchsorted(table.rows["shard"], np.arange(len(table.shards) + 1))
-    listed = np.zeros(len(table.rows), np.bool_)
+    listed, indices_of = np.zeros(len(table), np.bool_), lru_cache(table.indices_of)
     for line_number, line in enumerate(_lines(path), start=1):
         if not line:
             continue
@@ -215,8 +210,7 @@ def _read_list(path: AnyPath, table: SourceRecords) -> NDArray[np.bool_]:
         if len(known) != 1:
             what = f"several shards are named {name!r}" if known else f"no shard {name!r}"
             raise UsageError(f"{where}: {what}", path=path)
-        first, end = firsts[known[0]], firsts[known[0] + 1]
-        indices = table.rows["index"][first:end]
+        first, indices = table.records_of(known[0]).start, indices_of(known[0])
         row = int(np.searchsorted(indices, int(index)))
         if row == len(indices):
             what, most = f"{where}: no record {index} in {name}", indices[-1] + 1 if row else 0

@@ -1,29 +1,128 @@
-"""The verb: shards become other shards; records are copied unparsed."""
+"""Jobs that copy records unparsed: scan the sources, select and order records, copy them."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
-from itertools import accumulate
+from itertools import accumulate, islice, pairwise, product
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tfrtool.convert.convert_options import ReshardOptions
-from tfrtool.convert.copy_records import Select, Selection, copy_records
-from tfrtool.convert.source_records import OnFault, Rows, SourceRecords
+from tfrtool.convert.carried import CarriedMetadata
+from tfrtool.convert.convert_options import CopyOptions, ReshardOptions
+from tfrtool.convert.source_records import (
+    FrameReader,
+    OnFault,
+    PickedRecords,
+    Rows,
+    SourceRecords,
+    find_sources,
+    no_readable_record,
+    scan_records,
+)
 from tfrtool.declare import takes
-from tfrtool.errors import WriteError
-from tfrtool.examples.dataset_files import DatasetFiles
+from tfrtool.engines.engine import Workers
+from tfrtool.errors import SchemaError, WriteError, printable, some_of
+from tfrtool.examples.dataset_files import DatasetFiles, find_files
+from tfrtool.examples.example import PayloadKind, feature_name
+from tfrtool.records.compression import Compression
 from tfrtool.records.framing import Record
-from tfrtool.records.tally import payload_key, seed_word, splitmix64
-from tfrtool.storage.arguments import Paths
-from tfrtool.writing.job_report import JobReport
-from tfrtool.writing.run_options import JobSettings
+from tfrtool.records.reader import read_shard
+from tfrtool.records.tally import Words, payload_key, seed_word, splitmix64
+from tfrtool.records.writer import ShardWriter
+from tfrtool.storage.arguments import Paths, as_path, as_paths
+from tfrtool.storage.progress import RECORDS, count_work
+from tfrtool.storage.remote_path import AnyPath
+from tfrtool.writing.job import FileTask, JobPlan, numbered, run_job
+from tfrtool.writing.job_report import Faults, JobReport, Written
+from tfrtool.writing.run_options import JobSettings, check_shard_count, too_many_shards
+from tfrtool.writing.write_plan import cut_by_size
+
+if TYPE_CHECKING:
+    from tfrtool.examples.arrow.infer import ColumnsFold
+
+Numbers = NDArray[Any]
+"""Numbers of records in a table: uint32, where that is enough."""
+
+_ROUNDS, _CHUNK = 6, 65_536
+
+_WINDOW = 8 * 1024 * 1024
+"""Bytes of output whose records are read in the order of the sources, if they are shuffled."""
+
+_BLOCK = 1024 * 1024
+"""Bytes that are read at once, if records keep their order."""
+
+_FIRST, _SHOWN = 64, 10
 
 _MARKS = [("draw", "u8"), ("stratum", "u8"), ("known", "u1")]
+
+_WORTH_A_PROCESS = {True: 1024**3, False: 64 * 1024**2}
+"""Bytes that are copied in the time that a process takes to start; False: also compressed."""
+
+
+class Selection(NamedTuple):
+    """The records that a job copies.
+
+    Attributes:
+        table: all records.
+        splits: names of the new splits.
+        codes: for each record 1 + the number of its split, or 0 if it is skipped.
+        skipped: number of skipped records, by rule.
+    """
+
+    table: SourceRecords
+    splits: Sequence[str]
+    codes: NDArray[np.uint16]
+    skipped: Mapping[str, int] = {}
+
+
+Select = Callable[[DatasetFiles, JobSettings, Callable[..., SourceRecords]], Selection]
+"""Selects records of files, which the function scans with a marker (see `scan_records`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyTask(FileTask):
+    """Copies records of a table, and checks their CRCs."""
+
+    picked: PickedRecords = field(repr=False)
+    compression: Compression
+    stop: bool  # whether damage ends the job
+
+    @classmethod
+    def of(
+        cls, picked: PickedRecords, split: str, compression: Compression, *, stop: bool
+    ) -> "CopyTask":
+        """Return the task that copies some records into a file of a split."""
+        size = int(picked.sizes.sum(dtype=np.int64))
+        return cls(
+            split=split,
+            records=len(picked),
+            size=size,
+            picked=picked,
+            compression=compression,
+            stop=stop,
+        )
+
+    def write(self, path: Path) -> Written:
+        """Copy the records, a window at a time."""
+        faults, picked = Faults(stop=self.stop), self.picked
+        shards = picked.table.shards
+        with ShardWriter(path, self.compression) as writer, FrameReader(shards) as reader:
+            for start in range(0, len(picked), _CHUNK):
+                chunk = picked.rows(start, start + _CHUNK)
+                places = chunk["shard"].astype(np.int64) << 40 | chunk["offset"]
+                window = _BLOCK if (places[1:] > places[:-1]).all() else _WINDOW
+                windows = np.cumsum(chunk["size"], dtype=np.int64) // window
+                bounds = [0, *(np.flatnonzero(np.diff(windows)) + 1).tolist(), len(chunk)]
+                for low, high in pairwise(bounds):
+                    writer.write_frames(*reader.read(chunk[low:high], faults))
+                    count_work(high - low, RECORDS)
+        tally = writer.tally
+        return Written(tally=tally, read=tally, faults=faults, crc32c=writer.crc32c)
 
 
 @takes(ReshardOptions)
@@ -59,6 +158,143 @@ def reshard(sources: Paths, dataset: str | os.PathLike[str], options: ReshardOpt
         select = partial(_draw_splits, options=options, splits=options.splits)
     seed = options.seed if options.shuffle else None
     return copy_records("reshard", sources, dataset, options, rules, select, seed)
+
+
+def copy_records(
+    command: str,
+    sources: Paths,
+    dataset: str | os.PathLike[str],
+    options: CopyOptions,
+    rules: Mapping[str, Any],
+    select: Select | None = None,
+    shuffle_seed: int | None = None,
+) -> JobReport:
+    """Copy records of sources to a new dataset.
+
+    Args:
+        command: name of the command.
+        sources: the shards to read.
+        dataset: directory to write to.
+        options: those of all such jobs.
+        rules: the options that select records and their splits, for the report.
+        select: selects the records; all of them by default.
+        shuffle_seed: puts the records of each split in a random order.
+
+    Raises:
+        TfrtoolError: the errors of `tfrtool.reshard`.
+    """
+    settings = replace(options.settings(as_path(dataset)), workers=options.pool)
+    found = find_sources(sources, settings.folder)
+    carried = CarriedMetadata(found.folders)
+    write_options, compression = carried.written, Compression(options.compression)
+    if "splits" in rules:
+        write_options = {key: value for key, value in write_options.items() if key not in rules}
+        write_options |= {key: rules[key] for key in ("splits", "seed")}
+
+    def plan(scratch: Path) -> JobPlan:
+        if not options.allow_mixed:
+            _check_features(as_paths(sources), found, settings.workers)
+        scan = partial(
+            scan_records,
+            found,
+            scratch,
+            workers=settings.workers,
+            on_progress=settings.on_progress,
+            stop=settings.stop,
+        )
+        if select is None:
+            table = scan()
+            selection = Selection(table, [*table.split_sizes], table.split_codes)
+        else:
+            selection = select(found, settings, scan)
+            table = selection.table
+        if not len(table):
+            raise no_readable_record(found.paths)
+        tasks, warnings = list[CopyTask](), [*found.notes, *carried.warnings]
+        for code, split in enumerate(selection.splits, start=1):
+            numbers = as_numbers(selection.codes == code)
+            if not len(numbers):
+                warnings.append(f"split {split!r} has no records, so no shard is written for it")
+                continue
+            if options.shards is not None and options.shards > len(numbers):
+                raise too_many_shards(options.shards, split, len(numbers))
+            if shuffle_seed is not None:
+                numbers = shuffled(numbers, shuffle_seed)
+            for low, high in pairwise(_cut(table.sizes[numbers], options)):
+                picked = PickedRecords(table, numbers[low:high])
+                tasks.append(CopyTask.of(picked, split, compression, stop=settings.stop))
+        return JobPlan(
+            tasks=numbered(tasks, settings.name),
+            inputs=[shard.identity for shard in table.shards],
+            read=None if select is None else table.read,
+            faults=table.faults,
+            skipped=selection.skipped,
+            warnings=warnings,
+        )
+
+    return run_job(
+        settings,
+        command,
+        {
+            "shards": options.shards,
+            "shard_bytes": options.shard_bytes,
+            "compression": options.compression,
+            "shuffle": shuffle_seed is not None,
+            **({} if shuffle_seed is None else {"seed": shuffle_seed}),
+            **rules,
+            "written": write_options,
+        },
+        plan,
+        lambda splits, _: carried.texts(settings.name, settings.version, splits),
+        _WORTH_A_PROCESS[compression is Compression.NONE],
+    )
+
+
+def _cut(sizes: NDArray[Any], options: CopyOptions) -> list[int]:
+    """Return where each file starts, and the end: by number, or by bytes before compression."""
+    totals = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+    count = options.shards or max(1, -(-int(totals[-1]) // options.shard_bytes))
+    check_shard_count(min(count, len(sizes)))
+    if options.shards:
+        return [round(len(sizes) * number / count) for number in range(count + 1)]
+    return cut_by_size(totals, options.shard_bytes)
+
+
+def as_numbers(chosen: NDArray[np.bool_]) -> Numbers:
+    """Return the numbers of the records for which something is true: 4 bytes for each."""
+    parts = range(0, len(chosen), _CHUNK)
+    dtype = np.uint32 if len(chosen) < 2**32 else np.int64
+    found = (np.flatnonzero(chosen[start : start + _CHUNK]) + start for start in parts)
+    return np.concatenate([np.zeros(0, dtype), *(some.astype(dtype) for some in found)])
+
+
+def shuffled(numbers: Numbers, seed: int) -> Numbers:
+    """Return numbers in a random order, the same on every machine; the first are a sample.
+
+    A Feistel network over the next power of four, walked until it is within the places.
+    """
+    mixed, count = np.empty_like(numbers), len(numbers)
+    for start in range(0, count, _CHUNK):
+        places = np.arange(start, min(start + _CHUNK, count), dtype=np.uint64)
+        mixed[start : start + _CHUNK] = numbers[permuted(places, count, seed).view(np.int64)]
+    return mixed
+
+
+def permuted(places: Words, count: int, seed: int) -> Words:
+    """Return where a random permutation of ``count`` places puts some of them."""
+    half = max(1, -(-(count - 1).bit_length() // 2))
+    mask, shift = np.uint64((1 << half) - 1), np.uint64(half)
+    rounds: Words = np.arange(_ROUNDS, dtype=np.uint64)
+    keys = splitmix64(rounds ^ seed_word(seed))
+    found = places.copy()
+    left = np.arange(len(places))
+    while len(left):
+        high, low = found[left] >> shift, found[left] & mask
+        for key in keys:
+            high, low = low, high ^ (splitmix64(low ^ key) & mask)
+        found[left] = high << shift | low
+        left = left[found[left] >= count]
+    return np.asarray(found, np.uint64)
 
 
 def _draw_splits(
@@ -135,3 +371,50 @@ def _stratify(marks: Rows, ends: list[float]) -> NDArray[np.uint16]:
                 at = start + int(np.searchsorted(draws[start:stop], draws[at - 1], side="right"))
             codes[order[at:stop]] += 1
     return codes
+
+
+def fold_first(paths: Sequence[AnyPath]) -> "ColumnsFold":
+    """Fold the columns of the first records of each of these shards."""
+    from tfrtool.examples.arrow.infer import ColumnsFold  # Arrow takes 35 MB
+
+    fold = ColumnsFold()
+    for path in paths:
+        items = islice(read_shard(path), _FIRST)
+        fold.add([item.payload for item in items if isinstance(item, Record)])
+    return fold
+
+
+def _check_features(places: Sequence[AnyPath], found: DatasetFiles, workers: Workers) -> None:
+    """Raise a `SchemaError` if the features of several sources differ.
+
+    Of several sources, all records are read. Of several sets of shards in one source, only the
+    first records of each are, and only the types of common features must agree.
+    """
+    if len(places) == 1 and len(found.sets) == 1:
+        return
+    from tfrtool.inspection.rows.batches import fold_columns
+
+    folds: dict[str, ColumnsFold] = {}
+    if len(places) > 1:
+        for place in places:
+            paths = [path for shards in find_files(place).sets for path in shards.paths]
+            folds[str(place)] = fold_columns(paths, workers=workers)
+    else:
+        folds = {str(one.paths[0]): fold_first(one.paths[:1]) for one in found.sets}
+    columns = {place: fold.columns() for place, fold in folds.items()}
+    present = [pair for pair in columns.items() if pair[1].kind is not PayloadKind.EMPTY]
+    for (first, before), (other, after) in product(present[:1], present[1:]):
+        old, new = ({(c.key, c.is_list): c.dtype for c in of.columns} for of in (before, after))
+        common = old.keys() & new.keys()
+        differ = {key for key in common if old[key] and new[key] and old[key] is not new[key]}
+        if len(places) > 1:
+            differ |= old.keys() ^ new.keys()
+        if differ or before.kind != after.kind:
+            names = [printable(feature_name(key)) for key, _ in sorted(differ)]
+            what = (
+                f"its features differ from those of {printable(first)}: {some_of(names, _SHOWN)}"
+                if differ
+                else f"it has {after.kind.title} records, and {printable(first)} "
+                f"{before.kind.title}"
+            )
+            raise SchemaError(what, path=other, hint="use --allow-mixed to merge them anyway")

@@ -5,9 +5,9 @@ import shlex
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from itertools import groupby, pairwise
+from itertools import chain, groupby, pairwise
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -198,29 +198,32 @@ class SourceShard(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class SourceRecords:
-    """The records of shards, in order.
+    """The records of shards, in order: 12 bytes for each, and those of its marks.
 
     Attributes:
         shards: the shards.
-        rows: a row of `ROW` for each record. Without a marker, payloads are not checked yet.
-        marks: what the marker made of each record.
+        starts: the number of the first record of each shard, and at the end that of all.
+        offsets: where each record starts in its file.
+        sizes: bytes of each record with its frame.
+        indices: the numbers of records in their files, of shards where these have gaps.
+        marks: what the marker made of each record. Without one, payloads are not checked yet.
         read: the intact records that were read for the marks.
         faults: the damage.
         split_sizes: number of records by split; those of a split follow each other.
     """
 
-    shards: Sequence[SourceShard]
-    rows: Rows
-    marks: Rows
-    read: Tally
-    faults: Faults
-    split_sizes: Mapping[str, int]
+    shards: Sequence[SourceShard] = ()
+    starts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, np.int64))
+    offsets: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    sizes: NDArray[np.uint32] = field(default_factory=lambda: np.zeros(0, np.uint32))
+    indices: Mapping[int, NDArray[np.int64]] = field(default_factory=dict)
+    marks: Rows = field(default_factory=lambda: np.zeros(0, "u1"))
+    read: Tally = field(default_factory=Tally)
+    faults: Faults = field(default_factory=Faults)
+    split_sizes: Mapping[str, int] = field(default_factory=dict)
 
-    @classmethod
-    def empty(cls) -> "SourceRecords":
-        """Return a table without records."""
-        none: Rows = np.zeros(0, ROW)
-        return cls(shards=(), rows=none, marks=none, read=Tally(), faults=Faults(), split_sizes={})
+    def __len__(self) -> int:
+        return int(self.starts[-1])
 
     @property
     def split_codes(self) -> NDArray[np.uint16]:
@@ -228,21 +231,77 @@ class SourceRecords:
         numbers = np.arange(1, len(self.split_sizes) + 1, dtype=np.uint16)
         return np.repeat(numbers, [*self.split_sizes.values()])
 
-    def part(self, numbers: NDArray[Any] | slice) -> "SourceRecords":
-        """Return some of the records, with their shards alone: what a task needs."""
-        rows = self.rows[numbers].copy()
-        used, rows["shard"] = np.unique(rows["shard"], return_inverse=True)
-        shards = [self.shards[number] for number in used.tolist()]
-        return replace(self, shards=shards, rows=rows, marks=rows[:0], faults=Faults())
+    def records_of(self, shard: int) -> slice:
+        """Return the range of the records of a shard."""
+        return slice(int(self.starts[shard]), int(self.starts[shard + 1]))
+
+    def indices_of(self, shard: int) -> NDArray[np.int64]:
+        """Return the numbers of a shard's records in their file."""
+        own, known = self.records_of(shard), self.indices.get(shard)
+        return np.arange(own.stop - own.start) if known is None else known
+
+    def rows(self, numbers: NDArray[Any]) -> Rows:
+        """Return some records as rows of `ROW`, in the given order."""
+        rows = np.zeros(len(numbers), ROW)
+        rows["shard"] = np.searchsorted(self.starts, numbers, side="right") - 1
+        rows["offset"], rows["size"] = self.offsets[numbers], self.sizes[numbers]
+        places = rows["index"] = numbers - self.starts[rows["shard"]]
+        for shard in self.indices.keys() & {*np.unique(rows["shard"]).tolist()}:
+            own = rows["shard"] == shard
+            rows["index"][own] = self.indices[shard][places[own]]
+        return rows
+
+
+@dataclass(frozen=True)
+class PickedRecords:
+    """Some records of a table, in some order; pickled without the others."""
+
+    table: SourceRecords
+    numbers: NDArray[np.uint32]
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        order = np.argsort(self.numbers)
+        rows, places = self.table.rows(self.numbers[order]), np.zeros(len(order), np.uint32)
+        places[order] = np.arange(len(order), dtype=np.uint32)
+        used, firsts = np.unique(rows["shard"], return_index=True)
+        starts = np.array([*firsts.tolist(), len(rows)], np.int64)
+        part = SourceRecords(
+            shards=[self.table.shards[number] for number in used.tolist()],
+            starts=starts,
+            offsets=rows["offset"].copy(),
+            sizes=rows["size"].copy(),
+            indices={
+                at: rows["index"][low:high].copy()
+                for at, (low, high) in enumerate(pairwise(starts.tolist()))
+            },
+        )
+        return PickedRecords, (part, places)
+
+    @property
+    def sizes(self) -> NDArray[np.uint32]:
+        """Bytes of each record with its frame."""
+        return self.table.sizes[self.numbers]
+
+    def rows(self, start: int, stop: int) -> Rows:
+        """Return some of the records as rows of `ROW`."""
+        return self.table.rows(self.numbers[start:stop])
 
 
 @dataclass(slots=True)
 class _Scanned:
     shard: SourceShard
-    rows: Rows
+    offsets: list[NDArray[np.int64]]
+    sizes: list[NDArray[np.uint32]]
+    indices: list[NDArray[np.int64]] = field(default_factory=list)  # empty if they have no gaps
     marks: list[Rows] = field(default_factory=list)
     read: Tally = field(default_factory=Tally)
     faults: Faults = field(default_factory=Faults)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.sizes))
 
 
 def scan_records(
@@ -255,7 +314,7 @@ def scan_records(
     marker: Marker | None = None,
     dtype: Any = "u1",
 ) -> SourceRecords:
-    """Scan shards, in several processes; 24 bytes of memory per record, and those of its marks.
+    """Scan shards, in several processes.
 
     Intact shards are scanned from header to header, unless there is a marker.
 
@@ -279,25 +338,37 @@ def scan_records(
     jobs = list(enumerate(files.paths))
     found = [*map_shards(scan, jobs, workers, worth, size, on_counts=meter.add)]
     meter.finish()
-    intact = {one.shard.path: len(one.rows) for one in found if not one.faults.count}
+    intact = {one.shard.path: len(one) for one in found if not one.faults.count}
     read, faults = Tally(), faults_of(files, intact, stop=stop)
-    for number, one in enumerate(found):
-        one.rows["shard"] = number
+    for one in found:
         read.merge(one.read)
         faults.merge(one.faults)
-    counts = dict(zip(files.paths, (len(one.rows) for one in found), strict=True))
-    marks = [part for one in found for part in one.marks]
-    rows = found[0].rows if len(found) == 1 else np.concatenate([one.rows for one in found])
+    lengths = [*map(len, found)]
+    counts = dict(zip(files.paths, lengths, strict=True))
     return SourceRecords(
         shards=[one.shard for one in found],
-        rows=rows,
-        marks=np.concatenate([np.zeros(0, dtype), *marks]),
+        starts=np.cumsum([0, *lengths], dtype=np.int64),
+        offsets=_joined([one.offsets for one in found], np.int64),
+        sizes=_joined([one.sizes for one in found], np.uint32),
+        indices={at: np.concatenate(one.indices) for at, one in enumerate(found) if one.indices},
+        marks=_joined([one.marks for one in found], dtype),
         read=read,
         faults=faults,
         split_sizes={
             split: sum(map(counts.__getitem__, own.shards)) for split, own in files.splits.items()
         },
     )
+
+
+def _joined(parts: Sequence[list[Rows]], dtype: Any) -> Rows:
+    """Return arrays as one, and let go of each as soon as it is copied."""
+    joined, end = np.zeros(sum(map(len, chain.from_iterable(parts))), dtype), 0
+    for some in parts:
+        for part in some:
+            joined[end : end + len(part)] = part
+            end += len(part)
+        some.clear()
+    return joined
 
 
 def _scan_shard(
@@ -311,10 +382,12 @@ def _scan_shard(
             ends = array("Q", (0,))
             _, end = hop(file, stamp[0], ends)
             if end == stamp[0]:
-                return _Scanned(SourceShard(path, stamp), _rows_between(ends))
+                offsets = np.frombuffer(ends, np.int64)
+                own = np.diff(offsets).astype(np.uint32)
+                return _Scanned(SourceShard(path, stamp), [offsets[:-1]], [own])
             file.seek(0)
         copy = scratch / f"{number}.records" if packed and scratch else None
-        scanned = _Scanned(SourceShard(path, stamp, copy), np.zeros(0, ROW))
+        scanned = _Scanned(SourceShard(path, stamp, copy), [], [])
         faults = scanned.faults = Faults(stop=stop)
 
         def report(fault: Fault) -> None:
@@ -325,24 +398,27 @@ def _scan_shard(
         if copy is not None:
             stack.enter_context(os_errors_as(WriteError, copy, "can't be written"))
             out = stack.enter_context(copy.open("xb"))
-        parts, end = [scanned.rows], 0
+        end = count = 0
         for records in _in_batches(read_records(file), report):
             keys = [payload_key(one.payload_crc, len(one.payload)) for one in records]
             scanned.read.add_keys(keys)
             for kept, marks in marker(path, records, report) if marker else ((records, None),):
-                rows = np.zeros(len(kept), ROW)
-                rows["size"] = [len(record.payload) + FRAME_SIZE for record in kept]
-                rows["index"] = [record.index for record in kept]
-                rows["offset"] = [record.offset for record in kept]
+                sizes = np.array([len(one.payload) + FRAME_SIZE for one in kept], np.uint32)
+                offsets = np.array([one.offset for one in kept], np.int64)
                 if out is not None:
-                    rows["offset"] = end + np.cumsum(rows["size"], dtype=np.int64) - rows["size"]
-                    end += int(rows["size"].sum(dtype=np.int64))
+                    ends_of = end + np.cumsum(sizes, dtype=np.int64)
+                    offsets, end = ends_of - sizes, int(ends_of[-1]) if kept else end
                     out.writelines(frame(record.payload) for record in kept)
-                parts.append(rows)
+                scanned.offsets.append(offsets)
+                scanned.sizes.append(sizes)
+                scanned.indices.append(np.array([one.index for one in kept], np.int64))
                 scanned.marks += [] if marks is None else [marks]
+                count += len(kept)
+        last = next((int(part[-1]) for part in reversed(scanned.indices) if len(part)), -1)
+        if last == count - 1:
+            scanned.indices.clear()
         if stamp_of(file) != stamp:
             raise changed(path)
-    scanned.rows = np.concatenate(parts)
     return scanned
 
 
@@ -361,22 +437,14 @@ def _in_batches(items: Iterable[Record | Fault], report: OnFault) -> Iterator[li
         yield records
 
 
-def _rows_between(ends: "array[int]") -> Rows:
-    offsets = np.frombuffer(ends, np.uint64).astype(np.int64)
-    rows = np.zeros(len(offsets) - 1, ROW)
-    rows["offset"], rows["size"] = offsets[:-1], np.diff(offsets)
-    rows["index"] = np.arange(len(rows))
-    return rows
-
-
 _header = lru_cache(4096)(header)
 
 
 class FrameReader:
     """Reads records of a table; a context manager that closes the files."""
 
-    def __init__(self, table: SourceRecords) -> None:
-        self._table = table
+    def __init__(self, shards: Sequence[SourceShard]) -> None:
+        self._shards = shards
         self._files: dict[int, BinaryIO] = {}
 
     def __enter__(self) -> "FrameReader":
@@ -405,7 +473,7 @@ class FrameReader:
         for (low, high), (number, base, _), data in zip(
             pairwise(runs), ranges, self._ranges(ranges), strict=True
         ):
-            shard, view = self._table.shards[number], memoryview(data)
+            shard, view = self._shards[number], memoryview(data)
             array = np.frombuffer(data, np.uint8)
             for at in range(low, high):
                 first, stop = offsets[at] - base, stops[at] - base - FOOTER_SIZE
@@ -436,7 +504,7 @@ class FrameReader:
     def _ranges(self, ranges: Iterable[tuple[int, int, int]]) -> Iterator[bytes]:
         """Yield ranges of shards, each with a shard, a start and an end."""
         for number, group in groupby(ranges, itemgetter(0)):
-            path, stamp, copy = self._table.shards[number]
+            path, stamp, copy = self._shards[number]
             with os_errors_as(ShardError, copy or path):
                 if number not in self._files:
                     if len(self._files) == _FILES_OPEN:

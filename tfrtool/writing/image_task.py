@@ -29,7 +29,8 @@ from tfrtool.sources.items import DamagedItemError, Item, Source, Starting
 from tfrtool.storage.limits import MAX_LISTED
 from tfrtool.storage.progress import count_work
 from tfrtool.writing.job import FileTask
-from tfrtool.writing.job_report import Written
+from tfrtool.writing.job_report import FinishedFile, Written
+from tfrtool.writing.known_images import KnownImages
 
 IMAGES = "images"
 """Unit of the progress of a write, and key of an `ImageAccount` in the facts of a shard."""
@@ -39,6 +40,8 @@ _BATCH, _BATCH_ITEMS = 512 * 1024, 32
 
 _AT_ONCE = 2
 """Shards that are written here at a time: one is flushed and read back while the next one grows."""
+
+_KNOWN = "exact duplicate of an existing image"
 
 _INVERSE = {6: 8, 8: 6}
 """The orientation that undoes another; the others undo themselves."""
@@ -68,16 +71,32 @@ class PlannedImage(NamedTuple):
 class RecordMaker:
     """Makes records of the items of a source; picklable, and used by several threads at once."""
 
-    def __init__(self, source: Source, recipe: ImageRecipe, *, skip_bad: bool = True) -> None:
-        """Make records with the features of a source; or raise an error for the first bad image."""
+    def __init__(
+        self,
+        source: Source,
+        recipe: ImageRecipe,
+        *,
+        skip_bad: bool = True,
+        known: KnownImages | None = None,
+    ) -> None:
+        """Make records with the features of a source, but not of images that are known.
+
+        Bad images raise an error unless they are skipped.
+        """
         self.reader, self.features, self.labels = source.reader, source.features, source.labels
-        self.recipe, self.skip_bad = recipe, skip_bad
+        self.recipe, self.skip_bad, self.known = recipe, skip_bad, known
         self.numbers = {label: number for number, label in enumerate(source.labels)}
 
     def skipping(self) -> "RecordMaker":
         """Return the same, but bad images raise no error."""
-        other = copy(self)
+        other = self.without_known()
         other.skip_bad = True
+        return other
+
+    def without_known(self) -> "RecordMaker":
+        """Return the same, but no images are known."""
+        other = copy(self)
+        other.known = None
         return other
 
     def check(self, item: Item) -> tuple[bytes, Finding]:
@@ -101,10 +120,19 @@ class RecordMaker:
                 problem = _annotation_problem(item, data)
             digest = digest_of(data) if problem is None else 0
             finding = Finding(digest, verdict.format, problem, verdict.conversion)
+            if problem is None and self.is_known(item, data, finding):
+                return data, Finding(0, problem=_KNOWN)
         if finding.problem is not None and not self.skip_bad:
             where, hint = self.reader.describe(item), "use --on-error skip to skip such images"
             raise SourceError(finding.problem, path=where, hint=hint)
         return data, finding
+
+    def is_known(self, item: Item, data: bytes, finding: Finding) -> bool:
+        """Return whether the image that would be written is known."""
+        if self.known is None:
+            return False
+        rendered = self.render(item, data, finding)
+        return (data if rendered is None else rendered.data) in self.known
 
     def read_again(self, item: Item, finding: Finding) -> bytes:
         """Return the bytes of an image that was checked; `WriteError` if they have changed."""
@@ -305,6 +333,15 @@ class ImageAccount:
         return msgspec.json.decode(text, type=cls)
 
 
+def account_of(file: FinishedFile) -> ImageAccount:
+    """Return the account of a shard of images that was written."""
+    return ImageAccount.from_text(file.facts[IMAGES])
+
+
+class EmptyShardError(Exception):
+    """All images of a shard are bad: it can't be written, and its number is in other names."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageShard(FileTask):
     """A shard of images to write.
@@ -315,6 +352,7 @@ class ImageShard(FileTask):
         compression: the file's.
         tensorflow: whether TensorFlow frames the records; else the same frames are our own.
         threads: number of threads that make records; 0 for a task in a process of its own.
+        unit: unit of its progress.
     """
 
     new: ClassVar[bool] = True
@@ -323,6 +361,7 @@ class ImageShard(FileTask):
     compression: Compression
     tensorflow: bool = True
     threads: int = 0
+    unit: str = IMAGES
 
     def write(self, path: Path) -> Written:
         """Write the shard, and read it back.
@@ -334,6 +373,7 @@ class ImageShard(FileTask):
             SourceError: an image is bad, and bad ones are not to be skipped.
             WriteError: an image can't be read any more, the shard can't be written, or it does not
                 read back as it was written.
+            EmptyShardError: no image can be written.
         """
         framing = None
         if self.tensorflow:
@@ -352,9 +392,11 @@ class ImageShard(FileTask):
                 for item, finding, _ in made:
                     account.add(item, finding, self.maker)
                 writer.write(payload for *_, payload in made if payload is not None)
-                count_work(len(made), IMAGES)
-        tally = writer.verify() if writer.tally.records else Tally()  # else it isn't published
-        return Written(tally=tally, read=Tally(), facts={IMAGES: account.to_text()})
+                count_work(len(made), self.unit)
+        if not writer.tally.records:
+            raise EmptyShardError
+        facts = {IMAGES: account.to_text()}
+        return Written(tally=writer.verify(), read=Tally(), facts=facts)
 
 
 def _records_of(
@@ -367,6 +409,8 @@ def _records_of(
             data, finding = maker.check(item)
         elif finding.problem is None:
             data = maker.read_again(item, finding)
+            if maker.is_known(item, data, finding):
+                finding = Finding(0, problem=_KNOWN)
         payload = None if finding.problem is not None else maker.payload(item, data, finding)
         made.append((item, finding, payload))
     return made
@@ -375,13 +419,15 @@ def _records_of(
 class ImageThreads(Threads):
     """Threads of this process that write shards of images."""
 
-    def __init__(self, workers: int, starting: Starting, *, tensorflow: bool = True) -> None:
-        """Take so many threads; ``starting`` is the context in which TensorFlow is loaded."""
+    def __init__(
+        self, workers: int, starting: Starting = nullcontext, *, tensorflow: bool = False
+    ) -> None:
+        """Take the number of threads; TensorFlow is loaded in the context ``starting()``."""
         super().__init__(min(workers, _AT_ONCE))
         self._workers, self._starting, self._tensorflow = workers, starting, tensorflow
 
     def threads_of(self, shards: int) -> int:
-        """Return how many threads make the records of each of so many shards."""
+        """Return how many threads make the records of each shard."""
         return -(-self._workers // min(self.count, shards))
 
     def map(

@@ -2,15 +2,13 @@
 
 import abc
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from tfrtool.engines.engine import Engine, Workers
 from tfrtool.engines.pool import map_shards
 from tfrtool.errors import DatasetError, WriteError, os_errors_as
 from tfrtool.examples.tfds_metadata import REPORT, SplitInfo
@@ -19,8 +17,8 @@ from tfrtool.records.tally import Tally
 from tfrtool.sources.items import LeftOut
 from tfrtool.storage.atomic_files import new_file_by_name
 from tfrtool.storage.opening import file_sha256
-from tfrtool.storage.progress import RECORDS, Meter, OnProgress, count_work
-from tfrtool.storage.remote_path import AnyPath, RemotePath
+from tfrtool.storage.progress import RECORDS, Meter, count_work
+from tfrtool.storage.remote_path import AnyPath
 from tfrtool.storage.scratch_folder import ScratchFolder
 from tfrtool.writing.job_report import (
     Faults,
@@ -33,13 +31,7 @@ from tfrtool.writing.job_report import (
     known_digest,
     split_infos,
 )
-from tfrtool.writing.publish import (
-    Staging,
-    Target,
-    complete_shards,
-    read_object,
-    staging_folder,
-)
+from tfrtool.writing.publish import Staging, complete_shards, read_object, staging
 from tfrtool.writing.run_options import Existing, JobSettings, check_shard_count
 
 FORMAT = 5
@@ -82,10 +74,7 @@ class FileTask(abc.ABC):
         return self.name
 
     def copy_source(self) -> tuple[AnyPath, FinishedFile] | None:
-        """Return the file that this one copies unread, and what is known of it; None if it can't.
-
-        A store may then copy it.
-        """
+        """Return the file that a store may copy for this one, with its facts; None to write it."""
         return None
 
     @abc.abstractmethod
@@ -103,16 +92,14 @@ class JobPlan:
 
     Attributes:
         tasks: the files to write, split by split, in order.
-        inputs: what the files depend on besides the options: for a shard its path, size and time of
-            change; for an image its key, label, size and time of change. They must have a ``repr``
-            that is the same in each run.
-        options: options that the plan has changed, in place of those of the target.
-        read: all records of the sources, if they were read for the plan. None adds up what the
-            tasks read.
-        faults: damage that was met.
+        inputs: what the files depend on besides the options, such as paths, sizes and times of
+            change; each with the same ``repr`` in every run.
+        options: options that the plan has changed, in place of those of the settings.
+        read: all records of the sources; None adds up what the tasks read.
+        faults: damage in the sources.
         skipped: number of records that no task sees, by the rule that skipped them.
-        rejected: images that no task sees.
-        warnings: what the user should know, one sentence each.
+        rejected: returns the skipped images, given the files that were written.
+        warnings: warnings, one sentence each.
     """
 
     tasks: Sequence[FileTask] = ()
@@ -121,15 +108,15 @@ class JobPlan:
     read: Tally | None = None
     faults: Faults = field(default_factory=Faults)
     skipped: Mapping[str, int] = field(default_factory=dict)
-    rejected: Sequence[LeftOut] = ()
+    rejected: Callable[[Sequence[FinishedFile]], Sequence[LeftOut]] = lambda _: ()
     warnings: Sequence[str] = ()
 
-    def digest(self, target: Target) -> str:
+    def digest(self, settings: JobSettings) -> str:
         """Return a digest of all that the files depend on."""
         hashed = blake2b(digest_size=16)
         names = [(task.name, task.records) for task in self.tasks]
-        options = self.options or target.options
-        for fact in (FORMAT, target.command, sorted(options.items()), names, *self.inputs):
+        options = sorted(settings.options.items())
+        for fact in (FORMAT, settings.command, options, names, *self.inputs):
             hashed.update(repr(fact).encode("utf-8", "surrogateescape") + b"\n")
         return hashed.hexdigest()
 
@@ -139,33 +126,26 @@ class JobState:
     """How a job ended, for its report.
 
     Attributes:
-        target: where it wrote, with the options that count.
-        plan: digest of all that the files depend on.
-        seconds: duration.
-        dry_run: whether nothing was to be written.
-        resumed: number of files taken from an interrupted run.
-        started_over: whether an interrupted run had finished files, and none could be used.
+        settings: where it wrote, with the options that count.
+        planned: what it was going to do.
+        files: the files, in the order of the tasks.
+        facts: the fields that all reports of runs share.
         folder: where the finished files are; None if no metadata is to be written.
         before: the report of the run that completed the job; None if this run did.
     """
 
-    target: Target
-    plan: str
-    seconds: float
-    dry_run: bool = False
-    resumed: int = 0
-    started_over: bool = False
+    settings: JobSettings
+    planned: JobPlan
+    files: Sequence[FinishedFile]
+    facts: Mapping[str, Any]
     folder: Path | None = None
     before: Mapping[str, Any] | None = None
 
 
 AnyTask = TypeVar("AnyTask", bound=FileTask)
 
-Describe = Callable[[JobPlan, Sequence[FinishedFile], JobState], tuple[Report, Mapping[str, str]]]
-"""Makes the report of a job, and all metadata files, by name in the order of appearance."""
 
-
-def numbered(tasks: Sequence[AnyTask], dataset: str) -> list[AnyTask]:
+def numbered(tasks: Iterable[AnyTask], dataset: str) -> list[AnyTask]:
     """Name tasks as the shards of their splits, in order."""
     splits: dict[str, list[AnyTask]] = {}
     for task in tasks:
@@ -178,13 +158,10 @@ def numbered(tasks: Sequence[AnyTask], dataset: str) -> list[AnyTask]:
 
 
 def run_tasks(
-    target: Target,
+    settings: JobSettings,
     plan: Callable[[Path], JobPlan],
-    describe: Describe[Report],
+    describe: Callable[[JobState], tuple[Report, Mapping[str, str]]],
     *,
-    workers: Workers,
-    on_progress: OnProgress,
-    dry_run: bool = False,
     unit: str = RECORDS,
     worth: int = _WORTH_A_PROCESS,
 ) -> Report:
@@ -195,12 +172,9 @@ def run_tasks(
     as it was.
 
     Args:
-        target: where to, and what to do with an existing dataset.
+        settings: where to write, and what to do with an existing dataset.
         plan: returns what to write, given a scratch folder.
-        describe: returns the report and the metadata.
-        workers: number of processes; or `Threads` of this process, or a cluster.
-        on_progress: called regularly, from the calling thread.
-        dry_run: whether to plan only.
+        describe: returns the report and all metadata files, by name in the order of appearance.
         unit: unit of progress, which tasks count with `count_work`.
         worth: number of bytes that are read in the time that a process takes to start.
 
@@ -211,58 +185,56 @@ def run_tasks(
     """
     start = time.perf_counter()
 
-    def checked(scratch: Path) -> tuple[JobPlan, Target, str]:
+    def checked(scratch: Path) -> tuple[JobPlan, JobSettings, str]:
         planned = plan(scratch)
         check_shard_count(len(planned.tasks), len({task.split for task in planned.tasks}))
-        own = target if planned.options is None else replace(target, options=planned.options)
+        changed = planned.options
+        own = settings if changed is None else replace(settings, options=changed)
         return planned, own, planned.digest(own)
 
-    def state(**facts: Any) -> JobState:
-        seconds = round(time.perf_counter() - start, 3)
-        return JobState(target=own, plan=digest, seconds=seconds, **facts)
+    def state(files: Sequence[FinishedFile], warnings: Sequence[str] = (), **more: Any) -> JobState:
+        facts = {
+            "dataset": own.folder,
+            "name": own.name,
+            "dry_run": own.dry_run,
+            "resumed": more.pop("resumed", 0),
+            "seconds": round(time.perf_counter() - start, 3),
+            "plan": digest,
+            "options": own.options,
+            "warnings": (*planned.warnings, *warnings),
+            "complete": "before" in more,
+        }
+        return JobState(settings=own, planned=planned, files=files, facts=facts, **more)
 
-    with workers if isinstance(workers, Engine) else nullcontext():
-        if dry_run:
+    with settings.running():
+        if settings.dry_run:
             with ScratchFolder() as scratch:
                 planned, own, digest = checked(Path(scratch))
-            return describe(planned, [*map(_planned_file, planned.tasks)], state(dry_run=True))[0]
-        with _staging(target) as staging:
-            scratch_folder = staging.folder / "scratch"  # deleted with the rest
+            return describe(state([*map(_planned_file, planned.tasks)]))[0]
+        with staging(settings) as staged:
+            scratch_folder = staged.folder / "scratch"  # deleted with the rest
             with os_errors_as(WriteError, scratch_folder, "can't be written to"):
                 scratch_folder.mkdir(exist_ok=True)
             planned, own, digest = checked(scratch_folder)
             names = [task.name for task in planned.tasks]
             if own.existing is Existing.RESUME:
-                complete = complete_shards(digest, own, names, interrupted=staging.resumed)
+                complete = complete_shards(digest, own, names, interrupted=staged.resumed)
                 if complete is not None:
                     shards = {shard.path: shard for shard in complete}
                     files = [
                         FinishedFile(shard=shards[task.name], split=task.split)
                         for task in planned.tasks
                     ]
-                    before = read_object(own.folder / REPORT)
-                    return describe(planned, files, state(before=before))[0]
-            finished = staging.begin(digest, names)
+                    return describe(state(files, before=read_object(own.folder / REPORT)))[0]
+            finished = staged.begin(digest, names)
             resumed = len(finished)
-            _write_files(planned.tasks, finished, staging, workers, on_progress, unit, worth)
+            _write_files(planned.tasks, finished, staged, own, unit, worth)
             files = [finished[name] for name in names]
-            started_over = staging.left and not resumed
-            report, texts = describe(
-                planned,
-                files,
-                state(resumed=resumed, started_over=started_over, folder=staging.place),
-            )
-            staging.publish(own, [file.shard for file in files], texts)
+            warnings = [_STARTED_OVER] if staged.left and not resumed else []
+            done = state(files, warnings, resumed=resumed, folder=staged.place)
+            report, texts = describe(done)
+            staged.publish([file.shard for file in files], texts)
             return report
-
-
-def _staging(target: Target) -> AbstractContextManager[Staging]:
-    """Return the folder of a job's files: inside the dataset's, or on this machine for a store."""
-    if isinstance(target.folder, RemotePath):
-        from tfrtool.writing.store_publish import store_folder
-
-        return store_folder(target, target.folder)
-    return staging_folder(target, target.folder)
 
 
 def _planned_file(task: FileTask) -> FinishedFile:
@@ -274,9 +246,8 @@ def _planned_file(task: FileTask) -> FinishedFile:
 def _write_files(
     tasks: Sequence[FileTask],
     finished: dict[str, FinishedFile],
-    staging: Staging,
-    workers: Workers,
-    on_progress: OnProgress,
+    staged: Staging,
+    settings: JobSettings,
     unit: str,
     worth: int,
 ) -> None:
@@ -284,39 +255,36 @@ def _write_files(
     rest = [task for task in tasks if task.name not in finished]
     done = sum(file.shard.records for file in finished.values())
     total = max(sum(task.records for task in tasks), done)
-    meter = Meter(on_progress, "writing", unit, total, done=done)
+    meter = Meter(settings.on_progress, "writing", unit, total, done=done)
     for file in map_shards(
-        partial(_write_file, staging=staging),
+        partial(_write_file, staged=staged),
         rest,
-        workers,
-        worth if workers is None else 1,
+        settings.workers,
+        worth if settings.workers is None else 1,
         size=sum(task.size for task in rest) + len(rest),
         in_order=False,
         on_counts=meter.add,
     ):
-        staging.note(file)
+        staged.note(file)
         finished[file.shard.path] = file
     meter.finish()
 
 
-def _write_file(task: FileTask, staging: Staging) -> FinishedFile:
+def _write_file(task: FileTask, staged: Staging) -> FinishedFile:
     """Write a file, and flush it to disk or upload it."""
     source = task.copy_source()
-    if source is not None and (etag := staging.copy(source[0], task.name)):
-        shard = replace(source[1].shard, path=task.name, etag=etag)
-        file = replace(source[1], shard=shard)
+    if source is not None and (etag := staged.copy(source[0], task.name)):
         count_work(task.records, RECORDS)
-    else:
-        with staging.scratch_dir() as folder:
-            path = folder / task.name
-            with os_errors_as(WriteError, path, "can't be written"):
-                with new_file_by_name(path) as temporary:
-                    written = task.write(temporary)
-                sha256 = None if written.crc32c else file_sha256(path, follow=False)
-                size = path.stat().st_size
-            facts = {"bytes": size, "sha256": sha256, "etag": staging.upload(path)}
-            file = FinishedFile.of(task.name, task.split, written, **facts)
-    return file
+        return replace(source[1], shard=replace(source[1].shard, path=task.name, etag=etag))
+    with staged.scratch_dir() as folder:
+        path = folder / task.name
+        with os_errors_as(WriteError, path, "can't be written"):
+            with new_file_by_name(path) as temporary:
+                written = task.write(temporary)
+            sha256 = None if written.crc32c else file_sha256(path, follow=False)
+            size = path.stat().st_size
+        facts = {"bytes": size, "sha256": sha256, "etag": staged.upload(path)}
+        return FinishedFile.of(task.name, task.split, written, **facts)
 
 
 def run_job(
@@ -330,7 +298,7 @@ def run_job(
     """Write files that hold the records of other files; see `run_tasks`.
 
     Args:
-        settings: where to, and what to do with an existing dataset.
+        settings: where to write, and what to do with an existing dataset.
         command: the command that resumes an interrupted run.
         facts: options that decide what the files hold, for the report.
         plan: returns what to write, given a scratch folder.
@@ -342,10 +310,8 @@ def run_job(
         UsageError, WriteError, ShardError: as for `run_tasks`.
     """
 
-    def describe(
-        planned: JobPlan, files: Sequence[FinishedFile], state: JobState
-    ) -> tuple[JobReport, Mapping[str, str]]:
-        report = _job_report(planned, files, state)
+    def describe(state: JobState) -> tuple[JobReport, Mapping[str, str]]:
+        report = _job_report(state)
         if state.folder is None:
             return report, {}
         if report.corrupt and not report.records_out:
@@ -356,27 +322,15 @@ def run_job(
         report = replace(report, metadata=(*texts, REPORT))
         return report, {**texts, REPORT: json_text(report.to_json())}
 
-    target = Target(
-        folder=settings.folder,
-        name=settings.name,
-        existing=settings.existing,
-        command=command,
-        options={"name": settings.name, "version": settings.version, **facts},
-    )
+    options = {"name": settings.name, "version": settings.version, **facts}
     return run_tasks(
-        target,
-        plan,
-        describe,
-        workers=settings.workers,
-        on_progress=settings.on_progress,
-        dry_run=settings.dry_run,
-        worth=worth,
+        replace(settings, command=command, options=options), plan, describe, worth=worth
     )
 
 
-def _job_report(planned: JobPlan, files: Sequence[FinishedFile], state: JobState) -> JobReport:
+def _job_report(state: JobState) -> JobReport:
     """Return the report of a job: its files, and what the plan met and skipped."""
-    splits: dict[str, list[ShardReport]] = {}
+    planned, files, splits = state.planned, state.files, dict[str, list[ShardReport]]()
     for file in files:
         splits.setdefault(file.split, []).append(file.shard)
     read = planned.read or Tally(
@@ -386,10 +340,7 @@ def _job_report(planned: JobPlan, files: Sequence[FinishedFile], state: JobState
     known, out = all(f.digest is not None for f in files), sum(f.shard.records for f in files)
     digest_out = sum(file.digest or 0 for file in files) % 2**64
     report = JobReport(
-        command=state.target.command,
-        dataset=state.target.folder,
-        name=state.target.name,
-        dry_run=state.dry_run,
+        command=state.settings.command,
         splits={split: SplitReport.of_shards(own) for split, own in splits.items()},
         records_in=read.records,
         records_out=out,
@@ -397,14 +348,10 @@ def _job_report(planned: JobPlan, files: Sequence[FinishedFile], state: JobState
         digest_out=known_digest(out, digest_out) if known else None,
         skipped=dict(planned.skipped),
         corrupt=planned.faults.count + sum(file.corrupt for file in files),
-        resumed=state.resumed,
-        seconds=state.seconds,
-        plan=state.plan,
-        options=state.target.options,
         faults=(*planned.faults.kept, *(fault for file in files for fault in file.faults)),
-        rejected=tuple(planned.rejected),
-        complete=state.before is not None,
-        warnings=(*planned.warnings, *((_STARTED_OVER,) if state.started_over else ())),
+        rejected=tuple(planned.rejected(files)),
+        metadata=(),
+        **state.facts,
     )
     before = state.before or {}
     return replace(report, **{key: before[key] for key in _KEPT if key in before})

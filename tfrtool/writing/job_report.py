@@ -21,22 +21,28 @@ from tfrtool.storage.remote_path import AnyPath
 _FAULTS_KEPT = 1000
 """Of one file; all are counted."""
 
+_KEYS = (
+    "command", "dataset", "name", "dry_run", "splits", "records_in", "records_out", "digest_in",
+    "digest_out", "skipped", "corrupt", "resumed", "seconds", "plan", "options", "metadata",
+    "faults", "rejected", "complete", "warnings",
+)  # fmt: skip
+"""The keys of a job's report, in the order in which people read them."""
+
 
 @dataclass(frozen=True, slots=True)
 class ShardReport:
-    """What became of a shard, or would become of it.
+    """A shard, as written or planned. A plan has no digests, and sizes before compression.
 
     Attributes:
         path: the file's name.
-        records: how many records it has.
-        bytes: the file's size; before compression where it is only planned.
-        payload_bytes: the payloads' size, without frames and before compression; None if planned.
-        sha256: the file's digest, in hexadecimal; None if planned, or where `crc32c` stands for it.
-        crc32c: the CRC-32C of the file's bytes, in hexadecimal, of records that were copied: the
-            digest above takes longer than to copy them.
-        etag: what the store calls the object's content, where it lies in one.
-        payload_digest: of the multiset of its payloads (`Tally`), 16 hexadecimal digits; None if
-            planned, or of a shard that was copied unread and of which none was known.
+        records: number of records.
+        bytes: the file's size.
+        payload_bytes: the payloads' size, without frames and before compression.
+        sha256: the file's digest, in hexadecimal; None if `crc32c` stands for it.
+        crc32c: the CRC-32C of the file, in hexadecimal, if records were copied: a SHA-256 takes
+            longer than to copy them.
+        etag: the store's tag for the object's content.
+        payload_digest: digest of the multiset of payloads (`Tally`), 16 hexadecimal digits.
     """
 
     path: str
@@ -54,10 +60,10 @@ class SplitReport:
     """A split, as written or planned.
 
     Attributes:
-        records: how many records it has.
-        bytes: the size of its files.
+        records: number of records.
+        bytes: size of its files.
         shards: its shards, in order.
-        labels: how many records of each class, classes without any included.
+        labels: number of records of each class, including classes without any.
     """
 
     records: int
@@ -202,16 +208,47 @@ def known_digest(records: int, digest: int) -> str | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobReport:
-    """Result of a command that writes shards from shards, or the plan of a dry run.
+class RunReport:
+    """What the reports of all commands that write datasets have in common.
 
     Attributes:
-        command: name of the command.
-        dataset: directory that was written.
+        dataset: directory of the dataset.
         name: name of the dataset.
         dry_run: whether nothing was written. Files then have no digests, and their sizes are those
             of the uncompressed records.
         splits: splits by name.
+        rejected: skipped images, with the reason.
+        resumed: number of files taken from an interrupted run.
+        seconds: duration, in seconds.
+        plan: digest of everything that the files depend on.
+        options: options that determine what the files contain.
+        metadata: names of the metadata files; None if they are the usual ones of `write`.
+        complete: whether an earlier run had finished, so nothing was written.
+        warnings: warnings, one sentence each.
+    """
+
+    dataset: AnyPath
+    name: str
+    dry_run: bool = False
+    splits: Mapping[str, SplitReport]
+    rejected: tuple[LeftOut, ...] = ()
+    resumed: int = 0
+    seconds: float = 0.0
+    plan: str = ""
+    options: Mapping[str, Any]
+    metadata: tuple[str, ...] | None = None
+    complete: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobReport(RunReport):
+    """Result of a command that writes shards from shards, or the plan of a dry run.
+
+    It has the attributes of `RunReport`, and these:
+
+    Attributes:
+        command: name of the command.
         records_in: number of intact records read.
         records_out: number of records written.
         digest_in: order-independent digest of the payloads read, 16 hexadecimal digits. None if
@@ -219,45 +256,26 @@ class JobReport:
         digest_out: the same digest of the payloads written.
         skipped: number of intact records that were skipped, by rule.
         corrupt: number of faults found in the sources.
-        resumed: number of files taken from an interrupted run.
-        seconds: duration, in seconds.
-        plan: digest of everything that the files depend on.
-        options: options that determine what the files contain.
-        metadata: names of the metadata files.
         faults: the first faults of each file.
-        rejected: skipped images, with the reason.
-        complete: whether an earlier run had finished, so nothing was written.
-        warnings: warnings, one sentence each.
     """
 
     command: str
-    dataset: AnyPath
-    name: str
-    dry_run: bool = False
-    splits: Mapping[str, SplitReport]
     records_in: int
     records_out: int
     digest_in: str | None
     digest_out: str | None
     skipped: Mapping[str, int]
     corrupt: int
-    resumed: int = 0
-    seconds: float = 0.0
-    plan: str
-    options: Mapping[str, Any]
-    metadata: Sequence[str] = ()
     faults: Sequence[LocatedFault] = ()
-    rejected: Sequence[LeftOut] = ()
-    complete: bool = False
-    warnings: Sequence[str] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``--json`` prints and write_report.json contains."""
-        return dict(to_json_values(self))
+        values = to_json_values(self)
+        return {key: values[key] for key in _KEYS}
 
 
 def split_infos(splits: Mapping[str, SplitReport]) -> tuple[SplitInfo, ...]:
-    """Return what TFDS is told of splits that were written."""
+    """Return what TFDS has to know of splits that were written."""
     return tuple(
         SplitInfo(
             name=name,

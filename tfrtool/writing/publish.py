@@ -1,33 +1,36 @@
-"""A dataset's folder: files become whole in a staging folder, and appear in it together.
+"""How a dataset appears: its files become whole out of sight, and get their names together.
 
-No file system gives several names at once, so the way from old to new has steps, and a process
-can die at each of them:
+In a folder, there are steps, and a process can die at each of them:
 
-1. The new files lie in the staging folder, whole and flushed to disk. A journal is put there, which
-   lists them and the files that they replace.
+1. The new files are in the staging folder, flushed to disk, with a journal that lists them and the
+   files that they replace.
 2. The staging folder is renamed to `PUBLISHING`. From here on, every reader and every later writer
    sees that the new files are on their way.
 3. All old files are moved into that folder: metadata first, since it describes the others.
 4. All new files are moved out of it, metadata last.
 5. The folder gets its former name back, and is deleted with the old files.
 
-Old and new files never have final names at the same time, so not even a glob pattern matches both.
-Each file is in one of two places, which shows what remains to be done: the next writer does it,
-after a kill or a power cut. After an error everything is moved back, and signals wait.
+Not even a glob pattern matches old and new files together. The place of each file shows what is
+left to do: the next writer does it. After an error everything is moved back, and signals wait. Two
+renames of whole folders would be shorter, but the target may be a mount point or hold other files.
 
-Two renames of whole folders would be shorter, but the target may be a mount point, "." or hold
-files of others, and its parent may be read-only.
+In a store, docs/writing-to-stores.md has the steps, from the claim to the commit. A writer whose
+claim was taken over ends before its next shard; no clock is compared. Nothing relies on a listing
+where a request for an object is enough.
 """
 
+import abc
 import contextlib
 import errno
 import json
 import os
 import re
+import secrets
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -37,28 +40,24 @@ from tfrtool.errors import UsageError, WriteError, os_errors_as, os_reason
 from tfrtool.examples.tfds_metadata import DATASET_INFO, FEATURES, LABELS, REPORT
 from tfrtool.records.shard_sets import ShardName
 from tfrtool.storage.atomic_files import move, new_file, private_folder, sync_folder
-from tfrtool.storage.commit import PUBLISHING, STAGING, has_uncommitted_write
+from tfrtool.storage.commit import CLAIM, COMMITS, PUBLISHING, STAGING, has_uncommitted_write
 from tfrtool.storage.json_files import read_json
 from tfrtool.storage.limits import MAX_METADATA_BYTES
 from tfrtool.storage.lock import LOCK, locked
-from tfrtool.storage.opening import open_regular
 from tfrtool.storage.remote_path import AnyPath, RemotePath
+from tfrtool.storage.scratch_folder import ScratchFolder
 from tfrtool.storage.signals import signals_wait
+from tfrtool.storage.stores import ChangedError
 from tfrtool.writing.job_report import FinishedFile, ShardReport
-from tfrtool.writing.run_options import Existing
+from tfrtool.writing.run_options import Existing, JobSettings
 
 METADATA = (LABELS, FEATURES, DATASET_INFO, REPORT)
 """In the order in which they appear: TFDS takes a dataset without LABELS for one without names."""
 
-LOG = "plan.jsonl"
-"""The plan of a job, and a line for each finished file."""
-
-_UNUSABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
-"""What reading a log may raise that somebody else wrote."""
-
-_JOURNAL = "journal.json"
-_REPLACED = "replaced"
+_JOURNAL, _REPLACED, _NOTE = "journal.json", "replaced", ".done.json"
 _ELSEWHERE = "choose another directory; --overwrite only replaces files that tfrtool wrote"
+_AT_ONCE = 8  # requests
+_MOST_COPIED = 5 * 2**30  # bytes, by one request of S3's
 
 _OTHER_FORMATS = re.compile(
     r"(?P<dataset>[a-zA-Z]\w*)-\w+\.array_record-\d{5,}-of-\d{5,}"
@@ -71,95 +70,182 @@ _METADATA_NAME = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """Where files are to appear together.
+class Staging(abc.ABC):
+    """Where the files of a job become whole, before they appear together.
+
+    A claim names the plan, and a note each finished file; notes count only for that plan.
 
     Attributes:
-        folder: the directory.
-        name: the dataset's name, as in the files' names.
-        existing: what to do with an existing dataset.
-        command: the command that resumes an interrupted run, for messages.
-        options: options that decide what the files hold, as in the report.
-    """
-
-    folder: AnyPath
-    name: str
-    existing: Existing = Existing.REFUSE
-    command: str = "write"
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-
-class Staging:
-    """The folder in which the files of a job become whole, before they appear together.
-
-    A file that is whole has its final name there. A log names the plan, and has a line for each
-    finished file; both count only for that plan.
-
-    Attributes:
-        folder: where files are written; a private folder.
+        folder: a private folder of this machine.
         place: where finished files are.
         resumed: whether an interrupted job is resumed.
         left: whether that one left any files.
     """
 
-    def __init__(self, folder: Path, *, resumed: bool, left: bool) -> None:
-        self.folder = folder
-        self.place: AnyPath = folder
-        self.resumed = resumed
-        self.left = left
+    def __init__(self, settings: JobSettings, folder: Path, place: AnyPath, notes: AnyPath) -> None:
+        self.settings, self.folder, self.place, self.notes = settings, folder, place, notes
+        self.resumed = self.left = False
+        self._facts: dict[str, Any] = {}  # the content of the claim
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "settings": None}  # only this process publishes
 
     def begin(self, plan: str, names: Iterable[str]) -> dict[str, FinishedFile]:
         """Begin to write the files of a plan, given by its digest; return those that are finished.
 
-        What another plan has left is deleted.
+        What another plan has left, or is to be replaced, is deleted.
         """
-        path, finished = self.folder / LOG, dict[str, FinishedFile]()
-        # It may have come with somebody else's folder.
-        with contextlib.suppress(*_UNUSABLE), open_regular(path, follow=False) as log:
-            lines = map(json.loads, iter(lambda: log.readline(MAX_METADATA_BYTES), b""))
-            for line in lines if next(lines, None) == {"plan": plan} else ():
-                note = FinishedFile.from_json(line)
-                name = note.shard.path
-                if is_shard(name) and is_whole(self.folder / name, note.shard):
-                    finished[name] = note
-        with os_errors_as(WriteError, path, "can't be written"):
-            for name in os.listdir(self.folder):  # noqa: PTH208
-                if is_shard(name) and name not in finished:
-                    (self.folder / name).unlink()
-            with new_file(path) as new:
-                for entry in ({"plan": plan}, *(note.to_json() for note in finished.values())):
-                    new.write(json.dumps(entry).encode() + b"\n")
-        return {name: finished[name] for name in names if name in finished}
+        usable = self.resumed and self._facts.get("plan") == plan
+        with ThreadPoolExecutor(_AT_ONCE) as threads:
+            files = [*threads.map(self._noted, names if usable else ())]
+        finished = {file.shard.path: file for file in files if file is not None}
+        self._begin(plan, finished)
+        return finished
 
-    @contextlib.contextmanager
-    def scratch_dir(self) -> Iterator[Path]:
+    def _noted(self, name: str) -> FinishedFile | None:
+        with contextlib.suppress(ValueError):  # the note may have come with somebody else's folder
+            file = FinishedFile.from_json(read_object(self._note(name), follow=False))
+            if file.shard.path == name and is_whole(self.place / name, file.shard):
+                return file
+        return None
+
+    def _note(self, name: str) -> AnyPath:
+        return self.notes / f"{name}{_NOTE}"
+
+    def note(self, file: FinishedFile) -> None:
+        """Note that a file is finished; only the process that runs the job does."""
+        path, data = self._note(file.shard.path), json.dumps(file.to_json()).encode()
+        with os_errors_as(WriteError, path, "can't be written"):
+            if isinstance(path, RemotePath):
+                path.store.put(path.key, data)
+            else:
+                path.write_bytes(data)
+
+    def _may_write(
+        self, names: Collection[str], ours: Collection[str], *, interrupted: bool, complete: bool
+    ) -> None:
+        """Find out whether to resume a write; `UsageError` if it may not go where the target is.
+
+        Args:
+            names: the files and folders that are there.
+            ours: names of what tfrtool wrote there.
+            interrupted: whether a write was interrupted there.
+            complete: whether there is a dataset.
+        """
+        dataset, existing = self.settings.folder, self.settings.existing
+        if not (names or interrupted or complete):
+            return
+        if existing is Existing.REFUSE:
+            what, hint = "directory is not empty", _ELSEWHERE
+            if interrupted:
+                running = " or running" if isinstance(dataset, RemotePath) else ""
+                what = f"an interrupted{running} write was found"
+                hint = "use --resume to continue it, or --overwrite to start over"
+            elif complete:
+                what, hint = "already exists", "use --overwrite to replace it"
+            raise UsageError(what, path=dataset, hint=hint)
+        foreign = {*names}.difference(ours, [STAGING])
+        if complete:  # besides its own, those that would be taken for shards of the new one
+            foreign = {name for name in foreign if is_shard_of(name, self.settings.name)}
+        if foreign or not (complete or interrupted):
+            what = f"contains files that tfrtool did not write, such as {min(foreign or names)}"
+            raise UsageError(what, path=dataset, hint=_ELSEWHERE)
+        self.resumed = existing is Existing.RESUME and interrupted
+
+    @abc.abstractmethod
+    def _begin(self, plan: str, finished: Mapping[str, FinishedFile]) -> None:
+        """Delete everything but finished files of the plan, and put it into the claim."""
+
+    @abc.abstractmethod
+    def scratch_dir(self) -> contextlib.AbstractContextManager[Path]:
         """Give a folder of this machine to write files in, by their names."""
-        yield self.folder
 
     def copy(self, source: AnyPath, name: str) -> str | None:  # noqa: ARG002
         """Copy a file within the store; return the copy's ETag, or None if that can't be done."""
         return None
 
-    def upload(self, path: Path) -> str | None:
+    def upload(self, path: Path) -> str | None:  # noqa: ARG002
         """Bring a file to where it will stay; return its ETag, if it has one."""
+        return None
 
-    def note(self, file: FinishedFile) -> None:
-        """Note that a file is finished; only the process that runs the job does."""
-        path = self.folder / LOG
-        with os_errors_as(WriteError, path, "can't be written"), path.open("ab") as log:
-            log.write(json.dumps(file.to_json()).encode() + b"\n")
-
-    def publish(
-        self, target: Target, shards: Sequence[ShardReport], metadata: Mapping[str, str]
-    ) -> None:
+    @abc.abstractmethod
+    def publish(self, shards: Sequence[ShardReport], metadata: Mapping[str, str]) -> None:
         """Give finished files their final names, with their metadata, in place of existing ones.
 
         The metadata appears in its order, the report last.
 
         Raises:
-            WriteError: that is impossible; what was there still is.
+            WriteError: that is impossible; in a folder, what was there still is.
+            UsageError: in a store, another write was faster.
         """
+
+
+def staging(settings: JobSettings) -> contextlib.AbstractContextManager[Staging]:
+    """Give a place to write files, inside the dataset's folder or for its store.
+
+    Nobody else writes to the dataset meanwhile. What was staged is deleted in the end, unless the
+    process is killed, or a resumed write fails: then it is left for `Existing.RESUME`.
+
+    Raises:
+        UsageError: something is there that may not be touched; or another process writes.
+        WriteError: the folder can't be used, or an interrupted write can't be finished.
+    """
+    root = settings.folder
+    return _in_store(settings, root) if isinstance(root, RemotePath) else _in_folder(settings, root)
+
+
+class FolderStaging(Staging):
+    """Files of a job in a folder inside the dataset's."""
+
+    def __init__(self, settings: JobSettings, dataset: Path) -> None:
+        folder = dataset / STAGING
+        super().__init__(settings, folder, folder, folder)
+
+    def open(self) -> None:
+        """Check that the dataset's folder may be written to, and use or clear the staging one."""
+        dataset, folder = self.folder.parent, self.folder
+        _finish_publishing(dataset)
+        with os_errors_as(WriteError, dataset):
+            names = {*os.listdir(dataset)} - {LOCK}  # noqa: PTH208
+        known = _names_of_ours(dataset)
+        self._may_write(names, known, interrupted=STAGING in names, complete=REPORT in names)
+        with os_errors_as(WriteError, folder, "can't be used"):
+            if not self.resumed and folder.is_dir() and not folder.is_symlink():
+                shutil.rmtree(folder)
+            private_folder(folder)
+            self.left = self.sweep()
+        self._facts = dict(read_object(folder / CLAIM, follow=False))
+
+    def sweep(self) -> bool:
+        """Delete what a resumed write can't use, so all links; return whether there are files."""
+        useful = False
+        with os.scandir(self.folder) as entries:
+            for entry in entries:
+                regular = entry.is_file(follow_symlinks=False)
+                if entry.is_dir(follow_symlinks=False):
+                    shutil.rmtree(entry.path)
+                elif regular and is_shard(entry.name):
+                    useful = True
+                elif not regular or not (entry.name == CLAIM or entry.name.endswith(_NOTE)):
+                    os.unlink(entry.path)  # noqa: PTH108
+        return useful
+
+    def _begin(self, plan: str, finished: Mapping[str, FinishedFile]) -> None:
+        with os_errors_as(WriteError, self.folder, "can't be written to"):
+            for name in os.listdir(self.folder):  # noqa: PTH208
+                known = name.removesuffix(_NOTE) in finished
+                if not known and (is_shard(name) or name.endswith(_NOTE)):
+                    (self.folder / name).unlink()
+            with new_file(self.folder / CLAIM) as file:
+                file.write(json.dumps({"plan": plan}).encode())
+
+    @contextlib.contextmanager
+    def scratch_dir(self) -> Iterator[Path]:
+        """Give the staging folder itself."""
+        yield self.folder
+
+    def publish(self, shards: Sequence[ShardReport], metadata: Mapping[str, str]) -> None:
+        """Swap old files and new ones."""
         dataset = self.folder.parent
         report = read_object(dataset / REPORT)
         described = [*sorted({*listed_metadata(report), *metadata} - {*METADATA}), *METADATA]
@@ -197,8 +283,39 @@ class Staging:
             raise WriteError(
                 f"can't be written: {os_reason(error)}",
                 path=error.filename or dataset,
-                hint=f"run tfrtool {target.command} --resume to finish the write" if left else None,
+                hint=f"run tfrtool {self.settings.command} --resume to finish the write"
+                if left
+                else None,
             ) from error
+
+
+@contextlib.contextmanager
+def _in_folder(settings: JobSettings, dataset: Path) -> Iterator[FolderStaging]:
+    """Stage in a folder. The dataset's is made if it isn't there, and deleted if nothing came."""
+    if dataset.exists() and not dataset.is_dir():
+        raise UsageError("not a directory", path=dataset)
+    new_folders = [path for path in (dataset, *dataset.parents) if not path.exists()]
+    try:
+        with contextlib.ExitStack() as stack:
+            with os_errors_as(WriteError, dataset, "can't be written to"):
+                dataset.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(locked(dataset))
+            staged = FolderStaging(settings, dataset)
+            staged.open()
+            keep = staged.resumed
+            try:
+                yield staged
+                keep = False
+            finally:
+                with signals_wait():
+                    with contextlib.suppress(OSError):
+                        keep = staged.sweep() and keep
+                    if not keep:
+                        shutil.rmtree(staged.folder, ignore_errors=True)
+    finally:
+        for path in new_folders:
+            with contextlib.suppress(OSError):
+                path.rmdir()
 
 
 def _swap(dataset: Path, new: Sequence[str], old: Sequence[str], *, back: bool = False) -> None:
@@ -228,7 +345,7 @@ def _finish_publishing(dataset: Path) -> None:
     Raises:
         WriteError: that is impossible, or the journal lists files that tfrtool doesn't write.
     """
-    place, staging = dataset / PUBLISHING, dataset / STAGING
+    place, staged = dataset / PUBLISHING, dataset / STAGING
     if not os.path.lexists(place):
         return
     try:
@@ -246,15 +363,262 @@ def _finish_publishing(dataset: Path) -> None:
                 if not os.path.lexists(place / name):
                     (dataset / name).lstat()
             _swap(dataset, new, old)
-            move(place, staging)
+            move(place, staged)
             sync_folder(dataset)
     except OSError as error:
         raise WriteError(
             f"an interrupted write can't be finished: {os_reason(error)}",
-            path=error.filename or staging,
+            path=error.filename or staged,
             hint=f"delete {PUBLISHING} to discard its files",
         ) from error
-    shutil.rmtree(staging, ignore_errors=True)
+    shutil.rmtree(staged, ignore_errors=True)
+
+
+class StoreStaging(Staging):
+    """Files of a job in a store. It can be pickled: any machine may upload a file."""
+
+    place: RemotePath
+    notes: RemotePath
+
+    def __init__(self, settings: JobSettings, root: RemotePath, folder: Path) -> None:
+        super().__init__(settings, folder, root, root / STAGING)
+        self._claim: str | None = None  # its ETag, while it is there
+        self._begun = self._committed = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "folder": self.place}  # the local one isn't elsewhere
+
+    def claim(self) -> None:
+        """Claim the dataset's folder; the errors are those of `staging`."""
+        data, etag = _read(self.notes / CLAIM)
+        before, commits = _object(data), self._commits()
+        complete = any(commits.values()) and not has_uncommitted_write(self.place)
+        names = {path.name for path in self.place.iterdir()} - {STAGING}
+        ours = _names_of_ours(self.place)
+        if data is not None:
+            ours |= {n for n in names if is_shard_of(n, str(before.get("name"))) or _describes(n)}
+            listed = map(str, before.get("old") or ())
+            ours |= {name for name in listed if is_ours(name.removesuffix(".idx"))}
+        self._may_write(names, ours, interrupted=data is not None, complete=complete)
+        if self.settings.existing is Existing.RESUME and complete and data is None:
+            return  # it is left as it is
+        is_fresh = not (names or complete or data is not None)
+        indexes = {f"{name}.idx" for name in ours if is_shard(name)}
+        self._facts = {
+            "writer": secrets.token_hex(16),
+            "name": self.settings.name,
+            "plan": before.get("plan") if self.resumed else None,
+            "commit": before.get("commit") if self.resumed else None,
+            "old": [] if is_fresh else sorted(ours | indexes),
+        }
+        self._put_claim(etag)
+        if self._commits() != commits:  # another write has ended just before that claim
+            self._release()
+            raise _lost(self.place)
+        if data is not None:
+            abort_uploads(self.place)
+        self.left = self.resumed and any(path.name != CLAIM for path in self._listed_notes())
+
+    def begin(self, plan: str, names: Iterable[str]) -> dict[str, FinishedFile]:
+        """Do what `Staging.begin` does, unless a complete dataset is left as it is."""
+        return {} if self._claim is None else super().begin(plan, names)
+
+    def _begin(self, plan: str, finished: Mapping[str, FinishedFile]) -> None:
+        store = self.place.store
+        with self._errors():
+            self._put_claim(self._claim, plan=plan, commit=None)
+            self._begun = True
+            if self._facts["old"]:
+                old = [name for name in self._facts["old"] if name not in finished]
+                for some in (COMMITS, filter(_describes, old), old):  # readers notice by metadata
+                    store.delete([(self.place / name).key for name in some])
+                kept = {self.notes / CLAIM, *map(self._note, finished)}
+                store.delete([path.key for path in self._listed_notes() if path not in kept])
+
+    @contextlib.contextmanager
+    def scratch_dir(self) -> Iterator[Path]:
+        """Give a folder of this machine, whichever that is."""
+        with ScratchFolder() as folder:
+            yield Path(folder)
+
+    def copy(self, source: AnyPath, name: str) -> str | None:
+        """Have the store copy a shard, where it can; return the copy's ETag."""
+        if not isinstance(source, RemotePath) or source.store.url != self.place.store.url:
+            return None
+        goal = self.place / name
+        with os_errors_as(WriteError, goal, "can't be copied in the store"):
+            if source.known().size > _MOST_COPIED:
+                return None
+            self._check_claim()
+            goal.store.copy(source.key, goal.key)
+            return _etag(goal)
+
+    def upload(self, path: Path) -> str | None:
+        """Upload a shard, which is gone here then."""
+        goal = self.place / path.name
+        with os_errors_as(WriteError, goal, "can't be uploaded"):
+            self._check_claim()
+            etag = goal.store.upload(goal.key, path)
+        path.unlink()
+        return etag or None
+
+    def publish(self, shards: Sequence[ShardReport], metadata: Mapping[str, str]) -> None:
+        """Commit."""
+        store, commit = self.place.store, DATASET_INFO if DATASET_INFO in metadata else REPORT
+        names = [shard.path for shard in shards]
+        with self._errors():
+            store.delete([path.key for path in self._made() if path.name not in names])
+            self._check_claim()
+            with ThreadPoolExecutor(_AT_ONCE) as threads:
+                whole = [*threads.map(is_whole, [self.place / name for name in names], shards)]
+        for name in (name for name, one in zip(names, whole, strict=True) if not one):
+            hint = f"run tfrtool {self.settings.command} --resume to write what is missing"
+            what = "changed or deleted during the write"
+            raise WriteError(what, path=self.place / name, hint=hint)
+        with signals_wait(), self._errors():
+            self._put_claim(self._claim, commit=commit)
+            for name, text in metadata.items():
+                if name != commit:
+                    store.put((self.place / name).key, text.encode())
+            _put(self.place, self.place / commit, metadata[commit].encode(), None)
+            self._committed = True
+            if _etag(self.notes / CLAIM) == self._claim:
+                self._release(map(self._note, names))
+
+    def end(self, *, keep: bool) -> None:
+        """Delete what a write without a commit has made; or ``keep`` it to be resumed."""
+        if self._claim is None or self._committed:
+            return
+        with contextlib.suppress(OSError):
+            if keep or _etag(self.notes / CLAIM) != self._claim:
+                return  # or another write has taken over what this one has made
+            if self._begun:
+                abort_uploads(self.place)
+                doomed = self._made()
+                doomed += (path for path in self.place.iterdir() if _describes(path.name))
+                self.place.store.delete([path.key for path in doomed])
+            self._release()
+
+    def _listed_notes(self) -> Iterator[RemotePath]:
+        for key, _ in self.place.store.list(self.notes.key):
+            yield self.place / key.removeprefix(self.place.key).lstrip("/")
+
+    def _made(self) -> list[RemotePath]:
+        name = self.settings.name
+        return [path for path in self.place.iterdir() if is_shard_of(path.name, name)]
+
+    def _errors(self) -> contextlib.AbstractContextManager[None]:
+        return os_errors_as(WriteError, self.place, "can't be written")
+
+    def _commits(self) -> dict[str, str | None]:
+        return {name: _etag(self.place / name) for name in COMMITS}
+
+    def _put_claim(self, etag: str | None, **facts: Any) -> None:
+        """Make the claim, or change the one with an ETag; `UsageError` if it is another's."""
+        self._facts |= facts
+        data = json.dumps(self._facts).encode()
+        self._claim = _put(self.place, self.notes / CLAIM, data, etag)
+
+    def _check_claim(self) -> None:
+        if _etag(self.notes / CLAIM) != self._claim:
+            raise _lost(self.place)
+
+    def _release(self, noted: Iterable[AnyPath] = ()) -> None:
+        store, claim = self.place.store, self.notes / CLAIM
+        listed = {path.key for path in self._listed_notes()}
+        listed |= {path.key for path in noted if isinstance(path, RemotePath)}
+        store.delete([*(listed - {claim.key})])  # lists of some stores are late
+        store.delete([claim.key])
+        self._claim = None
+
+
+@contextlib.contextmanager
+def _in_store(settings: JobSettings, root: RemotePath) -> Iterator[StoreStaging]:
+    with ScratchFolder() as folder:
+        staged, failed = StoreStaging(settings, root, Path(folder)), True
+        try:
+            with os_errors_as(WriteError, root, "can't be written to"):
+                staged.claim()
+            yield staged
+            failed = False
+        finally:
+            with signals_wait():
+                staged.end(keep=failed and staged.resumed)
+
+
+def abort_uploads(folder: RemotePath) -> None:
+    """Abort uploads below a folder of S3's that a killed process has left, if boto3 is installed.
+
+    That these requests are refused, or fail, is no error.
+    """
+    if not str(folder).startswith("s3://") or find_spec("boto3") is None:
+        return
+    import boto3
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    variables = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+    endpoint = next(filter(None, map(os.environ.get, variables)), None)
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    bucket = folder.parts[0]
+    with contextlib.suppress(BotoCoreError, ClientError, ValueError):
+        client = boto3.client("s3", endpoint_url=endpoint, region_name=region)
+        pages = client.get_paginator("list_multipart_uploads").paginate(
+            Bucket=bucket, Prefix=f"{folder.key}/".lstrip("/")
+        )
+        for one in chain.from_iterable(page.get("Uploads", ()) for page in pages):
+            client.abort_multipart_upload(Bucket=bucket, Key=one["Key"], UploadId=one["UploadId"])
+
+
+def _read(path: RemotePath) -> tuple[bytes | None, str | None]:
+    """Return a small object and its ETag; None if it isn't there."""
+    try:
+        data, status = path.store.get(path.key, 0, MAX_METADATA_BYTES)
+    except FileNotFoundError:
+        return None, None
+    return data, status.etag
+
+
+def _etag(path: RemotePath) -> str | None:
+    try:
+        return path.store.head(path.key).etag
+    except FileNotFoundError:
+        return None
+
+
+def _object(data: bytes | None) -> dict[str, Any]:
+    with contextlib.suppress(ValueError, RecursionError):
+        found = json.loads(data or b"")
+        return found if isinstance(found, dict) else {}
+    return {}
+
+
+def _put(root: RemotePath, path: RemotePath, data: bytes, etag: str | None) -> str:
+    """Put an object in place of the one with an ETag, or of none; return its own.
+
+    `UsageError` if another one is there, unless it is the same, as after a lost answer to a
+    request that was repeated. `WriteError` if the store refuses a condition that holds.
+    """
+    try:
+        return path.store.put(path.key, data, only_new=etag is None, replacing=etag)
+    except (FileExistsError, FileNotFoundError, ChangedError):
+        found, now = _read(path)
+        if found == data and now is not None:
+            return now
+        if now is None or now != etag:
+            raise _lost(root) from None
+        raise WriteError(
+            "the store does not support conditional writes (If-Match), like older Ceph gateways",
+            path=root,
+            hint="write to a local folder and copy it to the store",
+        ) from None
+
+
+def _lost(root: RemotePath) -> UsageError:
+    return UsageError(
+        "another write started or finished here meanwhile, and was left untouched",
+        path=root,
+        hint="wait for it to finish; --overwrite would replace it",
+    )
 
 
 def is_whole(path: AnyPath, shard: ShardReport) -> bool:
@@ -285,8 +649,20 @@ def listed_shards(report: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
         return {}
 
 
+def listed_metadata(report: Mapping[str, Any]) -> list[str]:
+    """Return the names of the metadata that a report lies next to, in the order of appearance."""
+    listed = report.get("metadata", METADATA)
+    some = listed if isinstance(listed, list | tuple) else ()
+    return [name for name in some if isinstance(name, str) and _METADATA_NAME.fullmatch(name)]
+
+
+def _names_of_ours(folder: AnyPath) -> set[str]:
+    report = read_object(folder / REPORT)
+    return {*METADATA, *listed_metadata(report), *listed_shards(report)}
+
+
 def complete_shards(
-    plan: str, target: Target, names: Sequence[str], *, interrupted: bool
+    plan: str, settings: JobSettings, names: Sequence[str], *, interrupted: bool
 ) -> list[ShardReport] | None:
     """Return the shards of a dataset that is complete, and of just this plan; sizes are checked.
 
@@ -294,18 +670,20 @@ def complete_shards(
 
     Args:
         plan: digest of the plan.
-        target: where the dataset is.
+        settings: where the dataset is.
         names: names of files that it has.
         interrupted: whether a write was interrupted there.
 
     Raises:
         UsageError: another dataset is complete, or a file is missing or has another size.
     """
-    dataset = target.folder
+    dataset = settings.folder
     path = dataset / REPORT
-    if not (path.exists() or path.is_symlink()) or has_uncommitted_write(target.folder):
+    if not (path.exists() or path.is_symlink()) or has_uncommitted_write(dataset):
         return None
-    report = read_object(path)
+    report, place = read_object(path), dataset
+    what = "already complete, but written with other options, images or records"
+    hint = "use --overwrite to replace it"
     if report.get("plan") == plan:
         try:
             shards = msgspec.convert([*listed_shards(report).values()], list[ShardReport])
@@ -315,24 +693,11 @@ def complete_shards(
         amiss += [shard.path for shard in shards if not is_whole(dataset / shard.path, shard)]
         if shards and not amiss and {shard.path for shard in shards}.issuperset(names):
             return shards
-        error = UsageError(
-            "missing, or changed since it was written",
-            path=dataset / [*amiss, REPORT][0],
-            hint="use --overwrite to write the dataset again",
-        )
-    else:
-        what = "already complete, but written with other options, images or records"
-        error = UsageError(what, path=target.folder, hint="use --overwrite to replace it")
+        what, place = "missing, or changed since it was written", dataset / [*amiss, REPORT][0]
+        hint = "use --overwrite to write the dataset again"
     if interrupted:
         return None
-    raise error
-
-
-def listed_metadata(report: Mapping[str, Any]) -> list[str]:
-    """Return the names of the metadata that a report lies beside, in the order of appearance."""
-    listed = report.get("metadata", METADATA)
-    some = listed if isinstance(listed, list | tuple) else ()
-    return [name for name in some if isinstance(name, str) and _METADATA_NAME.fullmatch(name)]
+    raise UsageError(what, path=place, hint=hint)
 
 
 def is_shard(name: str) -> bool:
@@ -348,114 +713,10 @@ def is_shard_of(name: str, dataset: str) -> bool:
     return other is not None and (other["dataset"] or other["named"] or dataset) == dataset
 
 
-@contextlib.contextmanager
-def staging_folder(target: Target, dataset: Path) -> Iterator[Staging]:
-    """Give a folder to write files in, inside the dataset's.
-
-    Nobody else writes to the dataset meanwhile. The folder is deleted in the end, unless the
-    process is killed, or a resumed write fails: then it is left for `Existing.RESUME`. The
-    dataset's directory is made if it isn't there, and deleted again if nothing came of it.
-
-    Raises:
-        UsageError: something is there that may not be touched; or another process writes.
-        WriteError: the folder can't be used, or an interrupted write can't be finished.
-    """
-    if dataset.exists() and not dataset.is_dir():
-        raise UsageError("not a directory", path=dataset)
-    folder = dataset / STAGING
-    new_folders = [path for path in (dataset, *dataset.parents) if not path.exists()]
-    try:
-        with contextlib.ExitStack() as stack:
-            with os_errors_as(WriteError, dataset, "can't be written to"):
-                dataset.mkdir(parents=True, exist_ok=True)
-                stack.enter_context(locked(dataset))
-            _finish_publishing(dataset)
-            with os_errors_as(WriteError, dataset):
-                names = {*os.listdir(dataset)} - {LOCK}  # noqa: PTH208
-            report = read_object(dataset / REPORT)
-            ours = {*METADATA, *listed_metadata(report), *listed_shards(report)}
-            resumed = may_write(
-                target, names, ours, interrupted=STAGING in names, complete=REPORT in names
-            )
-            with os_errors_as(WriteError, folder, "can't be used"):
-                if not resumed and folder.is_dir() and not folder.is_symlink():
-                    shutil.rmtree(folder)
-                private_folder(folder)
-                left = _sweep(folder)
-            keep = resumed
-            try:
-                yield Staging(folder, resumed=resumed, left=left)
-                keep = False
-            finally:
-                with signals_wait():
-                    with contextlib.suppress(OSError):
-                        keep = _sweep(folder) and keep
-                    if not keep:
-                        shutil.rmtree(folder, ignore_errors=True)
-    finally:
-        for path in new_folders:
-            with contextlib.suppress(OSError):
-                path.rmdir()
-
-
-def _sweep(folder: Path) -> bool:
-    """Delete what a resumed write can't use, so all links; return whether there are files."""
-    useful = False
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                shutil.rmtree(entry.path)
-            elif entry.is_file(follow_symlinks=False) and is_shard(entry.name):
-                useful = True
-            elif entry.name != LOG or entry.is_symlink():
-                os.unlink(entry.path)  # noqa: PTH108
-    return useful
-
-
 def is_ours(name: object) -> bool:
     """Return whether what is to be published has the name of something that tfrtool writes."""
     return isinstance(name, str) and (is_shard(name) or bool(_METADATA_NAME.fullmatch(name)))
 
 
-def may_write(
-    target: Target,
-    names: AbstractSet[str],
-    ours: AbstractSet[str],
-    *,
-    interrupted: bool,
-    complete: bool,
-) -> bool:
-    """Return whether to resume a write; `UsageError` if it may not go where the target is.
-
-    Args:
-        target: where to.
-        names: the files and folders that are there.
-        ours: names of what tfrtool wrote there.
-        interrupted: whether a write was interrupted there.
-        complete: whether there is a dataset.
-    """
-    dataset, existing = target.folder, target.existing
-    if not (names or interrupted or complete):
-        return False
-    if existing is Existing.REFUSE and interrupted:
-        remote = isinstance(dataset, RemotePath)
-        raise UsageError(
-            f"an interrupted{' or running' if remote else ''} write was found",
-            path=dataset,
-            hint="use --resume to continue it, or --overwrite to start over",
-        )
-    if existing is Existing.REFUSE:
-        hint = "use --overwrite to replace it" if complete else _ELSEWHERE
-        raise UsageError(
-            "already exists" if complete else "directory is not empty", path=dataset, hint=hint
-        )
-    foreign = names - ours - {STAGING}
-    if complete:  # beside its own, those that would be taken for shards of the new one
-        foreign = {name for name in foreign if is_shard_of(name, target.name)}
-    if foreign or not (complete or interrupted):
-        raise UsageError(
-            f"contains files that tfrtool did not write, such as {min(foreign or names)}",
-            path=dataset,
-            hint=_ELSEWHERE,
-        )
-    return existing is Existing.RESUME and interrupted
+def _describes(name: str) -> bool:
+    return is_ours(name) and not is_shard(name)

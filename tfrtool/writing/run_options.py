@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -49,6 +49,8 @@ class JobSettings:
     existing: Existing = Existing.REFUSE
     dry_run: bool = False
     on_progress: OnProgress = no_progress
+    command: str = "write"  # that resumes an interrupted run, for messages
+    options: Mapping[str, Any] = field(default_factory=dict)  # that decide what the files hold
 
     def running(self) -> AbstractContextManager[object]:
         """Return what holds the engine of the workers, if they have one, for several maps."""

@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from tfrtool.errors import UsageError
@@ -24,7 +24,12 @@ from tfrtool.writing.image_task import RecordMaker
 from tfrtool.writing.write_options import WriteOptions
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from tfrtool.writing.image_findings import Firsts
+
+    Numbers = npt.NDArray[np.uint16]
 
 _LITTLE = 1e-6
 """Of an image: what is less is an error of rounding."""
@@ -57,7 +62,7 @@ def hasher(purpose: str, seed: int) -> Callable[[str], bytes]:
 
 def draw_splits(
     source: Source, maker: RecordMaker, findings: SourceFindings, options: WriteOptions
-) -> tuple[Sequence[int], int]:
+) -> tuple["Numbers", int]:
     """Draw the split of each image of a source, all of which were checked.
 
     Images of one group, and exact copies, go together, and so do those that go with the same.
@@ -65,14 +70,20 @@ def draw_splits(
     Returns:
         The number of the split of each image, and how many images go where another one goes.
     """
+    import numpy as np
+
     firsts = _firsts(source, findings)
     if options.stratify:
-        numbers = _stratified(source, maker, findings, options, firsts.tolist())
+        numbers = _stratified(source, maker, findings, options, firsts)
     else:
-        draw, numbers = split_drawer(options.splits or {}, options.seed), list[int]()
-        for item, first in zip(source.items, firsts.tolist(), strict=True):
-            numbers.append(numbers[first - 1] if first else draw(drawn_by(item)))
-    return numbers, int((firsts != 0).sum())
+        draw = split_drawer(options.splits or {}, options.seed)
+        numbers = np.zeros(len(firsts), np.uint16)
+        for at, (item, first) in enumerate(zip(source.items, firsts.data, strict=True)):
+            if not first:
+                numbers[at] = draw(drawn_by(item))
+    led = np.flatnonzero(firsts)
+    numbers[led] = numbers[firsts[led].astype(np.int64) - 1]
+    return numbers, len(led)
 
 
 def drawn_by(item: Item) -> str:
@@ -89,24 +100,23 @@ def _firsts(source: Source, findings: SourceFindings) -> "Firsts":
         return copies
     groups = np.fromiter((item.group for item in source.items), np.uint64, count)
     groups[findings.digests == 0] = 0
-    grouped = first_alike(groups)
-    first_of = [0] * count
+    grouped, first_of = first_alike(groups), np.zeros(count, np.uint32)
+    up_of = first_of.data
 
     def first(position: int) -> int:
-        while up := first_of[position]:
-            first_of[position] = first_of[up - 1] or up
+        while up := up_of[position]:
+            up_of[position] = up_of[up - 1] or up
             position = up - 1
         return position
 
     for pairs in (copies, grouped):
-        for at in np.flatnonzero(pairs).tolist():
-            low, high = sorted((first(at), first(int(pairs[at]) - 1)))
+        for at in np.flatnonzero(pairs):
+            low, high = sorted((first(int(at)), first(int(pairs[at]) - 1)))
             if low != high:
-                first_of[high] = low + 1
-    for later, up in enumerate(first_of):
-        if up:  # what is before it knows its own first already
-            first_of[later] = first_of[up - 1] or up
-    return np.array(first_of, np.uint32)
+                up_of[high] = low + 1
+    for later in np.flatnonzero(first_of).tolist():  # what is before it knows its own first already
+        up_of[later] = up_of[up_of[later] - 1] or up_of[later]
+    return first_of
 
 
 def _stratified(
@@ -114,52 +124,69 @@ def _stratified(
     maker: RecordMaker,
     findings: SourceFindings,
     options: WriteOptions,
-    firsts: Sequence[int],
-) -> list[int]:
-    """Return the number of the split of each image, so that each split has its share of labels."""
-    digest = hasher("splits", options.seed)
-    labels, draws, counts = dict[int, list[str]](), dict[int, bytes](), Counter[str]()
-    sizes = Counter[int]()  # of the units: images that stay together, by the first of them
-    for at, (item, good) in enumerate(zip(source.items, findings.digests, strict=True)):
+    firsts: "Firsts",
+) -> "Numbers":
+    """Return the number of the split of each image, so that each split has its share of labels.
+
+    That of an image which goes where another one goes is that of the latter.
+    """
+    import numpy as np
+
+    digest, ids, counts = hasher("splits", options.seed), dict[str, int](), list[int]()
+    draws, ranks = np.zeros(len(firsts), np.uint64), np.full(len(firsts), -1, np.int32)
+    together = firsts != 0
+    together[firsts[together].astype(np.int64) - 1] = True
+    labels, sizes = dict[int, list[int]](), Counter[int]()  # of images with several, or together
+    images = 0
+    rows = zip(source.items, findings.digests, firsts.data, together, strict=True)
+    for at, (item, good, first, is_led) in enumerate(rows):
         if not good:
             continue
-        own, unit = maker.labels_of(item) or [""], firsts[at] - 1 if firsts[at] else at
-        counts.update(own)
-        if len(counts) > MAX_CLASSES:
+        own = [ids.setdefault(label, len(ids)) for label in maker.labels_of(item) or [""]]
+        if len(ids) > MAX_CLASSES:
             what = "too many different labels for --stratify"
             raise UsageError(what, expected=f"at most {MAX_CLASSES:,}")
-        labels.setdefault(unit, []).extend(own)
-        sizes[unit] += 1
-        if unit == at:
-            draws[at] = digest(drawn_by(item))
-    rarest_first = sorted(counts, key=lambda label: (counts[label], label))
-    ranks = {label: rank for rank, label in enumerate(rarest_first)}
-    rows, singles = [], Counter[int]()
-    for at, own in labels.items():
-        pairs = tuple(sorted(Counter(map(ranks.__getitem__, own)).items()))
-        single = sizes[at] == 1 and pairs[0][1] == 1
-        singles[pairs[0][0]] += single
-        order = (pairs[0][0], 0) if single else (0, -len(own))
-        rows.append((single, *order, draws[at], at, pairs))
-    wanted = _Wanted(
-        [*(options.splits or {}).values()],
-        [*(counts[label] for label in rarest_first), sizes.total()],
-    )
-    numbers, last, quotas = [0] * len(firsts), -1, [0]
-    for alone, rank, _, _, at, pairs in sorted(rows):
-        if not alone:
-            split = wanted.best(sizes[at], pairs)
+        counts += [0] * (len(ids) - len(counts))
+        for label in own:
+            counts[label] += 1
+        images += 1
+        if not first:
+            draws[at] = int.from_bytes(digest(drawn_by(item)), "big")
+        if is_led or len(own) > 1:
+            unit = first - 1 if first else at
+            labels.setdefault(unit, []).extend(own)
+            sizes[unit] += 1
         else:
-            if last != rank:
-                last, quotas = rank, wanted.quotas(rank, singles[rank])
-            split = next(number for number, quota in enumerate(quotas) if quota)
-            quotas[split] -= 1
-        wanted.give(split, sizes[at], pairs)
-        numbers[at] = split
-    return [
-        numbers[first - 1] if first else number
-        for number, first in zip(numbers, firsts, strict=True)
-    ]
+            ranks[at] = own[0]
+    named = sorted((count, label) for label, count in zip(ids, counts, strict=True))
+    rank_of = np.zeros(len(ids), np.int32)
+    rank_of[[ids[label] for _, label in named]] = np.arange(len(ids))
+    alone = np.flatnonzero(ranks >= 0)
+    ranks[alone] = rank_of[ranks[alone]]
+    wanted = _Wanted([*(options.splits or {}).values()], [*(count for count, _ in named), images])
+    numbers, large = np.zeros(len(firsts), np.uint16), []
+    pairs_of = dict[int, tuple[tuple[int, int], ...]]()  # of images alone with several labels
+    for at, own in labels.items():
+        pairs = tuple(sorted(Counter(rank_of[own].tolist()).items()))
+        if sizes[at] == 1 and pairs[0][1] == 1:
+            ranks[at], pairs_of[at] = pairs[0][0], pairs
+        else:
+            large.append((-len(own), int(draws[at]), at, pairs))
+    for _, _, at, pairs in sorted(large):
+        numbers[at] = wanted.best(sizes[at], pairs)
+        wanted.give(int(numbers[at]), sizes[at], pairs)
+    alone = np.flatnonzero(ranks >= 0)
+    alone = alone[np.lexsort((draws[alone], ranks[alone]))]
+    bounds = np.searchsorted(ranks[alone], np.arange(len(ids) + 1)).tolist()
+    for rank, (start, end) in enumerate(pairwise(bounds)):
+        quotas = wanted.quotas(rank, end - start) if start < end else []
+        for split, (low, high) in enumerate(pairwise(accumulate(quotas, initial=start))):
+            some = alone[low:high]
+            numbers[some] = split
+            wanted.give(split, len(some), [(rank, len(some))])
+            for at in some.tolist() if pairs_of else ():
+                wanted.give(split, 0, pairs_of.get(at, ())[1:])
+    return numbers
 
 
 class _Wanted:

@@ -1,7 +1,7 @@
 """The verb: a source of images becomes a dataset of shards. Scan, plan, write, publish."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -17,28 +17,29 @@ from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.sources.items import Source
 from tfrtool.sources.open_source import TABLE_NAMES, open_source
 from tfrtool.storage.arguments import as_path, as_text
+from tfrtool.storage.progress import RECORDS
 from tfrtool.writing.image_findings import SourceFindings, check_all
 from tfrtool.writing.image_task import (
     IMAGES,
+    EmptyShardError,
     Finding,
     ImageAccount,
     ImageShard,
     ImageThreads,
     RecordMaker,
+    account_of,
 )
 from tfrtool.writing.job import JobPlan, JobState, run_tasks
-from tfrtool.writing.job_report import FinishedFile, ShardReport
-from tfrtool.writing.publish import Target
-from tfrtool.writing.run_options import Existing, JobSettings
+from tfrtool.writing.job_report import ShardReport
+from tfrtool.writing.known_images import KnownImages
+from tfrtool.writing.run_options import JobSettings
 from tfrtool.writing.write_options import WriteOptions
 from tfrtool.writing.write_plan import RecordSizes, plan_shards
 from tfrtool.writing.write_report import WriteReport, complete_report, metadata_texts, report_on
 
 _SPLITS_SHOWN = 10
 
-_UNUSED = (
-    "nothing of the interrupted write could be reused: its options or its images were different"
-)
+Adapt = Callable[[Source, WriteOptions], tuple[Source, WriteOptions]]
 
 
 @takes(WriteOptions)
@@ -72,36 +73,16 @@ def write(
     return write_images(as_text(source), options.settings(path), options)
 
 
-class _EmptyShardError(Exception):
-    """All images of a shard are bad: it can't be written, and its number is in other names."""
-
-
-def write_images(
-    source: str,
-    settings: JobSettings,
-    options: WriteOptions,
-    *,
-    tensorflow: bool = True,
-    may_lack_splits: bool = False,
-) -> WriteReport:
-    """Write images; `write` says what is raised.
-
-    Args:
-        source: where they are.
-        settings: where to write.
-        options: what to write, and how.
-        tensorflow: whether TensorFlow frames the records; else the same frames are our own.
-        may_lack_splits: whether a split may be empty.
-    """
-    arguments = source, settings, options, tensorflow, may_lack_splits
+def write_images(source: str, settings: JobSettings, options: WriteOptions) -> WriteReport:
+    """Write images; `write` says what is raised."""
     try:
-        return _Write(*arguments).run()
-    except _EmptyShardError:
-        return _Write(*arguments, looks_first=True).run()
+        return ImageJob(source, settings, options).run()
+    except EmptyShardError:
+        return ImageJob(source, settings, options, looks_first=True).run()
 
 
-class _Write:
-    """A write: images are looked at while they are written, unless the plan needs their content.
+class ImageJob:
+    """A write: images are checked while they are written, unless the plan needs their content.
 
     That is where copies of images are to be kept out of different splits, or left out. Each is then
     read once, and one that turns out bad leaves its shard one record shorter.
@@ -112,52 +93,53 @@ class _Write:
         source: str,
         settings: JobSettings,
         options: WriteOptions,
-        tensorflow: bool,
-        may_lack_splits: bool,
         *,
         looks_first: bool = False,
+        adapt: Adapt | None = None,
+        known: KnownImages | None = None,
     ) -> None:
+        """Prepare to write the images of a source.
+
+        Args:
+            source: where they are.
+            settings: where to write.
+            options: what to write, and how.
+            looks_first: whether to check all images before the plan.
+            adapt: for another job that also writes images: changes the source and the options once
+                it is known. TensorFlow isn't needed then, and splits may be empty.
+            known: images that are not to be written again.
+        """
         self._place, self._settings, self._options = source, settings, options
-        self._tensorflow, self._may_lack_splits = tensorflow, may_lack_splits
+        self._adapt, self._known, self._tensorflow = adapt, known, adapt is None
         pool = options.pool
         self._cluster = pool if isinstance(pool, Engine) else None
         self._workers = options.workers or cores()
-        self._threads = ImageThreads(self._workers, options.starting, tensorflow=tensorflow)
-        self._looks_first, self._dry_run = looks_first, options.dry_run
+        self.threads = ImageThreads(self._workers, options.starting, tensorflow=self._tensorflow)
+        self._looks_first = looks_first
         self._findings: SourceFindings | None = None
         self._sizes: RecordSizes | None = None
 
     def run(self) -> WriteReport:
         """Plan, write and publish, or only plan."""
-        settings = self._settings
-        target = Target(
-            folder=settings.folder,
-            name=settings.name,
-            existing=settings.existing,
-            options=self._options.to_json(settings),
-        )
-        return run_tasks(
-            target,
-            self._plan,
-            self._describe,
-            workers=self._cluster or self._threads,
-            on_progress=settings.on_progress,
-            dry_run=self._dry_run,
-            unit=IMAGES,
-        )
+        options = self._options.to_json(self._settings)
+        workers = self._cluster or self.threads
+        settings = replace(self._settings, options=options, workers=workers)
+        return run_tasks(settings, self.plan, self._describe, unit=IMAGES)
 
-    def _plan(self, scratch: Path) -> JobPlan:
-        """List the images, look at them if need be, and distribute them over shards."""
-        source = self._open(scratch)
+    def plan(self, scratch: Path) -> JobPlan:
+        """List the images, check them if need be, and distribute them over shards."""
+        source, dry_run = self._open(scratch), self._settings.dry_run
         options = self._options
+        draws = not source.splits and len(options.splits or ()) > 1
+        checks_known = self._looks_first or dry_run
+        self._looks_first |= options.dedupe or draws or (dry_run and not self._tensorflow)
         self._maker = maker = RecordMaker(
-            source, options.recipe, skip_bad=options.on_error == "skip"
+            source, options.recipe, skip_bad=options.on_error == "skip", known=self._known
         )
-        if self._dry_run or not options.shards:
+        if dry_run or not options.shards:
             self._sizes = RecordSizes(source, maker, self._workers)
-        self._looks_first |= options.dedupe or (not source.splits and len(options.splits or ()) > 1)
-        if self._looks_first or self._dry_run:
-            self._findings = self._look(scratch)
+        if self._looks_first or dry_run:
+            self._findings = self._look(scratch, checks_known)
         planned, digest = plan_shards(
             source,
             options,
@@ -167,7 +149,7 @@ class _Write:
             scratch,
             name=self._settings.name,
             skip_bad=self._looks_first,
-            may_lack_splits=self._may_lack_splits,
+            may_lack_splits=not self._tensorflow,
         )
         self._tasks = [
             ImageShard(
@@ -179,7 +161,8 @@ class _Write:
                 maker=maker,
                 compression=Compression(options.compression),
                 tensorflow=self._tensorflow,
-                threads=0 if self._cluster else self._threads.threads_of(len(planned)),
+                threads=0 if self._cluster else self.threads.threads_of(len(planned)),
+                unit=IMAGES if self._tensorflow else RECORDS,
             )
             for shard in planned
         ]
@@ -192,6 +175,16 @@ class _Write:
             tasks=self._tasks, inputs=[digest, stamp], options=options.to_json(self._settings)
         )
 
+    def left_out(self) -> ImageAccount:
+        """Return the account of the images that are in no shard of the plan."""
+        account, findings = ImageAccount(), self._findings
+        if self._looks_first and findings is not None:
+            bad = dict(findings.problems)
+            for position, item in enumerate(self._source.items) if bad else ():
+                if position in bad:
+                    account.add(item, findings[position], self._maker)
+        return account
+
     def _open(self, scratch: Path) -> Source:
         options = self._options
         place = (
@@ -201,7 +194,9 @@ class _Write:
             options.starting,
             options.meaning,
         )
-        self._source = source = open_source(self._place, *place)
+        source = open_source(self._place, *place)
+        if self._adapt is not None:
+            source, options = self._adapt(source, options)
         if source.splits and options.splits:
             raise UsageError(
                 "--split cannot be used: the source has its own splits "
@@ -210,70 +205,51 @@ class _Write:
                 hint="remove --split to keep them, or pass a source without split folders",
             )
         if source.pixels and options.recipe.encode is Encode.KEEP:
-            self._options = replace(options, encode="png")
+            options = replace(options, encode="png")
+        self._source, self._options = source, options
         return source
 
-    def _look(self, scratch: Path) -> SourceFindings:
-        """Look at all images; `SourceError` if none can be used."""
-        source, options = self._source, self._options
-        workers = self._cluster or self._workers
-        findings = check_all(source, self._maker, workers, self._settings.on_progress, scratch)
+    def _look(self, scratch: Path, checks_known: bool) -> SourceFindings:
+        """Check all images; `SourceError` if none can be used."""
+        source, workers = self._source, self._cluster or self._workers
+        maker = self._maker if checks_known else self._maker.without_known()
+        findings = check_all(source, maker, workers, self._settings.on_progress, scratch)
         if not findings.digests.any():
             position, problem = next(findings.problems)
             what = f"{printable(source.items[position].key)}: {problem}"
             raise SourceError(f"no image can be used ({what})", path=self._place)
-        if options.dedupe:
+        if self._options.dedupe:
             findings.skip_copies(source)
         return findings
 
-    def _describe(
-        self, _: JobPlan, files: Sequence[FinishedFile], state: JobState
-    ) -> tuple[WriteReport, dict[str, str]]:
-        options, source = self._options, self._source
+    def _describe(self, state: JobState) -> tuple[WriteReport, dict[str, str]]:
+        options, source, dry_run = self._options, self._source, self._settings.dry_run
         if state.before is not None:
-            facts = {"seconds": state.seconds, "resumed": len(files)}
+            facts = {"seconds": state.facts["seconds"], "resumed": len(state.files)}
             return complete_report(state.before, self._settings.folder, **facts), {}
         shards: dict[str, list[ShardReport]] = {task.split: [] for task in self._tasks}
         images = {split: ImageAccount() for split in shards}
         findings = self._findings or SourceFindings(len(source.items))
-        for task, file in zip(self._tasks, files, strict=True):
-            shard = file.shard
-            if state.dry_run:
-                shard, account = self._expected(task)
-            else:
-                account = ImageAccount.from_text(file.facts[IMAGES])
-            if not shard.records:
-                raise _EmptyShardError
+        for task, file in zip(self._tasks, state.files, strict=True):
+            shard, account = self._expected(task) if dry_run else (file.shard, account_of(file))
             shards[task.split].append(shard)
             images[task.split].merge(account)
             if self._findings is None:
-                for image, digest in zip(
-                    task.images, memoryview(account.digests).cast("Q"), strict=True
-                ):
+                digests = memoryview(account.digests).cast("Q")
+                for image, digest in zip(task.images, digests, strict=True):
                     findings.digests[image.position] = digest
-        left_out = ImageAccount()
-        if self._looks_first:
-            bad = dict(findings.problems)
-            for position, item in enumerate(source.items):
-                if position in bad:
-                    left_out.add(item, findings[position], self._maker)
-        more: dict[str, Any] = {"dry_run": True}
-        if not state.dry_run:
-            resumes = self._settings.existing is Existing.RESUME
-            more = {"resumed": state.resumed if resumes else 0, "plan": state.plan}
-            more["warnings"] = (_UNUSED,) if state.started_over else ()
-        elif self._sizes is not None and (self._sizes.tried or options.compression != "none"):
+        more: dict[str, Any] = {}
+        if dry_run and self._sizes and (self._sizes.tried or options.compression != "none"):
             more["bytes_estimated_from"] = self._sizes.tried
         report = report_on(
             source,
-            state.target,
-            self._settings.version,
             shards,
             images,
-            left_out,
+            self.left_out(),
             findings.shared(source),
+            version=self._settings.version,
             duplicates=int((findings.first_copies != 0).sum()),
-            seconds=state.seconds,
+            **state.facts,
             **more,
         )
         return report, metadata_texts(report, source, options.recipe)
@@ -286,4 +262,6 @@ class _Write:
             account.add(image.item, finding, self._maker)
             size += 0 if finding.problem else image.size
         records = task.records - len(account.rejected)
+        if not records:
+            raise EmptyShardError
         return ShardReport(task.name, records, size), account

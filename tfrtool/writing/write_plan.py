@@ -116,7 +116,7 @@ def plan_shards(
             continue
         number = 0
         if drawn is not None:
-            number = drawn[position]
+            number = int(drawn[position])
         elif own and item.split:
             number = numbers[item.split]
         counts[number] += 1

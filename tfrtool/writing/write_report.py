@@ -28,18 +28,23 @@ from tfrtool.storage.remote_path import AnyPath
 from tfrtool.writing.image_findings import SharedImage
 from tfrtool.writing.image_task import ImageAccount
 from tfrtool.writing.job_report import (
+    RunReport,
     ShardReport,
     SplitReport,
     dataset_texts,
     json_text,
     split_infos,
 )
-from tfrtool.writing.publish import Target
 
 _OF_PLANS = ("dry_run", "bytes_estimated_from")
 _OF_WRITES = ("resumed", "plan", "options")
-_UNWRITTEN = ("complete", "warnings")
 _AT_TIMES = ("annotations", "metadata")
+_KEYS = (
+    "dataset", "name", "version", "dry_run", "bytes_estimated_from", "splits", "rejected",
+    "converted", "ignored", "duplicates", "across_splits", "truncated", "annotations", "metadata",
+    "resumed", "notices", "seconds", "plan", "options",
+)  # fmt: skip
+"""The keys of a report, in the order in which people read them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,18 +69,15 @@ class AnnotationReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WriteReport:
+class WriteReport(RunReport):
     """Result of writing a dataset, or the plan of a dry run.
 
+    It has the attributes of `RunReport`, and these:
+
     Attributes:
-        dataset: directory of the dataset.
-        name: name of the dataset.
         version: version of the dataset.
-        dry_run: whether nothing was written.
         bytes_estimated_from: number of images converted to estimate the sizes in a dry run. None if
             the sizes are known.
-        splits: splits by name.
-        rejected: skipped images, with the reason.
         converted: re-encoded images: ``key``, ``from`` (the original format), ``reason``.
         ignored: files that are not images.
         duplicates: number of images that are exact duplicates of another one.
@@ -83,37 +85,18 @@ class WriteReport:
         truncated: by name of a list, the number of entries that do not fit in it. None if every
             list is complete.
         annotations: result for the objects in the images, or None if there are none.
-        metadata: names of the metadata files, if they differ from the usual ones.
-        resumed: number of shards taken from an interrupted write.
         notices: how the source was interpreted, where that is not obvious.
-        seconds: duration, in seconds.
-        plan: digest of everything that the files depend on.
-        options: options that determine what the files contain.
-        complete: whether an earlier write had finished, so nothing was written.
-        warnings: warnings, one sentence each.
     """
 
-    dataset: AnyPath
-    name: str
     version: str
-    dry_run: bool = False
     bytes_estimated_from: int | None = None
-    splits: Mapping[str, SplitReport]
-    rejected: tuple[LeftOut, ...]
     converted: tuple[Mapping[str, str], ...]
     ignored: tuple[LeftOut, ...]
     duplicates: int
     across_splits: tuple[SharedImage, ...]
     truncated: Mapping[str, int] | None = field(default=None, compare=False)
     annotations: AnnotationReport | None = None
-    metadata: tuple[str, ...] | None = None
-    resumed: int = 0
     notices: tuple[str, ...]
-    seconds: float = 0.0
-    plan: str = ""
-    options: Mapping[str, Any]
-    complete: bool = False
-    warnings: tuple[str, ...] = ()
 
     def count(self, name: str) -> int:
         """Return the full length of a list, including the entries that it does not contain.
@@ -125,19 +108,17 @@ class WriteReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``write --json`` prints and write_report.json contains."""
-        hidden = {*_UNWRITTEN, *(_OF_WRITES if self.dry_run else _OF_PLANS)}
+        hidden = {*(_OF_WRITES if self.dry_run else _OF_PLANS)}
         hidden |= {name for name in _AT_TIMES if getattr(self, name) is None}
         # By its name: the lists of objects and of images have the same ones.
         values = to_json_values(replace(self, annotations=None)) | {
             "annotations": to_json_values(self.annotations)
         }
-        return {key: value for key, value in values.items() if key not in hidden}
+        return {key: values[key] for key in _KEYS if key in values and key not in hidden}
 
 
 def report_on(
     source: Source,
-    target: Target,
-    version: str,
     shards: Mapping[str, Sequence[ShardReport]],
     images: Mapping[str, ImageAccount],
     skipped: ImageAccount,
@@ -148,8 +129,6 @@ def report_on(
 
     Args:
         source: the images.
-        target: the dataset.
-        version: its version.
         shards: the shards of each split, written or planned.
         images: the images of each split.
         skipped: images that are in no shard of the plan.
@@ -174,9 +153,6 @@ def report_on(
     }
     usual = source.features == RecordFeatures()
     return WriteReport(
-        dataset=target.folder,
-        name=target.name,
-        version=version,
         splits=splits,
         rejected=_shown(LeftOut(key=key, reason=why) for key, why in total.rejected),
         converted=tuple(
@@ -189,7 +165,6 @@ def report_on(
         annotations=_annotations(source, sum(total.labels.values()), total.lost, bad),
         metadata=None if usual else (*_label_texts(source), FEATURES, DATASET_INFO, REPORT),
         notices=source.notices,
-        options=target.options,
         **more,
     )
 

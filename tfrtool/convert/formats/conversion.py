@@ -102,8 +102,8 @@ class ConvertReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``--json`` prints."""
-        facts = to_json_values(self) | self.job.to_json()
-        return {"from": facts.pop("source"), "to": facts.pop("target"), **facts}
+        own = to_json_values({name: getattr(self, name) for name in ("columns", "losses", "notes")})
+        return {"from": self.source, "to": self.target, **self.job.to_json(), **own}
 
 
 @takes(ConvertOptions)
@@ -324,7 +324,7 @@ def _run_single(
         return replace(run(settings), dataset=path)
     with os_errors_as(WriteError, path, "can't be written"), new_file_by_name(path) as file:
         job = run(replace(settings, folder=file.parent))
-        if SCHEMA in job.metadata:
+        if SCHEMA in (job.metadata or ()):
             with new_file_by_name(schema) as schema_file:
                 move(file.with_name(SCHEMA), schema_file)
     return replace(job, dataset=path)
