@@ -84,7 +84,8 @@ OnFault = Literal["raise", "skip"] | Callable[[LocatedFault], None]
 """What to do about damage: raise it, skip it, or skip it and call a function."""
 
 
-def _handler(on_fault: OnFault) -> Callable[[LocatedFault], None]:
+def on_fault_handler(on_fault: OnFault) -> Callable[[LocatedFault], None]:
+    """Return the function that gets faults; `UsageError` if it is not one of the choices."""
     if on_fault == "skip":
         return lambda _: None
     if on_fault == "raise":
@@ -120,7 +121,7 @@ def read_records(
         CorruptShardError: the shard is damaged, and ``on_fault`` is "raise".
         UsageError: unknown compression or ``on_fault``.
     """
-    handle = _handler(on_fault)
+    handle = on_fault_handler(on_fault)
     source = as_source(shard)
     items = read_shard(source, compression=compression, verify_payload=verify_payload)
     return _intact(items, path_of(source), handle)
@@ -164,7 +165,7 @@ def read_table(
         CorruptShardError: a record is damaged, and ``on_fault`` is "raise".
         UsageError: unknown column or ``on_fault``.
     """
-    handle = _handler(on_fault)
+    handle = on_fault_handler(on_fault)
     if hasattr(shards, "read"):
         raise UsageError("a stream can't be read as a table: shards are read twice")
     from tfrtool.inspection.rows.batches import infer_columns
