@@ -3,15 +3,26 @@
 import csv
 import io
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tfrtool.errors import printable
+from tfrtool.errors import human_bytes, printable
+from tfrtool.examples.content import describe_bytes
+from tfrtool.images.header import claimed_sides, is_jpeg, read_jpeg_header
 from tfrtool.inspection.summary.summary_json import as_json
 from tfrtool.page import Page, Table
 
+_SHORT_BYTES = 16
+"""Bytes that a table shows as base64; longer values are described."""
+
+_ESCAPED = re.compile(r"(?:[^\\]{,8}\\x[0-9A-F]{2}){3}")
+"""Bytes as DuckDB writes them, as in SUMMARIZE."""
+
 _LONGEST = 120
 """Characters of a value in text for people."""
+
+_LONGEST_ESCAPED = 24
 
 
 class RecordCsv:
@@ -69,15 +80,35 @@ def record_text(row: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def rows_json(batches: Iterable[Any]) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a query as JSON values."""
+def rows_json(batches: Iterable[Any], *, folded: bool = False) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a query as JSON values; ``folded`` has long bytes described instead."""
     from tfrtool.inspection.rows.batches import rows_of  # Arrow, which the others do without
 
     for batch in batches:
         # Numbers of float32 are written as the shortest decimals of these, wherever they are.
         kinds = {one.name: one.type if "float" in str(one.type) else None for one in batch.schema}
         for row in rows_of(batch):
+            row = {name: _folded(value) for name, value in row.items()} if folded else row
             yield {name: _cell(value, kinds[name]) for name, value in row.items()}
+
+
+def _folded(value: Any) -> Any:
+    """Return a value, in which long bytes that are not text are like ``<JPEG 280x300, 15 kB>``."""
+    if isinstance(value, list):
+        return [_folded(one) for one in value]
+    if isinstance(value, dict):
+        return {name: _folded(one) for name, one in value.items()}
+    if not isinstance(value, bytes) or len(value) <= _SHORT_BYTES:
+        return value
+    content = describe_bytes(value)
+    if content == "text":
+        return value
+    if content.startswith("image/"):
+        header = read_jpeg_header(value) if is_jpeg(value) else None
+        width, height = (header.width, header.height) if header else claimed_sides(value)
+        content = content.removeprefix("image/").upper()
+        content += f" {width}x{height}" if width and height else ""
+    return f"<{content}, {human_bytes(len(value))}>"
 
 
 def _cell(value: Any, kind: Any) -> Any:
@@ -105,4 +136,5 @@ def rows_table(rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> Page:
 
 def _short(value: Any) -> str:
     text = value if isinstance(value, str) else "NULL" if value is None else json.dumps(value)
-    return printable(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}...")
+    longest = _LONGEST_ESCAPED if _ESCAPED.match(text) else _LONGEST
+    return printable(text if len(text) <= longest else f"{text[:longest]}...")

@@ -48,7 +48,8 @@ def answer(
     columns = infer_columns(paths) if paths else Columns(PayloadKind.EXAMPLE)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(query_module, "send_to_parent", sent.append)
-        query_module._answer(paths, sql, columns, RowColumns(sources=paths), False)
+        records = query_module._ShardTable(paths, columns, RowColumns(sources=paths))
+        query_module._answer({"records": records}, sql, False)
     found = [one for one in sent if isinstance(one, LocatedFault)]
     if faults is None:
         assert found == []

@@ -3,7 +3,7 @@
 import json
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -37,8 +37,29 @@ _SQL = re.compile(r"\s*\(?\s*(select|with|from|describe|summarize|values)\s", re
 """The start of a query, which is unlikely for a path."""
 
 
+def _parse_tables(texts: Iterable[str]) -> dict[str, str]:
+    """Return the file of each table that was given as NAME=FILE."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, path = text.partition("=")
+        if not equals or not path:
+            raise UsageError(f"invalid --with {text[:100]!r}", expected="NAME=FILE")
+        if name in found:
+            raise UsageError(f"--with has two tables named {name!r}")
+        found[name] = path
+    return found
+
+
 @dataclass(frozen=True, kw_only=True)
 class _QueryOptions(Options):
+    tables: Mapping[str, str] | None = option(
+        None,
+        "Also query FILE as the table NAME: CSV, JSON Lines, Parquet, or other shards. Repeatable.",
+        metavar="NAME=FILE",
+        cli="--with",
+        repeat=True,
+        parse=_parse_tables,
+    )
     format: Literal["table", "jsonl", "csv", "parquet"] | None = option(
         None, "Output format.  [default: suffix of FILE, or table]"
     )
@@ -53,6 +74,7 @@ class _QueryOptions(Options):
 @command(
     "tfrtool query data 'SELECT label, count(*) FROM records GROUP BY 1'",
     "tfrtool query data 'SELECT _record FROM records WHERE _bytes > 1e6' --out big.csv",
+    "tfrtool query data 'SELECT * FROM records JOIN meta USING (id)' --with meta=meta.csv",
     options=_QueryOptions,
 )
 @SHARDS
@@ -133,7 +155,7 @@ def _print(reader: Any, form: str, file: BinaryIO | None) -> int:
 
     def counted() -> Iterator[dict[str, Any]]:
         nonlocal count
-        for row in rows_json(reader):
+        for row in rows_json(reader, folded=form == "table"):
             count += 1
             yield row
 

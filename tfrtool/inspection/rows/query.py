@@ -1,17 +1,23 @@
 """SQL over the records of shards, as they are read."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+import os
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tfrtool.engines.engine import Workers
+from tfrtool.errors import SourceError, UsageError, os_errors_as
 from tfrtool.examples.arrow.columns import PLACES, Columns
-from tfrtool.inspection.rows.batches import RowColumns, infer_columns, read_batches
+from tfrtool.inspection.rows.batches import OnFault, RowColumns, infer_columns, read_batches
 from tfrtool.inspection.rows.sandbox import (
     Sandbox,
+    Scan,
     SqlChild,
     check_condition,
     check_select,
@@ -19,11 +25,65 @@ from tfrtool.inspection.rows.sandbox import (
     unpack_batch,
 )
 from tfrtool.records.framing import LocatedFault
+from tfrtool.records.shards import find_shards
 from tfrtool.records.stream import total_bytes
-from tfrtool.storage.arguments import Paths
+from tfrtool.sources.formats import parquet_reader
+from tfrtool.storage.arguments import Paths, as_path, check_no_url
 from tfrtool.storage.child import send_to_parent
+from tfrtool.storage.opening import open_regular
 from tfrtool.storage.progress import BYTES, Meter, OnProgress, counting, no_progress
 from tfrtool.storage.remote_path import AnyPath
+
+RECORDS = "records"
+"""The table of the shards."""
+
+_TABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+_TEXT_FILE = re.compile(r".+\.(csv|tsv|jsonl|ndjson|json)(\.gz)?", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class _ShardTable:
+    """Shards, and their columns."""
+
+    shards: Sequence[AnyPath]
+    columns: Columns
+    own: RowColumns
+
+    def schema(self) -> pa.Schema:
+        return self.own.schema(self.columns)
+
+    def scan(self, names: Collection[str], on_fault: OnFault) -> Iterator[pa.RecordBatch]:
+        own = self.own.with_splits() if PLACES[4] in names else self.own
+        batches = read_batches(self.shards, own.narrowed(self.columns, names), on_fault=on_fault)
+        while True:
+            with counting(send_to_parent):  # DuckDB may ask for each batch in another thread
+                batch = next(batches, None)
+            if batch is None:
+                return
+            yield own.add_to(batch, names)
+
+
+@dataclass(frozen=True, slots=True)
+class _ParquetTable:
+    """A Parquet file."""
+
+    path: AnyPath
+
+    def schema(self) -> pa.Schema:
+        return parquet_reader.read_facts(self.path).schema
+
+    def scan(self, names: Collection[str], _: OnFault) -> Iterator[pa.RecordBatch]:
+        return parquet_reader.read_batches(self.path, columns=[*names])
+
+
+@dataclass(frozen=True, slots=True)
+class _TextTable:
+    """A file of CSV or JSON."""
+
+    path: Path
+
+
+_AnyTable = _ShardTable | _ParquetTable | _TextTable
 
 
 @contextmanager
@@ -31,6 +91,7 @@ def query(
     shards: Sequence[AnyPath],
     sql: str,
     *,
+    tables: Mapping[str, str | os.PathLike[str]] | None = None,
     sources: Paths | None = None,
     workers: Workers = None,
     as_text: bool = False,
@@ -47,6 +108,7 @@ def query(
     Args:
         shards: the files.
         sql: one SELECT statement.
+        tables: other tables to join, by name: files of CSV, JSON Lines or Parquet, or shards.
         sources: what names the shards, such as their directory, which says their splits; None
             takes the files themselves.
         workers: how many processes at most look for the columns; None takes the cores.
@@ -64,10 +126,17 @@ def query(
         if condition is not None:
             child.call(check_condition, condition)
         child.call(check_select, sql)
-        columns = infer_columns(shards, workers=workers, on_progress=on_progress)
-        own = RowColumns.of(shards, columns, shards if sources is None else sources)
+        known: dict[str, _AnyTable] = {}
+        for name, paths in {RECORDS: tuple(shards), **_located(tables or {})}.items():
+            if not isinstance(paths, tuple):
+                known[name] = paths
+                continue
+            columns = infer_columns(paths, workers=workers, on_progress=on_progress)
+            named = (tables or {}).get(name, sources)
+            own = RowColumns.of(paths, columns, paths if named is None else named)
+            known[name] = _ShardTable(paths, columns, own)
         meter = Meter(on_progress, "reading", BYTES, total_bytes(shards))
-        child.send(_answer, shards, sql, columns, own, as_text)
+        child.send(_answer, known, sql, as_text)
 
         def results() -> Iterator[Any]:
             while (found := child.receive()) is not None:
@@ -116,27 +185,38 @@ def matching_records(
     return {path: found[name] for path, name in names_of.items()}
 
 
-def _answer(
-    shards: Sequence[AnyPath], sql: str, columns: Columns, own: RowColumns, as_text: bool
-) -> None:
+def _located(
+    tables: Mapping[str, str | os.PathLike[str]],
+) -> dict[str, _ParquetTable | _TextTable | tuple[AnyPath, ...]]:
+    """Return the file of each table to join, or its shards."""
+    found: dict[str, _ParquetTable | _TextTable | tuple[AnyPath, ...]] = {}
+    for name, place in tables.items():
+        if not _TABLE_NAME.fullmatch(name) or name.casefold() == RECORDS:
+            raise UsageError(
+                f"invalid table name {name[:100]!r}",
+                expected=f"letters, digits and _, and not {RECORDS}",
+            )
+        if name.casefold() in map(str.casefold, found):
+            raise UsageError(f"two tables are named {name!r}")
+        path = as_path(place)
+        is_text = _TEXT_FILE.fullmatch(path.name) is not None
+        if is_text:
+            check_no_url(place, "only local CSV and JSON files can be joined")
+        if path.is_dir() or not (is_text or path.suffix.lower() == ".parquet"):
+            found[name] = find_shards(place)
+            continue
+        with os_errors_as(SourceError, path), open_regular(path):
+            found[name] = _TextTable(Path(place).absolute()) if is_text else _ParquetTable(path)
+    return found
+
+
+def _answer(known: Mapping[str, _AnyTable], sql: str, as_text: bool) -> None:
     """Run a query in the process that is for it, and send rows, damage and progress."""
-    scans = 0
-
-    def scan(names: Collection[str]) -> Iterator[pa.RecordBatch]:
-        nonlocal scans, own
-        scans += 1
-        on_fault = send_to_parent if scans == 1 else lambda _: None  # what was sent already
-        if PLACES[4] in names:
-            own = own.with_splits()
-        batches = read_batches(shards, own.narrowed(columns, names), on_fault=on_fault)
-        while True:
-            with counting(send_to_parent):  # DuckDB may ask for each batch in another thread
-                batch = next(batches, None)
-            if batch is None:
-                return
-            yield own.add_to(batch, names)
-
-    with closing(Sandbox(own.schema(columns), scan)) as sandbox:
+    files = {name: one.path for name, one in known.items() if isinstance(one, _TextTable)}
+    tables = {
+        name: _reported(one) for name, one in known.items() if not isinstance(one, _TextTable)
+    }
+    with closing(Sandbox(tables, files)) as sandbox:
         try:
             sandbox.check(sql)
             with sandbox.read_exactly(sql, as_text=as_text) as reader:
@@ -145,6 +225,18 @@ def _answer(
                     send_to_parent(pack_batch(batch))
         except Exception as error:
             raise sandbox.as_error(error, sql) from error
+
+
+def _reported(table: _ShardTable | _ParquetTable) -> tuple[pa.Schema, Scan]:
+    """Return a table's schema and rows; its first scan reports damage."""
+    scans = 0
+
+    def scan(names: Collection[str]) -> Iterator[pa.RecordBatch]:
+        nonlocal scans
+        scans += 1
+        return table.scan(names, send_to_parent if scans == 1 else lambda _: None)
+
+    return table.schema(), scan
 
 
 def write_parquet(reader: pa.RecordBatchReader, file: BinaryIO) -> int:

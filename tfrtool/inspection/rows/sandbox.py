@@ -1,4 +1,4 @@
-"""DuckDB over one table of records: in memory, without files, network, extensions or settings.
+"""DuckDB over tables of records: in memory, without files, network, extensions or settings.
 
 It runs in a process of its own, whose memory is limited: see `SqlChild`.
 """
@@ -8,7 +8,7 @@ import os
 import re
 import secrets
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -93,14 +93,16 @@ def unpack_batch(data: bytes) -> pa.RecordBatch:
         return reader.read_next_batch()
 
 
-def connect(folder: Path | None = None) -> Any:
-    """Return a database in memory that reaches nothing, or only the files in a folder."""
+def connect(folder: Path | None = None, files: Sequence[Path] = ()) -> Any:
+    """Return a database in memory that reaches nothing, or only the files in a folder, or some."""
     import duckdb
 
     config = {**_CONFIG, "threads": str(min(cores(), _THREADS))}
     connection = duckdb.connect(":memory:", config=config)
     if folder is not None:
         connection.execute("SET allowed_directories = [$1]", (str(folder),))
+    if files:
+        connection.execute("SET allowed_paths = $1", (list(map(str, files)),))
     # As part of the configuration, it would allow files in the working directory.
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
@@ -114,12 +116,18 @@ def check_select(sql: str) -> None:
     try:
         statements = duckdb.extract_statements(sql)
         kinds = [str(one.type).rpartition(".")[2] for one in statements]
+        if kinds == ["MULTI"] and "pivot" in sql.casefold():  # which first finds its values
+            return
         if kinds == ["SELECT"] and "with" in sql.casefold():
             with contextlib.closing(connect()) as connection:
                 ((tree,),) = connection.execute("SELECT json_serialize_sql($1)", (sql,)).fetchall()
             kinds += _WRITES.findall(tree)
     except duckdb.Error as error:
         raise UsageError(f"invalid SQL: {sql_message(error)}") from error
+    if kinds == ["SELECT"] and re.match(r"\s*show\b", sql, re.IGNORECASE):
+        raise UsageError("SHOW is not supported", hint="use DESCRIBE records to list the columns")
+    if kinds == ["EXPLAIN"]:
+        raise UsageError("EXPLAIN is not supported", hint="run the query without it")
     if kinds != ["SELECT"]:
         found = ", ".join(kinds) or "nothing"
         raise UsageError("invalid query", expected="a single SELECT statement", found=found)
@@ -168,7 +176,7 @@ def _cast_type(kind: Any, as_text: bool) -> str | None:
 class _Rows:
     """Rows as DuckDB reads them: from the first one on, as often as it asks.
 
-    The columns are called c0, c1 and so on there: names may be odd, or differ in case alone.
+    The columns have numbers there, such as c0_7: names may be odd, or differ in case alone.
 
     Attributes:
         error: what a scan raised; Arrow makes a text of it.
@@ -211,33 +219,109 @@ def quoted_names(names: Collection[str]) -> list[str]:
     return unique
 
 
+class _Table:
+    """A table of rows that are read as a query asks for them: a view of columns with numbers.
+
+    Attributes:
+        names: the names of the columns, by what they are called in DuckDB.
+        types: their types, as text.
+        rows: what is read.
+    """
+
+    def __init__(self, number: int, name: str, connection: Any, schema: pa.Schema, scan: Scan):
+        self.names = {f"c{number}_{n}": column for n, column in enumerate(schema.names)}
+        self._name, self._connection, self._schema, self._scan = name, connection, schema, scan
+        self._base = f"t{secrets.token_hex(8)}"
+        self.rows = self.read_nulls()
+        found = connection.sql(f'FROM "{self._base}"')
+        self.types = dict(zip(found.columns, map(str, found.types), strict=True))
+
+    def read_nulls(self) -> _Rows:
+        """Have one row of nulls, with which queries are checked."""
+        nulls = [pa.nulls(1, kind) for kind in self._schema.types]
+        batch = pa.record_batch(nulls, schema=self._schema)
+        self.rows = _Rows(self.names, self._schema, lambda _: iter([batch]))
+        self._connection.register(self._base, self.rows)
+        return self.rows
+
+    def read(self, used: Collection[str]) -> None:
+        """Have all rows, with the columns that a query uses."""
+        # A table has some column, even if rows are only counted; and DuckDB can't read its own
+        # name of the type of a struct in which a name is empty.
+        used = {
+            column
+            for column, name in self.names.items()
+            if column in used or name == PLACES[1] or '""' in self.types[column]
+        } or {*[*self.names][:1]}
+        names = {column: name for column, name in self.names.items() if column in used}
+        self.rows = _Rows(names, self._schema, self._scan)
+        self._connection.register(self._base, self.rows)
+        self.define(names)
+
+    def define(self, read: Collection[str]) -> None:
+        """Define the view; reading a column that was not expected is an error."""
+        parts: list[tuple[bool, str]] = []
+        names = zip(self.names.items(), quoted_names(self._schema.names), strict=True)
+        for (column, name), shown in names:
+            failure = f"CAST(error('{column} was not expected') AS {self.types[column]})"
+            value = column if column in read else failure
+            parts.append((name.startswith("_"), f"{value} AS {shown}"))
+        select = ", ".join(part for _, part in sorted(parts, key=lambda one: one[0]))
+        self._connection.execute(
+            f"CREATE OR REPLACE TEMP VIEW {quoted(self._name)} AS "
+            f'SELECT {select} FROM "{self._base}"'
+        )
+
+
 class Sandbox:
-    """A database that has only a view of records, and can't reach anything else.
+    """A database that has only views of rows, and can't reach anything else.
 
     Of names that differ in case alone, the later ones get a ``_``.
     """
 
-    def __init__(self, schema: pa.Schema, scan: Scan) -> None:
-        """Offer rows as ``records``, first the columns that are not called ``_*``."""
+    def __init__(
+        self, tables: Mapping[str, tuple[pa.Schema, Scan]], files: Mapping[str, Path] | None = None
+    ) -> None:
+        """Offer rows as tables, first the columns that are not called ``_*``.
+
+        Args:
+            tables: the schema and the rows of each.
+            files: files of CSV or JSON, which are read at once, and nothing else of the disk.
+        """
         import duckdb
 
-        self._duckdb, self._scan, self._schema = duckdb, scan, schema
-        self._names = {f"c{n}": name for n, name in enumerate(schema.names)}
-        self._base = f"t{secrets.token_hex(8)}"
-        self._connection = connect()
-        nulls = pa.record_batch([pa.nulls(1, kind) for kind in schema.types], schema=schema)
-        self._nulls = _Rows(self._names, schema, lambda _: iter([nulls]))
-        self._rows = self._nulls
-        self._connection.register(self._base, self._nulls)
-        found = self._connection.sql(f'FROM "{self._base}"')
-        self._types = dict(zip(found.columns, map(str, found.types), strict=True))
+        self._duckdb, files = duckdb, files or {}
+        self._connection = connect(files=[*files.values()])
+        self.table_names = [*tables, *files]
+        columns = [column for name, path in files.items() for column in self._load(name, path)]
+        self._tables = [
+            _Table(number, name, self._connection, *table)
+            for number, (name, table) in enumerate(tables.items())
+        ]
+        self._names = {k: v for table in self._tables for k, v in table.names.items()}
+        self._all_names = [*self._names.values(), *columns]
+
+    def _load(self, name: str, path: Path) -> list[str]:
+        """Read a file as a table, and return the names of its columns."""
+        is_json = re.search(r"\.(jsonl|ndjson|json)(\.gz)?$", path.name, re.IGNORECASE)
+        form = "read_json($1, sample_size = -1)"
+        form = form if is_json else "read_csv($1, header = true, sample_size = -1)"
+        try:
+            self._connection.execute(f"CREATE TABLE {quoted(name)} AS FROM {form}", (str(path),))
+        except self._duckdb.OutOfMemoryException as error:
+            raise memory_error() from error
+        except self._duckdb.Error as error:
+            raise UsageError(f"can't be read: {sql_message(error)}", path=path) from error
+        columns: list[str] = self._connection.sql(f"FROM {quoted(name)}").columns
+        return columns
 
     def check(self, sql: str) -> None:
         """Check that a SELECT makes sense, and prepare to read it; otherwise `UsageError`.
 
         `check_select` has seen it.
         """
-        self._connection.register(self._base, self._nulls)
+        for table in self._tables:
+            table.read_nulls()
         try:
             used = self._plan(sql)
         except self._duckdb.Error as error:
@@ -245,14 +329,8 @@ class Sandbox:
             if isinstance(found, ShardError):  # before any record is read
                 found = UsageError(found.what, hint=found.hint)
             raise found from error
-        # A table has some column, even if rows are only counted; and DuckDB can't read its own
-        # name of the type of a struct in which a name is empty.
-        used |= {c for c, n in self._names.items() if n == PLACES[1] or '""' in self._types[c]}
-        used = used or {*[*self._names][:1]}
-        names = {column: name for column, name in self._names.items() if column in used}
-        self._rows = _Rows(names, self._schema, self._scan)
-        self._connection.register(self._base, self._rows)
-        self._define(names)
+        for table in self._tables:
+            table.read(used)
 
     def read(self, sql: str) -> pa.RecordBatchReader:
         """Run the query that was checked last, and return its rows as they come."""
@@ -283,31 +361,25 @@ class Sandbox:
 
     def as_error(self, error: Exception, sql: str = "") -> Exception:
         """Return what ended a query: an error of the scan, or else DuckDB's in our words."""
-        failure, self._rows.error = self._rows.error, None
+        failures = [table.rows.error for table in self._tables if table.rows.error is not None]
+        failure = failures[0] if failures else None
+        for table in self._tables:
+            table.rows.error = None
         if failure is not None or getattr(error, "errno", None):
             return failure or error  # with a number it is the system's, such as a full disk
-        return as_sql_error(error, self._names.values(), sql)
+        return as_sql_error(error, self._all_names, sql, self.table_names)
 
     def close(self) -> None:
         """Release what DuckDB holds."""
         self._connection.close()
 
-    def _define(self, read: Collection[str]) -> None:
-        """Define the view; reading a column that was not expected is an error."""
-        parts: list[tuple[bool, str]] = []
-        names = zip(self._names.items(), quoted_names(self._schema.names), strict=True)
-        for (column, name), shown in names:
-            failure = f"CAST(error('{column} was not expected') AS {self._types[column]})"
-            value = column if column in read else failure
-            parts.append((name.startswith("_"), f"{value} AS {shown}"))
-        select = ", ".join(part for _, part in sorted(parts, key=lambda one: one[0]))
-        self._connection.execute(
-            f'CREATE OR REPLACE TEMP VIEW records AS SELECT {select} FROM "{self._base}"'
-        )
-
     def _plan(self, sql: str) -> set[str]:
         """Return the columns that a query needs, or a few more; or raise DuckDB's error."""
-        self._define(self._names)
+        for table in self._tables:
+            table.define(table.names)
+        if str(self._duckdb.extract_statements(sql)[0].type).endswith("MULTI"):  # PIVOT
+            self._connection.sql(sql)
+            return {*self._names}
         ((_, plan),) = self._connection.execute(f"EXPLAIN (FORMAT JSON) {sql}").fetchall()
         # DuckDB before 2.0 has settings that are not locked.
         if re.search(r'"Function": "(EN|DIS)ABLE_', plan):
@@ -315,4 +387,4 @@ class Sandbox:
         # That a text beyond ASCII makes no BLOB is found out only when it is run.
         if not sql.isascii():
             self._connection.sql(sql).limit(1).to_arrow_table()
-        return self._names.keys() & re.findall(r"\bc\d+\b", plan)
+        return self._names.keys() & re.findall(r"\bc\d+_\d+\b", plan)

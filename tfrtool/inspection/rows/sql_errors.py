@@ -1,7 +1,7 @@
 """DuckDB's errors in the words of a query."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tfrtool.errors import ShardError, UsageError, human_bytes, suggestion
 from tfrtool.storage.limits import MAX_SQL_MEMORY
@@ -20,12 +20,20 @@ _OF_QUERY = ("Parser", "Syntax", "Binder", "Catalog", "Permission", "NotImplemen
 
 _MEANINGS = (
     (r'syntax error at or near "(.*)"', "syntax error near '{0}'"),
+    (
+        r"[Cc]olumn \"(.+)\" must appear in the GROUP BY clause or must be part of.*",
+        "column '{0}' must be in GROUP BY or in an aggregate such as any_value({0})",
+    ),
+    (
+        r"No function matches the given .*types 'array_extract\((.*?), .*\)'\. .*",
+        "a value of type {0} is not a list, so it has no elements",
+    ),
     (r'.*column "(.+)" was not found because the FROM.*', "no column '{0}'; add FROM records"),
     (r'.*[Cc]olumn "(.+)"(?: in \w+ list)? not found.*', "no column '{0}'"),
     (r'.*does not have a column named "(.+)".*', "no column '{0}'"),
     (r"(?:\w+ )*Function with name (.+) does not exist!?", "no function '{0}'"),
-    (r"Table with name \"?(.+?)\"? does not exist.*", "no table '{0}'; use FROM records"),
-    (r'Referenced table "(.+)" not found!?', "no table '{0}'; use FROM records"),
+    (r"Table with name \"?(.+?)\"? does not exist.*", "no table '{0}'"),
+    (r'Referenced table "(.+)" not found!?', "no table '{0}'"),
     (
         r"No function matches the given .*types '(.+?)(\(.*BLOB.*\))'\. .*",
         "invalid argument types for '{0}': {1}; use try(decode(x)) to make text of bytes",
@@ -44,7 +52,10 @@ _MEANINGS = (
         "bytes can't be converted or compared; use decode() to make text of them first",
     ),
     (r"Failure in decode: .*", "bytes are not UTF-8 text; use try(decode()) to get NULL instead"),
-    (r'Cannot access file "(.*)" - .*', "can't read '{0}': queries read only the records"),
+    (
+        r'Cannot access file "(.*)" - .*',
+        "can't read '{0}': only the records, and files of tfrtool query --with, can be read",
+    ),
 )
 """DuckDB's messages, and the same in the terms of a query; others are shown as they are."""
 
@@ -63,13 +74,16 @@ def memory_error() -> ShardError:
     return ShardError(f"the query needs more than {human_bytes(MAX_SQL_MEMORY)} of memory")
 
 
-def as_sql_error(error: Exception, columns: Iterable[str], sql: str = "") -> Exception:
+def as_sql_error(
+    error: Exception, columns: Iterable[str], sql: str = "", tables: Sequence[str] = ("records",)
+) -> Exception:
     """Return DuckDB's error as one of ours, with a hint for an unknown name.
 
     Args:
         error: what DuckDB raised; other errors are returned as they are.
         columns: the names of the columns, for the hint.
         sql: the query.
+        tables: the names of the tables.
     """
     import duckdb
 
@@ -92,7 +106,7 @@ def as_sql_error(error: Exception, columns: Iterable[str], sql: str = "") -> Exc
             return UsageError(
                 f"{column} is {dtype}, and can't be compared with '{text}'", hint=hint
             )
-    return kind(what, hint=_hint(what, _ends(str(error)), columns, sql))
+    return kind(what, hint=_hint(what, _ends(str(error)), columns, sql, tables))
 
 
 def sql_message(error: Exception) -> str:
@@ -113,7 +127,11 @@ def _ends(text: str) -> str:
     return text if len(text) <= 2 * _END else f"{text[:_END]}...{text[-_END:]}"
 
 
-def _hint(what: str, error: str, columns: Iterable[str], sql: str) -> str | None:
+def _hint(
+    what: str, error: str, columns: Iterable[str], sql: str, tables: Sequence[str]
+) -> str | None:
+    if unknown := re.fullmatch(r"no table '(.*)'", what):
+        return suggestion(unknown[1], tables, "tables") if len(tables) > 1 else "use FROM records"
     if near := re.search(r'Function with .*\n+Did you mean "([^"]+)"', error):
         return f"did you mean {near[1]!r}?"
     unknown = re.fullmatch(r"no column '(.*)'", what)

@@ -1,0 +1,204 @@
+"""``tfrtool query`` with other tables, statements besides SELECT, and what tables show."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import tfrtool
+from tests.datasets import flip_bit
+from tests.photos import image_bytes
+from tests.records.strategies import shard_of
+from tfrtool.cli import main
+
+Capture = pytest.CaptureFixture[str]
+ROWS: list[dict[str, Any]] = [
+    {"image": image_bytes(size=(20 + n, 30), tint=n), "label": n % 3, "name": f"{n}.jpg"}
+    for n in range(12)
+]
+NAMES = ("label", "word", "day")
+WORDS = [(0, "zero", "2020-02-29"), (1, "one, 1", None), (5, "five", "1999-12-31")]
+
+
+@pytest.fixture(scope="module")
+def shard(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a shard of small images with labels and names."""
+    path = tmp_path_factory.mktemp("rows") / "rows.tfrecord"
+    path.write_bytes(shard_of([tfrtool.encode_example(row) for row in ROWS]))
+    return path
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Return files of each format that all have the words of some labels."""
+    folder = tmp_path_factory.mktemp("words")
+    table = pa.table(dict(zip(NAMES, map(list, zip(*WORDS, strict=True)), strict=True)))
+    lines = "".join(json.dumps(row) + "\n" for row in table.to_pylist())
+    rows = "".join(f'{a},"{b}",{c or ""}\n' for a, b, c in WORDS)
+    files = {one: folder / f"words.{one}" for one in ("csv", "csv.gz", "jsonl", "parquet")}
+    files["csv"].write_text(f"label,word,day\n{rows}")
+    files["csv.gz"].write_bytes(gzip.compress(files["csv"].read_bytes()))
+    files["jsonl"].write_text(lines)
+    pq.write_table(table, files["parquet"])
+    files["tfrecord"] = folder / "words.tfrecord"
+    examples = [
+        {name: value for name, value in row.items() if value is not None}
+        for row in table.to_pylist()
+    ]
+    files["tfrecord"].write_bytes(shard_of(list(map(tfrtool.encode_example, examples))))
+    return files
+
+
+def query(capsys: Capture, *arguments: str | Path, code: int = 0) -> tuple[str, str]:
+    """Run the command; return what it printed on stdout and stderr."""
+    assert main(["query", *map(str, arguments)]) == code
+    out, err = capsys.readouterr()
+    return out, err
+
+
+def _rows(capsys: Capture, *arguments: str | Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in query(capsys, *arguments, "--json")[0].splitlines()]
+
+
+def _expected(sql: str) -> list[dict[str, Any]]:
+    """Return what DuckDB itself answers with the same tables."""
+    with duckdb.connect() as connection:
+        connection.register("records", pa.Table.from_pylist(ROWS))
+        connection.register(
+            "w", pa.Table.from_pylist([dict(zip(NAMES, one, strict=True)) for one in WORDS])
+        )
+        found = connection.sql(sql)
+        return [dict(zip(found.columns, row, strict=True)) for row in found.fetchall()]
+
+
+JOIN = (
+    "SELECT r.label, w.word, CAST(w.day AS VARCHAR) AS day, count(*) AS n FROM records r "
+    "LEFT JOIN w ON w.label = r.label GROUP BY ALL ORDER BY ALL"
+)
+
+
+@pytest.mark.parametrize("form", ["csv", "csv.gz", "jsonl", "parquet", "tfrecord"])
+def test_a_file_is_joined(shard: Path, words: dict[str, Path], form: str, capsys: Capture) -> None:
+    """Each format gives what DuckDB gives for the same rows."""
+    found = _rows(capsys, shard, JOIN, "--with", f"w={words[form]}")
+    assert found == _expected(JOIN)
+    assert {"label": 1, "word": "one, 1", "day": None, "n": 4} in found
+
+
+def test_several_tables_are_joined(shard: Path, words: dict[str, Path], capsys: Capture) -> None:
+    """Tables of all kinds can be in one query, the records of the shards twice."""
+    sql = "SELECT a.word, b.day, count(*) AS n FROM records r JOIN a USING (label) JOIN b "
+    sql += "USING (label) JOIN again ON again.name = r.name GROUP BY ALL ORDER BY ALL"
+    tables = ["--with", f"a={words['csv']}", "--with", f"b={words['parquet']}"]
+    found = _rows(capsys, shard, sql, *tables, "--with", f"again={shard}")
+    assert found == [
+        {"word": "one, 1", "day": None, "n": 4},
+        {"word": "zero", "day": "2020-02-29", "n": 4},
+    ]
+
+
+def test_damage_in_a_joined_shard_is_listed(shard: Path, tmp_path: Path, capsys: Capture) -> None:
+    """It is skipped like that of the records, and the exit code says so."""
+    copy = tmp_path / "copy.tfrecord"
+    copy.write_bytes(shard.read_bytes())
+    flip_bit(copy, copy.stat().st_size - 30)
+    sql = "SELECT count(*) AS n FROM records JOIN again USING (name)"
+    out, err = query(capsys, shard, sql, "--with", f"again={copy}", "--json", code=3)
+    assert json.loads(out) == {"n": 11}
+    assert "copy.tfrecord: payload-crc at offset" in err
+
+
+BAD_TABLES = {
+    "w": "invalid --with 'w': expected NAME=FILE",
+    "records={csv}": "invalid table name 'records': expected letters, digits and _",
+    "a b={csv}": "invalid table name 'a b': expected letters, digits and _",
+    "w={csv}.none.csv": "can't be read: no such file or directory",
+    "w=s3://bucket/a.csv": "only local CSV and JSON files can be joined",
+    "w={fifo}": "a pipe or a device, not a regular file",
+    "w={broken}": "can't be read: ",
+    "w={fake}": "not a Parquet file",
+}
+
+
+@pytest.mark.parametrize("table", BAD_TABLES)
+def test_what_cannot_be_joined(
+    shard: Path, words: dict[str, Path], table: str, tmp_path: Path, capsys: Capture
+) -> None:
+    """One line says what is wrong with the table, and which file it is."""
+    broken, fake, fifo = tmp_path / "b.jsonl", tmp_path / "f.parquet", tmp_path / "p.csv"
+    broken.write_text('{"a": 1}\n{"a": \n')
+    fake.write_bytes(b"PAR1 and nothing else")
+    os.mkfifo(fifo)
+    text = table.format(csv=words["csv"], broken=broken, fake=fake, fifo=fifo)
+    assert main(["query", str(shard), "SELECT 1", "--with", text]) in (1, 2)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert BAD_TABLES[table] in err
+
+
+def test_no_other_file_can_be_read(shard: Path, words: dict[str, Path], capsys: Capture) -> None:
+    """A joined file opens no way to those beside it, by whatever function."""
+    other = words["csv"].with_name("words.jsonl")
+    for sql in (f"FROM read_json('{other}')", f"FROM '{other.parent}/*'", f"FROM '{other}'"):
+        out, err = query(capsys, shard, sql, "--with", f"w={words['csv']}", code=2)
+        assert out == ""
+        assert err.count("\n") == 1
+
+
+def test_pivot_describe_and_summarize(shard: Path, capsys: Capture) -> None:
+    """Values to pivot on are found in the records; other statements work on named columns."""
+    pivot = "PIVOT (SELECT label, length(name) AS size FROM records) ON label USING count(*) AS n"
+    pivot += " ORDER BY size"
+    assert _rows(capsys, shard, pivot) == _expected(pivot)
+    fixed = "PIVOT (SELECT label, 1 AS one FROM records) ON label IN (0, 2) USING count(*)"
+    assert _rows(capsys, shard, fixed) == _expected(fixed)
+    described = _rows(capsys, shard, "DESCRIBE SELECT image, label, name FROM records")
+    assert [(one["column_name"], one["column_type"]) for one in described] == [
+        ("image", "BLOB"),
+        ("label", "BIGINT"),
+        ("name", "VARCHAR"),
+    ]
+    (summed,) = _rows(capsys, shard, "SUMMARIZE SELECT label FROM records")
+    assert (summed["min"], summed["max"], summed["count"]) == ("0", "2", 12)
+
+
+def test_images_in_tables_are_described(shard: Path, capsys: Capture) -> None:
+    """A table has what an image is; JSON has its bytes."""
+    sql = "SELECT image, [image] AS images FROM records WHERE _record = 3"
+    out, _ = query(capsys, shard, sql)
+    size = len(ROWS[3]["image"])
+    shown = f"<JPEG 23x30, {size} B>" if size < 1024 else f"<JPEG 23x30, {size / 1024:.1f} KiB>"
+    assert out.split("\n")[1].split("  ")[1:] == [shown, f'["{shown}"]']
+    assert '{"base64": ' in query(capsys, shard, sql, "--json")[0]
+    out, _ = query(capsys, shard, "SELECT encode(repeat('a', 50)) || '\\xFF'::BLOB AS b")
+    assert out.splitlines()[1] == "  <binary, 51 B>"
+    out, _ = query(capsys, shard, "SUMMARIZE SELECT image FROM records")
+    assert max(map(len, out.splitlines())) < 250
+
+
+ERRORS = {
+    "EXPLAIN SELECT 1": "EXPLAIN is not supported; run the query without it",
+    "SHOW TABLES": "SHOW is not supported; use DESCRIBE records to list the columns",
+    "SELECT label, count(*) FROM records": "column 'label' must be in GROUP BY or in an aggregate",
+    "SELECT label[1] FROM records": "a value of type BIGINT is not a list",
+    "FROM word": "no table 'word'; did you mean 'words'?",
+    "SELECT wrd FROM words": "no column 'wrd'; did you mean 'word'?",
+}
+
+
+@pytest.mark.parametrize("sql", ERRORS)
+def test_errors_are_in_the_terms_of_the_query(
+    shard: Path, words: dict[str, Path], sql: str, capsys: Capture
+) -> None:
+    """They name tables and columns as the user knows them."""
+    _, err = query(capsys, shard, sql, "--with", f"words={words['csv']}", code=2)
+    assert ERRORS[sql] in err
