@@ -27,7 +27,7 @@ from tests.emulators import (
 from tests.training.small_base import small_cnn
 from tfrtool.records.framing import frame
 
-# A job in the background may have been told to ignore Ctrl-C, and would tell its children.
+# A background job may ignore Ctrl-C, and its children inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -44,7 +44,7 @@ settings.register_profile("thorough", deadline=None, max_examples=5000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
-"""Files that other software wrote; they stand beside the repository, not in it."""
+"""Files that other software wrote; they are next to the repository, not in it."""
 
 MakeShard = Callable[..., Path]
 AnyStore = TypeVar("AnyStore", bound=Controlled)
@@ -235,7 +235,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str
 
     def run_it(*words: str | Path) -> tuple[int, str, str]:
         code = main([str(word) for word in words])
-        said = capsys.readouterr()
-        return code, said.out, said.err
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
 
     return run_it

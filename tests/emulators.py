@@ -77,7 +77,7 @@ class Controlled:
     control: int
 
     def misbehave(self, *rules: Misbehaviour) -> None:
-        """Let the store misbehave as said from now on; without rules, behave."""
+        """Set the rules of misbehaviour from now on; without rules, behave."""
         self._ask(rules=[asdict(rule) for rule in rules])
 
     def log(self) -> list[dict[str, Any]]:
@@ -90,7 +90,7 @@ class Controlled:
         return found
 
     def forget(self) -> None:
-        """Count anew."""
+        """Reset the counts."""
         self._ask(forget=True)
 
     def requests(self) -> Counter[str]:
@@ -318,8 +318,8 @@ class Emulators:
         ready, _, _ = select.select([child.stdout], [], [], 300)
         line = child.stdout.readline() if ready else b""
         if not line:
-            said = (self._folder / f"{arguments[0]}.log").read_text("utf-8", "replace")
-            raise RuntimeError(f"{arguments[0]} did not start: {said[-2000:]}")
+            log = (self._folder / f"{arguments[0]}.log").read_text("utf-8", "replace")
+            raise RuntimeError(f"{arguments[0]} did not start: {log[-2000:]}")
         ports: list[int] = json.loads(line)
         return ports
 
@@ -333,9 +333,9 @@ def _known(store: Known) -> Known:
 def _make_container(port: int, name: str) -> None:
     """Make a container by a signed request: obstore can't, and nothing else here speaks it."""
     date = formatdate(usegmt=True)
-    said = f"x-ms-date:{date}\nx-ms-version:2021-12-02"
+    headers_text = f"x-ms-date:{date}\nx-ms-version:2021-12-02"
     resource = f"/{_ACCOUNT}/{_ACCOUNT}/{name}\nrestype:container"
-    text = "PUT" + "\n" * 12 + f"{said}\n{resource}"
+    text = "PUT" + "\n" * 12 + f"{headers_text}\n{resource}"
     digest = hmac.digest(base64.b64decode(_ACCOUNT_KEY), text.encode(), hashlib.sha256)
     headers = {
         "x-ms-date": date,
@@ -347,11 +347,11 @@ def _make_container(port: int, name: str) -> None:
     try:
         connection.request("PUT", f"/{_ACCOUNT}/{name}?restype=container", headers=headers)
         answer = connection.getresponse()
-        said = answer.read().decode("utf-8", "replace")
+        body = answer.read().decode("utf-8", "replace")
     finally:
         connection.close()
     if answer.status != 201:
-        raise RuntimeError(f"no container was made: {answer.status} {said}")
+        raise RuntimeError(f"no container was made: {answer.status} {body}")
 
 
 def set_environment(environment: dict[str, str], monkeypatch: Any) -> None:

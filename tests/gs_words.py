@@ -29,8 +29,8 @@ class Generations:
 
     def asked(self, headers: Headers) -> Headers:
         """Return the headers of a request as S3's store wants them."""
-        said = [pair for header in headers for pair in self._translated(*header)]
-        return [*said, ("authorization", _SIGNED)]
+        translated = [pair for header in headers for pair in self._translated(*header)]
+        return [*translated, ("authorization", _SIGNED)]
 
     def answered(self, headers: Headers, path: str) -> Headers:
         """Return the headers of an answer as Google's store gives them."""

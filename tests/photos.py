@@ -35,7 +35,7 @@ def image_bytes(
 
 
 def many_scans(count: int) -> bytes:
-    """Return a progressive JPEG with so many scans, nearly all of which say the same."""
+    """Return a progressive JPEG with this number of scans, nearly all of them equal."""
     output = io.BytesIO()
     Image.linear_gradient("L").save(output, "JPEG", progressive=True)
     data = output.getvalue()

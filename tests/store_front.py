@@ -1,6 +1,6 @@
 """A proxy in front of the stores of the tests: it counts what goes through, and can misbehave.
 
-Requests are told apart by bucket, which is one of the first two parts of their path.
+Requests are grouped by bucket, which is one of the first two parts of their path.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Misbehaviour:
     Attributes:
         methods: Requests with these methods; all where it is empty.
         matching: Requests whose path and query this regular expression is found in.
-        first: Only so many of them, from the start; 0 is all.
-        after: Only those after so many of them.
+        first: Only this number of them, from the start; 0 is all.
+        after: Only those after this number of them.
         every: Only each so-manieth of them.
         status: Answered with this status instead of by the store; the body is an error of S3's.
         code: The code in that error, such as SlowDown or ExpiredToken.
@@ -53,7 +53,7 @@ class Misbehaviour:
         unsaid: Headers of the answer that are left out, in lower case.
         unheard: Headers of the request that the store doesn't get, in lower case.
         extra: Bytes that are sent behind the body, and counted in its length.
-        endless: A listing says that there is more, and begins anew each time.
+        endless: A listing says that there is more, and starts over each time.
         having: Only requests with a header, in lower case, in which this regular expression is
             found: "if-match: .*".
     """
@@ -218,15 +218,15 @@ async def _read_head(reader: asyncio.StreamReader) -> tuple[str, Headers]:
 async def _blocks(
     reader: asyncio.StreamReader, headers: Headers, *, answer: bool
 ) -> AsyncIterator[bytes]:
-    """Yield the blocks of a body, whichever way its length is told."""
-    said = dict(headers)
-    if said.get("transfer-encoding", "").lower() == "chunked":
+    """Yield the blocks of a body, however its length is given."""
+    fields = dict(headers)
+    if fields.get("transfer-encoding", "").lower() == "chunked":
         while size := int((await reader.readline()).split(b";")[0], 16):
             yield await reader.readexactly(size)
             await reader.readline()
         await reader.readline()
-    elif "content-length" in said or not answer:
-        left = int(said.get("content-length", 0))
+    elif "content-length" in fields or not answer:
+        left = int(fields.get("content-length", 0))
         while left:
             block = await reader.read(min(left, _BLOCK))
             if not block:

@@ -27,14 +27,14 @@ def digests_of(objects: dict[str, bytes]) -> dict[str, str]:
     """Return the digest of each object; of the report, without where, when and how long."""
     found = {}
     for name, data in objects.items():
-        told = data
+        content = data
         if name.endswith("write_report.json"):
             report = json.loads(data)
             for split in report["splits"].values():
                 for shard in split["shards"]:
                     shard.pop("etag", None)
-            told = repr([(key, report[key]) for key in report if key not in _ASIDE]).encode()
-        found[name] = hashlib.sha256(told).hexdigest()
+            content = repr([(key, report[key]) for key in report if key not in _ASIDE]).encode()
+        found[name] = hashlib.sha256(content).hexdigest()
     return found
 
 

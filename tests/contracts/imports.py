@@ -27,7 +27,7 @@ RANKS = {
     "page": 8,
     "errors": 9,
 }
-"""The rooms from left to right; those of the same rank stand beside each other."""
+"""The rooms from left to right; rooms of the same rank don't import each other."""
 
 HOMES = {
     "tensorflow": {"loading", "training", "writing", "sources"},

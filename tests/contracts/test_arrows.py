@@ -17,7 +17,7 @@ FILES = sorted(
 
 
 def test_arrows() -> None:
-    """A file imports nothing from a room on its left or beside its own."""
+    """A file imports only from its own room and rooms to the right."""
     found = {path: forbidden_imports(path, (PACKAGE / path).read_text("utf-8")) for path in FILES}
     assert {path: names for path, names in found.items() if names} == {}
 

@@ -1,4 +1,4 @@
-"""A Ray cluster of some nodes in a process of its own, which other tests tell what to do.
+"""A Ray cluster of some nodes in a process of its own, which other tests control.
 
 Run as ``python -m tests.engines.nodes FOLDER COUNT``. It has its home, its files and its token in
 the folder, and prints its address. A line ``remove N`` on standard input ends a node, ``add``

@@ -1,4 +1,4 @@
-"""Nodes of a cluster that a program starts, tells what to do, and ends."""
+"""Nodes of a cluster that a program starts, controls and ends."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Nodes:
     address: str
     environment: dict[str, str]
     folder: Path
-    told: IO[str]
+    orders: IO[str]
     answers: IO[str]
 
-    def tell(self, line: str) -> None:
+    def send(self, line: str) -> None:
         """Have nodes removed or added."""
-        self.told.write(f"{line}\n")
-        self.told.flush()
+        self.orders.write(f"{line}\n")
+        self.orders.flush()
         assert self.answers.readline().split() == line.split()[:1]
 
     def kill_one(self) -> None:

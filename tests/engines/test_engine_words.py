@@ -1,4 +1,4 @@
-"""What is said of a cluster before there is one."""
+"""Options of a cluster that are refused before it is used."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def test_words_that_make_no_sense(
     shard: Path, tmp_path: Path, words: dict[str, Any], facts: tuple[str, str]
 ) -> None:
     """A request that can't be met is refused before anything is done, by verbs and by jobs."""
-    with pytest.raises(tfrtool.UsageError) as told:
+    with pytest.raises(tfrtool.UsageError) as caught:
         tfrtool.verify(shard, **words)
-    assert all(fact in str(told.value) for fact in facts)
+    assert all(fact in str(caught.value) for fact in facts)
     if "workers" in words:
         return
-    with pytest.raises(tfrtool.UsageError) as told:
+    with pytest.raises(tfrtool.UsageError) as caught:
         tfrtool.reshard(shard, tmp_path / "out", **words)
-    assert all(fact in str(told.value) for fact in facts)
+    assert all(fact in str(caught.value) for fact in facts)
     assert not (tmp_path / "out").exists()
 
 
@@ -65,10 +65,10 @@ def test_nobody_answers(shard: Path) -> None:
     """An address where nothing listens is an error at once, where Ray would try for minutes."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
-    with pytest.raises(tfrtool.ClusterError) as told:
+    with pytest.raises(tfrtool.ClusterError) as caught:
         tfrtool.verify(shard, engine="ray", engine_address=address)
-    assert told.value.path == address
-    assert "connection refused" in told.value.what
+    assert caught.value.path == address
+    assert "connection refused" in caught.value.what
 
 
 def test_somebody_else_answers(shard: Path) -> None:
@@ -83,11 +83,11 @@ def test_somebody_else_answers(shard: Path) -> None:
         thread = threading.Thread(target=serve)
         thread.start()
         address = f"127.0.0.1:{server.getsockname()[1]}"
-        with pytest.raises(tfrtool.ClusterError) as told:
+        with pytest.raises(tfrtool.ClusterError) as caught:
             tfrtool.infer_schema(shard, engine="ray", engine_address=address)
         thread.join()
-    assert told.value.path == address
-    assert "another service" in told.value.what
+    assert caught.value.path == address
+    assert "another service" in caught.value.what
 
 
 def test_a_write_to_a_store_needs_no_folder_of_this_machine(tmp_path: Path) -> None:

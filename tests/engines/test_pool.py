@@ -56,7 +56,7 @@ def test_small_shards_stay_in_one_process(paths: list[Path]) -> None:
 
 
 def test_a_dead_worker_is_an_error(paths: list[Path]) -> None:
-    """A process that dies is told as an error that names a shard, and nothing hangs."""
+    """A process that dies is an error that names a shard, and nothing hangs."""
     with pytest.raises(ShardError) as caught:
         list(map_shards(_die, paths, 2, worth=1))
     assert caught.value.path is not None

@@ -55,7 +55,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
-    """Return the files of a dataset; of its report what doesn't tell of the time or the place."""
+    """Return the files of a dataset; without times and places in its report."""
     files = {path.name: path.read_bytes() for path in folder.iterdir()}
     report = json.loads(files.pop("write_report.json"))
     kept = {key: value for key, value in report.items() if key not in ("seconds", "dataset")}
@@ -140,9 +140,9 @@ def test_a_node_that_dies_costs_what_it_was_about_to_do(
         for number, _ in map_shards(begin_and_wait, [(tmp_path, n) for n in range(15)], cluster):
             found.append(number)
             if number == 4:
-                nodes.tell("remove 0")
+                nodes.send("remove 0")
     finally:
-        nodes.tell("add")
+        nodes.send("add")
     assert found == list(range(15))
     assert len(list(tmp_path.iterdir())) <= 15 + 4
 
@@ -150,25 +150,25 @@ def test_a_node_that_dies_costs_what_it_was_about_to_do(
 @pytest.mark.slow
 def test_a_task_that_kills_its_workers_is_given_up(cluster: RayCluster, tmp_path: Path) -> None:
     """It is not tried for ever, and the error names its shard, wherever in the task that is."""
-    with pytest.raises(tfrtool.ShardError) as told:
+    with pytest.raises(tfrtool.ShardError) as caught:
         list(map_shards(die, [(2, (tmp_path, 3))], cluster))
-    assert told.value.path == str(tmp_path)
-    assert "5 times" in told.value.what
-    assert "crashed" in told.value.what
+    assert caught.value.path == str(tmp_path)
+    assert "5 times" in caught.value.what
+    assert "crashed" in caught.value.what
 
 
 def test_errors_cross_as_they_are(cluster: RayCluster, tmp_path: Path) -> None:
     """An error of a task has the same class and facts here as there."""
-    with pytest.raises(tfrtool.CorruptShardError) as told:
+    with pytest.raises(tfrtool.CorruptShardError) as caught:
         list(map_shards(refuse, [tmp_path], cluster))
-    error = told.value
+    error = caught.value
     facts = (error.what, error.path, error.record, error.offset, error.hint)
     assert facts == ("is damaged", str(tmp_path), 3, 40, "cut it")
 
 
 def test_damage_that_ends_a_job_is_named(dataset: Path, nodes: Nodes, tmp_path: Path) -> None:
     """The error of a job names the file and the record, and nothing is left at the target."""
-    with pytest.raises(tfrtool.CorruptShardError) as told:
+    with pytest.raises(tfrtool.CorruptShardError) as caught:
         tfrtool.reshard(
             dataset,
             tmp_path / "out",
@@ -176,8 +176,8 @@ def test_damage_that_ends_a_job_is_named(dataset: Path, nodes: Nodes, tmp_path: 
             engine="ray",
             engine_address=nodes.address,
         )
-    assert told.value.path == str(dataset / f"numbers-train.tfrecord-00003-of-{SHARDS:05}")
-    assert told.value.record == 0
+    assert caught.value.path == str(dataset / f"numbers-train.tfrecord-00003-of-{SHARDS:05}")
+    assert caught.value.record == 0
     assert not (tmp_path / "out").exists()
 
 
@@ -191,12 +191,12 @@ def test_a_file_that_a_node_does_not_have(
     os.dup2(here, 987)
     try:
         path = Path("/proc/self/fd/987")
-        with pytest.raises(tfrtool.ShardError, match="but not on node") as told:
+        with pytest.raises(tfrtool.ShardError, match="but not on node") as caught:
             list(map_shards(name_of, [path], cluster))
     finally:
         os.close(987)
         os.close(here)
-    assert told.value.path == str(path)
+    assert caught.value.path == str(path)
 
 
 def test_another_version_on_a_node(
@@ -205,9 +205,9 @@ def test_another_version_on_a_node(
     """A node with another tfrtool is an error that names both versions."""
     there = ray_cluster._VERSION
     monkeypatch.setattr(ray_cluster, "_VERSION", "9.9.9")
-    with pytest.raises(tfrtool.ClusterError) as told:
+    with pytest.raises(tfrtool.ClusterError) as caught:
         list(map_shards(name_of, [tmp_path], cluster))
-    assert (told.value.expected, told.value.found) == ("9.9.9", there)
+    assert (caught.value.expected, caught.value.found) == ("9.9.9", there)
 
 
 @pytest.mark.usefixtures("cluster")
@@ -297,9 +297,9 @@ def test_a_wrong_token(dataset: Path, nodes: Nodes, tmp_path: Path) -> None:
     words = ("verify", dataset, "--engine", "ray", "--engine-address", nodes.address)
     running = [tool(*words, env={**os.environ, **other}) for other in others]
     for process in running:
-        out, told = process.communicate(timeout=300)
+        out, errors = process.communicate(timeout=300)
         assert (process.returncode, out) == (1, "")
-        last = told.splitlines()[-1]  # Ray logs its attempts before
+        last = errors.splitlines()[-1]  # Ray logs its attempts before
         assert last.startswith(
             f"tfrtool: error: {nodes.address}: can't connect to this Ray cluster"
         )
@@ -332,8 +332,8 @@ def test_what_dies_is_not_printed(large: Path, nodes: Nodes, tmp_path: Path) -> 
     """A worker that dies leaves no word of Ray's on standard output or error."""
     process = begun(large, tmp_path / "made", nodes)
     nodes.kill_one()
-    out, told = process.communicate(timeout=300)
-    assert (process.returncode, told) == (0, "")
+    out, errors = process.communicate(timeout=300)
+    assert (process.returncode, errors) == (0, "")
     assert json.loads(out)["records_out"] == 120
 
 
@@ -351,7 +351,7 @@ def test_a_driver_that_is_killed(large: Path, nodes: Nodes, tmp_path: Path) -> N
     assert 0 < report.resumed < 24
     tfrtool.reshard(large, tmp_path / "here" / "made", **words)
     there, here = files_of(made), files_of(tmp_path / "here" / "made")
-    assert there.pop("report") != here.pop("report")  # it tells what was resumed
+    assert there.pop("report") != here.pop("report")  # it names what was resumed
     assert there == here
 
 
@@ -361,8 +361,8 @@ def test_an_interrupt(large: Path, nodes: Nodes, tmp_path: Path) -> None:
     """Ctrl-C ends the tasks, and nothing is left behind."""
     process = begun(large, tmp_path / "made", nodes)
     process.send_signal(signal.SIGINT)
-    out, told = process.communicate(timeout=300)
-    assert (process.returncode, out, told) == (130, "", "\ntfrtool: interrupted\n")
+    out, errors = process.communicate(timeout=300)
+    assert (process.returncode, out, errors) == (130, "", "\ntfrtool: interrupted\n")
     assert not (tmp_path / "made").exists()
     deadline = time.monotonic() + 60
     while nodes.workers:  # Ray needs a moment to end them

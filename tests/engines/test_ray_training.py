@@ -1,4 +1,4 @@
-"""Training on a cluster, held against one process."""
+"""Training on a cluster, compared with one process."""
 
 from __future__ import annotations
 
@@ -89,19 +89,19 @@ def test_a_worker_that_is_late(cluster: RayCluster, tmp_path: Path) -> None:
     """The error says how many were in time."""
     with (
         RayProcesses(cluster, 2, 5.0, done) as processes,
-        pytest.raises(tfrtool.ClusterError) as told,
+        pytest.raises(tfrtool.ClusterError) as error,
     ):
         processes.call(first_only, tmp_path)
-    facts = told.value.what, told.value.expected, told.value.found
+    facts = error.value.what, error.value.expected, error.value.found
     assert facts == ("a worker did not respond", "all 2 workers within 5 seconds", 1)
 
 
-@pytest.mark.parametrize(("words", "told"), REFUSED)
-def test_what_is_refused(words: dict[str, Any], told: str) -> None:
-    """What does not go with a cluster, or without one, is told before anything is done."""
+@pytest.mark.parametrize(("words", "message"), REFUSED)
+def test_what_is_refused(words: dict[str, Any], message: str) -> None:
+    """Options that don't apply with a cluster, or without one, are refused at once."""
     with pytest.raises(tfrtool.UsageError) as caught:
         tfrtool.train("nosuch", **{"model": "cnn", **words})
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert not os.path.lexists("run")
 
 

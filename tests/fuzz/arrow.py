@@ -1,4 +1,4 @@
-"""Fuzzing the Arrow bridge: payloads as columns and back, held against protobuf."""
+"""Fuzzing the Arrow bridge: payloads as columns and back, compared with protobuf."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def check(data: bytes) -> None:
 
 
 def _reference(data: bytes, compression: Compression) -> tuple[bytes, bool]:
-    """Uncompress member by member, byte by byte; tell whether the data is whole."""
+    """Uncompress member by member, byte by byte; return whether the data is intact."""
     bits = _WINDOW_BITS[compression]
     inflate = zlib.decompressobj(bits)
     output: list[bytes] = []

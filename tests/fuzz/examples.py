@@ -57,7 +57,7 @@ _FEATURES = (
 
 
 def seeds() -> Iterator[bytes]:
-    """Yield the payloads of shards, and messages that are hard to tell from each other."""
+    """Yield the payloads of shards, and messages that are hard to distinguish."""
     for folder in ("golden", "damaged"):
         for data in fixture_files(folder, 2000):
             payloads = read(data).payloads

@@ -23,7 +23,7 @@ __all__ = ["TARGET", "check", "check_files", "check_reading"]
 
 _AMPLIFIED = 96 * 1024
 _ONE_IN = 256
-"""One input in so many is read again and again in one piece, this many bytes in all."""
+"""Every 256th input is repeated up to this number of bytes."""
 
 
 def seeds() -> Iterator[bytes]:
@@ -97,7 +97,7 @@ def _check_against_the_format(data: bytes, reading: Reading) -> None:
         if record.offset != end:
             break
         end += FRAME_SIZE + len(record.payload)
-    # No whole record stands where the first damage is told: it would have been given out.
+    # No intact record is where the first damage is reported: it would have been yielded.
     length = int.from_bytes(data[end : end + 8], "little")
     upto = end + FRAME_SIZE + length
     if upto <= len(data):

@@ -72,8 +72,8 @@ def check(data: bytes) -> None:
     seed = crc32c(data)
     sides = (seed % 16, seed // 16 % 16)
     if _pixels(data) <= _CONVERTED:
-        for said in (None, sides):
-            _check_picture(data, verdict, said)
+        for size in (None, sides):
+            _check_picture(data, verdict, size)
     if data:
         numbers = struct.unpack(f"<{len(data) // 4}f", data[: len(data) // 4 * 4])
         for values in (numbers, data):
@@ -82,7 +82,7 @@ def check(data: bytes) -> None:
 
 
 def _pixels(data: bytes) -> int:
-    if is_jpeg(data):  # of which the header may be good where Pillow opens nothing
+    if is_jpeg(data):  # its header may be good where Pillow fails
         header = read_jpeg_header(data)
         return header.width * header.height
     try:

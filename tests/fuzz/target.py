@@ -18,7 +18,7 @@ TARGETS = (
     *("framing", "damage", "compression", "examples", "arrow", "images", "names", "viewer"),
     "parquet",
 )
-"""The targets by name; each is the module of this name beside this one."""
+"""The targets by name; each is a module of this package."""
 
 Scramble = Callable[[bytes], bytes]
 """Changes bytes without knowing what they mean, as libFuzzer does it by itself."""

@@ -18,7 +18,7 @@ class Case(NamedTuple):
     """A name, and commands of tfrtool and of a shell.
 
     ``varies`` is what differs between versions of libraries: the bytes of compressed files and of
-    other formats (``files``), or also those of records, with images encoded anew (``payloads``).
+    other formats (``files``), or also those of records, with re-encoded images (``payloads``).
     """
 
     name: str

@@ -1,6 +1,6 @@
 """What the commands that copy, create or change data print and write, compared with files.
 
-`make golden` writes the files anew; the difference shows what changed.
+`make golden` rewrites the files; the diff shows what changed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SIZES = (
 """What differs between versions of libraries that compress or encode, where a case does so."""
 
 PAYLOADS = ((re.compile(r"\b[0-9a-f]{16}\b"), "DIGEST"),)
-"""What differs too where records hold images that are encoded anew."""
+"""What differs too where records hold re-encoded images."""
 
 
 @pytest.fixture(scope="module")

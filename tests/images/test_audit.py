@@ -220,14 +220,14 @@ def test_two_frame_headers_are_a_problem() -> None:
 
 
 def test_header_check_does_not_decode() -> None:
-    """--check header sees no damage behind the header, unless the image is encoded anew."""
+    """--check header sees no damage behind the header, unless the image is re-encoded."""
     data = saved(gradient(size=(256, 256)))
     for hurt in (data[:-300], data[:-300] + b"\xff\xd9", data[:-300] + b"\xff\xc4\0\1\xff\xd9"):
         assert audit_image(hurt).problem is not None
         verdict = audit_image(hurt, HEADER)
         assert (verdict.problem, verdict.conversion) == (None, None)
-        anew = ImageRecipe(check=Check.HEADER, resize=Resize(shorter=8))
-        assert audit_image(hurt, anew).problem is not None
+        again = ImageRecipe(check=Check.HEADER, resize=Resize(shorter=8))
+        assert audit_image(hurt, again).problem is not None
     turned = image_bytes(orientation=6, size=(256, 256))[:-100]
     assert audit_image(turned, HEADER).problem is not None
     assert audit_image(turned, ImageRecipe(check=Check.HEADER, orient=False)).problem is None
@@ -309,15 +309,15 @@ def test_colours_are_decoded_too() -> None:
 
 @given(st.sampled_from(list(JPEGS)), st.integers(0, 2**32), st.sampled_from(list(Check)))
 def test_verdict_of_damaged_jpegs(name: str, seed: int, check: Check) -> None:
-    """No damage raises; what has no problem and is encoded anew can be."""
+    """No damage raises; what has no problem can be re-encoded."""
     hurt = damaged(JPEGS[name], random.Random(seed))
     with quiet_pillow():
         verdict = audit_image(hurt, ImageRecipe(check=check))
         if verdict.problem is None and verdict.conversion is not None:
             assert loads(render_image(hurt).data)
-        anew = ImageRecipe(check=check, resize=Resize(shorter=5), encode=Encode.PNG)
-        if audit_image(hurt, anew).problem is None:
-            assert loads(render_image(hurt, anew).data)
+        again = ImageRecipe(check=check, resize=Resize(shorter=5), encode=Encode.PNG)
+        if audit_image(hurt, again).problem is None:
+            assert loads(render_image(hurt, again).data)
 
 
 _OTHERS = [

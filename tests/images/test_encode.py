@@ -1,4 +1,4 @@
-"""Encoding images anew."""
+"""Re-encoding images."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def scene(width: int = 60, height: int = 40) -> Image.Image:
 
 
 def turned(orientation: int, format_: str = "JPEG") -> bytes:
-    """Return the scene as a camera stores it that was held so."""
+    """Return the scene as a camera stores it in this orientation."""
     undo = {
         2: Image.Transpose.FLIP_LEFT_RIGHT,
         3: Image.Transpose.ROTATE_180,
@@ -77,7 +77,7 @@ def difference(one: Image.Image, other: Image.Image) -> float:
 @pytest.mark.parametrize("resize", [None, Resize(shorter=20), Resize(width=30, height=50)])
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_every_form_is_upright(encode: Encode, resize: Resize | None, orientation: int) -> None:
-    """However the camera was held, scaled or not: the colours are where they belong."""
+    """In every orientation, scaled or not, the colours are where they belong."""
     recipe = ImageRecipe(encode=encode, resize=resize)
     rendered = render_image(turned(orientation), recipe)
     expected = (60, 40) if resize is None else resize.fit(60, 40)
@@ -90,7 +90,7 @@ def test_every_form_is_upright(encode: Encode, resize: Resize | None, orientatio
 @pytest.mark.parametrize("format_", ["JPEG", "PNG", "WEBP"])
 @pytest.mark.parametrize("encode", [Encode.JPEG, Encode.PNG])
 def test_orientation_that_is_left(format_: str, encode: Encode) -> None:
-    """Without turning, pixels stay as they are stored, and the new file tells how to turn them."""
+    """Without turning, pixels stay as they are stored, and the new file keeps the orientation."""
     recipe = ImageRecipe(encode=encode, orient=False, resize=Resize(shorter=20))
     data = turned(6, format_)
     image = opened(render_image(data, recipe), recipe)
@@ -179,7 +179,7 @@ def test_transparent_becomes_white(mode: str) -> None:
     ("mode", "colour"), [("RGB", (10, 20, 30)), ("L", 30)], ids=["RGB", "grey"]
 )
 def test_colour_that_stands_for_transparent_becomes_white(mode: str, colour: Any) -> None:
-    """A PNG without alpha may name a colour that is transparent; a colour beside it stays."""
+    """A PNG without alpha may name a colour that is transparent; other colours stay."""
     image = Image.new(mode, (8, 8), colour)
     image.paste(0, (0, 0, 4, 8))
     rendered = render_image(saved(image, transparency=colour), RAW)
@@ -262,7 +262,7 @@ def test_shrunken_jpegs_are_right(shorter: int, shared_data: Path) -> None:
 
 
 def test_what_does_not_decode_is_one_error() -> None:
-    """A file that changed since it was audited is an error that says what the decoder said."""
+    """A file that changed since it was audited is an error with the decoder's reason."""
     data = saved(scene(200, 200), "JPEG")
     for hurt in (data[:-200], b"no image", b"", data[:30]):
         with pytest.raises(SourceError, match="re-encoded"):

@@ -43,7 +43,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_header_that_no_decoder_reads(name: str) -> None:
-    """What libjpeg can't decode is told by its header, with what is wrong."""
+    """A header that libjpeg can't decode is a problem that is named."""
     offset, values, words = BROKEN[name]
     data = patched(saved(), offset, values)
     assert words in str(read_jpeg_header(data).problem)

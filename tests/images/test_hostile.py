@@ -74,11 +74,11 @@ with quiet_pillow():
     names = [str(tmp_path / f"{number}") for number in range(len(HOSTILE))]
     command = [sys.executable, "-c", program, *names]
     done = subprocess.run(command, capture_output=True, check=True, text=True, timeout=300)
-    told = dict(zip(HOSTILE, done.stdout.splitlines(), strict=True))
-    assert [name for name, line in told.items() if int(line.partition(" ")[0]) > 64] == []
-    told = {name: line.partition(" ")[2] for name, line in told.items()}
-    assert told["PNG of 65535 x 65535"] == "claims more than 178,956,970 pixels"
-    assert told["JPEG of 65500 x 65500"] == "65500 x 65500 pixels (limit 89,478,485 in total)"
-    assert "ends before the last pixel" in told["JPEG of 9400 x 9400"]
-    assert "too large" in told["PNG with a text of 40 MB"]
-    assert "10,000 segments" in told["JPEG of a million segments"]
+    results = dict(zip(HOSTILE, done.stdout.splitlines(), strict=True))
+    assert [name for name, line in results.items() if int(line.partition(" ")[0]) > 64] == []
+    results = {name: line.partition(" ")[2] for name, line in results.items()}
+    assert results["PNG of 65535 x 65535"] == "claims more than 178,956,970 pixels"
+    assert results["JPEG of 65500 x 65500"] == "65500 x 65500 pixels (limit 89,478,485 in total)"
+    assert "ends before the last pixel" in results["JPEG of 9400 x 9400"]
+    assert "too large" in results["PNG with a text of 40 MB"]
+    assert "10,000 segments" in results["JPEG of a million segments"]

@@ -58,14 +58,14 @@ def test_characters_without_a_font_are_escapes() -> None:
 def test_a_sheet_warns_of_letters_once(
     make_shard: MakeShard, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Which letters have no font is said once, with what to install; the sheet is made."""
+    """A warning names the letters without a font once, and what to install."""
     record = encode_example({"image": string(image_bytes()), "label": string("猫猫犬".encode())})
     path = make_shard([record, record])
     out = str(tmp_path / "sheet.png")
     assert main(["inspect", "images", str(path), "--out", out, "--json"]) == 0
-    said = capsys.readouterr()
-    assert json.loads(said.out)["undrawn"] == "犬猫"
-    assert said.err.count("font has 犬, 猫: drawn as escapes; install a font") == 1
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["undrawn"] == "犬猫"
+    assert printed.err.count("font has 犬, 猫: drawn as escapes; install a font") == 1
 
 
 def test_long_class_names_keep_their_ends() -> None:

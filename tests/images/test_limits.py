@@ -51,7 +51,7 @@ def png(before: bytes = b"", after: bytes = b"") -> bytes:
 
 
 def apng(frames: int) -> bytes:
-    """Return a PNG that says it has so many frames."""
+    """Return a PNG that claims this number of frames."""
     control = struct.pack(">IIIIIHHBB", 0, 4, 1, 0, 0, 1, 1, 0, 0)
     return png(chunk(b"acTL", struct.pack(">II", frames, 0)) + chunk(b"fcTL", control))
 
@@ -80,7 +80,7 @@ def tiff(tags: list[tuple[int, int, int, int]], data: bytes = b"") -> bytes:
 
 
 def exif(tags: int, room: int = 0) -> bytes:
-    """Return Exif data with so many tags of one byte, and some bytes behind them."""
+    """Return Exif data with this number of one-byte tags, and further bytes."""
     packed = b"".join(struct.pack("<HHII", 0xA000 + tag, 1, 1, 0) for tag in range(tags))
     return b"II*\0\x08\0\0\0" + struct.pack("<H", tags) + packed + bytes(4 + room)
 
@@ -98,7 +98,7 @@ def webp_with_exif(data: bytes) -> bytes:
 
 
 def gif(blocks: bytes = b"", frames: int = 1) -> bytes:
-    """Return a GIF with blocks before its first frame, and so many frames."""
+    """Return a GIF with blocks before its first frame, and this number of frames."""
     data = image_bytes("GIF", mode="P", size=(4, 4))
     first = data.index(b"\x2c\0\0\0\0")
     return data[:first] + blocks + data[first:-1] * frames + b";"
@@ -217,7 +217,7 @@ def test_number_of_bytes_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_bomb_is_one_bad_image_to_every_command(
     name: str, make_shard: MakeShard, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It is named with its reason, and the images beside it are dealt with as ever."""
+    """It is named with its reason, and the other images are processed."""
     data, reason = BOMBS[name][0](), BOMBS[name][1]
     shard = make_shard([image_payload(0), image_payload(1, data=data), image_payload(1)])
     assert main(["verify", "--images", str(shard), "--json"]) == 3
@@ -226,9 +226,9 @@ def test_bomb_is_one_bad_image_to_every_command(
     assert reason in fault["message"]
     sheet = tmp_path / "sheet.png"
     assert main(["inspect", "images", str(shard), "--out", str(sheet), "--json"]) == 3
-    told = json.loads(capsys.readouterr().out)
-    assert (told["images"], [broken["record"] for broken in told["broken"]]) == (3, [1])
-    assert reason in told["broken"][0]["reason"]
+    result = json.loads(capsys.readouterr().out)
+    assert (result["images"], [broken["record"] for broken in result["broken"]]) == (3, [1])
+    assert reason in result["broken"][0]["reason"]
     photos = write_class_folders(tmp_path / "photos", count=2)
     (photos / "cat" / "bomb.jpg").write_bytes(data)
     assert main(["write", str(photos), str(tmp_path / "out"), "--json"]) == 3
@@ -257,9 +257,9 @@ def test_bomb_does_not_get_to_the_decoder_in_training(
     directory = write_foreign(tmp_path / "d", [records])
     model = ["--model", "cnn", "--image-size", "32", "--epochs", "1"]
     assert main(["train", str(directory), *model, *words.split()]) == 1
-    said = capsys.readouterr().err
-    assert reason in said
-    assert "record 5" in said
+    errors = capsys.readouterr().err
+    assert reason in errors
+    assert "record 5" in errors
 
 
 def webp(kind: bytes, size: bytes) -> bytes:
@@ -282,7 +282,7 @@ LARGE = {
 
 
 @pytest.mark.parametrize("name", LARGE)
-def test_the_size_that_a_header_tells_is_held_to_the_limit(name: str) -> None:
+def test_the_size_in_a_header_is_limited(name: str) -> None:
     """In every format that TensorFlow decodes."""
     size = "13000 x 13000 pixels (limit 89,478,485"
     frames = "more than 715,827,880 pixels"
@@ -298,9 +298,9 @@ def test_large_image_does_not_get_to_the_decoder_in_training(
     directory = write_foreign(tmp_path / "d", [records])
     words = ["--model", "cnn", "--image-size", "32", "--epochs", "1", "--cache", "none"]
     assert main(["train", str(directory), *words]) == 1
-    said = capsys.readouterr().err
-    assert "record 5" in said
-    assert "13000 x 13000 pixels (limit 89,478,485" in said
+    errors = capsys.readouterr().err
+    assert "record 5" in errors
+    assert "13000 x 13000 pixels (limit 89,478,485" in errors
 
 
 def test_limits_are_documented() -> None:

@@ -48,7 +48,7 @@ def saved(image: Image.Image, format_: str = "PNG", **options: Any) -> bytes:
 
 @pytest.mark.parametrize("format_", ["JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM"])
 def test_every_format_is_drawn(format_: str) -> None:
-    """An encoded image fits the box, in proportion, and its true size is told."""
+    """An encoded image fits the box, in proportion, and its true size is known."""
     picture = decode_picture(image_bytes(format_, size=(300, 150)), 100)
     assert picture.image is not None
     assert picture.image.size == (100, 50)
@@ -120,7 +120,7 @@ def test_a_cut_image_is_a_problem(share: float) -> None:
 
 
 @pytest.mark.parametrize("channels", [1, 3, 4])
-def test_raw_pixels_beside_dimensions(channels: int) -> None:
+def test_raw_pixels_with_dimensions(channels: int) -> None:
     """Pixels of 8 bits are drawn by their height and width, which are not mistaken."""
     picture = decode_picture(bytes(range(5 * 7 * channels)), 64, (5, 7))
     assert (picture.width, picture.height) == (7, 5)
@@ -170,7 +170,7 @@ def test_base64_of_an_encoded_image() -> None:
 
 @pytest.mark.parametrize(("length", "size"), [(784, (28, 28)), (3 * 32 * 32, (32, 32))])
 def test_a_square_is_a_guess(length: int, size: tuple[int, int]) -> None:
-    """Bytes that make a square are drawn, and said to be a guess."""
+    """Bytes that make a square are drawn, and marked as a guess."""
     picture = decode_picture(bytes(index % 251 for index in range(length)), 64)
     assert (picture.width, picture.height) == size
     assert picture.guessed
@@ -266,7 +266,7 @@ def test_a_shape_must_be_filled(tf: Any) -> None:
 
 
 def test_many_small_fields_cost_no_memory() -> None:
-    """A message of a million fields is no tensor, and isn't taken apart to find out."""
+    """A message of a million fields is not a tensor, and isn't taken apart to find out."""
     data = b"\x08\x04" * 1_000_000
     tracemalloc.start()
     try:

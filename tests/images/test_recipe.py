@@ -36,7 +36,7 @@ def test_impossible_quality(quality: int) -> None:
         ImageRecipe(quality=quality)
 
 
-def test_what_is_encoded_anew() -> None:
+def test_what_is_re_encoded() -> None:
     """Only keeping without scaling leaves bytes as they are."""
     assert not ImageRecipe().always
     assert ImageRecipe(resize=Resize(shorter=8)).always

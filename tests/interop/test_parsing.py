@@ -73,9 +73,9 @@ def test_wrong_descriptions(tf: Any, shared_data: Path, name: str) -> None:
                 assert repr(ours) == repr(theirs), (spec.name, other)
                 refused += theirs is None
                 example = decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE)
-                told = fit_example(example, schema)
-                assert bool(told.misfits) == (theirs is None)
-                if other.default and told.defaulted:
+                fitted = fit_example(example, schema)
+                assert bool(fitted.misfits) == (theirs is None)
+                if other.default and fitted.defaulted:
                     assert theirs is not None
                     assert theirs[other.name] == list(other.default)
     assert refused

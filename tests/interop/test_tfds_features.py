@@ -29,7 +29,7 @@ def tfds() -> Any:
 
 
 def described(payloads: list[bytes], *, labels: bool = True) -> TfdsFeatures:
-    """Return what TFDS is told of some records."""
+    """Return the TFDS features of some records."""
     fold = SchemaFold(values=True)
     for payload in payloads:
         assert fold.add_payload(payload)
@@ -62,8 +62,8 @@ def picture(number: int, form: str, mode: str) -> bytes:
 
 def features_of(content: Any) -> dict[str, str]:
     """Return the classes of features by name."""
-    held = content["featuresDict"]["features"]
-    return {name: item["pythonClassName"].rpartition(".")[2] for name, item in held.items()}
+    features = content["featuresDict"]["features"]
+    return {name: item["pythonClassName"].rpartition(".")[2] for name, item in features.items()}
 
 
 @pytest.mark.tf
@@ -153,10 +153,12 @@ def test_deep_png(tfds: Any, tmp_path: Path) -> None:
 
 @pytest.mark.tf
 def test_what_tfds_can_not_hold_is_named(tfds: Any, tmp_path: Path) -> None:
-    """Conflicts of type, feature lists and names that are no UTF-8 are left out, with a reason."""
+    """Conflicts of type, feature lists and names that are not UTF-8 are skipped with a reason."""
     payloads = [
-        raw_example([entry(b"x", held), entry(b"ok", int64(1)), entry(b"caf\xe9", int64(1))], lists)
-        for held, lists in ((int64(1), {b"steps": [int64(1)]}), (float32(1.0), {}))
+        raw_example(
+            [entry(b"x", value), entry(b"ok", int64(1)), entry(b"caf\xe9", int64(1))], lists
+        )
+        for value, lists in ((int64(1), {b"steps": [int64(1)]}), (float32(1.0), {}))
     ]
     made = described(payloads)
     assert sorted(made.skipped) == ["caf\udce9", "steps", "x"]

@@ -82,7 +82,7 @@ _HOOKED: list[Callable[..., None]] = []
 
 
 def die(run: Callable[[], object], folder: Path, when: Callable[[], bool]) -> None:
-    """Run, and leave what a kill leaves in a folder before the first effect of which it is true."""
+    """Run, and leave the folder as a kill does before the first effect for which ``when`` holds."""
     dead = folder.with_name(f"{folder.name}-dead")
 
     def copy(_number: int) -> None:

@@ -55,8 +55,8 @@ class Forking:
             first: a program to run before the command.
         """
         assert self._parent.stdin is not None
-        told = [list(map(str, words)), str(out), str(errors), most, first]
-        self._parent.stdin.write(json.dumps(told) + "\n")
+        request = [list(map(str, words)), str(out), str(errors), most, first]
+        self._parent.stdin.write(json.dumps(request) + "\n")
         return self._number()
 
     def wait(self) -> int:

@@ -348,7 +348,7 @@ def test_cut_off_from_a_store(sources: Path, bucket: Bucket, tmp_path: Path, nam
 
 
 def test_replaced_while_it_is_read(sources: Path, tmp_path: Path) -> None:
-    """Who reads a dataset while another takes its place is told, and gets no mixture."""
+    """Reading a dataset that is replaced meanwhile is an error, never a mixture."""
     _OLD(sources, tmp_path / "out")
     left = [1]
 

@@ -67,7 +67,7 @@ def image_record(value: bytes) -> bytes:
 
 
 def frames(count: int) -> bytes:
-    """Return a SequenceExample with so many frames of a megabyte."""
+    """Return a SequenceExample with frames of a megabyte."""
     message = pb.SequenceExample()
     entry = message.feature_lists.feature_list.add(key=b"image")
     for _ in range(count):
@@ -119,7 +119,7 @@ RECORDS: dict[str, Callable[[], bytes]] = {
 
 
 PAIRS = [
-    # What stands for a JPEG has a long header, of which inspect stats copies up to 32 MiB.
+    # The stand-in for a JPEG has a long header, of which inspect stats copies up to 32 MiB.
     *((command, "JPEG") for command in COMMANDS if command != "inspect stats"),
     *((command, "damaged") for command in ("inspect shard", "verify", "repair")),
     *((command, "compressed") for command in ("verify", "repair")),
@@ -160,9 +160,9 @@ def factors(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], f
         timeout=300,
         check=True,
     )
-    told = [line.split() for line in done.stdout.splitlines()]
-    assert {code for code, _ in told} <= {"0", "1", "3"}, done.stderr
-    peaks = dict(zip(runs, (int(most) * UNIT for _, most in told), strict=True))
+    lines_out = [line.split() for line in done.stdout.splitlines()]
+    assert {code for code, _ in lines_out} <= {"0", "1", "3"}, done.stderr
+    peaks = dict(zip(runs, (int(most) * UNIT for _, most in lines_out), strict=True))
     return {
         (command, record): (peaks[command, record] - peaks[command, "small"]) / SIZE
         for command, record in PAIRS

@@ -102,8 +102,8 @@ def test_absurd_values(
     dataset: Path, key: str, value: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What can't be meant makes metadata that can't be used: a fault, and no traceback."""
-    held = [value] if key == "shardLengths" and value != "123" else value
-    change(dataset / "dataset_info.json", lambda data: data["splits"][0].update({key: held}))
+    written = [value] if key == "shardLengths" and value != "123" else value
+    change(dataset / "dataset_info.json", lambda data: data["splits"][0].update({key: written}))
     assert main(["verify", str(dataset)]) == 3
     output, errors = capsys.readouterr()
     assert errors == ""

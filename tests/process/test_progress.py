@@ -20,7 +20,7 @@ from tfrtool.storage import progress
 from tfrtool.storage.progress import Progress
 
 _LARGE = 2000
-_TOLD = """
+_LOADING = """
 import os, sys
 from tfrtool.cli.bars import Bars
 with Bars() as bars, bars.loading_tensorflow():
@@ -119,8 +119,8 @@ def test_a_terminal_shows_progress_and_a_pipe_does_not(make_shard: MakeShard) ->
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no pseudo-terminals")
 def test_a_terminal_shows_that_tensorflow_is_loaded() -> None:
-    """The line is shown although the libraries' own output is held back; a pipe gets nothing."""
-    command = [sys.executable, "-c", _TOLD]
+    """The line is shown although the libraries' own output is suppressed; a pipe gets nothing."""
+    command = [sys.executable, "-c", _LOADING]
     stdout, shown = _shown(command, terminal=True)
     assert (stdout, b"loading TensorFlow" in shown, b"noise" in shown) == (b"", True, False)
     assert _shown(command, terminal=False) == (b"", b"")

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals"
 
 TOOL = [sys.executable, "-m", "tfrtool"]
 LINUX = Path("/proc/self/stat").exists()
-SAID = {
+LINES = {
     signal.SIGINT: "tfrtool: interrupted",
     signal.SIGTERM: "tfrtool: ended by SIGTERM",
     signal.SIGHUP: "tfrtool: ended by SIGHUP",
@@ -69,7 +69,7 @@ def verifying(images: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def wait_for_children(parent: int, count: int) -> None:
-    """Wait until a process has started so many others."""
+    """Wait until a process has this number of children."""
     deadline, found = time.monotonic() + 300, 0
     while found < count:
         assert time.monotonic() < deadline
@@ -93,12 +93,12 @@ def test_workers_end_with_the_command(
     output, errors = verifying.communicate(timeout=300)  # until all have closed standard error
     assert verifying.returncode == 128 + number
     assert output == ""
-    assert errors.strip() == SAID[number]
+    assert errors.strip() == LINES[number]
     assert {path.name: path.stat().st_mtime_ns for path in images.iterdir()} == before
 
 
 def test_workers_end_with_a_killed_command(verifying: subprocess.Popen[str]) -> None:
-    """Of a command that is killed, no process stays."""
+    """A killed command leaves no process behind."""
     verifying.kill()
     output, errors = verifying.communicate(timeout=300)
     assert (output, errors) == ("", "")
@@ -145,7 +145,7 @@ def wait_for(path: Path) -> None:
         time.sleep(0.005)
 
 
-@pytest.mark.parametrize("number", SAID)
+@pytest.mark.parametrize("number", LINES)
 def test_a_command_that_is_not_loaded_yet(
     slow_click: Path, number: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,13 +156,13 @@ def test_a_command_that_is_not_loaded_yet(
     process.send_signal(number)
     _, errors = process.communicate(timeout=300)
     assert process.returncode == 128 + number
-    assert errors.strip() == SAID[number]
+    assert errors.strip() == LINES[number]
 
 
 @pytest.fixture
 def signals() -> Iterator[Signals]:
     """Give what a command does about signals; take it back."""
-    before = {number: signal.getsignal(number) for number in SAID}
+    before = {number: signal.getsignal(number) for number in LINES}
     yield Signals()
     for number, handler in before.items():
         signal.signal(number, handler)
@@ -181,7 +181,7 @@ def test_a_signal_that_a_library_makes_an_error_of(
 
     monkeypatch.setattr("tfrtool.records.shards.locate_shards", convert)
     assert run(["count", "x"], signals) == 130
-    assert capsys.readouterr().err.strip() == SAID[signal.SIGINT]
+    assert capsys.readouterr().err.strip() == LINES[signal.SIGINT]
 
 
 def test_a_signal_that_a_library_loses(
@@ -198,7 +198,7 @@ def test_a_signal_that_a_library_loses(
 
     monkeypatch.setattr("tfrtool.records.shards.locate_shards", lose)
     assert run(["count", "x"], signals) == 143
-    assert capsys.readouterr().err.strip() == SAID[signal.SIGTERM]
+    assert capsys.readouterr().err.strip() == LINES[signal.SIGTERM]
 
 
 def test_the_second_of_two_does_not_disturb(signals: Signals) -> None:

@@ -85,7 +85,7 @@ def test_missing_trailer_is_a_failure(data: bytes, cut: int) -> None:
 
 @pytest.mark.parametrize("compression", [Compression.GZIP, Compression.ZLIB])
 def test_bytes_behind_the_end(compression: Compression) -> None:
-    """Bytes after the compressed data are told, and cost no record."""
+    """Bytes after the compressed data are reported, and cost no record."""
     shard = shard_of([b"one", b"two"])
     data = gzip.compress(shard) if compression is Compression.GZIP else zlib_of(shard)
     reading = read(data + b"more")
@@ -119,7 +119,7 @@ def test_second_member_is_damaged() -> None:
 @pytest.mark.parametrize("name", ["a.tfrecord", "a.tfrecord.gz", "a.tfrecord.zlib"])
 @pytest.mark.parametrize("compression", Compression)
 def test_name_proves_nothing(tmp_path: Path, name: str, compression: Compression) -> None:
-    """Compression is told from a file's bytes, whatever its name."""
+    """Compression is detected from a file's bytes, whatever its name."""
     shard = shard_of([b"one", b"two"])
     made = {
         Compression.NONE: shard,
@@ -157,7 +157,7 @@ def test_damaged_length_that_looks_like_a_magic_number(length: int, at: int) -> 
 
 
 def test_compressed_shard_whose_start_is_damaged() -> None:
-    """Where nothing at all can be uncompressed, it is said that the file is gzip data."""
+    """If nothing can be uncompressed, the fault says that the file is gzip data."""
     data = bytearray(gzip.compress(bytes(range(256)) * 10 + shard_of([b"x"] * 50)))
     data[10] = 0x07  # a block type that deflate doesn't have
     (fault,) = read(bytes(data)).faults

@@ -1,4 +1,4 @@
-"""Reading shards that are damaged: what is whole comes out, and the rest is told rightly."""
+"""Reading damaged shards: intact records come out, and damage is reported where it is."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ run_payload_lists = st.lists(
 )
 """For runs of bytes that are put in or taken out.
 
-A payload of 8 bytes and its CRC are a header, too. Where a cut leaves one half of a record beside
+A payload of 8 bytes and its CRC are a header, too. Where a cut leaves one half of a record next to
 such a half of another, two readings of the same bytes may be equally right.
 """
 
@@ -93,7 +93,7 @@ def test_two_flipped_bits(payloads: list[bytes], data: st.DataObject) -> None:
     assert reading.payloads == [p for index, p in enumerate(payloads) if index not in lost]
     assert 1 <= len(reading.faults) <= len(lost)
     assert reading.faults[0].offset == offsets[min(lost)]
-    # A shard without any whole record may not be told from other bytes.
+    # A shard without any whole record may look like other bytes.
     unknown = reading.faults[0].kind is FaultKind.NOT_TFRECORD and not reading.records
     assert reading.faults[0].record == (None if unknown else min(lost))
 
@@ -116,8 +116,8 @@ def test_cut(payloads: list[bytes], data: st.DataObject) -> None:
         assert fault.offset == offsets[whole]
         assert fault.record in (whole, None)
         # The first bytes of a length, or eight zeros, may as well be stray bytes.
-        held = size - offsets[whole]
-        if held > 8 or (held >= 4 and payloads[whole]):
+        left = size - offsets[whole]
+        if left > 8 or (left >= 4 and payloads[whole]):
             assert (fault.kind, fault.record) == (FaultKind.TRUNCATED, whole)
 
 
@@ -356,12 +356,12 @@ def test_cut_of_compressed(
     """A compressed shard that is cut gives its first records, and one fault behind them."""
     stream = packed(shard_of(payloads), compression, level)
     size = data.draw(st.integers(0, len(stream) - 1))
-    for told in (compression, None):
-        reading = read(stream[:size], compression=told)
+    for option in (compression, None):
+        reading = read(stream[:size], compression=option)
         count = len(reading.records)
         assert reading.payloads == payloads[:count]
         (fault,) = reading.faults
-        if told is not None:
+        if option is not None:
             assert fault.offset == offsets_of(payloads)[count]
             assert fault.kind is FaultKind.DECOMPRESSION
 

@@ -21,7 +21,9 @@ def found(directory: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["train.record", "data", "tfrecords", "part-r-00000", "x.json.b"])
-def test_odd_names_are_told_by_content(name: str, make_shard: MakeShard, tmp_path: Path) -> None:
+def test_odd_names_are_recognized_by_content(
+    name: str, make_shard: MakeShard, tmp_path: Path
+) -> None:
     """A file that starts with a length and its CRC is a shard, whatever its name."""
     make_shard([b"x", b"y"], name)
     for other in ("README", "model.bin", "image.jpg", "empty"):
@@ -38,7 +40,7 @@ def test_compressed_files_of_odd_names(compress: object, tmp_path: Path) -> None
     assert found(tmp_path) == ["data.gz"]
 
 
-def test_damaged_shards_beside_whole_ones(make_shard: MakeShard, tmp_path: Path) -> None:
+def test_damaged_shards_next_to_intact_ones(make_shard: MakeShard, tmp_path: Path) -> None:
     """One shard stands for the others of its writer, so that damage is not passed over."""
     make_shard([b"x"], "train.record")
     make_shard([b"x"], "part-r-00003")
@@ -77,7 +79,7 @@ def test_a_folder_of_photographs_is_none_of_shards(
     assert find_shards(f"{tmp_path}/*") == (tmp_path / "z.tfrecord",)
 
 
-def test_newest_version_is_taken_and_told(make_shard: MakeShard, tmp_path: Path) -> None:
+def test_newest_version_is_used_and_named(make_shard: MakeShard, tmp_path: Path) -> None:
     """Versions are compared as numbers, as TFDS does; a folder that is none is left alone."""
     for name in ("1.9.0", "1.10.0", "1.2.0", "not.a.version"):
         make_shard([b"x"], f"pets/{name}/pets-train.tfrecord-00000-of-00001")
@@ -114,7 +116,7 @@ def test_folders_of_splits(make_shard: MakeShard, tmp_path: Path) -> None:
 
 def test_images_are_named_where_shards_are_wanted(tmp_path: Path) -> None:
     """Who begins may want to train from photographs: the error says what makes shards of them."""
-    for name, told in (
+    for name, found_names in (
         ("notes.txt", None),
         ("1.JPG", "images; convert them to shards with tfrtool write"),
     ):
@@ -122,7 +124,7 @@ def test_images_are_named_where_shards_are_wanted(tmp_path: Path) -> None:
         (tmp_path / "cat" / name).touch()
         with pytest.raises(DatasetError) as caught:
             find_folders(tmp_path)
-        assert caught.value.found == told
+        assert caught.value.found == found_names
 
 
 def test_links_and_pipes_do_no_harm(make_shard: MakeShard, tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def test_frame_is_what_tensorflow_writes(tf: Any, tmp_path: Path) -> None:
 
 
 @given(payloads=payload_lists)
-def test_record_tells_crcs_as_stored(payloads: list[bytes]) -> None:
+def test_record_has_crcs_as_stored(payloads: list[bytes]) -> None:
     """A record's two CRCs are those that stand in its frame."""
     for payload in payloads:
         framed = frame(payload)

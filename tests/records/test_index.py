@@ -61,7 +61,7 @@ def test_it_says_where_the_records_are(scratch: Path, payloads: list[bytes]) -> 
     assert load(scratch) == offsets
 
 
-def test_an_index_beside_the_shard_is_not_believed(shard: Path) -> None:
+def test_an_existing_index_is_not_trusted(shard: Path) -> None:
     """Whatever it says, the shard's own framing says where the records are."""
     index_path(shard).write_text("0 173\n")
     assert load(shard) == offsets_of(PAYLOADS)

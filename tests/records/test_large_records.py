@@ -1,4 +1,4 @@
-"""Large records, which are read past the reader's buffer: all is told as for small ones."""
+"""Large records, which bypass the reader's buffer: the results are those of small ones."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_large_records_are_read_as_small_ones(
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_damage_to_a_large_record(packed: bool) -> None:
-    """A bit flip in a record longer than any block costs that record, and none beside it."""
+    """A bit flip in a record longer than any block costs only that record."""
     payloads = [b"before", bytes(1) + random.Random(0).randbytes(4 * BLOCK_SIZE), b"after"]
     data = bytearray(shard_of(payloads))
     data[2 * BLOCK_SIZE] ^= 1

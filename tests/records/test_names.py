@@ -55,7 +55,7 @@ def test_name_of_tfds() -> None:
     ],
 )
 def test_other_names(name: str) -> None:
-    """What is no name of this form is None, never an exception."""
+    """A name of another form gives None, never an exception."""
     assert ShardName.parse(name) is None
 
 
@@ -86,13 +86,13 @@ def test_shard_names(name: str) -> None:
     ],
 )  # fmt: skip
 def test_names_of_other_files(name: str) -> None:
-    """Metadata, indexes, copies and unfinished files are no shards."""
+    """Metadata, indexes, copies and unfinished files are not shards."""
     assert is_shard_name(name) is False
 
 
 @pytest.mark.parametrize("name", ["train.record", "data.gz", "tfrecords", "README", "a.jpg"])
-def test_names_that_tell_nothing(name: str) -> None:
-    """Of other names, the content tells."""
+def test_other_file_names(name: str) -> None:
+    """Files with other names are recognized by their content."""
     assert is_shard_name(name) is None
 
 

@@ -177,7 +177,7 @@ def test_a_store_that_can_not_be_reached(monkeypatch: pytest.MonkeyPatch) -> Non
         tfrtool.open_records("http://127.0.0.1:9/x")
 
 
-def test_a_shard_that_was_written_anew(directory: Path) -> None:
+def test_a_replaced_shard(directory: Path) -> None:
     """After a shard was replaced, its records are errors where they moved; never a false one."""
     for close in (True, False):
         records = tfrtool.open_records(directory)

@@ -146,7 +146,7 @@ def test_length_beyond_the_end_holds_no_other_records(peak: Any, tmp_path: Path)
 def test_bomb_of_zeros_is_read_with_bounded_memory(
     peak: Any, tmp_path: Path, compression: Compression
 ) -> None:
-    """60 MB of zeros in 60 kB of compressed data are no records, and are never held at once."""
+    """60 MB of zeros in 60 kB of compressed data are not records, nor in memory at once."""
     bomb = zlib.compressobj(6, wbits=31 if compression is Compression.GZIP else 15)
     path = tmp_path / "bomb"
     with path.open("wb") as file:

@@ -1,4 +1,4 @@
-"""Repair: all that is whole is saved, what is lost is told, and nothing else is touched."""
+"""Repair: intact records are saved, losses are reported, and the input stays as it was."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_whole_shard_stays_as_it_is(
     assert unpack(saved) == shard
 
 
-def test_lost_bytes_are_told(tmp_path: Path) -> None:
+def test_lost_bytes_are_reported(tmp_path: Path) -> None:
     """A damaged record and stray bytes are two ranges, where they are and as long as they are."""
     offsets = offsets_of(PAYLOADS)
     damaged = flip(shard_of(PAYLOADS), 8 * (offsets[1] + 13)) + b"stray"
@@ -123,7 +123,7 @@ def test_lost_bytes_are_told(tmp_path: Path) -> None:
 
 
 def test_a_cut_gzip_shard(tmp_path: Path) -> None:
-    """What comes out of a gzip file before its cut is saved, and the rest of it is told as lost."""
+    """What comes out of a gzip file before its cut is saved, and the rest is reported as lost."""
     payloads = [bytes([number]) * 3000 for number in range(50)]
     report, saved = repaired(tmp_path, gzip.compress(shard_of(payloads), 0)[:100_000])
     assert 30 < report.records < 40

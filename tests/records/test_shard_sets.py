@@ -46,7 +46,7 @@ def broken_sets(draw: st.DrawFn) -> tuple[list[str], set[int]]:
 def test_what_is_removed_is_what_is_missing(
     broken: tuple[list[str], set[int]], random: Random
 ) -> None:
-    """Any files removed of a set, in whatever order the others come, are told by their names."""
+    """Missing files of a set are named, in whatever order the others come."""
     names, removed = broken
     left = [name for index, name in enumerate(names) if index not in removed]
     random.shuffle(left)
@@ -83,7 +83,7 @@ def test_split(name: str, split: str | None) -> None:
 
 
 def test_file_without_a_number() -> None:
-    """It is a set of its own, of which nothing is missing."""
+    """It is a set of its own, and complete."""
     first, second = group_shards(paths("a.tfrecord", "b.tfrecord"))
     assert first.prefix == first.name == "a.tfrecord"
     assert (first.count, first.n_missing, first.missing) == (None, 0, ())
@@ -124,7 +124,7 @@ def test_compressed_twin_is_a_duplicate() -> None:
 
 
 def test_number_beyond_the_count() -> None:
-    """It is told as extra, and does not stand in for one that is missing."""
+    """It is reported as extra, and does not stand in for one that is missing."""
     found = one("x-00000-of-00002", "x-00002-of-00002")
     assert found.extra == (Path("x-00002-of-00002"),)
     assert found.missing == ("x-00001-of-00002",)

@@ -75,10 +75,10 @@ def test_nothing_is_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argum
 
 
 @pytest.mark.parametrize("folder", ["a", "a b", "[x]", "it's"])
-def test_directory_with_shards_far_below_tells_a_pattern(
+def test_error_names_a_pattern_for_shards_far_below(
     folder: str, make_shard: MakeShard, tmp_path: Path
 ) -> None:
-    """The pattern that the error names means these shards, and nothing that lies beside them."""
+    """The pattern that the error names means these shards, and nothing next to them."""
     wanted = make_shard([b"x"], f"{folder}/b/c/train.record")
     for name in (f"{folder}/b/c/notes.txt", f"{folder}/b/c/README", f"{folder}/LICENSE"):
         (tmp_path / name).write_text("text")
@@ -89,18 +89,18 @@ def test_directory_with_shards_far_below_tells_a_pattern(
     assert find_shards([pattern]) == (wanted,)
 
 
-def test_patterns_pass_over_what_lies_beside_shards(make_shard: MakeShard, tmp_path: Path) -> None:
+def test_patterns_skip_indexes_and_metadata(make_shard: MakeShard, tmp_path: Path) -> None:
     """An index, metadata and lists are no shards for a pattern either; named, they are taken."""
     shard = make_shard([b"x"], "a-train.tfrecord-00000-of-00001")
-    beside = ["a-train.tfrecord-00000-of-00001.idx", "b.tfrecord.json", "c.tfrecord.txt"]
-    for name in beside:
+    others = ["a-train.tfrecord-00000-of-00001.idx", "b.tfrecord.json", "c.tfrecord.txt"]
+    for name in others:
         (tmp_path / name).write_text("0 17\n")
     for pattern in ("*train.tfrecord-*", "*tfrecord*", "*", "**/*.tfrecord*", "**"):
         assert find_shards(f"{tmp_path}/{pattern}") == (shard,), pattern
-    assert find_shards(tmp_path / beside[0]) == (tmp_path / beside[0],)
+    assert find_shards(tmp_path / others[0]) == (tmp_path / others[0],)
     with pytest.raises(ShardError) as caught:
         find_shards(f"{tmp_path}/*.idx")
-    assert beside[0] in str(caught.value)
+    assert others[0] in str(caught.value)
 
 
 def test_pattern_takes_damaged_files_of_odd_names(make_shard: MakeShard, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Where damage leaves more than one reading: what is said, and what is not."""
+"""Damage that can be read in more than one way: what is reported."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_cut_in_a_payload_that_holds_records(cut: int) -> None:
     inner = b"".join(frame(bytes([97 + number]) * 40) for number in range(3))
     outer = frame(b"first"), frame(b"head" + inner + b"tail" * 8)
     start = len(outer[0])
-    # Between two of the inner records nothing could tell the two readings apart.
+    # Between two of the inner records nothing distinguishes the two readings.
     assert (cut - HEADER_SIZE - len(b"head")) % (FRAME_SIZE + 40) != 0
     reading = read(b"".join(outer)[: start + HEADER_SIZE + cut])
     assert reading.payloads == [b"first"]
