@@ -111,7 +111,7 @@ def _rotate(images: Tensor, seed: Tensor, degrees: float) -> Tensor:
     cosine, sine = tf.cos(angle), tf.sin(angle)
     zero = tf.zeros_like(cosine)
     start_x, start_y = x - cosine * x + sine * y, y - sine * x - cosine * y
-    # Its uint8 kernel cuts fractions off, which darkens images by half a step, and is no faster.
+    # Its uint8 kernel isn't faster, and cuts fractions off, which darkens images by half a step.
     return tf.raw_ops.ImageProjectiveTransformV3(
         images=images,
         transforms=tf.stack([cosine, -sine, start_x, sine, cosine, start_y, zero, zero], 1),

@@ -118,7 +118,7 @@ def plan_cache(request: CacheRequest) -> CachePlan:
 
 
 def _requested(request: CacheRequest, cache: Cache, what: str, value_size: int = 1) -> CachePlan:
-    """Return a requested cache; raise if there is no room for it."""
+    """Return a requested cache; raise if it does not fit."""
     size, free = request.bytes(cache, value_size), request.free(cache)
     exists = cache == "disk" and request.on_disk
     if free is not None and size > free * _MOST and not exists:
@@ -194,7 +194,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def default_cache_directory() -> Path:
-    """Return the user's directory for caches; `UsageError` if there is no home directory."""
+    """Return the user's directory for caches; `UsageError` without a home directory."""
     path = user_cache("images")
     if path is None:
         raise UsageError("no home directory for the cache", hint="set XDG_CACHE_HOME")

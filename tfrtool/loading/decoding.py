@@ -214,7 +214,7 @@ def rescaler(rescale: Rescale) -> Callable[[Tensor], Tensor]:
 def standard_rescale(batches: TfDataset) -> Rescale:
     """Return ``(x - mean) / deviation`` per channel, over batches of uint8 [n, h, w, 3].
 
-    A channel with a single value is divided by 255. `DatasetError` if there are no images.
+    A channel with a single value is divided by 255. `DatasetError` without images.
     """
     count, total, squares = 0, np.zeros(_RGB), np.zeros(_RGB)
     for images, _ in batches:

@@ -161,11 +161,11 @@ class _LabelScan:
         alike.repeats |= len({*values}) < len(values)
         if self.dtype is DType.FLOAT32:
             return
-        beside = features[_NAME].values if _NAME in features else ()
-        names = beside if len(beside) == len(values) else [b""] * len(values)
+        texts = features[_NAME].values if _NAME in features else ()
+        names = texts if len(texts) == len(values) else [b""] * len(values)
         for value, name in zip(values, names, strict=True):
             known = self.names.setdefault(value, set())
-            if isinstance(name, bytes) and len(known) < 2:  # several names are no name
+            if isinstance(name, bytes) and len(known) < 2:  # two names count as none
                 known.add(name)
         if len(self.names) > MAX_CLASSES:
             raise DatasetError(f"label feature {self.feature!r} has over {MAX_CLASSES:,} classes")

@@ -29,28 +29,28 @@ _KINDS: dict[str, tuple[type, float, str, float]] = {
     "saturation": (float, 1, "AMOUNT", 0.5),
     "hue": (float, 0.5, "AMOUNT", 0.2),
 }
-"""Of each augmentation the type of its number (bool for none), the largest one, what it is called
-in messages, and the one where none is given (0 where one must be). The default amounts are those
-of TF-Slim's inception_preprocessing.distort_color, which trained the Inception models."""
+"""By augmentation: type of its value (bool without one), maximum, unit in messages, and default (0 if
+required). The defaults are those of TF-Slim's inception_preprocessing.distort_color, which trained
+the Inception models."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Augment:
-    """How images are changed at random; each image of each epoch anew, and in this order.
+    """Random changes of images, drawn for each image and epoch, and applied in this order.
 
-    Every number is the most, and drawn evenly. 0 leaves an operation out. What comes into view
-    from beyond an image's edges is its reflection.
+    Each number is the maximum of a uniform distribution; 0 omits the operation. Areas beyond an
+    image's edges show its reflection.
     """
 
     flip: bool = False  # left becomes right in half of the images
     flip_vertical: bool = False
-    crop: int = 0  # a shift by so many pixels both ways
-    rotate: float = 0.0  # about the centre by so many degrees, left or right; bilinear
-    brightness: float = 0.0  # this part of the full range is added or taken away
+    crop: int = 0  # maximum shift in pixels, both ways
+    rotate: float = 0.0  # maximum degrees about the center, either way; bilinear
+    brightness: float = 0.0  # fraction of the full range that is added or subtracted
     contrast: float = 0.0  # distances from a channel's mean are multiplied by 1 plus or minus this
-    saturation: float = 0.0  # (of hue, saturation and value) is multiplied in the same way
-    hue: float = 0.0  # is turned by this part of the full circle, either way
-    cutout: int = 0  # a grey square of so many pixels a side, which an edge may cut off
+    saturation: float = 0.0  # in HSV, multiplied by 1 plus or minus this
+    hue: float = 0.0  # turned by up to this fraction of the circle, either way
+    cutout: int = 0  # side of a gray square in pixels, which an edge may cut off
 
     def __str__(self) -> str:
         """Return what `parse_augment` makes this from."""

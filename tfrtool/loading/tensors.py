@@ -13,7 +13,7 @@ TfDataset = Any
 
 
 def start_devices() -> None:
-    """Start TensorFlow's devices, which may take seconds and tell of drivers on stderr."""
+    """Start TensorFlow's devices, which may take seconds and log about drivers on stderr."""
     import tensorflow as tf
 
     tf.config.list_physical_devices()

@@ -130,7 +130,7 @@ def compile_model(model: Any, optimizer: Any, task: Task) -> None:
 class TensorBoardLogs(keras.callbacks.Callback):  # type: ignore[misc]
     """Writes the numbers of each step and epoch to event files, as TensorBoard reads them.
 
-    Keras' own callback needs the package tensorboard, of which ``tf.summary.scalar`` is a part.
+    Keras' own callback and ``tf.summary.scalar`` require the package tensorboard.
     """
 
     def __init__(self, folder: Path) -> None:

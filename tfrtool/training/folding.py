@@ -40,7 +40,7 @@ _HALF_TOO = ("Add", "AddV2", "Mul", "Pad", "MaxPool", "ConcatV2", *_ACTIVATIONS)
 
 
 class _Folded(NamedTuple):
-    """A convolution and what becomes part of it: ``parts``, the last of which it stands for."""
+    """A convolution and the operations that it absorbs, ``parts``, whose last output it replaces."""
 
     source: Any
     filters: Any
@@ -104,7 +104,7 @@ def fold_convolutions(function: Any, dtype: Any) -> Callable[[Tensor], Tensor]:
 
 
 def _write(graph: Any, old: Any, inputs: list[Any], kind: Any, padding: bytes | None = None) -> Any:
-    """Write an operation like an old one, of another kind if it is told; return its outputs."""
+    """Copy an operation, with another dtype if ``kind`` is given; return its outputs."""
     attributes = dict(old.node_def.attr)
     kinds = [kind or tensor.dtype for tensor in old.outputs]
     if kind is not None:

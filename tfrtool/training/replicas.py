@@ -117,7 +117,7 @@ def open_devices(kind: Strategy) -> Devices:
     """Open the devices of a strategy, before anything else is done with TensorFlow.
 
     Raises:
-        UsageError: there are no such devices, or TF_CONFIG is invalid.
+        UsageError: the devices are missing, or TF_CONFIG is invalid.
         ClusterError: a worker did not connect in time.
     """
     cluster = None if kind in ("one", "mirrored") else find_workers()
@@ -227,7 +227,7 @@ class ReplicaModel(MeasuredModel):
             variables = self.trainable_variables
             gradients = tape.gradient(loss, [variable.value for variable in variables])
             if isinstance(self.optimizer, keras.optimizers.LossScaleOptimizer):
-                # It checks the gradients of one replica: NaN tells it about the others.
+                # It checks the gradients of one replica: NaN stands for those of the others.
                 invalid = add_up(tf.where(self.optimizer.check_finite(gradients), 0.0, math.nan))
                 gradients = [None if one is None else one + invalid for one in gradients]
             self.optimizer.apply(gradients, variables)

@@ -217,7 +217,7 @@ def plan_warnings(
             "use --trainable all to train the base, or --weights imagenet to load it"
         )
     if options.validation is None and _VALIDATION in data.dataset.empty_splits:
-        found.append(f"split {_VALIDATION!r} has no records, so there is no validation")
+        found.append(f"split {_VALIDATION!r} has no records: nothing is validated")
     missing = [printable(name) for name, weight in (weights or {}).items() if not weight]
     if missing:
         found.append(f"no training images of {some_of(missing, 5)}")

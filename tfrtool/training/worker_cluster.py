@@ -35,7 +35,7 @@ class _Config(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerCluster:
-    """All workers, of which this process is one. The first is the chief."""
+    """All workers, and which of them this process is. The first is the chief."""
 
     names: tuple[str, ...]  # such as "worker 1"
     addresses: tuple[str, ...]  # HOST:PORT
