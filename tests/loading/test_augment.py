@@ -152,6 +152,23 @@ def test_brightness_and_contrast_equal_tf_image() -> None:
     spans(factors, 0.5, 1.5)
 
 
+def test_ranges_and_fills() -> None:
+    """A range need not be symmetric; the square is black, or the mean color of its image."""
+    images = (random_images(200, 8, 10) // 4 + np.array([60, 90, 120])).astype(np.float32)
+    added = apply("brightness=-0.1:0.3", images)[:, 0, 0, 0] - images[:, 0, 0, 0]
+    spans(added, -25.5, 76.5)
+    after = np.ptp(apply("contrast=0.75:1.5", images)[..., 0], (1, 2))
+    before = np.ptp(images[..., 0], (1, 2))
+    spans(after / before, 0.75, 1.5)
+    means = images.mean((1, 2))
+    for fill, colors in (("zero", 0 * means), ("mean", means)):
+        covered = apply(f"cutout=3:{fill}", images)
+        for before, after, color in zip(images, covered, colors, strict=True):
+            inside = np.any(before != after, -1)
+            assert 4 <= inside.sum() <= 9
+            np.testing.assert_allclose(after[inside], np.tile(color, (inside.sum(), 1)), atol=1e-3)
+
+
 @pytest.mark.parametrize("text", ["saturation", "hue", "saturation=0.9,hue=0.5"])
 def test_saturation_and_hue_equal_tf_image(text: str) -> None:
     """Both go through hue, saturation and value; gray, black, white and full colors included."""
@@ -253,13 +270,16 @@ def parts(most: float) -> st.SearchStrategy[float]:
     return st.just(0.0) | st.floats(0, most, exclude_min=True, allow_subnormal=False)
 
 
+RANGES = st.sampled_from([(0.25, 0.5), (0.0, 0.125)])
+
+
 @given(
     st.fixed_dictionaries(
         {
             **dict.fromkeys(("flip", "flip_vertical"), st.booleans()),
             **dict.fromkeys(("crop", "cutout"), st.integers(0, 16_384)),
             **dict.fromkeys(("brightness", "contrast", "saturation"), parts(1)),
-            **{"rotate": parts(180) | st.integers(0, 180), "hue": parts(0.5)},
+            **{"rotate": parts(180) | st.integers(0, 180), "hue": parts(0.5) | RANGES},
         }
     )
 )
@@ -289,7 +309,9 @@ def test_names_and_default_amounts() -> None:
         *[(f"rotate={number}", "up to 180") for number in ("", "0", "-5", "180.1", "nan", "x")],
         *[(f"crop={number}", "whole number") for number in ("0", "-1", "2.5", "1e3", "9" * 11)],
         *[(text, "above 0") for text in ("brightness=0", "contrast=2", "hue=0.6")],
-        ("flop", r"'flop'.*flip, flip-vertical, rotate=DEGREES.*hue\[=AMOUNT\]"),
+        *[(f"contrast={text}", "LOW:HIGH from 0 to 10") for text in ("2:1", "-1:1", "x:2", "1:")],
+        *[(text, "invalid --augment") for text in ("cutout=3:blue", "crop=1:2", "rotate=1:2")],
+        ("flop", r"'flop'.*flip, flip-vertical, rotate=DEGREES.*hue\[=AMOUNT\|LOW:HIGH\]"),
     ],
 )
 def test_nonsense_is_refused(text: str, problem: str) -> None:

@@ -343,6 +343,14 @@ def test_rescale_reaches_the_model(numbered: Dataset, recipe: str) -> None:
         np.testing.assert_allclose(image, plain[label] / 127.5 - 1, atol=1e-5)
 
 
+@pytest.mark.parametrize("recipe", ["tfrtool", "naive"])
+def test_one_hot_labels(numbered: Dataset, recipe: Any) -> None:
+    """They are rows of the unit matrix, in the order of the class numbers."""
+    options: dict[str, Any] = {"training": False, "cycle_length": 1} if recipe == "tfrtool" else {}
+    (_, labels), *_ = load(numbered, one_hot=True, recipe=recipe, **options)
+    np.testing.assert_array_equal(labels, np.eye(TOTAL, dtype=np.float32)[:32])
+
+
 def _by_label(batches: Any) -> list[tuple[int, Any]]:
     return [
         (int(label), image.astype(np.float64))

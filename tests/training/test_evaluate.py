@@ -101,7 +101,7 @@ def _lines(out: Path) -> list[Any]:
 def test_figures_are_those_of_scikit_learn(saved: SavedModel, noise: Path, tmp_path: Path) -> None:
     """Accuracy, loss, each class's figures, the matrix, and each image's line are right."""
     metrics = pytest.importorskip("sklearn.metrics")
-    report = tfrtool.evaluate(saved, noise, batch_size=7, out=tmp_path / "out")
+    report = tfrtool.evaluate(saved, noise, batch_size=7, top_k=2, out=tmp_path / "out")
     truths, scores = _expected(saved, noise)
     guesses = scores.argmax(axis=1)
     assert len({*guesses.tolist()}) > 1  # the model has an opinion
@@ -118,6 +118,14 @@ def test_figures_are_those_of_scikit_learn(saved: SavedModel, noise: Path, tmp_p
         truths, guesses, average="macro", zero_division=0
     )
     assert [report.precision, report.recall, report.f1] == pytest.approx(means[:3])
+    top = metrics.top_k_accuracy_score(truths, scores, k=2, labels=range(5))
+    assert report.top_k_accuracy == pytest.approx(top)
+    areas = [
+        None if not (truths == n).any() else metrics.roc_auc_score(truths == n, scores[:, n])
+        for n in range(5)
+    ]
+    assert [one.auc for one in report.classes] == pytest.approx(areas)
+    assert report.auc == pytest.approx(np.mean([one for one in areas if one is not None]))
     data = json.loads((tmp_path / "out" / "evaluation.json").read_text())
     assert data["confusion"] == metrics.confusion_matrix(truths, guesses, labels=range(5)).tolist()
     assert data["split"] == "train"

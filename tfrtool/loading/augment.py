@@ -48,7 +48,7 @@ def augmenter(augment: Augment) -> Callable[[Tensor, Tensor], Tensor]:
         if images.dtype != dtype:
             images = tf.cast(images + 0.5, tf.uint8)
         if augment.cutout:
-            images = _cut_out(images, seed, augment.cutout)
+            images = _cut_out(images, seed, augment)
         return tf.ensure_shape(images, shape)
 
     return apply
@@ -129,7 +129,8 @@ def _recolor(images: Tensor, seed: Tensor, augment: Augment) -> Tensor:
     for name, middle in (("brightness", 0), ("contrast", 1), ("saturation", 1), ("hue", 0)):
         most = getattr(augment, name)
         if most:
-            drawn[name] = _uniform(seed, name, count, middle - most, middle + most)
+            low, high = most if isinstance(most, tuple) else (middle - most, middle + most)
+            drawn[name] = _uniform(seed, name, count, low, high)
     if not drawn:
         return images
 
@@ -151,14 +152,19 @@ def _recolor(images: Tensor, seed: Tensor, augment: Augment) -> Tensor:
     return tf.map_fn(change, (images, drawn), fn_output_signature=spec)
 
 
-def _cut_out(images: Tensor, seed: Tensor, side: int) -> Tensor:
-    """Make a square of each image gray.
+def _cut_out(images: Tensor, seed: Tensor, augment: Augment) -> Tensor:
+    """Cover a square of each image.
 
     Its center is anywhere in the image, as in the paper: T. DeVries and G. W. Taylor, "Improved
     Regularization of Convolutional Neural Networks with Cutout", 2017.
     """
-    count = tf.shape(images)[0]
+    count, side = tf.shape(images)[0], augment.cutout
     _, height, width, channels = images.shape
+    fill = tf.cast(_GRAY if augment.fill == "gray" else 0, images.dtype)
+    if augment.fill == "mean":
+        means = tf.reduce_mean(tf.cast(images, tf.float32), [1, 2])
+        means = tf.round(means) if images.dtype == tf.uint8 else means
+        fill = tf.tile(tf.cast(means, images.dtype), [1, width])[:, None]
     top = _whole(seed, "cutout row", count, height) - side // 2
     left = _whole(seed, "cutout column", count, width) - side // 2
     # Only the rows of the square are read and written. Where an edge cuts it off, the row at the
@@ -168,6 +174,6 @@ def _cut_out(images: Tensor, seed: Tensor, side: int) -> Tensor:
     columns = tf.repeat(tf.range(width), channels) - left[:, None]
     inside = tf.logical_and(columns >= 0, columns < side)
     table = tf.reshape(images, [-1, width * channels])
-    touched = tf.where(inside[:, None], tf.cast(_GRAY, images.dtype), tf.gather(table, rows))
+    touched = tf.where(inside[:, None], fill, tf.gather(table, rows))
     table = tf.tensor_scatter_nd_update(table, rows[..., None], touched)
     return tf.reshape(table, [-1, height, width, channels])

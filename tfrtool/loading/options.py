@@ -1,10 +1,12 @@
 """Options of datasets and their loading, each declared once."""
 
+import contextlib
+import math
 import os
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from tfrtool.declare import Options, option
 from tfrtool.errors import UsageError
@@ -29,9 +31,18 @@ _KINDS: dict[str, tuple[type, float, str, float]] = {
     "saturation": (float, 1, "AMOUNT", 0.5),
     "hue": (float, 0.5, "AMOUNT", 0.2),
 }
-"""By augmentation: type of its value (bool without one), maximum, unit in messages, and default (0 if
-required). The defaults are those of TF-Slim's inception_preprocessing.distort_color, which trained
-the Inception models."""
+"""By augmentation: type of its value (bool without one), maximum, unit in messages, and default (0
+if required). The defaults are those of TF-Slim's inception_preprocessing.distort_color, which
+trained the Inception models."""
+
+
+_RANGES = {"brightness": (-1, 1), "contrast": (0, 10), "saturation": (0, 10), "hue": (-0.5, 0.5)}
+"""The widest ranges: what is added, a factor, a factor, and a turn."""
+
+Amount = float | tuple[float, float]
+"""The largest change, or the range of what is added or multiplied."""
+
+Fill = Literal["gray", "zero", "mean"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,11 +57,12 @@ class Augment:
     flip_vertical: bool = False
     crop: int = 0  # maximum shift in pixels, both ways
     rotate: float = 0.0  # maximum degrees about the center, either way; bilinear
-    brightness: float = 0.0  # fraction of the full range that is added or subtracted
-    contrast: float = 0.0  # distances from a channel's mean are multiplied by 1 plus or minus this
-    saturation: float = 0.0  # in HSV, multiplied by 1 plus or minus this
-    hue: float = 0.0  # turned by up to this fraction of the circle, either way
-    cutout: int = 0  # side of a gray square in pixels, which an edge may cut off
+    brightness: Amount = 0.0  # fraction of the full range that is added or subtracted
+    contrast: Amount = 0.0  # distances from a channel's mean are multiplied by 1 plus or minus this
+    saturation: Amount = 0.0  # in HSV, multiplied by 1 plus or minus this
+    hue: Amount = 0.0  # turned by up to this fraction of the circle, either way
+    cutout: int = 0  # side of a square in pixels, which an edge may cut off
+    fill: Fill = "gray"  # of the square: gray, black, or the mean of each channel of the image
 
     def __str__(self) -> str:
         """Return what `parse_augment` makes this from."""
@@ -58,8 +70,10 @@ class Augment:
         for name, (_, _, _, default) in _KINDS.items():
             value = getattr(self, name.replace("-", "_"))
             if value:
-                number = f"={str(value).removesuffix('.0')}"
-                parts.append(name if value == default else name + number)
+                numbers = value if isinstance(value, tuple) else (value,)
+                text = ":".join(str(number).removesuffix(".0") for number in numbers)
+                text += f":{self.fill}" if name == "cutout" and self.fill != "gray" else ""
+                parts.append(name if value == default else f"{name}={text}")
         return ",".join(parts)
 
 
@@ -69,7 +83,7 @@ def parse_augment(text: str) -> Augment:
     The order has no meaning. It is a `UsageError` if a name is unknown or given twice, or a number
     is missing or impossible.
     """
-    values: dict[str, float] = {}
+    values: dict[str, Any] = {}
     for notation in text.split(","):
         name, equals, number = (part.strip() for part in notation.partition("="))
         if name not in _KINDS:
@@ -79,6 +93,12 @@ def parse_augment(text: str) -> Augment:
         if field in values:
             raise UsageError(f"--augment has {name} twice")
         kind, most, _, value = _KINDS[name]
+        number, colon, second = number.partition(":")
+        if colon and name == "cutout" and second in get_args(Fill):
+            values["fill"] = second
+        elif colon:
+            values[field] = _parse_range(name, number, second)
+            continue
         if equals:
             try:
                 value = 0 if kind is bool else kind(number)
@@ -91,7 +111,17 @@ def parse_augment(text: str) -> Augment:
                 expected += f", {whole}above 0 and up to {most:,g}"
             raise UsageError(f"invalid --augment {notation!r}", expected=expected)
         values[field] = kind(value)
-    return Augment(**values)  # type: ignore[arg-type]  # each field's own type, by its kind
+    return Augment(**values)
+
+
+def _parse_range(name: str, low: str, high: str) -> tuple[float, float]:
+    """Return a range that need not be symmetric, such as ``contrast=0.75:1.5``."""
+    least, most = _RANGES.get(name, (math.inf, -math.inf))
+    with contextlib.suppress(ValueError):
+        if least <= float(low) < float(high) <= most:
+            return float(low), float(high)
+    expected = f"LOW:HIGH from {least:g} to {most:g}" if name in _RANGES else _notation(name)
+    raise UsageError(f"invalid --augment {f'{name}={low}:{high}'!r}", expected=expected)
 
 
 def as_augment(augment: Augment | str | None) -> Augment | None:
@@ -103,6 +133,10 @@ def _notation(name: str) -> str:
     kind, _, unit, default = _KINDS[name]
     if kind is bool:
         return name
+    if name == "cutout":
+        return "cutout=PIXELS[:gray|zero|mean]"
+    if name in _RANGES:
+        return f"{name}[={unit}|LOW:HIGH]"
     return f"{name}[={unit}]" if default else f"{name}={unit}"
 
 
@@ -201,6 +235,10 @@ class LoadOptions(Options):
         "only on the shards and this number.",
     )
     held_out: bool = _load(False, "whether to load the held-out part instead of the rest.")
+    one_hot: bool = _load(
+        False,
+        "whether labels are one-hot vectors, float32 [batch, classes], instead of class numbers.",
+    )
     batch_size: int = _load(
         32,
         "images per batch. The last batch of an epoch may have fewer.",

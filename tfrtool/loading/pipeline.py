@@ -13,6 +13,7 @@ from tfrtool.loading.augment import augmenter
 from tfrtool.loading.cache import disk_cache
 from tfrtool.loading.dataset_facts import DatasetFacts, Split
 from tfrtool.loading.decoding import check_limits, decoder, rescaler
+from tfrtool.loading.labels import Task
 from tfrtool.loading.options import LoadOptions, Rescale, as_augment
 from tfrtool.loading.tensors import Batch, Tensor, TfDataset
 from tfrtool.records.compression import TF_TYPES
@@ -77,6 +78,7 @@ def _build(dataset: DatasetFacts, options: LoadOptions) -> TfDataset:
     window = min(_SHUFFLE, int(_SHUFFLED_BYTES / split.record_bytes)) or 1
     decode = decoder(dataset, options.image_size, options.decode)
     rescale = rescaler(options.linear) if options.linear else None
+    target = _target(dataset, options)
     augment = as_augment(options.augment) if options.training else None
     change = augmenter(augment) if augment else None
 
@@ -127,7 +129,7 @@ def _build(dataset: DatasetFacts, options: LoadOptions) -> TfDataset:
             if change is not None:
                 seed = tf.stack([options.seed + worker * 2**32, epoch * 2**32 + step])
                 pixels = change(pixels, seed)
-            return pixels if rescale is None else rescale(pixels), labels
+            return pixels if rescale is None else rescale(pixels), target(labels)
 
         return batches.enumerate(first).map(finish, cores(), deterministic=options.deterministic)
 
@@ -159,12 +161,12 @@ def _published(dataset: DatasetFacts, options: LoadOptions, images: int) -> TfDa
     """
     split, naive = dataset.local_split(options.split), options.recipe == "naive"
     decode = decoder(dataset, options.image_size, floats=True)
-    rescale = rescaler(options.linear or _UNCHANGED)
+    rescale, target = rescaler(options.linear or _UNCHANGED), _target(dataset, options)
     augment = as_augment(options.augment) if options.training else None
     change = augmenter(augment) if augment else None
 
     def rescaled(pixels: Tensor, labels: Tensor) -> Batch:
-        return rescale(pixels), labels
+        return rescale(pixels), target(labels)
 
     def decode_one(record: Tensor) -> Batch:
         return decode(record) if change else rescaled(*decode(record))
@@ -194,6 +196,13 @@ def _published(dataset: DatasetFacts, options: LoadOptions, images: int) -> TfDa
     batches = batches if naive else batches.prefetch(tf.data.AUTOTUNE)
     count = -(-images // options.batch_size) * options.epochs
     return batches.apply(tf.data.experimental.assert_cardinality(count))
+
+
+def _target(dataset: DatasetFacts, options: LoadOptions) -> Callable[[Tensor], Tensor]:
+    """Return what becomes of labels: one-hot vectors on request."""
+    if options.one_hot and dataset.task is Task.SINGLE:
+        return lambda labels: tf.one_hot(labels, len(dataset.class_names))
+    return lambda labels: labels
 
 
 def _next_epochs(options: LoadOptions) -> TfDataset:

@@ -21,6 +21,13 @@ class EvaluateOptions(OpenOptions):
     batch_size: int = option(
         32, "Number of images per batch.", metavar="N", least=1, group="Input pipeline"
     )
+    top_k: int = option(
+        5,
+        "Also report how often the class is among the K most probable, if there are more classes.",
+        metavar="K",
+        least=2,
+        group="Output",
+    )
     out: PathLike | None = option(
         None,
         "Directory for predictions.jsonl, confusion.png, most_wrong.png and evaluation.json.",

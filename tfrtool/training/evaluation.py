@@ -69,6 +69,7 @@ class ClassFigures:
         f1: harmonic mean of both; None without images and predictions.
         average_precision: with several classes per image, how well the probabilities rank its
             images first; otherwise, or without images, None.
+        auc: area under the ROC curve of the class against all others; None without a curve.
     """
 
     label: str
@@ -78,6 +79,7 @@ class ClassFigures:
     recall: float | None
     f1: float | None
     average_precision: float | None = field(default=None, compare=False)
+    auc: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +135,10 @@ class EvaluationReport:
             undefined values count as 0, as with ``zero_division=0`` in scikit-learn.
         recall: macro average of the recall.
         f1: macro average of F1.
+        top_k_accuracy: fraction of images whose class is among the ``top_k`` most probable; None
+            with several classes per image, or without more classes.
+        auc: mean of the areas under the ROC curves of the classes, each against all others, as
+            with ``multi_class="ovr"`` in scikit-learn; None if no class has one.
         mean_average_precision: mean over the classes that have images. None with one class per
             image.
         classes: figures for each class of the model.
@@ -154,6 +160,8 @@ class EvaluationReport:
     precision: float
     recall: float
     f1: float
+    top_k_accuracy: float | None = None
+    auc: float | None = None
     mean_average_precision: float | None = field(default=None, compare=False)
     classes: tuple[ClassFigures, ...]
     confusion: Mapping[tuple[int, int], int]
@@ -225,7 +233,7 @@ def evaluate(
     on_progress(activity("opening the dataset"))
     original = opened(dataset, options)
     name = _choose_split(original, options.split)
-    evaluator = _Evaluator(model, original, options.top_losses)
+    evaluator = _Evaluator(model, original, options)
     with contextlib.ExitStack() as stack:
         clean, dropped = original, None
         if options.on_error == "skip":
@@ -266,8 +274,9 @@ def _choose_split(dataset: Dataset, split: str | None) -> str:
 class _Evaluator:
     """Counts what a model gets right and wrong on a dataset's images."""
 
-    def __init__(self, saved: SavedModel, dataset: Dataset, top_losses: int) -> None:
-        self._saved, self._dataset, self._top_losses = saved, dataset, top_losses
+    def __init__(self, saved: SavedModel, dataset: Dataset, options: EvaluateOptions) -> None:
+        self._saved, self._dataset, self._top_losses = saved, dataset, options.top_losses
+        self._top_k, self._near = options.top_k, 0  # images whose class is among the first
         self._names = saved.facts.class_names
         self._multi = dataset.task is Task.MULTI
         self._numbers = self._class_numbers()
@@ -304,9 +313,11 @@ class _Evaluator:
         with np.errstate(invalid="ignore"):  # 0 / 0 is NaN, which becomes None
             each = right / predicted, right / images, 2 * right / (images + predicted)
         met = images + predicted > 0
-        averages = self._scores.averages() or [None] * len(self._names)
-        known = [average for average in averages if average is not None]
-        rows = zip(self._names, *self._counts[:2].tolist(), *each, averages, strict=True)
+        lacking: list[float | None] = [None] * len(self._names)
+        averages = (self._multi and self._scores.averages()) or lacking
+        areas = self._scores.areas() or lacking
+        ranked = not self._multi and self._top_k < len(self._names)
+        rows = zip(self._names, *self._counts[:2].tolist(), *each, averages, areas, strict=True)
         return {
             "task": self._dataset.task,
             "images": self._images,
@@ -317,19 +328,22 @@ class _Evaluator:
                 for name, values in zip(_FIGURES, each, strict=True)
             },
             "confusion": self._confusion,
-            "mean_average_precision": sum(known) / len(known) if known else None,
+            "top_k_accuracy": self._near / self._images if ranked else None,
+            "auc": _mean(areas),
+            "mean_average_precision": _mean(averages),
             "classes": tuple(
                 ClassFigures(
                     label=label,
                     images=images,
                     predicted=predicted,
                     average_precision=average,
+                    auc=area,
                     **{
                         name: None if np.isnan(value) else float(value)
                         for name, value in zip(_FIGURES, figures, strict=True)
                     },
                 )
-                for label, images, predicted, *figures, average in rows
+                for label, images, predicted, *figures, average, area in rows
             ),
         }
 
@@ -389,12 +403,14 @@ class _Evaluator:
         if self._multi:
             losses = -np.log(np.where(truths, bounded, 1 - bounded)).mean(axis=1)
             self._hits += float((truths == guesses).mean(axis=1).sum())
-            self._scores.add(truths, scores.astype(np.float32))
         else:
             losses = -np.log(bounded[truths])
             pairs = zip(*(one.argmax(axis=1).tolist() for one in (truths, guesses)), strict=True)
             self._confusion.update(pairs)
             self._hits += int((truths & guesses).sum())
+            higher = (scores > scores[truths][:, None]).sum(axis=1)
+            self._near += int((higher < self._top_k).sum())
+        self._scores.add(truths, scores.astype(np.float32))
         self._images += len(losses)
         self._losses += float(losses.sum())
         self._counts += np.array([one.sum(axis=0) for one in (truths, guesses, truths & guesses)])
@@ -416,6 +432,11 @@ class _Evaluator:
             probabilities=dict(zip(either, values, strict=True)),
             loss=loss,
         )
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
 
 
 def _record_places(read: Split, original: Split) -> Iterator[tuple[AnyPath, int | None]]:

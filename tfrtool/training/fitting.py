@@ -118,13 +118,26 @@ class MeasuredModel(keras.Model):  # type: ignore[misc]  # keras has no types
         return run
 
 
-def compile_model(model: Any, optimizer: Any, task: Task) -> None:
-    """Compile a classifier with cross-entropy and accuracy, binary for several classes an image."""
+def cross_entropy(labels: Any, scores: Any, task: Task, smoothing: float = 0.0) -> Any:
+    """Return the loss of each image: binary cross-entropy if it can have several classes."""
     if task is Task.MULTI:
-        accuracy: Any = keras.metrics.BinaryAccuracy(name="accuracy")
-        model.compile(optimizer, keras.losses.BinaryCrossentropy(), metrics=[accuracy])
-    else:
-        model.compile(optimizer, keras.losses.SparseCategoricalCrossentropy(), metrics=["accuracy"])
+        return keras.losses.binary_crossentropy(labels, scores, label_smoothing=smoothing)
+    if not smoothing:
+        return keras.losses.sparse_categorical_crossentropy(labels, scores)
+    one_hot = keras.ops.one_hot(labels, scores.shape[-1])
+    return keras.losses.categorical_crossentropy(one_hot, scores, label_smoothing=smoothing)
+
+
+def compile_model(model: Any, optimizer: Any, task: Task, smoothing: float = 0.0) -> None:
+    """Compile a classifier with cross-entropy and accuracy, binary for several classes an image."""
+
+    def loss(labels: Any, scores: Any) -> Any:
+        return cross_entropy(labels, scores, task, smoothing)
+
+    accuracy: Any = "accuracy"
+    if task is Task.MULTI:
+        accuracy = keras.metrics.BinaryAccuracy(name="accuracy")
+    model.compile(optimizer, loss, metrics=[accuracy])
 
 
 class TensorBoardLogs(keras.callbacks.Callback):  # type: ignore[misc]

@@ -40,7 +40,7 @@ _HALF_TOO = ("Add", "AddV2", "Mul", "Pad", "MaxPool", "ConcatV2", *_ACTIVATIONS)
 
 
 class _Folded(NamedTuple):
-    """A convolution and the operations that it absorbs, ``parts``, whose last output it replaces."""
+    """A convolution and the operations that it absorbs; it replaces the last of these ``parts``."""
 
     source: Any
     filters: Any

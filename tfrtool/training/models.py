@@ -21,7 +21,15 @@ from tfrtool.loading.options import Rescale
 from tfrtool.loading.user_function import find_function
 from tfrtool.storage.scratch_folder import ScratchFolder
 from tfrtool.training.saved_model import CORE, SavedModel, check_finite, load_model
-from tfrtool.training.train_options import CNN, IMAGENET, NO_WEIGHTS, canonical_name, is_own
+from tfrtool.training.train_options import (
+    CNN,
+    IMAGENET,
+    NO_WEIGHTS,
+    Head,
+    Outputs,
+    canonical_name,
+    is_own,
+)
 
 _UNIT = Rescale(scale=1 / 255, offset=0.0)
 _FILTERS = (16, 32, 64, 64, 64)
@@ -63,10 +71,13 @@ def build_classifier(
     trainable: str = "all",
     own: Any = None,
     task: Task = Task.SINGLE,
+    head: Head = "softmax",
+    outputs: Outputs = "probabilities",
 ) -> Classifier:
     """Build a classifier of rescaled images; ``own`` is the user's function or ``keras.Model``.
 
-    The last layer is a softmax, or sigmoids if an image can have several classes, in float32.
+    The last layer is a softmax, or sigmoids if an image can have several classes, in float32. A
+    single sigmoid is the probability of the second of two classes.
 
     Raises:
         UsageError: there is no such model or layer, or the images are too small for it.
@@ -80,14 +91,20 @@ def build_classifier(
     saved = None
     if file is not None and file.suffix == ".keras":
         saved = _load_saved(file, model, classes, task)
+    if head == "sigmoid" and (classes != 2 or task is Task.MULTI or is_own(model)):
+        raise UsageError("--head sigmoid requires two classes, and a model that is not your own")
+    units = 1 if head == "sigmoid" else classes
+    finish = functools.partial(_probabilities, classes=classes, task=task, outputs=outputs)
     if not (model == CNN or is_own(model)):
-        return _build_application(model, image_size, classes, weights, trainable, saved, task)
+        last = _head_layer(units, task)
+        return _build_application(model, image_size, last, finish, weights, trainable, saved)
     if model == CNN:
-        inner = core = _build_cnn(image_size, classes, task)
+        inner = core = _build_cnn(image_size, units, task)
+        if head == "sigmoid":
+            core = keras.Model(inner.inputs, finish(inner.outputs[0]), name=CORE)
     else:
-        inner, core = _build_own(
-            own or find_function(model, "--model", _OWN), model, image_size, classes
-        )
+        function = own or find_function(model, "--model", _OWN)
+        inner, core = _build_own(function, model, image_size, classes, finish)
     if file is not None:
         _load_weights(core, file, saved and saved.core)
     if trainable != "all":
@@ -95,8 +112,8 @@ def build_classifier(
         name = first[0] if trainable == "head" else trainable
         _freeze_before(inner.layers, name, "the cnn" if model == CNN else model)
     mixed = keras.config.dtype_policy().compute_dtype != "float32"
-    base, head = (None, None) if mixed else _split_at_frozen(inner) or (None, None)
-    return Classifier(core=core, layers=inner.layers, base=base, head=head)
+    parts = (None, None) if mixed else _split_at_frozen(inner, finish) or (None, None)
+    return Classifier(core=core, layers=inner.layers, base=parts[0], head=parts[1])
 
 
 def set_fine_tuned(classifier: Classifier, layer: str, model: str) -> None:
@@ -155,11 +172,11 @@ def find_application(model: str) -> Callable[..., Any]:
 def _build_application(
     model: str,
     image_size: int,
-    classes: int,
+    head: Any,
+    finish: Callable[[Any], Any],
     weights: str,
     trainable: str,
     saved: SavedModel | None,
-    task: Task,
 ) -> Classifier:
     """Build a base of keras.applications with a new head.
 
@@ -187,14 +204,13 @@ def _build_application(
     if inference:
         _hold_in_inference_mode(base.layers)
     features = base(inputs, training=False) if inference else base(inputs)
-    head = _head_layer(classes, task)
-    core = keras.Model(inputs, head(features), name=CORE)
+    core = keras.Model(inputs, finish(head(features)), name=CORE)
     if saved is not None:
-        head.set_weights(saved.core.layers[-1].get_weights())
+        head.set_weights(saved.core.get_layer(head.name).get_weights())
     built = Classifier(core=core, layers=base.layers, base_in_inference_mode=inference)
     if frozen:
         features = keras.Input(base.output_shape[1:])
-        built.base, built.head = base, keras.Model(features, head(features), name="head")
+        built.base, built.head = base, keras.Model(features, finish(head(features)), name="head")
     return built
 
 
@@ -257,12 +273,21 @@ def _hold_in_inference_mode(layers: Sequence[Any]) -> None:
             layer.rate = 0.0
 
 
-def _head_layer(classes: int, task: Task) -> Any:
-    activation = _ACTIVATIONS[task]
-    return keras.layers.Dense(classes, activation=activation, name="probabilities", dtype="float32")
+def _head_layer(units: int, task: Task) -> Any:
+    activation = "sigmoid" if units == 1 else _ACTIVATIONS[task]
+    return keras.layers.Dense(units, activation=activation, name="probabilities", dtype="float32")
 
 
-def _build_cnn(image_size: int, classes: int, task: Task) -> Any:
+def _probabilities(output: Any, *, classes: int, task: Task, outputs: Outputs) -> Any:
+    """Return the probability of each class, from an output of a model's last layer."""
+    single = task is Task.SINGLE and output.shape[-1] == 1 and classes == 2
+    if outputs == "logits":
+        activation = "sigmoid" if single else _ACTIVATIONS[task]
+        output = keras.layers.Activation(activation, dtype="float32", name="activation")(output)
+    return keras.ops.concatenate([1.0 - output, output], axis=-1) if single else output
+
+
+def _build_cnn(image_size: int, units: int, task: Task) -> Any:
     """Build the horses_or_humans example's five convolutions, with padding for small images."""
     layers: list[Any] = [keras.Input((image_size, image_size, 3))]
     for number, filters in enumerate(_FILTERS, 1):
@@ -273,11 +298,13 @@ def _build_cnn(image_size: int, classes: int, task: Task) -> Any:
     layers.append(keras.layers.Flatten(name="flatten"))
     layers.append(keras.layers.Dense(_HIDDEN, activation="relu", name="hidden"))
     # The order in which layers are made decides their random weights.
-    layers.append(_head_layer(classes, task))
+    layers.append(_head_layer(units, task))
     return keras.Sequential(layers, name=CORE)
 
 
-def _build_own(build: Any, name: str, image_size: int, classes: int) -> tuple[Any, Any]:
+def _build_own(
+    build: Any, name: str, image_size: int, classes: int, finish: Callable[[Any], Any]
+) -> tuple[Any, Any]:
     """Return a user's model, and a model of it from rescaled images to probabilities.
 
     It is run on an image, saved and loaded once, before time is spent on training it.
@@ -307,12 +334,13 @@ def _build_own(build: Any, name: str, image_size: int, classes: int) -> tuple[An
         if outputs.dtype != "float32":
             outputs = keras.layers.Activation("linear", dtype="float32", name="float32")(outputs)
         shape = tuple(outputs.shape)
+        outputs = finish(outputs)
     except Exception as error:  # Keras raises anything where shapes don't fit
         raise UsageError(
             f"{name} can't process images of {image_size} pixels: {reason_of(error)}",
             expected=f"float32 [batch, {image_size}, {image_size}, 3]",
         ) from error
-    if shape != (None, classes):
+    if shape not in ((None, classes), (None, 1 if classes == 2 else classes)):
         raise UsageError(
             f"the outputs of {name} don't match the number of classes",
             expected=f"[batch, {classes}]",
@@ -330,8 +358,9 @@ def _check_usable(core: Any, name: str, image_size: int) -> None:
     if not (np.isfinite(outputs).all() and (outputs >= 0).all() and (outputs <= 1).all()):
         raise UsageError(
             f"{name} does not return probabilities",
-            expected="numbers from 0 to 1, as from softmax (or sigmoid, for multi-label)",
+            expected="numbers from 0 to 1, as from softmax or sigmoid",
             found=f"{outputs.min():.3g} to {outputs.max():.3g}",
+            hint="use --outputs logits if its last layer has no activation",
         )
     with ScratchFolder() as folder:
         path = Path(folder, "model.keras")
@@ -349,7 +378,7 @@ def _check_usable(core: Any, name: str, image_size: int) -> None:
             ) from error
 
 
-def _split_at_frozen(model: Any) -> tuple[Any, Any] | None:
+def _split_at_frozen(model: Any, finish: Callable[[Any], Any]) -> tuple[Any, Any] | None:
     """Split a model after its longest frozen part: a base and a head, or None if it has none.
 
     The base has only Keras' own layers without anything trained or random, so that it gives an
@@ -369,7 +398,7 @@ def _split_at_frozen(model: Any) -> tuple[Any, Any] | None:
             break
         features = model.layers[count - 1].output
         try:
-            head = keras.Model(features, model.outputs[0], name="head")
+            head = keras.Model(features, finish(model.outputs[0]), name="head")
         except ValueError:  # later layers need something else of the base, too
             continue
         return keras.Model(model.inputs[0], features, name="base"), head

@@ -14,7 +14,7 @@ import tensorflow as tf
 from tfrtool.errors import ClusterError, UsageError, reason_of
 from tfrtool.loading.labels import Task
 from tfrtool.loading.tensors import Batch, Tensor, TfDataset
-from tfrtool.training.fitting import MeasuredModel
+from tfrtool.training.fitting import MeasuredModel, cross_entropy
 from tfrtool.training.train_options import Strategy
 from tfrtool.training.worker_cluster import VARIABLE, WorkerCluster, find_workers
 
@@ -174,6 +174,7 @@ class ReplicaModel(MeasuredModel):
 
     devices: Devices
     task: Task
+    smoothing: float
     class_weights: Sequence[float]  # or empty
     iterators: Sequence[Any]
     stop_training: bool
@@ -207,12 +208,11 @@ class ReplicaModel(MeasuredModel):
         padding = [[0, tf.maximum(1 - count, 0)], *[[0, 0]] * (len(inputs.shape) - 1)]
         with tf.GradientTape() if training else nullcontext() as tape:
             scores = self(tf.pad(inputs, padding), training=training)[:count]
+            losses = cross_entropy(labels, scores, self.task, self.smoothing)
             if self.task is Task.MULTI:
-                losses = keras.losses.binary_crossentropy(labels, scores)
                 hits = tf.cast(tf.equal(scores > 0.5, labels > 0.5), tf.float32)
                 hits = tf.reduce_mean(hits, axis=-1)
             else:
-                losses = keras.losses.sparse_categorical_crossentropy(labels, scores)
                 hits = tf.equal(tf.argmax(scores, axis=-1, output_type=tf.int64), labels)
             if training and self.class_weights:
                 losses *= tf.gather(tf.constant(self.class_weights, tf.float32), labels)

@@ -1,4 +1,4 @@
-"""Mean average precision of images that can have several classes."""
+"""How well probabilities rank the images of a class: average precision, and area under the ROC."""
 
 from typing import Any
 
@@ -37,6 +37,13 @@ class EpochScores:
         classes = zip(labels.T, scores.T, strict=True)
         return [average_precision(*one) if one[0].any() else None for one in classes]
 
+    def areas(self) -> list[float | None]:
+        """Return the area under the ROC curve of each class, None for one without a curve."""
+        if not self._scores:
+            return []
+        pairs = zip(np.concatenate(self._labels).T, np.concatenate(self._scores).T, strict=True)
+        return [area_under_roc(*one) for one in pairs]
+
     def mean(self) -> float:
         """Return the mean over the classes that have images, as scikit-learn defines it, or NaN."""
         known = [average for average in self.averages() if average is not None]
@@ -52,3 +59,14 @@ def average_precision(labels: Any, scores: Any) -> float:
     ends = np.append(np.flatnonzero(np.diff(scores[order])), len(order) - 1)
     right = np.cumsum(labels[order])[ends]
     return float(np.sum(np.diff(right, prepend=0) * (right / (ends + 1))) / right[-1])
+
+
+def area_under_roc(labels: Any, scores: Any) -> float | None:
+    """Return how often an image of the class has a higher score than another, ties count half."""
+    right = int(labels.sum())
+    if right in (0, len(labels)):
+        return None
+    _, which, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[which]
+    above = ranks[labels].sum() - right * (right + 1) / 2
+    return float(above / (right * (len(labels) - right)))

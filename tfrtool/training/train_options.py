@@ -60,6 +60,9 @@ NOT_RECORDED = frozenset(
 
 _AUTO = "auto"
 
+_LEAST_SIDE = 32
+"""Most models halve their images five times."""
+
 _HEAD_RATE = 1e-3
 """Keras' default for Adam."""
 
@@ -73,6 +76,9 @@ _TUNING_RATE = _HEAD_RATE / 10
 
 Precision = Literal["float32", "bfloat16", "mixed_bfloat16", "mixed_float16"]
 """Numeric type of the layers; the mixed ones and float32 are Keras' dtype policies."""
+
+Head = Literal["softmax", "sigmoid"]
+Outputs = Literal["probabilities", "logits"]
 
 EXPORTS = ("saved_model", "tflite")
 
@@ -217,8 +223,17 @@ class TrainOptions(OpenOptions):
         None,
         "Resize images to N x N pixels.  [default: the model's own size]",
         metavar="N",
-        least=32,
+        least=1,
         most=4096,
+    )
+    head: Head = _model(
+        "softmax",
+        "Last layer: one output per class, or for two classes a single sigmoid.",
+    )
+    outputs: Outputs = _model(
+        "probabilities",
+        "What a model of your own returns: probabilities, or logits, to which tfrtool applies "
+        "softmax or sigmoid.",
     )
     rescale: Literal["model", "unit", "dataset"] = _model(
         "model",
@@ -252,6 +267,20 @@ class TrainOptions(OpenOptions):
     schedule: Literal["constant", "cosine"] = _optimization(
         "constant",
         "Learning rate schedule: constant, or cosine decay to 0 at the last step.",
+    )
+    warm_up: float | None = _optimization(
+        None,
+        "Raise the learning rate linearly from 0 over the first X epochs.",
+        metavar="X",
+        above=0,
+        most=1000,
+    )
+    label_smoothing: float = _optimization(
+        0.0,
+        "Fraction of each label that is spread evenly over all classes. It raises the loss.",
+        metavar="X",
+        least=0,
+        most=0.9,
     )
     class_weights: Literal["balanced"] | None = _optimization(
         None, "Weight the loss of each image so that all classes count equally."
@@ -404,6 +433,13 @@ class TrainOptions(OpenOptions):
         if self.engine == "local" and (self.workers or self.engine_address):
             name = "--workers" if self.workers else "--engine-address"
             raise UsageError(f"{name} requires a cluster", hint="use --engine ray to train on one")
+        if self.outputs == "logits" and not is_own(self.model_name):
+            raise UsageError("--outputs logits requires a model of your own")
+        if self.size < _LEAST_SIDE and not is_own(self.model_name):
+            what = f"--image-size must be at least {_LEAST_SIDE} for --model {self.model_name}"
+            raise UsageError(f"{what}, got {self.size}")
+        if self.warm_up is not None and self.warm_up > self.epochs:
+            raise UsageError(f"--warm-up {self.warm_up:g} must not exceed --epochs {self.epochs}")
         if self.cache_directory is not None and self.cache != "disk":
             raise UsageError("--cache-dir requires --cache disk")
         if self.weights == IMAGENET and self._has_no_imagenet:
@@ -522,6 +558,7 @@ class TrainOptions(OpenOptions):
             fine_tune=None,
             epochs=tuning.epochs or self.epochs,
             learning_rate=self.rate * _TUNING_RATE / _HEAD_RATE,
+            warm_up=None,
             cache="auto" if self.cache == "features" else self.cache,
             precision="float32" if self.precision == "bfloat16" else self.precision,
         )

@@ -132,6 +132,8 @@ class TrainingRun:
                 options.trained,
                 None if isinstance(options.model, str) else options.model,
                 task=dataset.task,
+                head=options.head,
+                outputs=options.outputs,
             )
         if options.tuning is not None:
             check_layer(self._classifier, options.tuning.layer, name)
@@ -190,10 +192,11 @@ class TrainingRun:
         if devices.several:
             self._model = ReplicaModel(trained.inputs, trained.outputs, name=core.name)
             self._model.devices, self._model.task = devices, data.dataset.task
+            self._model.smoothing = options.label_smoothing
             self._model.compile(optimizer)
         else:
             self._model = MeasuredModel(trained.inputs, trained.outputs, name=core.name)
-            compile_model(self._model, optimizer, data.dataset.task)
+            compile_model(self._model, optimizer, data.dataset.task, options.label_smoothing)
         frozen = [] if base is None else base.variables
         known = {id(variable) for variable in frozen}
         self._weights = [one for one in core.weights if id(one) not in known]
@@ -450,8 +453,16 @@ def _load_part(dataset: Dataset, part: LoadOptions, context: Any = None) -> Any:
 
 def _make_optimizer(options: TrainOptions, steps: int) -> Any:
     rate: Any = float(options.rate)
-    if options.schedule == "cosine":
-        rate = keras.optimizers.schedules.CosineDecay(rate, steps)
+    warm_up = round(steps / options.epochs * (options.warm_up or 0))
+    schedules = keras.optimizers.schedules
+    if options.schedule == "cosine" and warm_up:
+        rate = schedules.CosineDecay(
+            0.0, max(steps - warm_up, 1), warmup_target=rate, warmup_steps=warm_up
+        )
+    elif options.schedule == "cosine":
+        rate = schedules.CosineDecay(rate, steps)
+    elif warm_up:
+        rate = schedules.PolynomialDecay(0.0, warm_up, end_learning_rate=rate)
     kinds: dict[str, Callable[[Any], Any]] = {
         "adam": keras.optimizers.Adam,
         "adamw": keras.optimizers.AdamW,

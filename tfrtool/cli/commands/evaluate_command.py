@@ -44,7 +44,7 @@ def evaluate_command(model: str, dataset: str, *, as_json: bool, **given: Any) -
 
         report = evaluate(model, path, **given, on_progress=bars)
     warn_of_damage(report.damage)
-    emit(report.to_json() if as_json else _page(report, given["out"]))
+    emit(report.to_json() if as_json else _page(report, given["out"], given["top_k"]))
     if given["out"]:
         from tfrtool.images.letters import undrawn
 
@@ -52,13 +52,13 @@ def evaluate_command(model: str, dataset: str, *, as_json: bool, **given: Any) -
     return Outcome.DAMAGE if report.skipped else Outcome.FINE
 
 
-def _page(report: "EvaluationReport", out: str | None) -> Page:
+def _page(report: "EvaluationReport", out: str | None, top_k: int) -> Page:
     """Return what ``evaluate`` shows: the figures, each class, what was taken for what."""
     from tfrtool.loading.labels import Task
 
     names = [printable(name) for name in report.names]
     mean = f"precision {report.precision:.4f}, recall {report.recall:.4f}, F1 {report.f1:.4f}"
-    ranked = []
+    ranked, near = [], (f"top-{top_k} accuracy", _figure(report.top_k_accuracy))
     if report.task is Task.MULTI:
         ranked = [("mean average precision", _figure(report.mean_average_precision))]
     page: list[str | Table] = [
@@ -66,7 +66,9 @@ def _page(report: "EvaluationReport", out: str | None) -> Page:
         facts(
             ("split", f"{printable(report.split)}, {human_count(report.images, 'image')}"),
             ("accuracy", f"{report.accuracy:.4f}"),
+            *([] if report.top_k_accuracy is None else [near]),
             ("loss", f"{report.loss:.4f}"),
+            ("AUC", _figure(report.auc)),
             *ranked,
             ("classes", f"{len(names):,}; macro average: {mean}"),
         ),

@@ -1,0 +1,113 @@
+"""Last layers: one output per class, a single sigmoid, and logits; and what the loss is then."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tfrtool
+from tests.training.runs import small_options
+from tfrtool.errors import UsageError
+
+pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("quick_base")]
+
+
+def _validation(few: Path) -> tuple[Any, Any]:
+    """Return the validation images, from 0 to 1, and their labels."""
+    ((images, labels),) = tfrtool.dataset(few).load("validation", image_size=32, training=False)
+    return images, labels.numpy()
+
+
+@pytest.mark.parametrize(
+    ("units", "activation", "outputs"),
+    [(1, "sigmoid", "probabilities"), (1, None, "logits"), (2, None, "logits")],
+)
+def test_outputs_of_own_models(
+    few: Path, tmp_path: Path, units: int, activation: str | None, outputs: Any
+) -> None:
+    """The loss is that of Keras for such outputs, and the saved model returns probabilities."""
+    import keras
+
+    built: list[Any] = []
+
+    def build(size: int, _classes: int) -> Any:
+        layers = [keras.Input((size, size, 3)), keras.layers.GlobalAveragePooling2D()]
+        # Far from 0.5, where all losses are alike.
+        head = keras.layers.Dense(
+            units, activation, bias_initializer=keras.initializers.Constant(2)
+        )
+        built.append(keras.Sequential([*layers, head]))
+        return built[-1]
+
+    changes = {"model": build, "outputs": outputs, "trainable": "all", "image_size": 16}
+    options = small_options(few, epochs=1, learning_rate=1e-9, out=tmp_path / "run", **changes)
+    report = tfrtool.train(**options)
+    ((images, labels),) = tfrtool.dataset(few).load("validation", image_size=16, training=False)
+    kind = keras.losses.SparseCategoricalCrossentropy
+    if units == 1:
+        kind, labels = keras.losses.BinaryCrossentropy, labels[:, None]
+    expected = kind(from_logits=activation is None)(labels, built[0](images))
+    assert report.epochs[0].val_loss == pytest.approx(float(expected), rel=1e-4)
+    probabilities = tfrtool.load_model(tmp_path / "run").whole(images * 255).numpy()
+    assert probabilities.shape == (len(labels), 2)
+    np.testing.assert_allclose(probabilities.sum(1), 1, rtol=1e-5)
+    if activation is not None:
+        np.testing.assert_allclose(probabilities[:, 1], built[0](images)[:, 0], rtol=1e-4)
+
+
+@pytest.mark.parametrize("model", ["cnn", "mobilenet"])
+def test_a_single_sigmoid(few: Path, tmp_path: Path, model: str) -> None:
+    """It is one output, trained with binary cross-entropy, also over cached features."""
+    import keras
+
+    changes = {"model": model, "weights": "none", "trainable": "head", "head": "sigmoid"}
+    report = tfrtool.train(**small_options(few, epochs=1, out=tmp_path / "run", **changes))
+    assert report.plan.cache == "features"
+    saved = tfrtool.load_model(tmp_path / "run")
+    assert saved.core.get_layer("probabilities").units == 1
+    images, labels = _validation(few)
+    scores = saved.whole(images * 255).numpy()
+    loss = float(keras.losses.BinaryCrossentropy()(labels[:, None], scores[:, 1:]))
+    assert report.epochs[0].val_loss == pytest.approx(loss, rel=1e-3)
+    again = small_options(few, epochs=1, **changes | {"weights": tmp_path / "run" / "model.keras"})
+    assert tfrtool.train(**again).epochs[0].val_loss is not None
+
+
+def test_warm_up_and_label_smoothing(few: Path, tmp_path: Path) -> None:
+    """The rate rises to its value in the first epoch; losses are those of smoothed labels."""
+    import keras
+
+    rates: list[float] = []
+
+    def note(batch: int, logs: Any) -> None:
+        del batch, logs
+        rates.append(float(noting.model.optimizer.learning_rate))
+
+    noting = keras.callbacks.LambdaCallback(on_train_batch_end=note)
+    changes = {"warm_up": 1, "label_smoothing": 0.2, "learning_rate": 0.01, "batch_size": 7}
+    options = small_options(few, epochs=2, out=tmp_path / "run", **changes)
+    report = tfrtool.train(**options, callbacks=[noting])
+    assert rates == pytest.approx([0.005, 0.01, 0.01, 0.01])
+    images, labels = _validation(few)
+    scores = tfrtool.load_model(tmp_path / "run").whole(images * 255)
+    smoothed = keras.losses.CategoricalCrossentropy(label_smoothing=0.2)
+    expected = float(smoothed(np.eye(2)[labels], scores))
+    assert report.epochs[-1].val_loss == pytest.approx(expected, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"outputs": "logits"}, "requires a model of your own"),
+        ({"image_size": 31}, "--image-size must be at least 32 for --model cnn, got 31"),
+        ({"warm_up": 3}, "--warm-up 3 must not exceed --epochs 2"),
+        ({"label_smoothing": 1}, "--label-smoothing must be from 0 to 0.9"),
+    ],
+)
+def test_impossible_heads(changes: dict[str, Any], problem: str) -> None:
+    """Each is refused before the dataset is opened."""
+    with pytest.raises(UsageError, match=problem):
+        tfrtool.train(**small_options(Path("nowhere"), **changes))
