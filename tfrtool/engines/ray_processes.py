@@ -38,7 +38,7 @@ class RayProcesses:
         return sum(cpus >= 1 for cpus in nodes), sum(map(int, nodes))
 
     def __enter__(self) -> "RayProcesses":
-        """Start the processes; ClusterError if there is no room."""
+        """Start the processes; ClusterError if there are not enough CPUs."""
         share = int(self._ray.cluster_resources().get("GPU", 0)) // self._count
         kind = self._ray.remote(
             num_cpus=1,
@@ -69,7 +69,7 @@ class RayProcesses:
             self._ray.kill(actor)
 
     def begin(self, place: int, function: Callable[..., object], *arguments: object) -> Any:
-        """Call a function in one process, beside other calls; `result` returns its result."""
+        """Call a function in one process, at the same time as other calls; see `result`."""
         return self._actors[place].call.remote(*arguments_of(function, *arguments))
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:

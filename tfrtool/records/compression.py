@@ -1,4 +1,4 @@
-"""What a file's first bytes tell: its compression, undone as a stream, or another format."""
+"""Detect compression or another format from the first bytes, and decompress streams."""
 
 import enum
 import io
@@ -53,9 +53,9 @@ def named_compression(path: PurePath | RemotePath) -> Compression | None:
 
 
 def detect_compression(file: BinaryIO) -> Compression:
-    """Tell a shard's compression from its bytes, without moving ``file``.
+    """Return the compression of a shard, detected from its bytes; ``file`` stays where it is.
 
-    The CRC of a first record's length is asked before any magic number: an uncompressed shard
+    The CRC of the first length is checked before magic numbers: an uncompressed shard
     whose first record has 559,903 bytes starts with gzip's ``1f 8b 08 00``. Should that CRC be
     damaged, too, then what follows the magic number doesn't uncompress.
     """
@@ -178,7 +178,7 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
 
 
 def describe_content(head: bytes) -> str:
-    """Say what a file that is no TFRecord holds, from its first bytes: "an HTML page"."""
+    """Describe a file that is not TFRecord by its first bytes, such as "an HTML page"."""
     for magic, name in _MAGIC:
         if head.startswith(magic):
             return name

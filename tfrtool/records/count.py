@@ -26,7 +26,7 @@ from tfrtool.storage.progress import BYTES, count_work
 from tfrtool.storage.remote_path import AnyPath, RemotePath
 
 _BLOCK, _LONG = 64 * 1024, 4096
-"""Bytes read at a time; records from a size on of which only the headers are read."""
+"""Bytes read at a time; for longer records, only headers are read."""
 
 _FAR_BLOCK = 256 * 1024
 """Both in a store, where a request takes as long as some of these."""
@@ -162,7 +162,7 @@ def hop(
 
 
 def indexed(file: BinaryIO, shard: AnyPath, size: int) -> list[int]:
-    """Return where records start, and the end, by the index beside a shard that fits it."""
+    """Return where records start, and the end, by the index next to a shard, if it fits."""
     index = shard.with_name(f"{shard.name}.idx")
     try:
         status = index.stat()

@@ -1,8 +1,8 @@
 """Masked CRC-32C, the checksum of the TFRecord format.
 
 The polynomial is Castagnoli's (RFC 3720, appendix B.4); the mask is the one of TensorFlow's
-``tensorflow/core/lib/hash/crc32c.h``. It keeps a CRC that is stored beside the data which it
-covers from being taken for such data.
+``tensorflow/core/lib/hash/crc32c.h``. Without the mask, data followed by
+its own CRC would always have the same CRC.
 """
 
 from collections.abc import Callable

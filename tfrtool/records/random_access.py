@@ -38,7 +38,7 @@ _FILES_OPEN = 128
 
 
 def index_paths(shards: Sequence[AnyPath], out: AnyPath | None = None) -> list[AnyPath]:
-    """Return where the indices of shards are written: ``SHARD.idx`` beside each.
+    """Return where the indices of shards are written: ``SHARD.idx`` next to each.
 
     Or, in the directory ``out``, in the subfolders that the shards are in below their common one.
     `UsageError` for open files, such as ``/dev/stdin``, without it.

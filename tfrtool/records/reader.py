@@ -273,7 +273,7 @@ class RecordReader:
         return self._go_on(fault, point.offset)
 
     def _go_on(self, fault: Fault, following: int | None) -> tuple[Fault, int | None]:
-        """Return a fault, of which a compression is the cause if nothing more comes out of it."""
+        """Return a fault, with damaged compression as its kind if nothing follows."""
         if following is not None:
             self._index += 1
         elif self._inflater is not None and self._inflater.failure is not None:
@@ -287,7 +287,7 @@ class RecordReader:
         return Fault(kind=kind, offset=offset, record=record, message=message)
 
     def _end(self, offset: int, held: int) -> Iterator[Fault]:
-        """Tell what is wrong with an end that is too short for a header, if anything is."""
+        """Yield the fault of an end that is too short for a header, if it is one."""
         rest = self._window.view(offset, offset + held)
         if self._inflater is not None and self._inflater.failure is not None:
             kind, message = FaultKind.DECOMPRESSION, self._inflater.failure

@@ -112,7 +112,7 @@ def group_shards(paths: Paths) -> tuple[ShardSet, ...]:
 
     Files belong together if they are in one folder and their names differ in the number alone; a
     compression's ending (``.gz``) makes no difference. ``train-00000-of-00002`` and
-    ``train-00000-of-00004`` are of two sets: `find_conflicts` tells that both can't be meant.
+    ``train-00000-of-00004`` are of two sets: see `find_conflicts`.
     """
     groups: dict[tuple[AnyPath, str, int | None, str], list[tuple[int, str, AnyPath]]] = {}
     for path in dict.fromkeys(as_paths(paths)):
@@ -205,7 +205,7 @@ class ShardName:
 
     @classmethod
     def parse(cls, name: str) -> "ShardName | None":
-        """Return what ``name`` says, or None if it is no name of this form."""
+        """Return what ``name`` says, or None if it has another form."""
         match = _TEMPLATE.fullmatch(name)
         if match is None or match["split"] == "all" or int(match["index"]) >= int(match["count"]):
             return None
@@ -215,7 +215,7 @@ class ShardName:
 
 
 def is_shard_name(name: str) -> bool | None:
-    """Return whether a file that nobody named is taken for a shard; None if its name won't tell."""
+    """Return whether a file in a folder counts as a shard; None if its name doesn't show it."""
     if name.startswith(".") or name.lower().endswith(_NEVER):
         return False
     return ".tfrecord" in name or bool(_SHARD_NUMBER.search(name) or _EVENTS.match(name)) or None

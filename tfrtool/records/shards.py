@@ -173,10 +173,10 @@ class DatasetFolders(NamedTuple):
 def find_folders(directory: str | os.PathLike[str]) -> DatasetFolders:
     """Find the shards that a directory means.
 
-    It may hold the shards itself; or versions of a dataset (``1.0.0``), of which the newest is
-    taken, as TFDS does; or one configuration with versions in it; or a folder for each split, as
-    TFX writes them. It is a `DatasetError` if it is no directory, or can't be read, or holds none
-    or several datasets, or what is in it is being replaced.
+    It may hold the shards itself; or versions of a dataset (``1.0.0``), and the newest is
+    used, as TFDS does; or one configuration with versions in it; or a folder for each split, as
+    TFX writes them. It is a `DatasetError` if it is not a directory, can't be read, has no
+    dataset or several, or is being replaced.
     """
     directory = as_path(directory)
     if not directory.is_dir():
@@ -252,7 +252,7 @@ def shards_in(folder: AnyPath) -> list[AnyPath]:
 
 
 class _ShardFinder:
-    """Finds shards among files, with one allowance for files whose names don't tell.
+    """Finds shards among files, with one allowance for files whose names don't show it.
 
     Once that is spent, the others are what those were: shards, if any of them was one.
     """
@@ -294,7 +294,7 @@ class _ShardFinder:
     def choose(self, paths: Iterable[AnyPath]) -> list[AnyPath]:
         """Return the shards among files, by their names, or else by their first bytes.
 
-        A file stands for all with names of its kind: a damaged shard beside whole ones is one.
+        A file stands for all with names of its kind, so damaged shards count, too.
         """
         kinds: dict[str, list[AnyPath]] = {}
         chosen: dict[AnyPath, bool] = {}

@@ -95,7 +95,7 @@ def folder_of(source: AnyPath | Stream) -> AnyPath | None:
 
 @contextmanager
 def open_shard(source: AnyPath | Stream) -> Iterator[BinaryIO]:
-    """Open a shard to read it; `ShardError` if it can't be, or is no regular file."""
+    """Open a shard to read it; `ShardError` if it can't be read, or is not a regular file."""
     try:
         if isinstance(source, Stream):
             yield source.once()

@@ -18,7 +18,7 @@ class Tally:
     """A multiset of payloads: how many, how long in all, and a digest.
 
     The digest is the sum of splitmix64(masked CRC-32C << 32 | length) over the payloads, mod 2**64:
-    it is the same in any order, and tells a payload that is missing, changed or there twice.
+    it is the same in any order, and differs if a payload is missing, changed or duplicate.
     """
 
     records: int = 0

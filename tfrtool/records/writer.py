@@ -180,7 +180,7 @@ class ShardWriter:
         self._close_file()
 
     def abandon(self) -> None:
-        """Close the file after an error, which tells more than any from closing."""
+        """Close the file after an error; errors of closing are ignored."""
         if self._foreign is not None:
             with contextlib.suppress(Exception):
                 self._foreign.close()

@@ -29,15 +29,6 @@ _OTHER_NAMES = {
 """Arguments that have another name on the command line, or none."""
 
 
-class OnError(enum.Enum):
-    """What to do about a bad image or a damaged record; the values are those of the CLI."""
-
-    SKIP = "skip"
-    """Skip it, go on, and report it."""
-    STOP = "stop"
-    """Stop with an error that names it."""
-
-
 def as_size(size: int | str, option: str = "size") -> int:
     """Return a number of bytes: 1000, "64KB" (a thousand each), "128MiB" (1024 each).
 
@@ -88,19 +79,6 @@ def parse_enum_fields(options: Any, **kinds: type[enum.Enum]) -> None:
         choice = getattr(options, name)
         if choice is not None or defaults[name] is not None:
             object.__setattr__(options, name, as_member(kind, choice, name))
-
-
-def check_least(numbers: Mapping[str, float | None], least: Mapping[str, int]) -> None:
-    """Check arguments that are numbers, or None.
-
-    Raises:
-        UsageError: a number is below its minimum, or above the maximum of an int32.
-    """
-    for name, bound in least.items():
-        number = numbers[name]
-        if number is not None and not bound <= number < 2**31:
-            wanted = f"at least {bound}" if number < bound else f"at most {2**31 - 1}"
-            raise UsageError(f"{option_name(name)} must be {wanted}, got {number}")
 
 
 def check_no_url(location: str | os.PathLike[str], what: str) -> None:

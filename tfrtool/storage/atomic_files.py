@@ -30,7 +30,7 @@ _BUFFER = 256 * 1024
 
 
 def temporary_name(path: Path) -> Path:
-    """Return a name beside ``path``, with the same ending, that nobody can guess."""
+    """Return a random name in the same folder, with the same ending."""
     return path.with_name(f"{TEMPORARY}{secrets.token_hex(8)}.{path.name[-_ENDING:]}")
 
 
@@ -57,12 +57,11 @@ def leftovers(path: Path) -> list[Path]:
 
 @contextmanager
 def new_file(path: AnyPath, *, replace: bool = True) -> Iterator[BinaryIO]:
-    """Give a file to write, which gets its name when it is whole and on the disk.
+    """Give a file to write, which is moved to ``path`` when it is complete and on the disk.
 
-    Until then it has a random name beside it, made exclusively, so that no link can stand in its
-    way. If the body raises, nothing is left, and what stood at ``path`` still does. A link at
-    ``path`` is replaced, not followed. `FileExistsError` if something is there and is not to be
-    replaced.
+    Until then it has a random name in the same folder, created exclusively, so that no link can
+    be followed. If the body raises, nothing is left, and an existing file stays as it is. A link
+    at ``path`` is replaced, not followed. `FileExistsError` if there is a file, unless ``replace``.
 
     For an object of a store, the file is a local one until then.
     """
@@ -92,8 +91,8 @@ def new_file(path: AnyPath, *, replace: bool = True) -> Iterator[BinaryIO]:
 def new_file_by_name(path: AnyPath) -> Iterator[Path]:
     """Give a name to write a file under, for what takes no open file; else it is `new_file`.
 
-    The name is that of ``path``, in a folder beside it that is made for this and private, so that
-    no link can stand in its way.
+    The name is that of ``path``, in a new private folder next to it, so that no link can be
+    followed.
     """
     if isinstance(path, RemotePath):
         with ScratchFolder() as scratch:
@@ -115,7 +114,7 @@ def new_file_by_name(path: AnyPath) -> Iterator[Path]:
 
 
 def _send(local: Path, path: RemotePath, replace: bool) -> None:
-    """Make an object of a file; with ``replace``, in place of what is there."""
+    """Upload a file; with ``replace``, replace an existing object."""
     store = path.store
     if replace:
         store.upload(path.key, local)

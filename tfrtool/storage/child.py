@@ -40,7 +40,7 @@ import_module("tfrtool.storage.child").serve(memory)
 parent's paths; but Python's isolated mode keeps the current directory and the environment out."""
 
 
-class ChildDied(Exception):  # noqa: N818 - it is no error of ours, but what became of a process
+class ChildDied(Exception):  # noqa: N818 - it describes a process
     """The process ended before its work did; mostly the system was out of memory."""
 
     def __init__(self, code: int) -> None:
@@ -162,7 +162,7 @@ def serve(memory: int | None = None) -> None:
     if memory is not None:
         _limit_memory(memory)
     _parent[:] = [os.fdopen(os.dup(1), "wb")]
-    os.dup2(2, 1)  # what a library prints is no answer
+    os.dup2(2, 1)  # so that output of libraries is not read as an answer
     signal.signal(signal.SIGTERM, _exit)
     tasks: queue.SimpleQueue[tuple[bytes, bytes]] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(tasks,), daemon=True).start()

@@ -20,7 +20,7 @@ _LONGEST_TEXT = 1024
 
 @contextmanager
 def reading_metadata(path: str | os.PathLike[str], writer: str) -> Iterator[None]:
-    """Raise what is wrong with a file beside shards as a `DatasetError`, but for its absence."""
+    """Raise errors of a metadata file, except for its absence, as `DatasetError`."""
     try:
         yield
     except FileNotFoundError:
@@ -37,7 +37,7 @@ def reading_metadata(path: str | os.PathLike[str], writer: str) -> Iterator[None
 def read_json(path: str | os.PathLike[str], *, follow: bool = True) -> Any:
     """Return what a JSON file holds; ``follow`` says whether its name may be a link.
 
-    `OSError` if it can't be read or is too large, `ValueError` if it is no JSON, or has more
+    `OSError` if it can't be read or is too large, `ValueError` if it is not JSON, or has more
     values, longer numbers or deeper lists than are read.
     """
     content = read_bounded(path, follow=follow)
@@ -51,7 +51,7 @@ def read_json(path: str | os.PathLike[str], *, follow: bool = True) -> Any:
 
 
 def read_member(path: str | os.PathLike[str], name: str) -> Any:
-    """Return the first member of a name in a JSON file, of which nothing behind it is read.
+    """Return the first member with a name in a JSON file, without reading what follows.
 
     `ValueError` if there is none in the first `MAX_MEMBER_BYTES`.
     """

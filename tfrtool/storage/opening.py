@@ -49,8 +49,8 @@ class NotRegularFileError(OSError):
 def open_descriptor(path: str | os.PathLike[str], *, follow: bool = True) -> int:
     """Open a regular file to read, and return its descriptor, which the caller closes.
 
-    It never blocks, whatever is there; what is no regular file is a `NotRegularFileError` or an
-    `IsADirectoryError`, and so is a link an `OSError`, unless it may be followed.
+    It never blocks. Anything but a regular file is a `NotRegularFileError` or an
+    `IsADirectoryError`, and a link is an `OSError` unless it may be followed.
     """
     name = os.fspath(path)
     try:

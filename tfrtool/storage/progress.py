@@ -21,7 +21,7 @@ class Progress:
     done: int
     total: int | None  # None where that can't be known beforehand
     unit: str  # of both: "records", "images", "steps", "B"; empty where nothing is counted
-    note: str = ""  # what else can be told by now, such as "loss 0.31"
+    note: str = ""  # more, such as "loss 0.31"
 
 
 OnProgress = Callable[[Progress], None]

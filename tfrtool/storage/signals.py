@@ -31,7 +31,7 @@ def signals_wait() -> Iterator[None]:
         if threading.current_thread() is threading.main_thread():
             for number in (getattr(signal, name) for name in _NAMES if hasattr(signal, name)):
                 handler = signal.getsignal(number)
-                if handler is not None:  # else something beside Python handles it
+                if handler is not None:  # None: not handled by Python
                     after.callback(restore, number, handler)
                     signal.signal(number, note)
         yield

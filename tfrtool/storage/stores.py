@@ -269,7 +269,7 @@ class Store:
         self._write(source, lambda: self._library.copy(source, target))
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Delete objects; missing ones are no error."""
+        """Delete objects; missing ones are ignored."""
         if not (names := [*keys]):
             return
         try:

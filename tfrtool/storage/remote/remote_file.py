@@ -152,7 +152,7 @@ class _Blocks(io.RawIOBase):
             return self._position, self.fetch(self._position, size)
         places = self._places(self._position)
         blocks = self._ahead or self.store.ahead(self._block, places, _AHEAD + 1)
-        self._ahead = None  # after an error they begin anew
+        self._ahead = None  # after an error, start again
         found = next(one for one in blocks if self._position < one[0] + len(one[1]))
         self._ahead = blocks
         return found
