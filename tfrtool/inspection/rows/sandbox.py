@@ -219,7 +219,7 @@ def quoted_names(names: Collection[str]) -> list[str]:
     return unique
 
 
-class _Table:
+class _RowsView:
     """A table of rows that are read as a query asks for them: a view of columns with numbers.
 
     Attributes:
@@ -295,7 +295,7 @@ class Sandbox:
         self.table_names = [*tables, *files]
         columns = [column for name, path in files.items() for column in self._load(name, path)]
         self._tables = [
-            _Table(number, name, self._connection, *table)
+            _RowsView(number, name, self._connection, *table)
             for number, (name, table) in enumerate(tables.items())
         ]
         self._names = {k: v for table in self._tables for k, v in table.names.items()}
