@@ -129,9 +129,15 @@ def test_hostile_json_lines(folder: Path, line: str, reason: str) -> None:
     assert reasons(source) == [f"row 3: {reason}"]
 
 
-@pytest.mark.parametrize(
-    "text", ['[{"path": "a.jpg", "label": "x"}]', '{\n"path": "a.jpg",\n"label": 1}', "", "\n\n"]
-)
+def test_a_list_of_json_objects(folder: Path) -> None:
+    """Its elements are rows, and counted as such."""
+    rows = '[{"path": "a.jpg", "label": "x"},\n\n{"path": "none.jpg", "label": "x"}]'
+    source = read(folder, rows, "table.json")
+    assert found(source) == [("a.jpg", "x", None)]
+    assert reasons(source) == ["row 2: no such file"]
+
+
+@pytest.mark.parametrize("text", ['{\n"path": "a.jpg",\n"label": 1}', "", "\n\n"])
 def test_json_that_is_no_json_lines(folder: Path, text: str) -> None:
     """A JSON document is refused, and the error says what is expected."""
     with pytest.raises(SourceError, match="JSON Lines"):

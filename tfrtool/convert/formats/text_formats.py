@@ -239,7 +239,7 @@ class JsonLinesFormat(RowFormat):
     widening: ClassVar[Sequence[DType]] = (DType.INT64, DType.FLOAT32)
 
     def _rows(self, file: BinaryIO, path: AnyPath, start: int) -> Iterator[tuple[Row, int]]:
-        for place, end, row in json_rows(file, path, start=start, limit=MAX_TEXT_ROW_BYTES):
+        for place, _, end, row in json_rows(file, path, start=start, limit=MAX_TEXT_ROW_BYTES):
             if isinstance(row, str):
                 after = f" after offset {start}" if start else ""
                 raise SourceError(f"{place}{after}: {row}", path=path)

@@ -154,10 +154,11 @@ def detect_delimiter(file: BinaryIO, path: AnyPath, quote: str = '"') -> str:
 
 def json_rows(
     file: BinaryIO, path: AnyPath, *, limit: int = MAX_ROW_BYTES, start: int = 0
-) -> Iterator[tuple[str, int, Mapping[str, Any] | str]]:
+) -> Iterator[tuple[str, int, int, Mapping[str, Any] | str]]:
     """Yield the object of each line, or element of a list, or why it is not an object.
 
-    With each come its place for messages, and the offset of its end: a ``start`` for further rows.
+    With each come its place for messages, its number from 1, and the offset of its end, from which
+    further rows can be read.
     Numbers are exact: a whole number that no double holds is an integer. Empty lines are skipped.
     """
     file.seek(0)
@@ -172,14 +173,14 @@ def json_rows(
             continue
         try:
             row = parse_json(line)
-            yield place, end, row if isinstance(row, dict) else "not a JSON object"
+            yield place, number, end, row if isinstance(row, dict) else "not a JSON object"
         except NumberError as error:
-            yield place, end, str(error)
+            yield place, number, end, str(error)
         except RecursionError:
-            yield place, end, "nested too deeply"
+            yield place, number, end, "nested too deeply"
         except ValueError as error:
             if not _text_of(line, number, path).isspace():
-                yield place, end, f"not valid JSON (column {getattr(error, 'colno', 1)})"
+                yield place, number, end, f"not valid JSON (column {getattr(error, 'colno', 1)})"
 
 
 def parse_json(text: bytes) -> Any:

@@ -370,7 +370,7 @@ def _names_without_header(first: Sequence[str], needs: _Needs) -> Sequence[str]:
 def _read_json_lines(file: BinaryIO, table: Path, needs: _Needs) -> Iterator[tuple[int, _Cells]]:
     """Yield the rows of JSON Lines. The first must be an object, or the file is another format."""
     expected, first = "JSON Lines, one object per line", True
-    for number, (place, _, cells) in enumerate(json_rows(file, table), start=1):
+    for place, number, _, cells in json_rows(file, table):
         if first:
             if isinstance(cells, str):
                 raise SourceError(f"{place}: {cells}", path=table, expected=expected)
