@@ -91,12 +91,13 @@ cat a.tfrecord --where 'lable = 1' | 2
   > tfrtool cat a.tfrecord --where 'label = 1'
 $ echo 'a.tfrecord 0' > list.txt
 filter a.tfrecord new | 2
-  ? use --where, --keep, --drop, --dedupe or --sample
+  ? use --where, --keep, --drop, --dedupe, --dedupe-by or --sample
   > tfrtool filter a.tfrecord new1 --where 'label = 1'
   > tfrtool filter a.tfrecord new2 --keep list.txt
   > tfrtool filter a.tfrecord new3 --drop list.txt
   > tfrtool filter a.tfrecord new4 --dedupe
   > tfrtool filter a.tfrecord new5 --sample 1
+  > tfrtool filter a.tfrecord new6 --dedupe-by label
 query a.tfrecord 'SELECT label, label FROM records' | 2
   ? use AS to rename one of them
   > tfrtool query a.tfrecord 'SELECT label, label AS twice FROM records'
@@ -267,9 +268,6 @@ query a.tfrecord 'SELECT label FROM records' --out lined.jsonl | 2
 reshard a.tfrecord new.gz | 2
   ? choose another name, and use --compression to compress the shards
   > tfrtool reshard a.tfrecord new --compression gzip
-reshard a.tfrecord texts.tfrecord new | 1
-  ? use --allow-mixed to merge them anyway
-  > tfrtool reshard a.tfrecord texts.tfrecord new --allow-mixed
 $ printf '{"x": 16777217}\\n{"x": 0.5}' > wide.jsonl
 convert wide.jsonl new | 1
   ? use --cast x:float32 to round it, or --cast x:string to keep its digits
@@ -380,6 +378,8 @@ train undecodable --model cnn --image-size 32 --epochs 1 | 1
 
 
 ELSEWHERE = {
+    "use --fill NAME=VALUE to add what is missing": "tests/convert/test_merge.py adds it",
+    "use --allow-mixed to merge them anyway": "tests/convert/test_reshard.py merges them",
     "set TMPDIR to a folder on a larger disk": "tests/storage/test_scratch.py makes room instead",
     "start each with the same TF_CONFIG except for its task": "tests/training/test_workers.py",
     "start all workers with the same options and files": "tests/training/test_workers.py",

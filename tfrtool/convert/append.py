@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tfrtool.convert.additions import Additions, additions_for, additions_json
 from tfrtool.convert.carried import CarriedMetadata
 from tfrtool.convert.convert_options import AppendOptions
 from tfrtool.convert.reshard import CopyTask, fold_first
@@ -47,6 +49,7 @@ from tfrtool.inspection.rows.batches import fold_columns
 from tfrtool.records.compression import Compression, detect_compression, starts_record
 from tfrtool.records.count import count_shard
 from tfrtool.records.framing import Record
+from tfrtool.records.reader import read_shard
 from tfrtool.records.shard_sets import VERSION, check_version, is_shard_name
 from tfrtool.records.shards import find_folders, locate_shards
 from tfrtool.records.tally import Tally
@@ -67,7 +70,7 @@ from tfrtool.writing.run_options import JobSettings, dataset_identity
 from tfrtool.writing.write import ImageJob
 from tfrtool.writing.write_options import WriteOptions
 
-_SHOWN = 10
+_SHOWN, _BATCH = 10, 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,11 +187,13 @@ def append(
     for lack in faults_of(before, {}).kept:
         raise DatasetError(lack.fault.message, path=lack.path)
     carried = CarriedMetadata([root])
-    add = partial(_new_records, source, settings, before, split)
+    add = partial(_new_records, source, settings, before, options)
     if not (records := _holds_records(source)):
         add = partial(_new_images, source, settings, before, options, carried)
     elif dedupe:
         raise UsageError("--dedupe applies to images, not to records", path=source)
+    if not records and additions_json(options):
+        raise UsageError("--fill and --add-source apply to records, not to images", path=source)
 
     def plan(scratch: Path, looks_first: bool) -> JobPlan:
         shards, notes = before.paths, [*before.notes]
@@ -218,7 +223,12 @@ def append(
             warnings=(*notes, *added.warnings),
         )
 
-    facts = {"split": split, "dedupe": dedupe, "written": carried.written}
+    facts = {
+        "split": split,
+        "dedupe": dedupe,
+        **additions_json(options),
+        "written": carried.written,
+    }
     texts = partial(_texts, carried, settings)
     if not records:
         settings = replace(settings, workers=ImageThreads(options.workers or cores()))
@@ -248,27 +258,38 @@ def _new_records(
     source: str | os.PathLike[str],
     settings: JobSettings,
     before: DatasetFiles,
-    split: str | None,
+    options: AppendOptions,
     compression: Compression,
     scan: Callable[..., SourceRecords],
     *_: object,
 ) -> tuple[JobPlan, ColumnsFold]:
     """Plan to copy the records of shards, one shard from one; return what they hold, too."""
-    found = find_sources(source, settings.folder)
+    found, split = find_sources(source, settings.folder), options.split
     if not split and not set(found.splits) <= set(before.splits):
         raise _unclear_split(source, before)
     CarriedMetadata([*before.folders, *found.folders])  # an error where class names are others
     split_of = {path: split or own for own, some in found.splits.items() for path in some.shards}
     table = scan(found, stop=settings.stop)
+    columns, additions = fold_columns(found.paths, workers=settings.workers), Additions()
+    if additions_json(options):
+        known = fold_first([next(iter(one.shards)) for one in before.splits.values()])
+        place = as_path(source)
+        of = {place: columns.columns(), before.folders[0]: known.columns()}
+        additions = additions_for(options, {place: found.paths}, of)
+        columns = ColumnsFold()
+        for path in found.paths:
+            records = (one for one in read_shard(path) if isinstance(one, Record))
+            while batch := [*islice(records, _BATCH)]:
+                columns.add([additions.apply(path, one.payload, one.index) for one in batch])
     tasks = [
-        CopyTask.of(picked, split_of[shard.path], compression, stop=settings.stop)
+        CopyTask.of(picked, split_of[shard.path], compression, additions, stop=settings.stop)
         for number, shard in enumerate(table.shards)
         for own in [table.records_of(number)]
         for picked in [PickedRecords(table, np.arange(own.start, own.stop))]
     ]
     inputs = [compression.value, *(shard.identity for shard in table.shards)]
     plan = JobPlan(tasks=tasks, inputs=inputs, faults=table.faults, warnings=found.notes)
-    return plan, fold_columns(found.paths, workers=settings.workers)
+    return plan, columns
 
 
 def _new_images(

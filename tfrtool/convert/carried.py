@@ -1,7 +1,8 @@
 """The metadata of sources, as it goes along with their records."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from copy import deepcopy
 from typing import Any
 
 from tfrtool.errors import DatasetError
@@ -11,7 +12,9 @@ from tfrtool.examples.tfds_metadata import (
     KEYPOINTS,
     LABEL_MAP,
     REPORT,
+    Json,
     SplitInfo,
+    connector,
 )
 from tfrtool.storage.json_files import read_json, reading_metadata
 from tfrtool.storage.opening import read_bounded
@@ -23,7 +26,7 @@ _WRITTEN = (
     "shard_bytes", "image", "stratify", "group_by",
     "annotations", "columns", "labels", "multi_label", "layout", "label_column", "label_depth",
 )  # fmt: skip
-"""Options of `write` that those need who add images; ``image`` is one that `edit` encoded anew."""
+"""Options of `write` that `append` needs for images; ``image`` is one that `edit` re-encoded."""
 
 _CLASSES = (".labels.txt", LABEL_MAP, KEYPOINTS)
 """What the files with class names end in."""
@@ -53,6 +56,7 @@ class CarriedMetadata:
         self.info: dict[str, Any] = {}
         self.warnings: list[str] = []
         homes: dict[str, AnyPath] = {}
+        self._described: list[Any] = []
         written = []
         for folder in folders:
             for path in sorted(p for p in folder.iterdir() if p.name.endswith(_CLASSES)):
@@ -66,6 +70,7 @@ class CarriedMetadata:
                     )
                 homes.setdefault(path.name, path)
             features = _object(folder / FEATURES)
+            self._described += [features] if features else []
             if features and features != self.features:
                 if self.features is not None:
                     self.warnings.append(
@@ -83,6 +88,29 @@ class CarriedMetadata:
         same = written[1:] == written[:-1]
         self.written: dict[str, Any] = written[0] if written and same else {}
 
+    def join_features(self) -> None:
+        """Describe the features of all directories, if no two descriptions of one differ."""
+        joined: dict[str, Json] = {}
+        for described in self._described:
+            with reading_metadata(FEATURES, "TFDS"):
+                for name, feature in described["featuresDict"]["features"].items():
+                    if joined.setdefault(name, feature) != feature:
+                        return
+        if joined:
+            self.features = connector("FeaturesDict", featuresDict={"features": joined})
+            self.warnings.clear()
+
+    def describe(self, names: Collection[str], shards: Sequence[AnyPath]) -> None:
+        """Describe features of shards that no directory describes."""
+        if self.features is None or not (names and shards):
+            return
+        with reading_metadata(FEATURES, "TFDS"):
+            known: dict[str, Json] = self.features["featuresDict"]["features"]
+            missing = {*names}.difference(known)
+            if missing:
+                self.features = deepcopy(self.features)
+                self.features["featuresDict"]["features"] |= inferred_features(missing, shards)
+
     def texts(
         self, name: str, version: str, splits: Sequence[SplitInfo], form: str = "tfrecord"
     ) -> dict[str, str]:
@@ -90,6 +118,20 @@ class CarriedMetadata:
         info = {**self.info, "fileFormat": form, "name": name, "version": version}
         info["splits"] = [split.to_json() for split in splits]
         return dataset_texts(self.labels, self.features, info)
+
+
+def inferred_features(names: Collection[str], shards: Sequence[AnyPath]) -> dict[str, Json]:
+    """Return how TFDS describes some features of shards."""
+    from tfrtool.examples.tfds_features import tfds_features
+    from tfrtool.inspection.schema.shard_schema import infer_schema
+
+    found = infer_schema(shards)
+    made = tfds_features(found.features, found.records).content["featuresDict"]["features"]
+    return {
+        name: feature
+        for name, feature in made.items()
+        if not {*names}.isdisjoint([name, f"{name}/ragged_flat_values"])
+    }
 
 
 def _object(path: AnyPath) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from tfrtool.declare import Options, option
@@ -29,6 +30,53 @@ FormatName = Literal[
 ]
 
 
+def _parse_added(name_of: str, texts: Iterable[str]) -> dict[str, Any]:
+    """Parse ``NAME=VALUE``, typed by its value, or ``NAME:DTYPE[:SHAPE]=VALUE``."""
+    from tfrtool.examples.dtypes import relative_change, text_number
+    from tfrtool.examples.example import Feature
+    from tfrtool.examples.schema import FeatureSpec
+
+    added: dict[str, Any] = {}
+    for text in texts:
+        name, equals, digits = text.partition("=")
+        if not equals:
+            expected = "NAME=VALUE, such as source=kaggle or weight:float32=1"
+            raise UsageError(f"invalid {name_of} {text!r}", expected=expected)
+        if ":" in name:
+            try:
+                spec = FeatureSpec.parse(text)
+            except SchemaError as error:
+                raise UsageError(str(error)) from error
+            added[spec.name] = Feature(dtype=spec.dtype, values=spec.default or ())
+            continue
+        number = text_number(digits)
+        if isinstance(number, float) and number.is_integer() and relative_change(number):
+            what = f"{name_of} {text!r} would be rounded to float32"
+            raise UsageError(what, expected=f"{name}:int64=, {name}:string= or {name}:float32=")
+        added[name] = digits if number is None else number
+    return added
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeOptions(Options):
+    """Options of jobs that give records of several sources the same features."""
+
+    fill: Mapping[str, Any] | None = option(
+        None,
+        "Add a feature with this value to the records that lack it. Repeatable.",
+        metavar="NAME=VALUE",
+        group="Source",
+        repeat=True,
+        parse=partial(_parse_added, "--fill"),
+    )
+    add_source: str | None = option(
+        None,
+        "Add a feature with the name of the record's source.",
+        metavar="NAME",
+        group="Source",
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class CopyOptions(CompressionOptions):
     """Options of jobs that copy records into new shards."""
@@ -39,7 +87,7 @@ class CopyOptions(CompressionOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReshardOptions(CopyOptions):
+class ReshardOptions(CopyOptions, MergeOptions):
     """Options of reshard."""
 
     splits: Mapping[str, float] | None = option(
@@ -110,6 +158,12 @@ class FilterOptions(CopyOptions):
         "Drop exact duplicates: of the image, or of the record if it has none.",
         group="Selection",
     )
+    dedupe_by: str | None = option(
+        None,
+        "Keep only the first record with each value of this feature, such as image/filename.",
+        metavar="FEATURE",
+        group="Selection",
+    )
     sample: int | float | str | None = option(
         None,
         "Keep a random sample of what the other options keep: a number, or a share such as 5% or "
@@ -118,11 +172,17 @@ class FilterOptions(CopyOptions):
         group="Selection",
         parse=str,
     )
+    sample_per: str | None = option(
+        None,
+        "Take --sample separately from the records with each value of this feature, such as label.",
+        metavar="FEATURE",
+        group="Selection",
+    )
     seed: int = option(0, "Random seed for --sample.", group="Selection", **SEEDS)
 
 
 @dataclass(frozen=True, kw_only=True)
-class AppendOptions(RunOptions):
+class AppendOptions(RunOptions, MergeOptions):
     """Options of append."""
 
     split: str | None = option(
@@ -170,33 +230,6 @@ def _parse_names(texts: Iterable[str]) -> list[str]:
     return [name for text in texts for name in text.split(",")]
 
 
-def _parse_added(texts: Iterable[str]) -> dict[str, Any]:
-    """Parse ``NAME=VALUE``, typed by its value, or ``NAME:DTYPE[:SHAPE]=VALUE``."""
-    from tfrtool.examples.dtypes import relative_change, text_number
-    from tfrtool.examples.example import Feature
-    from tfrtool.examples.schema import FeatureSpec
-
-    added: dict[str, Any] = {}
-    for text in texts:
-        name, equals, digits = text.partition("=")
-        if not equals:
-            expected = "NAME=VALUE, such as source=kaggle or weight:float32=1"
-            raise UsageError(f"invalid --add {text!r}", expected=expected)
-        if ":" in name:
-            try:
-                spec = FeatureSpec.parse(text)
-            except SchemaError as error:
-                raise UsageError(str(error)) from error
-            added[spec.name] = Feature(dtype=spec.dtype, values=spec.default or ())
-            continue
-        number = text_number(digits)
-        if isinstance(number, float) and number.is_integer() and relative_change(number):
-            what = f"--add {text!r} would be rounded to float32"
-            raise UsageError(what, expected=f"{name}:int64=, {name}:string= or {name}:float32=")
-        added[name] = digits if number is None else number
-    return added
-
-
 @dataclass(frozen=True, kw_only=True)
 class EditOptions(RunOptions, NameOptions):
     """Options of edit."""
@@ -240,7 +273,7 @@ class EditOptions(RunOptions, NameOptions):
         metavar="NAME=VALUE",
         group="Labels and features",
         repeat=True,
-        parse=_parse_added,
+        parse=partial(_parse_added, "--add"),
     )
     encode: Literal["jpeg", "png", "keep"] | None = option(
         None,
@@ -370,6 +403,9 @@ class DiffOptions(Options):
         "Feature that identifies a record, such as image/filename. Without it, a changed record is "
         "listed as one only in SOURCE and one only in TARGET.",
         metavar="FEATURE",
+    )
+    by_position: bool = option(
+        False, "Match changed records by their position in each split, if there is no key."
     )
     limit: int = option(
         10, "Maximum number of records to list for each kind of difference.", metavar="N", least=0

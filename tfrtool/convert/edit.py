@@ -8,7 +8,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from tfrtool.convert.carried import CarriedMetadata
+from tfrtool.convert.carried import CarriedMetadata, inferred_features
 from tfrtool.convert.convert_options import EditOptions
 from tfrtool.convert.feature_values import image_feature
 from tfrtool.convert.source_records import (
@@ -34,7 +34,6 @@ from tfrtool.examples.example import (
 )
 from tfrtool.examples.objects.record_features import OBJECTS
 from tfrtool.examples.proto import example_pb2 as pb
-from tfrtool.examples.tfds_features import tfds_features
 from tfrtool.examples.tfds_metadata import (
     FEATURES,
     KEYPOINTS,
@@ -50,7 +49,6 @@ from tfrtool.images.audit import RenderedImage, audit_image, render_image
 from tfrtool.images.decoder import quiet_pillow
 from tfrtool.images.recipe import Encode, ImageRecipe, Resize
 from tfrtool.inspection.rows.batches import infer_columns
-from tfrtool.inspection.schema.shard_schema import infer_schema
 from tfrtool.inspection.verify.payload_check import unparseable
 from tfrtool.records.compression import detect_compression
 from tfrtool.records.count import count_shard
@@ -469,13 +467,7 @@ def _edit_metadata(
         else:
             missing.update(kept[one] for one in (name, *parts) if one in kept)
     if missing and shards:
-        found = infer_schema(shards)
-        made = tfds_features(found.features, found.records).content["featuresDict"]["features"]
-        after |= {
-            name: feature
-            for name, feature in made.items()
-            if not missing.isdisjoint([name, f"{name}/ragged_flat_values"])
-        }
+        after |= inferred_features(missing, shards)
     if changes.image is not None and changes.recipe is not None and changes.recipe.resize:
         image = after.get(kept[changes.image], {}).get("image")
         if image:

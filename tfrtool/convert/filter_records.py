@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfrtool.convert.convert_options import FilterOptions
-from tfrtool.convert.feature_values import feature_values, image_feature
+from tfrtool.convert.feature_values import feature_values, image_feature, no_feature
 from tfrtool.convert.reshard import Selection, as_numbers, copy_records, shuffled
 from tfrtool.convert.source_records import OnFault, Rows, SourceRecords
 from tfrtool.declare import takes
@@ -20,13 +21,14 @@ from tfrtool.examples.dataset_files import DatasetFiles
 from tfrtool.inspection.rows.query import matching_records
 from tfrtool.records.framing import FaultKind, LocatedFault, Record
 from tfrtool.storage.arguments import Paths, as_path
+from tfrtool.storage.limits import MAX_CLASSES
 from tfrtool.storage.opening import file_sha256, open_regular
 from tfrtool.storage.remote_path import AnyPath
 from tfrtool.writing.job_report import JobReport
 from tfrtool.writing.known_images import DIGESTS, digest_halves
 from tfrtool.writing.run_options import JobSettings
 
-_RULES = ("keep", "drop", "where", "dedupe", "sample")
+_RULES = ("keep", "drop", "where", "dedupe", "dedupe-by", "sample")
 """Rules that skip records, in the order of reports."""
 
 _LONGEST_LINE = 8192
@@ -62,11 +64,17 @@ def filter_records(
         rules["where"] = options.where
     if options.dedupe:
         rules["dedupe"] = True
+    if options.dedupe_by is not None:
+        rules["dedupe_by"] = options.dedupe_by
+    if options.sample_per is not None:
+        rules["sample_per"] = options.sample_per
+    if options.sample_per is not None and options.sample is None:
+        raise UsageError("--sample-per requires --sample")
     sample = None if options.sample is None else _sample_size(options.sample)
     if sample is not None:
         rules |= {"sample": sample, "seed": options.seed}
     if not rules:
-        hint = "use --where, --keep, --drop, --dedupe or --sample"
+        hint = "use --where, --keep, --drop, --dedupe, --dedupe-by or --sample"
         raise UsageError("no filter given", hint=hint)
     select = partial(_select, source=source, options=options, lists=lists, sample=sample)
     return copy_records("filter", source, dataset, options, rules, select)
@@ -88,21 +96,27 @@ def _sample_size(sample: int | float | str) -> int | float:
     raise UsageError(f"invalid --sample {sample!r}", expected=expected)
 
 
-def _digests(
-    _path: Path, records: list[Record], _report: OnFault, image: str | None
+def _marks(
+    _path: Path,
+    records: list[Record],
+    _report: OnFault,
+    dtype: Any,
+    image: str | None,
+    features: Mapping[str, str],
 ) -> Iterator[tuple[list[Record], Rows]]:
-    """Make the 128-bit digests by which copies are found."""
-    contents = [record.payload for record in records]
-    for at, values in enumerate(feature_values(contents, image) if image else ()):
-        if values and len(values) == 1 and isinstance(values[0], bytes):
-            contents[at] = values[0]
-    yield records, digest_halves(contents)
-
-
-def _unmarked(
-    _path: Path, records: list[Record], _report: OnFault
-) -> Iterator[tuple[list[Record], Rows]]:
-    yield records, np.zeros(len(records), "u1")
+    """Make the 128-bit digests by which copies, and records with the same values, are found."""
+    marks, payloads = np.zeros(len(records), dtype), [record.payload for record in records]
+    if "dedupe" in (marks.dtype.names or ()):
+        contents = payloads.copy()
+        for at, values in enumerate(feature_values(payloads, image) if image else ()):
+            if values and len(values) == 1 and isinstance(values[0], bytes):
+                contents[at] = values[0]
+        marks["dedupe"] = digest_halves(contents)
+    for rule, feature in features.items():
+        found = feature_values(payloads, feature)
+        marks[rule] = digest_halves([repr(one).encode() for one in found])
+        marks[rule][[one is None for one in found]] = 0
+    yield records, marks
 
 
 def _select(
@@ -126,11 +140,16 @@ def _select(
             on_fault=lambda found: unparsed.append(found) if _is_unparsed(found) else None,
             on_progress=settings.on_progress,
         )
-    if dedupe:
-        image = image_feature(files.paths, files.paths[0].parent)
-        table = scan(marker=partial(_digests, image=image), dtype=DIGESTS)
-    else:
-        table = scan(marker=_unmarked)
+    wanted = {"dedupe-by": options.dedupe_by, "sample": options.sample_per}
+    features = {rule: name for rule, name in wanted.items() if name is not None}
+    rules = [*(["dedupe"] if dedupe else ()), *features]
+    dtype: Any = [(rule, DIGESTS) for rule in rules] or "u1"
+    image = image_feature(files.paths, files.paths[0].parent) if dedupe else None
+    table = scan(marker=partial(_marks, dtype=dtype, image=image, features=features), dtype=dtype)
+    for rule, name in features.items():
+        if len(table) and not table.marks[rule]["high"].any():
+            flag = {"sample": "--sample-per"}.get(rule, f"--{rule}")
+            raise no_feature(name, files.paths, flag)
     kept, skipped = np.ones(len(table), np.bool_), dict[str, int]()
 
     def skip(rule: str, rows: NDArray[Any]) -> None:
@@ -147,11 +166,26 @@ def _select(
         kept[_rows_of(table, ((one.path, [one.fault.record or 0]) for one in unparsed))] = False
         skip("where", ~_rows_of(table, matching.items()))
     if dedupe:
-        skip("dedupe", _later_copies(table.marks, as_numbers(kept)))
+        records, first = _grouped(table.marks["dedupe"], as_numbers(kept))
+        skip("dedupe", records[~first])
+    if options.dedupe_by is not None:
+        keys = table.marks["dedupe-by"]
+        has_key = (keys["high"] != 0) | (keys["low"] != 0)
+        records, first = _grouped(keys, as_numbers(kept & has_key))
+        skip("dedupe-by", records[~first])
     if sample is not None:
-        rest = as_numbers(kept)
-        count = sample if isinstance(sample, int) else max(1, round(sample * len(rest)))
-        skip("sample", shuffled(rest, options.seed)[count:])
+        records, classes = as_numbers(kept), [0]
+        if options.sample_per is not None:
+            records, first = _grouped(table.marks["sample"], records)
+            classes = np.flatnonzero(first).tolist()
+        if len(classes) > MAX_CLASSES:
+            what = f"--sample-per: {options.sample_per!r} has too many different values"
+            raise UsageError(what, expected=f"at most {MAX_CLASSES:,}")
+        rest = []
+        for start, end in pairwise([*classes, len(records)]):
+            count = sample if isinstance(sample, int) else max(1, round(sample * (end - start)))
+            rest.append(shuffled(records[start:end], options.seed)[count:])
+        skip("sample", np.concatenate(rest))
     if not kept.any() and len(kept):
         raise WriteError(f"no records match (0 of {len(kept):,})", path=files.paths[0].parent)
     codes = np.where(kept, table.split_codes, np.uint16(0))
@@ -178,13 +212,13 @@ def _rows_of(
     return wanted
 
 
-def _later_copies(marks: Rows, kept: NDArray[Any]) -> NDArray[Any]:
-    """Return the records with the digest of an earlier one."""
+def _grouped(marks: Rows, kept: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Return records by their digests, and whether each is the first with its own."""
     high, low = marks["high"][kept], marks["low"][kept]
     order = np.lexsort((low, high))  # which keeps the order of equal ones
-    high, low = high[order], low[order]
-    same = (high[1:] == high[:-1]) & (low[1:] == low[:-1])
-    return np.asarray(kept[order[1:][same]])
+    high, low, first = high[order], low[order], np.ones(len(order), np.bool_)
+    first[1:] = (high[1:] != high[:-1]) | (low[1:] != low[:-1])
+    return kept[order], first
 
 
 def _read_list(path: AnyPath, table: SourceRecords) -> NDArray[np.bool_]:

@@ -1,19 +1,20 @@
 """Jobs that copy records unparsed: scan the sources, select and order records, copy them."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
-from itertools import accumulate, islice, pairwise, product
+from itertools import accumulate, islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tfrtool.convert.additions import Additions, additions_for, additions_json
 from tfrtool.convert.carried import CarriedMetadata
-from tfrtool.convert.convert_options import CopyOptions, ReshardOptions
+from tfrtool.convert.convert_options import CopyOptions, MergeOptions, ReshardOptions
 from tfrtool.convert.source_records import (
     FrameReader,
     OnFault,
@@ -29,10 +30,11 @@ from tfrtool.engines.engine import Workers
 from tfrtool.errors import SchemaError, WriteError, printable, some_of
 from tfrtool.examples.dataset_files import DatasetFiles, find_files
 from tfrtool.examples.example import PayloadKind, feature_name
+from tfrtool.examples.tfds_metadata import SplitInfo
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_shard
-from tfrtool.records.tally import Words, payload_key, seed_word, splitmix64
+from tfrtool.records.tally import Tally, Words, payload_key, seed_word, splitmix64
 from tfrtool.records.writer import ShardWriter
 from tfrtool.storage.arguments import Paths, as_path, as_paths
 from tfrtool.storage.progress import RECORDS, count_work
@@ -43,6 +45,7 @@ from tfrtool.writing.run_options import JobSettings, check_shard_count, too_many
 from tfrtool.writing.write_plan import cut_by_size
 
 if TYPE_CHECKING:
+    from tfrtool.examples.arrow.columns import Columns
     from tfrtool.examples.arrow.infer import ColumnsFold
 
 Numbers = NDArray[Any]
@@ -91,10 +94,17 @@ class CopyTask(FileTask):
     picked: PickedRecords = field(repr=False)
     compression: Compression
     stop: bool  # whether damage ends the job
+    additions: Additions = field(default_factory=Additions, repr=False)
 
     @classmethod
     def of(
-        cls, picked: PickedRecords, split: str, compression: Compression, *, stop: bool
+        cls,
+        picked: PickedRecords,
+        split: str,
+        compression: Compression,
+        additions: Additions | None = None,
+        *,
+        stop: bool,
     ) -> "CopyTask":
         """Return the task that copies some records into a file of a split."""
         size = int(picked.sizes.sum(dtype=np.int64))
@@ -105,11 +115,13 @@ class CopyTask(FileTask):
             picked=picked,
             compression=compression,
             stop=stop,
+            additions=additions or Additions(),
         )
 
     def write(self, path: Path) -> Written:
         """Copy the records, a window at a time."""
-        faults, picked = Faults(stop=self.stop), self.picked
+        faults, picked, read = Faults(stop=self.stop), self.picked, Tally()
+        change = self.additions or None
         shards = picked.table.shards
         with ShardWriter(path, self.compression) as writer, FrameReader(shards) as reader:
             for start in range(0, len(picked), _CHUNK):
@@ -119,10 +131,12 @@ class CopyTask(FileTask):
                 windows = np.cumsum(chunk["size"], dtype=np.int64) // window
                 bounds = [0, *(np.flatnonzero(np.diff(windows)) + 1).tolist(), len(chunk)]
                 for low, high in pairwise(bounds):
-                    writer.write_frames(*reader.read(chunk[low:high], faults))
+                    found = reader.read(chunk[low:high], faults, change, read)
+                    writer.write_frames(*found)
                     count_work(high - low, RECORDS)
         tally = writer.tally
-        return Written(tally=tally, read=tally, faults=faults, crc32c=writer.crc32c)
+        read = tally if change is None else read
+        return Written(tally=tally, read=read, faults=faults, crc32c=writer.crc32c)
 
 
 @takes(ReshardOptions)
@@ -191,9 +205,19 @@ def copy_records(
         write_options = {key: value for key, value in write_options.items() if key not in rules}
         write_options |= {key: rules[key] for key in ("splits", "seed")}
 
+    names: list[str] = []
+
+    merge = options if isinstance(options, MergeOptions) else MergeOptions()
+
+    def metadata(splits: Sequence[SplitInfo], place: Path) -> Mapping[str, str]:
+        added = [*(merge.fill or ()), *([merge.add_source] if merge.add_source else ())]
+        carried.describe(added, [place / name for name in names])
+        return carried.texts(settings.name, settings.version, splits)
+
     def plan(scratch: Path) -> JobPlan:
-        if not options.allow_mixed:
-            _check_features(as_paths(sources), found, settings.workers)
+        additions = _merged(as_paths(sources), found, options, merge, settings.workers)
+        if additions:
+            carried.join_features()
         scan = partial(
             scan_records,
             found,
@@ -222,9 +246,11 @@ def copy_records(
                 numbers = shuffled(numbers, shuffle_seed)
             for low, high in pairwise(_cut(table.sizes[numbers], options)):
                 picked = PickedRecords(table, numbers[low:high])
-                tasks.append(CopyTask.of(picked, split, compression, stop=settings.stop))
+                tasks.append(CopyTask.of(picked, split, compression, additions, stop=settings.stop))
+        tasks = numbered(tasks, settings.name)
+        names[:] = [task.name for task in tasks]
         return JobPlan(
-            tasks=numbered(tasks, settings.name),
+            tasks=tasks,
             inputs=[shard.identity for shard in table.shards],
             read=None if select is None else table.read,
             faults=table.faults,
@@ -242,10 +268,11 @@ def copy_records(
             "shuffle": shuffle_seed is not None,
             **({} if shuffle_seed is None else {"seed": shuffle_seed}),
             **rules,
+            **additions_json(merge),
             "written": write_options,
         },
         plan,
-        lambda splits, _: carried.texts(settings.name, settings.version, splits),
+        metadata,
         _WORTH_A_PROCESS[compression is Compression.NONE],
     )
 
@@ -384,37 +411,66 @@ def fold_first(paths: Sequence[AnyPath]) -> "ColumnsFold":
     return fold
 
 
-def _check_features(places: Sequence[AnyPath], found: DatasetFiles, workers: Workers) -> None:
-    """Raise a `SchemaError` if the features of several sources differ.
+def _merged(
+    places: Sequence[AnyPath],
+    found: DatasetFiles,
+    options: CopyOptions,
+    merge: MergeOptions,
+    workers: Workers,
+) -> Additions:
+    """Return what is added to records; `SchemaError` if their features would still differ.
 
     Of several sources, all records are read. Of several sets of shards in one source, only the
     first records of each are, and only the types of common features must agree.
     """
-    if len(places) == 1 and len(found.sets) == 1:
-        return
+    merges, several = bool(merge.fill or merge.add_source), len(places) > 1
+    if not merges and (options.allow_mixed or (not several and len(found.sets) == 1)):
+        return Additions()
     from tfrtool.inspection.rows.batches import fold_columns
 
-    folds: dict[str, ColumnsFold] = {}
-    if len(places) > 1:
-        for place in places:
-            paths = [path for shards in find_files(place).sets for path in shards.paths]
-            folds[str(place)] = fold_columns(paths, workers=workers)
+    additions = Additions()
+    if several or merges:
+        shards = {at: [path for one in find_files(at).sets for path in one.paths] for at in places}
+        folds = {at: fold_columns(paths, workers=workers) for at, paths in shards.items()}
+        columns = {at: fold.columns() for at, fold in folds.items()}
+        additions = additions_for(merge, shards, columns) if merges else additions
     else:
-        folds = {str(one.paths[0]): fold_first(one.paths[:1]) for one in found.sets}
-    columns = {place: fold.columns() for place, fold in folds.items()}
-    present = [pair for pair in columns.items() if pair[1].kind is not PayloadKind.EMPTY]
-    for (first, before), (other, after) in product(present[:1], present[1:]):
-        old, new = ({(c.key, c.is_list): c.dtype for c in of.columns} for of in (before, after))
-        common = old.keys() & new.keys()
-        differ = {key for key in common if old[key] and new[key] and old[key] is not new[key]}
-        if len(places) > 1:
-            differ |= old.keys() ^ new.keys()
-        if differ or before.kind != after.kind:
-            names = [printable(feature_name(key)) for key, _ in sorted(differ)]
-            what = (
-                f"its features differ from those of {printable(first)}: {some_of(names, _SHOWN)}"
-                if differ
-                else f"it has {after.kind.title} records, and {printable(first)} "
-                f"{before.kind.title}"
-            )
-            raise SchemaError(what, path=other, hint="use --allow-mixed to merge them anyway")
+        columns = {one.paths[0]: fold_first(one.paths[:1]).columns() for one in found.sets}
+    if not options.allow_mixed:
+        present = {at: one for at, one in columns.items() if one.kind is not PayloadKind.EMPTY}
+        _check_alike(present, additions.fill, strict=several)
+    return additions
+
+
+def _check_alike(
+    columns: "Mapping[AnyPath, Columns]", filled: Collection[str], *, strict: bool
+) -> None:
+    """Raise a `SchemaError` that names all features that sources don't share."""
+    parts, first, missing = list[tuple[AnyPath, str]](), next(iter(columns), None), False
+    for place, own in columns.items():
+        reference = columns[first] if first is not None else own
+        if own.kind != reference.kind:
+            what = f"it has {own.kind.title} records, and {printable(str(first))} "
+            hint = "use --allow-mixed to merge them anyway"
+            raise SchemaError(f"{what}{reference.kind.title}", path=place, hint=hint)
+        old, new = ({(c.key, c.is_list): c.dtype for c in of.columns} for of in (reference, own))
+        names = []
+        for key in sorted(old.keys() | new.keys()):
+            name = printable(feature_name(key[0]))
+            if key in old and key in new:
+                was, now = old[key], new[key]
+                if was is not None and now is not None and was is not now:
+                    names.append(f"{name} ({now.value}, not {was.value})")
+            elif strict and feature_name(key[0]) not in filled:
+                names.append(f"{name} ({'missing' if key in old else 'only here'})")
+                missing = True
+        if names:
+            parts.append((place, some_of(names, _SHOWN)))
+    if parts:
+        (place, names_of), *others = parts
+        what = f"its features differ from those of {printable(str(first))}: {names_of}"
+        what += "".join(f"; {printable(str(at))}: {more}" for at, more in others)
+        hint = "use --allow-mixed to merge them anyway"
+        if missing:
+            hint = f"use --fill NAME=VALUE to add what is missing, or {hint.removeprefix('use ')}"
+        raise SchemaError(what, path=place, hint=hint)
