@@ -298,7 +298,7 @@ convert 1.jsonl 2.jsonl new --to csv | 1
   > tfrtool convert 1.jsonl 2.jsonl new --to csv --overwrite --select y
 $ echo '{' > bad.json
 convert a.tfrecord new --to csv --schema bad.json | 2
-  ? print one with tfrtool inspect schema --emit json
+  ? print one with inspect schema --emit json
   > tfrtool inspect schema a.tfrecord --emit json
 $ printf '{"x": 1, "y": 1}' > 3.jsonl ; printf '{"x": "a", "y": "b"}' > 4.jsonl
 convert 3.jsonl 4.jsonl new --to csv | 1
@@ -378,6 +378,8 @@ train undecodable --model cnn --image-size 32 --epochs 1 | 1
 
 
 ELSEWHERE = {
+    "pass staging=FOLDER": "an argument of Python",
+    "use --outputs logits": "tests/training/test_heads.py trains on logits",
     "use --fill NAME=VALUE to add what is missing": "tests/convert/test_merge.py adds it",
     "use --allow-mixed to merge them anyway": "tests/convert/test_reshard.py merges them",
     "set TMPDIR to a folder on a larger disk": "tests/storage/test_scratch.py makes room instead",

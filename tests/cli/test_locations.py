@@ -26,6 +26,13 @@ TEXTS |= {
 TEXTS |= {
     "--engine-address",
     "--add",
+    "--add-source",
+    "--dedupe-by",
+    "--fill",
+    "--null",
+    "--quote",
+    "--sample-per",
+    "--with",
     "--cast",
     "--drop",
     "--group-by",

@@ -245,7 +245,6 @@ def test_standard_input_is_alone(
         ["extract", "-", "out"],
         ["inspect", "images", "-", "--out", "a.png"],
         ["inspect", "dataset", "-"],
-        ["convert", "-", "a.jsonl"],
         ["train", "-"],
     ],
 )

@@ -55,7 +55,7 @@ def test_columns_that_come_late_are_found(tmp_path: Path) -> None:
         encode_example({"label": 1, "fill": random.Random(n).randbytes(50_000)}) for n in range(60)
     ]
     source = write_shards(tmp_path / "in", {"train": [[*fill, *late]]})
-    report = tfrtool.filter_records(source, tmp_path / "a", where="more[1] = 2")
+    report = tfrtool.filter_records(source, tmp_path / "a", where="more = 2")
     assert payloads_of(tmp_path / "a", "train") == [late[2]]
     report = tfrtool.filter_records(source, tmp_path / "b", where="len(label) = 1")
     assert (report.records_out, report.corrupt) == (60, 0)

@@ -416,7 +416,7 @@ def _read_schema(options: ConvertOptions, path: AnyPath) -> Schema:
     try:
         return Schema.from_json(text)
     except SchemaError as error:
-        hint = "print one with tfrtool inspect schema --emit json"
+        hint = "print one with inspect schema --emit json"
         raise UsageError(error.what, path=path, hint=hint) from error
 
 

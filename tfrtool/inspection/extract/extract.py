@@ -13,7 +13,7 @@ from tfrtool.declare import takes
 from tfrtool.errors import ShardError, UsageError, printable, some_of
 from tfrtool.examples.content import decode_text, describe_bytes
 from tfrtool.examples.example import DType, Example, Feature, PayloadKind, Value, decode_example
-from tfrtool.examples.roles import SAMPLE, LabelNames
+from tfrtool.examples.roles import SAMPLE, LabelNames, info_beside
 from tfrtool.inspection.extract.annotations import FORMATS, AnnotatedImages, ExtractedObjects
 from tfrtool.inspection.extract.extract_files import NewFiles, metadata_beside, new_files
 from tfrtool.inspection.extract.safe_names import (
@@ -23,7 +23,7 @@ from tfrtool.inspection.extract.safe_names import (
     shard_stem,
     with_suffix,
 )
-from tfrtool.inspection.first_records import FirstRecords
+from tfrtool.inspection.first_records import FirstRecords, find_encoded
 from tfrtool.inspection.inspect_options import ExtractOptions
 from tfrtool.inspection.summary.summary_json import shortest_float, value_json
 from tfrtool.inspection.verify.payload_check import unparseable
@@ -190,7 +190,11 @@ def plan_extract(shards: Sequence[AnyPath], options: ExtractOptions) -> ExtractP
     """
     feature, by, name = options.feature, options.by, options.name
     wanted, first = {feature, by, name} - {None}, FirstRecords()
-    for _ in first.read(shards, most=None):
+    united: dict[str, Feature] = {}  # one record may lack images that others have
+    for features in first.read(shards, most=None):
+        for key, item in features.items():
+            if item.values:
+                united.setdefault(key, item)
         if first.records >= SAMPLE and wanted <= first.dtypes.keys():
             break
     types, path = first.dtypes, shards[0]
@@ -204,7 +208,8 @@ def plan_extract(shards: Sequence[AnyPath], options: ExtractOptions) -> ExtractP
     listed = some_of(names, _NAMES_SHOWN) or "records without features"
     for missing in sorted(map(str, wanted - types.keys())):
         raise UsageError(f"no feature {missing!r}", path=path, found=listed)
-    if feature is None and (feature := first.roles.image) is None:
+    feature = feature or find_encoded(united, info_beside(path.parent))
+    if feature is None:
         if first.images:
             what, images = (
                 "several features hold images",
