@@ -116,7 +116,7 @@ class WeightsError(TfrtoolError):
 def printable(text: str) -> str:
     """Return ``text`` so that it prints on one line in any terminal.
 
-    File names may hold line breaks, escape sequences, and bytes that are no UTF-8.
+    File names may hold line breaks, escape sequences, and bytes that aren't UTF-8.
     """
     text = text.encode("utf-8", "backslashreplace").decode("utf-8")
     if text.isprintable():

@@ -21,7 +21,7 @@ def feature_values(payloads: Sequence[bytes], name: str) -> list[list[Any] | Non
     column = Column(key=feature_key(name), form=Form.FEATURE, dtype=None)
     try:
         rows = decode_batch(payloads, Columns(PayloadKind.SEQUENCE_EXAMPLE, (column,)))
-    except MisfitError:  # at least one of them is no message with features
+    except MisfitError:  # at least one is not a message with features
         if len(payloads) == 1:
             return [None]
         half = len(payloads) // 2

@@ -1,4 +1,4 @@
-"""What the bytes of a string feature hold, told from the bytes themselves."""
+"""The content of a string feature, detected from its bytes."""
 
 import math
 import re
@@ -95,7 +95,7 @@ def is_plain_text(value: bytes) -> bool:
 
     Unlike `is_text`, it allows characters that can't be printed, such as those of no script.
     """
-    if has_controls(value[:_LONG]):  # most values that are no text
+    if has_controls(value[:_LONG]):  # most values that aren't text
         return False
     try:
         value.decode()

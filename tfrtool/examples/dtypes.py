@@ -202,8 +202,8 @@ class NumberRange:
     def column_dtype(self, dtype: DType | None) -> DType | None:
         """Return the type of a column whose values have ``dtype`` as their widest type.
 
-        Doubles of which float32 would change a whole number become int64 if all are whole, and
-        else string.
+        If float32 would change a whole number among doubles, they become int64 if all are whole,
+        otherwise string.
         """
         self.flush()
         if dtype is not DType.FLOAT32 or self.wide is None:

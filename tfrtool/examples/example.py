@@ -83,7 +83,7 @@ _SORTS = {DType.STRING: bytes, DType.INT64: numbers.Integral, DType.FLOAT32: num
 
 
 def feature_name(key: bytes) -> str:
-    """Return a key of a feature map as text; bytes that are no UTF-8 become lone surrogates.
+    """Return a key of a feature map as text; bytes that aren't UTF-8 become lone surrogates.
 
     So does a command line's argument in Python, and ``json`` writes and reads them.
     """
@@ -91,7 +91,7 @@ def feature_name(key: bytes) -> str:
 
 
 def feature_key(name: str) -> bytes:
-    """Return the key of which `feature_name` has made a name."""
+    """Return the key of a name that `feature_name` returned."""
     return name.encode("utf-8", "surrogateescape")
 
 
@@ -154,7 +154,7 @@ def decode_example(payload: bytes, kind: PayloadKind = PayloadKind.EXAMPLE) -> E
     """Decode a payload that is known to be an Example or a SequenceExample.
 
     Of a key that comes twice the last value counts, as for every protobuf map. `ValueError` if the
-    bytes are no such message.
+    bytes aren't such a message.
     """
     kind = as_member(PayloadKind, kind, "kind of payload")
     try:
@@ -230,7 +230,7 @@ def _as_feature(name: str, given: Any) -> Feature:
 
 
 def classify_payload(payload: bytes) -> PayloadKind:
-    """Tell what a payload is from its content.
+    """Detect the kind of a payload from its content.
 
     Protobuf has no type names on the wire, and other messages often parse as an Example by luck.
     What is accepted here has no field that the message type doesn't know, and holds features
@@ -277,7 +277,7 @@ def _feature_parts(feature: pb.Feature) -> Iterator[Message]:
 def holds_features(message: pb.SequenceExample) -> bool:
     """Return whether a message that parses as an Example holds a feature, or nothing at all.
 
-    A name may be any bytes; the sign of a feature is the value beside it. An
+    A name may be any bytes; the sign of a feature is the value next to it. An
     ExampleListWithContext parses as a SequenceExample whose names are serialized bytes, and none
     of them has a value: there, a name is a whole map entry.
     """

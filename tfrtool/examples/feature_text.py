@@ -95,7 +95,7 @@ def python_source(
 
     It defines ``feature_description``, or ``context_features`` and ``sequence_features`` where
     there are feature lists. What each record has in the same number becomes ``FixedLenFeature``;
-    what is missing or varies becomes ``VarLenFeature``, with the counts beside it. A default is
+    what is missing or varies becomes ``VarLenFeature``, with the counts as a comment. A default is
     never written: it would hide what is missing. The notes are comments for the top.
     """
     lists = [feature for feature in features if feature.is_list]
@@ -136,7 +136,7 @@ def _dictionary(name: str, features: Sequence[FeatureStatistics], records: int) 
 
 
 def _note(feature: FeatureStatistics, records: int) -> str:
-    """Return what stands beside a feature: all that its description does not say."""
+    """Return the comment of a feature: facts that its description doesn't contain."""
     parts = [conflict_text(feature)]
     if feature.dtype is None and not feature.is_list:
         parts.append("never set")

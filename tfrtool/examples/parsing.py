@@ -118,7 +118,7 @@ def _expected(spec: FeatureSpec) -> str:
 
 
 def _unfit(spec: FeatureSpec, feature: Feature | None) -> str:
-    """Return what is there in place of what a spec wants; nothing if it fits."""
+    """Return what a feature has in place of what a spec requires; empty if it matches."""
     if feature is None:
         return "no feature"
     if feature.dtype is None:

@@ -27,12 +27,12 @@ SAMPLE = 64
 """Records from whose features the roles are found. A few of them may lack an image or a label."""
 
 _HEAD = 18
-"""Bytes that tell an image in a known format from everything else."""
+"""Bytes that identify an image in a known format."""
 
 _NO_CLASS = re.compile(
     r"(^|[/_.-])(id|index|height|width|depth|channels|rows|cols)$", re.IGNORECASE
 )
-"""Numbers that count or measure something, and are no class."""
+"""Names of numbers that count or measure something, and aren't classes."""
 
 _MAPPED = ("image/object/class/label", "image/class/label")
 """Features whose numbers are those of ``label_map.pbtxt``."""
@@ -55,9 +55,9 @@ class Roles(NamedTuple):
 
 
 def find_roles(features: Mapping[str, Feature], info: DatasetInfo | None = None) -> Roles:
-    """Tell the parts that features play, from one record and what its dataset says.
+    """Find the roles of features from one record and the metadata of its dataset.
 
-    What the metadata beside the shards (``info``) says comes first, then the names in common use.
+    The metadata next to the shards (``info``) comes first, then names in common use.
     An image may be the only feature of its sort, a label may not: that one is a guess. Where there
     is a doubt, the role is None.
     """

@@ -238,7 +238,7 @@ class Schema(Shown):
 
 
 def _keyed(description: dict[str, Any]) -> dict[Any, Any]:
-    """Return a description by names, or, if one of them is no UTF-8, by the bytes of all names.
+    """Return a description by names, or by their bytes if one of them isn't UTF-8.
 
     TensorFlow takes both, but not both at once: it sorts them.
     """

@@ -201,7 +201,7 @@ class FeatureStatistics:
 
     @property
     def described_content(self) -> str | None:
-        """What its bytes hold: one description, "mixed", or None where there are no bytes."""
+        """Content of its bytes: one description, "mixed", or None if there are no bytes."""
         kinds = [kind for kind in self.content if kind != "empty"] or list(self.content)
         return None if not kinds else kinds[0] if len(kinds) == 1 else "mixed"
 

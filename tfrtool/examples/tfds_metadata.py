@@ -181,7 +181,7 @@ def labels_file(feature: str, sign: str = "_") -> str:
 def read_class_names(directory: AnyPath, label_feature: str) -> tuple[str, ...] | None:
     """Read the class names of a label feature; None if there is no such file.
 
-    It is a `DatasetError` if it can't be read, is no UTF-8, or has too many lines.
+    Raises `DatasetError` if it can't be read, isn't UTF-8, or has too many lines.
     """
     for sign in LABEL_SIGNS if "/" in label_feature else "_":
         path = directory / labels_file(label_feature, sign)
@@ -207,7 +207,7 @@ class WrittenShard:
 def read_written_shards(directory: AnyPath) -> Mapping[str, WrittenShard]:
     """Read the report of a write: its shards by their names; none if there is no report.
 
-    It is a `DatasetError` if it can't be read.
+    Raises `DatasetError` if it can't be read.
     """
     path = directory / REPORT
     with contextlib.suppress(FileNotFoundError), reading_metadata(path, "tfrtool"):

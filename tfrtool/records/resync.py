@@ -66,8 +66,8 @@ class Search:
     damage everywhere, as a transfer that changed its line breaks makes it, all searches to their
     full length would take time by the square of its size. So together they may look at 64 MiB in
     vain, and at four times the stream. The same holds for headers that are made to mislead, each
-    with a length that reaches far: after so many bytes of payloads whose CRCs don't hold, no more
-    are believed to start a record.
+    with a length that reaches far: after that many bytes of payloads with wrong CRCs, no further
+    header is accepted.
     """
 
     def __init__(self, window: Window, limit: int) -> None:

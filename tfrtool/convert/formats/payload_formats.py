@@ -94,7 +94,7 @@ class PayloadFormat(Format):
         path: AnyPath,
         first: int,  # noqa: ARG002
     ) -> Iterator[pa.RecordBatch | Fault]:
-        """Yield payloads as record batches, and as faults those that are no such rows."""
+        """Yield payloads as record batches, and a fault for each that isn't such a row."""
         faults, step = list[Fault](), content.columns.batch_records
         for start in range(0, len(rows), step):
             some = rows[start : start + step]

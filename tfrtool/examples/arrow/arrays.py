@@ -45,7 +45,7 @@ def strings_array(parts: Sequence[bytes], dtype: type = np.int32) -> pa.Array:
 def list_array(
     kind: pa.DataType, size: int, places: Ints, counts: Ints, values: pa.Array
 ) -> pa.Array:
-    """Return an array of lists of so many values, null but at these places."""
+    """Return an array of lists with ``counts`` values at ``places``, and null elsewhere."""
     lengths = np.zeros(size + 1, np.int32)
     lengths[places + 1] = counts
     buffers = [_validity(size, places), pa.py_buffer(np.cumsum(lengths, dtype=np.int32))]

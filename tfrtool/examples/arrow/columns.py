@@ -18,7 +18,7 @@ PAYLOAD = "payload"
 """The one column of payloads that are neither Examples nor SequenceExamples."""
 
 EXACT = "_payload"
-"""The column that holds the payloads' own bytes beside the others."""
+"""The column that holds the bytes of the payloads, next to the others."""
 
 PLACES = ("_shard", "_record", "_offset", "_bytes", "_split")
 """The columns that say where a record came from."""
@@ -132,9 +132,9 @@ class Columns:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """One name a column, all of them different, and none that the table itself needs.
+        """One name per column: unique, and none that the table itself needs.
 
-        It is the feature's name; bytes that are no UTF-8 are written as escapes.
+        It is the feature's name; bytes that aren't UTF-8 are written as escapes.
         """
         if not self.parsed:
             return (PAYLOAD,)

@@ -50,7 +50,7 @@ def decode_batch(
         exact: whether to add a column ``_payload`` with the payloads' own bytes.
 
     Raises:
-        MisfitError: some are no such payloads, or the columns can't hold them.
+        MisfitError: some aren't such payloads, or the columns can't hold them.
     """
     schema = columns.to_arrow(exact=exact)
     ends = np.cumsum([0, *map(len, payloads)])

@@ -111,8 +111,8 @@ class ColumnsFold(SchemaFold):
     def columns(self) -> Columns:
         """Return the narrowest columns for what most payloads are, by name, feature lists last.
 
-        They tell apart what payloads tell apart, and no more: a string is bytes, and a column has
-        single values only if every record has one.
+        They keep every difference between payloads: a string is bytes, and a column has single
+        values only if every record has one.
         """
         return self._columns(_column)
 

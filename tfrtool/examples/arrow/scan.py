@@ -50,10 +50,10 @@ class Found(NamedTuple):
 
 
 class WireScan:
-    """Payloads one after the other, of which some are odd.
+    """Payloads in sequence; some can't be scanned, and are called odd.
 
-    What is read beyond the end of a message is looked at, and not believed. Each method is told to
-    which payload the messages belong that it reads (``owner``): it becomes odd if one of them is.
+    Values read beyond the end of a message are discarded. Each method takes the payload that its
+    messages belong to (``owner``), which becomes odd if one of them is.
 
     Attributes:
         data: the payloads, joined.
@@ -252,9 +252,9 @@ class WireScan:
 def scanned(
     payloads: Sequence[bytes], take: Callable[[WireScan], _Taken]
 ) -> tuple[_Taken, dict[int, str]]:
-    """Return what is taken of payloads, of which protobuf writes those again that are odd.
+    """Return what ``take`` returns for payloads; protobuf rewrites the odd ones first.
 
-    Those that are no Examples, and nothing is there in their place, are told with the reason.
+    Payloads that aren't Examples are empty, and returned with the reason.
     ``take`` is called again with another scan if it finds payloads to be odd.
     """
     payloads, again, refused = list(payloads), set[int](), dict[int, str]()

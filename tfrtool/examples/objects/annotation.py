@@ -1,4 +1,4 @@
-"""What is known of an image beside its pixels: objects in it, and the values of columns."""
+"""What is known of an image apart from its pixels: its objects, and values of columns."""
 
 import marshal
 from collections.abc import Callable, Mapping
@@ -110,7 +110,7 @@ class ImageAnnotation(NamedTuple):
         Args:
             turn: the EXIF orientation that is undone; 1 for none.
             width: of the new image, in pixels.
-            height: likewise.
+            height: of the new image, in pixels.
         """
         if turn == _UPRIGHT and (width, height) == (self.width, self.height):
             return self
@@ -157,7 +157,7 @@ _NO_REFERENCES = 2
 
 
 class ExtraFeatures(NamedTuple):
-    """What is written of an image beside its bytes, its name and its label."""
+    """Features of an image apart from its bytes, its name and its label."""
 
     values: Mapping[str, tuple[Value, ...]] = {}  # of further features, by their names
     annotation: ImageAnnotation | None = None

@@ -62,7 +62,7 @@ def read_label_map(path: str | os.PathLike[str]) -> dict[int, str]:
 
 
 def object_names(directory: AnyPath) -> dict[int, str]:
-    """Return the names of objects' classes by the numbers in records, as files beside them say.
+    """Return the class names of objects by number, from files next to the records.
 
     Files that are not there, or that can't be read, name none.
     """
@@ -74,7 +74,7 @@ def object_names(directory: AnyPath) -> dict[int, str]:
 
 
 def object_skeletons(directory: AnyPath) -> dict[str, Skeleton]:
-    """Return the key points of objects' classes, as a file beside the records has them.
+    """Return the key points of objects' classes, from a file next to the records.
 
     A file that is not there, or that can't be read, names none.
     """
@@ -122,7 +122,7 @@ def parse_label_items(text: str) -> dict[int, tuple[str, str]]:
 
 @cache
 def _label_map() -> Any:
-    """Return the class of messages of which the Object Detection API's label maps are the text."""
+    """Return the message class of the Object Detection API's label maps."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     field = descriptor_pb2.FieldDescriptorProto

@@ -1,4 +1,4 @@
-"""The objects that records tell of, read back; whatever a record holds, nothing is raised."""
+"""Objects, read back from records. No content of a record raises an error."""
 
 import math
 import struct
@@ -238,7 +238,7 @@ def _box_problem(box: Sequence[float]) -> str | None:
 
 
 def _pixels(share: float, side: int) -> float:
-    """Return so many pixels of a side, with the fewest digits that are this share as a float32."""
+    """Return a share of a side in pixels, with the fewest digits that give the same float32."""
     if not side:
         return share
     for digits in range(10):
