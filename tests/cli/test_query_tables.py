@@ -125,19 +125,28 @@ BAD_TABLES = {
     "w={fifo}": "a pipe or a device, not a regular file",
     "w={broken}": "can't be read: ",
     "w={fake}": "not a Parquet file",
+    "w={bomb}": "decompresses to more than",
 }
 
 
 @pytest.mark.parametrize("table", BAD_TABLES)
 def test_what_cannot_be_joined(
-    shard: Path, words: dict[str, Path], table: str, tmp_path: Path, capsys: Capture
+    shard: Path,
+    words: dict[str, Path],
+    table: str,
+    tmp_path: Path,
+    capsys: Capture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One line says what is wrong with the table, and which file it is."""
     broken, fake, fifo = tmp_path / "b.jsonl", tmp_path / "f.parquet", tmp_path / "p.csv"
     broken.write_text('{"a": 1}\n{"a": \n')
     fake.write_bytes(b"PAR1 and nothing else")
     os.mkfifo(fifo)
-    text = table.format(csv=words["csv"], broken=broken, fake=fake, fifo=fifo)
+    bomb = tmp_path / "b.csv.gz"
+    monkeypatch.setattr("tfrtool.sources.formats.unpacked.unpacked_limit", lambda _: 100)
+    bomb.write_bytes(gzip.compress(b"a,b\n" * 100))
+    text = table.format(csv=words["csv"], broken=broken, fake=fake, fifo=fifo, bomb=bomb)
     assert main(["query", str(shard), "SELECT 1", "--with", text]) in (1, 2)
     out, err = capsys.readouterr()
     assert out == ""

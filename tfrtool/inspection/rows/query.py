@@ -28,9 +28,9 @@ from tfrtool.records.framing import LocatedFault
 from tfrtool.records.shards import find_shards
 from tfrtool.records.stream import total_bytes
 from tfrtool.sources.formats import parquet_reader
+from tfrtool.sources.formats.unpacked import open_unpacked
 from tfrtool.storage.arguments import Paths, as_path, check_no_url
 from tfrtool.storage.child import send_to_parent
-from tfrtool.storage.opening import open_regular
 from tfrtool.storage.progress import BYTES, Meter, OnProgress, counting, no_progress
 from tfrtool.storage.remote_path import AnyPath
 
@@ -38,6 +38,7 @@ RECORDS = "records"
 """The table of the shards."""
 
 _TABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+_CHUNK = 1 << 20
 _TEXT_FILE = re.compile(r".+\.(csv|tsv|jsonl|ndjson|json)(\.gz)?", re.IGNORECASE)
 
 
@@ -205,7 +206,10 @@ def _located(
         if path.is_dir() or not (is_text or path.suffix.lower() == ".parquet"):
             found[name] = find_shards(place)
             continue
-        with os_errors_as(SourceError, path), open_regular(path):
+        with os_errors_as(SourceError, path), open_unpacked(path) as file:
+            # DuckDB has no limit for what a compressed file unpacks to.
+            while path.suffix.lower() == ".gz" and file.read(_CHUNK):
+                pass
             found[name] = _TextTable(Path(place).absolute()) if is_text else _ParquetTable(path)
     return found
 
