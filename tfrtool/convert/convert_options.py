@@ -405,7 +405,7 @@ class DiffOptions(Options):
         metavar="FEATURE",
     )
     by_position: bool = option(
-        False, "Match changed records by their position in each split, if there is no key."
+        False, "Without a key, match changed records by their position in each split."
     )
     limit: int = option(
         10, "Maximum number of records to list for each kind of difference.", metavar="N", least=0
