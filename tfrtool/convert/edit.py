@@ -121,7 +121,7 @@ class Changes:
                 raise UsageError(f"feature {name!r} is dropped, so it can't be cast or renamed")
         if self.recipe is not None and self.image is None:
             raise UsageError(
-                "--encode and --resize require an image feature, and the first record has none"
+                "--encode and --resize require an image feature, and the first records have none"
             )
         measured = [f"{start}{name}" for start in _OBJECT_STARTS for name in _MEASURED]
         if self.recipe is not None and self.recipe.resize is not None:
@@ -364,7 +364,7 @@ def edit(
     carried = CarriedMetadata(found.folders)
     recipe = _recipe(encode, resize)
     changes = Changes(
-        image=image_feature(found.paths, found.folders[0]) if recipe else None,
+        image=image_feature(found.paths) if recipe else None,
         recipe=recipe,
         same_format=encode is None,
         select=None if select is None else tuple(select),

@@ -1,18 +1,16 @@
 """The values of one feature in each record, whatever their type and number."""
 
-import contextlib
 from collections.abc import Sequence
-from itertools import chain
+from itertools import islice
 from typing import Any
 
 from tfrtool.errors import UsageError, suggestion
 from tfrtool.examples.arrow.columns import CONTEXT, Column, Columns, Form
 from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch
-from tfrtool.examples.example import PayloadKind, decode_example, feature_key, feature_name
-from tfrtool.examples.roles import find_roles, info_beside
+from tfrtool.examples.example import PayloadKind, feature_key, feature_name
+from tfrtool.examples.roles import SAMPLE
+from tfrtool.inspection.first_records import FirstRecords
 from tfrtool.inspection.rows.batches import infer_columns
-from tfrtool.records.framing import Record
-from tfrtool.records.reader import read_shard
 from tfrtool.storage.remote_path import AnyPath
 
 
@@ -39,12 +37,10 @@ def no_feature(name: str, shards: Sequence[AnyPath], option: str) -> UsageError:
     return UsageError(f"no feature {name!r} for {option}", hint=suggestion(name, known, "features"))
 
 
-def image_feature(shards: Sequence[AnyPath], folder: AnyPath) -> str | None:
-    """Return the feature of the first record that is its image, by metadata in a folder perhaps."""
-    for item in chain.from_iterable(map(read_shard, shards)):
-        if isinstance(item, Record):
-            with contextlib.suppress(ValueError):
-                example = decode_example(item.payload, PayloadKind.SEQUENCE_EXAMPLE)
-                return find_roles(example.features, info_beside(folder)).image
-            return None
-    return None
+def image_feature(shards: Sequence[AnyPath]) -> str | None:
+    """Return the feature that holds the images, by the first records."""
+    first = FirstRecords()
+    for _ in islice(first.read(shards), SAMPLE):
+        if first.roles.image is not None:
+            break
+    return first.roles.image

@@ -144,7 +144,7 @@ def _select(
     features = {rule: name for rule, name in wanted.items() if name is not None}
     rules = [*(["dedupe"] if dedupe else ()), *features]
     dtype: Any = [(rule, DIGESTS) for rule in rules] or "u1"
-    image = image_feature(files.paths, files.paths[0].parent) if dedupe else None
+    image = image_feature(files.paths) if dedupe else None
     table = scan(marker=partial(_marks, dtype=dtype, image=image, features=features), dtype=dtype)
     for rule, name in features.items():
         if len(table) and not table.marks[rule]["high"].any():

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 
 from tfrtool.examples.example import (
-    DType,
     Example,
     Feature,
     PayloadKind,
@@ -55,7 +54,7 @@ class FirstRecords:
     Attributes:
         payload: type of the first payload that isn't empty.
         roles: which features are the image, the label and the name.
-        dtypes: type of each feature; None if it was never set.
+        features: the first values of each feature; an image may be in one record only.
         images: features that hold encoded images.
         labels: features that could be the label.
         has_boxes: whether there are boxes of objects.
@@ -68,7 +67,7 @@ class FirstRecords:
         self._find_image = find_image
         self.payload = PayloadKind.EMPTY
         self.roles = NO_ROLES
-        self.dtypes: dict[str, DType | None] = {}
+        self.features: dict[str, Feature] = {}
         self.images: dict[str, None] = {}
         self.labels: dict[str, None] = {}
         self.has_boxes = False
@@ -104,7 +103,8 @@ class FirstRecords:
         self.records += 1
         self.has_boxes |= has_boxes(features)
         for name, item in features.items():
-            self.dtypes[name] = self.dtypes.get(name) or item.dtype
+            if not self.features.setdefault(name, item).values and item.dtype:
+                self.features[name] = item
             if any(map(is_image, item.values[:1])):
                 self.images[name] = None
             elif len(item.values) == 1 and as_label(item.values[0]) is not None:

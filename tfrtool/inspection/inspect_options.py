@@ -1,13 +1,16 @@
 """The options of the verbs that inspect, verify and extract."""
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from tfrtool.declare import Options, option
 from tfrtool.engines.engine import workers_option
 from tfrtool.errors import UsageError
+from tfrtool.records.framing import LocatedFault
 from tfrtool.records.shards import Locations
+from tfrtool.storage.arguments import Paths
 from tfrtool.storage.progress import OnProgress, no_progress
 
 if TYPE_CHECKING:
@@ -47,6 +50,49 @@ class ShardOptions(Options):
     whole: bool = option(
         False, "Read remote shards completely, not only the records to show.", cli="--all"
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CatOptions(Options):
+    """Which records are wanted."""
+
+    records: str | None = option(
+        None,
+        "Print these records of each shard, counted from 0.",
+        metavar="5|10:20|0,7,9",
+        group="Selection",
+    )
+    limit: int | None = option(
+        None, "Print at most N records.", metavar="N", least=1, group="Selection"
+    )
+    sample: int | None = option(
+        None, "Print N random records.", metavar="N", least=1, group="Selection"
+    )
+    seed: int = option(
+        0,
+        "Random seed for --sample.",
+        metavar="N",
+        least=-(2**63),
+        most=2**63 - 1,
+        group="Selection",
+    )
+    where: str | None = option(
+        None,
+        'Print only records that match an SQL condition, such as "label = 1 AND height > 64".',
+        metavar="CONDITION",
+        group="Selection",
+    )
+    sources: Paths | None = option(
+        None, "what names the shards, such as their directory. None takes the files.", cli=None
+    )
+    on_fault: Callable[[LocatedFault], None] = option(
+        ..., "called with the damage that is met on the way, which is skipped.", cli=None
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.records is not None and self.sample is not None:
+            raise UsageError("--records and --sample cannot be used together")
 
 
 @dataclass(frozen=True, kw_only=True)

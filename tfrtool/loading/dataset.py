@@ -3,9 +3,10 @@
 import os
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tfrtool.declare import takes
+from tfrtool.inspection.inspect_options import VerifyOptions
 from tfrtool.loading.dataset_facts import DatasetFacts
 from tfrtool.loading.options import LoadOptions
 from tfrtool.loading.tensors import TfDataset
@@ -56,15 +57,12 @@ class Dataset(DatasetFacts):
 
         return load(self, options)
 
-    def verify(self, **options: Any) -> "VerifyReport":
-        """Verify every record and the completeness of the dataset; see `tfrtool.verify`.
-
-        Args:
-            **options: options of `tfrtool.verify`.
-        """
+    @takes(VerifyOptions)
+    def verify(self, options: VerifyOptions) -> "VerifyReport":
+        """Verify every record and the completeness of the dataset; see `tfrtool.verify`."""
         from tfrtool.inspection.verify.verify import verify
 
-        return verify(self, **options)
+        return verify(self, **vars(options))
 
     def drop_corrupt(
         self,

@@ -13,14 +13,13 @@ from tfrtool.declare import takes
 from tfrtool.errors import DatasetError, UsageError, printable, reason_of, suggestion
 from tfrtool.examples.content import describe_bytes
 from tfrtool.examples.dataset_files import SplitFiles
-from tfrtool.examples.example import DType, Feature, decode_example
+from tfrtool.examples.example import DType, Example, Feature, decode_example
 from tfrtool.examples.objects.read_objects import has_boxes
 from tfrtool.examples.roles import (
     HEIGHTS,
     LABELS,
     SAMPLE,
     WIDTHS,
-    find_roles,
     of_objects,
     said_size,
 )
@@ -32,6 +31,7 @@ from tfrtool.examples.tfds_metadata import (
     read_dataset_info,
     read_written_shards,
 )
+from tfrtool.inspection.first_records import FirstRecords
 from tfrtool.loading.dataset import Dataset
 from tfrtool.loading.dataset_facts import ImageForm, Split, split_files
 from tfrtool.loading.labels import LabelEncoding, LabelForm, find_label_form
@@ -190,17 +190,18 @@ def _with_features(
     root, described = dataset.directory, _described(dataset.directory)
     wanted_image, wanted_label = options.image_feature, options.label_feature
     problem = DatasetError("the first records can't be parsed", path=root)
-    for number, features in enumerate(_first_features(dataset, skip)):
+    first, usual = FirstRecords(), ((info and info.label_feature) or "", *LABELS)
+    for number, example in enumerate(_first_examples(dataset, skip)):
+        features = first.add(example, info)
         for wanted in (wanted_image, wanted_label):
             if wanted is not None and wanted not in features:
                 hint = suggestion(wanted, features, "features")
                 raise UsageError(f"no feature {wanted!r}", path=root, hint=hint)
-        roles, usual = find_roles(features, info), (info.label_feature if info else None, *LABELS)
-        image = wanted_image or roles.image
+        image = wanted_image or first.roles.image or ""
         others = (name for name in usual if name in features and name != image)
-        label = wanted_label or roles.label or next(others, None)
-        form = image and _image_form(features, image, described.get(image, {}))
-        if image and form and label and _is_label(features[label]):
+        label = wanted_label or first.roles.label or next(others, "")
+        form = _image_form(features, image, described.get(image, {})) if image in features else None
+        if form and label in features and _is_label(features[label]):
             break
         role, name = ("label", label) if form else ("image", image)
         problem = problem if number else _unclear(root, features, role, name)
@@ -233,12 +234,12 @@ def _described(root: AnyPath) -> Mapping[str, Any]:
     return {}
 
 
-def _first_features(dataset: Dataset, skip: bool) -> Iterator[Mapping[str, Feature]]:
+def _first_examples(dataset: Dataset, skip: bool) -> Iterator[Example]:
     shards = [shard for split in dataset.splits.values() for shard in split.shards]
     items = chain.from_iterable(map(read_shard, shards))
     for record in islice((item for item in items if isinstance(item, Record)), SAMPLE):
         try:
-            yield decode_example(record.payload).features
+            yield decode_example(record.payload)
         except ValueError as error:
             if not skip:
                 what = f"the first record can't be parsed: {error}"
@@ -283,12 +284,10 @@ def _is_label(item: Feature) -> bool:
     return item.dtype is DType.INT64 or vector
 
 
-def _unclear(
-    root: AnyPath, features: Mapping[str, Feature], role: str, name: str | None
-) -> DatasetError:
+def _unclear(root: AnyPath, features: Mapping[str, Feature], role: str, name: str) -> DatasetError:
     """Return an error that shows what features there are, or what the chosen one is."""
     what, shown = f"can't detect the {role} feature", features
-    if name is not None:
+    if name in features:
         what, shown = f"feature {printable(name)!r} can't be the {role}", {name: features[name]}
     elif role == "label" and has_boxes(features):
         what = "its records have boxes but no label for the whole image, which a classifier needs"

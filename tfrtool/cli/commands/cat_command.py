@@ -11,6 +11,7 @@ from tfrtool.cli.parameters import SHARDS, SKIP_OR_STOP, command, resolve_source
 from tfrtool.cli.process import stdout_closed
 from tfrtool.declare import Options, option
 from tfrtool.errors import ShardError, UsageError
+from tfrtool.inspection.inspect_options import CatOptions
 
 _HELD = 1000
 """Lines that wait for a record with each selected feature."""
@@ -18,32 +19,6 @@ _HELD = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class _CatOptions(Options):
-    records: str | None = option(
-        None,
-        "Print these records of each shard, counted from 0.",
-        metavar="5|10:20|0,7,9",
-        group="Selection",
-    )
-    limit: int | None = option(
-        None, "Print at most N records.", metavar="N", least=1, group="Selection"
-    )
-    sample: int | None = option(
-        None, "Print N random records.", metavar="N", least=1, group="Selection"
-    )
-    seed: int = option(
-        0,
-        "Random seed for --sample.",
-        metavar="N",
-        least=-(2**63),
-        most=2**63 - 1,
-        group="Selection",
-    )
-    where: str | None = option(
-        None,
-        'Print only records that match an SQL condition, such as "label = 1 AND height > 64".',
-        metavar="CONDITION",
-        group="Selection",
-    )
     on_error: Literal["skip", "stop"] = option("skip", SKIP_OR_STOP, group="Selection")
     select: str | None = option(
         None, "Print only these features, in this order.", metavar="A,B", group="Output"
@@ -60,13 +35,12 @@ class _CatOptions(Options):
     "tfrtool cat train.tfrecord --limit 3",
     "tfrtool cat train.tfrecord --records 0,7,100:110 --select label",
     "tfrtool cat 'data/*-train*' --where 'label = 1' --format csv",
-    options=_CatOptions,
+    options=(CatOptions, _CatOptions),
 )
 @SHARDS
 def cat_command(
     shards: tuple[str, ...],
     select: str | None,
-    records: str | None,
     on_error: str,
     as_json: bool,
     **choices: Any,
@@ -95,8 +69,7 @@ def cat_command(
         line, skipped = (table.line, table.skipped) if form == "csv" else (record_text, skipped)
     pending = [table.head] if form == "csv" and table.head else []
     shown, sources = 0, resolve_sources(shards)
-    choices |= {"records": records, "sources": shards}
-    for path, record in cat(sources, on_fault=damage, **choices):
+    for path, record in cat(sources, on_fault=damage, sources=shards, **choices):
         content = payloads.describe(record.payload)
         pending.append(line({"shard": str(path), "record": record.index} | content))
         shown += 1
@@ -110,6 +83,7 @@ def cat_command(
     for text in pending:
         emit(text)
     outcome = damage.outcome()
+    records = choices["records"]
     if records is not None and not shown and outcome is Outcome.FINE and not choices["where"]:
         raise ShardError(
             f"no record {records} in any of these shards", hint="records are numbered from 0"

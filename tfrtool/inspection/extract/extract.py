@@ -190,14 +190,10 @@ def plan_extract(shards: Sequence[AnyPath], options: ExtractOptions) -> ExtractP
     """
     feature, by, name = options.feature, options.by, options.name
     wanted, first = {feature, by, name} - {None}, FirstRecords()
-    united: dict[str, Feature] = {}  # one record may lack images that others have
-    for features in first.read(shards, most=None):
-        for key, item in features.items():
-            if item.values:
-                united.setdefault(key, item)
-        if first.records >= SAMPLE and wanted <= first.dtypes.keys():
+    for _ in first.read(shards, most=None):
+        if first.records >= SAMPLE and wanted <= first.features.keys():
             break
-    types, path = first.dtypes, shards[0]
+    types, path = {key: item.dtype for key, item in first.features.items()}, shards[0]
     if not first.records:
         reason = first.payload.title
         if first.payload is PayloadKind.EMPTY and first.faults.kept:
@@ -208,15 +204,12 @@ def plan_extract(shards: Sequence[AnyPath], options: ExtractOptions) -> ExtractP
     listed = some_of(names, _NAMES_SHOWN) or "records without features"
     for missing in sorted(map(str, wanted - types.keys())):
         raise UsageError(f"no feature {missing!r}", path=path, found=listed)
-    feature = feature or find_encoded(united, info_beside(path.parent))
+    feature = feature or find_encoded(first.features, info_beside(path.parent))
     if feature is None:
         if first.images:
-            what, images = (
-                "several features hold images",
-                ", ".join(map(repr, sorted(first.images))),
-            )
+            what, images = "several features hold images", map(repr, sorted(first.images))
             hint = "use --feature to choose one"
-            raise UsageError(what, path=path, found=images, hint=hint)
+            raise UsageError(what, path=path, found=", ".join(images), hint=hint)
         strings = DType.STRING in types.values()
         another = "use --feature to extract another string feature" if strings else None
         raise ShardError("no feature holds an image", path=path, found=listed, hint=another)

@@ -55,7 +55,7 @@ def image_roles(path: AnyPath, image: str | None = None, label: str | None = Non
     for features in first.read([path]):
         if (image or first.roles.image) in features:
             break
-    image = image if image in first.dtypes else None if image else first.roles.image
+    image = image if image in first.features else None if image else first.roles.image
     label = label or first.roles.label
     label = None if label == image else label
     return ImageRoles(
@@ -66,7 +66,7 @@ def image_roles(path: AnyPath, image: str | None = None, label: str | None = Non
         label_names=LabelNames.read(path.parent, label),
         object_names=object_names(path.parent) if first.has_boxes else {},
         has_boxes=first.has_boxes,
-        features=tuple(first.dtypes),
+        features=tuple(first.features),
         faults=tuple(first.faults.kept),
     )
 

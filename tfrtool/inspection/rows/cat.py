@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain, islice
 from typing import BinaryIO
 
+from tfrtool.declare import takes
 from tfrtool.errors import UsageError
+from tfrtool.inspection.inspect_options import CatOptions
 from tfrtool.records.compression import Compression, detect_compression
 from tfrtool.records.count import count_shard, hop
 from tfrtool.records.framing import (
@@ -19,7 +21,6 @@ from tfrtool.records.framing import (
 )
 from tfrtool.records.reader import read_records
 from tfrtool.records.stream import Stream, open_shard, path_of, size_of
-from tfrtool.storage.arguments import Paths
 from tfrtool.storage.remote_path import AnyPath
 
 OnFault = Callable[[LocatedFault], None]
@@ -61,16 +62,9 @@ def _merged(ranges: Sequence[Range]) -> tuple[Range, ...]:
     return tuple(merged)
 
 
+@takes(CatOptions)
 def cat(
-    shards: Sequence[AnyPath | Stream],
-    *,
-    records: str | None = None,
-    sample: int | None = None,
-    seed: int = 0,
-    where: str | None = None,
-    limit: int | None = None,
-    sources: Paths | None = None,
-    on_fault: OnFault,
+    shards: Sequence[AnyPath | Stream], options: CatOptions
 ) -> Iterator[tuple[AnyPath, Record]]:
     """Yield records in the order of the shards, with the files that they are in.
 
@@ -79,28 +73,20 @@ def cat(
 
     Args:
         shards: files, or a stream.
-        records: which of each shard, such as ``5``, ``10:20`` or ``0,7,9``; None for all.
-        sample: how many to draw from all shards instead, without replacement.
-        seed: of that sample; the same one draws the same records.
-        where: an SQL condition; of those records the ones for which it holds.
-        limit: how many records at most.
-        sources: what names the shards, such as their directory, which says their splits; None
-            takes the files themselves.
-        on_fault: called with the damage that is met on the way, which is left out.
 
     Raises:
         ShardError: a file can't be read.
-        UsageError: the records or the condition make no sense, or exclude each other.
+        UsageError: the records or the condition make no sense.
     """
-    if records is not None and sample is not None:
-        raise UsageError("--records and --sample cannot be used together")
     ranges: Mapping[AnyPath | Stream, Sequence[Range]]
-    if sample is None:
-        ranges = dict.fromkeys(shards, parse_ranges(":" if records is None else records))
+    if options.sample is None:
+        ranges = dict.fromkeys(
+            shards, parse_ranges(":" if options.records is None else options.records)
+        )
     else:
-        ranges = _drawn(shards, sample, seed)
-    if where is None:
-        return islice(_wanted(ranges, on_fault), limit)
+        ranges = _drawn(shards, options.sample, options.seed)
+    if options.where is None:
+        return islice(_wanted(ranges, options.on_fault), options.limit)
     files = [shard for shard in shards if not isinstance(shard, Stream)]
     if len(files) < len(shards):
         raise UsageError("--where can't be used with a stream: shards are read twice")
@@ -108,15 +94,15 @@ def cat(
 
     found = matching_records(
         files,
-        where,
-        sources=files if sources is None else sources,
-        limit=limit if records is None and sample is None else None,
-        on_fault=on_fault,
+        options.where,
+        sources=options.sources or files,
+        limit=options.limit if options.records is None and options.sample is None else None,
+        on_fault=options.on_fault,
     )
     matching: dict[AnyPath | Stream, tuple[Range, ...]] = {
         path: _within(ranges[path], numbers) for path, numbers in found.items()
     }
-    return islice(_wanted(matching, lambda _: None), limit)
+    return islice(_wanted(matching, lambda _: None), options.limit)
 
 
 def _within(ranges: Sequence[Range], numbers: Iterable[int]) -> tuple[Range, ...]:

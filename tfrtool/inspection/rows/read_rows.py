@@ -65,13 +65,9 @@ class RowBatches:
 
         return pa.Table.from_batches(self, self.schema)
 
-    def to_pandas(self, **options: Any) -> "pd.DataFrame":
-        """Return all rows as a pandas DataFrame.
-
-        Args:
-            **options: passed to ``pyarrow.Table.to_pandas``.
-        """
-        return self.to_arrow().to_pandas(**options)  # type: ignore[no-any-return]
+    def to_pandas(self) -> "pd.DataFrame":
+        """Return all rows as a pandas DataFrame; for other types use ``to_arrow().to_pandas()``."""
+        return self.to_arrow().to_pandas()  # type: ignore[no-any-return]
 
     def to_polars(self) -> "pl.DataFrame":
         """Return all rows as a Polars DataFrame."""
@@ -314,7 +310,7 @@ def open_records(
     first.add(records.decoded_by(_example)[0], info_beside(shard.parent))
     image, label = first.roles.image, label_feature or first.roles.label
     if image is None or label is None:
-        found = ", ".join(map(repr, list(first.dtypes)[:10]))
+        found = ", ".join(map(repr, list(first.features)[:10]))
         what = "can't choose the image and the label among the features"
         hint = None if image is None else "pass label_feature=NAME to choose the label"
         raise ShardError(what, path=shard, record=0, found=found, hint=hint)
