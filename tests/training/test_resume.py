@@ -230,7 +230,7 @@ def test_the_best_epoch_is_kept(few: Path, tmp_path: Path) -> None:
     assert train(**dict(options, out=tmp_path / "left", resume=True)).best_epoch == whole.best_epoch
     again = load_model(tmp_path / "left" / "model.best.keras").whole(images)
     np.testing.assert_allclose(again, best, rtol=1e-5)
-    record = json.loads((tmp_path / "left" / "history.json").read_text())["made"]
+    record = json.loads((tmp_path / "left" / "history.json").read_text())["run"]["made"]
     assert record == json.loads((tmp_path / "left" / "run.json").read_text())
     assert record["options"]["seed"] == 0
     assert record["host"]["cores"] >= 1

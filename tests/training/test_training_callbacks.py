@@ -24,8 +24,9 @@ def _scalars(tf: Any, run: Path) -> dict[str, list[tuple[int, float]]]:
             assert isinstance(item, Record)
             event = tf.compat.v1.Event.FromString(item.payload)
             for value in event.summary.value:
-                assert value.metadata.plugin_data.plugin_name == "scalars"
-                number = float(tf.make_ndarray(value.tensor))
+                kind, tensor = value.metadata.plugin_data.plugin_name, tf.make_ndarray(value.tensor)
+                assert kind == ("text" if value.tag == "run" else "scalars")
+                number = float(b'"batch_size": 8' in tensor.item() if kind == "text" else tensor)
                 found.setdefault(value.tag, []).append((event.step, number))
     return found
 
@@ -75,6 +76,7 @@ def test_tensorboard_and_callbacks_get_steps_and_epochs(tf: Any, few: Path, tmp_
         assert [step for step, _ in part[tag]] == [1, 2]
         expected = [getattr(epoch, name) for epoch in report.epochs]
         assert [value for _, value in part[tag]] == pytest.approx(expected)
+    assert training["run"] == [(0, 1.0)]  # how it was made
     assert [step for step, _ in training["batch_loss"]] == [0, 1, 2, 3]
     rates = [rate for _, rate in training["batch_learning_rate"]]
     assert rates == sorted(rates, reverse=True)

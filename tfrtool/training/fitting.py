@@ -1,5 +1,6 @@
 """Keras' ``fit``, and callbacks: how long steps wait for input, TensorBoard's numbers, a trace."""
 
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -141,16 +142,22 @@ def compile_model(model: Any, optimizer: Any, task: Task, smoothing: float = 0.0
 
 
 class TensorBoardLogs(keras.callbacks.Callback):  # type: ignore[misc]
-    """Writes the numbers of each step and epoch to event files, as TensorBoard reads them.
+    """Writes how a run is made, and the numbers of each step and epoch, to event files.
 
     Keras' own callback and ``tf.summary.scalar`` require the package tensorboard.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, made: Mapping[str, Any]) -> None:
         super().__init__()
-        self._folder = folder
+        self._folder, self._made = folder, made
         self._writers: dict[str, Any] = {}
         self._steps = 0
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Write how the run is made; TensorBoard shows text as Markdown."""
+        del logs
+        text = f"```\n{json.dumps(self._made, indent=2)}\n```"
+        self._write("train", {"run": text}, 0, flush=True)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Write the numbers of a step."""
@@ -184,17 +191,19 @@ class TensorBoardLogs(keras.callbacks.Callback):  # type: ignore[misc]
         return float(self.model.optimizer.learning_rate)
 
     def _write(
-        self, group: str, values: Mapping[str, float], step: int, *, flush: bool = False
+        self, group: str, values: Mapping[str, float | str], step: int, *, flush: bool = False
     ) -> None:
         metadata = tf.compat.v1.SummaryMetadata()
-        metadata.plugin_data.plugin_name = "scalars"
         folder = str(self._folder / group)
         try:
             if group not in self._writers:
                 self._writers[group] = tf.summary.create_file_writer(folder)
             with self._writers[group].as_default(step=step):
                 for name, value in values.items():
-                    tf.summary.write(name, tf.constant(value, tf.float32), metadata=metadata)
+                    is_text = isinstance(value, str)
+                    metadata.plugin_data.plugin_name = "text" if is_text else "scalars"
+                    tensor = tf.constant(value, tf.string if is_text else tf.float32)
+                    tf.summary.write(name, tensor, metadata=metadata)
             if flush:
                 self._writers[group].flush()
         except tf.errors.OpError as error:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _DIGITS = {"seconds": 3, "images_per_second": 1, "input_wait_fraction": 4}
 """Decimals in JSON; 6 for all others."""
 
-_NOT_IN_JSON = ("options", "rescale", "class_names", "damage", "phase", "worker", "record")
+_NOT_IN_JSON = ("options", "rescale", "class_names", "damage", "phase", "worker")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class TrainPlan:
 
     Attributes:
         options: options of the run.
-        record: how the run is made, as in ``run.json``: dataset, options, versions and host.
+        made: how the run is made, as in ``run.json``: dataset, options, versions and host.
         model: name of the model.
         recipe: data loader.
         cache: what is kept between epochs.
@@ -54,7 +54,7 @@ class TrainPlan:
     """
 
     options: TrainOptions = field(repr=False)
-    record: Mapping[str, Any]
+    made: Mapping[str, Any]
     model: str
     recipe: str
     cache: Cache

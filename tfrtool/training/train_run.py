@@ -147,7 +147,7 @@ class TrainingRun:
         variables = self._classifier.core.trainable_variables
         self.plan = TrainPlan(
             options=options,
-            record=run_record(options, digest),
+            made=run_record(options, digest),
             model=name,
             recipe=options.recipe,
             cache=plan.cache,
@@ -243,7 +243,7 @@ class TrainingRun:
     def train(self) -> None:
         """Train until all phases are over, or a callback stops the run."""
         if self._options.out_dir is not None and self._devices.number == 0:
-            save_json(self._options.out_dir / RUN_FILE, self.plan.record)
+            save_json(self._options.out_dir / RUN_FILE, self.plan.made)
         stopped = self._train_phase()
         tuning = self._options.tuning
         if self._phase == 1 and tuning is not None and not stopped:
@@ -307,7 +307,7 @@ class TrainingRun:
         callbacks = [made(on_train_batch_end=end_step, on_epoch_end=end_epoch)]
         with contextlib.ExitStack() as stack:
             if options.log_dir is not None and chief:
-                callbacks.append(TensorBoardLogs(options.log_dir))
+                callbacks.append(TensorBoardLogs(options.log_dir, self.plan.made))
             if options.profile_folder is not None and chief:
                 trace = StepTrace(options.profile_folder, steps)
                 stack.callback(trace.stop)
@@ -423,8 +423,7 @@ class TrainingRun:
     def _save_history(self, out: Path, report: TrainReport) -> None:
         """Save history.json, history.png and labels.txt."""
         epochs = [epoch.to_json() for epoch in report.epochs]
-        history = {"epochs": epochs, "run": report.to_json(), "made": report.plan.record}
-        save_json(out / "history.json", history)
+        save_json(out / "history.json", {"epochs": epochs, "run": report.to_json()})
         multi = report.plan.task is Task.MULTI
         charts = {
             name.replace("_", " "): {
