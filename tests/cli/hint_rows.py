@@ -273,8 +273,8 @@ convert wide.jsonl new | 1
   ? use --cast x:float32 to round it, or --cast x:string to keep its digits
   > tfrtool convert wide.jsonl new --cast x:float32
   > tfrtool convert wide.jsonl new --cast x:string --overwrite
-convert a.tfrecord new --to csv --cast label:string | 2
-  ? change them with --cast of tfrtool edit
+convert a.tfrecord new --to arrayrecord --cast label:string | 2
+  ? change records with --cast of tfrtool edit
   > tfrtool edit a.tfrecord new --cast label=string
 convert a.tfrecord pets.csv new | 2
   ? use --from to read those of one format

@@ -346,7 +346,8 @@ class ConvertOptions(SizeOptions):
     )
     cast: Mapping[str, str] | None = option(
         None,
-        "Convert a column of a table to int64, float32 or string. Repeatable.",
+        "Convert a column to int64, float32, string, timestamp, date or decimal(DIGITS,SCALE). "
+        "Repeatable.",
         metavar="NAME:TYPE",
         group="Labels and features",
         repeat=True,

@@ -162,10 +162,11 @@ def test_nulls_are_missing_features(tmp_path: Path) -> None:
         tfrtool.encode_example(one)
         for one in ({"t": "a", "d": 1000}, {"n": 2, "t": "b"}, {"t": "c", "n": 3})
     ]
-    assert notes == ["column 'd': times become int64, in microseconds"]
+    assert notes == ["column 'd': timestamps become int64, in microseconds"]
 
 
 BAD: list[tuple[str, Any, tuple[str, ...]]] = [
+    ("lists", pa.array([[[1, 2]], [[1], [2]], [[1]]]), ("'column'",)),
     ("struct", pa.array([{"x": {"y": 1}}]), ("'column'",)),
     ("uint64", pa.array([0, 2**63], pa.uint64()), ("column", "row 1")),
     ("null in a list", pa.array([[1], [1, None]]), ("column", "row 1")),

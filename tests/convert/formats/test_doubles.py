@@ -210,11 +210,12 @@ def test_digits_that_no_double_has(tmp_path: Path, text: str, value: int) -> Non
 
 
 def test_a_cast_needs_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Records have their types: another command changes these; unknown columns are named."""
+    """Another command changes the types of records; unknown columns are named."""
     source = table(tmp_path / "t.csv", [1.0])
     tfrtool.convert(source, tmp_path / "out")
     assert (
-        main(["convert", str(tmp_path / "out"), str(tmp_path / "a.csv"), "--cast", "x:string"]) == 2
+        main(["convert", str(tmp_path / "out"), str(tmp_path / "a.tfrecord"), "--cast", "x:string"])
+        == 2
     )
     assert "--cast of tfrtool edit" in capsys.readouterr().err
     assert main(["convert", str(source), str(tmp_path / "b"), "--cast", "xx:string"]) == 2

@@ -14,6 +14,7 @@ from tfrtool.convert.convert_options import ConvertOptions
 from tfrtool.convert.formats.convert_task import ConvertTask, read_rows
 from tfrtool.convert.formats.registry import (
     NAMES,
+    SCHEMA,
     Content,
     Format,
     Piece,
@@ -22,7 +23,7 @@ from tfrtool.convert.formats.registry import (
     format_of_files,
     look_for,
 )
-from tfrtool.convert.formats.text_formats import SCHEMA, CsvFormat, schema_of
+from tfrtool.convert.formats.text_formats import CsvFormat, schema_next_to, schema_of
 from tfrtool.convert.source_records import faults_of, find_sources
 from tfrtool.declare import takes
 from tfrtool.engines.pool import map_shards
@@ -35,7 +36,7 @@ from tfrtool.errors import (
     os_errors_as,
     some_of,
 )
-from tfrtool.examples.arrow.columns import Column, Columns, Form
+from tfrtool.examples.arrow.columns import Column, Columns, ColumnType, Form
 from tfrtool.examples.arrow.foreign import conversion_error
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.dtypes import FLOAT32_END, NumberRange
@@ -47,7 +48,7 @@ from tfrtool.records.compression import named_compression
 from tfrtool.records.framing import LocatedFault
 from tfrtool.records.stream import total_bytes
 from tfrtool.records.tally import Tally
-from tfrtool.storage.arguments import Paths, as_member, as_path
+from tfrtool.storage.arguments import Paths, as_path
 from tfrtool.storage.atomic_files import move, new_file_by_name
 from tfrtool.storage.json_values import to_json_values
 from tfrtool.storage.opening import read_bounded
@@ -77,7 +78,7 @@ _WORTH_A_PROCESS = 64 * 1024 * 1024
 _INNER = (".csv", ".tsv", ".jsonl", ".ndjson", ".tar")
 """Suffixes of single files that may be followed by the one of a compression."""
 
-_WHOLE = "--exact cannot be used together with --select or --rename"
+_WHOLE = "--exact cannot be used together with --select, --rename or --cast"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +132,7 @@ def convert(
     select, label_feature, exact = options.select or (), options.label_feature, options.exact
     folder, rename = as_path(target), dict(options.rename or {})
     check_goal(folder)
-    casts = {name: as_member(DType, word, "cast") for name, word in (options.cast or {}).items()}
+    casts = {name: ColumnType.parse(word) for name, word in (options.cast or {}).items()}
     schema = None if options.schema is None else _read_schema(options, as_path(options.schema))
     found = find_sources(source, folder, partial(look_for, name=options.from_format))
     form = (
@@ -175,9 +176,14 @@ def convert(
         before.columns.select([label_feature] if label_feature else [])
         label = label_feature or (found.info.label_feature if found.info else None)
         label = rename.get(label, label) if label else None
-        after = replace(_renamed_content(before, rename), declared=True)
+        after = replace(_renamed_content(before, rename), declared=True, native=None)
         after = replace(after, label=label if label in after.columns.names else None)
         payloads = form.payloads and goal.payloads
+        if casts and payloads:
+            what = "--cast applies to tables, and neither SOURCE nor TARGET is one"
+            raise UsageError(what, hint="change records with --cast of tfrtool edit")
+        if goal.payloads and not form.payloads:
+            said += _stored_notes(after.columns)
         if options.verify == "bytes" and not (after.exact or payloads):
             hint = "use --exact to keep them"
             raise UsageError("--verify bytes requires payloads to compare", hint=hint)
@@ -231,7 +237,7 @@ def convert(
             "to": goal.name,
             "select": list(select),
             "rename": rename,
-            "cast": {name: one.value for name, one in casts.items()},
+            "cast": dict(options.cast or {}),
             "exact": exact,
             "lists": options.lists,
             "schema": None if schema is None else schema.to_json(),
@@ -245,7 +251,8 @@ def convert(
         def run(where: JobSettings) -> JobReport:
             return run_job(where, "convert", chosen, lambda _: plan, metadata)
 
-        job = _run_single(settings, folder, goal, run) if single else run(settings)
+        has_schema = single and SCHEMA in metadata((), Path())
+        job = _run_single(settings, folder, run, has_schema) if single else run(settings)
     return ConvertReport(
         job=job,
         source=form.name,
@@ -307,7 +314,7 @@ def _cut(
 
 
 def _run_single(
-    settings: JobSettings, path: AnyPath, goal: Format, run: Callable[[JobSettings], JobReport]
+    settings: JobSettings, path: AnyPath, run: Callable[[JobSettings], JobReport], has_schema: bool
 ) -> JobReport:
     """Write a single file in a private folder, and move it out."""
     if settings.existing is Existing.RESUME:
@@ -316,7 +323,7 @@ def _run_single(
     schema = schema_of(path)
     if settings.existing is Existing.REFUSE:
         # A schema may be that of another table: rows.jsonl has the one of rows.csv.
-        for place in (path, *([schema] if goal.name in ("jsonl", "csv") else [])):
+        for place in (path, schema) if has_schema else (path,):
             if place.exists() or place.is_symlink():
                 hint = "use --overwrite to replace it"
                 raise UsageError("already exists", path=place, hint=hint)
@@ -324,7 +331,7 @@ def _run_single(
         return replace(run(settings), dataset=path)
     with os_errors_as(WriteError, path, "can't be written"), new_file_by_name(path) as file:
         job = run(replace(settings, folder=file.parent))
-        if SCHEMA in (job.metadata or ()):
+        if has_schema:
             with new_file_by_name(schema) as schema_file:
                 move(file.with_name(SCHEMA), schema_file)
     return replace(job, dataset=path)
@@ -338,7 +345,7 @@ def _content_of(
     options: ConvertOptions,
     schema: Schema | None,
     *,
-    cast: Mapping[str, DType],
+    cast: Mapping[str, ColumnType],
 ) -> tuple[Content, list[str]]:
     """Return what files hold together, and notes on types; of the columns the selected, or all.
 
@@ -354,25 +361,26 @@ def _content_of(
         raise UsageError("--exact keeps payloads, and a table has none", hint=hint)
     if schema is not None:
         select = [spec.name for spec in schema]
-    if exact and select:
+    if exact and (select or cast):
         raise UsageError(_WHOLE)
     if any(one.declared != known[0].declared for one in known):
         raise SchemaError("some of the files have a schema next to them, others don't")
     typed = form.payloads or kept or (form.widening and known[0].declared)
-    if cast and typed:
-        what = "--cast applies to tables without a schema, and these records have types"
-        raise UsageError(what, hint="change them with --cast of tfrtool edit")
+    types = dict(cast)
     if schema is not None and not typed:
-        cast = {spec.name: spec.dtype for spec in schema} | {**cast}
-    notes: list[str] = []
+        types = {spec.name: ColumnType(spec.dtype) for spec in schema} | types
+    notes, native = list[str](), None
     if form.payloads:
         columns = _total(scans).table_columns(lists=lists)
+        native = _retyped(columns, _stored_types(scans, columns))
+        columns = _retyped(native, types)
     else:
         rows = [scan for scan in scans if scan.rows] or scans[:1]
-        columns, notes = _merged(form, rows, select, cast, lists=lists)
+        columns, notes = _merged(form, rows, select, types, lists=lists)
     columns.select(cast)
     if schema is not None:
-        columns = _fixed(columns.select(select), schema)
+        columns = _fixed(columns.select(select), schema, cast)
+    native = None if native is None else _native(columns, native)
     class_names: dict[str, tuple[str, ...]] = {}
     for scan in scans:
         for name, names in scan.content.class_names.items():
@@ -381,11 +389,12 @@ def _content_of(
                 raise SchemaError(what, path=scan.path)
     content = Content(
         columns=columns.select(select) if select else columns,
-        exact=(exact or kept) and not select,
+        exact=(exact or kept) and not (select or cast),
         class_names=class_names,
         class_files=known[0].class_files,
         tfds=None if select else known[0].tfds,
         declared=known[0].declared,
+        native=native,
     )
     if columns.kind is not PayloadKind.EXAMPLE:
         return content, notes
@@ -405,7 +414,6 @@ def _read_schema(options: ConvertOptions, path: AnyPath) -> Schema:
     """Read the file of --schema; `UsageError` if it is something else."""
     others = {
         "--select": options.select is not None,
-        "--cast": bool(options.cast),
         "--lists": options.lists,
         "--exact": options.exact,
     }
@@ -420,8 +428,64 @@ def _read_schema(options: ConvertOptions, path: AnyPath) -> Schema:
         raise UsageError(error.what, path=path, hint=hint) from error
 
 
-def _fixed(columns: Columns, schema: Schema) -> Columns:
-    """Return the columns with the types of a schema that has the same features."""
+def _stored_types(scans: Sequence[Scan], columns: Columns) -> dict[str, ColumnType]:
+    """Return the types of times, decimals and tensors in payloads, by the schemas next to them."""
+    first = {scan.path.parent: scan.path for scan in reversed(scans)}
+    found: dict[str, set[ColumnType]] = {}
+    for content in map(schema_next_to, first.values()):
+        known = {} if content is None else {one.key: one for one in content.columns.columns}
+        for name, one in zip(columns.names, columns.columns, strict=False):
+            own = known.get(one.key, one)
+            own = own if own.dtype is one.dtype and one.dtype else one.plain
+            found.setdefault(name, set()).add(ColumnType(own.dtype, own.logical, own.shape))
+    return {
+        name: one
+        for name, types in found.items()
+        for one in types
+        if len(types) == 1 and (one.logical or one.shape)
+    }
+
+
+def _retyped(columns: Columns, types: Mapping[str, ColumnType]) -> Columns:
+    """Return columns with some other types."""
+    columns.select(types)
+    if types and columns.kind is not PayloadKind.EXAMPLE:
+        raise UsageError(f"--cast applies to tf.train.Examples, not to {columns.kind.title}")
+    changed = []
+    for name, one in zip(columns.names, columns.columns, strict=False):
+        if name in types and one.dtype is None:
+            hint = "change them with --cast of tfrtool edit"
+            raise UsageError(f"feature {name!r} has several types", hint=hint)
+        changed.append(types[name].of(one) if name in types else one)
+    return replace(columns, columns=tuple(changed))
+
+
+def _native(columns: Columns, native: Columns) -> Columns | None:
+    """Return columns with their types before a cast; None if these are the same."""
+    known = {(one.key, one.is_list): one for one in native.columns}
+    found = []
+    for one in columns.columns:
+        own = known[one.key, one.is_list]
+        shape = own.shape if one.form is Form.LIST else ()
+        found.append(one if own.dtype is None else replace(own, form=one.form, shape=shape))
+    made = replace(columns, columns=tuple(found))
+    return None if made == columns else made
+
+
+def _stored_notes(columns: Columns) -> list[str]:
+    """Return how records store values of other types, a clause each."""
+    notes = []
+    for name, one in zip(columns.names, columns.columns, strict=False):
+        if one.logical:
+            form = "int64, in microseconds" if one.dtype is DType.INT64 else "text"
+            notes.append(f"column {name!r}: {one.logical.partition('(')[0]}s become {form}")
+        if one.shape:
+            notes.append(f"column {name!r}: tensors become flat lists, in row-major order")
+    return notes
+
+
+def _fixed(columns: Columns, schema: Schema, cast: Mapping[str, ColumnType]) -> Columns:
+    """Return the columns with the types of a schema that has the same features, or their casts."""
     specs = {(feature_key(spec.name), spec.is_list): spec for spec in schema}
     fixed = []
     for one in columns.columns:
@@ -431,8 +495,8 @@ def _fixed(columns: Columns, schema: Schema) -> Columns:
         form = Form.LIST
         if spec.shape == () and not one.is_list:
             form = one.form if one.form.is_single else Form.OPTIONAL
-        is_text = one.is_text and spec.dtype is DType.STRING
-        fixed.append(replace(one, form=form, dtype=spec.dtype, is_text=is_text))
+        own = replace(one.plain, form=form, dtype=one.dtype or spec.dtype)
+        fixed.append(cast.get(spec.name, ColumnType(spec.dtype)).of(own))
     return Columns(columns.kind, tuple(fixed))
 
 
@@ -465,7 +529,7 @@ def _merged(
     form: Format,
     scans: Sequence[Scan],
     select: Sequence[str],
-    cast: Mapping[str, DType],
+    cast: Mapping[str, ColumnType],
     *,
     lists: bool,
 ) -> tuple[Columns, list[str]]:
@@ -488,6 +552,7 @@ def _merged(
         shape = _form(forms if len(held) == len(scans) else {*forms, Form.OPTIONAL}, lists, is_list)
         try:
             dtype, note = _dtype(form, name, held, cast.get(name))
+            logical, sizes = _logical(name, held, cast.get(name)), _shape(name, held)
         except (SchemaError, SourceError) as error:
             errors[name] = error
             continue
@@ -497,7 +562,17 @@ def _merged(
             notes.append(f"column {name!r}{note}")
         texts = (one.is_text or one.dtype is not DType.STRING for one, _ in held)
         text = dtype is DType.STRING and all(texts)
-        merged.append(Column(key=key, form=shape, dtype=dtype, is_list=is_list, is_text=text))
+        merged.append(
+            Column(
+                key=key,
+                form=shape,
+                dtype=dtype,
+                is_list=is_list,
+                is_text=text,
+                logical=logical if dtype else None,
+                shape=sizes if shape is Form.LIST else (),
+            )
+        )
     if len(errors) > 1:
         names = some_of([f"--cast {name}:TYPE" for name in errors], _NOTES_ALIKE, " ")
         hint = f"use {names} to choose their types"
@@ -522,14 +597,43 @@ def _form(forms: Collection[Form], lists: bool, is_list: bool) -> Form:
     return Form.FEATURE if len(optional) > 1 else next(iter(optional or forms))
 
 
+def _logical(name: str, held: Sequence[tuple[Column, Scan]], cast: ColumnType | None) -> str | None:
+    """Return the word for times or decimals in a column, if it has these."""
+    words = {one.logical: (one, scan.path) for one, scan in reversed(held)}
+    if len(words) > 1 and cast is None:
+        types = ((one.logical or one.dtype, path) for one, path in reversed(words.values()))
+        places = [f"{getattr(one, 'value', one)} in {path}" for one, path in types]
+        hint = f"use --cast {name}:TYPE to choose one, or --select to choose other columns"
+        raise SchemaError(f"conflicting types of {name!r}: {' and '.join(places)}", hint=hint)
+    own = next(iter(words))
+    same = cast is None or (cast.logical == "timestamp" and (own or "").startswith("timestamp"))
+    return own if same or cast is None else cast.logical
+
+
+def _shape(name: str, held: Sequence[tuple[Column, Scan]]) -> tuple[int, ...]:
+    """Return the shape of the tensors in a column."""
+    shapes = {
+        one.shape or (-1,): scan.path for one, scan in reversed(held) if one.form is Form.LIST
+    }
+    levels = [{*sizes} - {0} for sizes in zip(*shapes, strict=False)]
+    if len({*map(len, shapes)}) > 1 or any(len(sizes) > 1 for sizes in levels[1:]):
+        places = " and ".join(f"{[*shape]} in {path}" for shape, path in reversed(shapes.items()))
+        hint = "use --select to choose other columns"
+        raise SchemaError(f"conflicting shapes of {name!r}: {places}", hint=hint)
+    if not all(levels):
+        return ()
+    shape = tuple(-1 if len(sizes) > 1 else next(iter(sizes)) for sizes in levels)
+    return () if shape == (-1,) else shape
+
+
 def _dtype(
-    form: Format, name: str, held: Sequence[tuple[Column, Scan]], cast: DType | None
+    form: Format, name: str, held: Sequence[tuple[Column, Scan]], chosen: ColumnType | None
 ) -> tuple[DType | None, str]:
     """Return the type of a column, and a note.
 
     Doubles become int64 where all of them, in all files, are whole.
     """
-    total, singles = NumberRange(), False
+    total, singles, cast = NumberRange(), False, None if chosen is None else chosen.dtype
     for one, scan in held:
         if name in scan.numbers:
             total.merge(scan.numbers[name])

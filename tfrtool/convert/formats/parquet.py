@@ -24,6 +24,7 @@ from tfrtool.examples.arrow.columns import EXACT, Column, Columns, Form
 from tfrtool.examples.arrow.decode_batch import decode_batch
 from tfrtool.examples.arrow.encode_batch import encode_batch
 from tfrtool.examples.arrow.foreign import (
+    NestedSizes,
     conform,
     double_columns,
     flat_values,
@@ -69,20 +70,21 @@ class ParquetFormat(Format):
         facts = read_facts(path)
         check_column_count(max(len(facts.schema), facts.leaves), path)
         facts.check_unpacked(path)
-        content, notes = _content(facts)
-        positions, rows, size = list[ReadPosition](), 0, 0
-        for number, (group_rows, group_bytes) in enumerate(facts.groups):
-            positions.append(ReadPosition(rows, number))
-            rows, size = rows + group_rows, size + group_bytes
-        numbers: dict[str, NumberRange] = {}
-        if doubles := double_columns(facts.schema):
-            numbers = {feature_name(key): NumberRange(doubles=True) for key in doubles.values()}
-            first = 0
-            for batch in read_batches(path, columns=[*doubles]):
+        sizes, doubles = NestedSizes(facts.schema), double_columns(facts.schema)
+        numbers = {feature_name(key): NumberRange(doubles=True) for key in doubles.values()}
+        first = 0
+        if names := [*dict.fromkeys((*doubles, *sizes.sizes))]:
+            for batch in read_batches(path, columns=names):
+                sizes.add(batch)
                 for name, key in doubles.items():
                     values, places = flat_values(batch.column(name))
                     numbers[feature_name(key)].add_doubles(values, places + first)
                 first += batch.num_rows
+        content, notes = _content(facts, sizes)
+        positions, rows, size = list[ReadPosition](), 0, 0
+        for number, (group_rows, group_bytes) in enumerate(facts.groups):
+            positions.append(ReadPosition(rows, number))
+            rows, size = rows + group_rows, size + group_bytes
         return Scan(
             path=path,
             rows=rows,
@@ -119,7 +121,10 @@ class ParquetFormat(Format):
                 )
             batch = conform(rows, own, first)
         if own != content.columns:
-            batch = decode_batch(encode_batch(batch, own), content.columns, exact=content.exact)
+            plain = content.columns.plain
+            batch = decode_batch(encode_batch(batch, own), plain, exact=content.exact)
+            if plain != content.columns:
+                batch = conform(batch, content.columns, first)
         yield batch
 
     @contextlib.contextmanager
@@ -215,7 +220,8 @@ def _as_in(content: Column | None, own: Column) -> Column:
     if content is None or own.dtype is None or content.dtype is None:
         return own
     form = content.form if own.form.is_single and content.form.is_single else own.form
-    return replace(own, form=form, dtype=content.dtype, is_text=content.is_text)
+    shape = content.shape if form is Form.LIST and content.form is Form.LIST else ()
+    return replace(content, form=form, shape=shape)
 
 
 def _features(content: Content) -> dict[str, Any]:
@@ -253,7 +259,9 @@ def _arrow_errors(path: AnyPath) -> Iterator[None]:
         raise SourceError(what, path=path, found=reason) from error
 
 
-def _columns(schema: pa.Schema) -> tuple[Columns, list[str], tuple[str, ...] | None]:
+def _columns(
+    schema: pa.Schema, sizes: NestedSizes | None = None
+) -> tuple[Columns, list[str], tuple[str, ...] | None]:
     """Return the columns of a schema by their types alone, and those of images.
 
     And notes on other types; None where it is a schema of ours.
@@ -269,17 +277,18 @@ def _columns(schema: pa.Schema) -> tuple[Columns, list[str], tuple[str, ...] | N
         return found, images, None
     paths = [_PATHS[0].format(name) for name in images]
     fields += [pa.field(name, pa.string()) for name in paths if name not in schema.names]
-    columns, notes = foreign_columns(pa.schema(fields, schema.metadata))
+    schema = pa.schema(fields, schema.metadata)
+    columns, notes = foreign_columns(schema, None if sizes is None else sizes.sizes)
     return columns, images, notes
 
 
-def _content(facts: ParquetFacts) -> tuple[Content, tuple[str, ...]]:
+def _content(facts: ParquetFacts, sizes: NestedSizes) -> tuple[Content, tuple[str, ...]]:
     """Return what a file holds, and notes on other types.
 
     In a column of somebody else, a null is a feature that is absent.
     """
     schema = facts.schema
-    columns, images, notes = _columns(schema)
+    columns, images, notes = _columns(schema, sizes)
     nulls = set() if notes is None else _names_with_nulls(facts, images)
     some = [
         replace(one, form=Form.OPTIONAL) if one.form is Form.SCALAR and name in nulls else one

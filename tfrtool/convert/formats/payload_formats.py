@@ -13,9 +13,10 @@ from typing import ClassVar
 import pyarrow as pa
 
 from tfrtool.convert.formats.array_reader import library, read_parts
-from tfrtool.convert.formats.registry import Content, Format, Put, ReadPosition, Scan
+from tfrtool.convert.formats.registry import SCHEMA, Content, Format, Put, ReadPosition, Scan
 from tfrtool.errors import WriteError, reason_of
 from tfrtool.examples.arrow.columns import Column, Form
+from tfrtool.examples.arrow.foreign import conform
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.example import PayloadKind
 from tfrtool.examples.tfds_metadata import (
@@ -95,19 +96,25 @@ class PayloadFormat(Format):
         first: int,  # noqa: ARG002
     ) -> Iterator[pa.RecordBatch | Fault]:
         """Yield payloads as record batches, and a fault for each that isn't such a row."""
-        faults, step = list[Fault](), content.columns.batch_records
+        stages, faults = [content.columns], list[Fault]()
+        if content.native is not None:
+            stages.insert(0, content.native.select(content.columns.names))
+        plain = stages[0].plain
+        step = plain.batch_records
         for start in range(0, len(rows), step):
             some = rows[start : start + step]
-            for batch in decode_records(
-                path, some, content.columns, faults.append, exact=content.exact
-            ):
-                yield batch.table
+            for batch in decode_records(path, some, plain, faults.append, exact=content.exact):
+                table = batch.table
+                for columns in stages if plain != content.columns else ():
+                    table = conform(table, columns, batch.records[0].index)
+                yield table
         yield from faults
 
     def metadata(self, content: Content, info: DatasetInfo) -> Mapping[str, str]:
         """Return class names, features.json and dataset_info.json; nothing if TFDS reads no such.
 
-        TFDS reads records without the features that it can't describe.
+        TFDS reads records without the features that it can't describe. Times, decimals and tensors
+        are described in a schema, from which tables get them back.
         """
         columns = content.columns
         if columns.kind is not PayloadKind.EXAMPLE:
@@ -126,7 +133,8 @@ class PayloadFormat(Format):
         }
         own = connector("FeaturesDict", featuresDict={"features": features})
         described = info.to_json() | {"fileFormat": self.tfds_name}
-        return dataset_texts(texts, content.tfds or own, described)
+        schema = {SCHEMA: content.to_text()} if columns != columns.plain else {}
+        return dataset_texts(texts, content.tfds or own, described) | schema
 
 
 def _feature(name: str, column: Column, content: Content) -> Json:

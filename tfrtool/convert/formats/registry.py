@@ -41,6 +41,9 @@ _MODULES = {
 }
 """In the order in which they are asked whether a file is theirs."""
 
+SCHEMA = "schema.json"
+"""The file that has the columns of tables without types."""
+
 NAMES = tuple(_MODULES)
 _HEAD = 4096
 _PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip", ".json")
@@ -65,6 +68,7 @@ class Content:
         tfds: the content of features.json, if there is one.
         declared: whether the writer of the records gave their types; otherwise they are inferred.
         label: the column that is the label, by the metadata or the user.
+        native: the columns of payloads before a cast, if there is one.
     """
 
     columns: Columns
@@ -75,15 +79,21 @@ class Content:
     tfds: Mapping[str, Any] | None = None
     declared: bool = True
     label: str | None = None
+    native: Columns | None = None
 
     @property
     def schema(self) -> pa.Schema:
         """The Arrow schema of its batches."""
         return self.columns.to_arrow(exact=self.exact)
 
+    def to_text(self) -> str:
+        """Return the content of a file named `SCHEMA`."""
+        return json.dumps(self.to_json(), indent=1) + "\n"
+
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values."""
-        facts = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "label"}
+        names = [one.name for one in fields(self) if one.name not in ("label", "native")]
+        facts = {name: getattr(self, name) for name in names}
         return facts | {"columns": json.loads(self.schema.metadata[METADATA])}
 
     @classmethod

@@ -17,7 +17,7 @@ from typing import IO, Any, BinaryIO, ClassVar
 
 import pyarrow as pa
 
-from tfrtool.convert.formats.registry import Content, Format, Put, ReadPosition, Scan
+from tfrtool.convert.formats.registry import SCHEMA, Content, Format, Put, ReadPosition, Scan
 from tfrtool.errors import (
     SchemaError,
     SourceError,
@@ -27,7 +27,8 @@ from tfrtool.errors import (
     printable,
 )
 from tfrtool.examples.arrow.columns import EXACT, PAYLOAD, TYPES, Column, Columns, Form
-from tfrtool.examples.arrow.foreign import conversion_error
+from tfrtool.examples.arrow.foreign import conform, conversion_error
+from tfrtool.examples.arrow.value_types import logical_word, map_values, texts_of
 from tfrtool.examples.dtypes import INT64, LEADING_ZERO, NUMBER, as_dtype
 from tfrtool.examples.example import DType, PayloadKind, feature_key
 from tfrtool.examples.tfds_metadata import DatasetInfo
@@ -48,7 +49,6 @@ from tfrtool.storage.limits import MAX_TEXT_ROW_BYTES
 from tfrtool.storage.progress import BYTES, count_work
 from tfrtool.storage.remote_path import AnyPath
 
-SCHEMA = "schema.json"
 _POSITION_EVERY = 256
 _BASE64 = '{"base64":'
 _DTYPES = {kind.id: dtype for dtype, kind in TYPES.items()} | {pa.string().id: DType.STRING}
@@ -69,9 +69,11 @@ def from_json(value: Any, kind: pa.DataType) -> Any:
     """
     if value is None:
         return None
-    if pa.types.is_list(kind):
+    if pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
         inner = kind.value_type
         values = [from_json(one, inner) for one in (value if isinstance(value, list) else [value])]
+        if pa.types.is_fixed_size_list(kind) and len(values) != kind.list_size:
+            raise ValueError(f"expected {kind.list_size} values, found {len(values)}")
         if None in values and not pa.types.is_nested(inner):
             raise ValueError("lists can't hold null")
         return values
@@ -209,10 +211,11 @@ class RowFormat(Format):
         self, rows: Sequence[Row], content: Content, path: AnyPath, first: int
     ) -> Iterator[pa.RecordBatch]:
         """Yield rows as one batch."""
-        arrays, required = list[pa.Array](), _required(content)
+        arrays, required, columns = list[pa.Array](), _required(content), _as_texts(content.columns)
         errors = dict[str, tuple[int, Exception]]()
         rows = rows if content.declared else [*map(self._named, rows)]
-        for one in content.schema:
+        schema = columns.to_arrow(exact=content.exact)
+        for one in schema:
             values: list[Any] = []
             needed = one.name in required
             try:
@@ -223,11 +226,12 @@ class RowFormat(Format):
             except (ValueError, RecursionError) as error:
                 errors[one.name] = first + len(values), error
         _raise_all(errors, path)
-        yield pa.RecordBatch.from_arrays(arrays, schema=content.schema)
+        batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+        yield batch if columns == content.columns else conform(batch, content.columns, first)
 
     def metadata(self, content: Content, info: DatasetInfo) -> Mapping[str, str]:  # noqa: ARG002
         """Return the schema, which makes the way back lossless."""
-        return {SCHEMA: json.dumps(content.to_json(), indent=1) + "\n"}
+        return {SCHEMA: content.to_text()}
 
 
 class JsonLinesFormat(RowFormat):
@@ -250,7 +254,8 @@ class JsonLinesFormat(RowFormat):
         """Give a file to write."""
 
         def lines(batch: pa.RecordBatch) -> Iterator[str]:
-            return (json.dumps(as_json(row), ensure_ascii=False) + "\n" for row in rows_of(batch))
+            rows = rows_of(with_texts(batch))
+            return (json.dumps(as_json(row), ensure_ascii=False) + "\n" for row in rows)
 
         with _create_text(path) as file:
             yield lambda batch: file.writelines(lines(batch))
@@ -376,8 +381,28 @@ class CsvFormat(RowFormat):
             nullable = {*content.schema.names} - _required(content)
             yield lambda batch: writer.writerows(
                 [_cell(value, name in nullable) for name, value in row.items()]
-                for row in rows_of(batch)
+                for row in rows_of(with_texts(batch))
             )
+
+
+def with_texts(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a batch with its times and decimals as text."""
+    for at, field in enumerate(batch.schema):
+        kind = field.type
+        while pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
+            kind = kind.value_type
+        if logical_word(kind) is not None:
+            batch = batch.set_column(at, field.name, map_values(batch.column(at), texts_of))
+    return batch
+
+
+def _as_texts(columns: Columns) -> Columns:
+    """Return columns with text for times and decimals."""
+    columns_of_text = (
+        replace(one, dtype=DType.STRING, is_text=True, logical=None) if one.logical else one
+        for one in columns.columns
+    )
+    return replace(columns, columns=tuple(columns_of_text))
 
 
 def _required(content: Content) -> set[str]:

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, ClassVar
 import pyarrow as pa
 
 from tfrtool.convert.formats.registry import Content, Put
-from tfrtool.convert.formats.text_formats import Row, RowFormat
+from tfrtool.convert.formats.text_formats import Row, RowFormat, with_texts
 from tfrtool.errors import SchemaError, SourceError, printable
 from tfrtool.examples.arrow.columns import EXACT, PAYLOAD, Form
 from tfrtool.examples.content import describe_bytes, is_text
@@ -157,7 +157,7 @@ class _SampleWriter:
 
     def put(self, batch: pa.RecordBatch) -> None:
         """Write rows."""
-        for row in rows_of(batch):
+        for row in rows_of(with_texts(batch)):
             texts = {name: one.encode() for name, one in row.items() if isinstance(one, str)}
             self._add(row | texts)
 

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from tfrtool.errors import UsageError, suggestion
+from tfrtool.examples.arrow.value_types import TYPE_WORDS, logical_type, nested_type, stored_dtype
 from tfrtool.examples.example import DTYPES, DType, PayloadKind, feature_key, feature_name, is_utf8
 
 METADATA = b"tfrtool"
@@ -60,13 +61,26 @@ class Form(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A feature as a column."""
+    """A feature as a column.
+
+    Attributes:
+        key: the feature's name.
+        form: how the column holds it.
+        dtype: the type of the feature's values; None in a FEATURE alone.
+        is_list: whether it is a feature list of a SequenceExample: a list of steps.
+        is_text: whether all values are UTF-8 text, so that they are strings in Arrow.
+        logical: the word for times or decimals, which the values stand for.
+        shape: sizes of the tensors that a LIST holds in row-major order; -1 is any number, as the
+            first size, and 0 is not known.
+    """
 
     key: bytes
     form: Form
-    dtype: DType | None  # None in a FEATURE alone
-    is_list: bool = False  # a feature list of a SequenceExample: a list of steps
-    is_text: bool = False  # whether all values are UTF-8 text, so that they are strings in Arrow
+    dtype: DType | None
+    is_list: bool = False
+    is_text: bool = False
+    logical: str | None = None
+    shape: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if (self.dtype is None) != (self.form is Form.FEATURE):
@@ -75,12 +89,18 @@ class Column:
             raise ValueError("a feature list is not a scalar")
         if self.is_text and self.dtype is not DType.STRING:
             raise ValueError("only strings can be text")
+        if self.logical is not None and stored_dtype(self.logical) is not self.dtype:
+            raise ValueError(f"{self.logical} is stored as another type")
+        if self.shape and (self.form is not Form.LIST or self.is_list or min(self.shape) < -1):
+            raise ValueError("only a list can hold a tensor")
 
     @property
     def value_type(self) -> pa.DataType:
         """The type of single values in Arrow."""
         if self.dtype is None:
             return FEATURE
+        if self.logical is not None:
+            return logical_type(self.logical)
         return pa.string() if self.is_text else TYPES[self.dtype]
 
     @property
@@ -88,8 +108,41 @@ class Column:
         """The column's type in Arrow."""
         held = self.value_type
         if self.form is Form.LIST:
-            held = pa.list_(held)
+            held = nested_type(held, self.shape or (-1,))
         return pa.list_(held) if self.is_list else held
+
+    @property
+    def plain(self) -> "Column":
+        """The column as features store it: without times, decimals and tensors."""
+        return replace(self, logical=None, shape=())
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnType:
+    """The type of the values in a column, as in `Column`."""
+
+    dtype: DType | None
+    logical: str | None = None
+    shape: tuple[int, ...] = ()
+
+    @classmethod
+    def parse(cls, word: str) -> "ColumnType":
+        """Read a type of ``--cast``; `UsageError` if it is none."""
+        if word in (dtype.value for dtype in DType):
+            return cls(DType(word))
+        try:
+            logical_type(word)
+        except ValueError as error:
+            raise UsageError(f"invalid cast {word!r}", expected=f"one of {TYPE_WORDS}") from error
+        return cls(stored_dtype(word), word)
+
+    def of(self, column: Column) -> Column:
+        """Return a column with this type."""
+        is_text = self.dtype is DType.STRING and (
+            column.is_text or column.dtype is not DType.STRING
+        )
+        shape = self.shape if column.form is Form.LIST else ()
+        return replace(column, dtype=self.dtype, is_text=is_text, logical=self.logical, shape=shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +172,11 @@ class Columns:
     def parsed(self) -> bool:
         """Whether the payloads are Examples or SequenceExamples."""
         return self.kind in _KINDS
+
+    @property
+    def plain(self) -> "Columns":
+        """The columns as features store them: without times, decimals and tensors."""
+        return replace(self, columns=tuple(column.plain for column in self.columns))
 
     @property
     def context(self) -> tuple[Column, ...]:
@@ -241,6 +299,8 @@ class Columns:
                 dtype=None if one["dtype"] is None else DType(one["dtype"]),
                 is_list=bool(one["list"]),
                 is_text=bool(one.get("text")),
+                logical=one.get("logical"),
+                shape=tuple(map(int, one.get("shape", ()))),
             )
             for one in data["columns"]
         )
@@ -258,4 +318,6 @@ def _column_json(column: Column) -> dict[str, Any]:
         "dtype": None if column.dtype is None else column.dtype.value,
         "list": column.is_list,
     }
-    return data | ({"text": True} if column.is_text else {})
+    data |= {"text": True} if column.is_text else {}
+    data |= {"logical": column.logical} if column.logical else {}
+    return data | ({"shape": [*column.shape]} if column.shape else {})

@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from tfrtool.examples.arrow.arrays import binary_array, strings_array
 from tfrtool.examples.arrow.columns import EXACT, LISTS, PAYLOAD, Column, Columns, Form
+from tfrtool.examples.arrow.foreign import conform
 from tfrtool.examples.arrow.scan import TAGS
 from tfrtool.examples.example import DType, PayloadKind
 from tfrtool.records.wire import varint
@@ -24,6 +25,8 @@ def encode_batch(batch: pa.RecordBatch, columns: Columns) -> list[bytes]:
     own = EXACT if EXACT in batch.schema.names else PAYLOAD
     if own == EXACT or not columns.parsed:
         return list(batch.column(own).to_pylist())
+    if columns != columns.plain:
+        batch, columns = conform(batch, columns.plain, 0), columns.plain
     blank = pa.repeat(_NOTHING, batch.num_rows)
     fields = list(zip(columns.columns, columns.arrays(batch), strict=True))
     context = _map(0x0A, [one for one in fields if not one[0].is_list], blank)

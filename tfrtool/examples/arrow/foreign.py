@@ -1,6 +1,6 @@
 """Tables of any Arrow types as columns of features."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,8 +9,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tfrtool.errors import SchemaError, reason_of, some_of
-from tfrtool.examples.arrow.arrays import list_array
 from tfrtool.examples.arrow.columns import EXACT, FEATURE, PLACES, Column, Columns, Form
+from tfrtool.examples.arrow.value_types import (
+    as_logical,
+    logical_word,
+    microseconds_of,
+    nested_array,
+    texts_of,
+)
 from tfrtool.examples.dtypes import as_dtype
 from tfrtool.examples.example import DType, PayloadKind, feature_key, feature_name
 from tfrtool.storage.remote_path import AnyPath
@@ -27,38 +33,55 @@ _IMAGE = {"bytes", "path"}
 """The fields of Hugging Face's images; the bytes are what is kept."""
 
 
-def foreign_columns(schema: pa.Schema) -> tuple[Columns, tuple[str, ...]]:
+def foreign_columns(
+    schema: pa.Schema, sizes: Mapping[str, Sequence[set[int]]] | None = None
+) -> tuple[Columns, tuple[str, ...]]:
     """Return the columns that hold the rows of any schema, and notes on what changes.
 
+    Args:
+        schema: its types.
+        sizes: lengths of the lists within lists, by column and level, as `NestedSizes` finds them.
+
     Raises:
-        SchemaError: no feature holds a column; the error names it.
+        SchemaError: no feature holds some columns; the error names all of them.
     """
     columns, notes, unsupported = [], [], dict[str, pa.DataType]()
     for key, field in _keys(schema).items():
-        kind, form = _plain_type(field.type), Form.SCALAR
-        if pa.types.is_null(kind):
+        kind, shape = _unnested_type(field.type)
+        if pa.types.is_null(kind) and not shape:
             notes.append(f"column {field.name!r} has no values; skipped")
             continue
         if kind == FEATURE:
             columns.append(Column(key=key, form=Form.FEATURE, dtype=None))
             continue
-        if _is_list(kind):
-            kind, form = _plain_type(kind.value_type), Form.LIST
         dtype, note = _mapping(kind)
-        if dtype is None:
+        levels = [{size} if size else None for size in shape[1:]]
+        for level, lengths in enumerate((sizes or {}).get(field.name, ())):
+            levels[level] = lengths or None
+        if dtype is None or any(one is not None and (len(one) > 1 or 0 in one) for one in levels):
             unsupported[field.name] = field.type
             continue
         if note:
             notes.append(f"column {field.name!r}: {note}")
+        inner = [0 if one is None else next(iter(one)) for one in levels]
         text = dtype is DType.STRING and not _is_bytes(kind)
-        columns.append(Column(key=key, form=form, dtype=dtype, is_text=text))
+        columns.append(
+            Column(
+                key=key,
+                form=Form.LIST if shape else Form.SCALAR,
+                dtype=dtype,
+                is_text=text,
+                logical=logical_word(kind),
+                shape=(shape[0], *inner) if inner or shape[:1] > (0,) else (),
+            )
+        )
     if unsupported:
         names = [f"{name!r}" for name in unsupported]
         several = len(names) > 1
         raise SchemaError(
             f"unsupported type{'s' * several} of column{'s' * several} {some_of(names, _SHOWN)}",
-            expected="numbers, strings, bytes, times or lists of them, or --select without "
-            + ("them" if several else "it"),
+            expected="numbers, strings, bytes, times, lists of them or tensors, or --select "
+            f"without {'them' if several else 'it'}",
             found=some_of([*dict.fromkeys(map(str, unsupported.values()))], _SHOWN),
         )
     return Columns(PayloadKind.EXAMPLE, tuple(columns)), tuple(notes)
@@ -87,10 +110,10 @@ def _mapping(kind: pa.DataType) -> tuple[DType | None, str]:
     if types.is_floating(kind):
         return DType.FLOAT32, ""
     if types.is_decimal(kind):
-        return DType.STRING, "decimals become text with all their digits"
+        return DType.STRING, "" if logical_word(kind) else "decimals become text"
     if types.is_temporal(kind) and not types.is_interval(kind):
-        cut = "; nanoseconds are truncated" if getattr(kind, "unit", "") == "ns" else ""
-        return DType.INT64, f"times become int64, in microseconds{cut}"
+        is_kept = logical_word(kind) is not None
+        return DType.INT64, "" if is_kept else "times become int64, in microseconds"
     if types.is_struct(kind) and {field.name for field in kind} == _IMAGE:
         return DType.STRING, "image bytes are kept, paths are dropped"
     return (DType.STRING if str(kind).partition("[")[0] in _BYTES else None), ""
@@ -103,6 +126,20 @@ def _is_bytes(kind: pa.DataType) -> bool:
 def _is_list(kind: pa.DataType) -> bool:
     types = pa.types
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def _unnested_type(kind: pa.DataType) -> tuple[pa.DataType, tuple[int, ...]]:
+    """Return the type of the values in lists of any depth, and the sizes of the lists.
+
+    A size is -1 for any number of lists, and 0 for any number of values within one.
+    """
+    shape: list[int] = []
+    kind = _plain_type(kind)
+    while _is_list(kind):
+        is_fixed = pa.types.is_fixed_size_list(kind)
+        shape.append(kind.list_size if is_fixed else 0 if shape else -1)
+        kind = _plain_type(kind.value_type)
+    return kind, tuple(shape)
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:
@@ -122,20 +159,42 @@ def _plain(array: pa.Array) -> pa.Array:
     return _plain(pc.run_end_decode(array)) if pa.types.is_run_end_encoded(kind) else array
 
 
+class NestedSizes:
+    """Lengths of the lists within lists, in columns whose types don't have them.
+
+    Attributes:
+        sizes: the lengths, by column and level.
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        """Find the columns of a schema."""
+        shapes = {field.name: _unnested_type(field.type)[1][1:] for field in _keys(schema).values()}
+        self.sizes = {
+            name: [set[int]() for _ in shape] for name, shape in shapes.items() if 0 in shape
+        }
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take in rows."""
+        for name, levels in self.sizes.items():
+            array = _plain(batch.column(name))
+            for lengths in levels:
+                array = _plain(array.flatten())
+                lengths |= {*pc.list_value_length(array).drop_null().unique().to_pylist()}
+
+
 def double_columns(schema: pa.Schema) -> dict[str, bytes]:
     """Return the names of the columns of doubles, or of lists of them, with the features' keys."""
-    found = {}
-    for key, field in _keys(schema).items():
-        kind = _plain_type(field.type)
-        if pa.types.is_float64(_plain_type(kind.value_type) if _is_list(kind) else kind):
-            found[field.name] = key
-    return found
+    return {
+        field.name: key
+        for key, field in _keys(schema).items()
+        if pa.types.is_float64(_unnested_type(field.type)[0])
+    }
 
 
 def flat_values(array: pa.Array) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Return the numbers of a column, without nulls, and the row of each from 0."""
     array, rows = _plain(array), np.arange(len(array))
-    if _is_list(array.type):
+    while _is_list(array.type):
         rows = np.repeat(rows, np.asarray(pc.fill_null(pc.list_value_length(array), 0)))
         array = _plain(array.flatten())
     return np.asarray(array.drop_null()), rows[np.asarray(array.is_valid())]
@@ -187,66 +246,74 @@ def _conformed(name: str, array: pa.Array, column: Column, first_row: int) -> pa
     """Return an array with the type of a column."""
     if column.dtype is None:
         return array.cast(FEATURE)
-    lists, rows = _is_list(array.type), np.arange(first_row, first_row + len(array))
-    values = _plain(array.flatten()) if lists else array
-    if lists != (column.form is Form.LIST) or _mapping(values.type)[0] is None:
-        raise SchemaError(f"the type of column {name!r} changes", found=array.type)
-    counts = np.asarray(pc.fill_null(pc.list_value_length(array), 0)) if lists else None
-    if counts is not None:
-        rows = np.repeat(rows, counts)
+    size, rows = len(array), np.arange(first_row, first_row + len(array))
+    is_list, place = _is_list(array.type), f"column {name!r}, row"
+    values, inner = array, list[int]()
+    while _is_list(values.type):
+        lengths = np.asarray(pc.fill_null(pc.list_value_length(values), 0))
+        if values is not array:
+            inner.append(int(lengths[0]) if len(lengths) else 0)
+            if (lengths != inner[-1]).any():
+                row = rows[np.flatnonzero(lengths != inner[-1])[0]]
+                raise SchemaError(f"{place} {row}: lists of different lengths")
+        rows, values = np.repeat(rows, lengths), _plain(values.flatten())
         nulls = np.flatnonzero(np.asarray(values.is_null()))
         if len(nulls):
             what = "a null within a list, which a feature can't store"
-            raise SchemaError(f"column {name!r}, row {rows[nulls[0]]}: {what}")
+            raise SchemaError(f"{place} {rows[nulls[0]]}: {what}")
+    if is_list != (column.form is Form.LIST) or _mapping(values.type)[0] is None:
+        raise SchemaError(f"the type of column {name!r} changes", found=array.type)
     try:
-        values = _convert(values, column.dtype, column.value_type)
-    except ValueError:
+        values = _convert(values, column)
+    except (ValueError, pa.ArrowException):
         for at, row in enumerate(rows.tolist()):
             try:
-                _convert(values.slice(at, 1), column.dtype, column.value_type)
-            except ValueError as error:
+                _convert(values.slice(at, 1), column)
+            except (ValueError, pa.ArrowException) as error:
                 what = f"{error}" if type(error) is ValueError else f"a {values.type}"
-                what = f"column {name!r}, row {row}: {what} can't be stored as {column.dtype.value}"
-                raise SchemaError(what) from None
+                target, hint = column.logical or column.dtype.value, None
+                if logical_word(values.type) and column.dtype is DType.INT64:
+                    target, hint = "int64 microseconds", f"use --cast {name}:string to store text"
+                what = f"{place} {row}: {what} can't be stored as {target}"
+                raise SchemaError(what, hint=hint) from None
         raise
-    if counts is None:
+    if not is_list:
         return values
+    counts = np.bincount(rows - first_row, minlength=size)
+    shape = column.shape or (-1,)
+    whole = int(np.prod(shape[1:]))
+    wrong = counts % whole != 0 if shape[0] < 0 else counts != whole * shape[0]
+    if inner and len(values) and column.shape and tuple(inner) != shape[1:]:
+        wrong = counts > 0
     places = np.flatnonzero(np.asarray(array.is_valid()))
-    return list_array(column.type, len(array), places, counts[places], values)
+    if (wrong := places[wrong[places]]).size:
+        sizes = ", ".join("any" if one < 0 else str(one) for one in shape)
+        what = f"{counts[wrong[0]]} values don't have the shape [{sizes}]"
+        raise SchemaError(f"{place} {first_row + wrong[0]}: {what}")
+    return nested_array(values, column.shape, size, places, counts[places])
 
 
-def _convert(array: pa.Array, dtype: DType, target: pa.DataType) -> pa.Array:
-    """Return values as those of a feature; `ValueError` if one can't be stored."""
-    types, kind = pa.types, array.type
+def _convert(array: pa.Array, column: Column) -> pa.Array:
+    """Return values as those of a column; `ValueError` or an Arrow error if one can't be stored."""
+    types, kind, target = pa.types, array.type, column.value_type
+    dtype = column.dtype or DType.STRING  # it has one here
     if types.is_struct(kind):
         data, path = (pc.struct_field(array, name) for name in ("bytes", "path"))
         if pc.any(pc.and_(data.is_null(), path.is_valid())).as_py():
             raise ValueError("an image with a path but no bytes")
-        return _convert(data, dtype, target)
-    if types.is_decimal(kind):
-        texts = [None if one is None else format(one, "f") for one in array.to_pylist()]
-        array = pa.array(texts, pa.string())
+        return _convert(data, column)
+    if column.logical is not None:
+        return as_logical(array, target)
+    if types.is_decimal(kind) or (types.is_temporal(kind) and dtype is DType.STRING):
+        array = texts_of(array)
     elif types.is_temporal(kind):
-        array = _microseconds(array)
+        array = microseconds_of(array)
     elif types.is_float64(kind) and dtype is DType.FLOAT32:
         cast = array.cast(target)
         if pc.any(pc.and_(pc.is_inf(cast), pc.invert(pc.is_inf(array)))).as_py():
             raise ValueError("a double")
         return cast
-    if _mapping(kind)[0] is dtype or (types.is_float64(kind) and dtype is DType.INT64):
+    if _mapping(array.type)[0] is dtype or (types.is_float64(kind) and dtype is DType.INT64):
         return array.cast(target)
     values = [None if value is None else as_dtype(value, dtype) for value in array.to_pylist()]
     return pa.array(values, target)
-
-
-def _microseconds(array: pa.Array) -> pa.Array:
-    types, kind = pa.types, array.type
-    if getattr(kind, "unit", "") == "ns":
-        whole = np.asarray(array.cast(pa.int64()).fill_null(0)) // 1000
-        return pa.array(whole, mask=np.asarray(array.is_null()))
-    if types.is_date32(kind):
-        array = array.cast(pa.timestamp("s"))
-    micros = pa.timestamp("us", getattr(kind, "tz", None))
-    if types.is_time(kind) or types.is_duration(kind):
-        micros = pa.time64("us") if types.is_time(kind) else pa.duration("us")
-    return array.cast(micros).cast(pa.int64())

@@ -1,0 +1,160 @@
+"""Tables of other software: what their types become, and that tables get them back."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import tfrtool
+from tests.convert.formats.test_conversion import payloads_in
+from tests.records.strategies import shard_of
+from tfrtool.cli import main
+
+NOON, BEFORE = dt.datetime(2024, 1, 1, 12), dt.datetime(1969, 1, 1, 0, 0, 0, 5)
+Array = pa.list_(pa.float32(), 2)
+
+TYPED: dict[str, pa.Array] = {
+    "when": pa.array([NOON, None, BEFORE], pa.timestamp("us")),
+    "zone": pa.array([NOON, None, BEFORE], pa.timestamp("us", "Europe/Berlin")),
+    "day": pa.array([dt.date(2024, 1, 1), dt.date(1960, 2, 3), None]),
+    "price": pa.array([Decimal("1.50"), None, Decimal("-0.01")], pa.decimal128(8, 2)),
+    "long": pa.array([Decimal(10) ** 50, Decimal(1), None], pa.decimal256(60, 2)),
+    "times": pa.array([[NOON], [], None], pa.list_(pa.timestamp("us"))),
+    "vector": pa.array([[1, 2], None, [3, 4]], Array),
+    "boxes": pa.array([[[1, 2], [3, 4]], [], None], pa.list_(Array)),
+    "tensor": pa.array([[[1, 2, 3], [4, 5, 6]]] * 3, pa.list_(pa.list_(pa.int64(), 3), 2)),
+}
+
+
+def test_types_come_back(tmp_path: Path) -> None:
+    """Times, decimals and tensors come back from records and from each format, equal in type."""
+    table = pa.table(TYPED).select(sorted(TYPED))
+    pq.write_table(table, tmp_path / "a.parquet")
+    tfrtool.convert(tmp_path / "a.parquet", tmp_path / "records")
+    for way in ("records", "one.tfrecord", "t.jsonl", "u.csv", "v.tar", "w.feather"):
+        target = tmp_path / way
+        if way != "records":
+            target = tmp_path / "ways" / way
+            target.parent.mkdir(exist_ok=True)
+            tfrtool.convert(tmp_path / "a.parquet", target)
+        back = tmp_path / f"from_{way.partition('.')[0]}.parquet"
+        tfrtool.convert(target, back)
+        found = pq.read_table(back).replace_schema_metadata()
+        assert found.select(sorted(TYPED)).equals(table), way
+    (first, *_) = payloads_in(tmp_path / "records")
+    example = tfrtool.parse_example(first)
+    assert example["when"] == int(NOON.replace(tzinfo=dt.UTC).timestamp()) * 10**6
+    assert example["price"] == b"1.50"
+    tensor: Any = example["tensor"]
+    assert [*tensor] == [1, 2, 3, 4, 5, 6]
+
+
+CASTS: list[tuple[Any, str, Any]] = [
+    (1_500_000, "timestamp", dt.datetime(1970, 1, 1, 0, 0, 1, 500_000)),
+    ("2024-01-01T12:00:00", "timestamp", NOON),
+    ("2024-01-01", "date", dt.date(2024, 1, 1)),
+    ("1.5", "decimal(4,2)", Decimal("1.50")),
+    ("12", "int64", 12),
+    (12, "string", "12"),
+    (12, "float32", 12.0),
+    (12, "decimal(4,2)", Decimal(12)),
+]
+
+
+@pytest.mark.parametrize(("value", "cast", "expected"), CASTS)
+def test_casts_of_records(value: Any, cast: str, expected: Any, tmp_path: Path) -> None:
+    """`--cast` converts a feature of records, also over a schema, and the same cells of a table."""
+    payloads = [tfrtool.encode_example({"x": value, "y": 1}), tfrtool.encode_example({"y": 2})]
+    (tmp_path / "a.tfrecord").write_bytes(shard_of(payloads))
+    (tmp_path / "s.json").write_text('{"x": {"dtype": "string"}}')
+    tfrtool.convert(tmp_path / "a.tfrecord", tmp_path / "b.parquet", cast={"x": cast})
+    assert pq.read_table(tmp_path / "b.parquet")["x"].to_pylist() == [expected, None]
+    tfrtool.convert(
+        tmp_path / "a.tfrecord",
+        tmp_path / "c.parquet",
+        cast={"x": cast},
+        schema=tmp_path / "s.json",
+    )
+    found = pq.read_table(tmp_path / "c.parquet").to_pylist()
+    assert found == [{"x": expected}, {"x": None}]
+    if not (isinstance(value, int) and cast == "timestamp"):  # of which unit is not known
+        (tmp_path / "t.csv").write_text(f"x,y\n{value},1\n,2\n")
+        tfrtool.convert(tmp_path / "t.csv", tmp_path / "d.parquet", cast={"x": cast})
+        assert pq.read_table(tmp_path / "d.parquet")["x"].to_pylist() == [expected, None]
+
+
+def test_casts_replace_types(tmp_path: Path) -> None:
+    """A cast to a plain type drops the time's own; text is ISO 8601, with all digits."""
+    nanoseconds = pa.array([1_000_000_001, None, 5], pa.timestamp("ns"))
+    pq.write_table(pa.table({**TYPED, "ns": nanoseconds}), tmp_path / "a.parquet")
+    with pytest.raises(tfrtool.SchemaError, match=r"a\.parquet: column 'ns', row 0: .*ns:string"):
+        tfrtool.convert(tmp_path / "a.parquet", tmp_path / "records")
+    cast = {"ns": "string", "price": "float32", "day": "timestamp", "when": "int64"}
+    tfrtool.convert(tmp_path / "a.parquet", tmp_path / "records", cast=cast)
+    zone = {"zone": "string"}
+    tfrtool.convert(tmp_path / "records", tmp_path / "b.parquet", cast=zone)
+    row = pq.read_table(tmp_path / "b.parquet").to_pylist()[0]
+    assert row["ns"] == "1970-01-01 00:00:01.000000001"
+    assert row["price"] == 1.5
+    assert row["day"] == dt.datetime(2024, 1, 1)
+    assert row["when"] == int(NOON.replace(tzinfo=dt.UTC).timestamp()) * 10**6
+    assert row["zone"] == "2024-01-01 13:00:00.000000+0100"
+
+
+@pytest.mark.parametrize(
+    ("value", "cast", "words"),
+    [
+        ("x", "timestamp", "column 'x', row 1"),
+        ("1.234", "decimal(4,2)", "column 'x', row 1"),
+        ("2024-01-01 12:00:00", "date", "within a day"),
+        ("1", "decimal(99,2)", "invalid cast"),
+        ("1", "double", "int64, float32, string, timestamp"),
+    ],
+)
+def test_casts_that_fail(
+    value: str, cast: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The error names the file, the column and the row; nothing is written."""
+    payloads = [tfrtool.encode_example({"x": one}) for one in ("2024-01-01", value)]
+    payloads = payloads if "decimal" not in cast else [tfrtool.encode_example({}), payloads[1]]
+    (tmp_path / "a.tfrecord").write_bytes(shard_of(payloads))
+    words_of = ["convert", str(tmp_path / "a.tfrecord"), str(tmp_path / "b.csv")]
+    assert main([*words_of, "--cast", f"x:{cast}"]) in (1, 2)
+    error = capsys.readouterr().err
+    assert words in error
+    assert "column" not in words or "a.tfrecord: " in error
+    assert [path.name for path in tmp_path.iterdir()] == ["a.tfrecord"]
+
+
+def test_types_in_conflict(tmp_path: Path) -> None:
+    """Other types or shapes in another file are an error that names columns, types and files."""
+    for name, unit, size in (("a", pa.timestamp("s"), 2), ("b", pa.int64(), 3)):
+        vectors = pa.array([[1] * size], pa.list_(pa.int64(), size))
+        boxes = pa.array([[[1] * size]], pa.list_(pa.list_(pa.int64(), size)))
+        table = pa.table({"t": pa.array([1], unit), "v": vectors, "boxes": boxes})
+        pq.write_table(table, tmp_path / f"{name}.parquet")
+    with pytest.raises(tfrtool.SchemaError) as caught:
+        tfrtool.convert(str(tmp_path / "?.parquet"), tmp_path / "new")
+    error = str(caught.value)
+    for words in ("'t': timestamp in", "'boxes': [-1, 2] in", "a.parquet", "b.parquet", "int64 in"):
+        assert words in error
+    tfrtool.convert(str(tmp_path / "?.parquet"), tmp_path / "v.csv", select=["v"])
+
+
+def test_shapes_that_records_lost(tmp_path: Path) -> None:
+    """Records that no longer have the shape of their schema are an error, and a cast reads them."""
+    pq.write_table(pa.table({"v": TYPED["boxes"]}), tmp_path / "a.parquet")
+    tfrtool.convert(tmp_path / "a.parquet", tmp_path / "records")
+    shard = next((tmp_path / "records").glob("*.tfrecord*"))
+    shard.write_bytes(shard_of([tfrtool.encode_example({"v": [1.0, 2.0, 3.0]})] * 2))
+    (tmp_path / "records" / "dataset_info.json").unlink()
+    with pytest.raises(tfrtool.SchemaError, match=r"'v', row 0: 3 values .* \[any, 2\]"):
+        tfrtool.convert(tmp_path / "records", tmp_path / "b.parquet")
+    tfrtool.convert(tmp_path / "records", tmp_path / "b.parquet", cast={"v": "float32"})
+    assert pq.read_table(tmp_path / "b.parquet")["v"].to_pylist() == [[1, 2, 3]] * 2
