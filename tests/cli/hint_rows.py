@@ -296,6 +296,18 @@ convert 1.jsonl 2.jsonl new --to csv | 1
   ? use --cast x:TYPE to choose one, or --select to choose other features
   > tfrtool convert 1.jsonl 2.jsonl new --to csv --cast x:string
   > tfrtool convert 1.jsonl 2.jsonl new --to csv --overwrite --select y
+$ printf '{"x": {"y": 1}}' > deep.jsonl
+convert deep.jsonl new | 1
+  ? use --flatten to make columns of the values of objects
+  > tfrtool convert deep.jsonl new --flatten
+$ tfrtool query a.tfrecord "SELECT {'x': label} AS s FROM records" --out deep.parquet
+convert deep.parquet new | 1
+  ? use --flatten to make columns of the fields of structs
+  > tfrtool convert deep.parquet new --flatten
+$ tfrtool query a.tfrecord "SELECT make_timestamp_ns(1) AS t" --out time.parquet
+convert time.parquet new | 1
+  ? use --cast t:string to store text
+  > tfrtool convert time.parquet new --cast t:string
 $ echo '{' > bad.json
 convert a.tfrecord new --to csv --schema bad.json | 2
   ? print one with inspect schema --emit json

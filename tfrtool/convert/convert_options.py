@@ -366,6 +366,12 @@ class ConvertOptions(SizeOptions):
         "Keep a list for a feature that some records don't have, instead of a nullable value.",
         group="Labels and features",
     )
+    flatten: bool = option(
+        False,
+        "Make columns such as objects/bbox of the fields of structs, lists of structs and JSON "
+        "objects.",
+        group="Labels and features",
+    )
     label_feature: str | None = option(
         None,
         "Label column, for .cls members of WebDataset and for dataset_info.json.  "

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
@@ -144,7 +147,8 @@ def test_types_in_conflict(tmp_path: Path) -> None:
     error = str(caught.value)
     for words in ("'t': timestamp in", "'boxes': [-1, 2] in", "a.parquet", "b.parquet", "int64 in"):
         assert words in error
-    tfrtool.convert(str(tmp_path / "?.parquet"), tmp_path / "v.csv", select=["v"])
+    cast = {"t": "int64", "boxes": "int64"}
+    tfrtool.convert(str(tmp_path / "?.parquet"), tmp_path / "v.csv", cast=cast)
 
 
 def test_shapes_that_records_lost(tmp_path: Path) -> None:
@@ -158,3 +162,87 @@ def test_shapes_that_records_lost(tmp_path: Path) -> None:
         tfrtool.convert(tmp_path / "records", tmp_path / "b.parquet")
     tfrtool.convert(tmp_path / "records", tmp_path / "b.parquet", cast={"v": "float32"})
     assert pq.read_table(tmp_path / "b.parquet")["v"].to_pylist() == [[1, 2, 3]] * 2
+
+
+OBJECTS: dict[str, Any] = {
+    "id": [1, 2, 3],
+    "objects": [
+        {"bbox": [[1, 2, 3, 4.5], [0, 0, 1, 1]], "category": [1, 0]},
+        {"bbox": [], "category": []},
+        {"bbox": [[5, 6, 7, 8]], "category": [1]},
+    ],
+    "parts": [[{"at": {"x": 1, "y": 2}, "name": "a"}, {"at": {"x": 3, "y": 4}, "name": "b"}]] * 3,
+    "info": [{"size": {"w": 4, "h": 5}}, {"size": {"w": 6, "h": 7}}, {"size": {"w": 8, "h": 9}}],
+}
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow", "jsonl"])
+def test_nested_columns(form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without `--flatten`, the error names all nested columns; their fields become columns."""
+    source, table = tmp_path / f"a.{form}", pa.table(OBJECTS)
+    if form == "jsonl":
+        source.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
+    else:
+        names = {"names": ["no", "yes"], "_type": "ClassLabel"}
+        features = {"objects": {"category": {"feature": names, "_type": "List"}}}
+        metadata = {"huggingface": json.dumps({"info": {"features": features}})}
+        table = table.replace_schema_metadata(metadata)
+        write = pq.write_table if form == "parquet" else pa.feather.write_feather
+        write(table, source)
+    assert main(["convert", str(source), str(tmp_path / "new")]) == 1
+    error = capsys.readouterr().err
+    assert all(f"'{name}'" in error for name in ("objects", "parts", "info"))
+    assert "use --flatten" in error
+    tfrtool.convert(source, tmp_path / "new", flatten=True)
+    first, second, _ = map(tfrtool.parse_example, payloads_in(tmp_path / "new"))
+    lists: Any = {name: value for name, value in first.items() if "/" in name}
+    assert {name: [*np.ravel(value)] for name, value in lists.items()} == {
+        "objects/bbox": [1, 2, 3, 4.5, 0, 0, 1, 1],
+        "objects/category": [1, 0],
+        "parts/at/x": [1, 3],
+        "parts/at/y": [2, 4],
+        "parts/name": [b"a", b"b"],
+        "info/size/w": [4],
+        "info/size/h": [5],
+    }
+    assert "objects/bbox" in second
+    tfrtool.convert(tmp_path / "new", tmp_path / "b.parquet")
+    boxes = pq.read_table(tmp_path / "b.parquet")["objects/bbox"].to_pylist()
+    assert boxes == [one["bbox"] for one in OBJECTS["objects"]]
+    if form != "jsonl":
+        assert (tmp_path / "new" / "objects_category.labels.txt").read_text() == "no\nyes\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ('{"a": {"b": 1}, "a/b": 2}\n', "duplicate column 'a/b'"),
+        ('{"a": [{"b": 1}, {"c": 2}]}\n', "lists can't hold null"),
+        ('{"a": [[1, 2], [3]]}\n', "lists of different lengths"),
+        ('{"a": [[1, 2]]}\n{"a": [1]}\n', "lists of different lengths"),
+        ('{"a": [1]}\n{"a": [[1, 2]]}\n', "lists of different lengths"),
+        ('{"a":' * 100 + "1" + "}" * 100 + "\n", "nested objects"),
+    ],
+)
+def test_objects_that_are_refused(lines: str, words: str, tmp_path: Path) -> None:
+    """Objects and lists of objects that aren't columns of one shape are an error."""
+    (tmp_path / "a.jsonl").write_text(lines)
+    with pytest.raises(tfrtool.SchemaError, match=words):
+        tfrtool.convert(tmp_path / "a.jsonl", tmp_path / "new", flatten=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
+
+
+def test_nulls_of_structs(tmp_path: Path) -> None:
+    """A missing struct is missing in each of its columns, as in a list without objects."""
+    kind = pa.struct({"x": pa.int64(), "y": pa.list_(pa.int64())})
+    structs = pa.array([{"x": 1, "y": [2]}, None], kind)
+    image = pa.array([{"in": {"bytes": b"jpeg", "path": "a.jpg"}}, None])
+    table = pa.table({"n": [1, 2], "s": structs, "i": image})
+    pq.write_table(table, tmp_path / "a.parquet")
+    tfrtool.convert(tmp_path / "a.parquet", tmp_path / "new", flatten=True)
+    first, second = map(tfrtool.parse_example, payloads_in(tmp_path / "new"))
+    assert first["i/in"] == b"jpeg"
+    assert sorted(first) == ["i/in", "i/in/filename", "n", "s/x", "s/y"]
+    assert [*second] == ["n"]
+    with pytest.raises(tfrtool.UsageError, match=r"--flatten applies to .*, not to tfrecord"):
+        tfrtool.convert(tmp_path / "new", tmp_path / "b.csv", flatten=True)

@@ -12,6 +12,7 @@ from typing import Any
 from tfrtool.convert.carried import CarriedMetadata
 from tfrtool.convert.convert_options import ConvertOptions
 from tfrtool.convert.formats.convert_task import ConvertTask, read_rows
+from tfrtool.convert.formats.parquet import ParquetFormat
 from tfrtool.convert.formats.registry import (
     NAMES,
     SCHEMA,
@@ -23,7 +24,12 @@ from tfrtool.convert.formats.registry import (
     format_of_files,
     look_for,
 )
-from tfrtool.convert.formats.text_formats import CsvFormat, schema_next_to, schema_of
+from tfrtool.convert.formats.text_formats import (
+    CsvFormat,
+    JsonLinesFormat,
+    schema_next_to,
+    schema_of,
+)
 from tfrtool.convert.source_records import faults_of, find_sources
 from tfrtool.declare import takes
 from tfrtool.engines.pool import map_shards
@@ -151,6 +157,11 @@ def convert(
             name = next(name for name, is_set in csv.items() if is_set)
             raise UsageError(f"{name} applies to CSV, not to {form.name}")
         form = CsvFormat(options.delimiter, options.quote, options.header, options.null)
+    if options.flatten:
+        if not isinstance(form, ParquetFormat | JsonLinesFormat):
+            known = "Parquet, Arrow and JSON Lines"
+            raise UsageError(f"--flatten applies to {known}, not to {form.name}")
+        form = type(form)(flatten=True)
     goal, single = _goal(folder, options.to, form)
     own = folder.with_suffix("") if single else folder
     own = own.with_suffix("") if named_compression(own) or own.suffix in _INNER else own
@@ -240,6 +251,7 @@ def convert(
             "cast": dict(options.cast or {}),
             "exact": exact,
             "lists": options.lists,
+            "flatten": options.flatten,
             "schema": None if schema is None else schema.to_json(),
             "label_feature": label_feature,
         }
@@ -454,7 +466,7 @@ def _retyped(columns: Columns, types: Mapping[str, ColumnType]) -> Columns:
     changed = []
     for name, one in zip(columns.names, columns.columns, strict=False):
         if name in types and one.dtype is None:
-            hint = "change them with --cast of tfrtool edit"
+            hint = "change records with --cast of tfrtool edit"
             raise UsageError(f"feature {name!r} has several types", hint=hint)
         changed.append(types[name].of(one) if name in types else one)
     return replace(columns, columns=tuple(changed))
@@ -551,8 +563,9 @@ def _merged(
         forms = {one.form for one, _ in held}
         shape = _form(forms if len(held) == len(scans) else {*forms, Form.OPTIONAL}, lists, is_list)
         try:
-            dtype, note = _dtype(form, name, held, cast.get(name))
-            logical, sizes = _logical(name, held, cast.get(name)), _shape(name, held)
+            chosen = cast.get(name)
+            dtype, note = _dtype(form, name, held, chosen)
+            logical, sizes = _logical(name, held, chosen), _shape(name, held, chosen)
         except (SchemaError, SourceError) as error:
             errors[name] = error
             continue
@@ -603,23 +616,31 @@ def _logical(name: str, held: Sequence[tuple[Column, Scan]], cast: ColumnType | 
     if len(words) > 1 and cast is None:
         types = ((one.logical or one.dtype, path) for one, path in reversed(words.values()))
         places = [f"{getattr(one, 'value', one)} in {path}" for one, path in types]
-        hint = f"use --cast {name}:TYPE to choose one, or --select to choose other columns"
-        raise SchemaError(f"conflicting types of {name!r}: {' and '.join(places)}", hint=hint)
+        raise _conflict(name, "types", places)
     own = next(iter(words))
     same = cast is None or (cast.logical == "timestamp" and (own or "").startswith("timestamp"))
     return own if same or cast is None else cast.logical
 
 
-def _shape(name: str, held: Sequence[tuple[Column, Scan]]) -> tuple[int, ...]:
-    """Return the shape of the tensors in a column."""
+def _conflict(name: str, what: str, places: Sequence[str]) -> SchemaError:
+    """Return the error for a column whose types differ between files."""
+    hint = f"use --cast {name}:TYPE to choose one, or --select to choose other features"
+    return SchemaError(f"conflicting {what} of {name!r}: {' and '.join(places)}", hint=hint)
+
+
+def _shape(
+    name: str, held: Sequence[tuple[Column, Scan]], cast: ColumnType | None
+) -> tuple[int, ...]:
+    """Return the shape of the tensors in a column; a cast makes lists of them."""
+    if cast is not None:
+        return ()
     shapes = {
         one.shape or (-1,): scan.path for one, scan in reversed(held) if one.form is Form.LIST
     }
     levels = [{*sizes} - {0} for sizes in zip(*shapes, strict=False)]
     if len({*map(len, shapes)}) > 1 or any(len(sizes) > 1 for sizes in levels[1:]):
-        places = " and ".join(f"{[*shape]} in {path}" for shape, path in reversed(shapes.items()))
-        hint = "use --select to choose other columns"
-        raise SchemaError(f"conflicting shapes of {name!r}: {places}", hint=hint)
+        places = [f"{[*shape]} in {path}" for shape, path in reversed(shapes.items())]
+        raise _conflict(name, "shapes", places)
     if not all(levels):
         return ()
     shape = tuple(-1 if len(sizes) > 1 else next(iter(sizes)) for sizes in levels)
@@ -645,15 +666,13 @@ def _dtype(
         for one, scan in reversed(held)
         if one.dtype is not None
     }
-    places = " and ".join(f"{one.value} in {dtypes[one]}" for one in reversed(dtypes))
+    places = [f"{one.value} in {dtypes[one]}" for one in reversed(dtypes)]
     try:
         dtype = cast or form.widest(dtypes)
     except ValueError as error:
-        what = f"conflicting types of {name!r}: {places}"
-        hint = f"use --cast {name}:TYPE to choose one, or --select to choose other features"
-        raise SchemaError(what, hint=hint) from error
+        raise _conflict(name, "types", places) from error
     if dtype is DType.STRING and len(dtypes) > 1 and cast is None:
-        return dtype, f" becomes text: it is {places}"
+        return dtype, f" becomes text: it is {' and '.join(places)}"
     if dtype is DType.INT64 and total.doubles and total.whole:
         return dtype, ": whole numbers become int64"
     if dtype is not DType.FLOAT32 or not total.seen:

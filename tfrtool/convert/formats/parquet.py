@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from tfrtool.examples.arrow.foreign import (
     conform,
     double_columns,
     flat_values,
+    flattened,
     foreign_columns,
 )
 from tfrtool.examples.dtypes import NumberRange
@@ -49,6 +51,7 @@ _GROUP_BYTES = 64 * 1024 * 1024
 """Of a row group in memory: what is held to write one, and what other readers take at once."""
 
 _HUGGING_FACE, _TFDS, _CLASS_FILES = b"huggingface", b"tfds", b"class_files"
+_IMAGE_PARTS = ("bytes", "path")
 _IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 _NOTHING = pa.field("_record", pa.int64())
 """The column of records without any feature, whose number must be kept."""
@@ -65,16 +68,24 @@ class ParquetFormat(Format):
     magic = b"PAR1"
     file_name = "{split}-{index:05d}-of-{count:05d}.parquet"  # datasets knows the split of such
 
+    def __init__(self, flatten: bool = False) -> None:
+        """Say whether structs become columns of their fields."""
+        self._flatten = flatten
+
     def scan(self, path: AnyPath) -> Scan:
         """Read the schema and where the row groups are."""
         facts = read_facts(path)
         check_column_count(max(len(facts.schema), facts.leaves), path)
         facts.check_unpacked(path)
+        top_level = facts.schema.names
+        if self._flatten:
+            facts = _flat_facts(facts)
         sizes, doubles = NestedSizes(facts.schema), double_columns(facts.schema)
         numbers = {feature_name(key): NumberRange(doubles=True) for key in doubles.values()}
         first = 0
-        if names := [*dict.fromkeys((*doubles, *sizes.sizes))]:
-            for batch in read_batches(path, columns=names):
+        if names := {part for name in (*doubles, *sizes.sizes) for part in _parents(name)}:
+            wanted = [name for name in top_level if name in names]
+            for batch in self._flat(read_batches(path, columns=wanted)):
                 sizes.add(batch)
                 for name, key in doubles.items():
                     values, places = flat_values(batch.column(name))
@@ -97,7 +108,10 @@ class ParquetFormat(Format):
 
     def read(self, path: AnyPath, position: ReadPosition) -> Iterator[pa.RecordBatch]:
         """Yield rows as the file has them."""
-        return read_batches(path, group=position.start)
+        return self._flat(read_batches(path, group=position.start))
+
+    def _flat(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return map(flattened, batches) if self._flatten else batches
 
     def read_back(self, path: AnyPath) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a file that was just written."""
@@ -215,6 +229,22 @@ class HuggingFaceFormat(ParquetFormat):
         return {"README.md": f"{head}\n# {info.name}\n\n| split | rows |\n|---|---|\n{counts}"}
 
 
+def _flat_facts(facts: ParquetFacts) -> ParquetFacts:
+    """Return what a file holds, with the fields of structs as columns."""
+    none = [pa.nulls(0, field.type) for field in facts.schema]
+    schema = flattened(pa.RecordBatch.from_arrays(none, schema=facts.schema)).schema
+    paths = {path.replace(".", "/") for path in facts.nullable}
+    nullable = {name for name in schema.names if not paths.isdisjoint(_parents(name))}
+    parts = [(name, part) for name in schema.names for part in _IMAGE_PARTS]
+    nullable |= {f"{name}.{part}" for name, part in parts if f"{name}/{part}" in paths}
+    return facts._replace(schema=schema, nullable=facts.nullable | nullable)
+
+
+def _parents(name: str) -> Iterator[str]:
+    """Yield the names of the structs that a column may come from, and its own."""
+    return accumulate(name.split("/"), "{}/{}".format)
+
+
 def _as_in(content: Column | None, own: Column) -> Column:
     """Return a column of a file with the type that it has in a conversion, if it can be read so."""
     if content is None or own.dtype is None or content.dtype is None:
@@ -227,8 +257,11 @@ def _as_in(content: Column | None, own: Column) -> Column:
 def _features(content: Content) -> dict[str, Any]:
     """Return what Hugging Face's metadata say of images and class names."""
     features: dict[str, Any] = {name: {"_type": "Image"} for name in content.images}
+    lists = {one.name for one in content.schema if pa.types.is_list(one.type)}
     for name, names in content.class_names.items():
         features[name] = {"_type": "ClassLabel", "names": names}
+        if name in lists:
+            features[name] = {"_type": "Sequence", "feature": features[name], "length": -1}
     return features
 
 
@@ -295,10 +328,14 @@ def _content(facts: ParquetFacts, sizes: NestedSizes) -> tuple[Content, tuple[st
         for name, one in zip(columns.names, columns.columns, strict=False)
     ]
     names: dict[str, tuple[str, ...]] = {}
-    for name, one in hugging_face_features(schema).items():
+    found = [*hugging_face_features(schema).items()]
+    for name, one in found:  # which grows
         known = one.get("names") if one.get("_type") == "ClassLabel" else None
         if isinstance(known, list) and name in schema.names:
             names[name] = tuple(map(str, known))
+        inner = {"": one["feature"]} if "feature" in one else {} if "_type" in one else one
+        paths = [(f"{name}/{key}" if key else name, value) for key, value in inner.items()]
+        found += [(path, value) for path, value in paths if isinstance(value, dict)]
     files = metadata_json(schema, _CLASS_FILES)
     content = Content(
         columns=replace(columns, columns=tuple(some)),

@@ -51,6 +51,10 @@ from tfrtool.storage.remote_path import AnyPath
 
 _POSITION_EVERY = 256
 _BASE64 = '{"base64":'
+_NESTED = "features can't hold nested objects"
+_DEEPEST = 32
+"""Levels of objects that become columns."""
+
 _DTYPES = {kind.id: dtype for dtype, kind in TYPES.items()} | {pa.string().id: DType.STRING}
 """By the numbers of Arrow's types: to hash a type takes a microsecond."""
 
@@ -110,12 +114,11 @@ class RowFormat(Format):
             return
         column.cells += 1
         column.is_list |= isinstance(cell, list)
-        for value in cell if isinstance(cell, list) else (cell,):
-            if isinstance(value, list) or value is None:
-                what = "null" if value is None else "lists"
-                raise ValueError(f"lists can't hold {what}")
+        for value in column.add_lists(cell) if isinstance(cell, list) else (cell,):
+            if value is None:
+                raise ValueError("lists can't hold null")
             if isinstance(value, dict) and list(value) != ["base64"]:
-                raise ValueError("features can't hold nested objects")
+                raise ValueError(_NESTED)
             column.add(value, _JSON_DTYPES.get(type(value), DType.STRING), row)
 
     def _named(self, row: Row) -> Row:
@@ -186,6 +189,7 @@ class RowFormat(Format):
                     else Form.SCALAR,
                     dtype=dtype,
                     is_text=dtype is DType.STRING and one.is_text,
+                    shape=(-1, *one.sizes) if one.sizes else (),
                 )
                 for name, one in columns.items()
                 if (dtype := self.widest(one.dtypes))
@@ -242,6 +246,21 @@ class JsonLinesFormat(RowFormat):
     file_name = "{dataset}-{split}-{index:05d}-of-{count:05d}.jsonl"
     widening: ClassVar[Sequence[DType]] = (DType.INT64, DType.FLOAT32)
 
+    def __init__(self, flatten: bool = False) -> None:
+        """Say whether objects become columns of their values."""
+        self._flatten = flatten
+
+    def _named(self, row: Row) -> Row:
+        if not self._flatten:
+            return row
+        pairs = [pair for name, cell in row.items() for pair in _flat_cells(name, cell)]
+        flat = dict(pairs)
+        if len(flat) < len(pairs):
+            names = [name for name, _ in pairs]
+            duplicate = next(name for name in names if names.count(name) > 1)
+            raise SchemaError(f"duplicate column {printable(duplicate)!r}")
+        return flat
+
     def _rows(self, file: BinaryIO, path: AnyPath, start: int) -> Iterator[tuple[Row, int]]:
         for place, _, end, row in json_rows(file, path, start=start, limit=MAX_TEXT_ROW_BYTES):
             if isinstance(row, str):
@@ -259,6 +278,19 @@ class JsonLinesFormat(RowFormat):
 
         with _create_text(path) as file:
             yield lambda batch: file.writelines(lines(batch))
+
+
+def _flat_cells(name: str, cell: Any, depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """Yield the values of an object, or of a list of objects, by names such as ``a/b``."""
+    objects = cell if isinstance(cell, list) else [cell]
+    nested = (isinstance(one, dict) and list(one) != ["base64"] for one in objects)
+    if depth > _DEEPEST or not objects or not all(nested):
+        yield name, cell
+        return
+    for key in dict.fromkeys(key for one in objects for key in one):
+        values = [one.get(key) for one in objects]
+        inner = values if isinstance(cell, list) else values[0]
+        yield from _flat_cells(f"{name}/{key}", inner, depth + 1)
 
 
 class CsvFormat(RowFormat):
@@ -427,12 +459,13 @@ def _cell(value: Any, nullable: bool) -> str | int | float:
 
 def _raise_all(errors: Mapping[str, tuple[int, Exception]], path: AnyPath) -> None:
     """Raise a `SchemaError` for the columns that can't be converted, each with its first row."""
+    is_nested = any(str(why) == _NESTED for _, why in errors.values())
+    hint = "use --flatten to make columns of the values of objects" if is_nested else None
     if len(errors) > 1:
-        raise conversion_error(
-            [f"column {name!r}, record {row}: {why}" for name, (row, why) in errors.items()], path
-        )
+        whys = [f"column {name!r}, record {row}: {why}" for name, (row, why) in errors.items()]
+        raise conversion_error(whys, path, hint)
     for name, (row, error) in errors.items():
-        raise SchemaError(f"column {name!r}: {error}", path=path, record=row) from error
+        raise SchemaError(f"column {name!r}: {error}", path=path, record=row, hint=hint) from error
 
 
 @contextlib.contextmanager

@@ -1,6 +1,6 @@
 """Tables of any Arrow types as columns of features."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tfrtool.errors import SchemaError, reason_of, some_of
+from tfrtool.examples.arrow.arrays import list_array
 from tfrtool.examples.arrow.columns import EXACT, FEATURE, PLACES, Column, Columns, Form
 from tfrtool.examples.arrow.value_types import (
     as_logical,
@@ -78,13 +79,51 @@ def foreign_columns(
     if unsupported:
         names = [f"{name!r}" for name in unsupported]
         several = len(names) > 1
+        structs = any(pa.types.is_struct(_unnested_type(one)[0]) for one in unsupported.values())
         raise SchemaError(
             f"unsupported type{'s' * several} of column{'s' * several} {some_of(names, _SHOWN)}",
             expected="numbers, strings, bytes, times, lists of them or tensors, or --select "
             f"without {'them' if several else 'it'}",
             found=some_of([*dict.fromkeys(map(str, unsupported.values()))], _SHOWN),
+            hint="use --flatten to make columns of the fields of structs" if structs else None,
         )
     return Columns(PayloadKind.EXAMPLE, tuple(columns)), tuple(notes)
+
+
+def flattened(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a batch whose structs, and lists of structs, are columns of their fields, ``a/b``.
+
+    Structs of our own tables and those of images stay.
+    """
+    if Columns.declared(batch.schema) is not None:
+        return batch
+    named = [
+        pair
+        for name, array in zip(batch.schema.names, batch.columns, strict=True)
+        for pair in _fields_of(name, array)
+    ]
+    arrays = [array for _, array in named]
+    schema = pa.schema([(name, array.type) for name, array in named], batch.schema.metadata)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _fields_of(name: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
+    """Yield the fields of a struct or of a list of structs; other arrays as they are."""
+    array, kind = _plain(array), _plain_type(array.type)
+    values = _plain(array.flatten()) if _is_list(kind) else array
+    if not pa.types.is_struct(values.type) or _is_image(values.type) or values.type == FEATURE:
+        yield name, array
+        return
+    for field, child in zip(values.type, values.flatten(), strict=True):
+        if values is not array:
+            places = np.flatnonzero(np.asarray(array.is_valid()))
+            counts = np.asarray(pc.fill_null(pc.list_value_length(array), 0))[places]
+            child = list_array(pa.list_(child.type), len(array), places, counts, child)
+        yield from _fields_of(f"{name}/{field.name}", child)
+
+
+def _is_image(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_struct(kind)) and {field.name for field in kind} == _IMAGE
 
 
 def _keys(schema: pa.Schema) -> dict[bytes, pa.Field]:
@@ -114,7 +153,7 @@ def _mapping(kind: pa.DataType) -> tuple[DType | None, str]:
     if types.is_temporal(kind) and not types.is_interval(kind):
         is_kept = logical_word(kind) is not None
         return DType.INT64, "" if is_kept else "times become int64, in microseconds"
-    if types.is_struct(kind) and {field.name for field in kind} == _IMAGE:
+    if _is_image(kind):
         return DType.STRING, "image bytes are kept, paths are dropped"
     return (DType.STRING if str(kind).partition("[")[0] in _BYTES else None), ""
 

@@ -230,6 +230,22 @@ class CellTypes:
     numbers: NumberRange = field(default_factory=NumberRange)
     text: tuple[int, Any] | None = None  # the first, with its row
     is_text: bool = True  # whether all bytes are plain text
+    sizes: list[int] = field(default_factory=list)  # of the lists within lists, by level
+
+    def add_lists(self, values: list[Any]) -> list[Any]:
+        """Add a list, and return its values; `ValueError` if lists in it have other lengths."""
+        level = 0
+        while any(isinstance(one, list) for one in values):
+            sizes = {len(one) if isinstance(one, list) else -1 for one in values}
+            if level == len(self.sizes) and not self.dtypes:
+                self.sizes.append(max(sizes))
+            if level == len(self.sizes) or sizes != {self.sizes[level]} or 0 in sizes:
+                raise ValueError("lists of different lengths")
+            values = [value for one in values for value in one]
+            level += 1
+        if values and level < len(self.sizes):
+            raise ValueError("lists of different lengths")
+        return values
 
     def add(self, value: Any, dtype: DType, row: int) -> None:
         """Add a value: a number if it has such a type, otherwise a text; rows ascend."""
