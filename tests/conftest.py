@@ -38,7 +38,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # they start do.
 os.fsync = os.fdatasync = lambda fd: None  # noqa: ARG005
 
-settings.register_profile("default", deadline=None, max_examples=25)
+settings.register_profile("default", deadline=None, max_examples=10)
 settings.register_profile("more", deadline=None, max_examples=100)
 settings.register_profile("thorough", deadline=None, max_examples=5000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))

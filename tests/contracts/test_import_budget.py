@@ -61,6 +61,7 @@ def shard(make_shard: MakeShard) -> Path:
 def test_commands_for_shards_are_light(shard: Path, tmp_path: Path) -> None:
     """Help, and whatever reads or copies records, loads neither TensorFlow nor numpy."""
     words: list[list[str]] = [["--version"], ["--help"], ["inspect", "shard", "--help"]]
+    words += [["train", "--help"]]
     for options in ("", "--json", "--raw", "--feature b:int64=1"):
         words += [["inspect", "shard", str(shard), *options.split()]]
     for options in ("", "--records 1", "--sample 2", "--format csv"):

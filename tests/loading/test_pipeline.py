@@ -25,7 +25,7 @@ pytestmark = pytest.mark.tf
 
 LENGTHS = (65, 3, 55, 1, 76)
 TOTAL = sum(LENGTHS)
-CACHES = (more("memory"), "none", "disk")
+CACHES = (more("memory"), "none", more("disk"))
 RECIPES = ("tfrtool", more("notebook"), "naive")
 
 
@@ -135,7 +135,7 @@ def test_order_of_evaluation(numbered: Dataset) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cache", "workers"), [("none", 1), more("memory", 3), ("disk", 2), ("none", 3)]
+    ("cache", "workers"), [more("none", 1), more("memory", 3), ("disk", 2), more("none", 3)]
 )
 def test_held_out_images_are_never_trained_on(
     numbered: Dataset, tf: Any, cache: str, workers: int

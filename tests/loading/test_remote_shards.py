@@ -58,8 +58,8 @@ def _sent(bucket: Bucket) -> int:
     [
         {"epochs": 3},
         more({"epochs": 2, "training": False, "split": "validation"}),
-        {"epochs": 2, "cache": "memory", "cycle_length": 4},
-        {"epochs": 2, "holdout": 0.3, "held_out": True, "cycle_length": 2, "block_length": 2},
+        more({"epochs": 2, "cache": "memory", "cycle_length": 4}),
+        more({"epochs": 2, "holdout": 0.3, "held_out": True, "cycle_length": 2}),
         more({"recipe": "naive", "augment": "flip"}),
     ],
     ids=lambda options: "-".join(f"{key}={value}" for key, value in options.items()),

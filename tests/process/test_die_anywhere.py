@@ -22,6 +22,7 @@ import pytest
 import tfrtool
 from tests.datasets import image_payload, write_foreign
 from tests.emulators import Bucket, Misbehaviour
+from tests.more import more
 from tests.photos import write_class_folders
 from tests.process.effects import before_effects, logged
 from tfrtool.errors import DatasetError, ShardError, TfrtoolError, UsageError, WriteError
@@ -213,7 +214,7 @@ def test_killed_before_any_effect(sources: Path, tmp_path: Path, name: str) -> N
     assert _state(sources) == before
 
 
-@pytest.mark.parametrize("name", ["reshard", "reshard over the same names"])
+@pytest.mark.parametrize("name", [more("reshard"), "reshard over the same names"])
 @pytest.mark.parametrize("what", ["error", "SIGINT"])
 def test_failed_before_any_effect(sources: Path, tmp_path: Path, name: str, what: str) -> None:
     """An error, or Ctrl-C, leaves the old dataset or the new one, and nothing else."""
@@ -296,9 +297,8 @@ def _shards(files: Files) -> Files:
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param("reshard"),
-        pytest.param("reshard over another"),
-        *(pytest.param(name, marks=pytest.mark.more) for name in ("append", "convert")),
+        "reshard over another",
+        *(more(name) for name in ("reshard", "append", "convert")),
         pytest.param("write over another", marks=[pytest.mark.tf, pytest.mark.more]),
     ],
 )

@@ -89,7 +89,7 @@ def test_a_query_that_never_ends_is_interrupted(tmp_path: Path) -> None:
     process = _start(["cat", str(shard), "--where", never])
     try:
         deadline = time.monotonic() + 300
-        while _cpu_seconds_of_children(process.pid) < 3:  # to start takes one
+        while _cpu_seconds_of_children(process.pid) < 2:  # to start takes one
             assert process.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.05)
@@ -98,14 +98,6 @@ def test_a_query_that_never_ends_is_interrupted(tmp_path: Path) -> None:
     finally:
         process.kill()
     assert (process.returncode, out, errors.strip()) == (130, "", "tfrtool: interrupted")
-
-
-def test_python_m_is_the_command() -> None:
-    """`python -m tfrtool` prints the same version as the package has."""
-    process = _start(["--version"])
-    output, _ = process.communicate(timeout=300)
-    assert process.returncode == 0
-    assert output.startswith("tfrtool, version ")
 
 
 @pytest.mark.tf
