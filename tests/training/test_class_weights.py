@@ -14,7 +14,7 @@ import tfrtool
 from tests.datasets import image_payload, write_foreign
 from tests.photos import image_bytes
 from tests.training.runs import planned, small_options
-from tfrtool.cli import main
+from tfrtool.cli.commands.train_command import render_plan
 from tfrtool.errors import UsageError
 
 pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("quick_base")]
@@ -44,7 +44,9 @@ def test_weights_are_those_of_scikit_learn(uneven: Path) -> None:
     options = small_options(uneven, class_weights="balanced", epochs=1)
     expected = compute_class_weight("balanced", classes=np.arange(3), y=LABELS)
     weights = dict(zip("012", expected, strict=True))
-    assert planned(**options).class_weights == pytest.approx(weights)
+    plan = planned(**options)
+    assert plan.class_weights == pytest.approx(weights)
+    assert "  weights  0 0.485, 1 5.33, 2 1.33\n" in render_plan(plan)
     dataset = tfrtool.dataset(uneven)
     kept = dataset.load(split="train", image_size=32, holdout=0.3, held_out=False)
     labels = np.concatenate([labels for _, labels in kept.as_numpy_iterator()])
@@ -64,15 +66,6 @@ def test_validation_is_not_weighted(uneven: Path) -> None:
     )
     assert first.val_loss == pytest.approx(second.val_loss, rel=1e-5)
     assert first.loss != pytest.approx(second.loss, rel=1e-3)
-
-
-def test_the_command_line_tells(uneven: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """The plan shows them."""
-    words = ["train", str(uneven), "--model", "cnn", "--image-size", "32", "--epochs", "1"]
-    assert main([*words, "--class-weights", "balanced"]) == 0
-    output = capfd.readouterr()
-    assert "  weights  0 0.485, 1 5.33, 2 1.33\n" in output.out
-    assert output.err == ""
 
 
 def _warnings(dataset: Path, **changes: Any) -> tuple[str, ...]:

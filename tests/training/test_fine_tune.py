@@ -12,9 +12,9 @@ import pytest
 
 import tfrtool
 from tests.more import more
-from tests.training.runs import saved_variables, small_options
+from tests.training.runs import planned, saved_variables, small_options
 from tests.training.test_resume import numbers
-from tfrtool.cli import main
+from tfrtool.cli.commands.train_command import render_plan
 from tfrtool.errors import UsageError
 from tfrtool.training.train_report import EpochReport
 
@@ -94,6 +94,7 @@ def test_what_is_trained_in_each_phase(whole: dict[str, Any]) -> None:
         np.testing.assert_array_equal(value, kept[2][name])
 
 
+@pytest.mark.more
 def test_layers_of_a_function(few: Path) -> None:
     """They are those of the model that it returns."""
 
@@ -121,9 +122,9 @@ def test_layers_of_a_function(few: Path) -> None:
 def test_early_stopping_is_of_each_phase(few: Path) -> None:
     """A first phase that stops is followed by the second, which has epochs of its own."""
     options = small_options(few, **TUNED, early_stopping=1, learning_rate=1e-12)
-    report = tfrtool.train(**options | {"epochs": 5})
+    report = tfrtool.train(**options | {"epochs": 3})
     phases = [epoch.phase for epoch in report.epochs]
-    assert phases.count(1) < 5
+    assert phases.count(1) < 3
     assert phases[-1] == 2
     assert report.best_epoch is not None
     assert report.best_epoch > phases.count(1)
@@ -159,12 +160,8 @@ def test_impossible_second_phases(few: Path, changes: dict[str, Any], problem: s
         tfrtool.train(**small_options(few, **TUNED | changes))
 
 
-def test_the_command_line_tells(few: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """The plan names the phases."""
-    words = ["train", str(few), "--model", "cnn", "--image-size", "32", "--epochs", "1"]
-    words += ["--trainable", "head", "--fine-tune", "hidden"]
-    assert main(words) == 0
-    assert (
-        "  phases   1 epoch, then 1 epoch fine-tuning from layer hidden, learning rate 0.0001\n"
-        in (capfd.readouterr().out)
-    )
+def test_the_plan_names_the_phases(few: Path) -> None:
+    """The plan has the epochs of each, and the layer."""
+    plan = planned(**small_options(few, epochs=1, fine_tune="hidden"))
+    line = "  phases   1 epoch, then 1 epoch fine-tuning from layer hidden, learning rate 0.0001\n"
+    assert line in render_plan(plan)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tfrtool
+from tests.more import more
 from tests.training.runs import small_options
 from tfrtool.errors import UsageError
 
@@ -23,7 +24,7 @@ def _validation(few: Path) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize(
     ("units", "activation", "outputs"),
-    [(1, "sigmoid", "probabilities"), (1, None, "logits"), (2, None, "logits")],
+    [(1, "sigmoid", "probabilities"), more(1, None, "logits"), (2, None, "logits")],
 )
 def test_outputs_of_own_models(
     few: Path, tmp_path: Path, units: int, activation: str | None, outputs: Any
@@ -58,7 +59,7 @@ def test_outputs_of_own_models(
         np.testing.assert_allclose(probabilities[:, 1], built[0](images)[:, 0], rtol=1e-4)
 
 
-@pytest.mark.parametrize("model", ["cnn", "mobilenet"])
+@pytest.mark.parametrize("model", ["cnn", more("mobilenet")])
 def test_a_single_sigmoid(few: Path, tmp_path: Path, model: str) -> None:
     """It is one output, trained with binary cross-entropy, also over cached features."""
     import keras

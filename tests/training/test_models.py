@@ -154,6 +154,7 @@ def _abridged(names: list[str]) -> list[Any]:
     return names if len(names) <= 4 else [*names[:kept], ..., *names[-kept:]]
 
 
+@pytest.mark.more
 def test_a_frozen_base_always_gives_the_same_features() -> None:
     """Nothing is dropped at random in a base that doesn't learn."""
     model = "efficientnetb0"
