@@ -360,7 +360,8 @@ $ rm -r run/checkpoint
 train pets --model cnn --image-size 32 --epochs 1 --out run | 2
   ? choose another directory
   > tfrtool train nosuch --model cnn --image-size 32 --epochs 1 --out another | 1
-$ truncate -s 5 run/checkpoint
+$ rm run/checkpoint
+$ echo tfrtool > run/checkpoint
 train pets --model cnn --image-size 32 --epochs 1 --out run --resume | 1
   ? delete it to start over
   > rm -r run
