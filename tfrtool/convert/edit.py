@@ -20,6 +20,7 @@ from tfrtool.convert.source_records import (
     shard_stamp,
 )
 from tfrtool.declare import takes
+from tfrtool.engines.local_copies import local_copies
 from tfrtool.errors import DatasetError, SourceError, UsageError, suggestion
 from tfrtool.examples.dtypes import as_dtype
 from tfrtool.examples.example import (
@@ -373,54 +374,57 @@ def edit(
         rename=dict(rename or {}),
         add=encode_example(add) if add else b"",
     )
-    columns = infer_columns(found.paths, workers=settings.workers, on_progress=settings.on_progress)
-    if not columns.parsed and (changes.names or columns.kind is not PayloadKind.EMPTY):
-        if columns.kind is PayloadKind.EMPTY:
-            raise no_readable_record(found.paths)
-        raise DatasetError(
-            "its records have no features",
-            path=found.paths[0],
-            expected="tf.train.Example or SequenceExample",
-            found=columns.kind.title,
+    with local_copies(found.paths, settings.workers, settings.on_progress):
+        columns = infer_columns(
+            found.paths, workers=settings.workers, on_progress=settings.on_progress
         )
-    known = {feature_name(column.key) for column in columns.columns}
-    if recipe and any(name.startswith(_OBJECT_STARTS) for name in known):
-        # Boxes are for the images as they lie.
-        changes = replace(changes, recipe=replace(recipe, orient=False))
-    changes.check(known)
-    tasks = numbered(
-        [
-            EditTask(
-                split=split,
-                records=_count(path, expected),
-                size=stamp[0],
-                source=path,
-                stamp=stamp,
-                changes=changes,
-                stop=settings.stop,
+        if not columns.parsed and (changes.names or columns.kind is not PayloadKind.EMPTY):
+            if columns.kind is PayloadKind.EMPTY:
+                raise no_readable_record(found.paths)
+            raise DatasetError(
+                "its records have no features",
+                path=found.paths[0],
+                expected="tf.train.Example or SequenceExample",
+                found=columns.kind.title,
             )
-            for split, shards in found.splits.items()
-            for path, expected in shards.shards.items()
-            for stamp in [shard_stamp(path)]
-        ],
-        settings.name,
-    )
-    plan = JobPlan(
-        tasks=tasks,
-        inputs=[(str(task.source), task.stamp, task.changes) for task in tasks],
-        faults=faults_of(found, {}, stop=settings.stop),
-        warnings=(*found.notes, *carried.warnings),
-    )
+        known = {feature_name(column.key) for column in columns.columns}
+        if recipe and any(name.startswith(_OBJECT_STARTS) for name in known):
+            # Boxes are for the images as they lie.
+            changes = replace(changes, recipe=replace(recipe, orient=False))
+        changes.check(known)
+        tasks = numbered(
+            [
+                EditTask(
+                    split=split,
+                    records=_count(path, expected),
+                    size=stamp[0],
+                    source=path,
+                    stamp=stamp,
+                    changes=changes,
+                    stop=settings.stop,
+                )
+                for split, shards in found.splits.items()
+                for path, expected in shards.shards.items()
+                for stamp in [shard_stamp(path)]
+            ],
+            settings.name,
+        )
+        plan = JobPlan(
+            tasks=tasks,
+            inputs=[(str(task.source), task.stamp, task.changes) for task in tasks],
+            faults=faults_of(found, {}, stop=settings.stop),
+            warnings=(*found.notes, *carried.warnings),
+        )
 
-    def metadata(splits: Sequence[SplitInfo], place: Path) -> Mapping[str, str]:
-        held = any(split.records for split in splits)
-        staged = [place / task.name for task in tasks] if held else []
-        _edit_metadata(carried, changes, known, staged)
-        return carried.texts(settings.name, settings.version, splits)
+        def metadata(splits: Sequence[SplitInfo], place: Path) -> Mapping[str, str]:
+            held = any(split.records for split in splits)
+            staged = [place / task.name for task in tasks] if held else []
+            _edit_metadata(carried, changes, known, staged)
+            return carried.texts(settings.name, settings.version, splits)
 
-    written = carried.written | ({"image": changes.image} if recipe else {})
-    facts = {**changes.to_json(), "on_error": options.on_error, "written": written}
-    return run_job(settings, "edit", facts, lambda _: plan, metadata)
+        written = carried.written | ({"image": changes.image} if recipe else {})
+        facts = {**changes.to_json(), "on_error": options.on_error, "written": written}
+        return run_job(settings, "edit", facts, lambda _: plan, metadata)
 
 
 def _recipe(encode: str | None, resize: int | tuple[int, int] | None) -> ImageRecipe | None:

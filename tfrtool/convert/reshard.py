@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
@@ -27,6 +28,7 @@ from tfrtool.convert.source_records import (
 )
 from tfrtool.declare import takes
 from tfrtool.engines.engine import Workers
+from tfrtool.engines.local_copies import local_copies
 from tfrtool.errors import SchemaError, WriteError, printable, some_of
 from tfrtool.examples.dataset_files import DatasetFiles, find_files
 from tfrtool.examples.example import PayloadKind, feature_name
@@ -215,15 +217,18 @@ def copy_records(
         return carried.texts(settings.name, settings.version, splits)
 
     def plan(scratch: Path) -> JobPlan:
-        additions = _merged(as_paths(sources), found, options, merge, settings.workers)
+        needed_for = None if shuffle_seed is None else "--shuffle"
+        workers, on_progress = settings.workers, settings.on_progress
+        copies.enter_context(local_copies(found.paths, workers, on_progress, needed_for=needed_for))
+        additions = _merged(as_paths(sources), found, options, merge, workers)
         if additions:
             carried.join_features()
         scan = partial(
             scan_records,
             found,
             scratch,
-            workers=settings.workers,
-            on_progress=settings.on_progress,
+            workers=workers,
+            on_progress=on_progress,
             stop=settings.stop,
         )
         if select is None:
@@ -258,23 +263,19 @@ def copy_records(
             warnings=warnings,
         )
 
-    return run_job(
-        settings,
-        command,
-        {
-            "shards": options.shards,
-            "shard_bytes": options.shard_bytes,
-            "compression": options.compression,
-            "shuffle": shuffle_seed is not None,
-            **({} if shuffle_seed is None else {"seed": shuffle_seed}),
-            **rules,
-            **additions_json(merge),
-            "written": write_options,
-        },
-        plan,
-        metadata,
-        _WORTH_A_PROCESS[compression is Compression.NONE],
-    )
+    facts = {
+        "shards": options.shards,
+        "shard_bytes": options.shard_bytes,
+        "compression": options.compression,
+        "shuffle": shuffle_seed is not None,
+        **({} if shuffle_seed is None else {"seed": shuffle_seed}),
+        **rules,
+        **additions_json(merge),
+        "written": write_options,
+    }
+    worth = _WORTH_A_PROCESS[compression is Compression.NONE]
+    with ExitStack() as copies:
+        return run_job(settings, command, facts, plan, metadata, worth)
 
 
 def _cut(sizes: NDArray[Any], options: CopyOptions) -> list[int]:
@@ -430,7 +431,11 @@ def _merged(
 
     additions = Additions()
     if several or merges:
-        shards = {at: [path for one in find_files(at).sets for path in one.paths] for at in places}
+        own = {path: path for path in found.paths}  # which may have local copies
+        shards = {
+            at: [own.get(path, path) for one in find_files(at).sets for path in one.paths]
+            for at in places
+        }
         folds = {at: fold_columns(paths, workers=workers) for at, paths in shards.items()}
         columns = {at: fold.columns() for at, fold in folds.items()}
         additions = additions_for(merge, shards, columns) if merges else additions

@@ -18,6 +18,7 @@ from tfrtool.records.resync import headers
 from tfrtool.records.stream import Stream, open_shard
 from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.progress import OnCounts, counting
+from tfrtool.storage.remote.remote_file import RemoteFile
 from tfrtool.storage.remote_path import AnyPath
 
 Result = TypeVar("Result")
@@ -183,6 +184,8 @@ def _run(
     fold, end, records = begin(task.path, part=True), None, 0
     try:
         with open_shard(task.path) as file:
+            if isinstance(file, RemoteFile):
+                file.expect_end(task.end)
             start = task.find_first(file)
             if start is not None:
                 file.seek(start)

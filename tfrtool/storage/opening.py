@@ -73,8 +73,13 @@ def open_regular(
 ) -> BinaryIO:
     """Open a regular file to read; the arguments and errors are those of `open_descriptor`.
 
-    An object of a store is a `RemoteFile`, which has no descriptor, but a `size` and `read_at`.
+    An object of a store is a `RemoteFile`, which has no descriptor, but a `size` and `read_at`; or
+    its local copy, with the object's `status`.
     """
+    if isinstance(path, RemotePath) and path.copy is not None and path.copy.is_file():
+        copy: Any = open(open_descriptor(path.copy), "rb", buffering=buffering)  # noqa: SIM115
+        copy.status = path.known()
+        return copy  # type: ignore[no-any-return]
     if isinstance(path, RemotePath) or (isinstance(path, str) and is_url(path)):
         from tfrtool.storage.remote.remote_file import RemoteFile
 

@@ -29,11 +29,13 @@ class RemotePath:
         parts: the bucket or host, and the parts of the key as in the URL.
         status: metadata, from a listing or the first request. If the object changes later, reading
             it is an error.
+        copy: a local copy, which is read instead as long as it exists.
     """
 
     scheme: str
     parts: tuple[str, ...]
     status: Status | None = field(default=None, compare=False, repr=False)
+    copy: Path | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"{self.scheme}://{'/'.join(self.parts)}"

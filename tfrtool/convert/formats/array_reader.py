@@ -4,13 +4,14 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
+from tfrtool.engines.local_copies import local_copies
 from tfrtool.errors import SourceError, UsageError, human_bytes, os_errors_as
 from tfrtool.records.framing import MAX_RECORD_BYTES
 from tfrtool.storage.child import Child, ChildDied
 from tfrtool.storage.limits import MAX_LIBRARY_MEMORY
 from tfrtool.storage.opening import open_regular
-from tfrtool.storage.remote.remote_file import local_copy
-from tfrtool.storage.remote_path import AnyPath
+from tfrtool.storage.progress import no_progress
+from tfrtool.storage.remote_path import AnyPath, RemotePath
 
 _PART_BYTES, _PART_RECORDS = 16 * 1024 * 1024, 16_384
 _MOST_FAULTS = 1000
@@ -33,10 +34,10 @@ def read_parts(path: AnyPath, start: int) -> Iterator[tuple[list[bytes], str]]:
     """Yield payloads from a record on, and why the record that follows is damaged, if it is."""
     with os_errors_as(SourceError, path), open_regular(path):
         library()
-        local = str(local_copy(path))
     faults = 0
     try:
-        with Child() as child:
+        with local_copies([path], None, no_progress, needed_for="ArrayRecord"), Child() as child:
+            local = str((isinstance(path, RemotePath) and path.copy) or path)
             while any(part := child.call(_read, local, start)):
                 yield part
                 start += len(part[0]) + bool(part[1])

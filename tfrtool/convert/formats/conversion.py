@@ -32,6 +32,7 @@ from tfrtool.convert.formats.text_formats import (
 )
 from tfrtool.convert.source_records import faults_of, find_sources
 from tfrtool.declare import takes
+from tfrtool.engines.local_copies import local_copies
 from tfrtool.engines.pool import map_shards
 from tfrtool.errors import (
     SchemaError,
@@ -169,7 +170,8 @@ def convert(
     if label_feature and not (goal.payloads or goal.name == "webdataset"):
         known = "TFRecord, ArrayRecord and WebDataset"
         raise UsageError(f"--label-feature applies to {known}, not to {goal.name}")
-    with settings.running():
+    copies = local_copies(found.paths, settings.workers, settings.on_progress)
+    with settings.running(), copies:
         meter = Meter(settings.on_progress, "scanning", BYTES, total_bytes(found.paths))
         scanning = map_shards(
             form.scan, found.paths, settings.workers, _WORTH_A_PROCESS, on_counts=meter.add

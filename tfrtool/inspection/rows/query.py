@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tfrtool.engines.engine import Workers
+from tfrtool.engines.local_copies import local_copies
 from tfrtool.errors import SourceError, UsageError, os_errors_as
 from tfrtool.examples.arrow.columns import PLACES, Columns
 from tfrtool.inspection.rows.batches import OnFault, RowColumns, infer_columns, read_batches
@@ -103,7 +104,8 @@ def query(
     """Run a query over ``records``, and give its rows as they come.
 
     The shards are read once for the types of the columns, and then once for each time that the
-    query goes through ``records``, only with the columns that it needs. That and the query itself
+    query goes through ``records``, only with the columns that it needs; those of a store from
+    `local_copies`. That and the query itself
     are done by a process of its own with limited memory, which is killed when the block is left.
 
     Args:
@@ -123,12 +125,15 @@ def query(
         ShardError: a file can't be read, the query needs too much memory, or fails at a value.
         UsageError: it is not a SELECT, or makes no sense.
     """
-    with SqlChild() as child:
+    with ExitStack() as copies, SqlChild() as child:
         if condition is not None:
             child.call(check_condition, condition)
         child.call(check_select, sql)
         known: dict[str, _AnyTable] = {}
-        for name, paths in {RECORDS: tuple(shards), **_located(tables or {})}.items():
+        places = {RECORDS: tuple(shards), **_located(tables or {})}
+        own_shards = [path for one in places.values() if isinstance(one, tuple) for path in one]
+        copies.enter_context(local_copies(own_shards, workers, on_progress))
+        for name, paths in places.items():
             if not isinstance(paths, tuple):
                 known[name] = paths
                 continue

@@ -4,13 +4,9 @@ import errno
 import hashlib
 import io
 import os
-import shutil
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
-from pathlib import Path
 
-from tfrtool.storage.remote_path import AnyPath, RemotePath, remote_path
-from tfrtool.storage.scratch_folder import ScratchFolder
+from tfrtool.storage.remote_path import RemotePath
 from tfrtool.storage.stores import ChangedError, Status
 
 _LEAST = 64 * 1024
@@ -19,27 +15,6 @@ _STEADY = 3
 """Blocks that were read one after the other, from which on the next are fetched ahead."""
 
 _AHEAD = 2
-
-
-@lru_cache(maxsize=1)
-def _copied(url: str, _etag: str | None, _process: int) -> ScratchFolder:
-    folder = ScratchFolder()
-    path = remote_path(url)
-    if path.known().size > shutil.disk_usage(folder.name).free // 2:
-        raise OSError(errno.ENOSPC, "not enough room for a local copy", url)
-    with Path(folder.name, path.name).open("xb") as file:
-        file.writelines(path.store.stream(path.key, path.known().etag))
-    return folder
-
-
-def local_copy(path: AnyPath) -> Path:
-    """Return a file that libraries can open: of an object a temporary copy, of a file itself.
-
-    One copy at a time is kept, until another is asked for or the process ends.
-    """
-    if not isinstance(path, RemotePath):
-        return path
-    return Path(_copied(str(path), path.known().etag, os.getpid()).name, path.name)
 
 
 class RemoteFile(io.BufferedReader):
@@ -82,6 +57,10 @@ class RemoteFile(io.BufferedReader):
         """Yield what stands at offsets, with sizes; neighbours come by one request."""
         return self._blocks.store.read_ranges(self._blocks.key, ranges, self.status.etag)
 
+    def expect_end(self, offset: int) -> None:
+        """Fetch little ahead from an offset on: nothing, or not much, is read behind it."""
+        self._blocks.end = offset
+
     def fileno(self) -> int:
         """Raise what files without a descriptor raise."""
         raise io.UnsupportedOperation("an object of a store has no descriptor")
@@ -103,6 +82,7 @@ class _Blocks(io.RawIOBase):
             if known is not None and known.size not in (-1, path.status.size):
                 raise ChangedError(self.name)
         self.status = path.known()
+        self.end = self.status.size
 
     def readable(self) -> bool:
         return True
@@ -162,7 +142,7 @@ class _Blocks(io.RawIOBase):
 
     def _places(self, start: int) -> Iterator[tuple[int, int]]:
         while start < self.status.size:
-            yield start, (length := self._length)
+            yield start, (length := min(self._length, max(self.end - start, _LEAST)))
             start += length
 
     def close(self) -> None:

@@ -1,0 +1,90 @@
+"""Local copies of objects of stores, for commands that read them more than once."""
+
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tfrtool.engines.engine import Engine, Workers
+from tfrtool.errors import ShardError, WriteError, os_errors_as
+from tfrtool.storage.progress import BYTES, Meter, OnProgress
+from tfrtool.storage.remote_path import AnyPath, RemotePath
+from tfrtool.storage.scratch_folder import ScratchFolder
+from tfrtool.storage.stores import ChangedError
+
+_BLOCK = 8 * 1024 * 1024
+
+
+@contextmanager
+def local_copies(
+    paths: Iterable[AnyPath],
+    workers: Workers,
+    on_progress: OnProgress,
+    *,
+    needed_for: str | None = None,
+) -> Iterator[None]:
+    """Download objects of stores to the folder for temporary files, to be read there in the body.
+
+    Copies take at most half of the free space. Objects that don't fit are read from the store, and
+    so are those that the nodes of a cluster read.
+
+    Args:
+        paths: the files; local ones, and those that have a copy, are ignored.
+        workers: what reads them.
+        on_progress: called with the number of bytes.
+        needed_for: what requires copies; None if they only save requests.
+
+    Raises:
+        ShardError: an object can't be read, or has changed.
+        WriteError: a copy can't be written, or there is not enough room for those that are needed.
+    """
+    remote = [path for path in paths if isinstance(path, RemotePath) and path.copy is None]
+    if not remote or isinstance(workers, Engine):
+        yield
+        return
+    for path in remote:
+        with os_errors_as(ShardError, path):
+            path.known()
+    with ScratchFolder() as folder:
+        copies = {path: Path(folder, str(number)) for number, path in enumerate({*remote})}
+        needed = 2 * sum(path.known().size for path in copies)
+        if needed <= (free := shutil.disk_usage(folder).free):
+            _download(copies, on_progress)
+            for path in remote:
+                path.copy = copies[path]
+        elif needed_for:
+            what = f"not enough space for local copies of the sources, which {needed_for} requires"
+            facts = {"expected": f"{needed:,} bytes, twice their size", "found": f"{free:,}"}
+            hint = "set TMPDIR to a folder on another disk"
+            raise WriteError(what, path=Path(folder).parent, **facts, hint=hint)
+        try:
+            yield
+        finally:
+            for path in remote:
+                path.copy = None
+
+
+def _download(copies: dict[RemotePath, Path], on_progress: OnProgress) -> None:
+    """Download objects in blocks, some of which are fetched ahead."""
+    sizes = {path: path.known().size for path in copies}
+    places = [(path, at) for path, size in sizes.items() for at in range(0, size or 1, _BLOCK)]
+
+    def fetch(place: tuple[RemotePath, int]) -> bytes:
+        path, start = place
+        data, status = path.store.get(path.key, start, _BLOCK, path.known().etag)
+        if status.size != sizes[path]:
+            raise ChangedError(str(path))
+        return data
+
+    meter = Meter(on_progress, "downloading", BYTES, sum(sizes.values()))
+    blocks = places[0][0].store.ahead(fetch, places)
+    for path, _ in places:
+        with os_errors_as(ShardError, path):
+            data = next(blocks)
+        with (
+            os_errors_as(WriteError, copies[path].parent, "can't be written to"),
+            copies[path].open("ab") as file,
+        ):
+            file.write(data)
+        meter.add({BYTES: len(data)})
+    meter.finish()
