@@ -12,7 +12,7 @@ from tfrtool.storage.remote_path import AnyPath, RemotePath
 from tfrtool.storage.scratch_folder import ScratchFolder
 from tfrtool.storage.stores import ChangedError
 
-_BLOCK = 8 * 1024 * 1024
+_BLOCK, _AT_ONCE = 8 * 1024 * 1024, 4
 
 
 @contextmanager
@@ -77,7 +77,7 @@ def _download(copies: dict[RemotePath, Path], on_progress: OnProgress) -> None:
         return data
 
     meter = Meter(on_progress, "downloading", BYTES, sum(sizes.values()))
-    blocks = places[0][0].store.ahead(fetch, places)
+    blocks = places[0][0].store.ahead(fetch, places, _AT_ONCE)
     for path, _ in places:
         with os_errors_as(ShardError, path):
             data = next(blocks)
