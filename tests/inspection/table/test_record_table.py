@@ -22,6 +22,7 @@ from tfrtool.errors import TfrtoolError, UsageError, WriteError
 from tfrtool.examples.example import encode_example
 from tfrtool.inspection.inspect_options import VerifyOptions
 from tfrtool.inspection.profile_dataset import profile_dataset
+from tfrtool.inspection.rows.query import query
 from tfrtool.inspection.table.gallery import _CROWD, describe_table, sorted_classes
 from tfrtool.inspection.table.offset_reader import OffsetReader
 from tfrtool.inspection.table.record_query import (
@@ -351,3 +352,20 @@ def test_types_of_features_that_strategies_make(tmp_path: Path, read: Read) -> N
     assert list(query_of(table).features) == ["f", "i", "s"]
     assert found.values[0] == ([1.5, 2.5], None, None)
     assert found.values[2][1:] == (7, ["a", "b"])
+
+
+def test_types_are_those_of_query(tmp_path: Path, read: Read) -> None:
+    """A condition means the same in both: text is what `query` takes for text."""
+    rows = [
+        {"plain": "é", "control": "a", "later": "a", "many": ["a", "b"], "n": 1},
+        {"plain": "b", "control": "\1", "later": "b", "many": "c", "x": 0.5},
+        {"plain": "", "control": "", "later": b"\xff", "many": "", "n": 2},
+    ]
+    payloads = list(map(encode_example, rows))
+    table = read(write_foreign(tmp_path / "f", [payloads[:2], payloads[2:]]))
+    described = dict(row[:2] for row in query_of(table).fetch("DESCRIBE records"))
+    shards = [tmp_path / "f" / path.name for path in sorted((tmp_path / "f").glob("part*"))]
+    with query(shards, "DESCRIBE records", on_fault=pytest.fail) as reader:
+        types = {row["column_name"]: row["column_type"] for row in reader.read_all().to_pylist()}
+    assert {name: described[name] for name in rows[0]} == {name: types[name] for name in rows[0]}
+    assert [types[name] for name in ("plain", "control", "later")] == ["VARCHAR", "BLOB", "BLOB"]

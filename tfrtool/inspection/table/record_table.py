@@ -3,7 +3,7 @@
 import hashlib
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -18,7 +18,6 @@ from tfrtool.errors import WriteError, os_errors_as
 from tfrtool.examples.arrow.columns import Columns, Form
 from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch
 from tfrtool.examples.arrow.infer import ColumnsFold
-from tfrtool.examples.content import decode_text
 from tfrtool.examples.example import PayloadKind, decode_example
 from tfrtool.images.pixels import LOOK_BOX, look_at
 from tfrtool.inspection.pictures.pictures import ImageRoles, image_roles, pictures_in
@@ -244,7 +243,7 @@ def _decoded(payloads: list[bytes], image: str | None) -> tuple[dict[str, pa.Arr
     seen.add(payloads)
     for other in (PayloadKind.EVENT, PayloadKind.UNKNOWN):
         del seen.kinds[other]  # even where most are others, which would leave no columns
-    columns = seen.columns()
+    columns = seen.table_columns()
     if not columns.parsed:
         return {}, set()
     kept = [
@@ -273,12 +272,10 @@ def _shortened(lists: pa.Array) -> tuple[str, pa.Array]:
     values, base = lists.flatten(), "int"
     if pa.types.is_floating(values.type):
         base = "float"
-    elif pa.types.is_binary(values.type):
-        base = "bytes"
+    elif not pa.types.is_integer(values.type):
+        base = "text" if pa.types.is_string(values.type) else "bytes"
         short = pc.less_equal(pc.binary_length(values), LONGEST)
         values = pc.if_else(short, values, pa.scalar(None, values.type))
-        with suppress(pa.ArrowInvalid):
-            values, base = values.cast(pa.string()), "text"
     lengths = np.asarray(pc.fill_null(pc.list_value_length(lists), 0))
     starts = np.cumsum(lengths) - lengths
     if len(lengths) and lengths.max() > 1:
@@ -321,7 +318,7 @@ def _classes(lists: Mapping[str, pa.Array], roles: ImageRoles) -> list[list[str]
     ]
 
 
-def _class_name(value: bytes | int, names: Mapping[int, str]) -> str:
-    if isinstance(value, bytes):
-        return decode_text(value[:200]) or value[:200].decode("utf-8", "replace")
-    return names.get(value) or str(value)
+def _class_name(value: str | bytes | int, names: Mapping[int, str]) -> str:
+    if isinstance(value, int):
+        return names.get(value) or str(value)
+    return value[:200] if isinstance(value, str) else value[:200].decode("utf-8", "replace")
