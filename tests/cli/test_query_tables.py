@@ -126,6 +126,7 @@ BAD_TABLES = {
     "w={broken}": "can't be read: ",
     "w={fake}": "not a Parquet file",
     "w={bomb}": "decompresses to more than",
+    "w=/etc/passwd": "not a TFRecord file",
 }
 
 

@@ -179,6 +179,26 @@ def test_in_parts(make_shard: MakeShard, tmp_path: Path) -> None:
         assert tfrtool.verify(shard, schema=file).anomalies == whole.anomalies
 
 
+def test_new_features_beyond_the_limit_are_counted(
+    make_shard: MakeShard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The names that are kept are limited; the others are one anomaly with their number."""
+    monkeypatch.setattr("tfrtool.inspection.verify.schema_check.MAX_NAMES", 3)
+    rows: list[Record] = [{f"new{n}": [1]} for n in range(10)]
+    shard, file = make_shard(map(payload, rows)), tmp_path / "schema.pbtxt"
+    file.write_text('feature { name: "n" type: INT }')
+    for least in (700, 10):
+        with parts_of(least):
+            found = tfrtool.verify(shard, schema=file).anomalies or ()
+        assert [one.feature for one in found if one.feature != "n"] == [
+            "...",
+            "new0",
+            "new1",
+            "new2",
+        ]
+        assert "7 more" in found[0].message
+
+
 def test_feature_lists(make_shard: MakeShard, infer: Infer) -> None:
     """The number of steps, and of values in each step, is checked."""
     make = [raw_example([entry(b"id", int64(1))], {b"s": [int64(1, 2)] * n}) for n in (2, 2, 3)]

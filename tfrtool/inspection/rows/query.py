@@ -25,7 +25,9 @@ from tfrtool.inspection.rows.sandbox import (
     pack_batch,
     unpack_batch,
 )
-from tfrtool.records.framing import LocatedFault
+from tfrtool.records.count import as_error
+from tfrtool.records.framing import Fault, FaultKind, LocatedFault
+from tfrtool.records.reader import read_shard
 from tfrtool.records.shards import find_shards
 from tfrtool.records.stream import total_bytes
 from tfrtool.sources.formats import parquet_reader
@@ -209,7 +211,11 @@ def _located(
         if is_text:
             check_no_url(place, "only local CSV and JSON files can be joined")
         if path.is_dir() or not (is_text or path.suffix.lower() == ".parquet"):
-            found[name] = find_shards(place)
+            found[name] = shards = find_shards(place)
+            for shard in shards:
+                first = next(read_shard(shard), None)
+                if isinstance(first, Fault) and first.kind is FaultKind.NOT_TFRECORD:
+                    raise as_error(shard, first)  # even if the query doesn't use it
             continue
         with os_errors_as(SourceError, path), open_unpacked(path) as file:
             # DuckDB has no limit for what a compressed file unpacks to.

@@ -98,7 +98,7 @@ class SchemaCheck(RecordFold):
         self.counts = {key: _Counts() for key in self._specs}
         self.absent = {key: _Found() for key in self._specs}
         self.found: dict[tuple[str, _Key], _Found] = {}
-        self._room = MAX_NAME_BYTES
+        self._room, self._unlisted = MAX_NAME_BYTES, _Found()
 
     def add(self, records: Sequence[Record], rejected: set[int]) -> None:
         """Check records."""
@@ -147,13 +147,13 @@ class SchemaCheck(RecordFold):
 
     def _find(self, kind: str, key: _Key) -> _Found:
         """Return where to add records. Names of new features take limited memory."""
-        known = self.found.get((kind, key))
-        if known is None:
-            known = _Found()
-            if key in self._specs or (len(self.found) < MAX_NAMES and self._room >= len(key[0])):
-                self.found[kind, key] = known
-                self._room -= len(key[0])
-        return known
+        if (kind, key) not in self.found:
+            has_room = len(self.found) < MAX_NAMES and self._room >= len(key[0])
+            if key not in self._specs and not has_room:
+                return self._unlisted
+            self.found[kind, key] = _Found()
+            self._room -= len(key[0])
+        return self.found[kind, key]
 
     def merge(self, other: "SchemaCheck", index: int) -> None:
         """Add the check of the next part, or of the next shard."""
@@ -167,6 +167,7 @@ class SchemaCheck(RecordFold):
             self.absent[key].merge(other.absent[key], index)
         for (kind, key), found in other.found.items():
             self._find(kind, key).merge(found, index)
+        self._unlisted.merge(other._unlisted, index)
 
     def anomalies(self) -> Iterator[Anomaly]:
         """Yield how the records differ from the schema."""
@@ -180,6 +181,11 @@ class SchemaCheck(RecordFold):
             mass = 1 - counts.unexpected / max(counts.values, 1)
             if kind != _UNEXPECTED_STRING or mass < spec.min_domain_mass:
                 yield _anomaly(kind, key, _message(kind, spec, found), found)
+        if self._unlisted.count:
+            message = (
+                f"not in the schema: {self._unlisted.count:,} more, with too many names to list"
+            )
+            yield _anomaly("SCHEMA_NEW_COLUMN", (b"...", False), message, None)
 
     def _presence(self, key: _Key, spec: DataFeature) -> Iterator[Anomaly]:
         present, absent = self.counts[key].present, self.absent[key]
