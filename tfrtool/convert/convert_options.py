@@ -356,7 +356,7 @@ class ConvertOptions(SizeOptions):
     schema: str | os.PathLike[str] | None = option(
         None,
         "Keep only the columns in this file, and convert them to its types. FILE is what tfrtool "
-        "inspect schema --emit json prints.",
+        "inspect schema --emit json, schema or pbtxt prints.",
         metavar="FILE",
         group="Labels and features",
         path="local input",

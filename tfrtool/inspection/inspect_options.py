@@ -135,7 +135,7 @@ class VerifyOptions(ScanOptions):
     images: bool = option(False, "Also decode every image and find duplicates.")
     schema: str | os.PathLike[str] | None = option(
         None,
-        "Compare records with this schema, from inspect schema --emit schema or pbtxt.",
+        "Compare records with this schema, from inspect schema --emit schema, pbtxt or json.",
         metavar="FILE",
         path="input",
     )

@@ -246,3 +246,44 @@ def test_nulls_of_structs(tmp_path: Path) -> None:
     assert [*second] == ["n"]
     with pytest.raises(tfrtool.UsageError, match=r"--flatten applies to .*, not to tfrecord"):
         tfrtool.convert(tmp_path / "new", tmp_path / "b.csv", flatten=True)
+
+
+ROWS = [
+    {"n": 1, "x": 0.5, "t": "a", "many": [1, 2], "vector": [1.0, 2.0]},
+    {"n": 2, "t": "ü", "many": [3], "vector": [3.0, 4.0]},
+]
+
+
+@pytest.mark.parametrize("emit", ["json", "schema", "pbtxt"])
+def test_schemas_of_inspect(emit: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`convert` and `verify` read each form of schema that `inspect schema` prints."""
+    shard, schema = tmp_path / "a.tfrecord", tmp_path / "s"
+    shard.write_bytes(shard_of([tfrtool.encode_example(row) for row in ROWS]))
+    assert main(["inspect", "schema", str(shard), "--emit", emit]) == 0
+    schema.write_text(capsys.readouterr().out)
+    assert main(["verify", str(shard), "--schema", str(schema)]) == 0
+    tfrtool.convert(shard, tmp_path / "b.parquet", schema=schema)
+    found = pq.read_table(tmp_path / "b.parquet").to_pylist()
+    first = [0.5] if emit == "json" else 0.5  # which has any number of values for optional ones
+    assert found == [{**ROWS[0], "x": first}, {**ROWS[1], "x": None}]
+    other = tfrtool.encode_example({"n": "text", "t": 1})
+    shard.write_bytes(shard_of([other]))
+    assert main(["verify", str(shard), "--schema", str(schema)]) == 3
+
+
+def test_schemas_of_tensorflow_metadata(tmp_path: Path) -> None:
+    """A shape of one value is single, more dimensions are a tensor; types may be missing."""
+    (tmp_path / "s.pbtxt").write_text(
+        'feature { name: "n" type: FLOAT shape { dim { size: 1 } } }\n'
+        'feature { name: "t" value_count { min: 1 max: 1 } }\n'
+        'feature { name: "v" type: INT shape { dim { size: 2 } dim { size: 3 } } }\n'
+    )
+    row = {"n": 1, "t": "a", "v": [1, 2, 3, 4, 5, 6], "more": 1}
+    (tmp_path / "a.tfrecord").write_bytes(shard_of([tfrtool.encode_example(row)]))
+    tfrtool.convert(tmp_path / "a.tfrecord", tmp_path / "b.parquet", schema=tmp_path / "s.pbtxt")
+    table = pq.read_table(tmp_path / "b.parquet")
+    assert table.to_pylist() == [{"n": 1.0, "t": "a", "v": [[1, 2, 3], [4, 5, 6]]}]
+    assert table.schema.field("n").type == pa.float32()
+    (tmp_path / "s.pbtxt").write_text("feature { nome: 1 }")
+    with pytest.raises(tfrtool.UsageError, match=r"s\.pbtxt: invalid schema"):
+        tfrtool.convert(tmp_path / "a.tfrecord", tmp_path / "c.csv", schema=tmp_path / "s.pbtxt")

@@ -49,8 +49,8 @@ from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.dtypes import FLOAT32_END, NumberRange
 from tfrtool.examples.example import DType, PayloadKind, feature_key, feature_name
 from tfrtool.examples.roles import is_image
-from tfrtool.examples.schema import Schema
 from tfrtool.examples.tfds_metadata import DatasetInfo, SplitInfo, labels_file
+from tfrtool.inspection.schema.data_schema import DataSchema
 from tfrtool.records.compression import named_compression
 from tfrtool.records.framing import LocatedFault
 from tfrtool.records.stream import total_bytes
@@ -58,7 +58,6 @@ from tfrtool.records.tally import Tally
 from tfrtool.storage.arguments import Paths, as_path
 from tfrtool.storage.atomic_files import move, new_file_by_name
 from tfrtool.storage.json_values import to_json_values
-from tfrtool.storage.opening import read_bounded
 from tfrtool.storage.progress import BYTES, Meter
 from tfrtool.storage.remote_path import AnyPath
 from tfrtool.writing.job import JobPlan, run_job
@@ -254,7 +253,7 @@ def convert(
             "exact": exact,
             "lists": options.lists,
             "flatten": options.flatten,
-            "schema": None if schema is None else schema.to_json(),
+            "schema": None if schema is None else to_json_values(schema.features),
             "label_feature": label_feature,
         }
         stats = [(str(path), path.stat()) for path in found.paths]
@@ -357,7 +356,7 @@ def _content_of(
     folders: Sequence[AnyPath],
     select: Sequence[str],
     options: ConvertOptions,
-    schema: Schema | None,
+    schema: DataSchema | None,
     *,
     cast: Mapping[str, ColumnType],
 ) -> tuple[Content, list[str]]:
@@ -374,7 +373,7 @@ def _content_of(
         hint = "convert it without --exact"
         raise UsageError("--exact keeps payloads, and a table has none", hint=hint)
     if schema is not None:
-        select = [spec.name for spec in schema]
+        select = [spec.name for spec in schema.features]
     if exact and (select or cast):
         raise UsageError(_WHOLE)
     if any(one.declared != known[0].declared for one in known):
@@ -382,7 +381,7 @@ def _content_of(
     typed = form.payloads or kept or (form.widening and known[0].declared)
     types = dict(cast)
     if schema is not None and not typed:
-        types = {spec.name: ColumnType(spec.dtype) for spec in schema} | types
+        types = {one.name: ColumnType(one.dtype) for one in schema.features if one.dtype} | types
     notes, native = list[str](), None
     if form.payloads:
         columns = _total(scans).table_columns(lists=lists)
@@ -424,7 +423,7 @@ def _content_of(
     return replace(content, images=_images(form, scans, content)), notes
 
 
-def _read_schema(options: ConvertOptions, path: AnyPath) -> Schema:
+def _read_schema(options: ConvertOptions, path: AnyPath) -> DataSchema:
     """Read the file of --schema; `UsageError` if it is something else."""
     others = {
         "--select": options.select is not None,
@@ -433,10 +432,8 @@ def _read_schema(options: ConvertOptions, path: AnyPath) -> Schema:
     }
     for name in (name for name, is_used in others.items() if is_used):
         raise UsageError(f"--schema and {name} cannot be used together")
-    with os_errors_as(UsageError, path):
-        text = read_bounded(path)
     try:
-        return Schema.from_json(text)
+        return DataSchema.read(path)
     except SchemaError as error:
         hint = "print one with inspect schema --emit json"
         raise UsageError(error.what, path=path, hint=hint) from error
@@ -498,19 +495,22 @@ def _stored_notes(columns: Columns) -> list[str]:
     return notes
 
 
-def _fixed(columns: Columns, schema: Schema, cast: Mapping[str, ColumnType]) -> Columns:
+def _fixed(columns: Columns, schema: DataSchema, cast: Mapping[str, ColumnType]) -> Columns:
     """Return the columns with the types of a schema that has the same features, or their casts."""
-    specs = {(feature_key(spec.name), spec.is_list): spec for spec in schema}
+    specs = {(feature_key(spec.name), spec.is_list): spec for spec in schema.features}
     fixed = []
     for one in columns.columns:
         spec = specs.get((one.key, one.is_list))
         if spec is None:
             continue
         form = Form.LIST
-        if spec.shape == () and not one.is_list:
+        if spec.is_single and not one.is_list:
             form = one.form if one.form.is_single else Form.OPTIONAL
-        own = replace(one.plain, form=form, dtype=one.dtype or spec.dtype)
-        fixed.append(cast.get(spec.name, ColumnType(spec.dtype)).of(own))
+        dtype = spec.dtype or one.dtype or DType.STRING
+        own = replace(one.plain, form=form, dtype=one.dtype or dtype)
+        shape = spec.shape or ()
+        chosen = ColumnType(dtype, shape=shape if len(shape) > 1 else ())
+        fixed.append(cast.get(spec.name, chosen).of(own))
     return Columns(columns.kind, tuple(fixed))
 
 

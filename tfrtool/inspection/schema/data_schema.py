@@ -13,6 +13,7 @@ from typing import Any
 from tfrtool.errors import SchemaError, UsageError, os_errors_as, printable
 from tfrtool.examples.content import decode_text
 from tfrtool.examples.example import DType, is_utf8
+from tfrtool.examples.schema import FeatureSpec, Schema
 from tfrtool.examples.schema_fold import DISTINCT_VALUES, FeatureStatistics
 from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.opening import read_bounded
@@ -71,6 +72,28 @@ class DataFeature:
     min_domain_mass: float = 1.0
     checked: bool = True
 
+    @property
+    def is_single(self) -> bool:
+        """Whether a record has at most one value."""
+        most = self.counts[1] if self.shape is None else math.prod(self.shape)
+        return most == 1 and not self.is_list
+
+    @classmethod
+    def from_spec(cls, spec: FeatureSpec) -> "DataFeature":
+        """Return what a feature must hold so that TensorFlow can parse it."""
+        span, shape = (0, None) if spec.size is None else (spec.size, spec.size), None
+        if spec.shape and not spec.is_list:
+            shape = spec.shape
+        return cls(
+            name=spec.name,
+            dtype=spec.dtype,
+            is_list=spec.is_list,
+            min_fraction=float(spec.default is None and spec.shape is not None),
+            counts=(0, None) if spec.is_list else span,
+            step_counts=span if spec.is_list else (0, None),
+            shape=shape,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class DataSchema:
@@ -86,7 +109,9 @@ class DataSchema:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> "DataSchema":
-        """Read a ``schema.pbtxt`` of TensorFlow Metadata, or the same as JSON.
+        """Read what `tfrtool inspect schema` emits as ``schema``, ``pbtxt`` or ``json``.
+
+        The first two are a ``schema.pbtxt`` of TensorFlow Metadata, and the same as JSON.
 
         Raises:
             UsageError: the file can't be read.
@@ -99,17 +124,34 @@ class DataSchema:
             data = read_bounded(path)
         try:
             text = data.decode()
+            if (specs := _specs(text)) is not None:
+                return cls(tuple(map(DataFeature.from_spec, specs)))
             if text.lstrip()[:1] == "{":
                 proto = json_format.Parse(text, schema_pb2.Schema())
             else:
                 proto = text_format.Parse(text, schema_pb2.Schema())
             content = json_format.MessageToDict(proto, preserving_proto_field_name=True)
             return cls(*_parsed(content))
+        except SchemaError as error:
+            error.path = os.fspath(path)
+            raise
         except (ValueError, json_format.Error, text_format.Error, RecursionError) as error:
             reason = printable(str(error).partition("\n")[0])[:300].rstrip(". ")
             what = f"invalid schema: {reason}"
-            form = "a tensorflow.metadata.v0.Schema as text or JSON"
+            form = "what tfrtool inspect schema emits, or a tensorflow.metadata.v0.Schema"
             raise SchemaError(what, path=os.fspath(path), expected=form) from error
+
+
+def _specs(text: str) -> Schema | None:
+    """Return a schema of TensorFlow's feature descriptions; None for another form."""
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    items = content.get("feature") if isinstance(content, dict) else None
+    if isinstance(items, list) and not any("dtype" in one for one in items if one):
+        return None
+    return Schema.from_json(text)
 
 
 def _parsed(content: Json) -> tuple[tuple[DataFeature, ...], tuple[str, ...]]:
