@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pq
@@ -116,7 +117,7 @@ def test_casts_replace_types(tmp_path: Path) -> None:
         ("x", "timestamp", "column 'x', row 1"),
         ("1.234", "decimal(4,2)", "column 'x', row 1"),
         ("2024-01-01 12:00:00", "date", "within a day"),
-        ("1", "decimal(99,2)", "invalid cast"),
+        ("1", "decimal(99,2)", "invalid --cast"),
         ("1", "double", "int64, float32, string, timestamp"),
     ],
 )
@@ -287,3 +288,40 @@ def test_schemas_of_tensorflow_metadata(tmp_path: Path) -> None:
     (tmp_path / "s.pbtxt").write_text("feature { nome: 1 }")
     with pytest.raises(tfrtool.UsageError, match=r"s\.pbtxt: invalid schema"):
         tfrtool.convert(tmp_path / "a.tfrecord", tmp_path / "c.csv", schema=tmp_path / "s.pbtxt")
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow", "csv", "jsonl"])
+def test_class_names_of_labels(form: str, tmp_path: Path) -> None:
+    """Tables have the class name of each label, which is not a feature on the way back."""
+    rows: list[dict[str, Any]] = [{"label": 1, "n": 1}, {"label": 0, "n": 2}, {"n": 3}]
+    shard, target = tmp_path / "a.tfrecord", tmp_path / f"t.{form}"
+    shard.write_bytes(shard_of([tfrtool.encode_example(row) for row in rows]))
+    (tmp_path / "label.labels.txt").write_text("cat\ndog\n")
+    report = tfrtool.convert(shard, target)
+    assert report.columns["label_name"] == "string"
+    readers: dict[str, Any] = {
+        "parquet": pd.read_parquet, "arrow": pd.read_feather, "csv": pd.read_csv
+    }  # fmt: skip
+    frame = readers.get(form, lambda path: pd.read_json(path, lines=True))(target)
+    assert (frame.label_name == "dog").sum() == 1
+    assert [*frame.label_name.astype(object).fillna("none")] == ["dog", "cat", "none"]
+    assert form not in ("parquet", "arrow") or frame.label_name.dtype == "category"
+    tfrtool.convert(target, tmp_path / "b.tfrecord")
+    assert (tmp_path / "b.tfrecord").read_bytes() == shard.read_bytes()
+    report = tfrtool.convert(target, tmp_path / "label.csv", select=["label"])
+    assert [*report.columns] == ["label"]
+    select = ["label", "label_name"]
+    report = tfrtool.convert(shard, tmp_path / "names.csv", select=select)
+    assert [*report.columns] == select
+
+
+def test_a_feature_called_label_name(tmp_path: Path) -> None:
+    """It is kept, and comes back."""
+    payload = tfrtool.encode_example({"label": 1, "label_name": "own"})
+    (tmp_path / "a.tfrecord").write_bytes(shard_of([payload]))
+    (tmp_path / "label.labels.txt").write_text("cat\ndog\n")
+    tfrtool.convert(tmp_path / "a.tfrecord", tmp_path / "t.parquet")
+    assert pq.read_table(tmp_path / "t.parquet")["label_name"].to_pylist() == ["own"]
+    tfrtool.convert(tmp_path / "t.parquet", tmp_path / "b.tfrecord")
+    back = (tmp_path / "b.tfrecord").read_bytes()
+    assert back == (tmp_path / "a.tfrecord").read_bytes()

@@ -50,6 +50,7 @@ from tfrtool.examples.dtypes import FLOAT32_END, NumberRange
 from tfrtool.examples.example import DType, PayloadKind, feature_key, feature_name
 from tfrtool.examples.roles import is_image
 from tfrtool.examples.tfds_metadata import DatasetInfo, SplitInfo, labels_file
+from tfrtool.inspection.rows.batches import LABEL_NAME
 from tfrtool.inspection.schema.data_schema import DataSchema
 from tfrtool.records.compression import named_compression
 from tfrtool.records.framing import LocatedFault
@@ -189,7 +190,9 @@ def convert(
         label = label_feature or (found.info.label_feature if found.info else None)
         label = rename.get(label, label) if label else None
         after = replace(_renamed_content(before, rename), declared=True, native=None)
-        after = replace(after, label=label if label in after.columns.names else None)
+        label = label if label in after.columns.names else None
+        is_named = goal.names_labels and (schema is None and (not select or LABEL_NAME in select))
+        after = replace(after, label=label, named=is_named)
         payloads = form.payloads and goal.payloads
         if casts and payloads:
             what = "--cast applies to tables, and neither SOURCE nor TARGET is one"
@@ -270,7 +273,8 @@ def convert(
         job=job,
         source=form.name,
         target=goal.name,
-        columns={one.name: str(one.type) for one in after.schema},
+        columns={one.name: str(one.type) for one in after.schema}
+        | ({LABEL_NAME: "string"} if after.named_label else {}),
         losses=losses,
         notes=notes,
     )
@@ -391,6 +395,8 @@ def _content_of(
         rows = [scan for scan in scans if scan.rows] or scans[:1]
         columns, notes = _merged(form, rows, select, types, lists=lists)
     columns.select(cast)
+    if LABEL_NAME not in columns.names:
+        select = [name for name in select if name != LABEL_NAME]
     if schema is not None:
         columns = _fixed(columns.select(select), schema, cast)
     native = None if native is None else _native(columns, native)

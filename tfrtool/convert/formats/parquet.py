@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -35,6 +35,7 @@ from tfrtool.examples.arrow.foreign import (
 from tfrtool.examples.dtypes import NumberRange
 from tfrtool.examples.example import PayloadKind, feature_name
 from tfrtool.examples.tfds_metadata import DatasetInfo
+from tfrtool.inspection.rows.batches import LABEL_NAME
 from tfrtool.sources.formats.arrow_magic import is_arrow
 from tfrtool.sources.formats.parquet_reader import (
     ParquetFacts,
@@ -51,6 +52,10 @@ _GROUP_BYTES = 64 * 1024 * 1024
 """Of a row group in memory: what is held to write one, and what other readers take at once."""
 
 _HUGGING_FACE, _TFDS, _CLASS_FILES = b"huggingface", b"tfds", b"class_files"
+_NAMED = b"tfrtool.named"
+"""The key of a schema's metadata for the label whose class names are a column."""
+
+_Table = TypeVar("_Table", pa.Schema, pa.RecordBatch)
 _IMAGE_PARTS = ("bytes", "path")
 _IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 _NOTHING = pa.field("_record", pa.int64())
@@ -66,6 +71,7 @@ class ParquetFormat(Format):
     name = "parquet"
     own_names = re.compile(r"\.parquet$", re.IGNORECASE)
     magic = b"PAR1"
+    names_labels = True
     file_name = "{split}-{index:05d}-of-{count:05d}.parquet"  # datasets knows the split of such
 
     def __init__(self, flatten: bool = False) -> None:
@@ -77,6 +83,7 @@ class ParquetFormat(Format):
         facts = read_facts(path)
         check_column_count(max(len(facts.schema), facts.leaves), path)
         facts.check_unpacked(path)
+        facts = facts._replace(schema=_without_names(facts.schema))
         top_level = facts.schema.names
         if self._flatten:
             facts = _flat_facts(facts)
@@ -111,12 +118,13 @@ class ParquetFormat(Format):
         return self._flat(read_batches(path, group=position.start))
 
     def _flat(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        batches = map(_without_names, batches)
         return map(flattened, batches) if self._flatten else batches
 
     def read_back(self, path: AnyPath) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a file that was just written."""
         with _arrow_errors(path):
-            yield from read_own_batches(path)
+            yield from map(_without_names, read_own_batches(path))
 
     def decode(
         self, rows: pa.RecordBatch, content: Content, path: AnyPath, first: int
@@ -154,6 +162,9 @@ class ParquetFormat(Format):
             _TFDS: json.dumps(content.tfds),
             _CLASS_FILES: json.dumps(content.class_files),
         }
+        if content.named_label is not None:
+            metadata[_NAMED] = content.named_label
+            fields.append(pa.field(LABEL_NAME, pa.dictionary(pa.int32(), pa.string())))
         schema = pa.schema(fields, metadata)
         held: list[pa.RecordBatch] = []
 
@@ -163,6 +174,7 @@ class ParquetFormat(Format):
                 held.clear()
 
         def put(rows: pa.RecordBatch) -> None:
+            rows = content.with_names(rows)
             arrays = _with_structs(rows, content.images) or [pa.nulls(rows.num_rows, pa.int64())]
             held.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
             if sum(batch.nbytes for batch in held) >= _GROUP_BYTES:
@@ -218,6 +230,7 @@ class HuggingFaceFormat(ParquetFormat):
     """A folder of Parquet files with a dataset card, which ``datasets.load_dataset`` opens."""
 
     name = "hf"
+    names_labels = False  # ClassLabel has the class names
 
     def metadata(self, content: Content, info: DatasetInfo) -> Mapping[str, str]:  # noqa: ARG002
         """Return the dataset card."""
@@ -227,6 +240,15 @@ class HuggingFaceFormat(ParquetFormat):
         head = f"---\nconfigs:\n- config_name: default\n  data_files:\n{files}---\n"
         counts = "".join(f"| {split.name} | {split.records:,} |\n" for split in info.splits)
         return {"README.md": f"{head}\n# {info.name}\n\n| split | rows |\n|---|---|\n{counts}"}
+
+
+def _without_names(table: _Table) -> _Table:
+    """Return a schema or a batch without the class names that this tool has added."""
+    schema = table if isinstance(table, pa.Schema) else table.schema
+    if _NAMED not in (schema.metadata or {}) or LABEL_NAME not in schema.names:
+        return table
+    at = schema.get_field_index(LABEL_NAME)
+    return table.remove(at) if isinstance(table, pa.Schema) else table.remove_column(at)
 
 
 def _flat_facts(facts: ParquetFacts) -> ParquetFacts:

@@ -21,6 +21,7 @@ from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.dtypes import NumberRange
 from tfrtool.examples.example import DType
 from tfrtool.examples.tfds_metadata import DatasetInfo
+from tfrtool.inspection.rows.batches import LABEL_NAME, class_names_of
 from tfrtool.records.framing import Fault
 from tfrtool.records.shard_sets import natural_order
 from tfrtool.records.shards import matching_files
@@ -69,6 +70,7 @@ class Content:
         declared: whether the writer of the records gave their types; otherwise they are inferred.
         label: the column that is the label, by the metadata or the user.
         native: the columns of payloads before a cast, if there is one.
+        named: whether tables get a column with the class name of each label.
     """
 
     columns: Columns
@@ -80,6 +82,22 @@ class Content:
     declared: bool = True
     label: str | None = None
     native: Columns | None = None
+    named: bool = False
+
+    @property
+    def named_label(self) -> str | None:
+        """The column whose class names get a column of their own, `LABEL_NAME`, if one does."""
+        name, names = self.label or next(iter(self.class_names), ""), self.columns.names
+        is_named = self.named and name in names and LABEL_NAME not in names
+        return name if is_named and self.class_names.get(name) else None
+
+    def with_names(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return a batch with the class names of its labels."""
+        if self.named_label is None:
+            return batch
+        labels = batch.column(self.named_label)
+        names = class_names_of(labels, self.class_names[self.named_label])
+        return batch.append_column(LABEL_NAME, names)
 
     @property
     def schema(self) -> pa.Schema:
@@ -92,7 +110,7 @@ class Content:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values."""
-        names = [one.name for one in fields(self) if one.name not in ("label", "native")]
+        names = [one.name for one in fields(self) if one.name not in ("label", "native", "named")]
         facts = {name: getattr(self, name) for name in names}
         return facts | {"columns": json.loads(self.schema.metadata[METADATA])}
 
@@ -158,6 +176,7 @@ class Format(abc.ABC):
     file_name: ClassVar[str]  # of a file to write, with dataset, split, index and count
     payloads: ClassVar[bool] = False  # whether rows are payloads, and not record batches
     widening: ClassVar[Sequence[DType]] = ()  # each type holds the values of those before it
+    names_labels: ClassVar[bool] = False  # whether class names are a column of its files
 
     def starts(self, head: bytes) -> bool:
         """Return whether the first bytes of a file are those of this format."""

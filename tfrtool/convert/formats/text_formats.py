@@ -32,7 +32,7 @@ from tfrtool.examples.arrow.value_types import logical_word, map_values, texts_o
 from tfrtool.examples.dtypes import INT64, LEADING_ZERO, NUMBER, as_dtype
 from tfrtool.examples.example import DType, PayloadKind, feature_key
 from tfrtool.examples.tfds_metadata import DatasetInfo
-from tfrtool.inspection.rows.batches import BATCH_BYTES, BATCH_RECORDS, rows_of
+from tfrtool.inspection.rows.batches import BATCH_BYTES, BATCH_RECORDS, LABEL_NAME, rows_of
 from tfrtool.inspection.summary.summary_json import as_json
 from tfrtool.sources.formats.text_rows import (
     DELIMITERS,
@@ -245,6 +245,7 @@ class JsonLinesFormat(RowFormat):
     own_names = re.compile(r"\.(jsonl|ndjson)(\.gz)?$", re.IGNORECASE)
     file_name = "{dataset}-{split}-{index:05d}-of-{count:05d}.jsonl"
     widening: ClassVar[Sequence[DType]] = (DType.INT64, DType.FLOAT32)
+    names_labels = True
 
     def __init__(self, flatten: bool = False) -> None:
         """Say whether objects become columns of their values."""
@@ -269,11 +270,11 @@ class JsonLinesFormat(RowFormat):
             yield row, end
 
     @contextlib.contextmanager
-    def write(self, path: Path, content: Content) -> Iterator[Put]:  # noqa: ARG002
+    def write(self, path: Path, content: Content) -> Iterator[Put]:
         """Give a file to write."""
 
         def lines(batch: pa.RecordBatch) -> Iterator[str]:
-            rows = rows_of(with_texts(batch))
+            rows = rows_of(with_texts(content.with_names(batch)))
             return (json.dumps(as_json(row), ensure_ascii=False) + "\n" for row in rows)
 
         with _create_text(path) as file:
@@ -300,6 +301,7 @@ class CsvFormat(RowFormat):
     own_names = re.compile(r"\.(csv|tsv)(\.gz)?$", re.IGNORECASE)
     file_name = "{dataset}-{split}-{index:05d}-of-{count:05d}.csv"
     widening = (DType.INT64, DType.FLOAT32, DType.STRING)
+    names_labels = True
 
     def __init__(
         self,
@@ -408,12 +410,13 @@ class CsvFormat(RowFormat):
             # In quotes, texts keep the blanks that they start with.
             delimiter = self._delimiter or ("\t" if plain_suffix(path) == ".tsv" else ",")
             writer = csv.writer(file, delimiter=delimiter, quoting=csv.QUOTE_NONNUMERIC)
-            writer.writerow(content.schema.names)
+            names = content.schema.names + ([LABEL_NAME] if content.named_label else [])
+            writer.writerow(names)
             # Of columns in which an empty cell is a value that is missing.
-            nullable = {*content.schema.names} - _required(content)
+            nullable = {*names} - _required(content)
             yield lambda batch: writer.writerows(
                 [_cell(value, name in nullable) for name, value in row.items()]
-                for row in rows_of(with_texts(batch))
+                for row in rows_of(with_texts(content.with_names(batch)))
             )
 
 

@@ -133,7 +133,7 @@ class ColumnType:
         try:
             logical_type(word)
         except ValueError as error:
-            raise UsageError(f"invalid cast {word!r}", expected=f"one of {TYPE_WORDS}") from error
+            raise UsageError(f"invalid --cast {word!r}", expected=f"one of {TYPE_WORDS}") from error
         return cls(stored_dtype(word), word)
 
     def of(self, column: Column) -> Column:
