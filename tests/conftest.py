@@ -24,6 +24,7 @@ from tests.emulators import (
     Website,
     set_environment,
 )
+from tests.quick_children import quick_children
 from tests.training.small_base import small_cnn
 from tfrtool.records.framing import frame
 
@@ -51,6 +52,11 @@ AnyStore = TypeVar("AnyStore", bound=Controlled)
 
 _LONG = ("training", "loading", "process")
 """Folders of tests that take seconds each."""
+
+_REAL = ("process", "engines", "loading", "training", "storage", "fuzz")
+"""Folders of tests of what processes do, and of how much time and memory they take."""
+
+_REAL_FILES = ("test_hostile_parquet",)
 
 _FORKED = ("interrupt", "plain_keras", "standard_files", "train")
 """Files of tests of processes that fork commands."""
@@ -112,6 +118,16 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
     gc.enable()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _quick_children(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Have processes that start at once, where a test is not about processes."""
+    if request.path.parent.name in _REAL or request.path.stem in _REAL_FILES:
+        yield
+        return
+    with quick_children():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -57,7 +57,14 @@ def test_pipeline_that_is_skipped(
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--epochs", "1"], ["--rounds", "0"], ["--split", "nope"], ["--image-size", "0"]],
+    [
+        ["--epochs", "1"],
+        ["--rounds", "0"],
+        ["--limit", "0"],
+        ["--split", "nope"],
+        ["--image-size", "0"],
+        ["--decode", "slow"],
+    ],
 )
 def test_wrong_use(pets: str, arguments: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     """An invalid request is exit code 2, and one line on stderr."""

@@ -210,6 +210,7 @@ def test_every_option_at_once(pets: str, tmp_path: Path, capfd: pytest.CaptureFi
     words += ["--shuffle-buffer", "8", "--prefetch", "auto", "--no-deterministic"]
     words += ["--cache", "none", "--early-stopping", "2", "--trainable", "hidden"]
     words += ["--tensorboard", str(tmp_path / "logs"), "--profile", "--on-error", "skip"]
+    words += ["--precision", "mixed_bfloat16"]
     assert main(["train", pets, *words]) == 0
     output = capfd.readouterr()
     assert (
@@ -217,7 +218,8 @@ def test_every_option_at_once(pets: str, tmp_path: Path, capfd: pytest.CaptureFi
     )
     assert f"profile  {tmp_path / 'logs'}" in output.out
     assert "kept the weights of the best epoch" in output.out
-    assert output.err == ""
+    assert "mixed_bfloat16" in output.out
+    assert output.err.count("mixed_bfloat16 is slower") == 1
     assert {path.name for path in (tmp_path / "logs").iterdir()} >= {"train", "plugins"}
 
 

@@ -11,82 +11,12 @@ from typing import Any
 
 import pytest
 
-import tfrtool
-from tests.datasets import image_payload, write_foreign
-from tests.photos import image_bytes
-from tfrtool import DatasetError, UsageError
+from tfrtool import DatasetError
 from tfrtool.loading.bench import Measurement, busy_warning, measure_in_turn
-from tfrtool.storage.progress import Progress
 
 pytestmark = pytest.mark.tf
 
 NAMES = ["naive", "notebook", "tfrtool, uncached", "tfrtool"]
-
-
-@pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a dataset of 18 JPEGs in 3 shards."""
-    jpeg = image_bytes(size=(300, 200))
-    shards = [[image_payload(n % 2, data=jpeg) for n in range(count)] for count in (6, 7, 5)]
-    return write_foreign(tmp_path_factory.mktemp("bench"), shards)
-
-
-@pytest.fixture
-def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Measure where the test runs, once it is warm: starting TensorFlow again takes seconds."""
-    monkeypatch.setattr(
-        "tfrtool.loading.bench.in_own_process",
-        lambda _path, function, task, _warm_up: function(task),
-    )
-
-
-@pytest.mark.usefixtures("in_process")
-def test_all_pipelines_are_measured_in_turn(directory: Path) -> None:
-    """Each is measured in turn, on whole shards, and has its costs."""
-    reports: list[Progress] = []
-    report = tfrtool.bench(
-        directory, image_size=16, batch_size=4, rounds=1, limit=7, on_progress=reports.append
-    )
-    assert [(one.what, one.done) for one in reports] == list(zip(NAMES, range(4), strict=True))
-    assert [one.pipeline for one in report.pipelines] == NAMES
-    assert (report.images, report.total_images, report.shards, report.cache) == (
-        13,
-        18,
-        2,
-        "memory",
-    )
-    for pipeline in report.pipelines:
-        for cost in (pipeline.first_epoch, pipeline.later_epochs):
-            assert cost is not None
-            low, high = cost["cpu_ms_range"]
-            assert 0 < low <= cost["cpu_ms_per_image"] <= high
-            assert cost["images_per_second"] > 0
-
-
-@pytest.mark.usefixtures("in_process")
-def test_what_does_not_fit_is_skipped(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A float32 cache that memory has no room for is not tried."""
-    monkeypatch.setattr("tfrtool.loading.bench.available_memory", lambda: 50_000)
-    report = tfrtool.bench(directory, image_size=16, rounds=1)
-    skipped = {one.pipeline: one.skipped for one in report.pipelines if one.skipped}
-    assert list(skipped) == ["notebook"]
-    assert "float32" in (skipped["notebook"] or "")
-
-
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
-        ({"epochs": 1}, "--epochs must be at least 2"),
-        ({"rounds": 0}, "--rounds"),
-        ({"limit": 0}, "--limit"),
-        ({"split": "nope"}, "no split 'nope'"),
-        ({"decode": "slow"}, "one of exact, fast"),
-    ],
-)
-def test_wrong_use(directory: Path, options: dict[str, Any], problem: str) -> None:
-    """A request without sense is an error before anything is measured."""
-    with pytest.raises(UsageError, match=problem):
-        tfrtool.bench(directory, **options)
 
 
 def work(seconds: float) -> int:

@@ -220,6 +220,7 @@ def _frozen(size: int, classes: int) -> Any:
     return keras.Model(inputs, keras.layers.Dense(classes, activation="softmax")(x))
 
 
+@pytest.mark.more
 def test_a_users_frozen_layers_run_once(few: Path) -> None:
     """An own model's outputs before the first random or trained layer are cached."""
     options = small_options(few, model=_frozen, trainable="all")

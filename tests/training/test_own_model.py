@@ -128,8 +128,7 @@ def test_a_model_that_is_there(few: Path, tmp_path: Path) -> None:
     assert not all(map(np.array_equal, before, after))
     saved = tfrtool.load_model(tmp_path / "run").core.get_weights()
     assert all(map(np.array_equal, saved, after))
-    report = tfrtool.train(few, model=build, epochs=1, image_size=36)
-    assert report.plan.model.endswith("build")
+    assert planned(dataset=few, model=build, image_size=36).model.endswith("build")
     with pytest.raises(UsageError, match="no ImageNet weights"):
         tfrtool.train(few, model=build, weights="imagenet")
 

@@ -11,7 +11,7 @@ import pytest
 import tfrtool
 from tests.more import more
 from tests.training.runs import small_options
-from tfrtool.cli import main
+from tfrtool.cli.commands.train_command import render_plan
 from tfrtool.errors import UsageError
 
 pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("quick_base")]
@@ -39,7 +39,7 @@ def _build(size: int, classes: int) -> Any:
     [
         (BOTH[1], {"trainable": "all"}),
         more(BOTH[1], {"model": _build, "trainable": "all"}),
-        (BOTH[0], {"model": "mobilenet", "weights": "none", "cache": "features"}),
+        more(BOTH[0], {"model": "mobilenet", "weights": "none", "cache": "features"}),
         more(BOTH[0], {"model": "mobilenet", "weights": "none", "trainable": "conv_pw_13"}),
     ],
     ids=["cnn", "own", "features", "tuned"],
@@ -55,6 +55,7 @@ def test_all_but_the_last_layer_compute_in_16_bits(
     assert keras.config.dtype_policy().name == "float32"
     assert any(f"{policy} is slower" in text for text in report.plan.warnings)
     assert report.to_json()["warnings"] == list(report.plan.warnings)
+    assert policy in render_plan(report.plan)
     saved = tfrtool.load_model(tmp_path / "run").core
     layers = [
         one for one in saved._flatten_layers() if one.weights and not isinstance(one, keras.Model)
@@ -77,12 +78,3 @@ def test_a_model_that_is_there_has_its_precision(few: Path) -> None:
     """It is not changed."""
     with pytest.raises(UsageError, match="--precision"):
         tfrtool.train(few, model=_build(32, 2), precision="mixed_float16")
-
-
-def test_it_is_said_on_the_command_line(few: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """The plan names it, and a warning says that it is slower."""
-    words = ["train", str(few), "--model", "cnn", "--image-size", "32", "--epochs", "1"]
-    assert main([*words, "--precision", "mixed_bfloat16"]) == 0
-    output = capfd.readouterr()
-    assert "mixed_bfloat16" in output.out
-    assert output.err.count("mixed_bfloat16 is slower") == 1
