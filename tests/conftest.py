@@ -95,6 +95,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             module = nodeid.split("::")[0]
             if module.startswith("tests/engines/"):
                 return "cluster"
+            if module.startswith("tests/contracts/") and not module.endswith("test_examples.py"):
+                return "contracts"  # which read the same source
             forked = (f"tests/process/test_{name}.py" for name in _FORKED)
             return "forked" if module in forked else module
 

@@ -9,7 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ import tfrtool
 from tests.cli.hint_rows import ALL, ELSEWHERE, Row
 from tests.cli.hint_world import write_world
 from tests.cli.inspecting import Capture
+from tests.contracts.imports import nodes_of
 from tests.datasets import flip_bit
 from tfrtool.cli import main
 from tfrtool.cli.app import cli
@@ -107,7 +108,7 @@ def test_every_hint_has_its_test() -> None:
     tested = " ; ".join((*(row.hint for row in ALL), *ELSEWHERE))
     package, found = Path(tfrtool.__file__).parent, 0
     for path in sorted(package.rglob("*.py")):
-        for text in _hints(ast.parse(path.read_text("utf-8"))):
+        for text in _hints(nodes_of(path.read_text("utf-8"))):
             longest = max(re.split(r"[{}]+|; ", text), key=len).strip(" ,")
             known = longest in tested or any(part in text for part in ELSEWHERE)
             assert known, f"{path.name}: {text}"
@@ -115,11 +116,11 @@ def test_every_hint_has_its_test() -> None:
     assert found > 100
 
 
-def _hints(tree: ast.AST) -> Iterator[str]:
+def _hints(nodes: Sequence[ast.AST]) -> Iterator[str]:
     """Yield the hints in a module, with ``{}`` for what is put into them."""
-    given = [n.value for n in ast.walk(tree) if isinstance(n, ast.keyword) and n.arg == "hint"]
+    given = [n.value for n in nodes if isinstance(n, ast.keyword) and n.arg == "hint"]
     names = {node.id for node in given if isinstance(node, ast.Name)}
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             given += [node.value] if node.targets[0].id in names else []
     for value in given:
@@ -227,7 +228,7 @@ def test_options_that_messages_name_exist() -> None:
     known |= {"--help", "--version", "--ignore-zeros", "--head"}
     package = Path(tfrtool.__file__).parent
     for path in sorted(package.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in nodes_of(path.read_text("utf-8")):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", node.value))
                 assert named <= known, f"{path.name}: {named - known}"

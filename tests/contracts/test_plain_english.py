@@ -15,6 +15,7 @@ from pathlib import Path
 import click
 
 import tfrtool
+from tests.contracts.imports import nodes_of
 from tfrtool.cli.app import cli
 
 PACKAGE = Path(tfrtool.__file__).parent
@@ -79,9 +80,8 @@ def strings_of(source: str) -> Iterator[tuple[int, str]]:
 
     Values in f-strings are replaced by ``x``.
     """
-    tree = ast.parse(source)
     inside: set[ast.AST] = set()
-    for node in ast.walk(tree):
+    for node in nodes_of(source):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             inside.add(node.value)
         if isinstance(node, ast.JoinedStr):

@@ -11,13 +11,11 @@ from tests.contracts.imports import nodes_of
 PACKAGE = Path(tfrtool.__file__).parent
 REPOSITORY = PACKAGE.parent
 NAMELESS = {"inspect.py", "utils.py", "helpers.py", "common.py"}
-FILES = sorted(
+PRODUCT = sorted(
     path.relative_to(REPOSITORY).as_posix()
-    for folder in ("tfrtool", "tests", "fixtures")
-    for path in (REPOSITORY / folder).rglob("*.py")
+    for path in PACKAGE.rglob("*.py")
     if "_pb2" not in path.name
 )
-PRODUCT = [path for path in FILES if path.startswith("tfrtool/")]
 
 
 def unwelcome(source: str) -> list[str]:
@@ -55,29 +53,3 @@ def test_checker_can_fail() -> None:
 def test_modules_have_names_that_say_something() -> None:
     """No module is called after what it isn't, or like the standard library's inspect."""
     assert [path for path in PRODUCT if Path(path).name in NAMELESS] == []
-
-
-def test_every_module_says_what_it_is() -> None:
-    """Every module of the product has a docstring."""
-    missing = [
-        path
-        for path in PRODUCT
-        if not ast.get_docstring(ast.parse((REPOSITORY / path).read_text("utf-8")))
-    ]
-    assert missing == []
-
-
-def test_every_test_says_what_must_hold() -> None:
-    """Every test has a docstring."""
-    missing = []
-    for path in FILES:
-        if path.startswith("tests/"):
-            tree = ast.parse((REPOSITORY / path).read_text("utf-8"))
-            missing += [
-                f"{path}::{node.name}"
-                for node in ast.walk(tree)
-                if isinstance(node, ast.FunctionDef)
-                and node.name.startswith("test_")
-                and not ast.get_docstring(node)
-            ]
-    assert missing == []

@@ -14,7 +14,7 @@ from tests.emulators import Bucket
 from tests.more import more
 from tests.photos import image_bytes
 from tfrtool import Dataset
-from tfrtool.errors import CorruptShardError, DatasetError, ShardError, UsageError, WriteError
+from tfrtool.errors import CorruptShardError, DatasetError, ShardError, WriteError
 
 pytestmark = pytest.mark.tf
 
@@ -95,23 +95,6 @@ def test_dataset_larger_than_the_disk(url: str, bucket: Bucket) -> None:
 
 class _Usage:
     free = 1000
-
-
-def test_local_dataset_has_no_shard_cache(pets: Path, tmp_path: Path) -> None:
-    """An option that would do nothing is refused."""
-    with pytest.raises(UsageError, match="--shard-cache"):
-        tfrtool.dataset(pets, shard_cache=tmp_path / "s")
-
-
-def test_shard_that_is_not_what_was_written(url: str, bucket: Bucket, pets: Path) -> None:
-    """A flipped bit is told by the shard's digest before a record of it is used."""
-    name = f"pets-train.tfrecord-00002-of-000{SHARDS}"
-    data = bytearray((pets / name).read_bytes())
-    data[-100] ^= 1
-    bucket.put(f"pets/{name}", bytes(data))
-    remote = tfrtool.dataset(url)
-    with pytest.raises(CorruptShardError, match=rf"{name}: .*SHA-256.*--on-error skip"):
-        _batches(remote)
 
 
 def test_damage_is_skipped(url: str, bucket: Bucket, pets: Path, tmp_path: Path) -> None:
