@@ -61,6 +61,11 @@ _REAL_FILES = ("test_hostile_parquet",)
 _FORKED = ("interrupt", "plain_keras", "standard_files", "train")
 """Files of tests of processes that fork commands."""
 
+_STORES = re.compile(
+    r"store|remote_shards|local_copies|shard_cache|die_anywhere|predict_command|coco\.|server"
+)
+"""Files of tests that start emulators of stores, which take seconds."""
+
 _WHOLE_FILE = re.compile(r"^pytestmark = .*pytest\.mark\.tf\b", re.MULTILINE)
 
 
@@ -85,7 +90,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Have in one worker what shares a cluster, or a process with TensorFlow that forks."""
+    """Have in one worker what shares a cluster, stores, or a process that forks."""
     if config.getoption("dist") != "loadscope":
         return None
     from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
@@ -97,6 +102,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
                 return "cluster"
             if module.startswith("tests/contracts/") and not module.endswith("test_examples.py"):
                 return "contracts"  # which read the same source
+            if _STORES.search(module):
+                return "stores"
             forked = (f"tests/process/test_{name}.py" for name in _FORKED)
             return "forked" if module in forked else module
 

@@ -189,13 +189,6 @@ def test_unknown_words_are_refused(name: str, known: str, word: object) -> None:
     assert caught.value.what.endswith(f" {word!r}")
 
 
-@pytest.mark.parametrize("name", ["recipe", "rescale", "precision"])
-def test_none_is_no_choice_where_it_is_no_default(name: str) -> None:
-    """None is refused where it does not mean anything."""
-    with pytest.raises(UsageError):
-        train(**{"dataset": "nowhere", name: None})  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(
     ("spelt", "value"),
     [
@@ -217,12 +210,6 @@ def test_what_is_no_name_is_refused(text: str) -> None:
     """Text that can't be a name at all is a usage error, before Keras is asked."""
     with pytest.raises(UsageError):
         canonical_name(text)
-
-
-def test_nothing_is_no_layer() -> None:
-    """An empty value says nothing of what learns."""
-    with pytest.raises(UsageError):
-        TrainOptions(dataset="d", trainable="")
 
 
 @pytest.mark.parametrize(
