@@ -100,6 +100,27 @@ def test_a_look_into_a_large_shard_transfers_little(bucket: Bucket, capsys: Capt
     assert bucket.down() < 27_000_000  # 6 MB, and two of the largest blocks ahead
 
 
+def test_records_by_number_use_an_index(
+    bucket: Bucket, run: Callable[..., tuple[int, str, str]]
+) -> None:
+    """Without an index one is suggested; with it, only the records are read, and they are equal."""
+    data = long_shard(bucket, "long.tfrecord", 100, 90_000)
+    shard = f"{bucket.url}/long.tfrecord"
+    bucket.forget()
+    before = run("cat", shard, "--records", "3,70,98:200")
+    assert (
+        f"8.2 MiB before these records were read; to avoid this, run tfrtool index {shard}"
+        in (before[2])
+    )
+    assert bucket.down() > 0.9 * len(data)
+    assert "tfrtool index" not in run("cat", shard, "--records", "3")[2]
+    assert run("index", shard)[0] == 0
+    bucket.forget()
+    assert run("cat", shard, "--records", "3,70,98:200") == (0, before[1], "")
+    assert bucket.down() < 1_000_000
+    assert run("cat", shard, "--records", "200")[0] == 1
+
+
 def test_a_look_says_how_many_records_a_file_beside_it_names(
     bucket: Bucket, run: Callable[..., tuple[int, str, str]]
 ) -> None:

@@ -88,6 +88,11 @@ class CatOptions(Options):
     on_fault: Callable[[LocatedFault], None] = option(
         ..., "called with the damage that is met on the way, which is skipped.", cli=None
     )
+    on_hop: Callable[[int], None] = option(
+        lambda _: None,
+        "called with the bytes of a shard in a store before a record, if there is no index.",
+        cli=None,
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,20 +1,24 @@
 """``tfrtool cat``."""
 
 import json
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from tfrtool.cli.damage import Damage
-from tfrtool.cli.output import Outcome, emit, warn
+from tfrtool.cli.output import Outcome, emit, note, warn
 from tfrtool.cli.parameters import SHARDS, SKIP_OR_STOP, command, resolve_sources
 from tfrtool.cli.process import stdout_closed
 from tfrtool.declare import Options, option
-from tfrtool.errors import ShardError, UsageError
+from tfrtool.errors import ShardError, UsageError, human_bytes, printable
 from tfrtool.inspection.inspect_options import CatOptions
 
 _HELD = 1000
 """Lines that wait for a record with each selected feature."""
+
+_WORTH_AN_INDEX = 4 * 1024 * 1024
+"""Bytes that are read to find records of shards in a store, from which on an index is suggested."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +72,9 @@ def cat_command(
         table = RecordCsv(names)
         line, skipped = (table.line, table.skipped) if form == "csv" else (record_text, skipped)
     pending = [table.head] if form == "csv" and table.head else []
-    shown, sources = 0, resolve_sources(shards)
-    for path, record in cat(sources, on_fault=damage, sources=shards, **choices):
+    shown, sources, hops = 0, resolve_sources(shards), list[int]()
+    choices |= {"on_fault": damage, "on_hop": hops.append, "sources": shards}
+    for path, record in cat(sources, **choices):
         content = payloads.describe(record.payload)
         pending.append(line({"shard": str(path), "record": record.index} | content))
         shown += 1
@@ -82,6 +87,9 @@ def cat_command(
     payloads.check_selection()
     for text in pending:
         emit(text)
+    if (passed := sum(hops)) >= _WORTH_AN_INDEX:
+        index = printable(f"tfrtool index {shlex.join(shards)}")
+        note(f"{human_bytes(passed)} before these records were read; to avoid this, run {index}")
     outcome = damage.outcome()
     records = choices["records"]
     if records is not None and not shown and outcome is Outcome.FINE and not choices["where"]:

@@ -12,7 +12,7 @@ from tfrtool.declare import takes
 from tfrtool.errors import UsageError
 from tfrtool.inspection.inspect_options import CatOptions
 from tfrtool.records.compression import Compression, detect_compression
-from tfrtool.records.count import count_shard, hop
+from tfrtool.records.count import count_shard, hop, indexed
 from tfrtool.records.framing import (
     FRAME_SIZE,
     Fault,
@@ -21,7 +21,7 @@ from tfrtool.records.framing import (
 )
 from tfrtool.records.reader import read_records
 from tfrtool.records.stream import Stream, open_shard, path_of, size_of
-from tfrtool.storage.remote_path import AnyPath
+from tfrtool.storage.remote_path import AnyPath, RemotePath
 
 OnFault = Callable[[LocatedFault], None]
 Range = tuple[int, int]
@@ -69,6 +69,7 @@ def cat(
     """Yield records in the order of the shards, with the files that they are in.
 
     An uncompressed file is hopped through up to what is wanted of it; nothing is read behind that.
+    One in a store that has an index is not even hopped through.
     Memory is bounded by the longest record, and with a condition by a batch of them.
 
     Args:
@@ -86,7 +87,7 @@ def cat(
     else:
         ranges = _drawn(shards, options.sample, options.seed)
     if options.where is None:
-        return islice(_wanted(ranges, options.on_fault), options.limit)
+        return islice(_wanted(ranges, options.on_fault, options.on_hop), options.limit)
     files = [shard for shard in shards if not isinstance(shard, Stream)]
     if len(files) < len(shards):
         raise UsageError("--where can't be used with a stream: shards are read twice")
@@ -102,7 +103,7 @@ def cat(
     matching: dict[AnyPath | Stream, tuple[Range, ...]] = {
         path: _within(ranges[path], numbers) for path, numbers in found.items()
     }
-    return islice(_wanted(matching, lambda _: None), options.limit)
+    return islice(_wanted(matching, lambda _: None, options.on_hop), options.limit)
 
 
 def _within(ranges: Sequence[Range], numbers: Iterable[int]) -> tuple[Range, ...]:
@@ -130,14 +131,16 @@ def _drawn(
 
 
 def _wanted(
-    ranges: Mapping[AnyPath | Stream, Sequence[Range]], on_fault: OnFault
+    ranges: Mapping[AnyPath | Stream, Sequence[Range]],
+    on_fault: OnFault,
+    on_hop: Callable[[int], None],
 ) -> Iterator[tuple[AnyPath, Record]]:
     for source, wanted in ranges.items():
         path = path_of(source)
         if not wanted:
             continue
         with open_shard(source) as file:
-            for item in _items(file, source, wanted):
+            for item in _items(file, source, wanted, on_hop):
                 if isinstance(item, Fault):
                     on_fault(LocatedFault(path=path, fault=item))
                 else:
@@ -145,7 +148,10 @@ def _wanted(
 
 
 def _items(
-    file: BinaryIO, source: AnyPath | Stream, ranges: Sequence[Range]
+    file: BinaryIO,
+    source: AnyPath | Stream,
+    ranges: Sequence[Range],
+    on_hop: Callable[[int], None],
 ) -> Iterator[Record | Fault]:
     """Yield the records of some ranges, and the faults that are met on the way."""
     compression = detect_compression(file)
@@ -153,10 +159,21 @@ def _items(
     size = size_of(source, file) if plain else 0  # 0: no hops
     items = read_records(file, compression=compression)
     index = offset = 0  # of the next record
+    is_remote = isinstance(source, RemotePath)
+    known: Sequence[int] | None = None if is_remote else ()
     for start, stop in ranges:
         if size and start > index:
-            hops, offset = hop(file, size, start=offset, most=start - index)
-            index += hops
+            if known is None:
+                known = indexed(file, path_of(source), size)
+            if known:
+                index = min(start, len(known) - 1)
+                offset = known[index]
+            else:
+                before = offset
+                hops, offset = hop(file, size, start=offset, most=start - index)
+                index += hops
+                if is_remote:
+                    on_hop(offset - before)
             if offset == size:
                 return
             file.seek(offset)
