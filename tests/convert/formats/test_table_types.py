@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import re
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -17,6 +19,7 @@ import pytest
 
 import tfrtool
 from tests.convert.formats.test_conversion import payloads_in
+from tests.examples.strategies import string
 from tests.records.strategies import shard_of
 from tfrtool.cli import main
 
@@ -325,3 +328,90 @@ def test_a_feature_called_label_name(tmp_path: Path) -> None:
     tfrtool.convert(tmp_path / "t.parquet", tmp_path / "b.tfrecord")
     back = (tmp_path / "b.tfrecord").read_bytes()
     assert back == (tmp_path / "a.tfrecord").read_bytes()
+
+
+CENSUS: list[dict[str, Any]] = [
+    {"education": "Bachelors", "age": 39, "gain": 0.5, "workclass": "Private", "label": 1},
+    {"education": "HS-grad", "age": 50, "tags": string(b"a", b"b"), "raw": b"\xff\x00", "label": 0},
+    {"education": "Bachelors", "age": 28, "tags": string(), "raw": b"\xfe", "label": 1},
+]
+TYPES = {
+    "age": "int64",
+    "education": "string",
+    "gain": "float",
+    "label": "int64",
+    "raw": "binary",
+    "tags": "list<string>",
+    "workclass": "string",
+}
+
+
+@pytest.fixture(scope="module")
+def census(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with records, their class names, and all tables made of them."""
+    folder = tmp_path_factory.mktemp("census")
+    (folder / "a.tfrecord").write_bytes(shard_of([tfrtool.encode_example(row) for row in CENSUS]))
+    (folder / "label.labels.txt").write_text("poor\nrich\n")
+    for name in ("t.parquet", "t.arrow", "t.csv", "u.jsonl"):
+        report = tfrtool.convert(folder / "a.tfrecord", folder / name)
+        found = {name: re.sub("<.*: ", "<", kind) for name, kind in report.columns.items()}
+        assert found == {**TYPES, "label_name": "string"}, name
+    tfrtool.convert(folder / "a.tfrecord", folder / "hf", to="hf")
+    return folder
+
+
+@pytest.mark.parametrize("name", ["t.parquet", "t.arrow", "t.csv", "u.jsonl"])
+def test_first_queries(name: str, census: Path) -> None:
+    """What a person writes first in pandas, polars and DuckDB finds the rows."""
+    path = str(census / name)
+    form = name.partition(".")[2].replace("arrow", "feather").replace("jsonl", "json")
+    frame = getattr(pd, f"read_{form}")(path, **({"lines": True} if form == "json" else {}))
+    assert (frame.education == "Bachelors").sum() == 2
+    assert (frame.label_name == "rich").sum() == 2
+    assert frame.gain.mean() == 0.5
+    assert (frame.workclass == "Private").sum() == 1
+    assert frame.age.dtype == "int64"
+    pl: Any = pytest.importorskip("polars")
+    read = {"feather": pl.read_ipc, "json": pl.read_ndjson}.get(form) or getattr(pl, f"read_{form}")
+    assert read(path).filter(pl.col("education") == "Bachelors").height == 2
+    if form != "feather":
+        query = f"SELECT count(*) FROM '{path}' WHERE workclass = 'Private' AND label_name = 'rich'"
+        assert duckdb.sql(query).fetchall() == [(1,)]
+
+
+def test_the_same_types_everywhere(census: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`read_table`, `query`, `--where` and Hugging Face have the types of the tables."""
+    shard, query = str(census / "a.tfrecord"), "SELECT * FROM records"
+    batch = next(iter(tfrtool.read_table(shard)))
+    own = {one.name: re.sub("<.*: ", "<", str(one.type)) for one in batch.schema}
+    assert own.items() >= TYPES.items()
+    assert main(["query", shard, f"DESCRIBE {query}", "--json"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    names = {
+        "BIGINT": "int64",
+        "VARCHAR": "string",
+        "FLOAT": "float",
+        "BLOB": "binary",
+        "VARCHAR[]": "list<string>",
+    }
+    found = {row["column_name"]: names[row["column_type"]] for row in rows[: len(TYPES)]}
+    assert found == TYPES
+    condition = "workclass = 'Private' AND label_name = 'rich'"
+    query = f"SELECT count(*) AS n FROM records WHERE {condition}"
+    assert main(["query", shard, query, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"n": 1}
+    assert main(["cat", shard, "--where", condition]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_first_queries_of_hugging_face(census: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`datasets` filters text, and has the class names."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    datasets = pytest.importorskip("datasets")
+    found = datasets.load_dataset(str(census / "hf"), cache_dir=str(census / "cache"))["train"]
+    assert len(found.filter(lambda row: row["education"] == "Bachelors")) == 2
+    kinds = {name: str(getattr(one, "dtype", one)) for name, one in found.features.items()}
+    kinds["tags"] = kinds["tags"].replace("List(Value('string'))", "list<string>")
+    assert kinds == {**TYPES, "gain": "float32"}
+    assert found.features["label"].names == ["poor", "rich"]

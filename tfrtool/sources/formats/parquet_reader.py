@@ -285,12 +285,21 @@ def _arrow_batches(
     schema = _plain_schema(arrow.schema)
     for batch in arrow.batches(first):
         batch.validate(full=True)
-        batch = batch if schema.equals(batch.schema) else batch.cast(schema)
+        if not schema.equals(batch.schema):
+            arrays = map(_cast, batch.columns, schema.types)
+            batch = pa.RecordBatch.from_arrays([*arrays], schema=schema)
         batch = batch if columns is None else batch.select([*columns])
         step = _BATCH_BYTES * batch.num_rows // max(batch.nbytes, 1)
         step = max(1, min(step, _BATCH_ROWS))
         for at in range(0, batch.num_rows, step):
             yield batch.slice(at, step)
+
+
+def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return an array with another type; Arrow has no function for dictionaries of views."""
+    if pa.types.is_dictionary(array.type):
+        array = pa.DictionaryArray.from_arrays(array.indices, array.dictionary.cast(kind))
+    return array.cast(kind)
 
 
 def _batches(
