@@ -88,6 +88,14 @@ def test_all_that_is_told_is_there(opening: Opening, tmp_path: Path, first: str)
     assert "fields of categories not written: supercategory" in source.notices
 
 
+def test_listed_classes_change_no_object(opening: Opening, tmp_path: Path) -> None:
+    """Objects are the same whether classes are COCO's own, or those of a list."""
+    (tmp_path / "labels.txt").write_text("cat\ndog\ntraffic light\n")
+    own, listed = opening(), opening(labels=str(tmp_path / "labels.txt"))
+    assert [*own.items] == [*listed.items]
+    assert own.features.optional == listed.features.optional
+
+
 @pytest.mark.parametrize("masks", ["polygons", "none"])
 def test_boxes_come_from_polygons(opening: Opening, masks: str) -> None:
     """Where there is no box, that around the polygons is taken."""

@@ -17,6 +17,7 @@ from tfrtool.sources.annotations.annotation_reader import (
     Box,
     ParsedImage,
     ParsedObject,
+    PlainObjects,
 )
 from tfrtool.sources.folders.listing import Listing, is_image_name, size_problem, splits_in_order
 from tfrtool.sources.items import AnnotationAccount, Item, ItemTable, LeftOut, Source, UnfitError
@@ -76,6 +77,7 @@ class _AnnotationMatcher:
         self._read = self._points = 0
         self._splits, self._first = set[str](), dict[str, str]()  # where keys are annotated, or ""
         self._numbers: dict[str, int] = {}
+        self._are_own_classes = True
         for key, size, place, problem in listing.entries:
             self._files.pop(key, None)  # of members of an archive with one name, the last counts
             if problem is None and is_image_name(key):
@@ -92,7 +94,7 @@ class _AnnotationMatcher:
         classes = reader.classes()
         if (path := self._options.labels) is not None:
             classes, others = read_class_list(as_path(path))
-        labels = tuple(classes)
+        labels, self._are_own_classes = tuple(classes), path is None
         self._numbers = {name: number for number, name in enumerate(labels)}
         self._numbers |= {other: self._numbers[name] for other, name in others.items()}
         if first is not None:
@@ -171,11 +173,14 @@ class _AnnotationMatcher:
             return
         first = self._first.get(key)
         objects: list[Any] = []  # plain tuples, which are packed as they are
-        for one in image.objects:
-            try:
-                objects.append(self._checked(key, one, *size, is_twice=bool(first)))
-            except UnfitError as error:
-                self._lose(key, one.where, str(error))
+        if isinstance(image.objects, PlainObjects) and self._are_own_classes and not first:
+            objects.extend(image.objects.fields)
+        else:
+            for one in image.objects:
+                try:
+                    objects.append(self._checked(key, one, *size, is_twice=bool(first)))
+                except UnfitError as error:
+                    self._lose(key, one.where, str(error))
         if first:
             self._reject(key, image, f"image already annotated in {first}")
             return
@@ -246,7 +251,9 @@ class _AnnotationMatcher:
                 width, height = height, width
         if min(width, height) < 1:
             raise UnfitError(f"invalid image size {width} x {height}")
-        if self._options.masks is Masks.PNG:
+        if isinstance(image.objects, PlainObjects):
+            masks = 0
+        elif self._options.masks is Masks.PNG:
             masks = sum(map(self._is_mask, image.objects))
         else:
             masks = sum(one.mask_size is not None for one in image.objects)

@@ -1,16 +1,17 @@
 """COCO's annotations: instances and key points, in files of any size."""
 
+import marshal
 import os
 import tempfile
-from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from itertools import accumulate, groupby, islice
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice, pairwise, repeat
 from operator import itemgetter
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import IO, Annotated, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -25,11 +26,12 @@ from tfrtool.sources.annotations.annotation_reader import (
     AnnotationReader,
     ParsedImage,
     ParsedObject,
+    PlainObjects,
     check_splits,
     number_classes,
     split_in_name,
 )
-from tfrtool.sources.formats.json_lists import JsonFile, JsonWindow, without_nan
+from tfrtool.sources.formats.json_lists import JsonFile, JsonWindow
 from tfrtool.sources.items import LeftOut, label_problem
 from tfrtool.sources.tables.table_columns import TEXT_SHOWN
 from tfrtool.storage.limits import (
@@ -47,7 +49,9 @@ _WRITTEN = {
     | {"keypoints", "num_keypoints"},
     "categories": {"id", "name", "keypoints", "skeleton"},
 }
-_LONGEST_ID = 64
+_LONGEST_ID, _ID_LIMIT = 64, 10**18
+_NO_ID = -1
+_FLAGS = frozenset({None, 0, 1})
 _SHOWN = 10
 _SAMPLE = 100
 """Elements of each window that are looked at for fields that are not written."""
@@ -55,11 +59,10 @@ _SAMPLE = 100
 _UNSUPPORTED = {"segments_info": "panoptic segments", "caption": "captions"}
 _ROBOFLOW = "_annotations.coco.json"
 _EXPECTED = "COCO instances or keypoints"
-_NO_ID = -1
-_BUCKET = 12
-"""Images are taken from the scratch file 4,096 at a time, with 16 MB of COCO's annotations."""
+_BUCKET = 11
+"""Images are taken from the scratch file 2,048 at a time, with 8 MB of COCO's annotations."""
 
-_MOST_BUFFERED = 2**27
+_MOST_BUFFERED = 2**26
 _NULL = msgspec.Raw(b"null")
 
 _Float = Annotated[float, msgspec.Meta(gt=-1e9, lt=1e9)]
@@ -67,14 +70,8 @@ _Number = Annotated[int, msgspec.Meta(gt=-(10**9), lt=10**9)] | _Float
 _Id = int | float | str | None
 
 
-class _Ids(msgspec.Struct, gc=False):
-    """The ids of an element, as they are written."""
-
-    id: msgspec.Raw = _NULL
-    image_id: msgspec.Raw = _NULL
-
-
 class _Image(msgspec.Struct, gc=False):
+    id: Any = None
     file_name: Any = None
     coco_url: Any = None
     width: Any = None
@@ -82,12 +79,20 @@ class _Image(msgspec.Struct, gc=False):
 
 
 class _Annotation(msgspec.Struct, gc=False):
+    id: _Id = None
+    image_id: _Id = None
     category_id: _Id = None
     bbox: tuple[_Float, _Float, _Float, _Float] | None = None
     segmentation: msgspec.Raw = _NULL
     area: Annotated[float, msgspec.Meta(ge=0, lt=1e9)] | None = None
     iscrowd: Annotated[float, msgspec.Meta(ge=0, le=1)] | bool | None = None
     keypoints: Annotated[list[_Float], msgspec.Meta(max_length=3 * MAX_KEYPOINTS)] | None = None
+
+
+class _Invalid(_Annotation, gc=False):
+    """An annotation with the members that are valid, and what is wrong with the others."""
+
+    problem: str | None = None
 
 
 _PROBLEMS = {
@@ -97,98 +102,107 @@ _PROBLEMS = {
     "keypoints": "keypoints are not (x, y, visibility) with a visibility of 0, 1 or 2",
 }
 _ANYTHING = msgspec.json.Decoder()
-_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ZEROS, _TEN_DIGITS = bytes.maketrans(b"123456789", b"0" * 9), b"0" * 10
 _ONE_POLYGON = frozenset(b"[[%b]]" % (b"," * (2 * points - 1)) for points in range(3, 256))
 """What is between the numbers of an outline in one part."""
 
-_SIDES_AND_NAMES = _Image.__struct_fields__
-_IMAGE, _ANNOTATION = msgspec.json.Decoder(_Image), msgspec.json.Decoder(_Annotation)
-_ANNOTATIONS = msgspec.json.Decoder(list[_Annotation])
+_ANNOTATION = msgspec.json.Decoder(_Annotation)
 _POLYGONS, _POLYGON = msgspec.json.Decoder(list[list[_Number]]), msgspec.json.Decoder(list[_Number])
 _ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 _ROW = np.dtype(
     {
-        "names": ["number", "start", "id", "file", "at", "size", "is_image"],
-        "formats": ["i8", "i8", "i8", "i4", "i4", "i4", "?"],
+        "names": ["number", "id", "at", "size", "area", "category", "file", "kind", "box"],
+        "formats": ["i8", "i8", "i8", "i8", "f8", "i4", "i4", "i1", "4f8"],
     }
 )
-_Row = tuple[int, int, int, int, int, int, bool]
-"""An element: the number of its image, where it is in its bucket, its id, the numbers of its file
-and in its list, its length, and whether it is the image itself."""
+"""An image or an object: the number of its image, its id and place in its list, the bytes of its
+text, and the numbers of its file and category."""
+
+_PLAIN, _OTHER, _IMAGE = range(3)
+"""Kinds of rows. The text of a plain object is its outline. Of another one, it is its box, fields,
+problem and the size of its mask. The box of an image holds its sides."""
+
+_IDS = np.dtype([("id", "i8"), ("number", "i8"), ("file", "i4")])
+_UNKNOWN = (None, "", ())
+_FORMAT = 2  # of marshal: later ones look up each value among those that were written before
 
 
 class _Elements:
-    """The texts of images and annotations in a scratch file, those of near images in a bucket."""
+    """Images and annotations in a scratch file, those of near images in a bucket."""
 
-    def __init__(self, texts: IO[bytes], scratch: Path) -> None:
-        self._texts, self._failure = texts, (scratch, "temporary files can't be written")
-        self._rows, self._end = bytearray(), 0
-        self._segments = defaultdict[int, list[tuple[int, int]]](list)  # offsets and sizes
-        self._sizes = Counter[int]()  # of buckets
+    def __init__(self, file: IO[bytes], scratch: Path) -> None:
+        self._file, self._failure = file, (scratch, "temporary files can't be written")
+        self._ids, self._end = bytearray(), 0
+        self._segments = defaultdict[int, list[tuple[int, int, int, int]]](list)
 
-    def add(
-        self, numbers: Sequence[int], file: int, part: JsonWindow, ids: Sequence[int] | None
-    ) -> None:
-        """Add the annotations of a window, which have ids, or its images."""
-        rows = np.zeros(len(numbers), _ROW)
-        rows["number"], rows["file"], rows["size"] = numbers, file, part.sizes
-        rows["at"], rows["start"] = np.arange(len(rows)) + part.first, part.starts - part.at
-        rows["id"], rows["is_image"] = _NO_ID if ids is None else ids, ids is None
-        rows = rows[np.argsort(rows["number"] >> _BUCKET, kind="stable")]
-        stops = (rows["start"] + rows["size"]).tolist()
-        spans = zip(rows["start"].tolist(), stops, strict=True)
+    def add(self, file: int, table: Any, texts: list[bytes]) -> None:
+        """Add the images or annotations of a window."""
+        table["file"], table["size"] = file, [*map(len, texts)]
+        buckets = table["number"] >> _BUCKET
+        order = np.argsort(buckets, kind="stable")
+        table, buckets, texts = table[order], buckets[order], [texts[at] for at in order.tolist()]
+        edges = [*(np.flatnonzero(np.diff(buckets, prepend=-1))).tolist(), len(table)]
         with os_errors_as(WriteError, *self._failure):
-            self._texts.write(b"".join([part.text[start:stop] for start, stop in spans]))
-        buckets, ends = rows["number"] >> _BUCKET, np.cumsum(rows["size"], dtype=np.int64)
-        rows["start"] = ends - rows["size"]
-        for some in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(buckets)) + 1):
-            if len(some):
-                bucket, start, end = (
-                    int(n) for n in (buckets[some[0]], rows["start"][some[0]], ends[some[-1]])
-                )
-                rows["start"][some] += self._sizes[bucket] - start
-                self._segments[bucket].append((self._end + start, end - start))
-                self._sizes[bucket] += end - start
-        self._end += int(ends[-1]) if len(rows) else 0
-        self._rows += rows.tobytes()
+            for start, stop in pairwise(edges):
+                text = table[start:stop].tobytes() + b"".join(texts[start:stop])
+                segment = self._end, stop - start, len(text), file
+                self._segments[int(buckets[start])].append(segment)
+                self._end += self._file.write(text)
+        self._ids += table[["id", "number", "file"]][table["id"] != _NO_ID].astype(_IDS).tobytes()
 
     def forget(self, file: int) -> None:
         """Remove the elements of the last file."""
-        self._rows = bytearray(self.rows()[self.rows()["file"] != file].tobytes())
+        for bucket, segments in self._segments.items():
+            self._segments[bucket] = [one for one in segments if one[3] != file]
+        self._ids = bytearray(self.ids()[self.ids()["file"] != file].tobytes())
 
-    def rows(self) -> Any:
-        """Return all elements as an array."""
-        return np.frombuffer(self._rows, _ROW)
+    def ids(self) -> Any:
+        """Return the ids of all objects that have one, as an array."""
+        return np.frombuffer(self._ids, _IDS)
 
-    def by_image(self) -> Iterator[tuple[int, list[_Row], list[bytes]]]:
-        """Yield the number of each image, and its elements in the order of files, with texts."""
-        self._texts.flush()
-        table = self.rows()
-        order = np.argsort(table["number"], kind="stable")
-        ordered = table["number"][order]
-        for bucket in sorted(self._segments):
-            edges = np.searchsorted(ordered, np.array((bucket, bucket + 1)) << _BUCKET)
-            rows: list[_Row] = table[order[slice(*edges)]].tolist()
-            read = self._reader(bucket)
-            for number, some in groupby(rows, itemgetter(0)):
-                own = [*some]
-                yield number, own, [read(row[1], row[5]) for row in own]
+    def buckets(self) -> Iterator["_Bucket"]:
+        """Yield all elements, those of an image together and in the order of files.
 
-    def _reader(self, bucket: int) -> Callable[[int, int], bytes]:
-        """Return what gives a text in a bucket, which is in memory if it isn't large."""
-        file, segments = self._texts.fileno(), self._segments[bucket]
-        if self._sizes[bucket] <= _MOST_BUFFERED:
-            text = b"".join(os.pread(file, size, offset) for offset, size in segments)
-            return lambda start, size: text[start : start + size]
-        starts = [*accumulate((size for _, size in segments), initial=0)]
+        A bucket that is large is read several times, for some of its images each.
+        """
+        self._file.flush()
+        for bucket, segments in sorted(self._segments.items()):
+            times = 1 + sum(size for _, _, size, _ in segments) // _MOST_BUFFERED
+            step = max(1, 2**_BUCKET // times)
+            for start in range(bucket << _BUCKET, (bucket + 1) << _BUCKET, step):
+                tables, texts = list[Any](), list[bytes]()
+                for offset, count_, size, _ in segments:
+                    data = os.pread(self._file.fileno(), size, offset)
+                    table, text = np.frombuffer(data, _ROW, count_), data[count_ * _ROW.itemsize :]
+                    if times > 1:
+                        ends = np.cumsum(table["size"])
+                        wanted = (start <= table["number"]) & (table["number"] < start + step)
+                        table, ends = table[wanted], ends[wanted]
+                        spans = zip((ends - table["size"]).tolist(), ends.tolist(), strict=True)
+                        text = b"".join([text[one:end] for one, end in spans])
+                    tables.append(table)
+                    texts.append(text)
+                if any(map(len, tables)):
+                    yield _Bucket.sorted(np.concatenate(tables), b"".join(texts))
 
-        def read(start: int, size: int) -> bytes:
-            at = bisect_right(starts, start) - 1
-            return os.pread(file, size, segments[at][0] + start - starts[at])
 
-        return read
+class _Bucket(NamedTuple):
+    """Rows sorted by images, and where the text of each is."""
+
+    table: Any
+    spans: list[tuple[int, int]]
+    text: bytes
+
+    @classmethod
+    def sorted(cls, table: Any, text: bytes) -> "_Bucket":
+        order, ends = np.argsort(table["number"], kind="stable"), np.cumsum(table["size"])
+        spans = zip((ends - table["size"])[order].tolist(), ends[order].tolist(), strict=True)
+        return cls(table[order], [*spans], text)
+
+    def value(self, at: int) -> Any:
+        """Return what `marshal` made the text of a row of."""
+        return marshal.loads(self.text[slice(*self.spans[at])])
 
 
 @dataclass(eq=False)
@@ -199,6 +213,8 @@ class _CocoFile:
     split: str | None = None
     required: bool = True  # whether it must hold instances or key points
     group: int = 0  # the number of its split
+    has_crowds: bool = False
+    counts: Counter[str] = field(default_factory=Counter)
 
 
 class _OtherKindError(Exception):
@@ -219,8 +235,11 @@ class CocoReader(AnnotationReader):
         self._files = list[_CocoFile]()
         self._categories = dict[str, tuple[str, AnyPath]]()  # names by ids, and where they are from
         self._names = dict[object, str]()  # the same by ids as JSON has them
+        self._category_ids: dict[_Id, int] = {None: 0}  # of objects, with numbers
+        self._classes: Mapping[str, int] = {}
+        self._labels = dict[str, int]()
         self._ids = list[str]()  # of images, by their numbers; "" for one without
-        self._numbers = list[dict[bytes, int]]()  # of images, by split and id in JSON
+        self._numbers = list[dict[_Id, int]]()  # of images, by split and id in JSON
         self._repeated = frozenset[tuple[int, int]]()  # splits and ids that several objects have
         self._unwritten: dict[str, set[str]] = {}
         self._counts = Counter[str]()  # what of objects is not written, or merged
@@ -229,14 +248,14 @@ class CocoReader(AnnotationReader):
         """Yield all images, also those with problems, and each object without an image."""
         failure = self._scratch, "temporary files can't be written"
         with os_errors_as(WriteError, *failure):
-            texts = tempfile.TemporaryFile(dir=self._scratch)  # noqa: SIM115
-        with texts:
-            elements = _Elements(texts, self._scratch)
+            scratch = tempfile.TemporaryFile(dir=self._scratch)  # noqa: SIM115
+        with scratch:
+            elements = _Elements(scratch, self._scratch)
             self._read_files(elements)
-            for number, rows, contents in elements.by_image():
-                yield from self._image(self._ids[number], rows, contents)
-        for what, count in self._counts.items():
-            self.notices.append(f"{what}: {human_count(count, 'object')}")
+            for bucket in elements.buckets():
+                yield from self._images(bucket)
+        for what, number in self._counts.items():
+            self.notices.append(f"{what}: {human_count(number, 'object')}")
 
     def _read_files(self, elements: _Elements) -> None:
         """Find out which images there are, and which elements belong to each."""
@@ -247,6 +266,9 @@ class CocoReader(AnnotationReader):
                 self._numbers += [{}] * (file.group == len(self._numbers))
                 self._scan(file, elements)
                 self._files.append(file)
+                self._counts.update(file.counts)
+                if file.has_crowds:
+                    self.optional.add("crowd")
             except _OtherKindError as error:
                 if file.required:
                     raise SourceError(str(error), path=file.path, expected=_EXPECTED) from error
@@ -256,13 +278,18 @@ class CocoReader(AnnotationReader):
             what = "no annotation files"
             raise SourceError(what, path=self._places[0], expected=_EXPECTED)
         check_splits({file.path: file.split for file in self._files})
-        self._find_repeated(elements.rows())
+        self._find_repeated(elements.ids())
+        self._classes = self._number_classes()
+        self._labels = {name: at for at, name in enumerate(self._classes)}
         for member, left in self._unwritten.items():
             if left:
                 self.notices.append(f"fields of {member} not written: {', '.join(sorted(left))}")
 
     def classes(self) -> Mapping[str, int]:
         """Return, from the first image on, for each class its number in a label map, > 0."""
+        return self._classes
+
+    def _number_classes(self) -> Mapping[str, int]:
         found: dict[str, str] = {}
         for key, (name, _) in self._categories.items():
             found.setdefault(name, key)
@@ -290,7 +317,7 @@ class CocoReader(AnnotationReader):
                 yield _CocoFile(place / key, key, name or _folder(last), split, required=False)
 
     def _scan(self, file: _CocoFile, elements: _Elements) -> None:
-        names, categories = set[str](), list[dict[str, msgspec.Raw]]()
+        names, categories = set[str](), list[dict[str, Any]]()
         with os_errors_as(SourceError, file.path), open_regular(file.path) as opened:
             for name, part in JsonFile(opened, file.path).parts(_WRITTEN):
                 names.add(name)
@@ -298,56 +325,53 @@ class CocoReader(AnnotationReader):
                     continue
                 self._sample(name, part)
                 if name == "categories":
-                    categories += part.decode(dict[str, msgspec.Raw])
+                    categories += part.decode(dict[str, Any], _loose_members)
                 else:
-                    self._add_elements(file, part, elements)
+                    add = self._add_images if name == "images" else self._add_objects
+                    elements.add(len(self._files), *add(file, part))
         if "images" not in names:
             raise _OtherKindError("no 'images' list")
         self._leave("the file", names - _WRITTEN.keys())
         for one in categories:
-            self._add_category(file.path, {key: _value(bytes(raw)) for key, raw in one.items()})
+            self._add_category(file.path, one)
 
     def _sample(self, name: str, part: JsonWindow) -> None:
         """Look at some elements for what is not written."""
-        for start, size in islice(zip(part.starts - part.at, part.sizes, strict=True), _SAMPLE):
-            members = _members(part.text[start : start + size]).keys()
+        for element in part.head(_SAMPLE).decode(dict[str, msgspec.Raw]):
+            members = element.keys()
             for other in members & _UNSUPPORTED.keys():
                 if name == "annotations" and not members & {"bbox", "segmentation"}:
                     raise _OtherKindError(f"contains {_UNSUPPORTED[other]}")
             self._leave(name, members - _WRITTEN[name])
 
-    def _add_elements(self, file: _CocoFile, part: JsonWindow, elements: _Elements) -> None:
-        """Number the images of a window, or of its annotations, and keep the texts."""
-        rows, known = part.decode(_Ids), self._numbers[file.group]
-        ids, numbers = None, list[Any]()
-        if part.name == "images":
-            numbers = [self._image_number(bytes(row.id), known, new=True) for row in rows]
-        else:
-            images = [bytes(row.image_id) for row in rows]
-            numbers = [*map(known.get, images)]
-            if None in numbers:
-                numbers = [self._image_number(image, known) for image in images]
-            texts = [bytes(row.id) for row in rows]
-            ids = [int(text) if len(text) < 19 and text.isdigit() else _NO_ID for text in texts]
-            if others := sum(
-                text != b"null" for text, id_ in zip(texts, ids, strict=True) if id_ < 0
-            ):
-                self._counts["ids that are not numbers not written"] += others
-        elements.add(numbers, len(self._files), part, ids)
+    def _add_images(self, file: _CocoFile, part: JsonWindow) -> tuple[Any, list[bytes]]:
+        """Number the images of a window; return rows and texts."""
+        known, texts = self._numbers[file.group], list[bytes]()
+        found = part.decode(_Image, _loose_image)
+        table = np.zeros(len(found), _ROW)
+        table["kind"], table["id"] = _IMAGE, _NO_ID
+        numbers, sides = [], []
+        for at, one in enumerate(found, part.first):
+            number = self._image_number(one.id, known, new=True)
+            image = _parse_image(self._ids[number], at, one)
+            numbers.append(number)
+            sides.append(image[2:4])
+            texts.append(marshal.dumps(image, _FORMAT))
+        table["number"] = numbers
+        table["box"][:, 2:] = np.array(sides, float).reshape(-1, 2)
+        return table, texts
 
-    def _image_number(self, text: bytes, known: dict[bytes, int], *, new: bool = False) -> int:
-        """Return the number of the image with an id in JSON; an image without one is a new one."""
-        if (number := known.get(text)) is not None:
-            return number
-        key = _key(_value(text))
+    def _image_number(self, value: Any, known: dict[_Id, int], *, new: bool = False) -> int:
+        """Return the number of the image with an id; an image without one is a new one."""
+        key = _key(value)
         if key is None and new:
             self._ids.append("")
             return len(self._ids) - 1
-        number = known.setdefault((key or "").encode(), len(self._ids))
+        number = known.setdefault(key or "", len(self._ids))
         if number == len(self._ids):
             self._ids.append(key or "")
-        if len(text) <= _LONGEST_ID:
-            known[text] = number
+        if key is not None:
+            known[value] = number
         return number
 
     def _add_category(self, path: AnyPath, value: dict[str, Any]) -> None:
@@ -376,10 +400,8 @@ class CocoReader(AnnotationReader):
 
     def _find_repeated(self, rows: Any) -> None:
         """Find the ids that several objects have, but for those of one image in several files."""
-        known = rows["id"] != _NO_ID
-        if len(np.unique(rows["id"][known])) == np.count_nonzero(known):
+        if len(np.unique(rows["id"])) == len(rows):
             return
-        rows = rows[known]
         groups = np.array([file.group for file in self._files])[rows["file"]]
         order = np.lexsort((rows["file"], rows["number"], rows["id"], groups))
         rows, groups = rows[order], groups[order]
@@ -392,31 +414,92 @@ class CocoReader(AnnotationReader):
             shown = some_of([str(number) for _, number in sorted(repeated)], _SHOWN)
             self.notices.append(f"ids not written, shared by several objects: {shown}")
 
+    def _images(self, bucket: _Bucket) -> Iterator[ParsedImage | LeftOut]:
+        """Yield the images of a bucket, each with its objects.
+
+        Nearly all images have plain objects alone, with boxes inside of them: these are checked and
+        made column by column.
+        """
+        table, spans, text = bucket
+        is_image, ids, areas = table["kind"] == _IMAGE, table["id"], table["area"]
+        starts = np.flatnonzero(np.diff(table["number"], prepend=-1))
+        counts = np.diff(starts, append=len(table))
+        sides = np.add.reduceat(np.where(is_image[:, None], table["box"][:, 2:], 0), starts)
+        (x0, y0, x1, y1), (width, height) = table["box"].T, np.repeat(sides, counts, axis=0).T
+        labels = np.array([self._label(one) for one in self._category_ids])[table["category"]]
+        is_plain = (table["kind"] == _PLAIN) & (labels >= 0)
+        is_plain &= (x0 >= 0) & (x0 < x1) & (x1 <= width) & (y0 >= 0) & (y0 < y1) & (y1 <= height)
+        if self._repeated:
+            ids = np.where(self._are_repeated(table), _NO_ID, ids)
+        is_fast = np.logical_and.reduceat(is_plain | is_image, starts)
+        is_fast &= np.add.reduceat(is_image.astype(int), starts) == 1
+        is_fast &= is_image[starts] | is_image[starts + counts - 1]
+        is_fast &= table["file"][starts] == table["file"][starts + counts - 1]
+        is_fast &= counts <= MAX_IMAGE_OBJECTS + 1
+        objects = table["kind"] == _PLAIN
+        for name, has_one in (
+            ("id", (ids != _NO_ID) & ~is_image),
+            ("area", objects & ~np.isnan(areas)),
+            ("segmentation", objects & (table["size"] > 0)),
+        ):
+            if has_one.any():
+                self.optional.add(name)
+        latin, no = text.decode("latin-1"), repeat(False)
+        fields = [
+            *zip(
+                *table["box"].T.tolist(),
+                labels.tolist(),
+                [None if one == _NO_ID else one for one in ids.tolist()],
+                [None if one != one else one for one in areas.tolist()],
+                no,
+                no,
+                no,
+                repeat(""),
+                [latin[start:stop] for start, stop in spans],
+                repeat(()),
+                strict=False,
+            )
+        ]
+        for start, stop, fast in zip(
+            starts.tolist(), (starts + counts).tolist(), is_fast.tolist(), strict=True
+        ):
+            parse = partial(self._objects, bucket, start, stop)
+            if not fast:
+                yield from self._image(bucket, start, stop, parse())
+                continue
+            at = start if is_image[start] else stop - 1
+            plain = fields[start + 1 : stop] if at == start else fields[start:at]
+            yield self._placed(table["file"][start], bucket.value(at), PlainObjects(plain, parse))
+
+    def _placed(
+        self, file: int, image: tuple[Any, ...], objects: Sequence[ParsedObject]
+    ) -> ParsedImage:
+        name, where, width, height, key, problem = image
+        folder, split = self._files[file].folder, self._files[file].split
+        other = f"images/{folder}/{name}" if folder else ""
+        return ParsedImage(name, where, objects, width, height, other, key, split, problem)
+
     def _image(
-        self, key: str, rows: list[_Row], texts: list[bytes]
+        self, bucket: _Bucket, start: int, stop: int, objects: list[ParsedObject]
     ) -> Iterator[ParsedImage | LeftOut]:
         """Yield the images that have an id, normally one, with its objects."""
         entries = list[tuple[int, ParsedImage]]()
-        while at := next((at for at, row in enumerate(rows, 1) if row[6]), 0):
-            row = rows.pop(at - 1)
-            self._add_entry(entries, row[3], _parse_image(key, row[4], texts.pop(at - 1)))
-        objects = [*map(self._object, _parse_annotations(texts), rows)]
+        rows = bucket.table[start:stop]
+        for at in (np.flatnonzero(rows["kind"] == _IMAGE) + start).tolist():
+            file = int(bucket.table["file"][at])
+            self._add_entry(entries, file, self._placed(file, bucket.value(at), ()))
+        key = self._ids[rows["number"][0]]
         for one in objects[MAX_IMAGE_OBJECTS * bool(entries) :]:
             many = f"image has more than {MAX_IMAGE_OBJECTS:,} objects"
             why = one.problem or (many if entries else "no image with this image_id")
             yield LeftOut(key=printable(f"image {key}"), reason=f"{one.where}: {why}")
         del objects[MAX_IMAGE_OBJECTS:]
-        if len(self._files) > 1 and len({row[3] for row in rows}) > 1:
+        if len(self._files) > 1 and len(np.unique(rows["file"][rows["kind"] != _IMAGE])) > 1:
             objects = self._merged(objects)
         several = len({image.name for _, image in entries}) > 1
-        for number, image in entries:
-            file = self._files[number]
-            yield image._replace(
-                other_name=f"images/{file.folder}/{image.name}" if file.folder else "",
-                objects=objects,
-                split=file.split,
-                problem="several images share this id" if several else image.problem,
-            )
+        for _, image in entries:
+            problem = "several images share this id" if several else image.problem
+            yield image._replace(objects=objects, problem=problem)
             objects = []
 
     def _add_entry(
@@ -437,19 +520,54 @@ class CocoReader(AnnotationReader):
                 hint="use unique ids for the images of a split, or write the files one by one",
             )
 
-    def _object(self, parsed: tuple[_Annotation, str | None], row: _Row) -> ParsedObject:
-        """Return an object with what is valid of it, or with what is wrong."""
-        (found, problem), (_, _, id_, number, at, _, _) = parsed, row
-        optional, (box, size, outline) = self.optional, (NO_BOX, None, "")
-        points = tuple(found.keypoints or ())
-        try:
-            text, bbox = bytes(found.segmentation), found.bbox
-            if bbox is not None and self._masks is not Masks.PNG and _are_polygons(text):
-                outline = "" if self._masks is Masks.NONE else text.decode()
+    def _add_objects(self, file: _CocoFile, part: JsonWindow) -> tuple[Any, list[bytes]]:
+        """Return rows and texts of the objects in a window; nearly all are plain."""
+        found = part.decode(_Annotation, _loose_annotation)
+        outlines = b"\0".join([one.segmentation for one in found])
+        texts, table = outlines.split(b"\0"), np.zeros(len(found), _ROW)
+        known, categories = self._numbers[file.group], self._category_ids
+        numbers = [known.get(one.image_id) for one in found]
+        if None in numbers:
+            numbers = [self._image_number(one.image_id, known) for one in found]
+        ids = [
+            one.id if type(one.id) is int and 0 <= one.id < _ID_LIMIT else _NO_ID for one in found
+        ]
+        if _NO_ID in ids:
+            pairs = zip(ids, found, strict=True)
+            if others := sum(id_ == _NO_ID and one.id is not None for id_, one in pairs):
+                file.counts["ids that are not numbers not written"] += others
+        table["number"], table["id"], table["at"] = numbers, ids, np.arange(len(found)) + part.first
+        table["category"] = [
+            categories.setdefault(one.category_id, len(categories)) for one in found
+        ]
+        table["area"] = np.array([one.area for one in found], float)
+        table["box"] = np.array([one.bbox or NO_BOX for one in found], float).reshape(-1, 4)
+        table["box"][:, 2:] += table["box"][:, :2]
+        file.has_crowds |= any(one.iscrowd is not None for one in found)
+        for at, (one, is_polygons) in enumerate(zip(found, _are_polygons(outlines), strict=True)):
+            if (
+                is_polygons
+                and one.bbox is not None
+                and not one.iscrowd
+                and not one.keypoints
+                and type(one) is _Annotation
+                and self._masks is not Masks.PNG
+            ):
+                if self._masks is Masks.NONE:
+                    texts[at] = b""
             else:
-                polygons, outline, size = self._outline(text)
-            if bbox is not None:
-                x, y, width, height = bbox
+                texts[at] = marshal.dumps(self._other_object(file, one, ids[at]), _FORMAT)
+                table["kind"][at] = _OTHER
+        return table, texts
+
+    def _other_object(self, file: _CocoFile, one: _Annotation, id_: int) -> tuple[Any, ...]:
+        """Return the box, the fields, the problem and the size of the mask of an object."""
+        problem = one.problem if isinstance(one, _Invalid) else None
+        box, outline, size, points = NO_BOX, "", None, tuple(one.keypoints or ())
+        try:
+            polygons, outline, size = self._outline(bytes(one.segmentation), file.counts)
+            if one.bbox is not None:
+                x, y, width, height = one.bbox
                 box = x, y, x + width, y + height
             elif polygons:
                 xs, ys = ([v for line in polygons for v in line[at::2]] for at in (0, 1))
@@ -458,34 +576,55 @@ class CocoReader(AnnotationReader):
                 problem = problem or "no bbox"
         except ValueError as error:
             problem = problem or str(error)
-        if found.iscrowd is not None:
-            optional.add("crowd")
-            if found.iscrowd not in (0, 1):
-                problem = problem or _PROBLEMS["iscrowd"]
-        if points:
-            optional.add("keypoints")
-            if len(points) % 3 or not {*points[2::3]} <= {0, 1, 2}:
-                problem = problem or _PROBLEMS["keypoints"]
-        if (name := self._names.get(found.category_id)) is None:
-            key = _key(found.category_id)
-            name = self._names.get(key)
-            if name is None:
+        if one.iscrowd not in _FLAGS:
+            problem = problem or _PROBLEMS["iscrowd"]
+        if len(points) % 3 or not {*points[2::3]} <= {0, 1, 2}:
+            problem = problem or _PROBLEMS["keypoints"]
+        known = None if id_ == _NO_ID else id_
+        fields = known, one.area, bool(one.iscrowd), False, False, "", outline, points
+        return box, fields, problem, size
+
+    def _label(self, category: object) -> int:
+        """Return the number of a category's class, from 0; -1 for an unknown one."""
+        name = self._names.get(category) or self._names.get(_key(category))
+        return -1 if name is None else self._labels[name]
+
+    def _are_repeated(self, table: Any) -> list[bool]:
+        groups = [file.group for file in self._files]
+        pairs = zip(table["file"].tolist(), table["id"].tolist(), strict=True)
+        return [(groups[file], id_) in self._repeated for file, id_ in pairs]
+
+    def _objects(self, bucket: _Bucket, start: int, stop: int) -> list[ParsedObject]:
+        """Return the objects in some rows."""
+        rows, objects = bucket.table[start:stop], list[ParsedObject]()
+        categories = [*self._category_ids]
+        for at, ((_, id_, place, _, area, category, _, kind, box), is_repeated) in enumerate(
+            zip(rows.tolist(), self._are_repeated(rows), strict=True), start
+        ):
+            if kind == _IMAGE:
+                continue
+            known, problem, size = None if id_ == _NO_ID else id_, None, None
+            if kind == _PLAIN:
+                outline = bucket.text[slice(*bucket.spans[at])].decode()
+                box, area = box.tolist(), None if area != area else area
+                fields = known, area, False, False, False, "", outline, ()
+            else:
+                box, fields, problem, size = bucket.value(at)
+                for place_, name in (1, "area"), (6, "segmentation"), (7, "keypoints"):
+                    if fields[place_] not in _UNKNOWN:
+                        self.optional.add(name)
+            if is_repeated:
+                fields = (None, *fields[1:])
+            key = _key(categories[category])
+            name = self._names.get(categories[category]) or self._names.get(key, "")
+            if not name:
                 problem = problem or f"unknown category_id {printable(str(key))}"
-        if found.area is not None:
-            optional.add("area")
-        if outline:
-            optional.add("segmentation")
-        where, known = f"annotations[{at}]", None
-        if id_ != _NO_ID:
-            where = f"annotation {id_}"
-            if not self._repeated or (self._files[number].group, id_) not in self._repeated:
-                known = id_
-                optional.add("id")
-        fields = known, found.area, bool(found.iscrowd), False, False, "", outline, points
-        return ParsedObject(where, name or "", box, fields, problem, False, size)
+            where = f"annotations[{place}]" if known is None else f"annotation {known}"
+            objects.append(ParsedObject(where, name, tuple(box), fields, problem, False, size))
+        return objects
 
     def _outline(
-        self, text: bytes
+        self, text: bytes, counts: Counter[str]
     ) -> tuple[Sequence[Sequence[float]], str, tuple[int, int] | None]:
         """Return the polygons of an outline, what is kept of it, and the size of its mask."""
         if not text.startswith(b"["):
@@ -502,7 +641,7 @@ class CocoReader(AnnotationReader):
         lines = polygons
         for line in polygons:
             if len(line) < 6 or len(line) % 2:
-                self._counts["outlines of fewer than three points not written"] += 1
+                counts["outlines of fewer than three points not written"] += 1
                 lines = [line for line in polygons if len(line) >= 6 and len(line) % 2 == 0]
                 text = msgspec.json.encode(lines)
                 break
@@ -550,20 +689,21 @@ class CocoReader(AnnotationReader):
         return found
 
 
-def _are_polygons(text: bytes) -> bool:
-    """Return whether JSON is plainly polygons, as nearly all are: a third of the time to read it.
+def _are_polygons(outlines: bytes) -> list[bool]:
+    """Return which JSON is plainly polygons, as nearly all is: a fraction of the time to read it.
 
-    Numbers of ten digits may be out of range.
+    Outlines are separated by a zero. Numbers of ten digits may be out of range.
     """
-    plain = text.translate(_ZEROS)
-    if _TEN_DIGITS in plain:
-        return False
-    marks = plain.translate(None, b"0. -")
-    if marks in _ONE_POLYGON:
-        return True
-    commas = marks[2:-2].split(b"],[")
+    if _TEN_DIGITS in (zeros := outlines.translate(_ZEROS)):
+        outlines = zeros.replace(_TEN_DIGITS, b"x")
+    marks = outlines.translate(None, b"0123456789. -\n\r\t").split(b"\0")
+    return [one in _ONE_POLYGON or _are_several(one) for one in marks]
+
+
+def _are_several(marks: bytes) -> bool:
+    parts = marks[2:-2].split(b"],[")
     return marks.startswith(b"[[") and all(
-        len(one) % 2 and len(one) >= 5 and not one.strip(b",") for one in commas
+        len(one) % 2 and len(one) >= 5 and not one.strip(b",") for one in parts
     )
 
 
@@ -578,20 +718,6 @@ def _folder(name: str) -> str:
     return name.removesuffix(".json").partition("_")[2]
 
 
-def _value(text: bytes) -> Any:
-    try:
-        return _ANYTHING.decode(text)
-    except _ERRORS:
-        return None
-
-
-def _members(text: bytes) -> dict[str, msgspec.Raw]:
-    for one in (text, without_nan(text)):
-        with suppress(*_ERRORS):
-            return _MEMBERS.decode(one)
-    return {}
-
-
 def _key(value: object) -> str | None:
     """Return the id of an image or a category, a number or a short text; None for others."""
     if type(value) is float and value.is_integer():
@@ -601,12 +727,22 @@ def _key(value: object) -> str | None:
     return key if len(key := str(value)) <= _LONGEST_ID and key.isprintable() else None
 
 
-def _parse_image(key: str, at: int, text: bytes) -> ParsedImage:
-    try:
-        found = _IMAGE.decode(text)
-    except _ERRORS:
-        members = _members(text)
-        found = _Image(*(_value(bytes(members.get(one, _NULL))) for one in _SIDES_AND_NAMES))
+def _loose_members(text: bytes) -> dict[str, Any]:
+    """Return the members of an object that are valid."""
+    found = dict[str, Any]()
+    for name, value in msgspec.json.decode(text, type=dict[str, msgspec.Raw]).items():
+        with suppress(*_ERRORS):
+            found[name] = msgspec.json.decode(value)
+    return found
+
+
+def _loose_image(text: bytes) -> _Image:
+    found = _loose_members(text)
+    return _Image(*map(found.get, _Image.__struct_fields__))
+
+
+def _parse_image(key: str, at: int, found: _Image) -> tuple[Any, ...]:
+    """Return the name, what messages call it, the sides, the id and the problem of an image."""
     name = found.file_name if found.file_name is not None else found.coco_url
     where = f"image {printable(key)}" if key else f"images[{at}]"
     problem = None if key else "id is not a number or a short string"
@@ -621,25 +757,21 @@ def _parse_image(key: str, at: int, text: bytes) -> ParsedImage:
             sides, problem = [None, None], problem or "width and height are not whole numbers"
             break
     width, height = sides
-    return ParsedImage(name, where, (), width, height, "", key, None, problem)
+    return name, where, width, height, key, problem
 
 
-def _parse_annotations(texts: Sequence[bytes]) -> list[tuple[_Annotation, str | None]]:
-    """Return objects in JSON, each with what is wrong with it."""
-    try:
-        return [(one, None) for one in _ANNOTATIONS.decode(b"[%b]" % b",".join(texts))]
-    except _ERRORS:
-        return [*map(_parse_annotation, texts)]
-
-
-def _parse_annotation(text: bytes) -> tuple[_Annotation, str | None]:
+def _loose_annotation(text: bytes) -> _Annotation:
     """Return what is valid of an object in JSON, and what is wrong with it."""
-    found, problem = _Annotation(), None
-    for name, value in _members(without_nan(text)).items():
+    with suppress(*_ERRORS):
+        return _ANNOTATION.decode(text)
+    found = _Invalid()
+    for name, value in msgspec.json.decode(text, type=dict[str, msgspec.Raw]).items():
         if name in _Annotation.__struct_fields__:
             try:
                 part = _ANNOTATION.decode(msgspec.json.encode({name: value}))
                 setattr(found, name, getattr(part, name))
             except _ERRORS:
-                problem = problem or _PROBLEMS.get(name)
-    return found, problem
+                found.problem = found.problem or _PROBLEMS.get(name)
+                if name == "id":
+                    found.id = ""  # which isn't a number either
+    return found

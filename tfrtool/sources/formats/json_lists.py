@@ -1,7 +1,7 @@
 """Lists of objects in JSON files of any size, read window by window."""
 
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
@@ -41,8 +41,17 @@ class JsonWindow(NamedTuple):
     at: int  # the offset of the text
     text: bytes
 
-    def decode(self, kind: Any) -> list[Any]:
-        """Return the elements as such a type of objects; a `SourceError` says where they aren't."""
+    def head(self, count: int) -> "JsonWindow":
+        """Return the first elements alone."""
+        starts, sizes = self.starts[:count], self.sizes[:count]
+        end = int(starts[-1] + sizes[-1]) - self.at if len(starts) else 0
+        return self._replace(starts=starts, sizes=sizes, text=self.text[:end])
+
+    def decode(self, kind: Any, otherwise: Callable[[bytes], Any] | None = None) -> list[Any]:
+        """Return the elements as such a type of objects; a `SourceError` says where they aren't.
+
+        ``otherwise`` makes one of an object that doesn't fit the type.
+        """
         start = b"[{}" if self.first else b"["  # a window that isn't the first starts with a comma
         decode = msgspec.json.Decoder(list[kind]).decode
         try:
@@ -51,8 +60,11 @@ class JsonWindow(NamedTuple):
             except msgspec.ValidationError:
                 raise
             except msgspec.DecodeError:
-                return decode(start + without_nan(self.text) + b"]")[bool(self.first) :]
+                return decode(start + _without_nan(self.text) + b"]")[bool(self.first) :]
         except msgspec.ValidationError as error:
+            if otherwise is not None:
+                self.decode(dict[str, msgspec.Raw])  # all are objects
+                return [otherwise(bytes(text)) for text in self.decode(msgspec.Raw)]
             place = re.search(r"\[(\d+)\]", str(error))
             number = self.first + (int(place[1]) - bool(self.first) if place else 0)
             what = f"{self.name or 'the list'}[{number}] is not an object"
@@ -61,7 +73,7 @@ class JsonWindow(NamedTuple):
             raise _malformed(self.path, error, self.at - len(start)) from error
 
 
-def without_nan(text: bytes) -> bytes:
+def _without_nan(text: bytes) -> bytes:
     """Replace NaN and infinity, which Python's json writes, by a number out of any range."""
     return _NOT_JSON.sub(lambda match: match[1] or b"9e9".ljust(len(match[0])), text)
 
