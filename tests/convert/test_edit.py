@@ -110,6 +110,22 @@ def test_bad_values_are_named_or_skipped(tmp_path: Path) -> None:
     assert [parse_example(one)["text"] for one in payloads] == [1, 3]
 
 
+def test_an_error_names_all_features_that_cannot_be_cast(tmp_path: Path) -> None:
+    """It has the first record of each; and no feature whose values all can be cast."""
+    records = [_record(1, a=1.5), _record(2, a=2.5, b=3.5), _record(3, text="three", b=4.5)]
+    source = write_foreign(tmp_path / "in", [records])
+    cast = dict.fromkeys(("a", "b", "id", "text"), "int64")
+    with pytest.raises(tfrtool.DatasetError) as caught:
+        tfrtool.edit(source, tmp_path / "out", cast=cast)
+    assert caught.value.record == 0
+    assert caught.value.what == (
+        "value 1.5 in feature 'a' can't be cast to int64; "
+        "value 3.5 in feature 'b' can't be cast to int64 (record 1); "
+        "text in feature 'text' can't be cast to int64 (record 2)"
+    )
+    assert not (tmp_path / "out").exists()
+
+
 def test_damage_is_listed_or_stops_the_work(tmp_path: Path) -> None:
     """A damaged record is left out and listed, or nothing is written at all."""
     source = write_foreign(tmp_path / "in", [[_record(number) for number in range(5)]])

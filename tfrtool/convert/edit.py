@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from tfrtool.convert.source_records import (
 )
 from tfrtool.declare import takes
 from tfrtool.engines.local_copies import local_copies
-from tfrtool.errors import DatasetError, SourceError, UsageError, suggestion
+from tfrtool.errors import DatasetError, SourceError, TfrtoolError, UsageError, suggestion
 from tfrtool.examples.dtypes import as_dtype
 from tfrtool.examples.example import (
     DTYPES,
@@ -53,7 +54,7 @@ from tfrtool.inspection.rows.batches import infer_columns
 from tfrtool.inspection.verify.payload_check import unparseable
 from tfrtool.records.compression import detect_compression
 from tfrtool.records.count import count_shard
-from tfrtool.records.framing import LocatedFault
+from tfrtool.records.framing import LocatedFault, Record
 from tfrtool.records.tally import Tally
 from tfrtool.records.writer import ShardWriter
 from tfrtool.storage.arguments import as_member, as_path
@@ -77,6 +78,15 @@ _MEASURED = ("area", "segmentation", "mask")
 
 class UneditableError(ValueError):
     """A record can't be changed as it is to be; says why, in a clause."""
+
+
+class UncastableError(UneditableError):
+    """Features of a record have values that can't be cast; says which, by feature."""
+
+    def __init__(self, reasons: Mapping[str, str]) -> None:
+        """Take a clause for each feature."""
+        super().__init__("; ".join(reasons.values()))
+        self.reasons = reasons
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,13 +181,16 @@ class Changes:
         except DecodeError as error:
             raise UneditableError("not a tf.train.Example or SequenceExample") from error
         changed = self.recipe is not None and self._encode_images(message)
+        uncastable = dict[str, str]()
         for entries in (message.context.feature, message.feature_lists.feature_list):
-            changed |= self._edit(entries)
+            changed |= self._edit(entries, uncastable)
+        if uncastable:
+            raise UncastableError(uncastable)
         if self.add:
             message.MergeFromString(self.add)
         return message.SerializeToString() if changed or self.add else payload
 
-    def _edit(self, entries: Any) -> bool:
+    def _edit(self, entries: Any, uncastable: dict[str, str]) -> bool:
         changed = False
         arriving = {*self.rename.values(), *(self.added if self.add else ())}
         for at in reversed(range(len(entries))):
@@ -189,8 +202,11 @@ class Changes:
                 continue
             dtype = self.cast.get(name)
             if dtype is not None:
-                for step in _steps(entry):
-                    changed |= _cast(name, step, dtype)
+                try:
+                    for step in _steps(entry):
+                        changed |= _cast(name, step, dtype)
+                except UneditableError as error:
+                    uncastable.setdefault(name, str(error))
             if name in self.rename:
                 entry.key = feature_key(self.rename[name])
                 changed = True
@@ -315,16 +331,34 @@ class EditTask(FileTask):
         return Written(tally=writer.tally, read=read, faults=faults)
 
     def _changed(self, read: Tally, faults: Faults) -> Iterator[bytes]:
-        for record in read_counted(self.source, read, faults, hint=_SKIP):
+        records = iter(read_counted(self.source, read, faults, hint=_SKIP))
+        for record in records:
             count_work(1, RECORDS)
             try:
                 yield self.changes.apply(record.payload)
             except UneditableError as error:
                 if self.stop:
-                    place = {"record": record.index, "offset": record.offset}
-                    raise DatasetError(str(error), path=self.source, **place, hint=_SKIP) from error
+                    place, what = {"record": record.index, "offset": record.offset}, str(error)
+                    if isinstance(error, UncastableError):
+                        what = "; ".join((what, *self._more_uncastable({*error.reasons}, records)))
+                    raise DatasetError(what, path=self.source, **place, hint=_SKIP) from error
                 fault = unparseable(record, str(error))
                 faults.add(LocatedFault(path=self.source, fault=fault))
+
+    def _more_uncastable(self, known: set[str], records: Iterator[Record]) -> Iterator[str]:
+        """Yield the first record that can't be cast of each other feature, in this shard."""
+        changes = replace(self.changes, recipe=None)
+        with suppress(TfrtoolError):  # damage: what was found before is enough
+            while known < {*changes.cast} and (record := next(records, None)) is not None:
+                try:
+                    changes.apply(record.payload)
+                except UncastableError as error:
+                    for name, reason in error.reasons.items():
+                        if name not in known:
+                            yield f"{reason} (record {record.index})"
+                    known |= error.reasons.keys()
+                except UneditableError:
+                    continue
 
 
 def _count(path: AnyPath, expected: int | None) -> int:
