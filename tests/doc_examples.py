@@ -80,7 +80,8 @@ def run_page(
                     run_command(command, capfd)
                     ran += 1
         elif language == "python" and _can_run(text):
-            exec(compile(text, page, "exec"), {"__name__": "__main__"})
+            # Grain would look for the source in a file of that name.
+            exec(compile(text, f"<{page}>", "exec"), {"__name__": "__main__"})
             ran += 1
     capfd.readouterr()
     return ran

@@ -22,7 +22,8 @@ _HOMES = {
     "inspection.dataset.dataset_summary": "inspect_dataset",
     "inspection.extract.extract": "extract",
     "inspection.pictures.contact_sheet": "contact_sheet",
-    "inspection.rows.read_rows": "open_records read_records read_table",
+    "inspection.rows.decoded_records": "open_records",
+    "inspection.rows.read_rows": "read_records read_table",
     "inspection.schema.shard_schema": "infer_schema",
     "inspection.stats.stats": "stats",
     "inspection.summary.shard_summary": "inspect_shard",
@@ -51,7 +52,7 @@ _HOME_OF = {
     for name, _, inner in (entry.partition("=") for entry in names.split())
 }
 _OLD = {
-    "open": ("tfrtool.inspection.rows.read_rows", "open_records"),
+    "open": ("tfrtool.inspection.rows.decoded_records", "open_records"),
     "read": ("tfrtool.inspection.rows.read_rows", "read"),
     "filter": ("tfrtool.convert.filter_records", "filter_records"),
 }

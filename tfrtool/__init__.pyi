@@ -25,7 +25,7 @@ from tfrtool.inspection.dataset.croissant import croissant as croissant
 from tfrtool.inspection.dataset.dataset_summary import inspect_dataset as inspect_dataset
 from tfrtool.inspection.extract.extract import extract as extract
 from tfrtool.inspection.pictures.contact_sheet import contact_sheet as contact_sheet
-from tfrtool.inspection.rows.read_rows import open_records as open_records
+from tfrtool.inspection.rows.decoded_records import open_records as open_records
 from tfrtool.inspection.rows.read_rows import read as read
 from tfrtool.inspection.rows.read_rows import read_records as read_records
 from tfrtool.inspection.rows.read_rows import read_table as read_table

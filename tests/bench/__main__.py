@@ -21,6 +21,7 @@ _PARTS = (
     "parquet",
     "convert",
     "loading",
+    "readers",
     "training",
     "stats",
 )

@@ -11,6 +11,7 @@ __all__ = ["RANKS", "forbidden_imports", "import_cycles", "imported_modules", "n
 RANKS = {
     "cli": 0,
     "ray": 0,
+    "torch": 0,
     "convert": 1,
     "training": 1,
     "view": 1,
@@ -40,6 +41,7 @@ HOMES = {
     "uvicorn": {"view"},
     "pyarrow": {"storage", "sources", "examples", "inspection", "convert", "ray"},
     "array_record": {"convert"},
+    "torch": {"torch"},
     "duckdb": {"storage", "inspection"},
     "click": {"cli"},
     "tqdm": {"cli"},

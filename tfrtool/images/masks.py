@@ -6,6 +6,7 @@ version 2.0.11 dies of a polygon with a corner at 1e9, and merges run lengths of
 
 import io
 import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from PIL import Image
 from tfrtool.errors import SourceError
 from tfrtool.images.audit import UPRIGHTING
 from tfrtool.images.decoder import decoder_reason, open_image
-from tfrtool.storage.limits import MAX_IMAGE_PIXELS, MAX_OUTLINE_POINTS
+from tfrtool.storage.limits import MAX_HELD_PIXELS, MAX_IMAGE_PIXELS, MAX_OUTLINE_POINTS
 
 Bitmap = npt.NDArray[np.uint8]
 """1 in an object, else 0: height x width."""
@@ -169,7 +170,12 @@ def mask_text(bitmap: Bitmap) -> str:
 
 
 def read_mask(data: bytes, width: int, height: int) -> str:
-    """Return an encoded mask as run lengths, as `mask_text`; what is not 0 is in the object.
+    """Return an encoded mask as run lengths, as `mask_text`; the errors are those of `mask_of`."""
+    return mask_text(mask_of(data, width, height))
+
+
+def mask_of(data: bytes, width: int, height: int) -> Bitmap:
+    """Return an encoded mask; what is not 0 is in the object.
 
     `ValueError` if it is not an image, or has another size.
     """
@@ -180,9 +186,28 @@ def read_mask(data: bytes, width: int, height: int) -> str:
                     f"its size is {image.width} x {image.height}, not {width} x {height}"
                 )
             plain = image if image.mode in ("1", "L", "P", "I;16") else image.convert("L")
-            return mask_text((np.asarray(plain) > 0).astype(np.uint8))
+            return (np.asarray(plain) > 0).astype(np.uint8)
     except Exception as error:  # decoders raise anything on hostile bytes
         raise ValueError(f"mask can't be used: {decoder_reason(error)}") from error
+
+
+def object_masks(
+    masks: Sequence[bytes | str], size: tuple[int, int], target: tuple[int, int]
+) -> Bitmap:
+    """Return the masks of objects in an image of a size, scaled to another: [n, height, width].
+
+    Each is an encoded mask, or a segmentation as `ObjectAnnotation` has it; or `ValueError`.
+    """
+    if len(masks) * max(math.prod(size), math.prod(target)) > MAX_HELD_PIXELS:
+        raise ValueError(f"{len(masks):,} masks of {size[0]} x {size[1]} pixels are too large")
+    scaled = np.zeros((len(masks), *target[::-1]), np.uint8)
+    for number, mask in enumerate(masks):
+        try:
+            bitmap = mask_of(mask, *size) if isinstance(mask, bytes) else mask_bitmap(mask, *size)
+        except (ValueError, SourceError) as error:
+            raise ValueError(f"object {number}: {error}") from error
+        scaled[number] = bitmap if size == target else _transformed(bitmap, 1, *target)
+    return scaled
 
 
 def mask_png(bitmap: Bitmap) -> bytes:

@@ -97,6 +97,15 @@ def write_index(shard: AnyPath, place: AnyPath) -> int:
     return len(offsets) - 1
 
 
+def decode_record(decode: Callable[[bytes], U], record: Record, shard: AnyPath) -> U:
+    """Return what a function makes of a payload; its `ValueError` becomes a `ShardError`."""
+    try:
+        return decode(record.payload)
+    except ValueError as error:
+        index, offset = record.index, record.offset
+        raise ShardError(str(error), path=shard, record=index, offset=offset) from error
+
+
 class Records(Sequence[T]):
     """Random access to the records of one or more uncompressed shards.
 
@@ -109,8 +118,13 @@ class Records(Sequence[T]):
 
     The `index` and `offset` of a record refer to its own shard, which `shard_of` returns. After
     `decoded_by`, items are the decoded values instead of `Record` objects.
+
+    Attributes:
+        class_names: names of the classes by label, of images or of objects, whichever are decoded;
+            empty if none are known.
     """
 
+    class_names: tuple[str, ...] = ()
     _decode: Callable[[bytes], T] | None = None
 
     def __init__(self: "Records[Record]", shards: Paths) -> None:
@@ -131,15 +145,18 @@ class Records(Sequence[T]):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_files": {}}  # open files don't travel
 
-    def decoded_by(self, decode: Callable[[bytes], U]) -> "Records[U]":
+    def decoded_by(
+        self, decode: Callable[[bytes], U], class_names: tuple[str, ...] = ()
+    ) -> "Records[U]":
         """Return the same records with a function applied to each payload.
 
         Args:
             decode: function from a payload to any value. A `ValueError` that it raises becomes a
                 `ShardError` that names the record.
+            class_names: names of the classes, by label.
         """
         records: Records[Any] = copy(self)
-        records._decode = decode
+        records._decode, records.class_names = decode, class_names
         return records
 
     @property
@@ -223,13 +240,7 @@ class Records(Sequence[T]):
         return number
 
     def _decoded(self, record: Record, path: AnyPath) -> T:
-        if self._decode is None:
-            return record  # type: ignore[return-value]
-        try:
-            return self._decode(record.payload)
-        except ValueError as error:
-            index, offset = record.index, record.offset
-            raise ShardError(str(error), path=path, record=index, offset=offset) from error
+        return record if self._decode is None else decode_record(self._decode, record, path)  # type: ignore[return-value]
 
     def _place(self, number: int) -> tuple[int, int]:
         shard = bisect_right(self._ends, number)

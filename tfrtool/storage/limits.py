@@ -182,8 +182,9 @@ MAX_FRAMES = 10_000
 GIF."""
 
 MAX_HELD_PIXELS = 8 * MAX_IMAGE_PIXELS
-"""Pixels of all frames of a GIF that TensorFlow decodes: a byte of memory each. A few kilobytes can
-claim millions of them. Elsewhere only the first frame is decoded."""
+"""Pixels of all frames of a GIF that TensorFlow decodes, or of all masks of a record: a byte of
+memory each. A few kilobytes can claim millions of them. Elsewhere only a GIF's first frame is
+decoded."""
 
 MAX_STRAY_BYTES = 64 * 1024
 """Stray bytes in the header of a JPEG, GIF or PPM. Pillow reads them one by one."""
