@@ -25,6 +25,9 @@ from tfrtool.storage.opening import read_bounded
 from tfrtool.storage.progress import BYTES, count_work
 from tfrtool.storage.remote_path import AnyPath, RemotePath
 
+INDEX = ".idx"
+"""Ending of the index of a shard, behind its name."""
+
 _BLOCK, _LONG = 64 * 1024, 4096
 """Bytes read at a time; for longer records, only headers are read."""
 
@@ -163,7 +166,7 @@ def hop(
 
 def indexed(file: BinaryIO, shard: AnyPath, size: int) -> list[int]:
     """Return where records start, and the end, by the index next to a shard, if it fits."""
-    index = shard.with_name(f"{shard.name}.idx")
+    index = shard.with_name(f"{shard.name}{INDEX}")
     try:
         status = index.stat()
         own = shard.stat() if isinstance(shard, RemotePath) else os.fstat(file.fileno())

@@ -20,7 +20,7 @@ from tfrtool.errors import (
     os_errors_as,
 )
 from tfrtool.records.compression import Compression, detect_compression
-from tfrtool.records.count import as_error, count_records, hop, indexed, read_ranges
+from tfrtool.records.count import INDEX, as_error, count_records, hop, indexed, read_ranges
 from tfrtool.records.crc import masked_crc32c
 from tfrtool.records.framing import CRC, FOOTER_SIZE, HEADER_SIZE, FaultKind, Record, header
 from tfrtool.records.reader import read_shard
@@ -48,11 +48,11 @@ def index_paths(shards: Sequence[AnyPath], out: AnyPath | None = None) -> list[A
             if os.path.realpath(shard.parent).startswith(("/dev", "/proc")):
                 hint = "use --out DIR to write the index elsewhere"
                 raise UsageError("no index can be written next to it", path=shard, hint=hint)
-        return [shard.with_name(f"{shard.name}.idx") for shard in shards]
+        return [shard.with_name(f"{shard.name}{INDEX}") for shard in shards]
     folders = [os.path.abspath(shard.parent) for shard in shards]  # noqa: PTH100 - links stay
     top = os.path.commonpath(folders) if folders else ""
     return [
-        out / os.path.relpath(folder, top) / f"{shard.name}.idx"
+        out / os.path.relpath(folder, top) / f"{shard.name}{INDEX}"
         for folder, shard in zip(folders, shards, strict=True)
     ]
 

@@ -12,6 +12,8 @@ from typing import Any, ClassVar, TypeVar
 from tfrtool.engines.pool import map_shards
 from tfrtool.errors import DatasetError, WriteError, os_errors_as
 from tfrtool.examples.tfds_metadata import REPORT, SplitInfo
+from tfrtool.records.count import INDEX
+from tfrtool.records.random_access import write_index
 from tfrtool.records.shard_sets import ShardName
 from tfrtool.records.tally import Tally
 from tfrtool.sources.items import LeftOut
@@ -189,7 +191,8 @@ def run_tasks(
         planned = plan(scratch)
         check_shard_count(len(planned.tasks), len({task.split for task in planned.tasks}))
         changed = planned.options
-        own = settings if changed is None else replace(settings, options=changed)
+        options = settings.options if changed is None else changed
+        own = replace(settings, options={**options, **({"index": True} if settings.index else {})})
         return planned, own, planned.digest(own)
 
     def state(files: Sequence[FinishedFile], warnings: Sequence[str] = (), **more: Any) -> JobState:
@@ -257,7 +260,7 @@ def _write_files(
     total = max(sum(task.records for task in tasks), done)
     meter = Meter(settings.on_progress, "writing", unit, total, done=done)
     for file in map_shards(
-        partial(_write_file, staged=staged),
+        partial(_write_file, staged=staged, index=settings.index),
         rest,
         settings.workers,
         worth if settings.workers is None else 1,
@@ -270,7 +273,7 @@ def _write_files(
     meter.finish()
 
 
-def _write_file(task: FileTask, staged: Staging) -> FinishedFile:
+def _write_file(task: FileTask, staged: Staging, index: bool) -> FinishedFile:
     """Write a file, and flush it to disk or upload it."""
     source = task.copy_source()
     if source is not None and (etag := staged.copy(source[0], task.name)):
@@ -283,7 +286,13 @@ def _write_file(task: FileTask, staged: Staging) -> FinishedFile:
                 written = task.write(temporary)
             sha256 = None if written.crc32c else file_sha256(path, follow=False)
             size = path.stat().st_size
-        facts = {"bytes": size, "sha256": sha256, "etag": staged.upload(path)}
+        facts = {"bytes": size, "sha256": sha256}
+        if index:
+            write_index(path, index_path := path.with_name(f"{path.name}{INDEX}"))
+            facts["index"] = index_path.stat().st_size
+        facts["etag"] = staged.upload(path)
+        if index:
+            staged.upload(index_path)
         return FinishedFile.of(task.name, task.split, written, **facts)
 
 

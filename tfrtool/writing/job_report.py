@@ -9,7 +9,7 @@ import msgspec
 
 from tfrtool.errors import CorruptShardError, UsageError, printable
 from tfrtool.examples.tfds_metadata import DATASET_INFO, FEATURES, SplitInfo
-from tfrtool.records.count import as_error
+from tfrtool.records.count import INDEX, as_error
 from tfrtool.records.framing import Fault, FaultKind, LocatedFault
 from tfrtool.records.tally import Tally, digest_text
 from tfrtool.sources.items import LeftOut
@@ -43,6 +43,7 @@ class ShardReport:
             longer than to copy them.
         etag: the store's tag for the object's content.
         payload_digest: digest of the multiset of payloads (`Tally`), 16 hexadecimal digits.
+        index: size of ``SHARD.idx`` in bytes, if there is one.
     """
 
     path: str
@@ -53,6 +54,12 @@ class ShardReport:
     crc32c: str | None = field(default=None, compare=False)  # no part of a report without it
     etag: str | None = field(default=None, compare=False)
     payload_digest: str | None = field(default=None, compare=False)
+    index: int | None = field(default=None, compare=False)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the file, and of its index if there is one."""
+        return (self.path,) if self.index is None else (self.path, f"{self.path}{INDEX}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,6 +38,7 @@ import msgspec
 
 from tfrtool.errors import UsageError, WriteError, os_errors_as, os_reason
 from tfrtool.examples.tfds_metadata import DATASET_INFO, FEATURES, LABELS, REPORT
+from tfrtool.records.count import INDEX
 from tfrtool.records.shard_sets import ShardName
 from tfrtool.storage.atomic_files import move, new_file, private_folder, sync_folder
 from tfrtool.storage.commit import CLAIM, COMMITS, PUBLISHING, STAGING, has_uncommitted_write
@@ -224,7 +225,7 @@ class FolderStaging(Staging):
                 regular = entry.is_file(follow_symlinks=False)
                 if entry.is_dir(follow_symlinks=False):
                     shutil.rmtree(entry.path)
-                elif regular and is_shard(entry.name):
+                elif regular and is_shard(entry.name.removesuffix(INDEX)):
                     useful = True
                 elif not regular or not (entry.name == CLAIM or entry.name.endswith(_NOTE)):
                     os.unlink(entry.path)  # noqa: PTH108
@@ -233,8 +234,8 @@ class FolderStaging(Staging):
     def _begin(self, plan: str, finished: Mapping[str, FinishedFile]) -> None:
         with os_errors_as(WriteError, self.folder, "can't be written to"):
             for name in os.listdir(self.folder):  # noqa: PTH208
-                known = name.removesuffix(_NOTE) in finished
-                if not known and (is_shard(name) or name.endswith(_NOTE)):
+                shard = name.removesuffix(_NOTE).removesuffix(INDEX)
+                if shard not in finished and (is_shard(shard) or name.endswith(_NOTE)):
                     (self.folder / name).unlink()
             with new_file(self.folder / CLAIM) as file:
                 file.write(json.dumps({"plan": plan}).encode())
@@ -249,8 +250,8 @@ class FolderStaging(Staging):
         dataset = self.folder.parent
         report = read_object(dataset / REPORT)
         described = [*sorted({*listed_metadata(report), *metadata} - {*METADATA}), *METADATA]
-        new = [*(shard.path for shard in shards), *metadata]
-        shards_before = {*listed_shards(report), *new}.difference(described)
+        new = [*chain.from_iterable(shard.names for shard in shards), *metadata]
+        shards_before = {*_with_indexes(listed_shards(report)), *new}.difference(described)
         old = [
             name
             for name in (*reversed(described), *sorted(shards_before))
@@ -396,20 +397,20 @@ class StoreStaging(Staging):
         names = {path.name for path in self.place.iterdir()} - {STAGING}
         ours = _names_of_ours(self.place)
         if data is not None:
-            ours |= {n for n in names if is_shard_of(n, str(before.get("name"))) or _describes(n)}
+            name = str(before.get("name"))
+            ours |= {n for n in names if is_shard_of(n.removesuffix(INDEX), name) or _describes(n)}
             listed = map(str, before.get("old") or ())
-            ours |= {name for name in listed if is_ours(name.removesuffix(".idx"))}
+            ours |= {*filter(is_ours, listed)}
         self._may_write(names, ours, interrupted=data is not None, complete=complete)
         if self.settings.existing is Existing.RESUME and complete and data is None:
             return  # it is left as it is
         is_fresh = not (names or complete or data is not None)
-        indexes = {f"{name}.idx" for name in ours if is_shard(name)}
         self._facts = {
             "writer": secrets.token_hex(16),
             "name": self.settings.name,
             "plan": before.get("plan") if self.resumed else None,
             "commit": before.get("commit") if self.resumed else None,
-            "old": [] if is_fresh else sorted(ours | indexes),
+            "old": [] if is_fresh else sorted(_with_indexes(ours)),
         }
         self._put_claim(etag)
         if self._commits() != commits:  # another write has ended just before that claim
@@ -429,7 +430,7 @@ class StoreStaging(Staging):
             self._put_claim(self._claim, plan=plan, commit=None)
             self._begun = True
             if self._facts["old"]:
-                old = [name for name in self._facts["old"] if name not in finished]
+                old = [n for n in self._facts["old"] if n.removesuffix(INDEX) not in finished]
                 for some in (COMMITS, filter(_describes, old), old):  # readers notice by metadata
                     store.delete([(self.place / name).key for name in some])
                 kept = {self.notes / CLAIM, *map(self._note, finished)}
@@ -466,8 +467,9 @@ class StoreStaging(Staging):
         """Commit."""
         store, commit = self.place.store, DATASET_INFO if DATASET_INFO in metadata else REPORT
         names = [shard.path for shard in shards]
+        known = {*chain.from_iterable(shard.names for shard in shards)}
         with self._errors():
-            store.delete([path.key for path in self._made() if path.name not in names])
+            store.delete([path.key for path in self._made() if path.name not in known])
             self._check_claim()
             with ThreadPoolExecutor(_AT_ONCE) as threads:
                 whole = [*threads.map(is_whole, [self.place / name for name in names], shards)]
@@ -505,7 +507,11 @@ class StoreStaging(Staging):
 
     def _made(self) -> list[RemotePath]:
         name = self.settings.name
-        return [path for path in self.place.iterdir() if is_shard_of(path.name, name)]
+        return [
+            path
+            for path in self.place.iterdir()
+            if is_shard_of(path.name.removesuffix(INDEX), name)
+        ]
 
     def _errors(self) -> contextlib.AbstractContextManager[None]:
         return os_errors_as(WriteError, self.place, "can't be written")
@@ -622,9 +628,11 @@ def _lost(root: RemotePath) -> UsageError:
 
 
 def is_whole(path: AnyPath, shard: ShardReport) -> bool:
-    """Return whether a file is there that has the size of a shard, and the ETag if it has one."""
+    """Return whether a shard has its size, its ETag if it has one, and an index of its size."""
     try:
         same = path.stat().st_size == shard.bytes
+        if shard.index is not None:
+            same &= path.with_name(f"{path.name}{INDEX}").stat().st_size == shard.index
         return same and (not isinstance(path, RemotePath) or path.known().etag == shard.etag)
     except OSError:
         return False
@@ -658,7 +666,12 @@ def listed_metadata(report: Mapping[str, Any]) -> list[str]:
 
 def _names_of_ours(folder: AnyPath) -> set[str]:
     report = read_object(folder / REPORT)
-    return {*METADATA, *listed_metadata(report), *listed_shards(report)}
+    return {*METADATA, *listed_metadata(report), *_with_indexes(listed_shards(report))}
+
+
+def _with_indexes(names: Iterable[str]) -> set[str]:
+    """Return names, and those of the indexes that shards with these names may have."""
+    return {name + end for name in names for end in ("", *([INDEX] if is_shard(name) else ()))}
 
 
 def complete_shards(
@@ -715,8 +728,10 @@ def is_shard_of(name: str, dataset: str) -> bool:
 
 def is_ours(name: object) -> bool:
     """Return whether what is to be published has the name of something that tfrtool writes."""
-    return isinstance(name, str) and (is_shard(name) or bool(_METADATA_NAME.fullmatch(name)))
+    if not isinstance(name, str):
+        return False
+    return is_shard(name.removesuffix(INDEX)) or bool(_METADATA_NAME.fullmatch(name))
 
 
 def _describes(name: str) -> bool:
-    return is_ours(name) and not is_shard(name)
+    return is_ours(name) and not is_shard(name.removesuffix(INDEX))

@@ -48,6 +48,7 @@ class JobSettings:
     workers: Workers = None
     existing: Existing = Existing.REFUSE
     dry_run: bool = False
+    index: bool = False  # whether each shard gets an index
     on_progress: OnProgress = no_progress
     command: str = "write"  # that resumes an interrupted run, for messages
     options: Mapping[str, Any] = field(default_factory=dict)  # that decide what the files hold
@@ -111,6 +112,7 @@ class RunOptions(Options):
             workers=self.workers,
             existing=Existing(self.existing),
             dry_run=self.dry_run,
+            index=getattr(self, "index", False),
             on_progress=self.on_progress,
         )
 
@@ -134,6 +136,11 @@ class SizeOptions(RunOptions, NameOptions):
         metavar="SIZE",
         group="Shards",
         parse=str,
+    )
+    index: bool = option(
+        False,
+        "Write SHARD.idx next to each shard, for random access and NVIDIA DALI.",
+        group="Shards",
     )
     engine: Literal["local", "ray"] = option(
         "local", "Run locally or on a Ray cluster.", group="Execution"
@@ -172,6 +179,11 @@ class CompressionOptions(SizeOptions):
         "Compression of the shards. TFDS can only read uncompressed shards.",
         group="Shards",
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.index and self.compression != "none":
+            raise UsageError("--index and --compression cannot be used together")
 
 
 def check_goal(folder: AnyPath) -> None:

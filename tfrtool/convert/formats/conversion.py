@@ -164,6 +164,8 @@ def convert(
             raise UsageError(f"--flatten applies to {known}, not to {form.name}")
         form = type(form)(flatten=True)
     goal, single = _goal(folder, options.to, form)
+    if options.index and (single or goal.name != "tfrecord"):
+        raise UsageError("--index requires a directory of TFRecord shards as TARGET")
     own = folder.with_suffix("") if single else folder
     own = own.with_suffix("") if named_compression(own) or own.suffix in _INNER else own
     settings = replace(options.settings(own), workers=options.pool)
