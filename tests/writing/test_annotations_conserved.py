@@ -15,7 +15,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -618,7 +618,6 @@ def _check(folder: Path, some: _Set, write: _Writer) -> None:
 
 
 @pytest.mark.parametrize("kind", _WRITERS)
-@settings(max_examples=2 * settings().max_examples)
 @given(data=st.data())
 def test_every_object_is_written_or_listed(kind: str, data: st.DataObject) -> None:
     """What is read is written, listed, or of a skipped image; what is intact is in its record."""
