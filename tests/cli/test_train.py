@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.datasets import flip_bit, image_payload, write_foreign, write_pets
+from tests.training.small_base import small_mobilenet
 from tfrtool.cli import main
 
 pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("quick_graphs", "quick_cnn")]
@@ -254,8 +255,11 @@ def test_damage_is_skipped(tmp_path: Path, capfd: pytest.CaptureFixture[str]) ->
     assert f"{shard}, record 1, offset {len(payloads[0]) + 16}" in line
 
 
-def test_any_model_of_keras(pets: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_any_model_of_keras(
+    pets: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     """A name of keras.applications is a model, however it is spelt; of others, near ones help."""
+    monkeypatch.setattr("keras.applications.MobileNet", small_mobilenet)
     words = ["--image-size", "32", "--epochs", "1", "--weights", "none", "--trainable", "head"]
     assert main(["train", pets, *words, "--model", "MobileNet", "--json"]) == 0
     last = json.loads(capfd.readouterr().out.splitlines()[-1])
