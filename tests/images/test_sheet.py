@@ -5,11 +5,8 @@ from __future__ import annotations
 import pytest
 from PIL import Image
 
-from tfrtool.errors import UsageError
 from tfrtool.images.pixels import Picture
 from tfrtool.images.sheet import SheetLayout, Tile, draw_sheet
-
-COLOURS = [(200, 30, 30), (30, 200, 30), (30, 30, 200), (200, 200, 30), (30, 200, 200)]
 
 
 def mean(sheet: Image.Image, box: tuple[int, int, int, int]) -> tuple[float, ...]:
@@ -28,20 +25,6 @@ def caption(layout: SheetLayout, index: int, line: int) -> tuple[int, int, int, 
 def colours(sheet: Image.Image, box: tuple[int, int, int, int]) -> int:
     """Return how many colours a part of a sheet has."""
     return len(sheet.crop(box).getcolors(1 << 16) or [])
-
-
-def test_each_tile_shows_its_picture() -> None:
-    """Tile k has the colour of picture k, row by row, under the title."""
-    tiles = [Tile(Picture(Image.new("RGB", (64, 64), colour))) for colour in COLOURS]
-    layout = SheetLayout(images=5, columns=2, thumb=64)
-    sheet = draw_sheet(tiles, layout, "five")
-    assert (layout.columns, layout.rows) == (2, 3)
-    assert sheet.size == (layout.width, layout.height)
-    for index, colour in enumerate(COLOURS):
-        left, top = layout.corner(index)
-        assert mean(sheet, (left, top, left + 64, top + 64)) == colour
-    assert layout.corner(1)[0] > layout.corner(0)[0]
-    assert layout.corner(2)[1] > layout.corner(0)[1]
 
 
 def test_captions_are_written() -> None:
@@ -82,21 +65,6 @@ def test_any_label_stays_in_its_column(text: str) -> None:
     assert colours(sheet, (gap_left + 2, top, gap_right - 2, top + height)) == 1
 
 
-def test_a_broken_image_is_red() -> None:
-    """A tile without a picture is reddish, with a cross and a reason; others are not."""
-    good = Tile(Picture(Image.new("RGB", (128, 128), (128, 128, 128))))
-    layout = SheetLayout(images=2, columns=2)
-    reasons = ["", "can't be decoded: the image data is truncated"]
-    sheets = [draw_sheet([good, Tile(Picture(problem=reason))], layout) for reason in reasons]
-    left, top = layout.corner(1)
-    square = (left, top, left + 128, top + 128)
-    red, green, blue = mean(sheets[1], square)
-    assert red > green + 10
-    assert red > blue + 10
-    assert (0xC6, 0x28, 0x28) in [c for _, c in sheets[1].crop(square).getcolors(1 << 16) or []]
-    assert sheets[0].crop(square).tobytes() != sheets[1].crop(square).tobytes()
-
-
 def test_small_pictures_keep_their_pixels() -> None:
     """A tiny picture grows by a whole factor, into sharp squares; a large one stays."""
     tiny = Image.new("RGB", (28, 20), "black")
@@ -112,19 +80,3 @@ def test_small_pictures_keep_their_pixels() -> None:
     left, top = layout.corner(1)
     square = sheet.crop((left, top, left + 128, top + 128))
     assert (65 * 10, (0, 0, 0)) in (square.getcolors() or [])
-
-
-def test_too_large_a_sheet_is_not_drawn() -> None:
-    """What would take more memory than a viewer has is refused before anything is drawn."""
-    with pytest.raises(UsageError, match="100,000 images"):
-        SheetLayout(images=100_000, columns=1)
-    assert SheetLayout(images=1000).rows > 1
-
-
-@pytest.mark.parametrize(
-    "values", [{"images": 0}, {"images": 1, "columns": -1}, {"images": 1, "thumb": 8}]
-)
-def test_impossible_layouts(values: dict[str, int]) -> None:
-    """A layout that makes no sense can't be made."""
-    with pytest.raises(UsageError, match=r"at least|thumb"):
-        SheetLayout(**values)

@@ -189,22 +189,6 @@ def test_unknown_words_are_refused(name: str, known: str, word: object) -> None:
     assert caught.value.what.endswith(f" {word!r}")
 
 
-@pytest.mark.parametrize(
-    ("spelt", "value"),
-    [
-        ("EfficientNetB0", "efficientnetb0"),
-        ("efficientnet_b0", "efficientnetb0"),
-        ("efficientnet-b0", "efficientnetb0"),
-        ("MOBILENETV2", "mobilenet_v2"),
-        ("mobilenet_v2", "mobilenet_v2"),
-        ("CNN", "cnn"),
-    ],
-)
-def test_spelling_does_not_matter(spelt: str, value: str) -> None:
-    """A model has one name, however it is spelt, and naming it again changes nothing."""
-    assert canonical_name(spelt) == canonical_name(value) == value
-
-
 @pytest.mark.parametrize("text", ["", "_", "../model", "2fast", "resnet 50\n"])
 def test_what_is_no_name_is_refused(text: str) -> None:
     """Text that can't be a name at all is a usage error, before Keras is asked."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import given, reject
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tfrtool.errors import UsageError, WriteError
@@ -44,34 +44,22 @@ def make_options(**changes: Any) -> WriteOptions:
     return WriteOptions(**{"shards": 1, **changes})
 
 
-def _plan(
-    items: list[Item],
-    options: WriteOptions,
-    *,
-    digests: dict[str, int] | None = None,
-    splits: tuple[str, ...] = (),
-) -> list[PlannedShard]:
+def _plan(items: list[Item], options: WriteOptions) -> list[PlannedShard]:
     items = sorted(items, key=lambda item: item.key)
-    numbers = [(digests or {}).get(item.key, number) for number, item in enumerate(items)]
     source = Source(
         items=tuple(items),
         labels=tuple(sorted({item.label for item in items})),
         reader=NoReader(),
-        splits=splits,
     )
     findings = SourceFindings(len(items))
-    for position, number in enumerate(numbers):
-        findings.add(position, Finding(number + 1))
+    for number in range(len(items)):
+        findings.add(number, Finding(number + 1))
     maker = RecordMaker(source, options.recipe)
     return plan_shards(source, options, maker, findings)[0]
 
 
 def _keys(tasks: list[PlannedShard]) -> list[list[str]]:
-    return [[item.key for item in _items_of(task)] for task in tasks]
-
-
-def _items_of(task: PlannedShard) -> list[Item]:
-    return [image.item for image in task.images]
+    return [[image.item.key for image in task.images] for task in tasks]
 
 
 @given(st.integers(0, 2**32), st.integers(0, 2**32))
@@ -95,37 +83,6 @@ def test_a_split_without_images_is_an_error() -> None:
     tiny = {"train": 0.999999, "t": 0.000001}
     with pytest.raises(WriteError, match="'t'"):
         _plan(_items(2), make_options(splits=tiny))
-
-
-@given(st.data())
-def test_exact_copies_share_a_split(data: st.DataObject) -> None:
-    """Whatever their names, images with the same bytes are never in two splits."""
-    items = _items(40)
-    digests = {item.key: data.draw(st.integers(0, 25)) for item in items}
-    try:
-        tasks = _plan(items, make_options(splits=HALVES), digests=digests)
-    except WriteError:  # so many are alike that a split would be empty
-        reject()
-    where: dict[int, set[str]] = {}
-    for task in tasks:
-        for item in _items_of(task):
-            where.setdefault(digests[item.key], set()).add(task.name.split)
-    assert all(len(splits) == 1 for splits in where.values())
-    assert sum(len(task.images) for task in tasks) == 40
-
-
-def test_the_splits_of_a_source_are_kept() -> None:
-    """Where the source has splits, they are not drawn anew, not even for copies."""
-    items = [
-        item._replace(split="test" if number % 4 == 0 else "train")
-        for number, item in enumerate(_items(20))
-    ]
-    copies = {item.key: 0 for item in items[:5]}
-    tasks = _plan(items, make_options(splits=HALVES), splits=("train", "test"), digests=copies)
-    assert {task.name.split: {item.split for item in _items_of(task)} for task in tasks} == {
-        "train": {"train"},
-        "test": {"test"},
-    }
 
 
 def test_a_digest_depends_on_images_and_what_was_found() -> None:
