@@ -217,6 +217,8 @@ def test_one_record(viewer: Viewer) -> None:
     for text in ("part-00000 #5: 1 dog", "2 of 4", "190 x 30", "label 1 dog", "Payload CRC"):
         assert text in page.text
     assert page.links["Previous"] == "/record/0/3?label=dog&n=0"
+    first = viewer.get(page.links["Previous"])
+    assert ("1 of 4" in first.text, "Previous" in first.links) == (True, False)
     assert "of 4" not in viewer.get("/record/0/0", label="dog", n="3").text  # it isn't among them
     image = viewer.bytes(next(one for one in page.sources if one.startswith("/image/")))
     assert Image.open(io.BytesIO(image.body)).size == (190, 30)
@@ -225,6 +227,8 @@ def test_one_record(viewer: Viewer) -> None:
     damaged = viewer.get(overview.links["1"])
     assert "payload-crc" in damaged.text
     assert "The record is damaged" in damaged.text
+    sources = viewer.get("/", fault="payload-crc").sources
+    assert not any(one.startswith("/image/") for one in sources)  # there is none to show
     broken = viewer.get("/record/1/2")
     assert "parse" in broken.text
     copies = viewer.get(overview.links["Show all images that are there more than once"])
