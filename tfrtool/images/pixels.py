@@ -8,6 +8,7 @@ import struct
 from array import array
 from collections.abc import Sequence
 from itertools import islice
+from operator import mul
 from typing import Any, NamedTuple
 
 from PIL import Image
@@ -265,16 +266,14 @@ def look_at(picture: Picture) -> Look | None:
         return None
     grey = picture.image.convert("L")
     counts = grey.histogram()
-    total = sum(counts)
-    shares = [count / total for count in counts if count]
     small = grey.resize((9, 8), Image.Resampling.BOX).tobytes()
     bits = 0
     for row in range(0, 72, 9):
         for left, right in zip(small[row : row + 8], small[row + 1 : row + 9], strict=True):
             bits = bits << 1 | (left < right)
     return Look(
-        brightness=sum(level * count for level, count in enumerate(counts)) / total / 255,
-        entropy=max(0.0, -sum(share * math.log2(share) for share in shares)),
+        brightness=sum(map(mul, counts, range(256))) / sum(counts) / 255,
+        entropy=max(0.0, grey.entropy()),
         hash=bits if _FEWEST_BITS <= bits.bit_count() <= 64 - _FEWEST_BITS else None,
     )
 
