@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import pickle
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from tests.datasets import image_payload, write_foreign
 from tests.emulators import Bucket
 from tests.stored import PREFIX, local_digests, steps, stored_digests
 from tfrtool.engines import pool
-from tfrtool.errors import DatasetError, ShardError, UsageError
+from tfrtool.engines.engine import Engine
+from tfrtool.engines.ray_cluster import _pickled
+from tfrtool.errors import DatasetError, ShardError, UsageError, WriteError
 
 RECORDS, MORE = 30, 12
 """Of the dataset that is there first, and of the one in its place."""
@@ -77,6 +80,50 @@ def test_on_processes(bucket: Bucket, url: str, sources: tuple[Path, Path], tmp_
     """Each process uploads what it makes."""
     _reshard(sources[0], url, workers=2)
     assert stored_digests(bucket) == _whole(tmp_path, sources[0])
+
+
+class _Nodes(Engine):
+    """Nodes of a cluster that have no local file or folder of the driver."""
+
+    def map(
+        self, function: Callable[[Any], Any], tasks: Iterable[Any], **_: object
+    ) -> Iterator[Any]:
+        for task in tasks:
+            (data, folders), (body, files) = (
+                _pickled(one, Path.exists) for one in (function, task)
+            )
+            assert not [*folders, *files]
+            yield pickle.loads(data)(pickle.loads(body))
+
+
+@pytest.mark.parametrize("job", ["reshard", "filter", "convert"])
+def test_from_store_to_store_on_nodes(
+    job: str,
+    bucket: Bucket,
+    url: str,
+    sources: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nodes need no folder that they share."""
+    monkeypatch.setattr("tfrtool.engines.ray_cluster.RayCluster", lambda *_: _Nodes())
+    bucket.put_folder(sources[0], "source/")
+    JOBS[job](sources[0], local := tmp_path / "cats" / "1.0.0")
+    JOBS[job](f"{bucket.url}/source", url, engine="ray")
+    there, here = stored_digests(bucket), local_digests(local)
+    assert there.pop("write_report.json") != here.pop("write_report.json")  # it names the sources
+    assert there == here
+
+
+def test_compressed_sources_on_nodes(
+    url: str, sources: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """These are unpacked to a folder that nodes must see; an error names it."""
+    tfrtool.reshard(sources[0], packed := tmp_path / "packed", compression="gzip")
+    real = Path.is_dir
+    monkeypatch.setattr(Path, "is_dir", lambda path: path.name != "scratch" and real(path))
+    with pytest.raises(WriteError, match=r"scratch.*TMPDIR"):
+        tfrtool.reshard(packed, url)
 
 
 def test_a_reader_sees_nothing_or_all(url: str, sources: tuple[Path, Path]) -> None:

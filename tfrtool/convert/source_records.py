@@ -335,7 +335,9 @@ def scan_records(
     Raises:
         CorruptShardError: the first damage, if the job is to stop there.
     """
-    scan = partial(_scan_shard, scratch=scratch, stop=stop, marker=marker)
+    # As a text it isn't looked for on nodes of a cluster: only compressed shards need it.
+    folder = None if scratch is None else str(scratch)
+    scan = partial(_scan_shard, scratch=folder, stop=stop, marker=marker)
     size = sum(path.stat().st_size for path in files.paths)
     meter = Meter(on_progress, "evaluating" if marker else "scanning", BYTES, size)
     worth = _WORTH_A_PROCESS if marker else WORTH_A_PROCESS
@@ -376,7 +378,7 @@ def _joined(parts: Sequence[list[Rows]], dtype: Any) -> Rows:
 
 
 def _scan_shard(
-    numbered: tuple[int, AnyPath], scratch: Path | None, stop: bool, marker: Marker | None
+    numbered: tuple[int, AnyPath], scratch: str | None, stop: bool, marker: Marker | None
 ) -> _Scanned:
     number, path = numbered
     with open_shard(path) as file, ExitStack() as stack:
@@ -390,7 +392,11 @@ def _scan_shard(
                 own = np.diff(offsets).astype(np.uint32)
                 return _Scanned(SourceShard(path, stamp), [offsets[:-1]], [own])
             file.seek(0)
-        copy = scratch / f"{number}.records" if packed and scratch else None
+        copy = Path(scratch, f"{number}.records") if packed and scratch else None
+        if copy is not None and not copy.parent.is_dir():
+            what = "compressed shards are unpacked to this folder, which a node can't access"
+            hint = "set TMPDIR to a folder that all nodes share"
+            raise WriteError(what, path=copy.parent, hint=hint)
         scanned = _Scanned(SourceShard(path, stamp, copy), [], [])
         faults = scanned.faults = Faults(stop=stop)
 
