@@ -235,9 +235,9 @@ write photos new --split train=0.999 --split test=0.001 | 1
   ? give it a larger fraction, or use another --seed
   > tfrtool write photos new --split train=0.5 --split test=0.5 --seed 1
 write splits new --split train=1 | 2
-  ? remove --split to keep them, or pass a source without split folders
+  ? remove --split to keep them, or use --ignore-splits
   > tfrtool write splits new
-  > tfrtool write splits/train newer --split train=1
+  > tfrtool write splits newer --split train=1 --ignore-splits
 write spoilt new --on-error stop | 1
   ? use --on-error skip to skip such images
   > tfrtool write spoilt new --on-error skip | 3

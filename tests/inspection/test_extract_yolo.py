@@ -20,6 +20,7 @@ from tests.inspection.objects_in_records import (
     record,
     take,
 )
+from tests.sources.annotations.told import open_annotated
 from tfrtool.examples.objects.annotation import ObjectAnnotation
 
 
@@ -50,6 +51,18 @@ def test_yolo(tmp_path: Path) -> None:
     ]
     assert (tmp_path / "out/labels/train/c.txt").read_bytes() == b""
     assert (tmp_path / "out/images/val/d.jpg").read_bytes() == PHOTO
+
+
+@pytest.mark.parametrize("split", ["train", "validation", "test"])
+def test_yolo_without_a_split_that_trainers_require(tmp_path: Path, split: str) -> None:
+    """They take train and val from data.yaml; read again, images are in the split that they had."""
+    ds = dataset(tmp_path / "ds", {split: [record(PLAIN)]})
+    take(ds, tmp_path / "out", "yolo")
+    config = yaml.safe_load((tmp_path / "out/data.yaml").read_text("utf-8"))
+    assert {*config} == {"train", "val", "names", *([split] if split == "test" else [])}
+    assert all((tmp_path / "out" / config[key]).is_dir() for key in ("train", "val"))
+    source = open_annotated(tmp_path / "out", f"yolo:{tmp_path / 'out'}")
+    assert source.splits == (split,)
 
 
 def test_yolo_joins_the_parts_of_an_outline(tmp_path: Path) -> None:

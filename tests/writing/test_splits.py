@@ -159,3 +159,19 @@ def test_images_that_stay_together_are_told(
     told = capsys.readouterr().err
     assert "8 of 9 images" in told
     assert "--seed" not in told
+
+
+def test_splits_of_a_source_can_be_ignored(tmp_path: Path) -> None:
+    """Images are then split like those of a source without splits, by name and seed."""
+    for number in range(40):
+        path = tmp_path / "s" / ("train", "test")[number % 2] / "cat" / f"{number}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(_distinct(number))
+    splits = {"train": 0.5, "validation": 0.5}
+    with pytest.raises(tfrtool.UsageError, match="own splits"):
+        tfrtool.write(tmp_path / "s", tmp_path / "d", splits=splits)
+    report = tfrtool.write(tmp_path / "s", tmp_path / "d", splits=splits, ignore_splits=True)
+    assert [*report.splits] == ["train", "validation"]
+    assert sum(split.records for split in report.splits.values()) == 40
+    alone = tfrtool.write(tmp_path / "s", tmp_path / "e", ignore_splits=True, dry_run=True)
+    assert [*alone.splits] == ["train"]

@@ -63,7 +63,7 @@ def open_source(
     UsageError.
     """
     if options.annotations:
-        source = _annotated(argument, scratch, options)
+        source = _annotated(argument, scratch, root, options)
     else:
         source = _open(argument, label_from, scratch, root, starting, options)
         if options != _DEFAULT:
@@ -156,7 +156,9 @@ def _told(
     return replace(source, notices=(notice, *source.notices))
 
 
-def _annotated(argument: str, scratch: Path, options: SourceOptions) -> Source:
+def _annotated(
+    argument: str, scratch: Path, root: AnyPath | None, options: SourceOptions
+) -> Source:
     from tfrtool.sources.annotations.annotation_matcher import match_annotations
     from tfrtool.sources.annotations.readers import open_annotations
 
@@ -164,7 +166,7 @@ def _annotated(argument: str, scratch: Path, options: SourceOptions) -> Source:
         what = "--annotations requires a folder or an archive of images"
         raise UsageError(what, path=argument)
     images = Path(argument) if Path(argument).is_dir() else None
-    reader = open_annotations(options, images, scratch)
+    reader = open_annotations(options, images, scratch, root)
     return match_annotations(listing, reader, options, argument, scratch)
 
 

@@ -195,6 +195,8 @@ class ImageJob:
             options.meaning,
         )
         source = open_source(self._place, *place)
+        if options.ignore_splits:
+            source = replace(source, splits=())
         if self._adapt is not None:
             source, options = self._adapt(source, options)
         if source.splits and options.splits:
@@ -202,7 +204,7 @@ class ImageJob:
                 "--split cannot be used: the source has its own splits "
                 f"({', '.join(source.splits[:_SPLITS_SHOWN])})",
                 path=self._place,
-                hint="remove --split to keep them, or pass a source without split folders",
+                hint="remove --split to keep them, or use --ignore-splits",
             )
         if source.pixels and options.recipe.encode is Encode.KEEP:
             options = replace(options, encode="png")

@@ -49,7 +49,8 @@ class WriteOptions(CompressionOptions):
     )
     root: Path | str | None = option(
         None,
-        "Look for the files of a table in DIR too, not only in the table's own folder.",
+        "Look for the files of a table, or of YOLO annotations, in DIR too, not only in their own "
+        "folder.",
         metavar="DIR",
         group="Source",
         path="directory",
@@ -102,13 +103,16 @@ class WriteOptions(CompressionOptions):
     )
     splits: Mapping[str, float] | None = option(
         None,
-        "Put this fraction of the images into a split. Repeat for each split. Not for a SOURCE "
-        "with its own splits.  [default: all in train]",
+        "Put this fraction of the images into a split. Repeat for each split. A SOURCE with its "
+        "own splits requires --ignore-splits.  [default: all in train]",
         metavar="NAME=FRACTION",
         group="Splits and order",
         cli="--split",
         repeat=True,
         parse=parse_splits,
+    )
+    ignore_splits: bool = option(
+        False, "Ignore the splits that SOURCE has.", group="Splits and order"
     )
     stratify: bool = option(
         False, "Keep class proportions the same in every split.", group="Splits and order"
@@ -218,7 +222,7 @@ class WriteOptions(CompressionOptions):
             "shard_bytes": self.shard_bytes,
             **{name: getattr(self, name) for name in names},
             "root": self.root_path,
-            **({"stratify": True} if self.stratify else {}),
+            **{name: True for name in ("stratify", "ignore_splits") if getattr(self, name)},
             **asdict(self.recipe),
         }
         usual = asdict(_USUAL)

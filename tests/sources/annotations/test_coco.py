@@ -245,6 +245,23 @@ def test_images_of_one_name_are_told_apart_by_folders(tmp_path: Path) -> None:
     assert _reasons(source) == []
 
 
+def test_the_folder_of_a_whole_dataset(tmp_path: Path) -> None:
+    """COCO's own folder has its files in annotations, one level down; others are left alone."""
+    for split, number in (("train", 0), ("val", 5)):
+        scenes(tmp_path / "set" / f"{split}2017", SCENES[number : number + 1])
+        path = tmp_path / "set" / "annotations" / f"instances_{split}2017.json"
+        write_coco(path, SCENES[number : number + 1])
+    (tmp_path / "set" / "logs").mkdir()
+    (tmp_path / "set" / "logs" / "run.json").write_text("[")
+    options = SourceOptions(annotations=f"coco:{tmp_path / 'set'}")
+    source = open_source(str(tmp_path / "set"), LabelFrom.FOLDER, tmp_path, options=options)
+    assert [(item.key, item.split) for item in source.items] == [
+        ("train2017/a.jpg", "train"),
+        ("val2017/z.jpg", "validation"),
+    ]
+    assert _reasons(source) == []
+
+
 def test_two_files_that_tell_of_an_image(opening: Opening, tmp_path: Path) -> None:
     """An image counts once, in the split that tells of it first; what the other says is listed."""
     several = tmp_path / "annotations"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.annotated_sets import SCENES, Scene, Thing, scenes, write_yolo
+from tests.annotated_sets import COLOURS, SCENES, Scene, Thing, scenes, write_yolo
 from tests.sources.annotations.told import (
     boxes,
     listed,
@@ -196,15 +197,8 @@ def test_paths_of_all_forms(yolo: Path, yaml: str) -> None:
 @pytest.mark.parametrize(
     "yaml",
     [
-        "train: ../../elsewhere",
         "train: /etc",
         "train: images/train\nval: ../other/images",
-        "train: images/train\ntest: ../../images",
-        "train: 'C:\\data\\images'",
-        "train: images/../../../x",
-        "path: ../datasets/set\ntrain: images/train",
-        "path: /datasets\ntrain: images/train",
-        "train: https://example.com/coco.zip",
         "train: link",
     ],
 )
@@ -217,6 +211,127 @@ def test_paths_that_lead_out_are_an_error(yolo: Path, yaml: str) -> None:
         open_annotated(yolo, f"yolo:{yolo}")
     assert caught.value.path == str(yolo / "data.yaml")
     assert str(caught.value.found).rpartition("/")[2] in yaml.replace("\\", "/")
+
+
+@pytest.mark.parametrize(
+    ("yaml", "notice"),
+    [
+        ("path: ../datasets/set\ntrain: images/train", "../datasets/set/images/train is read as"),
+        ("path: /datasets\ntrain: images/train", "/datasets/images/train is read as"),
+        ("train: 'C:\\data\\set\\images\\train'", "C:/data/set/images/train is read as"),
+        ("train: /home/me/list.txt", "/home/me/list.txt is read as"),
+        ("train: images/train\nval: images/train", "data.yaml: val has the same images as train"),
+    ],
+)
+def test_paths_of_another_machine(yolo: Path, yaml: str, notice: str) -> None:
+    """What this machine doesn't have is found by its end, in data.yaml as in lists."""
+    lines = [f"/home/me/set/images/train/{scene.name}\n" for scene in SCENES]
+    (yolo / "list.txt").write_text("".join(lines))
+    source = open_annotated(_yaml(yolo, yaml), f"yolo:{yolo}")
+    assert boxes(source) == ALL
+    assert source.splits == ("train",)
+    assert source.notices[0].startswith(notice)
+
+
+@pytest.mark.parametrize("path", ["../../elsewhere", "https://a.b/c.zip", "images/../../x"])
+def test_the_paths_that_were_tried_are_listed(yolo: Path, path: str) -> None:
+    """Where no images are, the error has the paths at which they were looked for."""
+    with pytest.raises(SourceError, match="no images found") as caught:
+        open_annotated(_yaml(yolo, f"train: {path}"), f"yolo:{yolo}")
+    assert path.rpartition("/")[2] in str(caught.value.found)
+
+
+def _darknet(folder: Path) -> str:
+    """Lay out CVAT's export for darknet: lists whose paths start with a folder that isn't there."""
+    shutil.move(folder / "images" / "train", folder / "obj_train_data")
+    shutil.copytree(folder / "labels" / "train", folder / "obj_train_data", dirs_exist_ok=True)
+    shutil.rmtree(folder / "labels")
+    lines = [f"data/obj_train_data/{scene.name}\n" for scene in SCENES]
+    (folder / "train.txt").write_text("".join(lines))
+    (folder / "obj.names").write_text("\n".join([*COLOURS, ""]))
+    (folder / "obj.data").write_text(
+        "classes = 3\ntrain = data/train.txt\nnames = data/obj.names\nbackup = backup/\n"
+    )
+    return "obj_train_data/"
+
+
+def _label_studio(folder: Path) -> str:
+    """Lay out Label Studio's export."""
+    (folder / "classes.txt").write_text("\n".join(COLOURS))
+    (folder / "notes.json").write_text("{}")
+    return "images/train/"
+
+
+def _label_img(folder: Path) -> str:
+    """Lay out what LabelImg saves in a folder of images."""
+    shutil.copytree(folder / "labels" / "train", folder / "images" / "train", dirs_exist_ok=True)
+    shutil.rmtree(folder / "labels")
+    (folder / "images" / "train" / "classes.txt").write_text("\n".join(COLOURS))
+    return "images/train/"
+
+
+def _image_folder(folder: Path) -> str:
+    """Call the folder of images ``image``."""
+    (folder / "images").rename(folder / "image")
+    (folder / "data.yaml").write_text(f"train: image/train\nnames: {json.dumps([*COLOURS])}")
+    return "image/train/"
+
+
+@pytest.mark.parametrize("lay_out", [_darknet, _label_studio, _label_img, _image_folder])
+def test_folders_of_other_makers(yolo: Path, lay_out: Callable[[Path], str]) -> None:
+    """Classes come from classes.txt or obj.names, and splits from lists or names of folders."""
+    if lay_out is not _image_folder:
+        (yolo / "data.yaml").unlink()
+    prefix = lay_out(yolo)
+    source = open_annotated(yolo, f"yolo:{yolo}")
+    assert boxes(source) == truth(SCENES, prefix)
+    assert lost(source) == []
+    assert source.splits == ("train",)
+    assert source.labels == (*COLOURS,)
+
+
+@pytest.mark.parametrize("place", ["ann", "ann/labels"])
+def test_labels_may_be_in_another_folder(yolo: Path, place: str) -> None:
+    """Images of SOURCE have their labels at the same path there, without the folder of images."""
+    (yolo / "data.yaml").unlink()
+    shutil.copytree(yolo / "labels" / "train", yolo.parent / place / "train")
+    (yolo.parent / "ann" / "classes.txt").write_text("\n".join(COLOURS))
+    for images, prefix in (("images", "train/"), ("", "images/train/")):
+        source = open_annotated(yolo / images, f"yolo:{yolo.parent / 'ann'}")
+        assert boxes(source) == truth(SCENES, prefix)
+
+
+def test_a_second_folder_has_the_labels(yolo: Path) -> None:
+    """A link that leads out is an error with its path, unless --root names where it leads."""
+    labels = yolo.parent / "kept"
+    (yolo / "labels").rename(labels)
+    with pytest.raises(SourceError, match="no label files") as caught:
+        open_annotated(yolo, f"yolo:{yolo}")
+    assert "labels/train/a.txt, images/train/a.txt" in str(caught.value.expected)
+    assert boxes(open_annotated(yolo, f"yolo:{yolo}", root=labels)) == ALL
+    (yolo / "labels").symlink_to(labels)
+    with pytest.raises(SourceError, match="link leads outside") as caught:
+        open_annotated(yolo, f"yolo:{yolo}")
+    assert caught.value.path == str(yolo / "labels")
+    assert boxes(open_annotated(yolo, f"yolo:{yolo}", root=labels)) == ALL
+
+
+def test_lists_of_classes_that_differ_are_refused(yolo: Path) -> None:
+    """None of several lists is guessed."""
+    (yolo / "data.yaml").unlink()
+    (yolo / "images" / "classes.txt").write_text("a\nb")
+    (yolo / "labels" / "classes.txt").write_text("b\na")
+    with pytest.raises(SourceError, match=r"other classes than labels/classes\.txt"):
+        open_annotated(yolo, f"yolo:{yolo}")
+
+
+def test_classes_without_a_name_are_told_once(tmp_path: Path) -> None:
+    """Numbers beyond the names are one notice, and each of the objects is listed."""
+    source = _with(tmp_path, "".join(f"{n} .5 .5 .1 .1\n" for n in range(5)))
+    assert source.notices[0] == "data.yaml names 3 classes, labels use 0 to 4"
+    assert [why for _, why in lost(source)] == [
+        f"labels/train/a.txt, line {n + 1}, class {n}: class is not in data.yaml" for n in (3, 4)
+    ]
 
 
 def test_an_image_in_two_splits_is_listed(yolo: Path) -> None:
@@ -299,7 +414,7 @@ def test_the_yaml_may_have_another_name(yolo: Path) -> None:
     (yolo / "data.yaml").rename(yolo / "coco8.yaml")
     assert boxes(open_annotated(yolo, f"yolo:{yolo}")) == ALL
     shutil.copy(yolo / "coco8.yaml", yolo / "other.yaml")
-    with pytest.raises(SourceError, match=r"no data\.yaml"):
+    with pytest.raises(SourceError, match=r"expected a data\.yaml"):
         open_annotated(yolo, f"yolo:{yolo}")
     assert boxes(open_annotated(yolo, f"yolo:{yolo}/other.yaml")) == ALL
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from tests.annotated_sets import Scene
 from tfrtool.examples.objects.annotation import ExtraFeatures, ImageAnnotation
@@ -18,12 +19,17 @@ Boxes = dict[str, list[tuple[object, ...]]]
 
 
 def open_annotated(
-    images: Path | str, said: str, scratch: Path | None = None, masks: str = "polygons"
+    images: Path | str,
+    said: str,
+    scratch: Path | None = None,
+    *,
+    root: Path | None = None,
+    **options: Any,
 ) -> Source:
     """Open images with annotations; every annotation is kept or listed."""
-    options = SourceOptions(annotations=said, masks=masks)
+    meant = SourceOptions(annotations=said, **options)
     scratch = scratch or Path(images).parent
-    source = open_source(str(images), LabelFrom.FOLDER, scratch, options=options)
+    source = open_source(str(images), LabelFrom.FOLDER, scratch, root, options=meant)
     account = source.annotations
     assert account is not None
     kept = sum(len(one.objects) for one in objects_of(source).values())

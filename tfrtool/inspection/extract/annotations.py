@@ -475,7 +475,11 @@ class YoloFiles(AnnotatedImages):
 
     def end(self) -> list[str]:
         """Write ``data.yaml``, which names the folders of images and the classes."""
-        lines = [f"{short}: images/{short}" for short in self._used]
+        used, lines = [*self._used], [f"{short}: images/{short}" for short in self._used]
+        # Trainers require both. Without a validation split, they validate on what they train on.
+        lines += [
+            f"{one}: images/{used[0]}" for one in ("train", "val") if used and one not in used
+        ]
         lines += [f"kpt_shape: [{self._points}, 3]"] if self._points else []
         lines += ["names:"]
         lines += [f"  {place}: {_yaml(name)}" for name, (place, _) in self.classes.items()]

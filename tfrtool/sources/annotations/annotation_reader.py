@@ -114,47 +114,62 @@ class AnnotationReader(ABC):
         return ObjectAnnotation(0, 0, 0, 0, 0, **known)[5:]
 
 
+LINK_OUT = "link leads outside the folder"
+
+
 class AnnotationFolder:
     """Annotation files, and images perhaps; a file's key is its path, with "/" on all systems."""
 
-    def __init__(self, place: AnyPath, images: Path | None) -> None:
-        """Take the folder, and the one in which images are looked for."""
-        self.place = place
+    def __init__(self, place: AnyPath, images: Path | None, root: AnyPath | None = None) -> None:
+        """Take the folder, and the one in which images are looked for.
+
+        Files may also be in a second folder, ``root``; of equal keys, those in the first count.
+        """
+        self.place, self.root = place, root
         local = not isinstance(place, RemotePath)
-        self._images = images if local else None
-        self._real = os.path.join(os.path.realpath(place), "") if local else None  # noqa: PTH118
+        self.images = images if local else None
+        self._second = set[str]()  # keys of files in the second folder
+        places = [one for one in (place, root) if one and not isinstance(one, RemotePath)]
+        self._real = tuple(os.path.join(os.path.realpath(one), "") for one in places)  # noqa: PTH118
 
     def keys(self) -> list[str]:
         """Return the keys of its files, sorted."""
-        if isinstance(self.place, RemotePath):
-            found = list_store(str(self.place))
-        else:
-            with os_errors_as(SourceError, self.place):
-                os.listdir(self.place)  # noqa: PTH208 - fails for a file, too
-            found = list_directory(str(self.place))
-        return sorted(entry.key for entry in found.entries if not entry.problem) if found else []
+        first = _keys_in(self.place)
+        self._second = {*_keys_in(self.root)}.difference(first) if self.root else set()
+        return sorted([*first, *self._second])
+
+    def path(self, key: str) -> AnyPath:
+        """Return the path of a file."""
+        return (self.root if self.root and key in self._second else self.place) / key
 
     def files(self, is_wanted: Callable[[str], object]) -> Iterator[str]:
         """Yield the keys of files that are wanted; none of them may lead out of the folder."""
         for key in self.keys():
             if is_wanted(key):
                 if self._leads_out(key):
-                    raise SourceError("link leads outside the folder", path=self.place / key)
+                    raise SourceError(LINK_OUT, path=self.path(key))
                 yield key
 
     def _leads_out(self, key: str) -> bool:
-        return self._real is not None and not os.path.realpath(self.place / key).startswith(
-            self._real
-        )
+        path = self.path(key)
+        if isinstance(path, RemotePath):
+            return False
+        return not os.path.realpath(path).startswith(self._real)
+
+    def link_out(self, key: str) -> Path:
+        """Return the part of a file's path that leads out of the folder, the file or a folder."""
+        path = Path(self.path(key))
+        links = [one for one in path.parents if one.is_relative_to(self.place) and one.is_symlink()]
+        return links[-1] if links else path
 
     def read(self, keys: Iterable[str], limit: int) -> Iterator[bytes | str]:
         """Yield the contents of files; a text is the reason why one can't be read."""
 
         def read_one(key: str) -> bytes | str:
             if self._leads_out(key):
-                return "link leads outside the folder"
+                return LINK_OUT
             try:
-                return read_bounded(self.place / key, limit)
+                return read_bounded(self.path(key), limit)
             except OSError as error:
                 return os_reason(error)
 
@@ -169,7 +184,7 @@ class AnnotationFolder:
                 return found.decode("utf-8-sig")
         except UnicodeDecodeError:
             found = "not valid UTF-8"
-        raise SourceError(found, path=self.place / key)
+        raise SourceError(found, path=self.path(key))
 
     def lines(self, key: str) -> Iterator[tuple[str, str]]:
         """Yield the lines of a list that are not empty, each after its place for messages."""
@@ -179,10 +194,32 @@ class AnnotationFolder:
 
     def name(self, key: str) -> str:
         """Return an image's path below the folder of images, if it is in there."""
-        if self._images is None:
+        if self.images is None:
             return key
-        name = os.path.relpath(self.place / key, self._images)
+        name = os.path.relpath(self.path(key), self.images)
         return key if name.startswith("..") else name.replace(os.sep, "/")
+
+
+def _keys_in(place: AnyPath) -> list[str]:
+    if isinstance(place, RemotePath):
+        found = list_store(str(place))
+    else:
+        with os_errors_as(SourceError, place):
+            os.listdir(place)  # noqa: PTH208 - fails for a file, too
+        found = list_directory(str(place))
+    return [entry.key for entry in found.entries if not entry.problem] if found else []
+
+
+def splits_of_folders(keys: Iterable[str]) -> dict[str, str]:
+    """Return the folder that names the split of each file, if all are in folders of splits."""
+    found = dict[str, str]()
+    for key in keys:
+        folders = key.split("/")[:-1]
+        split = next((one for one in folders if one.lower() in SPLIT_NAMES), None)
+        if split is None:
+            return {}
+        found[key] = split
+    return found
 
 
 def split_in_name(name: str) -> str | None:

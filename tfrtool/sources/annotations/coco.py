@@ -57,7 +57,7 @@ _SAMPLE = 100
 """Elements of each window that are looked at for fields that are not written."""
 
 _UNSUPPORTED = {"segments_info": "panoptic segments", "caption": "captions"}
-_ROBOFLOW = "_annotations.coco.json"
+_ROBOFLOW, _OWN_FOLDER = "_annotations.coco.json", "annotations"
 _EXPECTED = "COCO instances or keypoints"
 _BUCKET = 11
 """Images are taken from the scratch file 2,048 at a time, with 8 MB of COCO's annotations."""
@@ -313,6 +313,8 @@ class CocoReader(AnnotationReader):
                 continue
             for key in AnnotationFolder(place, None).files(_is_in_folder):
                 name, _, last = key.rpartition("/")
+                if name == _OWN_FOLDER:
+                    name = ""
                 split = split_in_name(name or last)
                 yield _CocoFile(place / key, key, name or _folder(last), split, required=False)
 
@@ -708,9 +710,12 @@ def _are_several(marks: bytes) -> bool:
 
 
 def _is_in_folder(key: str) -> bool:
-    """Return whether a file of a folder is read: Roboflow's may lie in folders of splits."""
+    """Return whether a file of a folder is read.
+
+    COCO's own may be in its folder ``annotations``, Roboflow's in folders of splits.
+    """
     name, _, last = key.rpartition("/")
-    return key.endswith(".json") and (not name or last == _ROBOFLOW)
+    return key.endswith(".json") and (name in ("", _OWN_FOLDER) or last == _ROBOFLOW)
 
 
 def _folder(name: str) -> str:

@@ -6,7 +6,7 @@ from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 
-from tfrtool.errors import SourceError, os_errors_as
+from tfrtool.errors import SourceError, UsageError, os_errors_as
 from tfrtool.examples.objects.record_features import Masks
 from tfrtool.sources.annotations.annotation_reader import (
     AnnotationFolder,
@@ -25,7 +25,7 @@ from tfrtool.storage.remote_path import AnyPath, RemotePath
 
 
 def open_annotations(
-    options: SourceOptions, images: Path | None, scratch: Path
+    options: SourceOptions, images: Path | None, scratch: Path, root: AnyPath | None = None
 ) -> AnnotationReader:
     """Return what reads annotations; their files are opened when images are asked for.
 
@@ -33,11 +33,14 @@ def open_annotations(
         options: which have kinds and places.
         images: the folder of images, where it is one.
         scratch: a folder for what is too much for memory.
+        root: a second folder for the images and labels of YOLO.
     """
     places = dict[str, list[str]]()
     for one in options.annotations or ():
         kind, _, place = one.partition(":")
         places.setdefault(kind, []).append(place)
+    if root is not None and "yolo" not in places:
+        raise UsageError("--root requires a table, or --annotations yolo:DIR", path=root)
     readers = dict[AnyPath, AnnotationReader]()
     for kind, some in places.items():
         if kind in ("coco", "csv"):  # files that are merged
@@ -58,7 +61,7 @@ def open_annotations(
                 from tfrtool.sources.annotations.yolo import YoloReader
 
                 named = path.suffix.lower() in (".yaml", ".yml")
-                folder = AnnotationFolder(path.parent if named else path, images)
+                folder = AnnotationFolder(path.parent if named else path, images, root)
                 readers[path] = YoloReader(folder, path.name if named else None)
     return _SeveralReaders(readers) if len(readers) > 1 else next(iter(readers.values()))
 

@@ -19,6 +19,7 @@ from tfrtool.sources.annotations.annotation_reader import (
     number_classes,
     numbers_of,
     pixels_of,
+    splits_of_folders,
 )
 from tfrtool.sources.folders.listing import SPLIT_NAMES, is_image_name
 from tfrtool.sources.items import LeftOut, label_problem
@@ -99,10 +100,8 @@ class VocReader(AnnotationReader):
                     self.ignored.add(LeftOut(key=line[:255], reason=reason))
         if lists:
             return splits
-        folders = {stem: stem.partition("/")[0] for stem in stems}
-        if not all(name.lower() in SPLIT_NAMES for name in folders.values()):
-            return None
-        return {stem: {SPLIT_NAMES[name.lower()]: name} for stem, name in folders.items()}
+        folders = splits_of_folders(stems)
+        return {stem: {SPLIT_NAMES[name.lower()]: name} for stem, name in folders.items()} or None
 
     def _image(self, key: str, data: bytes | str) -> ParsedImage | None:
         """Return the image of a file; None where the file is of another kind."""

@@ -1,4 +1,4 @@
-"""YOLO: ``data.yaml``, folders of images, and a text file of labels for each image."""
+"""YOLO: a description of classes and splits, images, and a text file of labels for each image."""
 
 import json
 import os
@@ -9,8 +9,9 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from tfrtool.errors import SourceError, printable
+from tfrtool.errors import SourceError, printable, some_of
 from tfrtool.sources.annotations.annotation_reader import (
+    LINK_OUT,
     NO_BOX,
     AnnotationFolder,
     AnnotationReader,
@@ -18,13 +19,16 @@ from tfrtool.sources.annotations.annotation_reader import (
     ParsedObject,
     number_classes,
     numbers_of,
+    split_in_name,
+    splits_of_folders,
 )
 from tfrtool.sources.folders.annotated import YAML_NAMES
-from tfrtool.sources.folders.listing import SPLIT_NAMES, is_image_name
+from tfrtool.sources.folders.listing import SPLIT_NAMES, is_image_name, list_directory
 from tfrtool.sources.items import LeftOut, label_problem
 from tfrtool.sources.tables.table_columns import TEXT_SHOWN
 from tfrtool.storage.limits import (
     MAX_ANNOTATION_BYTES,
+    MAX_CLASS_FILE_BYTES,
     MAX_CLASSES,
     MAX_IMAGE_OBJECTS,
     MAX_YAML_BYTES,
@@ -32,89 +36,221 @@ from tfrtool.storage.limits import (
 from tfrtool.storage.remote_path import RemotePath
 
 _OUTSIDE = re.compile(r"/|[a-z][a-z0-9+.-]*:/|\.\.(?:/|$)", re.IGNORECASE)
+_ABSOLUTE = re.compile(r"/|[a-z][a-z0-9+.-]*:/", re.IGNORECASE)
 _CLASS = re.compile(r"([0-9]{1,9})(?:\.0*)?")
 _POINTS = re.compile(r"([1-9][0-9]{0,2}) ([23])")
+_CLASS_LIST = re.compile(r"(?:.*/)?(?:classes\.txt|[^/]+\.names)")
 _NO_LABELS = re.compile(r"classes\.txt|readme.*", re.IGNORECASE)
-_SPLITS = ("train", "val", "test")
+_DARKNET = re.compile(r"\s*([a-z]+)\s*=\s*(.*?)\s*")
+_SPLITS = {"train": "train", "val": "val", "valid": "val", "test": "test"}
+_LABEL_FOLDERS = {"images": ("labels",), "image": ("labels", "label")}
 _MOST_ENTRIES = 1000
+_DEEPEST = 64
+"""Parts of a path by which it is looked for."""
+
+_SHOWN = 5
 _NO_IMAGE = "no image for this label file"
 
 
 class YoloReader(AnnotationReader):
-    """Reads the folders of images that a ``data.yaml`` names; see `AnnotationReader`."""
+    """Reads the labels of images that ``data.yaml``, darknet's files or a list of classes describe.
+
+    See `AnnotationReader`.
+    """
 
     def __init__(self, folder: AnnotationFolder, name: str | None) -> None:
         """Take the folder, and the name of ``data.yaml`` where it has another."""
         super().__init__()
-        self._folder, self._yaml, self._path = folder, name, folder.place
+        self._folder, self._config_name, self._path = folder, name or "", folder.place
         self._names: dict[int, str] = {}
+        self._used = set[int]()  # classes of labels
         self._points = 0, 0  # of an object, and numbers of each
         self._known = {"."}  # what may be named
         self._lists = set[str]()  # of images
+        self._tried = list[str]()  # paths at which no images are
+        self._in_source = False  # whether images are in another folder than labels: in SOURCE
 
     def images(self) -> Iterator[ParsedImage | LeftOut]:
         """Yield the images of each split, with labels or not; and each label without an image."""
         keys = self._folder.keys()
-        config = self._config(keys)
-        images, splits = [*filter(is_image_name, keys)], dict[str, str]()
-        self._known.update(keys)
-        for folder in {key.rpartition("/")[0] for key in keys}:
+        config, images = self._config(keys), [*filter(is_image_name, keys)]
+        if not images and self._folder.images is not None:
+            listed = (entry.key for entry in list_directory(str(self._folder.images)).entries)
+            images, self._in_source = sorted(filter(is_image_name, listed)), True
+        self._known.update(keys, images)
+        for folder in {key.rpartition("/")[0] for key in self._known}:
             self._known.update(map("/".join, accumulate([part] for part in folder.split("/"))))
-        base = next(iter(_several(config.get("path"))), "")
-        entries = [(one, split) for split in _SPLITS for one in _several(config.get(split))]
-        for entry, split in entries:
-            for key in self._images_of(entry, split, base, images):
-                if (first := splits.setdefault(key, split)) != split:
-                    where = f"{self._yaml}, {split}"
-                    problem = f"already in split {first}, skipped in {split}"
-                    yield ParsedImage(name=self._folder.name(key), where=where, problem=problem)
-        if not splits:
-            expected = "train, val or test with images"
-            raise SourceError("no images found", path=self._path, expected=expected)
+        splits = dict[str, str | None]()
+        for key, first, other in self._in_splits(config, images, splits):
+            where, problem = f"{self._config_name}, {other}", f"already in split {first}"
+            problem = f"{problem}, skipped in {other}"
+            yield ParsedImage(name=self._name(key), where=where, problem=problem)
         labels = {key for key in keys if key.endswith(".txt")} - self._lists
-        texts = {key: _labels_of(key) for key in splits}
+        texts = {key: self._labels_of(key, labels) for key in splits}
         used = labels & {*texts.values()}
-        present = (text for text in texts.values() if text in used)
-        contents = self._folder.read(present, MAX_ANNOTATION_BYTES)
+        if not used:
+            key = next(iter(splits))
+            tried = some_of([*self._label_keys(key)], _SHOWN)
+            what = f"no label files for {len(splits):,} images"
+            raise SourceError(
+                what,
+                path=self._folder.place,
+                expected=f"for {printable(key)} one of {printable(tried)}",
+                hint="use --root for labels in another folder",
+            )
+        contents = self._read(text for text in texts.values() if text in used)
         for key, text in texts.items():
-            content = next(contents) if text in used else b""
+            content, split = next(contents) if text in used else b"", splits[key]
             yield ParsedImage(
-                name=self._folder.name(key),
+                name=self._name(key),
                 where=text,
                 objects=[self._object(where, cells) for where, cells in _lines(text, content)],
                 upright=True,
-                split=SPLIT_NAMES[splits[key]],
+                split=split and SPLIT_NAMES[split.lower()],
                 problem=_problem(content),
             )
         if background := sum(text not in used for text in texts.values()):
             self.notices.append(f"images without a label file, kept as background: {background:,}")
+        if self._used - self._names.keys():
+            what = f"{self._config_name} names {len(self._names):,} classes"
+            self.notices.insert(0, f"{what}, labels use {min(self._used)} to {max(self._used)}")
         folders, unused = {text.rpartition("/")[0] for text in used}, list[str]()
         for key in sorted(labels - used):
             folder, _, name = key.rpartition("/")
             if (folder in folders or "labels" in folder.split("/")) and not _NO_LABELS.match(name):
                 unused.append(key)
-        contents = self._folder.read(unused, MAX_ANNOTATION_BYTES)
-        for key, content in zip(unused, contents, strict=True):
+        for key, content in zip(unused, self._read(unused), strict=True):
             self.ignored.add(LeftOut(key=key, reason=_problem(content) or _NO_IMAGE))
             for where, _ in _lines(key, content):
                 yield LeftOut(key=key, reason=f"{where}: {_NO_IMAGE}")
+
+    def _name(self, key: str) -> str:
+        return key if self._in_source else self._folder.name(key)
+
+    def _read(self, keys: Iterable[str]) -> Iterator[bytes | str]:
+        """Yield the contents of labels; a link that leads out of their folder is a SourceError."""
+        wanted = [*keys]
+        contents = self._folder.read(wanted, MAX_ANNOTATION_BYTES)
+        for key, content in zip(wanted, contents, strict=True):
+            if content == LINK_OUT:
+                link = self._folder.link_out(key)
+                hint = f"use --root {os.path.realpath(link)} to allow it"
+                raise SourceError(LINK_OUT, path=link, hint=hint)
+            yield content
+
+    def _label_keys(self, key: str) -> Iterator[str]:
+        """Yield where the labels of an image may be.
+
+        The last folder ``images`` is then ``labels``, or they are next to the image. In a folder of
+        their own they may also lack the folder ``images``.
+        """
+        *folders, name = key[: key.rfind(".")].split("/")
+        for at in reversed(range(len(folders))):
+            if (others := _LABEL_FOLDERS.get(folders[at])) is not None:
+                for other in others:
+                    yield "/".join((*folders[:at], other, *folders[at + 1 :], f"{name}.txt"))
+                own = (*folders[:at], *folders[at + 1 :])
+                break
+        else:
+            own = (*folders,)
+        yield "/".join((*folders, f"{name}.txt"))
+        if self._in_source or self._folder.root is not None:
+            yield "/".join((*own, f"{name}.txt"))
+            yield "/".join(("labels", *own, f"{name}.txt"))
+
+    def _labels_of(self, key: str, labels: set[str]) -> str:
+        tried = [*self._label_keys(key)]
+        return next((one for one in tried if one in labels), tried[0])
+
+    def _in_splits(
+        self, config: Mapping[str, Any], images: Sequence[str], splits: dict[str, str | None]
+    ) -> Iterator[tuple[str, str | None, str]]:
+        """Fill in the split of each image, None for none.
+
+        Yields:
+            Each image that is in a second split, with its first and the second.
+        """
+        base, places = next(iter(_several(config.get("path"))), ""), dict[str, list[str]]()
+        entries = [(one, split) for split in _SPLITS for one in _several(config.get(split))]
+        for entry, key in entries:
+            if (place := self._inside(entry, base, key)) is not None:
+                places.setdefault(place, []).append(_SPLITS[key])
+        for place, some in places.items():
+            own = [one for one in some if SPLIT_NAMES[one] == split_in_name(place)]
+            split = (*own, *some)[0]
+            if same := " and ".join(dict.fromkeys(one for one in some if one != split)):
+                what = f"{same} has the same images as {split}, and is not written"
+                self.notices.append(f"{self._config_name}: {what}")
+            for image in self._images_of(place, images):
+                if (known := splits.setdefault(image, split)) != split:
+                    yield image, known, split
+        if not entries and not config.get("names") and not config.get("nc"):
+            splits |= splits_of_folders(images) or dict.fromkeys(images)
+        if not splits:
+            tried = f"no images in {printable(some_of(self._tried, _SHOWN))}"
+            raise SourceError(
+                "no images found",
+                path=self._path,
+                expected="train, val or test with images" if config else "images next to labels",
+                found=tried if self._tried else None,
+            )
 
     def classes(self) -> Mapping[str, int]:
         """Return the classes: numbers from 1, where YOLO counts from 0."""
         return {name: number + 1 for number, name in sorted(self._names.items())}
 
     def _config(self, keys: Sequence[str]) -> Mapping[str, Any]:
-        """Return what ``data.yaml`` holds, all of it texts, and take the classes from it."""
-        top = [key for key in keys if "/" not in key and key.endswith((".yaml", ".yml"))]
-        only = top if len(top) == 1 else []
-        self._yaml = self._yaml or next((one for one in (*YAML_NAMES, *only) if one in top), None)
-        if self._yaml is None:
-            expected = "a data.yaml that lists the classes and the image folders"
-            raise SourceError("no data.yaml", path=self._folder.place, expected=expected)
-        self._path = self._folder.place / self._yaml
+        """Return what describes the images, all of it texts, and take the classes from it."""
+        top = [key for key in keys if "/" not in key]
+        yamls = [key for key in top if key.endswith((".yaml", ".yml"))]
+        only = yamls if len(yamls) == 1 else []
+        known = next((one for one in (*YAML_NAMES, *only) if one in yamls), "")
+        self._config_name = self._config_name or known
+        if self._config_name:
+            self._path = self._folder.place / self._config_name
+            return self._yaml(self._folder.text(self._config_name, MAX_YAML_BYTES))
+        return self._darknet(keys, top)
+
+    def _darknet(self, keys: Sequence[str], top: Sequence[str]) -> Mapping[str, Any]:
+        """Return the lists of images next to a list of classes, or those that ``.data`` names."""
+        named = [key for key in keys if _CLASS_LIST.fullmatch(key)]
+        depth = min((key.count("/") for key in named), default=0)
+        lists = [key for key in named if key.count("/") == depth]
+        if not lists:
+            expected = "a data.yaml, or a classes.txt or obj.names with one class per line"
+            raise SourceError("no list of classes", path=self._folder.place, expected=expected)
+        texts = {
+            key: self._folder.text(key, MAX_CLASS_FILE_BYTES).rstrip().split("\n") for key in lists
+        }
+        self._config_name, self._path = lists[0], self._folder.path(lists[0])
+        other = next((key for key, names in texts.items() if names != texts[lists[0]]), None)
+        if other is not None:
+            raise SourceError(f"has other classes than {printable(other)}", path=self._path)
+        self._name_classes(dict(enumerate(texts[lists[0]])))
+        stems = {key[: key.rfind(".")] for key in top if is_image_name(key)}
+        config = {split: f"{split}.txt" for split in _SPLITS if f"{split}.txt" in top}
+        config = {split: name for split, name in config.items() if split not in stems}
+        for key in [one for one in top if one.endswith(".data")][:1]:
+            lines = map(_DARKNET.fullmatch, self._folder.text(key, MAX_YAML_BYTES).splitlines())
+            for match in filter(None, lines):
+                if match[1] in _SPLITS:  # below the folder in which darknet runs
+                    config[match[1]] = next((e for e in _ends(match[2]) if e in top), match[2])
+        return config
+
+    def _name_classes(self, names: Mapping[Any, Any]) -> None:
+        for number, name in names.items():
+            if not (isinstance(name, str) and _CLASS.fullmatch(str(number))):
+                raise SourceError("'names' is not a list of class names", path=self._path)
+            name = self._names[int(number)] = name.strip()
+            if unfit := label_problem(name):
+                raise SourceError(f"class name {name[:TEXT_SHOWN]!r} {unfit}", path=self._path)
+        if len(number_classes(self._names.values(), self._path)) < len(names):
+            raise SourceError("class names have duplicates", path=self._path)
+
+    def _yaml(self, text: str) -> Mapping[str, Any]:
         import yaml
 
-        text = self._folder.text(self._yaml, MAX_YAML_BYTES)
+        text = self._folder.text(self._config_name, MAX_YAML_BYTES)
         try:
             # Texts alone, so that a class may be called `no`; and no copies of what has an alias.
             found = yaml.load(text, Loader=yaml.BaseLoader)
@@ -131,14 +267,7 @@ class YoloReader(AnnotationReader):
             names = {number: f"class{number}" for number in range(min(int(count), MAX_CLASSES + 1))}
         if not isinstance(names, dict) or not names:
             raise SourceError("no classes", path=self._path, expected="a list called names")
-        for number, name in names.items():
-            if not (isinstance(name, str) and _CLASS.fullmatch(str(number))):
-                raise SourceError("'names' is not a list of class names", path=self._path)
-            name = self._names[int(number)] = name.strip()
-            if unfit := label_problem(name):
-                raise SourceError(f"class name {name[:TEXT_SHOWN]!r} {unfit}", path=self._path)
-        if len(number_classes(self._names.values(), self._path)) < len(names):
-            raise SourceError("'names' has duplicates", path=self._path)
+        self._name_classes(names)
         if count not in (None, str(len(names))):
             what = f"nc is {printable(str(count)[:TEXT_SHOWN])}, but there are {len(names)} names"
             raise SourceError(what, path=self._path)
@@ -148,20 +277,16 @@ class YoloReader(AnnotationReader):
             self._points = int(match[1]), int(match[2])
         return config
 
-    def _images_of(self, entry: str, split: str, base: str, images: Sequence[str]) -> Iterable[str]:
-        """Return the keys of the images that an entry of a split means."""
-        place = self._inside(entry, base)
-        if place is None:
-            reason = f"named as {split} in {self._yaml}, but not found"
-            self.ignored.add(LeftOut(key=entry, reason=reason))
-            return ()
+    def _images_of(self, place: str, images: Sequence[str]) -> Iterable[str]:
+        """Return the keys of the images in a folder, or in a list."""
         if not place.endswith(".txt"):
             return [key for key in images if place == "." or key.startswith(f"{place}/")]
         self._lists.add(place)
         found, known = list[str](), set(images)
         for where, line in self._folder.lines(place):
-            near = posixpath.normpath(posixpath.join(posixpath.dirname(place), line))
-            key = next((one for one in (near, posixpath.normpath(line)) if one in known), None)
+            path = line.replace("\\", "/")
+            near = posixpath.normpath(posixpath.join(posixpath.dirname(place), path))
+            key = next((one for one in (near, *_ends(path)) if one in known), None)
             if key is not None:
                 found.append(key)
             else:
@@ -169,36 +294,49 @@ class YoloReader(AnnotationReader):
                 self.ignored.add(LeftOut(key=line[:255], reason=reason))
         return found
 
-    def _inside(self, entry: str, base: str) -> str | None:
+    def _inside(self, entry: str, base: str, split: str) -> str | None:
         """Return the key of what a path names; None if it is not there.
 
-        It is a SourceError if it leads out of the folder, also by a link, but for Roboflow's
-        ``../train/images`` for ``train/images``.
+        Roboflow's ``../train/images`` is ``train/images``. Of an absolute path that this machine
+        doesn't have, the end counts. One that leads out of the folder, also by a link, is a
+        SourceError.
         """
         folder = self._folder.place
         here = None if isinstance(folder, RemotePath) else folder
-        start, alone, near = (_below(one, here) for one in (base, entry, entry.removeprefix("../")))
-        joined, sibling = (posixpath.normpath(posixpath.join(start, one)) for one in (alone, near))
-        place = next((one for one in (joined, sibling, alone) if one in self._known), None)
-        led = [start, place or sibling]  # Roboflow names folders of splits that it doesn't export
-        if here is not None and os.path.lexists(here / (place or joined)):
-            led.append(_real(place or joined, here))
-        if any(map(_OUTSIDE.match, led)):
+        joined = posixpath.join(base, entry)
+        near = posixpath.join(base, entry.removeprefix("../"))
+        tried = [_below(one, here) for one in (joined, near, entry)]
+        place = next((one for one in tried if one in self._known), None)
+        led = _real(place or tried[0], here) if here and not self._in_source else ""
+        if here and _OUTSIDE.match(led) and os.path.lexists(here / (place or tried[0])):
+            hint = "use --root for labels and images in another folder"
+            found = printable((base if _OUTSIDE.match(_below(base, here)) else entry)[:255])
             what = "path leads outside the dataset folder"
-            found = printable((base if _OUTSIDE.match(start) else entry)[:255])
-            hint = f"make its paths relative to {folder}, and remove path:"
             raise SourceError(what, path=self._path, found=found, hint=hint)
+        if place is None and _ABSOLUTE.match(joined):
+            place = next((one for one in _ends(joined) if one in self._known), None)
+            tried += _ends(joined)
+        if place is None:
+            self._tried += dict.fromkeys(tried)
+            reason = f"named as {split} in {self._config_name}, but not found"
+            self.ignored.add(LeftOut(key=entry[:255], reason=reason))
+        elif place not in tried[:2]:
+            self.notices.append(f"{printable(joined[:255])} is read as {printable(place)}")
         return place
 
     def _object(self, where: str, cells: Sequence[str]) -> ParsedObject:
         """Return the object of a line: a box, perhaps with key points, or a polygon."""
         number = _CLASS.fullmatch(cells[0])
-        category = self._names.get(int(number[1]), "") if number else ""
+        category = ""
+        if number:
+            self._used.add(int(number[1]))
+            category = self._names.get(int(number[1]), "")
         sides = numbers_of(cells[1:]) or ()
         count, each = self._points
         box, points, outline, problem = NO_BOX, None, None, None
         if not category:
-            problem = f"unknown class {printable(cells[0][:20])}"
+            where = f"{where}, class {printable(cells[0][:20])}"
+            problem = f"class is not in {self._config_name}"
         elif len(sides) < len(cells) - 1:
             problem = "a coordinate is not a number"
         elif len(sides) == 4 or (count and len(sides) == 4 + count * each):
@@ -233,11 +371,10 @@ def _lines(key: str, content: bytes | str) -> Iterator[tuple[str, list[str]]]:
             yield f"{key}, line {number}", cells
 
 
-def _labels_of(key: str) -> str:
-    """Return the key of an image's labels: the last folder ``images`` is then ``labels``."""
-    head, images, tail = f"/{key}".rpartition("/images/")
-    stem = f"{head}/labels/{tail}" if images else f"/{key}"
-    return f"{stem[1:].rpartition('.')[0]}.txt"
+def _ends(path: str) -> list[str]:
+    """Return the ends of a path, the longest first."""
+    parts = [one for one in path.split("/")[-_DEEPEST:] if one not in ("", ".", "..")]
+    return ["/".join(parts[at:]) for at in range(len(parts))]
 
 
 def _several(entry: object) -> list[str]:
