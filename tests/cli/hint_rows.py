@@ -143,9 +143,8 @@ write yolo DATASET | 1
   ? run tfrtool write yolo DATASET --annotations yolo:yolo to write both
   > tfrtool write yolo DATASET --annotations yolo:yolo
 write astray new --annotations yolo:astray | 1
-  ? make its paths relative to astray, and remove path:
-  > sed -i '/^path:/d' astray/data.yaml
-  > tfrtool write astray new --annotations yolo:astray
+  ? use --root for labels in another folder
+  > tfrtool write astray new --annotations yolo:astray --root strayed
 write boxes.csv new | 1
   ? run tfrtool write IMAGES DATASET --annotations csv:boxes.csv to write the boxes
   > cp -r photos IMAGES
@@ -323,7 +322,7 @@ train nosuch --model mobilenet_v2 --trainable all --fine-tune block_5 | 2
   ? use --trainable head, or a layer after that of --fine-tune
   > tfrtool train nosuch --model mobilenet_v2 --trainable head --fine-tune block_5 | 1
 edit a.tfrecord new | 2
-  ? use --select, --drop, --rename, --cast, --add, --encode or --resize
+  ? use --select, --drop, --rename, --cast, --add, --class-map, --encode or --resize
   > tfrtool edit a.tfrecord new1 --select label
   > tfrtool edit a.tfrecord new2 --drop label
   > tfrtool edit a.tfrecord new3 --rename label=class
@@ -331,6 +330,7 @@ edit a.tfrecord new | 2
   > tfrtool edit a.tfrecord new5 --add source=web
   > tfrtool edit a.tfrecord new6 --encode png
   > tfrtool edit a.tfrecord new7 --resize 8
+  > tfrtool edit pets new8 --class-map cat=kitten
 train nosuch --resume | 2
   ? use --out DIR
   > tfrtool train nosuch --resume --out run | 1
@@ -391,6 +391,9 @@ train undecodable --model cnn --image-size 32 --epochs 1 | 1
 
 
 ELSEWHERE = {
+    "use tfrtool filter to drop records": "tests/convert/test_filter.py filters",
+    "export the task as CVAT for images": "advice for CVAT",
+    "use OLD=NEW, or a file with the old and the new name": "tests/writing/test_class_map.py does",
     "pass staging=FOLDER": "an argument of Python",
     "use --outputs logits": "tests/training/test_heads.py trains on logits",
     "use --fill NAME=VALUE to add what is missing": "tests/convert/test_merge.py adds it",

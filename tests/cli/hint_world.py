@@ -111,8 +111,7 @@ def _make_sources(root: Path) -> None:
     for name in ("yolo", "astray"):
         scenes(root / name / "images" / "train")
     write_yolo(root / "yolo")
-    yaml = write_yolo(root / "astray") / "data.yaml"
-    yaml.write_text(f"path: /datasets\n{yaml.read_text()}")
+    (write_yolo(root / "astray") / "labels").rename(root / "strayed")
     (root / "masked.csv").write_text(f"path,label,mask\n{rows}".replace("\n", ",m.png\n")[:-1])
     with tarfile.open(root / "photos.tar", "w") as archive:
         archive.add(photos, "photos")

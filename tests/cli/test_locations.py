@@ -39,6 +39,8 @@ TEXTS |= {
     "--key",
     "--license",
     "--records",
+    "--class-map",
+    "--only-classes",
     "--rename",
 }
 TEXTS |= {

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from tests.examples.strategies import payloads
 from tests.photos import image_bytes
-from tfrtool.convert.edit import Changes, UneditableError, cast_value
+from tfrtool.convert.class_edit import UneditableError
+from tfrtool.convert.edit import Changes, cast_value
 from tfrtool.errors import UsageError
 from tfrtool.examples.example import DType, decode_example, encode_example, feature_name
 from tfrtool.examples.parsing import parse_example

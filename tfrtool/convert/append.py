@@ -71,6 +71,10 @@ from tfrtool.writing.write import ImageJob
 from tfrtool.writing.write_options import WriteOptions
 
 _SHOWN, _BATCH = 10, 1024
+_NOT_OF_IMAGES = (
+    "annotations", "columns", "multi_label", "layout", "labels", "class_map", "only_classes",
+)  # fmt: skip
+"""Options of a write that mean what images alone don't have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -397,11 +401,11 @@ def _check_usual_features(write_options: Mapping[str, Any], root: AnyPath) -> No
             path=root,
             hint="append TFRecord files instead",
         )
-    for name in ("annotations", "columns", "multi_label", "layout", "labels"):
+    for name in _NOT_OF_IMAGES:
         value = write_options.get(name)
         if value and (name != "labels" or value == KEEP):
             raise DatasetError(
-                f"was written with {option_name(name)}, which images alone don't have",
+                f"was written with {option_name(name)}, which append can't repeat",
                 path=root,
                 hint="write TFRecord files with the same options, and append those",
             )

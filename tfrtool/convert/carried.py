@@ -25,6 +25,7 @@ _WRITTEN = (
     "check", "encode", "resize", "quality", "orient", "label_from", "splits", "seed", "shuffle",
     "shard_bytes", "image", "stratify", "group_by",
     "annotations", "columns", "labels", "multi_label", "layout", "label_column", "label_depth",
+    "class_map", "only_classes",
 )  # fmt: skip
 """Options of `write` that `append` needs for images; ``image`` is one that `edit` re-encoded."""
 

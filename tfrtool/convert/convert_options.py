@@ -21,6 +21,7 @@ from tfrtool.writing.run_options import (
     RunOptions,
     SizeOptions,
     check_splits,
+    parse_names,
     parse_pairs,
     parse_splits,
 )
@@ -226,10 +227,6 @@ class AppendOptions(RunOptions, MergeOptions):
             check_split_name(self.split)
 
 
-def _parse_names(texts: Iterable[str]) -> list[str]:
-    return [name for text in texts for name in text.split(",")]
-
-
 @dataclass(frozen=True, kw_only=True)
 class EditOptions(RunOptions, NameOptions):
     """Options of edit."""
@@ -240,7 +237,7 @@ class EditOptions(RunOptions, NameOptions):
         metavar="A,B",
         group="Labels and features",
         repeat=True,
-        parse=_parse_names,
+        parse=parse_names,
     )
     drop: Sequence[str] = option(
         (),
@@ -248,7 +245,15 @@ class EditOptions(RunOptions, NameOptions):
         metavar="A,B",
         group="Labels and features",
         repeat=True,
-        parse=_parse_names,
+        parse=parse_names,
+    )
+    class_map: Sequence[str] = option(
+        (),
+        "Rename class OLD, merge it with an existing class NEW, or drop its objects (OLD=). "
+        "FILE has two columns, OLD and NEW. Repeatable.",
+        metavar="FILE|OLD=NEW",
+        group="Labels and features",
+        repeat=True,
     )
     cast: Mapping[str, str] | None = option(
         None,

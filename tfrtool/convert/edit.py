@@ -10,6 +10,12 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from tfrtool.convert.carried import CarriedMetadata, inferred_features
+from tfrtool.convert.class_edit import (
+    ClassEdit,
+    UneditableError,
+    class_edits,
+    edit_class_metadata,
+)
 from tfrtool.convert.convert_options import EditOptions
 from tfrtool.convert.feature_values import image_feature
 from tfrtool.convert.source_records import (
@@ -57,6 +63,7 @@ from tfrtool.records.count import count_shard
 from tfrtool.records.framing import LocatedFault, Record
 from tfrtool.records.tally import Tally
 from tfrtool.records.writer import ShardWriter
+from tfrtool.sources.class_map import ClassMap
 from tfrtool.storage.arguments import as_member, as_path
 from tfrtool.storage.json_files import reading_metadata
 from tfrtool.storage.json_values import to_json_values
@@ -76,10 +83,6 @@ _MEASURED = ("area", "segmentation", "mask")
 """Features of objects in pixels of the image; boxes and key points are fractions of its sides."""
 
 
-class UneditableError(ValueError):
-    """A record can't be changed as it is to be; says why, in a clause."""
-
-
 class UncastableError(UneditableError):
     """Features of a record have values that can't be cast; says which, by feature."""
 
@@ -97,6 +100,7 @@ class Changes:
     share a name, which then means both; what is added goes into the context.
     """
 
+    classes: tuple[ClassEdit, ...] = ()
     image: str | None = None  # the feature whose images are re-encoded
     recipe: ImageRecipe | None = None  # how; None leaves images alone
     same_format: bool = False  # whether PNGs stay PNGs, whatever the recipe says
@@ -167,9 +171,8 @@ class Changes:
             ]
             for name, feature in decode_example(self.add).features.items()
         }
-        return {
-            name: fact for name, fact in (to_json_values(self) | {"add": added}).items() if fact
-        }
+        facts = to_json_values(replace(self, classes=())) | {"add": added}
+        return {name: fact for name, fact in facts.items() if fact}
 
     def apply(self, payload: bytes) -> bytes:
         """Return a payload with the changes; the same bytes where there is nothing to change.
@@ -182,6 +185,8 @@ class Changes:
             raise UneditableError("not a tf.train.Example or SequenceExample") from error
         changed = self.recipe is not None and self._encode_images(message)
         uncastable = dict[str, str]()
+        for one in self.classes:
+            changed |= one.apply(message.context.feature)
         for entries in (message.context.feature, message.feature_lists.feature_list):
             changed |= self._edit(entries, uncastable)
         if uncastable:
@@ -374,10 +379,10 @@ def edit(
 ) -> JobReport:
     """Change the features of all records, writing one output shard per input shard.
 
-    Changes are made in this order: re-encode images, drop, cast, rename and add features. All names
-    are those in ``source``. Everything else is preserved, including unknown fields of the messages,
-    and an unchanged record keeps its exact bytes. No value changes silently: 3.0 can become an
-    int64, but 3.5 can't; text is rounded to the nearest float32.
+    Changes are made in this order: re-encode images, change classes, and drop, cast, rename and add
+    features. All names are those in ``source``. Everything else is preserved, including unknown
+    fields of the messages, and an unchanged record keeps its exact bytes. No value changes
+    silently: 3.0 can become an int64, but 3.5 can't; text is rounded to the nearest float32.
 
     Args:
         source: shards, a glob pattern, or a dataset directory.
@@ -392,8 +397,10 @@ def edit(
     settings = options.settings(as_path(target))
     select, drop, rename, cast = options.select, options.drop, options.rename, options.cast
     encode, resize, add = options.encode, options.resize, options.add
-    if select is None and resize is None and not (drop or rename or cast or add or encode):
-        hint = "use --select, --drop, --rename, --cast, --add, --encode or --resize"
+    chosen = ClassMap.parse(options.class_map)
+    others = drop or rename or cast or add or encode or chosen
+    if select is None and resize is None and not others:
+        hint = "use --select, --drop, --rename, --cast, --add, --class-map, --encode or --resize"
         raise UsageError("nothing to change", hint=hint)
     found = find_sources(source, settings.folder)
     carried = CarriedMetadata(found.folders)
@@ -425,6 +432,9 @@ def edit(
         if recipe and any(name.startswith(_OBJECT_STARTS) for name in known):
             # Boxes are for the images as they lie.
             changes = replace(changes, recipe=replace(recipe, orient=False))
+        if chosen:
+            edits = class_edits(chosen, carried.labels, known)
+            changes = replace(changes, classes=tuple(edits))
         changes.check(known)
         tasks = numbered(
             [
@@ -453,11 +463,13 @@ def edit(
         def metadata(splits: Sequence[SplitInfo], place: Path) -> Mapping[str, str]:
             held = any(split.records for split in splits)
             staged = [place / task.name for task in tasks] if held else []
+            edit_class_metadata(changes.classes, carried.labels, carried.features)
             _edit_metadata(carried, changes, known, staged)
             return carried.texts(settings.name, settings.version, splits)
 
         written = carried.written | ({"image": changes.image} if recipe else {})
-        facts = {**changes.to_json(), "on_error": options.on_error, "written": written}
+        class_map = {"class_map": [*options.class_map]} if chosen else {}
+        facts = {**changes.to_json(), **class_map, "on_error": options.on_error, "written": written}
         return run_job(settings, "edit", facts, lambda _: plan, metadata)
 
 

@@ -179,14 +179,33 @@ def mask_of(data: bytes, width: int, height: int) -> Bitmap:
 
     `ValueError` if it is not an image, or has another size.
     """
+    bitmap = read_bitmap(data)
+    if bitmap.shape != (height, width):
+        high, wide = bitmap.shape
+        what = f"its size is {wide} x {high}, not {width} x {height}"
+        raise ValueError(f"mask can't be used: {what}")
+    return bitmap
+
+
+def read_bitmap(data: bytes) -> Bitmap:
+    """Return an encoded mask; what is not 0 is in the object. `ValueError` if it is no image."""
+    return (class_pixels(data) > 0).astype(np.uint8)
+
+
+def class_pixels(data: bytes, *, by_color: bool = False) -> npt.NDArray[Any]:
+    """Return the pixels of a mask: values, or numbers in a palette; or 24 bits of each color.
+
+    `ValueError` if it is not an image.
+    """
     try:
         with open_image(data) as image:
-            if image.size != (width, height):
-                raise ValueError(
-                    f"its size is {image.width} x {image.height}, not {width} x {height}"
-                )
+            if by_color:
+                red, green, blue = np.moveaxis(np.asarray(image.convert("RGB"), np.int32), 2, 0)
+                colors: npt.NDArray[Any] = (red << 16) + (green << 8) + blue
+                return colors
             plain = image if image.mode in ("1", "L", "P", "I;16") else image.convert("L")
-            return (np.asarray(plain) > 0).astype(np.uint8)
+            values: npt.NDArray[Any] = np.asarray(plain)
+            return values
     except Exception as error:  # decoders raise anything on hostile bytes
         raise ValueError(f"mask can't be used: {decoder_reason(error)}") from error
 
@@ -208,6 +227,21 @@ def object_masks(
             raise ValueError(f"object {number}: {error}") from error
         scaled[number] = bitmap if size == target else _transformed(bitmap, 1, *target)
     return scaled
+
+
+def pasted_mask(bitmap: Bitmap, left: int, top: int, width: int, height: int) -> str:
+    """Return the mask of an image that has a part of it at a place, as `mask_text`.
+
+    `ValueError` if it reaches out of the image, or that is too large.
+    """
+    high, wide = bitmap.shape
+    if not 0 < width * height <= MAX_IMAGE_PIXELS:
+        raise ValueError(f"mask of {width} x {height} pixels (limit {MAX_IMAGE_PIXELS:,})")
+    if not (0 <= left <= width - wide and 0 <= top <= height - high):
+        raise ValueError("mask reaches out of the image")
+    whole = np.zeros((height, width), np.uint8)
+    whole[top : top + high, left : left + wide] = bitmap
+    return mask_text(whole)
 
 
 def mask_png(bitmap: Bitmap) -> bytes:

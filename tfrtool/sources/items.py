@@ -135,6 +135,7 @@ class AnnotationAccount:
     clipped: tuple[LeftOut, ...] = ()  # those clipped to their images, in the same order
     more_rejected: int = 0  # how many there are besides, where they are too many to list
     more_clipped: int = 0
+    dropped: int = 0  # how many are dropped because the user wants it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

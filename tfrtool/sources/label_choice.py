@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 from tfrtool.errors import SourceError, UsageError, os_errors_as, printable
 from tfrtool.examples.objects.label_map import is_label_map, parse_label_items
 from tfrtool.examples.objects.record_features import LabelKind, Layout
+from tfrtool.sources.class_map import ClassMap
 from tfrtool.sources.items import ItemTable, LeftOut, Source, UnfitError, label_problem
 from tfrtool.sources.source_options import SourceOptions
-from tfrtool.storage.arguments import as_path
+from tfrtool.storage.arguments import as_path, option_name
 from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.limits import (
     MAX_CLASS_FILE_BYTES,
@@ -111,13 +112,19 @@ def with_labels(source: Source, options: SourceOptions, where: str, scratch: Pat
     """
     features = replace(source.features, layout=options.names)
     if features.label is LabelKind.NONE:
-        if options.labels is not None:
-            raise UsageError("--labels doesn't apply: the source has no labels", path=where)
+        for name in ("labels", "class_map", "only_classes"):
+            if getattr(options, name):
+                option = option_name(name)
+                raise UsageError(f"{option} doesn't apply: the source has no labels", path=where)
         return replace(source, features=features)
     multi, known, others = options.multi_label, dict[str, int](), dict[str, str]()
     split = multi is not None and features.label is LabelKind.CLASS
     if split:
         features = replace(features, label=LabelKind.CLASSES, separator=SEVERAL)
+    new = dict[str, str]()
+    if chosen := ClassMap.parse(options.class_map, options.only_classes):
+        texts = [several_labels(one, multi or "") if split else one for one in source.labels]
+        new = chosen.new_names(dict.fromkeys(one for text in texts for one in text.split(SEVERAL)))
     if options.labels == KEEP:
         features = replace(features, label=LabelKind.NUMBER)
     elif options.labels is not None:
@@ -125,7 +132,7 @@ def with_labels(source: Source, options: SourceOptions, where: str, scratch: Pat
         ids = tuple(known.values())
         if features.layout is Layout.TFOD and ids != (*range(1, len(ids) + 1),):
             features = replace(features, class_ids=ids)
-    elif not split:
+    elif not split and not new:
         return replace(source, features=features)
 
     @lru_cache(maxsize=4096)
@@ -136,18 +143,24 @@ def with_labels(source: Source, options: SourceOptions, where: str, scratch: Pat
             label = SEVERAL.join(
                 dict.fromkeys(others.get(one, one) for one in label.split(SEVERAL))
             )
+        if new and label:
+            names = [new.get(one, one) for one in features.names(label)]
+            label = features.separator.join(filter(None, names))
         for name in features.names(label):
             if known and name not in known:
                 raise UnfitError(f"label '{_shown(name)}' is not in {options.labels}")
         return _integer(label) if features.label is LabelKind.NUMBER else label
 
-    items, used = ItemTable(scratch), set[str]()
+    items, used, dropped = ItemTable(scratch), set[str](), 0
     rejected = CappedList[LeftOut](MAX_LISTED)
     for entry in source.rejected:
         rejected.add(entry)
     for item in source.items:
         try:
             label = fit(item.label)
+            if new and not label and item.label:
+                dropped += 1
+                continue
         except UnfitError as error:
             rejected.add(LeftOut(key=item.key, reason=str(error)))
             continue
@@ -167,10 +180,13 @@ def with_labels(source: Source, options: SourceOptions, where: str, scratch: Pat
             path=where,
         )
     numeric = features.label is LabelKind.NUMBER
+    names = [*known] or [*dict.fromkeys(filter(None, new.values()))]
+    notice = [f"images of classes that are dropped: {dropped:,}"] if dropped else []
     return replace(
         source,
         items=items,
-        labels=tuple(known or sorted(used, key=int if numeric else None)),
+        labels=tuple(names or sorted(used, key=int if numeric else None)),
+        notices=(*source.notices, *notice),
         features=features,
         rejected=tuple(rejected.kept),
         more_rejected=rejected.more + source.more_rejected,

@@ -7,12 +7,16 @@ from tfrtool.errors import UsageError
 from tfrtool.examples.objects.record_features import Layout, Masks
 from tfrtool.storage.arguments import parse_enum_fields
 
+ANNOTATION_KINDS = (
+    *("coco", "voc", "yolo", "csv", "labelme", "cvat", "via", "kitti", "dota", "masks"),
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
     """How a source is understood; `tfrtool.write` says what each of these means."""
 
-    annotations: str | Sequence[str] | None = ()  # "coco:PATH", "voc:DIR", "yolo:DIR", "csv:PATH"
+    annotations: str | Sequence[str] | None = ()  # "coco:PATH", "voc:DIR" ...
     masks: Masks | str = Masks.POLYGONS
     columns: tuple[str, ...] = ()  # "NAME" or "NAME:DTYPE"; ("all",) for all of them
     labels: str | None = None  # a file with class names, or "keep"
@@ -20,6 +24,10 @@ class SourceOptions:
     label_column: str | None = None  # of a table
     label_depth: int | None = None  # of the folders that are classes, from 1
     group_by: str | None = None  # a column, or a regular expression for keys
+    class_map: tuple[str, ...] = ()  # "OLD=NEW", or files of such pairs
+    only_classes: tuple[str, ...] = ()  # new names
+    min_box: float = 0  # pixels of a box's shorter side
+    skip_empty: bool = False  # whether images without objects are dropped
     layout: Layout | str | None = None  # None is tfod for annotations, else tfds
 
     def __post_init__(self) -> None:
@@ -30,19 +38,22 @@ class SourceOptions:
         if several:
             for one in several:
                 kind, _, where = str(one).partition(":")
-                if kind not in ("coco", "voc", "yolo", "csv") or not where:
-                    raise UsageError(
-                        f"invalid --annotations {one!r}",
-                        expected="coco:PATH, voc:DIR, yolo:DIR or csv:PATH",
-                    )
+                if kind not in ANNOTATION_KINDS or not where:
+                    kinds = " or ".join((", ".join(ANNOTATION_KINDS[:-1]), ANNOTATION_KINDS[-1]))
+                    expected = f"KIND:PATH with KIND {kinds}"
+                    raise UsageError(f"invalid --annotations {one!r}", expected=expected)
             others = (self.columns, self.multi_label, self.label_column, self.label_depth)
             if self.labels == "keep" or any(others):
                 raise UsageError(
                     "--annotations cannot be used with --column, --multi-label, --label-column, "
                     "--label-depth or --labels keep"
                 )
-        elif self.masks is not Masks.POLYGONS:
-            raise UsageError("--masks needs --annotations")
+        else:
+            for name, usual in (("masks", Masks.POLYGONS), ("min_box", 0), ("skip_empty", False)):
+                if getattr(self, name) != usual:
+                    raise UsageError(f"--{name.replace('_', '-')} needs --annotations")
+        if (self.class_map or self.only_classes) and self.labels == "keep":
+            raise UsageError("--labels keep and --class-map cannot be used together")
         if self.multi_label is not None and self.labels == "keep":
             raise UsageError("--labels keep and --multi-label cannot be used together")
         if self.label_column is not None and self.label_column in {
@@ -59,7 +70,8 @@ class SourceOptions:
     @property
     def about_labels(self) -> bool:
         """Whether some of these make no sense without labels."""
-        return any(one is not None for one in (self.labels, self.multi_label, self.label_column))
+        chosen = (self.labels, self.multi_label, self.label_column)
+        return any(one is not None for one in chosen) or bool(self.class_map or self.only_classes)
 
     @property
     def names(self) -> Layout:

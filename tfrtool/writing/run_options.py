@@ -250,6 +250,11 @@ def parse_pairs(
     return pairs
 
 
+def parse_names(texts: Iterable[str]) -> list[str]:
+    """Parse the values of an option such as ``--select A,B``."""
+    return [name for text in texts for name in text.split(",")]
+
+
 def parse_splits(texts: Iterable[str]) -> dict[str, float]:
     """Parse the values of ``--split NAME=FRACTION``."""
     expected = "NAME=FRACTION, such as train=0.8"

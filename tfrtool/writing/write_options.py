@@ -23,6 +23,7 @@ from tfrtool.writing.run_options import (
     CompressionOptions,
     JobSettings,
     check_splits,
+    parse_names,
     parse_splits,
 )
 
@@ -74,6 +75,22 @@ class WriteOptions(CompressionOptions):
         metavar="SEPARATOR",
         group="Labels and features",
     )
+    class_map: Sequence[str] = option(
+        (),
+        "Rename class OLD, merge it with an existing class NEW, or leave it out (OLD=). FILE has "
+        "two columns, OLD and NEW. Repeatable.",
+        metavar="FILE|OLD=NEW",
+        group="Labels and features",
+        repeat=True,
+    )
+    only_classes: Sequence[str] = option(
+        (),
+        "Drop all classes but these.",
+        metavar="A,B",
+        group="Labels and features",
+        repeat=True,
+        parse=parse_names,
+    )
     columns: Sequence[str] = option(
         (),
         "Also write this column of a table, as int64, float32 or string. Repeatable.",
@@ -90,8 +107,8 @@ class WriteOptions(CompressionOptions):
     )
     annotations: str | Sequence[str] | None = option(
         None,
-        "Add boxes and masks from coco:PATH, voc:DIR, yolo:DIR or csv:PATH; SOURCE is the folder "
-        "of images. Repeat to merge several.",
+        "Add boxes and masks from PATH; SOURCE is the folder of images. KIND is coco, voc, yolo, "
+        "csv, labelme, cvat, via, kitti, dota or masks. Repeat to merge several.",
         metavar="KIND:PATH",
         group="Annotations",
         repeat=True,
@@ -101,6 +118,14 @@ class WriteOptions(CompressionOptions):
         "Write masks as COCO polygons, as PNG images, or not at all.",
         group="Annotations",
     )
+    min_box: float = option(
+        0.0,
+        "Drop boxes with a side shorter than this, in pixels of the annotated image.",
+        metavar="PIXELS",
+        group="Annotations",
+        least=0,
+    )
+    skip_empty: bool = option(False, "Skip images without objects.", group="Annotations")
     splits: Mapping[str, float] | None = option(
         None,
         "Put this fraction of the images into a split. Repeat for each split. A SOURCE with its "
@@ -119,8 +144,8 @@ class WriteOptions(CompressionOptions):
     )
     group_by: str | None = option(
         None,
-        "Keep images in the same split if they share a value in this column or a match of this "
-        "regex on their file name.",
+        "Keep images in the same split if they share a value in this column, or member of COCO's "
+        "images, or a match of this regex on their file name.",
         metavar="COLUMN|REGEX",
         group="Splits and order",
     )
@@ -203,6 +228,10 @@ class WriteOptions(CompressionOptions):
             label_column=self.label_column,
             label_depth=self.label_depth,
             group_by=self.group_by,
+            class_map=tuple(self.class_map),
+            only_classes=tuple(self.only_classes),
+            min_box=self.min_box,
+            skip_empty=self.skip_empty,
             layout=Layout(self.layout) if self.layout else None,
         )
 

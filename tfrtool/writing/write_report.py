@@ -57,6 +57,7 @@ class AnnotationReport:
         of_rejected_images: number of objects of skipped images.
         rejected: objects that are skipped themselves, by the keys of their images.
         clipped: objects whose part outside of the image is cut off.
+        dropped: number of objects that the options dropped.
         truncated: number of objects that are in neither list, because these are full.
     """
 
@@ -65,6 +66,7 @@ class AnnotationReport:
     of_rejected_images: int
     rejected: tuple[LeftOut, ...]
     clipped: tuple[LeftOut, ...]
+    dropped: int = 0
     truncated: int = 0
 
 
@@ -177,11 +179,12 @@ def _annotations(
     if account is None:
         return None
     listed = len(account.rejected) + account.more_rejected
-    if account.read != written + listed + lost:
+    if account.read != written + listed + lost + account.dropped:
         raise WriteError(
             "annotations would be lost",
             expected=f"{account.read:,} as read",
-            found=f"{written:,} written, {listed:,} listed, {lost:,} of skipped images",
+            found=f"{written:,} written, {listed:,} listed, {lost:,} of skipped images, "
+            f"{account.dropped:,} dropped",
         )
     return AnnotationReport(
         read=account.read,
@@ -189,6 +192,7 @@ def _annotations(
         of_rejected_images=lost,
         rejected=_shown(account.rejected),
         clipped=_shown(one for one in account.clipped if one.key not in skipped),
+        dropped=account.dropped,
         truncated=account.more_rejected + account.more_clipped,
     )
 

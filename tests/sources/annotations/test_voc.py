@@ -90,7 +90,7 @@ def test_lists_are_splits(voc: Path) -> None:
         "JPEGImages/b 50%.jpg": "ImageSets/Main/val.txt, line 1: already in split train, "
         "skipped in validation",
         **{
-            f"JPEGImages/{name}": f"Annotations/{name[:-4]}.xml: not listed in ImageSets/Main"
+            f"JPEGImages/{name}": f"Annotations/{name[:-4]}.xml: not in any list of images"
             for name in ("nothing.png", "z.jpg")
         },
     }
@@ -175,7 +175,7 @@ def test_other_files(voc: Path, tmp_path: Path) -> None:
     assert "pom.xml" in {entry.key for entry in source.ignored}
     with pytest.raises(SourceError, match="no XML files"):
         open_annotated(voc, f"voc:{voc / 'JPEGImages'}")
-    with pytest.raises(SourceError, match="not a directory"):
+    with pytest.raises(SourceError, match="no image has annotations"):
         open_annotated(voc, f"voc:{voc / 'pom.xml'}")
     with pytest.raises(SourceError, match="no such file"):
         open_annotated(voc, f"voc:{tmp_path / 'gone'}")

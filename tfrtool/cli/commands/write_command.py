@@ -139,7 +139,9 @@ def _objects(report: "WriteReport") -> Iterator[str]:
     yield f"objects: {found.read:,} read, {found.written:,} written"
     if found.of_rejected_images:
         yield Bad(f"objects of skipped images: {found.of_rejected_images:,}")
-    rejected = found.read - found.written - found.of_rejected_images
+    if found.dropped:
+        yield f"objects dropped by options: {found.dropped:,}"
+    rejected = found.read - found.written - found.of_rejected_images - found.dropped
     if rejected:
         yield Bad(f"skipped objects: {rejected:,}")
         parts = [(entry.key, *entry.reason.partition(": ")) for entry in found.rejected]

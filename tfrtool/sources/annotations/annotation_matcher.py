@@ -19,7 +19,9 @@ from tfrtool.sources.annotations.annotation_reader import (
     ParsedObject,
     PlainObjects,
 )
+from tfrtool.sources.class_map import ClassMap
 from tfrtool.sources.folders.listing import Listing, is_image_name, size_problem, splits_in_order
+from tfrtool.sources.grouping import alone_notice, group_number
 from tfrtool.sources.items import AnnotationAccount, Item, ItemTable, LeftOut, Source, UnfitError
 from tfrtool.sources.label_choice import read_class_list
 from tfrtool.sources.source_options import SourceOptions
@@ -42,6 +44,10 @@ _DEEPEST = 64
 
 _OPTIONAL = ("id", "area", "crowd", "difficult", "truncated", "pose", "segmentation", "keypoints")
 _SEGMENTATION, _KEYPOINTS = (_OPTIONAL.index(name) for name in ("segmentation", "keypoints"))
+
+
+class _TooSmallError(Exception):
+    """A box is smaller than the user wants."""
 
 
 def match_annotations(
@@ -74,10 +80,11 @@ class _AnnotationMatcher:
             CappedList[LeftOut](MAX_LISTED) for _ in range(4)
         )
         self._stale = CappedList[str](_SHOWN)
-        self._read = self._points = 0
+        self._read = self._points = self._alone = 0
         self._splits, self._first = set[str](), dict[str, str]()  # where keys are annotated, or ""
         self._numbers: dict[str, int] = {}
         self._are_own_classes = True
+        self._dropped, self._dropped_names = 0, set[str]()  # classes that are dropped
         for key, size, place, problem in listing.entries:
             self._files.pop(key, None)  # of members of an archive with one name, the last counts
             if problem is None and is_image_name(key):
@@ -91,12 +98,22 @@ class _AnnotationMatcher:
         """Read the annotations, and return the source."""
         images, others = reader.images(), dict[str, str]()
         first = next(images, None)
-        classes = reader.classes()
+        classes, new = reader.classes(), dict[str, str]()
+        if chosen := ClassMap.parse(self._options.class_map, self._options.only_classes):
+            new = chosen.new_names(classes)
+            self._dropped_names = {old for old, name in new.items() if not name}
+            renamed = dict[str, int]()
+            for old, number in classes.items():
+                if name := new[old]:
+                    renamed.setdefault(name, number)
+            classes = renamed
         if (path := self._options.labels) is not None:
             classes, others = read_class_list(as_path(path))
-        labels, self._are_own_classes = tuple(classes), path is None
+        smallest = self._options.min_box
+        labels, self._are_own_classes = tuple(classes), path is None and not (chosen or smallest)
         self._numbers = {name: number for number, name in enumerate(labels)}
         self._numbers |= {other: self._numbers[name] for other, name in others.items()}
+        self._numbers |= {old: self._numbers.get(name, -1) for old, name in new.items()}
         if first is not None:
             self._match(first)
         for image in images:
@@ -112,7 +129,12 @@ class _AnnotationMatcher:
                 path=self._where,
                 expected="the folder that file names in the annotations are relative to",
             )
-        skeletons = reader.skeletons.items() if self._points else ()
+        pairs = reader.skeletons.items() if self._points else ()
+        grouped, notice = self._alone < len(self._items), None
+        if grouped:
+            shown = self._options.group_by or ""
+            notice = alone_notice(self._alone, len(self._items), shown)
+        skeletons = [(new.get(name, name), one) for name, one in pairs]
         return Source(
             items=self._items,
             labels=labels,
@@ -122,7 +144,8 @@ class _AnnotationMatcher:
             ignored=tuple(self._ignored.kept),
             more_rejected=self._rejected.more,
             more_ignored=self._ignored.more,
-            notices=(*reader.notices, *self._notices()),
+            notices=(*reader.notices, *self._notices(), *filter(None, (notice,))),
+            grouped=grouped,
             features=RecordFeatures(
                 layout=self._options.names,
                 label=LabelKind.NONE,
@@ -140,6 +163,7 @@ class _AnnotationMatcher:
                 clipped=tuple(self._clipped.kept),
                 more_rejected=self._lost.more,
                 more_clipped=self._clipped.more,
+                dropped=self._dropped,
             ),
         )
 
@@ -158,6 +182,10 @@ class _AnnotationMatcher:
             self._lost.add(image)
             return
         self._read += len(image.objects)
+        if self._dropped_names:
+            objects = [one for one in image.objects if one.category not in self._dropped_names]
+            self._dropped += len(image.objects) - len(objects)
+            image = image._replace(objects=objects)
         key = image.name
         try:
             key, name = self._find(image)
@@ -172,15 +200,20 @@ class _AnnotationMatcher:
                 self._lose(key, one.where, f"image skipped: {reason}")
             return
         first = self._first.get(key)
-        objects: list[Any] = []  # plain tuples, which are packed as they are
-        if isinstance(image.objects, PlainObjects) and self._are_own_classes and not first:
-            objects.extend(image.objects.fields)
-        else:
-            for one in image.objects:
-                try:
-                    objects.append(self._checked(key, one, *size, is_twice=bool(first)))
-                except UnfitError as error:
-                    self._lose(key, one.where, str(error))
+        rows: list[Any] = []  # plain tuples, which are packed as they are
+        others = image.objects
+        if isinstance(others, PlainObjects) and self._are_own_classes and not first:
+            rows.extend(others.fields)
+            others = ()
+        for one in others:
+            try:
+                fields = self._checked(key, one, *size, is_twice=bool(first))
+            except _TooSmallError:
+                self._dropped += 1
+            except UnfitError as error:
+                self._lose(key, one.where, str(error))
+            else:
+                rows.append(fields)
         if first:
             self._reject(key, image, f"image already annotated in {first}")
             return
@@ -188,12 +221,17 @@ class _AnnotationMatcher:
         if image.stale_name and name == image.name:
             self._stale.add(f"{printable(image.where)} has {printable(image.stale_name)}")
             source_id = ""
+        if not rows and self._options.skip_empty:
+            self._ignored.add(LeftOut(key=key, reason="no objects (--skip-empty)"))
+            return
         if image.split:
             self._splits.add(image.split)
-        annotation = ImageAnnotation(*size, tuple(objects), source_id, image.upright)
+        self._alone += not image.group
+        annotation = ImageAnnotation(*size, tuple(rows), source_id, image.upright)
         extra = ExtraFeatures(annotation=annotation).pack()
         file_size, place = self._files[key]
-        self._items.add(Item(key, "", file_size, place, image.split, extra=extra))
+        group = group_number(image.group)
+        self._items.add(Item(key, "", file_size, place, image.split, group, extra))
 
     def _lose(self, key: str, where: str, reason: str) -> None:
         self._lost.add(LeftOut(key=key, reason=f"{where}: {reason}"))
@@ -280,6 +318,8 @@ class _AnnotationMatcher:
             outline = clipped and str(fields[_SEGMENTATION])
             if outline and outline.startswith("[") and self._options.masks is Masks.POLYGONS:
                 clipped = f"{clipped}, the outline is kept as it is"
+        if min(box[2] - box[0], box[3] - box[1]) < self._options.min_box:
+            raise _TooSmallError
         if is_relative:
             moved = ImageAnnotation(1, 1, (ObjectAnnotation(*one.box, 0, *fields),))
             fields = tuple[Any, ...](moved.moved(1, width, height).objects[0][5:])
@@ -288,7 +328,7 @@ class _AnnotationMatcher:
                 raise UnfitError(f"outline has more than {MAX_OUTLINE_POINTS:,} points")
         if is_twice:
             raise UnfitError("image annotated twice")
-        if (label := self._numbers.get(category)) is None:
+        if (label := self._numbers.get(category, -1)) < 0:
             raise UnfitError(f"unknown category {printable(category)!r}")
         if len(fields[_KEYPOINTS]) > 3 * self._points:
             self._points = len(fields[_KEYPOINTS]) // 3

@@ -78,6 +78,7 @@ class ParsedImage(NamedTuple):
     problem: str | None = None  # why none of its objects can be used
     upright: bool = False  # whether annotations are for the image as EXIF turns it, if in doubt
     stale_name: str = ""  # the name in its file that differs from ``name``, which is preferred
+    group: str = ""  # images of one group are in one split
 
 
 class AnnotationReader(ABC):

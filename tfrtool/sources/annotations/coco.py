@@ -228,9 +228,15 @@ class CocoReader(AnnotationReader):
     image by image. Files of one split are merged by the ids of images and of objects.
     """
 
-    def __init__(self, places: Sequence[AnyPath], scratch: Path, masks: Masks) -> None:
-        """Take the paths of files or folders, and what becomes of outlines."""
+    def __init__(
+        self, places: Sequence[AnyPath], scratch: Path, masks: Masks, group_by: str | None = None
+    ) -> None:
+        """Take paths of files or folders, what becomes of outlines, and a member of images.
+
+        Images with the same value of that member are a group.
+        """
         super().__init__()
+        self._group_by = group_by or ""
         self._places, self._scratch, self._masks = places, scratch, masks
         self._files = list[_CocoFile]()
         self._categories = dict[str, tuple[str, AnyPath]]()  # names by ids, and where they are from
@@ -352,13 +358,16 @@ class CocoReader(AnnotationReader):
         found = part.decode(_Image, _loose_image)
         table = np.zeros(len(found), _ROW)
         table["kind"], table["id"] = _IMAGE, _NO_ID
-        numbers, sides = [], []
-        for at, one in enumerate(found, part.first):
+        numbers, sides, groups = [], [], [""] * len(found)
+        if self._group_by:
+            members = part.decode(dict[str, Any], _loose_members)
+            groups = [_key(one.get(self._group_by)) or "" for one in members]
+        for at, (one, group) in enumerate(zip(found, groups, strict=True), part.first):
             number = self._image_number(one.id, known, new=True)
             image = _parse_image(self._ids[number], at, one)
             numbers.append(number)
             sides.append(image[2:4])
-            texts.append(marshal.dumps(image, _FORMAT))
+            texts.append(marshal.dumps((*image, group), _FORMAT))
         table["number"] = numbers
         table["box"][:, 2:] = np.array(sides, float).reshape(-1, 2)
         return table, texts
@@ -476,10 +485,12 @@ class CocoReader(AnnotationReader):
     def _placed(
         self, file: int, image: tuple[Any, ...], objects: Sequence[ParsedObject]
     ) -> ParsedImage:
-        name, where, width, height, key, problem = image
+        name, where, width, height, key, problem, group = image
         folder, split = self._files[file].folder, self._files[file].split
         other = f"images/{folder}/{name}" if folder else ""
-        return ParsedImage(name, where, objects, width, height, other, key, split, problem)
+        return ParsedImage(
+            name, where, objects, width, height, other, key, split, problem, group=group
+        )
 
     def _image(
         self, bucket: _Bucket, start: int, stop: int, objects: list[ParsedObject]

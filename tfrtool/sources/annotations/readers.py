@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from glob import glob
+from importlib import import_module
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
@@ -17,11 +18,23 @@ from tfrtool.sources.annotations.annotation_reader import (
     split_in_name,
 )
 from tfrtool.sources.annotations.box_table import CsvBoxReader
+from tfrtool.sources.annotations.image_files import ImageFilesReader
 from tfrtool.sources.folders.listing import is_pattern
 from tfrtool.sources.items import LeftOut
 from tfrtool.sources.source_options import SourceOptions
 from tfrtool.storage.arguments import as_path
 from tfrtool.storage.remote_path import AnyPath, RemotePath
+
+_READERS = {
+    "voc": ("voc", "VocReader"),
+    "labelme": ("labelme", "LabelmeReader"),
+    "via": ("via", "ViaReader"),
+    "cvat": ("cvat", "CvatReader"),
+    "kitti": ("text_labels", "KittiReader"),
+    "dota": ("text_labels", "DotaReader"),
+    "masks": ("mask_files", "MaskReader"),
+}
+"""Modules and classes of readers, imported when they are needed."""
 
 
 def open_annotations(
@@ -48,15 +61,18 @@ def open_annotations(
             if kind == "coco":
                 from tfrtool.sources.annotations.coco import CocoReader
 
-                readers[paths[0]] = CocoReader(paths, scratch, Masks(options.masks))
+                readers[paths[0]] = CocoReader(
+                    paths, scratch, Masks(options.masks), options.group_by
+                )
             else:
                 readers[paths[0]] = CsvBoxReader(paths, scratch)
             continue
         for path in map(as_path, some):
-            if kind == "voc":
-                from tfrtool.sources.annotations.voc import VocReader
-
-                readers[path] = VocReader(AnnotationFolder(path, images), scratch)
+            if kind != "yolo":
+                reader = _reader_of(kind)
+                alone = path.suffix.lower() == reader.suffix
+                folder = AnnotationFolder(path.parent if alone else path, images)
+                readers[path] = reader(folder, path.name if alone else None, scratch)
             else:
                 from tfrtool.sources.annotations.yolo import YoloReader
 
@@ -64,6 +80,14 @@ def open_annotations(
                 folder = AnnotationFolder(path.parent if named else path, images, root)
                 readers[path] = YoloReader(folder, path.name if named else None)
     return _SeveralReaders(readers) if len(readers) > 1 else next(iter(readers.values()))
+
+
+def _reader_of(kind: str) -> type[ImageFilesReader]:
+    module, name = _READERS[kind]
+    found: type[ImageFilesReader] = getattr(
+        import_module(f"tfrtool.sources.annotations.{module}"), name
+    )
+    return found
 
 
 def _matches(place: str) -> list[AnyPath]:

@@ -49,6 +49,7 @@ _DEEPEST = 64
 """Parts of a path by which it is looked for."""
 
 _SHOWN = 5
+_HINT = "use --root for labels in another folder"
 _NO_IMAGE = "no image for this label file"
 
 
@@ -96,7 +97,7 @@ class YoloReader(AnnotationReader):
                 what,
                 path=self._folder.place,
                 expected=f"for {printable(key)} one of {printable(tried)}",
-                hint="use --root for labels in another folder",
+                hint=_HINT,
             )
         contents = self._read(text for text in texts.values() if text in used)
         for key, text in texts.items():
@@ -134,8 +135,7 @@ class YoloReader(AnnotationReader):
         for key, content in zip(wanted, contents, strict=True):
             if content == LINK_OUT:
                 link = self._folder.link_out(key)
-                hint = f"use --root {os.path.realpath(link)} to allow it"
-                raise SourceError(LINK_OUT, path=link, hint=hint)
+                raise SourceError(LINK_OUT, path=link, found=os.path.realpath(link), hint=_HINT)
             yield content
 
     def _label_keys(self, key: str) -> Iterator[str]:
@@ -309,10 +309,9 @@ class YoloReader(AnnotationReader):
         place = next((one for one in tried if one in self._known), None)
         led = _real(place or tried[0], here) if here and not self._in_source else ""
         if here and _OUTSIDE.match(led) and os.path.lexists(here / (place or tried[0])):
-            hint = "use --root for labels and images in another folder"
             found = printable((base if _OUTSIDE.match(_below(base, here)) else entry)[:255])
             what = "path leads outside the dataset folder"
-            raise SourceError(what, path=self._path, found=found, hint=hint)
+            raise SourceError(what, path=self._path, found=found, hint=_HINT)
         if place is None and _ABSOLUTE.match(joined):
             place = next((one for one in _ends(joined) if one in self._known), None)
             tried += _ends(joined)

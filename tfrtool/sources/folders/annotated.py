@@ -50,6 +50,12 @@ def is_annotation(folder: str) -> bool:
     return _role(folder) in ("marks", "split_marks")
 
 
+def without_roles(key: str) -> str:
+    """Return a path without suffix, and without folders that say what files are."""
+    *folders, name = key.rpartition(".")[0].split("/")
+    return "/".join((*(one for one in folders if _role(one) in (None, "split")), name))
+
+
 def check_masks(folders: Iterable[str], where: str) -> None:
     """Raise a SourceError if masks are in a folder next to those of images."""
     inside: dict[str, set[str]] = {}

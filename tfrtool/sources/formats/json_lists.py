@@ -60,7 +60,7 @@ class JsonWindow(NamedTuple):
             except msgspec.ValidationError:
                 raise
             except msgspec.DecodeError:
-                return decode(start + _without_nan(self.text) + b"]")[bool(self.first) :]
+                return decode(start + without_nan(self.text) + b"]")[bool(self.first) :]
         except msgspec.ValidationError as error:
             if otherwise is not None:
                 self.decode(dict[str, msgspec.Raw])  # all are objects
@@ -73,7 +73,7 @@ class JsonWindow(NamedTuple):
             raise _malformed(self.path, error, self.at - len(start)) from error
 
 
-def _without_nan(text: bytes) -> bytes:
+def without_nan(text: bytes) -> bytes:
     """Replace NaN and infinity, which Python's json writes, by a number out of any range."""
     return _NOT_JSON.sub(lambda match: match[1] or b"9e9".ljust(len(match[0])), text)
 

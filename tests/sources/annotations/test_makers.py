@@ -1,0 +1,319 @@
+"""What other tools save: every object is written as its maker meant it, or listed."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import tfrtool
+from tests.annotated_sets import SCENES, scenes
+from tests.sources.annotations.makers import MAKERS, Maker
+from tests.sources.annotations.told import boxes, listed, lost, objects_of, open_annotated
+from tfrtool.errors import SourceError, TfrtoolError
+from tfrtool.images.masks import mask_bitmap
+from tfrtool.sources.items import Source
+
+_via = MAKERS[3]
+NAMES = [maker.__name__.strip("_") for maker in MAKERS]
+
+
+def _names(things: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
+    """Return things with classes of one word, as some formats have them, in any order."""
+    return sorted((str(name).replace("_", " ").split()[-1], *box) for name, *box in things)
+
+
+@pytest.mark.parametrize("maker", MAKERS, ids=NAMES)
+def test_every_object_is_written(maker: Maker, tmp_path: Path) -> None:
+    """Boxes are those of the scenes, whatever the file says besides."""
+    source = open_annotated(tmp_path, maker(tmp_path), tmp_path)
+    found = boxes(source)
+    expected = {scene.name: _names([tuple(thing) for thing in scene.things]) for scene in SCENES}
+    assert lost(source) == []
+    assert listed(source) == {}
+    short = {next(name for name in expected if key.endswith(name)): key for key in found}
+    assert len(short) == len(found) >= 4
+    for name, key in short.items():
+        assert _names(found[key]) == expected[name]
+
+
+@pytest.mark.parametrize("maker", MAKERS, ids=NAMES)
+def test_source_may_be_the_folder_of_images(maker: Maker, tmp_path: Path) -> None:
+    """Images are found from the folder that has only them, too."""
+    meant = maker(tmp_path)
+    folder = next(p for p in tmp_path.rglob("*") if p.is_dir() and (p / "a.jpg").is_file())
+    source = open_annotated(folder, meant, tmp_path)
+    assert len(objects_of(source)) >= 4
+    assert lost(source) == []
+
+
+@pytest.mark.parametrize(
+    ("maker", "reader"), [("labelme", "from_labelme"), ("cvat_task", "from_cvat")]
+)
+def test_globox_reads_the_same(maker: str, reader: str, tmp_path: Path) -> None:
+    """The reference reader has the same boxes."""
+    globox = pytest.importorskip("globox")
+    meant = MAKERS[NAMES.index(maker)](tmp_path)
+    read = getattr(globox.AnnotationSet, reader)
+    place = Path(meant.partition(":")[2])
+    told = read(place, recursive=True) if place.is_dir() else read(place)
+    theirs = sorted(
+        (one.label, *map(float, (one.xmin, one.ymin, one.xmax, one.ymax)))
+        for image in told
+        for one in image.boxes
+    )
+    source = open_annotated(tmp_path / "images", meant, tmp_path)
+    ours = sorted(thing for things in boxes(source).values() for thing in things)
+    assert ours == [pytest.approx(one) for one in theirs]
+
+
+def _bytes_of(image: Image.Image) -> bytes:
+    output = io.BytesIO()
+    image.save(output, "PNG")
+    return output.getvalue()
+
+
+def _labelme(folder: Path, *shapes: dict[str, Any], **more: Any) -> Source:
+    """Open an image of 160 x 120 pixels with shapes of LabelMe."""
+    scenes(folder, SCENES[:1])
+    whole = {"shapes": shapes, "imagePath": "a.jpg", "imageWidth": 160, "imageHeight": 120} | more
+    (folder / "a.json").write_text(json.dumps(whole))
+    return open_annotated(folder, f"labelme:{folder}", folder.parent)
+
+
+def test_shapes_of_labelme(tmp_path: Path) -> None:
+    """Polygons of a group are one object; masks, circles and other shapes are themselves."""
+    mask = np.zeros((10, 20), np.uint8)
+    mask[2:5, 3:9] = 1
+    text = base64.b64encode(_bytes_of(Image.fromarray(mask))).decode()
+    triangle = [[0, 0], [10, 0], [0, 10]]
+    far = [[50, 50], [60, 50], [50, 60]]
+    source = _labelme(
+        tmp_path / "s",
+        {"label": "a", "points": triangle, "group_id": 1, "shape_type": "polygon"},
+        {"label": "a", "points": far, "group_id": 1, "shape_type": "polygon"},
+        {"label": "b", "points": [[30, 40], [50, 50]], "shape_type": "mask", "mask": text},
+        {"label": "c", "points": [[80, 60], [80, 70]], "shape_type": "circle"},
+        {"label": "c", "points": [[1, 1], [9, 9]], "shape_type": "line"},
+        {"label": "c", "points": [[1, float("nan")], [9, 9]], "shape_type": "rectangle"},
+        {"label": " ", "points": [[1, 2], [9, 9]], "shape_type": "rectangle"},
+        {"points": []},
+    )
+    assert boxes(source)["a.jpg"] == [
+        ("b", 30, 40, 50, 50),
+        ("c", 70, 50, 90, 70),
+        ("a", 0, 0, 60, 60),
+    ]
+    masked, _, joined = objects_of(source)["a.jpg"].objects
+    assert len(json.loads(joined.segmentation)) == 2
+    whole = mask_bitmap(masked.segmentation, 160, 120)
+    assert whole.sum() == mask.sum()
+    assert np.array_equal(whole[40:50, 30:50], mask)
+    reasons = [why.partition(": ")[2] for _, why in lost(source)]
+    assert [why.split(" - ")[0][:25] for why in reasons] == [
+        "line of 2 points is not a",
+        "invalid shape: Expected `",
+        "no class",
+        "invalid shape: Object mis",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("element", "box", "points"),
+    [
+        (
+            '<box label="cat" xtl="40" ytl="50" xbr="80" ybr="60" rotation="90"/>',
+            (55, 35, 65, 75),
+            [65, 35, 65, 75, 55, 75, 55, 35],
+        ),
+        ('<ellipse label="cat" cx="50" cy="60" rx="10" ry="20"/>', (40, 40, 60, 80), None),
+        (
+            '<ellipse label="cat" cx="50" cy="60" rx="10" ry="20" rotation="90"/>',
+            (30, 50, 70, 70),
+            None,
+        ),
+    ],
+)
+def test_shapes_of_cvat(
+    tmp_path: Path, element: str, box: tuple[float, ...], points: list[float] | None
+) -> None:
+    """A turned box is an outline; an ellipse is the box around it."""
+    source = _cvat(tmp_path / "s", element)
+    (one,) = objects_of(source)["a.jpg"].objects
+    assert one[:4] == pytest.approx(box)
+    if points:
+        assert json.loads(one.segmentation) == [pytest.approx(points)]
+
+
+def _cvat(folder: Path, elements: str, meta: str = "") -> Source:
+    scenes(folder, SCENES[:1])
+    labels = f"<labels><label><name>cat</name></label>{meta}</labels>"
+    image = f'<image id="0" name="a.jpg" width="160" height="120">{elements}</image>'
+    text = f"<annotations><meta><job>{labels}</job></meta>{image}</annotations>"
+    (folder / "annotations.xml").write_text(text)
+    return open_annotated(folder, f"cvat:{folder}", folder.parent)
+
+
+def test_skeletons_of_cvat(tmp_path: Path) -> None:
+    """Key points have the names and lines of their skeleton, and come out again."""
+    svg = '&lt;line data-node-from="1" data-node-to="2"&gt;'
+    meta = f"<label><name>pose</name><type>skeleton</type><svg>{svg}</svg></label>"
+    for name in ("nose", "tail", "ear"):
+        meta += f"<label><name>{name}</name><type>points</type><parent>pose</parent></label>"
+    point = '<points label="{}" outside="{}" occluded="{}" points="{}"/>'
+    points = [("tail", 0, 1, "80.00,70.00"), ("nose", 0, 0, "10.00,20.00"), ("ear", 1, 0, "1,1")]
+    inner = "".join(point.format(*one) for one in points)
+    folder = tmp_path / "s"
+    source = _cvat(folder, f'<skeleton label="pose">{inner}</skeleton>', meta)
+    (one,) = objects_of(source)["a.jpg"].objects
+    assert one.keypoints == (10, 20, 2, 80, 70, 1, 0, 0, 0)
+    tfrtool.write(folder, tmp_path / "ds", annotations=f"cvat:{folder}")
+    tfrtool.extract(tmp_path / "ds", tmp_path / "out", annotations="coco")
+    whole = json.loads((tmp_path / "out" / "annotations.json").read_text())
+    category = next(one for one in whole["categories"] if one["name"] == "pose")
+    assert category["keypoints"] == ["nose", "tail", "ear"]
+    assert category["skeleton"] == [[1, 2]]
+    assert whole["annotations"][0]["keypoints"] == pytest.approx([*one.keypoints], abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("<annotations><track/></annotations>", "is CVAT for video"),
+        ('<!DOCTYPE a [<!ENTITY b "c">]><annotations>&b;</annotations>', "XML entities"),
+        ("<annotations><image", "invalid XML"),
+        ("<annotations>" + "<a>" * 1_000_001, "more than 1,000,000 elements"),
+        (
+            '<annotations><image name="a.jpg" subset="train"/><image name="b"/></annotations>',
+            "b has no subset",
+        ),
+    ],
+)
+def test_files_of_cvat_that_are_refused(tmp_path: Path, text: str, what: str) -> None:
+    """The error names the file."""
+    scenes(tmp_path / "s", SCENES[:1])
+    (tmp_path / "annotations.xml").write_text(text)
+    with pytest.raises(SourceError, match=what) as caught:
+        open_annotated(tmp_path / "s", f"cvat:{tmp_path / 'annotations.xml'}")
+    assert str(caught.value.path).endswith("annotations.xml")
+
+
+_HUGE = [
+    '<mask label="cat" rle="0, 999999999" left="0" top="0" width="99999" height="99999"/>',
+    '<mask label="cat" rle="0, 1" left="159" top="0" width="2" height="1"/>',
+    '<mask label="cat" rle="1, -1, 2" left="0" top="0" width="2" height="1"/>',
+    '<box label="cat" xtl="nan" ytl="0" xbr="1" ybr="1"/>',
+    '<box label="cat" xtl="0" ytl="0" xbr="1e300" ybr="1"/>',
+    '<box label="cat" xtl="0" ytl="0" xbr="9" ybr="9" rotation="inf"/>',
+    '<box label="bird" xtl="0" ytl="0" xbr="9"/>',
+    '<polygon label="cat" points="1,1;2"/>',
+    '<polygon label="cat" points="0,0;9e8,0;0,9e8"/>',
+    '<skeleton label="cat"><points label="x" points="1,1"/></skeleton>',
+    '<cuboid label="cat"/>',
+]
+
+
+@pytest.mark.parametrize("element", _HUGE)
+def test_impossible_shapes_are_listed(tmp_path: Path, element: str) -> None:
+    """Nothing of such numbers is computed, and the object is listed."""
+    source = _cvat(tmp_path / "s", element)
+    assert boxes(source) == {"a.jpg": []}
+    assert len(lost(source)) == 1
+
+
+def test_values_of_masks(tmp_path: Path) -> None:
+    """Each value is an object with its exact pixels; 255 is left out next to others."""
+    scenes(tmp_path / "images", SCENES[:1])
+    values = np.zeros((120, 160), np.uint8)
+    values[10:20, 30:50] = 7
+    values[15, 100] = 7
+    values[0, 0] = 255
+    (tmp_path / "masks").mkdir()
+    Image.fromarray(values).save(tmp_path / "masks" / "a.png")
+    source = open_annotated(tmp_path / "images", f"masks:{tmp_path / 'masks'}", masks="png")
+    assert source.labels == ("7",)
+    (one,) = objects_of(source)["a.jpg"].objects
+    assert (one[:4], one.area) == ((30, 10, 101, 20), 201)
+    assert np.array_equal(mask_bitmap(one.segmentation, 160, 120), values == 7)
+    assert source.notices == ("fields of objects not written: regions of value 255 (1)",)
+    values[values != 255] = 0
+    Image.fromarray(values).save(tmp_path / "masks" / "a.png")
+    source = open_annotated(tmp_path / "images", f"masks:{tmp_path / 'masks'}")
+    assert boxes(source) == {"a.jpg": [("255", 0, 0, 1, 1)]}
+
+
+def test_masks_of_other_sizes_and_colors_are_listed(tmp_path: Path) -> None:
+    """A mask must have the size of its image, and its colors names."""
+    scenes(tmp_path / "images", SCENES[:2])
+    (tmp_path / "masks").mkdir()
+    Image.new("RGB", (160, 120), (1, 2, 3)).save(tmp_path / "masks" / "a.png")
+    Image.new("RGB", (9, 9), (9, 9, 9)).save(tmp_path / "masks" / "b 50%.png")
+    (tmp_path / "masks" / "labelmap.txt").write_text("cat:9,9,9::\n")
+    (tmp_path / "masks" / "c.png").write_bytes(b"no image")
+    source = open_annotated(tmp_path / "images", f"masks:{tmp_path / 'masks'}", masks="png")
+    assert ("a.jpg", "a.png: color (1, 2, 3) has no class") in lost(source)
+    assert "mask can't be used" in listed(source)["c"]
+    (tmp_path / "masks" / "labelmap.txt").write_text("cat:9,9\n")
+    with pytest.raises(SourceError, match="line 1 is not name:r,g,b"):
+        open_annotated(tmp_path / "images", f"masks:{tmp_path / 'masks'}")
+
+
+@pytest.mark.parametrize("kind", ["labelme", "via"])
+def test_too_many_objects_are_refused(kind: str, tmp_path: Path) -> None:
+    """They are counted before they are read."""
+    scenes(tmp_path / "s", SCENES[:1])
+    many = "[" + ",".join(["{}"] * 100_001) + "]"
+    text = {"labelme": '{"shapes": %s}', "via": '{"a": {"filename": "a.jpg", "regions": %s}}'}
+    (tmp_path / "s" / "a.json").write_text(text[kind] % many)
+    with pytest.raises(SourceError, match=r"a\.json: image has more than 100,000 objects"):
+        open_annotated(tmp_path / "s", f"{kind}:{tmp_path / 's'}")
+
+
+def test_a_cut_file_of_via_is_an_error(tmp_path: Path) -> None:
+    """JSON of another kind is listed; JSON that is cut is not passed over."""
+    meant = _via(tmp_path)
+    (tmp_path / "images" / "other.json").write_text("[1]")
+    source = open_annotated(tmp_path / "images", meant, tmp_path)
+    assert ("other.json", "not a file of VIA") in {(e.key, e.reason) for e in source.ignored}
+    path = tmp_path / "images" / "via_region_data.json"
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(SourceError, match=r"via_region_data\.json: not a file of VIA"):
+        open_annotated(tmp_path / "images", meant, tmp_path)
+
+
+_DEEP = b'{"shapes": ' + b"[" * 100_000
+
+
+@pytest.mark.parametrize("kind", ["labelme", "via", "cvat", "kitti", "dota", "masks"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data[: len(data) // 2],
+        lambda data: data.replace(b"16", b"1e999"),
+        lambda data: data.replace(b"16", b"NaN"),
+        lambda data: data.replace(b"a.jpg", b"../../etc/passwd"),
+        lambda data: data.replace(b"cat", b"\xff\xfe\x00"),
+        lambda _: _DEEP,
+        lambda _: b"",
+    ],
+)
+def test_damage_loses_nothing(kind: str, damage: Callable[[bytes], bytes], tmp_path: Path) -> None:
+    """A damaged file is refused or listed, and each object that is read is kept or listed."""
+    maker = next(one for one, name in zip(MAKERS, NAMES, strict=True) if name.startswith(kind))
+    meant = maker(tmp_path)
+    place = Path(meant.partition(":")[2])
+    files = [place] if place.is_file() else sorted(place.rglob("*.*"))
+    suffix = {"labelme": ".json", "kitti": ".txt", "dota": ".txt", "masks": ".png"}.get(kind, "")
+    for path in [one for one in files if one.is_file() and one.suffix.endswith(suffix)][:3]:
+        path.write_bytes(damage(path.read_bytes()))
+    with contextlib.suppress(TfrtoolError):  # it checks that each object is accounted for
+        source = open_annotated(tmp_path, meant, tmp_path)
+        assert not any("passwd" in key for key in boxes(source))

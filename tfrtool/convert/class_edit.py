@@ -1,0 +1,159 @@
+"""Classes of records that are renamed, merged or dropped."""
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tfrtool.errors import UsageError
+from tfrtool.examples.example import feature_name
+from tfrtool.examples.objects.label_map import label_map_text, parse_label_map
+from tfrtool.examples.objects.record_features import OBJECTS, TFDS_OBJECTS
+from tfrtool.examples.tfds_metadata import KEYPOINTS, LABEL_MAP, LABEL_SIGNS, Json, labels_file
+from tfrtool.sources.class_map import ClassMap
+from tfrtool.storage.json_files import reading_metadata
+from tfrtool.writing.job_report import json_text
+
+
+class UneditableError(ValueError):
+    """A record can't be changed as it is to be; says why, in a clause."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassEdit:
+    """Changes of the classes in one feature.
+
+    Attributes:
+        label: the feature that has their numbers.
+        file: the name of the file that has their names.
+        names: the new names by number.
+        numbers: new numbers by old ones; None leaves an object out.
+        texts: new names by old ones.
+    """
+
+    label: str
+    file: str
+    names: Mapping[int, str]
+    numbers: Mapping[int, int | None]
+    texts: Mapping[bytes, bytes] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The contents of the file with names."""
+        if self.file == LABEL_MAP:
+            return label_map_text(self.names)
+        return "".join(f"{name}\n" for name in self.names.values())
+
+    def apply(self, entries: Sequence[Any]) -> bool:
+        """Change the features of a record; return whether anything has changed."""
+        known = {feature_name(entry.key): entry.value for entry in entries}
+        if self.label not in known:
+            return False
+        values = known[self.label].int64_list.value
+        before, kept = [*values], list[int]()
+        for at, number in enumerate(before):
+            if number not in self.numbers:
+                raise UneditableError(f"class {number} in {self.label!r} has no name")
+            if self.numbers[number] is not None:
+                kept.append(at)
+        values[:] = [self.numbers[before[at]] for at in kept]
+        changed = before != [*values]
+        texts = known.get(f"{self.label.removesuffix('label')}text")
+        if texts is not None:
+            old = [*texts.bytes_list.value]
+            texts.bytes_list.value[:] = [self.texts.get(one, one) for one in old]
+            changed |= old != [*texts.bytes_list.value]
+        if len(kept) < len(before):
+            start = OBJECTS if self.label.startswith(OBJECTS) else TFDS_OBJECTS
+            for name, feature in known.items():
+                if name.startswith(start) and name != self.label:
+                    _keep(name, feature, kept, len(before))
+        return changed
+
+
+def _keep(name: str, feature: Any, kept: Sequence[int], count: int) -> None:
+    """Keep the values of some of the objects, each of which has as many."""
+    kind = feature.WhichOneof("kind")
+    values = getattr(feature, kind).value if kind else []
+    each, rest = divmod(len(values), count)
+    if rest:
+        raise UneditableError(f"{name!r} has {len(values)} values for {count} objects")
+    values[:] = [one for at in kept for one in values[each * at : each * (at + 1)]]
+
+
+def class_edits(
+    chosen: ClassMap, labels: Mapping[str, str], known: Collection[str]
+) -> Iterator[ClassEdit]:
+    """Yield what becomes of the classes of records.
+
+    Args:
+        chosen: the new names.
+        labels: the texts of files with class names, by their names.
+        known: the features of the records.
+
+    Raises:
+        UsageError: no file names the classes, a class is unknown, or records would lose their only
+            label.
+    """
+    found = False
+    for file, text in labels.items():
+        features = [f"{OBJECTS}class/label", "image/class/label"]
+        if file != LABEL_MAP:
+            features = [
+                name for name in known if file in {labels_file(name, sign) for sign in LABEL_SIGNS}
+            ]
+        if not (features := [name for name in features if name in known]):
+            continue
+        before = dict(enumerate(line.strip() for line in text.split("\n") if line.strip()))
+        if file == LABEL_MAP:
+            with reading_metadata(file, "the TF Object Detection API"):
+                before = parse_label_map(text)
+        new, firsts, found = chosen.new_names(before.values()), dict[str, int](), True
+        for number, name in before.items():
+            if new[name]:
+                firsts.setdefault(new[name], number if file == LABEL_MAP else len(firsts))
+        for label in features:
+            if "" in new.values() and not label.startswith((OBJECTS, TFDS_OBJECTS)):
+                hint = "use tfrtool filter to drop records"
+                raise UsageError(f"records would lose their {label!r}", hint=hint)
+            yield ClassEdit(
+                label=label,
+                file=file,
+                names={number: name for name, number in firsts.items()},
+                numbers={number: firsts.get(new[name]) for number, name in before.items()},
+                texts={old.encode(): name.encode() for old, name in new.items()},
+            )
+    if not found:
+        raise UsageError("--class-map requires records whose classes have names")
+
+
+def edit_class_metadata(
+    edits: Sequence[ClassEdit], labels: dict[str, str], features: Json | None
+) -> None:
+    """Change the files with class names, and the number of classes in features.json."""
+    for one in edits:
+        _count_classes(features, one.label.split("/"), len(one.names))
+    for file, one in {one.file: one for one in edits}.items():
+        labels[file] = one.text
+        if KEYPOINTS in labels:
+            with reading_metadata(KEYPOINTS, "tfrtool"):
+                points = json.loads(labels[KEYPOINTS])
+            new = {old.decode(): name.decode() for old, name in one.texts.items()}
+            renamed = dict[str, Any]()
+            for name, entry in points.items():
+                if new.get(name, name):
+                    renamed.setdefault(new.get(name, name), entry)
+            labels[KEYPOINTS] = json_text(renamed)
+
+
+def _count_classes(features: Any, parts: Sequence[str], count: int) -> None:
+    """Set the number of classes of a feature that TFDS describes, at any depth."""
+    if not isinstance(features, dict):
+        return
+    if not parts and "classLabel" in features:
+        features["classLabel"]["numClasses"] = str(count)
+    inner = features.get("featuresDict", {}).get("features", {})
+    for at in range(1, len(parts) + 1):
+        _count_classes(inner.get("/".join(parts[:at])), parts[at:], count)
+    if "sequence" in features:
+        _count_classes(features["sequence"].get("feature"), parts, count)

@@ -1,0 +1,121 @@
+"""LabelMe: a JSON file per image."""
+
+import binascii
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import msgspec
+
+from tfrtool.errors import printable
+from tfrtool.sources.annotations.annotation_reader import ParsedImage, ParsedObject
+from tfrtool.sources.annotations.image_files import ImageFilesReader
+from tfrtool.sources.formats.json_lists import without_nan
+from tfrtool.sources.items import LeftOut
+from tfrtool.storage.limits import MAX_METADATA_BYTES, MAX_PATH_LENGTH
+
+_Number = Annotated[float, msgspec.Meta(gt=-1e9, lt=1e9)]
+_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class _LabelmeShape(msgspec.Struct):
+    label: str
+    points: list[tuple[_Number, _Number]]
+    shape_type: str | None = None
+    group_id: int | str | None = None
+    flags: dict[str, Any] | None = None
+    mask: str | None = None
+
+
+class _LabelmeFile(msgspec.Struct, rename="camel"):  # the image itself in it is skipped
+    shapes: list[msgspec.Raw]
+    image_path: str | None = None
+    image_width: int | None = None
+    image_height: int | None = None
+
+
+_FILE, _SHAPE = msgspec.json.Decoder(_LabelmeFile), msgspec.json.Decoder(_LabelmeShape)
+
+
+class LabelmeReader(ImageFilesReader):
+    """Reads LabelMe's JSON files; see `ImageFilesReader`."""
+
+    suffix = ".json"
+    expected = "a JSON file for each image"
+    limit = MAX_METADATA_BYTES
+
+    def parse(self, key: str, data: bytes) -> Iterator[ParsedImage]:
+        """Yield the image of a file; none if the file is of another kind."""
+        try:
+            try:
+                file = _FILE.decode(data)
+            except msgspec.ValidationError:
+                self.ignored.add(LeftOut(key=key, reason="not a LabelMe file"))
+                return
+            except msgspec.DecodeError:
+                file = _FILE.decode(without_nan(data))
+        except _ERRORS as error:
+            name = self._folder.name(self.image_stem(key))
+            yield ParsedImage(name, key, problem=f"invalid JSON: {printable(str(error))[:200]}")
+            return
+        width, height = file.image_width, file.image_height
+        path = (file.image_path or "")[-MAX_PATH_LENGTH:]
+        image = self.named_image(key, path) if path else ParsedImage(self.image_stem(key), key)
+        if width and height:
+            image = image._replace(width=width, height=height)
+        self.check_count(key, len(file.shapes))
+        objects, groups = list[ParsedObject](), dict[tuple[str, str], list[list[float]]]()
+        wheres = dict[tuple[str, str], str]()
+        for number, raw in enumerate(file.shapes):
+            where = f"{key}, shapes[{number}]"
+            try:
+                shape = _SHAPE.decode(raw)
+            except _ERRORS as error:
+                reason = f"invalid shape: {printable(str(error))[:200]}"
+                objects.append(self.parsed(where, "", None, reason))
+                continue
+            if shape.group_id is not None and shape.shape_type in (None, "polygon"):
+                group = shape.label, str(shape.group_id)
+                wheres.setdefault(group, where)
+                groups.setdefault(group, []).append([v for point in shape.points for v in point])
+            else:
+                objects.append(self._object(where, shape, width, height))
+            if shape.flags and any(shape.flags.values()):
+                self._unread["flags"] += 1
+        for group, lines in groups.items():
+            objects.append(self.outlined(wheres[group], group[0], lines))
+            self._unread["polygons joined by group_id"] += len(lines) - 1
+        self._unread = +self._unread
+        yield image._replace(objects=objects)
+
+    def _object(
+        self, where: str, shape: _LabelmeShape, width: int | None, height: int | None
+    ) -> ParsedObject:
+        points, kind = shape.points, shape.shape_type or "polygon"
+        flat = [side for point in points for side in point]
+        if kind == "polygon" or (kind.endswith("rectangle") and len(points) == 4):
+            return self.outlined(where, shape.label, [flat])
+        if len(points) != 2 or kind not in ("rectangle", "circle", "mask"):
+            what = f"{printable(kind[:20])} of {len(points)} points is not a box or an outline"
+            return self.parsed(where, shape.label, None, what)
+        (x0, y0), (x1, y1) = points
+        if kind == "circle":
+            radius = ((x1 - x0) ** 2 + (y1 - y0) ** 2) ** 0.5
+            self._unread["circles, written as boxes"] += 1
+            sides = x0 - radius, y0 - radius, x0 + radius, y0 + radius
+            return self.parsed(where, shape.label, sides)
+        box = min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1)
+        if kind == "rectangle":
+            return self.parsed(where, shape.label, box)
+        from tfrtool.images.masks import pasted_mask, read_bitmap
+
+        try:
+            if width is None or height is None:
+                raise ValueError("mask without imageWidth and imageHeight")
+            bitmap = read_bitmap(binascii.a2b_base64(shape.mask or ""))
+            text = pasted_mask(bitmap, round(box[0]), round(box[1]), width, height)
+        except ValueError as error:
+            return self.parsed(where, shape.label, None, str(error))
+        high, wide = bitmap.shape
+        box = box[0], box[1], box[0] + wide, box[1] + high
+        size = width, height
+        return self.parsed(where, shape.label, box, segmentation=text, mask_size=size)

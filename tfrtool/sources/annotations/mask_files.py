@@ -1,0 +1,139 @@
+"""Masks: an image per image, whose pixels are classes."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tfrtool.errors import SourceError, printable
+from tfrtool.images.masks import class_pixels, mask_text
+from tfrtool.sources.annotations.annotation_reader import ParsedImage, ParsedObject, number_classes
+from tfrtool.sources.annotations.image_files import ImageFilesReader
+from tfrtool.sources.folders.annotated import is_annotation, without_roles
+from tfrtool.sources.folders.listing import is_image_name
+from tfrtool.storage.limits import MAX_CLASS_FILE_BYTES, MAX_IMAGE_BYTES
+
+_ENDING = re.compile(
+    r"[_-](?:mask|masks|seg|segmentation|label|labels|labelids|gt)$", re.IGNORECASE
+)
+_LISTS = ("labelmap.txt", "classes.txt")
+_BACKGROUND, _VOID = 0, "255"
+_MOST_VALUES = 256
+
+
+class MaskReader(ImageFilesReader):
+    """Reads PNGs whose values, or colors, are classes; each class of an image is one object.
+
+    See `ImageFilesReader`.
+    """
+
+    suffix = ".png"
+    expected = "a PNG mask for each image"
+    limit = MAX_IMAGE_BYTES
+
+    def __init__(self, *args: Any) -> None:
+        """Take files to read, as `ImageFilesReader` does."""
+        super().__init__(*args)
+        self._names = dict[int | tuple[int, ...], str]()
+        self._images = dict[str, str]()  # next to masks, by what `without_roles` returns
+
+    def files(self, keys: Sequence[str]) -> Sequence[str]:
+        """Return the files in folders of masks, or else all; and learn the names of classes."""
+        for key in self._keys:
+            if key.rpartition("/")[2] in _LISTS and not self._names:
+                text = self._folder.text(key, MAX_CLASS_FILE_BYTES)
+                try:
+                    self._names = _class_names(text, is_map=key.endswith(_LISTS[0]))
+                except ValueError as error:
+                    raise SourceError(str(error), path=self._folder.path(key)) from error
+        inner = [key for key in keys if any(map(is_annotation, key.split("/")[:-1]))]
+        others = {*self._keys}.difference(inner or keys)
+        self._images = {without_roles(key): key for key in filter(is_image_name, others)}
+        return inner or keys
+
+    def image_stem(self, key: str) -> str:
+        """Return the path of an image: next to masks, or in a folder ``images`` for theirs."""
+        stem = _ENDING.sub("", key[: -len(self.suffix)])
+        if (known := self._images.get(without_roles(f"{stem}{self.suffix}"))) is not None:
+            return self._folder.name(known)
+        *folders, name = self._folder.name(stem).split("/")
+        return "/".join((*("images" if is_annotation(one) else one for one in folders), name))
+
+    def classes(self) -> Mapping[str, int]:
+        """Return the classes in the order of the list, or of their values."""
+        names = [name for name in self._names.values() if name] or sorted(self._classes, key=int)
+        if not self._names and len(names) > 1:
+            names = [name for name in names if name != _VOID]
+        return number_classes(dict.fromkeys(names), self._folder.place)
+
+    def parse(self, key: str, data: bytes) -> Iterator[ParsedImage]:
+        """Yield the image of a mask."""
+        stem = self.image_stem(key)
+        image = ParsedImage(stem, key, other_name=stem.rpartition("/")[2])
+        try:
+            by_color = any(isinstance(one, tuple) for one in self._names)
+            pixels = class_pixels(data, by_color=by_color)
+            values = np.unique(pixels)
+            if len(values) > _MOST_VALUES:
+                raise ValueError(f"mask has {len(values):,} values (limit {_MOST_VALUES})")
+        except ValueError as error:
+            yield image._replace(problem=str(error))
+            return
+        height, width = pixels.shape
+        objects = list[ParsedObject]()
+        for value in values.tolist():
+            color = value >> 16, value >> 8 & 255, value & 255
+            name = self._names.get(color if by_color else value)
+            if value == _BACKGROUND or name == "":
+                continue
+            if self._names and name is None and (by_color or str(value) != _VOID):
+                what = f"{f'color {color}' if by_color else f'value {value}'} has no class"
+                objects.append(self.parsed(key, "", None, what))
+            elif self._names and name is None:
+                self._unread["regions of value 255"] += 1
+            else:
+                name = name or str(value)
+                objects.append(self._object(f"{key}, {name}", name, pixels == value))
+        yield image._replace(objects=objects, width=width, height=height)
+
+    def _object(self, where: str, name: str, inside: Any) -> ParsedObject:
+        xs, ys = np.flatnonzero(inside.any(0)), np.flatnonzero(inside.any(1))
+        box = int(xs[0]), int(ys[0]), int(xs[-1]) + 1, int(ys[-1]) + 1
+        high, wide = inside.shape
+        return self.parsed(
+            where,
+            name,
+            box,
+            segmentation=mask_text(inside.astype(np.uint8)),
+            area=float(inside.sum()),
+            mask_size=(wide, high),
+        )
+
+    def chosen(self, objects: list[ParsedObject]) -> list[ParsedObject]:
+        """Drop the value 255, which is "void" next to other values without names."""
+        if self._names or self._classes == {_VOID}:
+            return objects
+        kept = [one for one in objects if one.category != _VOID]
+        self._unread["regions of value 255"] += len(objects) - len(kept)
+        self._unread = +self._unread
+        return kept
+
+
+def _class_names(text: str, *, is_map: bool) -> dict[int | tuple[int, ...], str]:
+    """Return the classes by colors, of ``name:r,g,b:parts:actions``, or by values from 0.
+
+    The line of a value is its name; that of 0 is the background.
+    """
+    names = dict[int | tuple[int, ...], str]()
+    for number, line in enumerate(text.rstrip().split("\n")):
+        if not is_map:
+            names[number] = line.strip() if number else ""  # the background
+        elif line.strip() and not line.startswith("#"):
+            name, color, *_ = (*line.split(":"), "")
+            cells = color.split(",")
+            if len(cells) != 3 or not all(one.strip().isdecimal() for one in cells):
+                raise ValueError(f"line {number + 1} is not name:r,g,b: {printable(line[:40])}")
+            red, green, blue = (min(int(one), 255) for one in cells)
+            names[red, green, blue] = "" if name.lower() == "background" else name.strip()
+    return names

@@ -1,0 +1,89 @@
+"""Classes that get another name, are merged, or are dropped."""
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tfrtool.errors import SourceError, UsageError, os_errors_as, printable, suggestion
+from tfrtool.sources.items import label_problem
+from tfrtool.storage.arguments import as_path
+from tfrtool.storage.limits import MAX_CLASS_FILE_BYTES
+from tfrtool.storage.opening import read_bounded
+
+
+@dataclass(frozen=True, slots=True)
+class ClassMap:
+    """New names of classes.
+
+    Attributes:
+        names: new names by old ones; "" leaves a class out.
+        required: old names that must exist.
+        only: the new names that stay; empty for all.
+    """
+
+    names: Mapping[str, str]
+    required: Sequence[str] = ()
+    only: Sequence[str] = ()
+
+    @classmethod
+    def parse(cls, entries: Iterable[str], only: Sequence[str] = ()) -> "ClassMap":
+        """Return what ``--class-map`` means: OLD=NEW, or files of two columns.
+
+        A file may name classes that don't exist, such as all 601 of OpenImages.
+        """
+        names, required = dict[str, str](), list[str]()
+        for entry in entries:
+            old, sign, new = entry.partition("=")
+            if sign and old:
+                required.append(old)
+                _add(names, old, new)
+            else:
+                _read(names, entry)
+        return cls(names, required, tuple(only))
+
+    def __bool__(self) -> bool:
+        return bool(self.names or self.only)
+
+    def new_names(self, known: Iterable[str]) -> dict[str, str]:
+        """Return the new name of each class, "" for one that is dropped.
+
+        A `UsageError` if a class that must exist does not, or none remains.
+        """
+        new = {name: self.names.get(name, name) for name in known}
+        for option, wanted, found in (
+            ("--class-map", self.required, [*new]),
+            ("--only-classes", self.only, [*new.values()]),
+        ):
+            for name in (one for one in wanted if one not in found):
+                hint = suggestion(name, filter(None, found), "classes")
+                raise UsageError(f"{option}: no class {printable(name)!r}", hint=hint)
+        if self.only:
+            new = {old: name if name in self.only else "" for old, name in new.items()}
+        if not any(new.values()):
+            raise UsageError("--class-map drops all classes")
+        return new
+
+
+def _add(names: dict[str, str], old: str, new: str) -> None:
+    if names.setdefault(old, new) != new:
+        raise UsageError(f"--class-map has two names for class {printable(old)!r}")
+    if new and (problem := label_problem(new)):
+        raise UsageError(f"--class-map: class name {printable(new[:40])!r} {problem}")
+
+
+def _read(names: dict[str, str], place: str) -> None:
+    path = as_path(place)
+    with os_errors_as(SourceError, path):
+        data = read_bounded(path, MAX_CLASS_FILE_BYTES)
+    try:
+        lines = data.decode("utf-8-sig").splitlines()
+        sign = "\t" if lines and "\t" in lines[0] else ","
+        for number, cells in enumerate(csv.reader(lines, delimiter=sign), start=1):
+            if len(cells) != 2 and any(cells):
+                raise ValueError(f"row {number} has {len(cells)} columns, not 2")
+            if any(cells):
+                _add(names, *(cell.strip() for cell in cells))
+    except (ValueError, csv.Error) as error:
+        reason = "not valid UTF-8" if isinstance(error, UnicodeError) else error
+        hint = "use OLD=NEW, or a file with the old and the new name in each row"
+        raise SourceError(f"not a class map: {reason}", path=path, hint=hint) from error
