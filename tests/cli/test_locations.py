@@ -55,7 +55,7 @@ TEXTS |= {
 }
 TEXTS |= {"--annotations", "--column", "--label-column", "--labels", "--multi-label"}
 TEXTS |= {"--delimiter", "--sample", "--decode-function", "--cycle-length", "--block-length"}
-TEXTS |= {"--parallel-calls", "--shuffle-buffer", "--prefetch", "--export"}
+TEXTS |= {"--parallel-calls", "--shuffle-buffer", "--prefetch", "--export", "--image-size"}
 """Options that are neither paths nor of a type that says what they are."""
 
 

@@ -28,14 +28,16 @@ _DRAWS = (
 def augmenter(augment: Augment) -> Callable[[Tensor, Tensor], Tensor]:
     """Return the function that changes a batch of images at random.
 
-    It takes images, uint8 or float32 [n, h, w, 3] with values 0..255 and h and w known, and a seed,
-    int64 [2]. It returns images of the same dtype and shape. Each image is changed in its own way,
-    and the same images and seed give the same result in any process. `UsageError` if the images are
-    too small for a crop or a cutout.
+    It takes images, uint8 or float32 [n, h, w, channels] with values 0..255 and only n unknown, and
+    a seed, int64 [2]. It returns images of the same dtype and shape. Each image is changed in its
+    own way, and the same images and seed give the same result in any process. `UsageError` if the
+    images are too small for a crop or a cutout, or gray and colors are to change.
     """
 
     def apply(images: Tensor, seed: Tensor) -> Tensor:
         shape, dtype = images.shape, images.dtype
+        if shape[-1] == 1 and (augment.saturation or augment.hue):
+            raise UsageError("--augment saturation and hue require --channels 3")
         for name, pixels in (("crop", augment.crop), ("cutout", augment.cutout)):
             if pixels >= min(shape[1:3]):
                 raise UsageError(

@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import inspect
 import json
+import math
 import os
 import shutil
 import tempfile
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from tfrtool.errors import DatasetError, UsageError, WriteError, os_errors_as
 from tfrtool.loading.dataset_facts import DatasetFacts
-from tfrtool.loading.options import Cache, LoadOptions, Recipe
+from tfrtool.loading.options import Cache, ImageSize, LoadOptions, Recipe, image_shape
 from tfrtool.loading.tensors import TfDataset
 from tfrtool.storage.arguments import user_cache
 from tfrtool.storage.atomic_files import move, private_folder
@@ -51,7 +52,7 @@ class CacheRequest:
     """What is to be cached, and how much space is free."""
 
     images: int  # to train and to validate on
-    image_size: int  # in pixels, both ways
+    image_size: ImageSize  # in pixels
     epochs: int
     asked: Cache | None = None  # None chooses
     recipe: Recipe = "tfrtool"
@@ -61,11 +62,12 @@ class CacheRequest:
     free_memory: int | None = None  # in bytes; None if unknown
     free_disk: int | None = None  # in bytes, in the directory of the cache; None if unknown
     label_bytes: int = 8  # size of a label
+    channels: int = 3  # of images
     on_disk: bool = False  # whether an earlier run has left all of them on disk
 
     def bytes(self, cache: Cache, value_size: int = 1) -> int:
         """Return the size of a cache, with 1 (uint8) or 4 (float32) bytes a value."""
-        values = self.image_size**2 * 3 * value_size
+        values = math.prod(image_shape(self.image_size, self.channels)) * value_size
         if cache == "features":
             values = (self.feature_size or 2048) * 4
         overhead = _IMAGE_OVERHEAD if cache == "memory" else 0
@@ -227,7 +229,7 @@ def cache_folder(dataset: DatasetFacts, options: LoadOptions, share: tuple[int, 
             code,
             options.holdout,
             options.held_out,
-            options.image_size,
+            options.shape,
             options.decode,
             options.training,
         ),

@@ -44,7 +44,7 @@ class Dataset(DatasetFacts):
 
         Returns:
             A ``tf.data.Dataset`` of ``epochs`` epochs with known cardinality. Its elements are
-            pairs of images, float32 [batch, image_size, image_size, 3] (uint8 without ``rescale``),
+            pairs of images, float32 [batch, height, width, channels] (uint8 without ``rescale``),
             and labels, int64 [batch]. With ``one_hot``, or if images can have several classes (see
             ``task``), labels are float32 [batch, classes] of 0 and 1.
 

@@ -19,7 +19,7 @@ from tfrtool.examples.example import feature_key, feature_name, parse_message
 from tfrtool.images.header import limit_problem
 from tfrtool.loading.dataset_facts import DatasetFacts
 from tfrtool.loading.labels import label_tensor
-from tfrtool.loading.options import Decoding, Rescale
+from tfrtool.loading.options import Decoding, ImageSize, Rescale, image_shape
 from tfrtool.loading.tensors import Batch, Tensor, TfDataset
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import Record
@@ -98,10 +98,10 @@ def _full_image(dataset: DatasetFacts, features: Mapping[str, Tensor]) -> Tensor
 def _fast_image(
     dataset: DatasetFacts,
     features: Mapping[str, Tensor],
-    least: int,
+    least: tuple[int, ...],
     resize: Callable[[Tensor], Any],
 ) -> Tensor:
-    """Decode a large JPEG at 1/2, 1/4 or 1/8 of its size, at least ``least`` both ways; resize."""
+    """Decode a large JPEG at 1/2, 1/4 or 1/8 of its size, at least ``least``; resize."""
     data = features[dataset.image_feature]
     is_jpeg = tf.equal(tf.strings.substr(data, 0, len(_JPEG)), _JPEG)
     none = tf.zeros([2], tf.int32)
@@ -115,7 +115,7 @@ def _fast_image(
         return resize(image[: side[0], : side[1]])
 
     choices = [partial(shrunk, ratio, side) for ratio, side in zip(_RATIOS, sides, strict=True)]
-    enough = tf.reduce_min(sides, axis=1) >= least
+    enough = tf.reduce_all(sides >= tf.constant(least), axis=1)
     which = tf.reduce_sum(tf.cast(enough, tf.int32))
     return tf.switch_case(which, [lambda: resize(_full_image(dataset, features)), *choices])
 
@@ -152,20 +152,35 @@ def rounded(pixels: Tensor) -> Tensor:
     return tf.cast(pixels + 0.5, tf.uint8)
 
 
+_LUMA = (0.2989, 0.587, 0.114)
+"""Shares of red, green and blue in gray, as in ``tf.image.rgb_to_grayscale``."""
+
+
+def as_channels(image: Tensor, channels: int) -> Tensor:
+    """Return an image, uint8 or float32 [..., n], in gray or RGB, without alpha."""
+    if image.shape[-1] <= 2:  # gray is repeated
+        return tf.repeat(image[..., :1], channels, axis=-1)
+    if channels == _RGB:
+        return image[..., :_RGB]
+    gray = tf.reduce_sum(tf.cast(image[..., :_RGB], tf.float32) * tf.constant(_LUMA), -1)[..., None]
+    return rounded(gray) if image.dtype == tf.uint8 else gray
+
+
 def decoder(
     dataset: DatasetFacts,
-    image_size: int,
+    image_size: ImageSize,
     decoding: Decoding = "exact",
+    channels: int = _RGB,
     *,
     floats: bool = False,
 ) -> Callable[[Tensor], Batch]:
     """Return a function from a serialized record, string [], to an image and its label.
 
-    The image is uint8 [image_size, image_size, 3], resized as by ``tf.image.resize`` and rounded;
+    The image is uint8 [height, width, channels], resized as by ``tf.image.resize`` and rounded;
     with ``floats`` it is float32 from 0 to 255, as in published pipelines. Labels are those of
     `record_decoder`.
     """
-    size, decode_full = (image_size, image_size), record_decoder(dataset)
+    size, decode_full = image_shape(image_size)[:2], record_decoder(dataset)
 
     def resize(image: Tensor) -> Tensor:
         # The kernel for float32 is faster by more than a float copy of a small image takes.
@@ -174,7 +189,7 @@ def decoder(
     def decode(record: Tensor) -> Batch:
         if decoding == "fast" and not (dataset.image_form.size or dataset.decode_function):
             features = parser(dataset)(record)
-            image = _fast_image(dataset, features, image_size, resize)
+            image = _fast_image(dataset, features, size, resize)
             label = label_tensor(dataset.label_form, features[dataset.label_feature])
         else:
             image, label = decode_full(record)
@@ -182,15 +197,13 @@ def decoder(
                 image = tf.cast(tf.image.resize(image, size), tf.float32)
             elif image.shape[:2] != size:  # no pixel of an image that has the size changes
                 image = resize(image)
-        if image.shape[-1] <= 2:  # gray is repeated
-            image = tf.tile(image[..., :1], [1, 1, _RGB])
-        return image[..., :_RGB], label  # without alpha
+        return as_channels(image, channels), label
 
     return decode
 
 
 def rescaler(rescale: Rescale) -> Callable[[Tensor], Tensor]:
-    """Return a function from pixels, uint8 or float32 [..., 3], to float32 of the same shape."""
+    """Return a function from pixels, uint8 or float32, to float32 of the same shape."""
     factor, offset = rescale.scale, rescale.offset
 
     def apply(images: Tensor) -> Tensor:
@@ -212,13 +225,14 @@ def rescaler(rescale: Rescale) -> Callable[[Tensor], Tensor]:
 
 
 def standard_rescale(batches: TfDataset) -> Rescale:
-    """Return ``(x - mean) / deviation`` per channel, over batches of uint8 [n, h, w, 3].
+    """Return ``(x - mean) / deviation`` per channel, over batches of uint8 [n, h, w, channels].
 
     A channel with a single value is divided by 255. `DatasetError` without images.
     """
-    count, total, squares = 0, np.zeros(_RGB), np.zeros(_RGB)
+    channels = batches.element_spec[0].shape[-1]
+    count, total, squares = 0, np.zeros(channels), np.zeros(channels)
     for images, _ in batches:
-        pixels = images.numpy().reshape(-1, _RGB).astype(np.float64)
+        pixels = images.numpy().reshape(-1, channels).astype(np.float64)
         count += len(pixels)
         total += pixels.sum(axis=0)  # exact, whatever the order: whole numbers below 2**53
         squares += np.square(pixels).sum(axis=0)
@@ -231,4 +245,4 @@ def standard_rescale(batches: TfDataset) -> Rescale:
     ]
     scale = [1 / (deviation or _WHITE) for deviation in spread]
     offset = [float(-mean * factor) for mean, factor in zip(means, scale, strict=True)]
-    return Rescale(scale=(scale[0], scale[1], scale[2]), offset=(offset[0], offset[1], offset[2]))
+    return Rescale(scale=tuple(scale), offset=tuple(offset))

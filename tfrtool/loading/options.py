@@ -152,15 +152,45 @@ Decoding = Literal["exact", "fast"]
 eighth of their size if the result is still large enough both ways."""
 
 
+ImageSize = int | tuple[int, int]
+"""In pixels: of both sides, or width and height."""
+
+Channels = Literal[1, 3]
+"""Gray, or RGB."""
+
+
+def as_image_size(size: Any, option: str = "image_size") -> ImageSize:
+    """Return a size as an int if it is square; `UsageError` if it is not one."""
+    sides = (
+        [size] if isinstance(size, int) else list(size) if isinstance(size, tuple | list) else []
+    )
+    whole = all(type(side) is int and 1 <= side <= _LARGEST_SIDE for side in sides)
+    if not whole or len(sides) not in (1, 2):
+        expected = f"N or (width, height), from 1 to {_LARGEST_SIDE:,} pixels"
+        raise UsageError(f"invalid {option} {size!r}"[:100], expected=expected)
+    return (sides[0], sides[1]) if sides[1:] not in ([], sides[:1]) else sides[0]
+
+
+def image_shape(size: ImageSize, channels: int = 3) -> tuple[int, int, int]:
+    """Return the height, width and channels of images of a size."""
+    width, height = (size, size) if isinstance(size, int) else size
+    return height, width, channels
+
+
+def size_text(size: ImageSize) -> str:
+    """Return a size as the command line has it: 224, or 224x160."""
+    return str(size) if isinstance(size, int) else f"{size[0]}x{size[1]}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rescale:
     """The linear map from pixel values, 0 to 255, to what a model takes: ``x * scale + offset``.
 
-    Both numbers are for all channels, or for each of the three that come out.
+    Both numbers are for all channels, or for each of those that come out.
     """
 
-    scale: float | tuple[float, float, float]
-    offset: float | tuple[float, float, float]
+    scale: float | tuple[float, ...]
+    offset: float | tuple[float, ...]
     bgr: bool = False  # the channels are reversed first, as models that came from Caffe want them
 
 
@@ -216,9 +246,10 @@ class LoadOptions(Options):
 
     split: str = _load("train", "name of the split.")
     _: KW_ONLY
-    image_size: int = _load(
-        ..., "width and height to which images are resized, in pixels.", least=1, most=_HIGHEST
+    image_size: ImageSize = _load(
+        ..., "size to which images are resized, in pixels: N for N x N, or (width, height)."
     )
+    channels: Channels = _load(3, "3 for RGB, or 1 for gray images.")
     rescale: Rescale | tuple[float, float] | None = _load(
         (1 / 255, 0.0),
         "(scale, offset) applied to the pixel values 0 to 255: ``value * scale + offset``. None "
@@ -331,6 +362,7 @@ class LoadOptions(Options):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "augment", as_augment(self.augment))
+        object.__setattr__(self, "image_size", as_image_size(self.image_size))
         parse_path_fields(self, "cache_directory")
         if self.holdout is not None and not 0 < self.holdout < 1:
             raise UsageError(f"holdout must be between 0 and 1, got {self.holdout}")
@@ -344,6 +376,11 @@ class LoadOptions(Options):
         for name in refused:
             if getattr(self, name) not in (None, 0, "exact"):
                 raise UsageError(f"{option_name(name)} cannot be used with --recipe {self.recipe}")
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Height, width and channels of the images."""
+        return image_shape(self.image_size, self.channels)
 
     @property
     def linear(self) -> Rescale | None:

@@ -1,5 +1,6 @@
 """From shards to batches: interleave, map, cache, shuffle, batch, augment, rescale, prefetch."""
 
+import math
 import os
 from collections.abc import Callable
 from typing import Any
@@ -76,7 +77,7 @@ def _build(dataset: DatasetFacts, options: LoadOptions) -> TfDataset:
     cycle = options.cycle_length or (_FILLING_CYCLE if filling else _CYCLE)
     cycle = min(cycle, len(split.shards))
     window = min(_SHUFFLE, int(_SHUFFLED_BYTES / split.record_bytes)) or 1
-    decode = decoder(dataset, options.image_size, options.decode)
+    decode = decoder(dataset, options.image_size, options.decode, options.channels)
     rescale = rescaler(options.linear) if options.linear else None
     target = _target(dataset, options)
     augment = as_augment(options.augment) if options.training else None
@@ -103,7 +104,7 @@ def _build(dataset: DatasetFacts, options: LoadOptions) -> TfDataset:
         cache = tf.data.Dataset.range(1).flat_map(_seeded(seed, lambda _: decoded(zero)))
         buffer = options.shuffle_buffer or images
         if options.cache == "disk":
-            most = max(1, _SHUFFLED_PIXELS // (options.image_size**2 * 3))
+            most = max(1, _SHUFFLED_PIXELS // math.prod(options.shape))
             buffer = options.shuffle_buffer or min(images, most)
             share = len(range(worker, images, workers))
             cache = disk_cache(dataset, options, cache, share, (workers, worker))
@@ -160,7 +161,7 @@ def _published(dataset: DatasetFacts, options: LoadOptions, images: int) -> TfDa
     TensorFlow tunes.
     """
     split, naive = dataset.local_split(options.split), options.recipe == "naive"
-    decode = decoder(dataset, options.image_size, floats=True)
+    decode = decoder(dataset, options.image_size, channels=options.channels, floats=True)
     rescale, target = rescaler(options.linear or _UNCHANGED), _target(dataset, options)
     augment = as_augment(options.augment) if options.training else None
     change = augmenter(augment) if augment else None

@@ -360,6 +360,7 @@ class _Evaluator:
         batches = dataset.load(
             name,
             image_size=self._saved.facts.image_size,
+            channels=self._saved.facts.channels,
             rescale=None,
             training=False,
             batch_size=batch_size,

@@ -37,7 +37,7 @@ class Exported:
 def export_model(model: SavedModel, kind: str, image: Any, *, mixed: bool) -> Exported:
     """Export a model next to its file, once it gives the same probabilities for an image.
 
-    An existing export is replaced. The image is uint8 [1, image_size, image_size, 3].
+    An existing export is replaced. The image is uint8 [1, height, width, channels].
 
     Raises:
         TrainingError: it can't be exported, or gives other probabilities.

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfrtool.errors import DatasetError
-from tfrtool.loading.options import Rescale
+from tfrtool.loading.options import ImageSize, Rescale, image_shape
 from tfrtool.loading.tensors import Batch, Tensor, TfDataset
 from tfrtool.training.folding import fold_convolutions
 from tfrtool.training.train_options import Precision
@@ -18,14 +18,14 @@ an image with 8, 16 and 32; with 16 less memory than with 32, and less padding o
 
 
 def freeze(
-    base: Any, image_size: int, rescale: Rescale, precision: Precision = "float32"
+    base: Any, image_size: ImageSize, rescale: Rescale, precision: Precision = "float32"
 ) -> Callable[[Tensor], Any]:
-    """Return a function from images, uint8 [n, size, size, 3], to a base's features, float32.
+    """Return a function from images, uint8 [n, height, width, 3], to a base's features, float32.
 
     ``n`` is at most `BASE_BATCH`. The weights are copied into the function's graph, which has run
     once. A base in mixed precision is used as Keras has it, others with folded convolutions.
     """
-    shape = (image_size, image_size, 3)
+    shape = image_shape(image_size, base.input_shape[-1])
     pixels = tf.TensorSpec([None, *shape], tf.uint8)
     # As constants of the call, weights need not be traced as variables and replaced in the graph.
     weights = [

@@ -17,7 +17,7 @@ import numpy as np
 
 from tfrtool.errors import UsageError, WeightsError, nearest, os_reason, reason_of
 from tfrtool.loading.labels import Task
-from tfrtool.loading.options import Rescale
+from tfrtool.loading.options import ImageSize, Rescale, image_shape
 from tfrtool.loading.user_function import find_function
 from tfrtool.storage.scratch_folder import ScratchFolder
 from tfrtool.training.saved_model import CORE, SavedModel, check_finite, load_model
@@ -45,7 +45,7 @@ class Classifier:
     A frozen base gives an image the same features in every epoch.
     """
 
-    core: Any  # keras.Model, rescaled float32 [batch, image_size, image_size, 3] to probabilities
+    core: Any  # keras.Model, rescaled float32 [batch, height, width, channels] to probabilities
     layers: Sequence[Any]  # the named layers: those of the base, the cnn or the user's model
     base: Any = None  # keras.Model, rescaled images to features, float32 [batch, ...]
     head: Any = None  # keras.Model, features to probabilities
@@ -65,7 +65,7 @@ def dtype_policy(policy: str) -> Iterator[None]:
 
 def build_classifier(
     model: str,
-    image_size: int,
+    image_size: ImageSize,
     classes: int,
     weights: str = NO_WEIGHTS,
     trainable: str = "all",
@@ -73,6 +73,7 @@ def build_classifier(
     task: Task = Task.SINGLE,
     head: Head = "softmax",
     outputs: Outputs = "probabilities",
+    channels: int = 3,
 ) -> Classifier:
     """Build a classifier of rescaled images; ``own`` is the user's function or ``keras.Model``.
 
@@ -83,6 +84,7 @@ def build_classifier(
         UsageError: there is no such model or layer, or the images are too small for it.
         WeightsError: the weights can't be downloaded, found or loaded.
     """
+    shape = image_shape(image_size, channels)
     file = None if weights in (IMAGENET, NO_WEIGHTS) else Path(weights)
     if file is not None and not file.is_file():
         raise WeightsError(
@@ -97,14 +99,14 @@ def build_classifier(
     finish = functools.partial(_probabilities, classes=classes, task=task, outputs=outputs)
     if not (model == CNN or is_own(model)):
         last = _head_layer(units, task)
-        return _build_application(model, image_size, last, finish, weights, trainable, saved)
+        return _build_application(model, shape, last, finish, weights, trainable, saved)
     if model == CNN:
-        inner = core = _build_cnn(image_size, units, task)
+        inner = core = _build_cnn(shape, units, task)
         if head == "sigmoid":
             core = keras.Model(inner.inputs, finish(inner.outputs[0]), name=CORE)
     else:
         function = own or find_function(model, "--model", _OWN)
-        inner, core = _build_own(function, model, image_size, classes, finish)
+        inner, core = _build_own(function, model, shape, classes, finish)
     if file is not None:
         _load_weights(core, file, saved and saved.core)
     if trainable != "all":
@@ -171,7 +173,7 @@ def find_application(model: str) -> Callable[..., Any]:
 
 def _build_application(
     model: str,
-    image_size: int,
+    shape: tuple[int, int, int],
     head: Any,
     finish: Callable[[Any], Any],
     weights: str,
@@ -184,14 +186,14 @@ def _build_application(
     the base then runs in inference mode, as in Keras' guide to transfer learning. Random weights
     need their statistics trained.
     """
-    inputs = keras.Input((image_size, image_size, 3))
+    inputs = keras.Input(shape)
     if saved is not None:
         # With its imagenet weights, Keras gives EfficientNet an additional layer: clone it.
         old = next(layer for layer in saved.core.layers if isinstance(layer, keras.Model))
         base = keras.models.clone_model(old, input_tensors=inputs, clone_function=_with_policy)
         _load_weights(base, saved.path, old)
     else:
-        base = _build_base(find_application(model), image_size, imagenet=weights == IMAGENET)
+        base = _build_base(find_application(model), shape, imagenet=weights == IMAGENET)
         if weights not in (IMAGENET, NO_WEIGHTS):
             _load_weights(base, Path(weights), None)
     # One by one, too: Keras 3.15 does not pass it on to the layers of a cloned model.
@@ -214,11 +216,11 @@ def _build_application(
     return built
 
 
-def _build_base(construct: Callable[..., Any], image_size: int, *, imagenet: bool) -> Any:
+def _build_base(
+    construct: Callable[..., Any], shape: tuple[int, int, int], *, imagenet: bool
+) -> Any:
     """Build a model of keras.applications below its classifier, with pooled features."""
-    build = functools.partial(
-        construct, input_shape=(image_size, image_size, 3), include_top=False, pooling="avg"
-    )
+    build = functools.partial(construct, input_shape=shape, include_top=False, pooling="avg")
     try:
         if imagenet:
             # Keras shows a download on stdout, which is for results.
@@ -234,7 +236,7 @@ def _build_base(construct: Callable[..., Any], image_size: int, *, imagenet: boo
         base = build(weights=None)
     except ValueError as error:
         raise UsageError(
-            f"{construct.__name__} can't be built for images of {image_size} pixels",
+            f"{construct.__name__} can't be built for images of {_pixels(shape)}",
             found=reason_of(error),
         ) from error
     except Exception as error:
@@ -287,9 +289,9 @@ def _probabilities(output: Any, *, classes: int, task: Task, outputs: Outputs) -
     return keras.ops.concatenate([1.0 - output, output], axis=-1) if single else output
 
 
-def _build_cnn(image_size: int, units: int, task: Task) -> Any:
+def _build_cnn(shape: tuple[int, int, int], units: int, task: Task) -> Any:
     """Build the horses_or_humans example's five convolutions, with padding for small images."""
-    layers: list[Any] = [keras.Input((image_size, image_size, 3))]
+    layers: list[Any] = [keras.Input(shape)]
     for number, filters in enumerate(_FILTERS, 1):
         layers.append(
             keras.layers.Conv2D(filters, 3, padding="same", activation="relu", name=f"conv{number}")
@@ -303,7 +305,7 @@ def _build_cnn(image_size: int, units: int, task: Task) -> Any:
 
 
 def _build_own(
-    build: Any, name: str, image_size: int, classes: int, finish: Callable[[Any], Any]
+    build: Any, name: str, shape: tuple[int, int, int], classes: int, finish: Callable[[Any], Any]
 ) -> tuple[Any, Any]:
     """Return a user's model, and a model of it from rescaled images to probabilities.
 
@@ -313,7 +315,8 @@ def _build_own(
     mixed = keras.config.dtype_policy().compute_dtype != "float32"
     if not isinstance(build, keras.Model):
         try:
-            model = build(image_size, classes)
+            size = shape[0] if shape[0] == shape[1] else (shape[1], shape[0])
+            model = build(size, classes)
         except Exception as error:  # anything that the user's own code raises
             raise UsageError(f"{name} raised {_described(error)}") from error
     elif mixed:
@@ -328,32 +331,32 @@ def _build_own(
         last = max((number for number, one in enumerate(model.layers) if one.weights), default=0)
         for layer in model.layers[last:]:
             layer.dtype_policy = "float32"
-    inputs = keras.Input((image_size, image_size, 3))
+    inputs = keras.Input(shape)
     try:
         outputs = model(inputs)
         if outputs.dtype != "float32":
             outputs = keras.layers.Activation("linear", dtype="float32", name="float32")(outputs)
-        shape = tuple(outputs.shape)
+        returned = tuple(outputs.shape)
         outputs = finish(outputs)
     except Exception as error:  # Keras raises anything where shapes don't fit
         raise UsageError(
-            f"{name} can't process images of {image_size} pixels: {reason_of(error)}",
-            expected=f"float32 [batch, {image_size}, {image_size}, 3]",
+            f"{name} can't process images of {_pixels(shape)}: {reason_of(error)}",
+            expected=f"float32 [batch, {shape[0]}, {shape[1]}, {shape[2]}]",
         ) from error
-    if shape not in ((None, classes), (None, 1 if classes == 2 else classes)):
+    if returned not in ((None, classes), (None, 1 if classes == 2 else classes)):
         raise UsageError(
             f"the outputs of {name} don't match the number of classes",
             expected=f"[batch, {classes}]",
-            found=str([*("batch" if size is None else size for size in shape)]).replace("'", ""),
+            found=str([*("batch" if size is None else size for size in returned)]).replace("'", ""),
         )
     core = keras.Model(inputs, outputs, name=CORE)
-    _check_usable(core, name, image_size)
+    _check_usable(core, name, shape)
     return model, core
 
 
-def _check_usable(core: Any, name: str, image_size: int) -> None:
+def _check_usable(core: Any, name: str, shape: tuple[int, int, int]) -> None:
     """Check that outputs are probabilities, and that the model can be saved and loaded."""
-    images = np.full((2, image_size, image_size, 3), 0.5, np.float32)
+    images = np.full((2, *shape), 0.5, np.float32)
     outputs = np.asarray(core(images, training=False))
     if not (np.isfinite(outputs).all() and (outputs >= 0).all() and (outputs <= 1).all()):
         raise UsageError(
@@ -456,6 +459,12 @@ def _load_weights(model: Any, file: Path, source: Any) -> None:
             raise WeightsError("not a file of weights", path=file, expected=known) from error
         raise WeightsError(f"weights don't fit the model: {reason_of(error)}", path=file) from error
     check_finite(model, file)
+
+
+def _pixels(shape: tuple[int, int, int]) -> str:
+    """Return a size as messages have it."""
+    height, width, _ = shape
+    return f"{width} pixels" if width == height else f"{width} x {height} pixels"
 
 
 def _described(error: BaseException) -> str:

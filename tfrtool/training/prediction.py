@@ -109,7 +109,7 @@ def predict_files(
     import numpy as np
 
     names, run, done = saved.facts.class_names, saved.graph(), 0
-    for batch in _decoded(files, saved.facts.image_size, options.batch_size):
+    for batch in _decoded(files, saved.facts.shape, options.batch_size):
         pixels = [found for _, found in batch if not isinstance(found, str)]
         rows = iter(run(np.stack(pixels)).numpy() if pixels else ())
         for path, found in batch:
@@ -127,7 +127,7 @@ def predict_files(
 
 
 def _decoded(
-    images: Sequence[ImageFile], size: int, batch_size: int
+    images: Sequence[ImageFile], shape: tuple[int, int, int], batch_size: int
 ) -> Iterator[list[tuple[str, Any]]]:
     """Yield batches of paths with pixels or a problem; the next batch is decoded meanwhile."""
     from tfrtool.images.decoder import quiet_pillow
@@ -138,21 +138,21 @@ def _decoded(
         try:
             for start in range(0, len(images) + batch_size, batch_size):
                 batch = images[start : start + batch_size]
-                started.append(pool.map(lambda image: (image.path, _read(image, size)), batch))
+                started.append(pool.map(lambda image: (image.path, _read(image, shape)), batch))
                 if len(started) == 2:
                     yield list(started.popleft())
         finally:
             pool.shutdown(cancel_futures=True)
 
 
-def _read(image: ImageFile, size: int) -> Any:
-    """Return uint8 pixels [size, size, 3], or the problem."""
+def _read(image: ImageFile, shape: tuple[int, int, int]) -> Any:
+    """Return uint8 pixels of a shape, or the problem."""
     import numpy as np
     import tensorflow as tf
 
     from tfrtool.images.audit import audit_image, render_image
     from tfrtool.images.recipe import Encode, ImageRecipe
-    from tfrtool.loading.decoding import rounded
+    from tfrtool.loading.decoding import as_channels, rounded
 
     if image.problem is not None:
         return image.problem
@@ -175,7 +175,7 @@ def _read(image: ImageFile, size: int) -> Any:
         return f"can't be decoded: {reason}"
     except SourceError as error:
         return f"can't be decoded: {error.found}"
-    return rounded(tf.image.resize(pixels, (size, size))).numpy()
+    return as_channels(rounded(tf.image.resize(pixels, shape[:2])), shape[2]).numpy()
 
 
 def find_images(arguments: Paths) -> tuple[ImageFile, ...]:

@@ -168,6 +168,7 @@ def _read(path: Path) -> dict[str, Any]:
 def _parse(recorded: Mapping[str, Any], path: Path) -> TrainOptions:
     kinds = {one.name: get_args(one.type) or (one.type,) for one, _ in declared(TrainOptions)}
     kinds |= {"dataset": (str,), "export": (list,)}
+    kinds |= {"image_size": (int, list, type(None)), "channels": (int,)}
     json_kinds = (bool, int, float, list, type(None))  # all others are text
     try:
         for name, value in recorded.items():

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from tfrtool.errors import WeightsError, os_reason, printable, reason_of
 from tfrtool.loading.labels import Task
-from tfrtool.loading.options import Rescale
+from tfrtool.loading.options import Channels, ImageSize, Rescale, image_shape
 from tfrtool.storage.arguments import as_local_path
 from tfrtool.storage.limits import MAX_METADATA_BYTES
 from tfrtool.storage.opening import open_regular
@@ -38,17 +38,24 @@ class ModelFacts:
     """Facts about a model that its layers don't have."""
 
     model: str  # its name on the command line
-    image_size: int  # width and height in pixels to which images are resized
+    image_size: ImageSize  # in pixels, to which images are resized
     class_names: tuple[str, ...]  # by class number
     task: Task = Task.SINGLE
+    channels: Channels = 3
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Height, width and channels of the images."""
+        return image_shape(self.image_size, self.channels)
 
 
 class _Member(msgspec.Struct, kw_only=True):
     format: Literal[1] = 1
     model: str
-    image_size: int
+    image_size: ImageSize
     class_names: tuple[str, ...]
     task: Task = Task.SINGLE
+    channels: Channels = 3
     resize: dict[str, Any] = msgspec.field(default_factory=lambda: _RESIZE)
 
 
@@ -58,7 +65,7 @@ class SavedModel:
 
     Attributes:
         path: path of the file.
-        whole: ``keras.Model`` from pixels, 0 to 255, [batch, image_size, image_size, 3], to
+        whole: ``keras.Model`` from pixels, 0 to 255, [batch, height, width, channels], to
             probabilities, float32 [batch, classes].
         facts: image size, class names and task of the model.
     """
@@ -74,7 +81,7 @@ class SavedModel:
 
     def graph(self) -> Any:
         """Return ``whole`` as a ``tf.function`` that accepts uint8 batches of any length."""
-        shape = (None, self.facts.image_size, self.facts.image_size, 3)
+        shape = (None, *self.facts.shape)
         return tf.function(
             lambda pixels: self.whole(tf.cast(pixels, tf.float32), training=False),
             input_signature=[tf.TensorSpec(shape, tf.uint8)],
@@ -86,7 +93,7 @@ def save_model(path: Path, core: Any, rescale: Rescale, facts: ModelFacts) -> No
 
     It consists of Keras' own layers only, so that Keras alone loads it, in safe mode.
     """
-    pixels = keras.Input((facts.image_size, facts.image_size, 3), name="pixels")
+    pixels = keras.Input(facts.shape, name="pixels")
     ordered = keras.ops.flip(pixels, axis=-1) if rescale.bgr else pixels
     scale, offset = (
         list(value) if isinstance(value, tuple) else value
@@ -118,7 +125,7 @@ def load_model(path: str | os.PathLike[str]) -> SavedModel:
         whole.get_layer(CORE)
     except Exception as error:  # Keras and HDF5 raise anything on a damaged file
         raise WeightsError(f"the model can't be loaded: {reason_of(error)}", path=path) from error
-    expected = (None, facts.image_size, facts.image_size, 3), (None, len(facts.class_names))
+    expected = (None, *facts.shape), (None, len(facts.class_names))
     if shapes != expected:
         raise WeightsError("the model does not match its own description", path=path)
     check_finite(whole, path)

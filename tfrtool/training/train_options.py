@@ -11,13 +11,19 @@ from typing import Any, ClassVar, Literal, TypeVar
 
 from tfrtool.declare import as_choice, declared, option
 from tfrtool.errors import UsageError
+from tfrtool.images.recipe import parse_size
 from tfrtool.loading.options import (
     KNOBS,
     Augment,
+    Channels,
+    ImageSize,
     LoadOptions,
     OpenOptions,
     PathLike,
+    as_image_size,
+    image_shape,
     parse_augment,
+    size_text,
 )
 from tfrtool.storage.arguments import (
     as_path,
@@ -35,7 +41,7 @@ _Kind = TypeVar("_Kind")
 
 _LOADED = (
     *("split", "batch_size", "recipe", "seed", "cache_directory", "augment", "epochs"),
-    *("decode", "deterministic", *KNOBS),
+    *("decode", "deterministic", "channels", *KNOBS),
 )
 """Options with the same name in `LoadOptions`."""
 
@@ -219,13 +225,13 @@ class TrainOptions(OpenOptions):
         "loaded weights, otherwise all.",
         metavar="auto|head|all|LAYER",
     )
-    image_size: int | None = _model(
+    image_size: ImageSize | None = _model(
         None,
-        "Resize images to N x N pixels.  [default: the model's own size]",
-        metavar="N",
-        least=1,
-        most=4096,
+        "Resize images to N x N or W x H pixels.  [default: the model's own size]",
+        metavar="N|WxH",
+        parse=parse_size,
     )
+    channels: Channels = _model(3, "Channels of the images: 3 for RGB, 1 for gray.")
     head: Head = _model(
         "softmax",
         "Last layer: one output per class, or for two classes a single sigmoid.",
@@ -435,9 +441,12 @@ class TrainOptions(OpenOptions):
             raise UsageError(f"{name} requires a cluster", hint="use --engine ray to train on one")
         if self.outputs == "logits" and not is_own(self.model_name):
             raise UsageError("--outputs logits requires a model of your own")
-        if self.size < _LEAST_SIDE and not is_own(self.model_name):
+        named = not is_own(self.model_name)
+        if named and min(image_shape(self.size)[:2]) < _LEAST_SIDE:
             what = f"--image-size must be at least {_LEAST_SIDE} for --model {self.model_name}"
-            raise UsageError(f"{what}, got {self.size}")
+            raise UsageError(f"{what}, got {size_text(self.size)}")
+        if self.channels == 1 and named and self.model != CNN:
+            raise UsageError("--channels 1 requires --model cnn or a model of your own")
         if self.warm_up is not None and self.warm_up > self.epochs:
             raise UsageError(f"--warm-up {self.warm_up:g} must not exceed --epochs {self.epochs}")
         if self.cache_directory is not None and self.cache != "disk":
@@ -494,6 +503,8 @@ class TrainOptions(OpenOptions):
             assign("dataset", as_path(self.dataset))
         if isinstance(self.augment, str):
             assign("augment", parse_augment(self.augment))
+        if self.image_size is not None:
+            assign("image_size", as_image_size(self.image_size, "--image-size"))
         if self.fine_tune is not None:
             FineTune.parse(self.fine_tune)
         if self.cache == _AUTO and self.cache_directory is not None:
@@ -523,7 +534,7 @@ class TrainOptions(OpenOptions):
             return f"keras.Model:{self.model.name}"
         return f"{self.model.__module__}:{function}"
 
-    def loading(self, image_size: int) -> LoadOptions:
+    def loading(self, image_size: ImageSize) -> LoadOptions:
         """Return how training images are loaded: as uint8 of this size, without a cache."""
         shared = {name: getattr(self, name) for name in _LOADED}
         return LoadOptions(image_size=image_size, rescale=None, **shared)
@@ -575,13 +586,17 @@ class TrainOptions(OpenOptions):
         return "all" if self.initial_weights == NO_WEIGHTS else "head"
 
     @property
-    def size(self) -> int:
+    def size(self) -> ImageSize:
         """Image size in pixels; by default the model's own."""
         if self.image_size is not None:
             return self.image_size
         shape = getattr(self.model, "input_shape", None)  # of a keras.Model that is built
-        built = shape[1] if isinstance(shape, tuple) and len(shape) == 4 else None
-        return built or _SIZES.get(self.model_name.replace("_", ""), 224)
+        built = shape[2:0:-1] if isinstance(shape, tuple) and len(shape) == 4 else ()
+        return (
+            as_image_size(built)
+            if all(built) and built
+            else _SIZES.get(self.model_name.replace("_", ""), 224)
+        )
 
     @property
     def rate(self) -> float:

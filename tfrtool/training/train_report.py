@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from tfrtool.loading.labels import Task
-from tfrtool.loading.options import Cache, Rescale
+from tfrtool.loading.options import Cache, Channels, ImageSize, Rescale
 from tfrtool.storage.json_values import Shown, to_json_values
 from tfrtool.training.train_options import Strategy, TrainOptions
 
@@ -31,7 +31,8 @@ class TrainPlan:
         recipe: data loader.
         cache: what is kept between epochs.
         cache_reason: why.
-        image_size: width and height of the input images, in pixels.
+        image_size: size of the input images in pixels: N for N x N, or (width, height).
+        channels: 3 for RGB, 1 for gray images.
         rescale: how pixel values are rescaled.
         class_names: names of the classes, by class number.
         task: whether an image has exactly one class, or any number of them.
@@ -59,7 +60,8 @@ class TrainPlan:
     recipe: str
     cache: Cache
     cache_reason: str
-    image_size: int
+    image_size: ImageSize
+    channels: Channels = 3
     rescale: Rescale
     class_names: tuple[str, ...]
     task: Task

@@ -134,6 +134,7 @@ class TrainingRun:
                 task=dataset.task,
                 head=options.head,
                 outputs=options.outputs,
+                channels=options.channels,
             )
         if options.tuning is not None:
             check_layer(self._classifier, options.tuning.layer, name)
@@ -153,6 +154,7 @@ class TrainingRun:
             cache=plan.cache,
             cache_reason=plan.reason,
             image_size=data.training.image_size,
+            channels=options.channels,
             rescale=self._rescale,
             class_names=dataset.class_names,
             task=dataset.task,
@@ -414,6 +416,7 @@ class TrainingRun:
         facts = ModelFacts(
             model=plan.model,
             image_size=plan.image_size,
+            channels=plan.channels,
             class_names=plan.class_names,
             task=plan.task,
         )

@@ -25,7 +25,7 @@ from tfrtool.loading.dataset import Dataset
 from tfrtool.loading.decoding import record_decoder, standard_rescale
 from tfrtool.loading.labels import Task
 from tfrtool.loading.open_dataset import opened
-from tfrtool.loading.options import Cache, LoadOptions, Rescale
+from tfrtool.loading.options import Cache, ImageSize, LoadOptions, Rescale
 from tfrtool.loading.pipeline import count_images, load, split_records
 from tfrtool.storage.progress import OnProgress, activity
 from tfrtool.training.train_options import CNN, NO_WEIGHTS, TrainOptions
@@ -126,22 +126,23 @@ def _validation_split(dataset: Dataset, options: TrainOptions) -> str | None:
     return _VALIDATION if options.validation is None and default else None
 
 
-def _choose_image_size(options: TrainOptions, dataset: Dataset) -> int:
+def _choose_image_size(options: TrainOptions, dataset: Dataset) -> ImageSize:
     """Return the image size that was requested, or the model's own.
 
     The cnn has no weights for a certain size: small images are only enlarged to the next multiple
     of 32, by the median of the first images' longer sides.
     """
-    if options.image_size is not None or options.model_name != CNN:
-        return options.size
-    decode, part = record_decoder(dataset), options.loading(options.size)
+    size = options.size
+    if options.image_size is not None or options.model_name != CNN or not isinstance(size, int):
+        return size
+    decode, part = record_decoder(dataset), options.loading(size)
     with naming_damage(dataset, options.split):
         sides = [
             max(decode(record)[0].shape[:2])
             for record in split_records(dataset, part).take(_SAMPLED)
         ]
-    longest = int(statistics.median(sides)) if sides else options.size
-    return min(options.size, -(-max(longest, 1) // _STEP) * _STEP)
+    longest = int(statistics.median(sides)) if sides else size
+    return min(size, -(-max(longest, 1) // _STEP) * _STEP)
 
 
 def plan_run_cache(
@@ -163,6 +164,7 @@ def plan_run_cache(
         CacheRequest(
             images=-(-sum(data.images) // workers),
             image_size=data.training.image_size,
+            channels=options.channels,
             epochs=options.epochs,
             asked=before or (None if options.cache == "auto" else options.cache),
             recipe=options.recipe,

@@ -13,6 +13,7 @@ from tfrtool.cli.output import Outcome, emit, warn
 from tfrtool.cli.parameters import INPUT, command, resolve_dataset
 from tfrtool.engines.pool import cores
 from tfrtool.errors import UsageError, human_count, printable, some_of
+from tfrtool.loading.options import size_text
 from tfrtool.training.train_options import TrainOptions
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def render_plan(plan: "TrainPlan") -> str:
         loader += f", augment {options.augment}"
     decay = "" if options.schedule == "constant" else f", {options.schedule} decay"
     lines = [
-        f"{plan.model} at {plan.image_size} px, "
+        f"{plan.model} at {size_text(plan.image_size)} px, "
         f"{human_count(plan.trainable_parameters, 'trainable parameter')}, "
         f"{options.optimizer}, learning rate {options.rate:g}{decay}"
         + ("" if plan.precision == "float32" else f", {plan.precision}"),
