@@ -30,6 +30,7 @@ TEXTS |= {
     "--dedupe-by",
     "--fill",
     "--null",
+    "--proto",
     "--quote",
     "--sample-per",
     "--with",

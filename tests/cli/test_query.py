@@ -7,7 +7,6 @@ import errno
 import io
 import json
 import os
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,8 @@ import pytest
 import tfrtool
 from tests.examples.strategies import int64
 from tests.records.strategies import shard_of
-from tfrtool.cli import main, rows_text
+from tfrtool.cli import main
+from tfrtool.cli.csv_output import CsvOptions
 
 Capture = pytest.CaptureFixture[str]
 COUNT = "SELECT label, count(*) AS n FROM records GROUP BY label ORDER BY n, label"
@@ -101,10 +101,10 @@ def test_a_full_disk(
 ) -> None:
     """It is no fault of the query's: the file that can't be written is named, exit code 1."""
 
-    def full(_: Iterable[Any]) -> str:
+    def full(*_: Any) -> str:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(rows_text, "csv_line", full)
+    monkeypatch.setattr(CsvOptions, "line", full)
     _, err = query(capsys, shard, COUNT, "--out", tmp_path / "a.csv", code=1)
     assert err == f"tfrtool: error: {tmp_path}/a.csv: can't be written: no space left on device\n"
     assert [*tmp_path.iterdir()] == [shard]

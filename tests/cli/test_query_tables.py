@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import os
 from pathlib import Path
@@ -19,6 +20,7 @@ from tests.photos import image_bytes
 from tests.records.strategies import shard_of
 from tfrtool.cli import main
 
+ARROW = ["--format", "arrow"]
 Capture = pytest.CaptureFixture[str]
 ROWS: list[dict[str, Any]] = [
     {"image": image_bytes(size=(20 + n, 30), tint=n), "label": n % 3, "name": f"{n}.jpg"}
@@ -212,3 +214,56 @@ def test_errors_are_in_the_terms_of_the_query(
     """They name tables and columns as the user knows them."""
     _, err = query(capsys, shard, sql, "--with", f"words={words['csv']}", code=2)
     assert ERRORS[sql] in err
+
+
+def test_arrow_on_stdout(shard: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    """Query and cat write a stream with types that pyarrow reads; nothing else is on stdout."""
+    assert main(["query", str(shard), "SELECT label, now()::DATE d FROM records", *ARROW]) == 0
+    found = pa.ipc.open_stream(capfdbinary.readouterr().out).read_all()
+    assert found.column("label").to_pylist() == [row["label"] for row in ROWS]
+    assert found.schema.field("d").type == pa.date32()
+    assert main(["cat", str(shard), "--where", "label = 1", "--select", "name", *ARROW]) == 0
+    rows = pa.ipc.open_stream(capfdbinary.readouterr().out).read_all().to_pylist()
+    expected = [(str(shard), n, row["name"]) for n, row in enumerate(ROWS) if row["label"] == 1]
+    assert [tuple(row.values()) for row in rows] == expected
+
+
+def test_arrow_is_not_written_to_a_terminal(
+    shard: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cat, query and convert refuse it before they read anything."""
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    for call in (["cat", shard, *ARROW], ["query", shard, "SELECT 1", *ARROW]):
+        assert main([*map(str, call)]) == 2
+        assert "can't be shown in a terminal" in capsys.readouterr().err
+    assert main(["convert", str(shard), "-", "--to", "arrow"]) == 2
+    assert not [*tmp_path.iterdir()]
+
+
+STYLE = ["--format", "csv", "--delimiter", "tab", "--quote", "'", "--null", "NA", "--no-header"]
+
+
+def test_csv_as_it_is_asked_for(shard: Path, capsys: Capture) -> None:
+    """Delimiter, quotation mark, header and null are the same in cat and query."""
+    sql = "SELECT label, NULL, 'a\tb' FROM records WHERE label = 1 LIMIT 1"
+    assert main(["query", str(shard), sql.replace("NULL", "NULL AS n"), *STYLE]) == 0
+    assert capsys.readouterr().out == "1\tNA\t'a\tb'\n"
+    assert main(["cat", str(shard), "--records", "1", "--select", "label,name", *STYLE]) == 0
+    assert capsys.readouterr().out == f"{shard}\t1\t1\t1.jpg\n"
+    for words in (["--null", "x"], ["--format", "csv", "--delimiter", "ab"]):
+        assert main(["cat", str(shard), *words]) == 2
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
+def test_standard_input_is_a_table(
+    shard: Path, words: dict[str, Path], form: str, capsys: Capture, monkeypatch: Any
+) -> None:
+    """Its format is detected; errors name it -."""
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(words[form].read_bytes())))
+    sql = "SELECT word FROM w WHERE label = 1"
+    assert main(["query", str(shard), sql, "--with", "w=-", "--format", "csv"]) == 0
+    assert capsys.readouterr().out == 'word\n"one, 1"\n'
+    if form == "csv":
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"[1, 2")))
+        assert main(["query", str(shard), sql, "--with", "w=-"]) == 2
+        assert "error: -: " in capsys.readouterr().err

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import click
 
 from tfrtool.cli.layout import render
-from tfrtool.errors import some_of
+from tfrtool.errors import UsageError, some_of
 from tfrtool.page import Page
 
 BARS = "tfrtool.bars"
@@ -64,6 +64,14 @@ def warn_of_letters(undrawn: str) -> None:
 def note(message: str) -> None:
     """Print a note that needs no action."""
     _echo(f"tfrtool: {message}", err=True)
+
+
+def binary_output() -> BinaryIO:
+    """Return standard output for bytes; `UsageError` if it is a terminal."""
+    if sys.stdout.isatty():
+        hint = "redirect it to a file or a program"
+        raise UsageError("binary output can't be shown in a terminal", hint=hint)
+    return sys.stdout.buffer
 
 
 def emit_file(file: BinaryIO) -> None:

@@ -1,12 +1,11 @@
 """Records and rows as lines: JSON, CSV, or text for people."""
 
-import csv
-import io
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from tfrtool.cli.csv_output import CsvOptions
 from tfrtool.errors import human_bytes, printable
 from tfrtool.examples.content import describe_bytes
 from tfrtool.images.header import claimed_sides, is_jpeg, read_jpeg_header
@@ -32,10 +31,10 @@ class RecordCsv:
         skipped: the names of other records' features that have no column.
     """
 
-    def __init__(self, select: Sequence[str] | None) -> None:
+    def __init__(self, select: Sequence[str] | None, style: CsvOptions) -> None:
         """Begin; the head of a selection is `head`, else the first record has it."""
-        self._names = select and ["shard", "record", *select]
-        self.head = csv_line(self._names) if self._names else None
+        self._names, self._style = select and ["shard", "record", *select], style
+        self.head = style.line(self._names) if self._names and style.header else None
         self.skipped: set[str] = set()
 
     def line(self, row: Mapping[str, Any]) -> str:
@@ -43,25 +42,16 @@ class RecordCsv:
         flat, head = flattened(row), ""
         if not self._names:
             self._names = list(flat)
-            head = f"{csv_line(self._names)}\n"
+            head = f"{self._style.line(self._names)}\n" if self._style.header else ""
         self.skipped.update(flat.keys() - set(self._names))
-        return head + csv_line(map(flat.get, self._names))
-
-
-def csv_line(cells: Iterable[Any]) -> str:
-    """Return a row of CSV: texts as they are, nothing for null, and else JSON."""
-    text = io.StringIO()
-    texts = (one or "" if one is None or isinstance(one, str) else json.dumps(one) for one in cells)
-    # A text that breaks lines is put into quotes only if its line ends are among these.
-    csv.writer(text, lineterminator="\r\n").writerow(texts)
-    return text.getvalue()[:-2]
+        return head + self._style.line(map(flat.get, self._names))
 
 
 def flattened(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a record's place and features by name; those of a context are ``context.a``."""
     flat: dict[str, Any] = {}
     for key, value in row.items():
-        if key == "features":
+        if key in ("features", "message"):
             flat |= value
         elif key in ("context", "feature_lists", "event"):
             flat |= {f"{key}.{name}": one for name, one in value.items()}

@@ -11,6 +11,7 @@ from tfrtool.declare import Options, option
 from tfrtool.engines.engine import workers_option
 from tfrtool.errors import SchemaError, UsageError
 from tfrtool.images.recipe import parse_size
+from tfrtool.inspection.inspect_options import ProtoOptions
 from tfrtool.records.shard_sets import check_split_name
 from tfrtool.sources.items import Starting
 from tfrtool.storage.progress import OnProgress, no_progress
@@ -301,7 +302,7 @@ class EditOptions(RunOptions, NameOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConvertOptions(SizeOptions):
+class ConvertOptions(SizeOptions, ProtoOptions):
     """Options of convert."""
 
     from_format: FormatName | None = option(

@@ -288,8 +288,18 @@ def holds_features(message: pb.SequenceExample) -> bool:
 
 
 _EVENT_TAGS = frozenset({0x09, 0x10, *range(0x1A, 0x53, 8)})
+_SUMMARY = 0x2A
 _EVENT_FIELDS = 64
 """Fields at most; writers set five."""
+
+
+def count_event_values(payload: bytes) -> int:
+    """Return how many values the summary of an event has; 0 if it is damaged."""
+    try:
+        summaries = [(at, end) for tag, at, end in read_spans(payload) if tag == _SUMMARY]
+        return sum(1 for span in summaries for tag, _, _ in read_spans(payload, *span) if tag == 10)
+    except ValueError:
+        return 0
 
 
 def _is_event(payload: bytes) -> bool:

@@ -15,7 +15,20 @@ from tfrtool.storage.progress import OnProgress, no_progress
 
 if TYPE_CHECKING:
     from tfrtool.engines.engine import Engine
+    from tfrtool.examples.arrow.messages import MessageColumns
     from tfrtool.examples.schema import Schema
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProtoOptions(Options):
+    """What records are, if they are neither Examples nor SequenceExamples."""
+
+    proto: str | None = option(
+        None,
+        "Decode records as MESSAGE. FILE is what protoc --descriptor_set_out --include_imports "
+        "writes.",
+        metavar="FILE:MESSAGE",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +97,9 @@ class CatOptions(Options):
     )
     sources: Paths | None = option(
         None, "what names the shards, such as their directory. None takes the files.", cli=None
+    )
+    proto: "MessageColumns | None" = option(
+        None, "fields of the records' messages, for the condition.", cli=None
     )
     on_fault: Callable[[LocatedFault], None] = option(
         ..., "called with the damage that is met on the way, which is skipped.", cli=None

@@ -57,6 +57,10 @@ MAX_FIELDS = 1_048_576
 """Fields of one message that are read one by one. Two bytes can be a field, and each takes about
 0.3 us. A record of a million strings has this many."""
 
+MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+"""Size of a record that is decoded with --proto. A list of small numbers takes thirty times as much
+in memory. The largest known messages, frames of several cameras, have five million bytes."""
+
 MAX_INTEGER_BYTES = 256 * 1024 * 1024
 """Size of one list of integers in a record. Small integers take a byte each there, and eight bytes
 in memory, together 2 GiB."""

@@ -10,7 +10,7 @@ import click
 
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.jobs import outcome_of, show_job
-from tfrtool.cli.output import Outcome, emit_file, note
+from tfrtool.cli.output import Outcome, binary_output, emit_file, note
 from tfrtool.cli.parameters import INPUT_OR_STDIN, OUTPUT_OR_STDOUT, command, standard_input
 from tfrtool.convert.convert_options import ConvertOptions
 from tfrtool.errors import TfrtoolError, UsageError, printable
@@ -44,6 +44,8 @@ def convert_command(source: tuple[str, ...], target: str, as_json: bool, **words
 
     if target == "-" and as_json and not words["dry_run"]:
         raise UsageError("--json cannot be used with standard output as TARGET")
+    if (target, words["to"]) == ("-", "arrow"):
+        binary_output()
     with _files_for_streams(source, target, words["from_format"], words["to"]) as paths:
         with Bars() as bars:
             on_note = (lambda _: None) if words["dry_run"] else note

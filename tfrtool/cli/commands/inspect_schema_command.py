@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from tfrtool.cli.bars import Bars
-from tfrtool.cli.output import Outcome, emit, warn
+from tfrtool.cli.damage import Damage
+from tfrtool.cli.output import Outcome, emit, note, warn
 from tfrtool.cli.parameters import SHARDS, command, resolve_sources
 from tfrtool.cli.schema_text import feature_table, loss_text
-from tfrtool.declare import Options, option
+from tfrtool.declare import option
 from tfrtool.errors import ShardError, UsageError, human_count
 from tfrtool.examples.feature_text import conflict_text, name_text
-from tfrtool.inspection.inspect_options import SchemaOptions
+from tfrtool.inspection.inspect_options import ProtoOptions, SchemaOptions
 from tfrtool.page import Heading, Page, Prose, Table
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _InspectSchemaOptions(Options):
+class _InspectSchemaOptions(ProtoOptions):
     emit: Literal["table", "python", "json", "tfds", "schema", "pbtxt"] = option(
         "table",
         "Print a table, Python code for tf.io, JSON for --description, the features.json of TFDS, "
@@ -46,7 +47,12 @@ def inspect_schema_command(shards: tuple[str, ...], as_json: bool, **words: Any)
     Exit code 3 means that the schema is incomplete because of damaged records, shards of another
     kind, or a feature that TFDS has no type for.
     """
-    form = words.pop("emit")
+    form, proto = words.pop("emit"), words.pop("proto")
+    if proto is not None:
+        if form != "table" or words["sample"] is not None:
+            other = "--sample" if form == "table" else "--emit"
+            raise UsageError(f"--proto and {other} cannot be used together")
+        return _show_messages(shards, proto, as_json)
     if as_json and form != "table":
         raise UsageError(
             f"--json and --emit {form} cannot be used together",
@@ -92,6 +98,24 @@ def inspect_schema_command(shards: tuple[str, ...], as_json: bool, **words: Any)
             raise ShardError("no feature has a type that TFDS supports")
         emit(json.dumps(made.content, indent=2))
     return outcome
+
+
+def _show_messages(shards: tuple[str, ...], proto: str, as_json: bool) -> Outcome:
+    """Print the fields of the messages in shards."""
+    from tfrtool.examples.arrow.messages import MessageColumns
+    from tfrtool.inspection.schema.message_schema import message_schema
+
+    damage, columns = Damage("skip"), MessageColumns.read(proto)
+    found = message_schema(resolve_sources(shards), columns, damage)
+    rows = [(name_text(name), kind, f"{count:,}") for name, kind, count in found.fields]
+    page: Page = [
+        Heading(f"{human_count(found.records, 'record')}, {found.message}"),
+        Table(head=("field", "type", "present"), rows=rows),
+    ]
+    emit(found.to_json() if as_json else page)
+    if (unknown := columns.unknown_note(found.unknown_bytes)) is not None:
+        note(unknown)
+    return damage.outcome()
 
 
 def _page(inferred: "InferredSchema") -> Page:

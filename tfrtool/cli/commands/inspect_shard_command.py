@@ -1,12 +1,14 @@
 """``tfrtool inspect shard``."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from tfrtool.cli.damage import UnreadableShards
 from tfrtool.cli.layout import page_width
-from tfrtool.cli.output import Outcome, emit, emit_pieces
+from tfrtool.cli.output import Outcome, emit, emit_pieces, note
 from tfrtool.cli.parameters import (
     SHARDS,
     command,
@@ -15,7 +17,7 @@ from tfrtool.cli.parameters import (
 )
 from tfrtool.cli.process import stdout_closed
 from tfrtool.cli.schema_text import feature_table
-from tfrtool.declare import Options, option
+from tfrtool.declare import option
 from tfrtool.errors import (
     SchemaError,
     ShardError,
@@ -27,7 +29,7 @@ from tfrtool.errors import (
 )
 from tfrtool.examples.content import decode_text, describe_bytes
 from tfrtool.examples.feature_text import name_text
-from tfrtool.inspection.inspect_options import ShardOptions
+from tfrtool.inspection.inspect_options import ProtoOptions, ShardOptions
 from tfrtool.inspection.summary.summary_json import shortest_float
 from tfrtool.page import Bad, Good, Heading, Page, Table, facts, findings
 from tfrtool.records.compression import Compression
@@ -36,6 +38,7 @@ from tfrtool.storage.opening import read_bounded
 if TYPE_CHECKING:
     from tfrtool.examples.parsing import ParsedValue
     from tfrtool.examples.schema import Schema
+    from tfrtool.inspection.rows.payload_json import PayloadJson
     from tfrtool.inspection.summary.shard_summary import Sample, ShardSummary
     from tfrtool.records.framing import Record
 
@@ -46,7 +49,7 @@ _NAME_WIDTH = 36
 
 
 @dataclass(frozen=True, kw_only=True)
-class _InspectShardOptions(Options):
+class _InspectShardOptions(ProtoOptions):
     raw: bool = option(
         False, "Show payloads as Python bytes literals, with offset, length and CRCs."
     )
@@ -78,6 +81,7 @@ def inspect_shard_command(
     raw: bool,
     feature: tuple[str, ...],
     description: str | None,
+    proto: str | None,
     as_json: bool,
     **words: Any,
 ) -> Outcome:
@@ -92,7 +96,9 @@ def inspect_shard_command(
     """
     from tfrtool.inspection.summary.shard_summary import inspect_shard
 
-    schema, record = _schema(feature, description), words["record"]
+    schema, record, messages = _schema(feature, description), words["record"], _messages(proto)
+    if schema is not None and messages is not None:
+        raise UsageError("--proto cannot be used together with --feature or --description")
     sources = resolve_sources(shards)
     outcome, shown, unreadable = Outcome.FINE, False, UnreadableShards(len(sources))
     for number, source in enumerate(sources):
@@ -101,12 +107,16 @@ def inspect_shard_command(
         except ShardError as error:
             unreadable.add(error)
             continue
+        contents = [_message(one.record, messages) for one in summary.sample]
         if as_json:
-            emit(summary.to_json(raw=raw))
+            data = summary.to_json(raw=raw)
+            for content, sample in zip(contents, data["sample"], strict=True):
+                sample |= content
+            emit(data)
         else:
             if number:
                 emit("")
-            emit(_page(summary, raw=raw))
+            emit(_page(summary, raw=raw, contents=contents))
             for sample in summary.sample if raw else ():
                 emit("")
                 emit(raw_page(sample.record))
@@ -114,10 +124,13 @@ def inspect_shard_command(
         # --record may name a damaged record, which is reported.
         counted = summary.total if summary.counted_by is None else None
         shown |= record is None or counted is None or record < counted + summary.lost
-        outcome = Outcome.DAMAGE if summary.faults else outcome
+        if summary.faults or any("misfits" in content for content in contents):
+            outcome = Outcome.DAMAGE
         if stdout_closed():
             return outcome
     unreadable.check()
+    if messages is not None and (unknown := messages.unknown_note()):
+        note(unknown)
     if not shown:
         raise ShardError(
             f"no record {record} in any of these shards", hint="records are numbered from 0"
@@ -143,7 +156,27 @@ def _schema(features: tuple[str, ...], description: str | None) -> "Schema | Non
             raise
 
 
-def _page(summary: "ShardSummary", *, raw: bool = False) -> Page:
+def _messages(proto: str | None) -> "PayloadJson | None":
+    """Return what reads the messages of --proto."""
+    if proto is None:
+        return None
+    from tfrtool.examples.arrow.messages import MessageColumns
+    from tfrtool.inspection.rows.payload_json import PayloadJson
+
+    return PayloadJson(proto=MessageColumns.read(proto))
+
+
+def _message(record: "Record", messages: "PayloadJson | None") -> dict[str, Any]:
+    """Return the fields of a record, or why it is no such message."""
+    try:
+        return {} if messages is None else messages.describe(record.payload)
+    except ValueError as error:
+        return {"misfits": [str(error)]}
+
+
+def _page(
+    summary: "ShardSummary", *, raw: bool = False, contents: Sequence[Mapping[str, Any]] = ()
+) -> Page:
     """Return what ``inspect shard`` shows of a shard; ``raw`` leaves its records to `raw_page`."""
     shard = summary.shard
     crcs: str = Good("all match")
@@ -168,7 +201,10 @@ def _page(summary: "ShardSummary", *, raw: bool = False) -> Page:
         listed += ", ..." * (len(indices) > _INDICES_SHOWN)
         count = human_count(len(indices), "record")
         page.append(f"default used for {name!r}, which is missing in {count} ({listed})")
-    return page if raw else [*page, *(line for one in summary.sample for line in _sample(one))]
+    if not raw:
+        for sample, content in zip(summary.sample, contents or repeat({}), strict=False):
+            page += _sample(sample, content)
+    return page
 
 
 def _records(summary: "ShardSummary") -> str:
@@ -203,9 +239,17 @@ def _title(record: "Record") -> str:
     return f"record {record.index} at offset {record.offset}, {size}"
 
 
-def _sample(sample: "Sample") -> Iterator[str]:
+def _sample(sample: "Sample", content: Mapping[str, Any]) -> Iterator[str]:
     record, parsed = sample
     yield Heading(_title(record))
+    if content:
+        yield from map(Bad, content.get("misfits", ()))
+        fields = content.get("message", {})
+        width = min(max(map(len, fields), default=0), _NAME_WIDTH)
+        for name, value in fields.items():
+            text, room = json.dumps(value), page_width() - width - 4
+            yield f"{name:{width}}  {text if len(text) <= room else text[: room - 3] + '...'}"
+        return
     if parsed is None:
         yield _value(record.payload, page_width() - 2)
         return

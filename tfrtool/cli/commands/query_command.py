@@ -3,33 +3,48 @@
 import json
 import re
 import shlex
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import chain, islice
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any, BinaryIO, Literal
 
 import click
 
+from tfrtool.cli.csv_output import CsvOptions
 from tfrtool.cli.damage import Damage
 from tfrtool.cli.layout import render
-from tfrtool.cli.output import Outcome, emit, note
+from tfrtool.cli.output import Outcome, binary_output, emit, note
 from tfrtool.cli.parameters import (
     SHARDS,
     SKIP_OR_STOP,
     command,
     resolve_shards,
+    standard_input,
 )
 from tfrtool.cli.process import stdout_closed
-from tfrtool.declare import Options, option
+from tfrtool.declare import option
 from tfrtool.engines.engine import workers_option
-from tfrtool.errors import UsageError, WriteError, human_count, os_errors_as, printable
+from tfrtool.errors import (
+    TfrtoolError,
+    UsageError,
+    WriteError,
+    human_count,
+    os_errors_as,
+    printable,
+)
+from tfrtool.inspection.inspect_options import ProtoOptions
 from tfrtool.page import Page
 from tfrtool.records.compression import named_compression
 from tfrtool.storage.arguments import as_path
+from tfrtool.storage.scratch_folder import ScratchFolder
 
-_FORMATS = ("table", "jsonl", "csv", "parquet")
+_FORMATS = ("table", "jsonl", "csv", "parquet", "arrow")
+_HEAD = 4096
+"""Bytes of standard input that show its format."""
+
 _SHOWN = 1000
 """Maximum number of rows in a table, which is laid out in memory."""
 
@@ -51,16 +66,17 @@ def _parse_tables(texts: Iterable[str]) -> dict[str, str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _QueryOptions(Options):
+class _QueryOptions(ProtoOptions):
     tables: Mapping[str, str] | None = option(
         None,
-        "Also query FILE as the table NAME: CSV, JSON Lines, Parquet, or other shards. Repeatable.",
+        "Also query FILE as the table NAME: CSV, JSON Lines, Parquet, or other shards; - for "
+        "standard input. Repeatable.",
         metavar="NAME=FILE",
         cli="--with",
         repeat=True,
         parse=_parse_tables,
     )
-    format: Literal["table", "jsonl", "csv", "parquet"] | None = option(
+    format: Literal["table", "jsonl", "csv", "parquet", "arrow"] | None = option(
         None, "Output format.  [default: suffix of FILE, or table]"
     )
     out: str | None = option(
@@ -75,7 +91,7 @@ class _QueryOptions(Options):
     "tfrtool query data 'SELECT label, count(*) FROM records GROUP BY 1'",
     "tfrtool query data 'SELECT _record FROM records WHERE _bytes > 1e6' --out big.csv",
     "tfrtool query data 'SELECT * FROM records JOIN meta USING (id)' --with meta=meta.csv",
-    options=_QueryOptions,
+    options=(_QueryOptions, CsvOptions),
 )
 @SHARDS
 @click.argument("sql")
@@ -86,6 +102,7 @@ def query_command(
     overwrite: bool,
     on_error: str,
     as_json: bool,
+    proto: str | None,
     **words: Any,
 ) -> Outcome:
     """Query records with SQL.
@@ -97,7 +114,8 @@ def query_command(
     Exit code 3 means that damaged records were skipped.
     """
     from tfrtool.cli.bars import Bars
-    from tfrtool.inspection.rows.query import query, write_parquet
+    from tfrtool.examples.arrow.messages import MessageColumns
+    from tfrtool.inspection.rows.query import query, write_arrow, write_parquet
     from tfrtool.storage.atomic_files import new_file
 
     damage = Damage(on_error)
@@ -105,11 +123,15 @@ def query_command(
         hint = f"tfrtool query {shlex.quote(sql)} {shlex.quote(shards[0])}"
         raise UsageError("SHARDS come before SQL", hint=f"swap the arguments: {hint}")
     form = _chosen(words.pop("format"), out, overwrite, as_json)
+    style = CsvOptions.take(words, form)
+    if form == "arrow" and out is None:
+        binary_output()
     # The file appears when it is complete.
     target: AbstractContextManager[BinaryIO | None] = (
         nullcontext() if out is None else new_file(as_path(out), replace=overwrite)
     )
     with (
+        _file_for_stdin(words.pop("tables")) as tables,
         Bars() as bars,
         os_errors_as(WriteError, out or "-", "can't be written"),
         target as file,
@@ -117,19 +139,48 @@ def query_command(
             resolve_shards(shards),
             sql,
             sources=shards,
-            as_text=form != "parquet",
+            tables=tables,
+            as_text=form not in ("parquet", "arrow"),
             on_fault=damage,
             on_progress=bars,
+            on_note=note,
+            proto=None if proto is None else MessageColumns.read(proto),
             **words,
         ) as reader,
     ):
         if form == "parquet" and file is not None:
             rows = write_parquet(reader, file)
+        elif form == "arrow":
+            rows = write_arrow(reader, binary_output() if file is None else file)
         else:
-            rows = _print(reader, form, file)
+            rows = _print(reader, form, file, style)
     if out is not None:
         note(f"wrote {human_count(rows, 'row')} to {printable(out)}")
     return damage.outcome()
+
+
+@contextmanager
+def _file_for_stdin(tables: Mapping[str, str] | None) -> Iterator[Mapping[str, str] | None]:
+    """Give a temporary file in place of standard input; errors name it ``-``."""
+    name = next((name for name, path in (tables or {}).items() if path == "-"), None)
+    if name is None:
+        yield tables
+        return
+    stream = standard_input()
+    with ScratchFolder() as scratch:
+        head = stream.read(_HEAD)
+        is_json = head.lstrip()[:1] in (b"{", b"[")
+        suffix = "jsonl" if is_json else "parquet" if head.startswith(b"PAR1") else "csv"
+        path = Path(scratch, f"stdin.{suffix}")
+        with path.open("xb") as file:
+            file.write(head)
+            shutil.copyfileobj(stream, file)
+        try:
+            yield {**(tables or {}), name: str(path)}
+        except TfrtoolError as error:
+            if str(error.path).startswith(scratch):
+                error.path = "-"
+            raise
 
 
 def _chosen(form: str | None, out: str | None, overwrite: bool, as_json: bool) -> str:
@@ -147,9 +198,9 @@ def _chosen(form: str | None, out: str | None, overwrite: bool, as_json: bool) -
     return form
 
 
-def _print(reader: Any, form: str, file: BinaryIO | None) -> int:
+def _print(reader: Any, form: str, file: BinaryIO | None, style: CsvOptions) -> int:
     """Print rows, or write them to a file as text; return how many."""
-    from tfrtool.cli.rows_text import csv_line, rows_json, rows_table
+    from tfrtool.cli.rows_text import rows_json, rows_table
 
     names, count = reader.schema.names, 0
 
@@ -165,7 +216,7 @@ def _print(reader: Any, form: str, file: BinaryIO | None) -> int:
         page = rows_table(islice(rows, _SHOWN), names)
         lines = [page if file is None else render(page, terminal=False)]
     elif form == "csv":
-        lines = map(csv_line, chain([names], (row.values() for row in rows)))
+        lines = map(style.line, chain([names] * style.header, (row.values() for row in rows)))
     else:
         lines = map(json.dumps, rows)
     for line in lines:

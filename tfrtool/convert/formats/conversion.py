@@ -13,6 +13,7 @@ from tfrtool.convert.carried import CarriedMetadata
 from tfrtool.convert.convert_options import ConvertOptions
 from tfrtool.convert.formats.convert_task import ConvertTask, read_rows
 from tfrtool.convert.formats.parquet import ParquetFormat
+from tfrtool.convert.formats.payload_formats import PayloadFormat
 from tfrtool.convert.formats.registry import (
     NAMES,
     SCHEMA,
@@ -46,6 +47,7 @@ from tfrtool.errors import (
 from tfrtool.examples.arrow.columns import Column, Columns, ColumnType, Form
 from tfrtool.examples.arrow.foreign import conversion_error
 from tfrtool.examples.arrow.infer import ColumnsFold
+from tfrtool.examples.arrow.messages import MessageColumns
 from tfrtool.examples.dtypes import FLOAT32_END, NumberRange
 from tfrtool.examples.example import DType, PayloadKind, feature_key, feature_name
 from tfrtool.examples.roles import is_image
@@ -166,6 +168,8 @@ def convert(
     goal, single = _goal(folder, options.to, form)
     if options.index and (single or goal.name != "tfrecord"):
         raise UsageError("--index requires a directory of TFRecord shards as TARGET")
+    if options.proto is not None:
+        form = _message_format(options, form, goal)
     own = folder.with_suffix("") if single else folder
     own = own.with_suffix("") if named_compression(own) or own.suffix in _INNER else own
     settings = replace(options.settings(own), workers=options.pool)
@@ -176,7 +180,11 @@ def convert(
     with settings.running(), copies:
         meter = Meter(settings.on_progress, "scanning", BYTES, total_bytes(found.paths))
         scanning = map_shards(
-            form.scan, found.paths, settings.workers, _WORTH_A_PROCESS, on_counts=meter.add
+            partial(_scan, form),
+            found.paths,
+            settings.workers,
+            _WORTH_A_PROCESS,
+            on_counts=meter.add,
         )
         scans = {scan.path: scan for scan in scanning}
         meter.finish()
@@ -280,6 +288,27 @@ def convert(
         losses=losses,
         notes=notes,
     )
+
+
+def _scan(form: Format, path: AnyPath) -> Scan:
+    try:
+        return form.scan(path)
+    except SchemaError as error:
+        error.path = error.path or str(path)
+        raise
+
+
+def _message_format(options: ConvertOptions, form: Format, goal: Format) -> Format:
+    """Return a format of payloads that decodes the messages of --proto."""
+    if not isinstance(form, PayloadFormat):
+        raise UsageError(f"--proto applies to TFRecord and ArrayRecord, not to {form.name}")
+    if goal.payloads or goal.name == "webdataset":
+        what = f"--proto makes tables, and {goal.name} is not one"
+        raise UsageError(what, hint="use --to parquet, arrow, jsonl or csv")
+    others = ("exact", "lists", "rename", "schema", "cast", "label_feature")
+    for name in (name for name in others if getattr(options, name)):
+        raise UsageError(f"--proto and --{name.replace('_', '-')} cannot be used together")
+    return type(form)(MessageColumns.read(str(options.proto)))
 
 
 def shorten_notes(notes: Sequence[str]) -> list[str]:
@@ -389,7 +418,9 @@ def _content_of(
     if schema is not None and not typed:
         types = {one.name: ColumnType(one.dtype) for one in schema.features if one.dtype} | types
     notes, native = list[str](), None
-    if form.payloads:
+    if isinstance(known[0].columns, MessageColumns):
+        columns: Columns = known[0].columns
+    elif form.payloads:
         columns = _total(scans).table_columns(lists=lists)
         native = _retyped(columns, _stored_types(scans, columns))
         columns = _retyped(native, types)

@@ -32,6 +32,7 @@ from tfrtool.examples.arrow.foreign import (
     flattened,
     foreign_columns,
 )
+from tfrtool.examples.arrow.messages import MessageColumns
 from tfrtool.examples.dtypes import NumberRange
 from tfrtool.examples.example import PayloadKind, feature_name
 from tfrtool.examples.tfds_metadata import DatasetInfo
@@ -130,6 +131,9 @@ class ParquetFormat(Format):
         self, rows: pa.RecordBatch, content: Content, path: AnyPath, first: int
     ) -> Iterator[pa.RecordBatch]:
         """Yield rows as one batch."""
+        if isinstance(content.columns, MessageColumns):  # that was just written
+            yield rows.replace_schema_metadata(content.schema.metadata)
+            return
         with _arrow_errors(path):
             own, images, _ = _columns(rows.schema)
             for name, place in zip(images, map(_PATHS[0].format, images), strict=True):

@@ -18,6 +18,7 @@ from tfrtool.errors import WriteError, reason_of
 from tfrtool.examples.arrow.columns import Column, Form
 from tfrtool.examples.arrow.foreign import conform
 from tfrtool.examples.arrow.infer import ColumnsFold
+from tfrtool.examples.arrow.messages import MessageColumns
 from tfrtool.examples.example import PayloadKind
 from tfrtool.examples.tfds_metadata import (
     LABEL_MAP,
@@ -56,6 +57,10 @@ class PayloadFormat(Format):
     payloads = True
     tfds_name: ClassVar[str]
 
+    def __init__(self, proto: MessageColumns | None = None) -> None:
+        """Take the fields of other messages, to decode payloads as these."""
+        self.proto = proto
+
     @abc.abstractmethod
     def read(
         self,
@@ -68,19 +73,24 @@ class PayloadFormat(Format):
     def scan(self, path: AnyPath) -> Scan:
         """Read a file through; each batch that is read becomes a position."""
         fold, positions, faults = ColumnsFold(), list[ReadPosition](), list[Fault]()
-        rows = size = 0
+        rows = size = unknown = 0
         for records in filter(None, self.read(path, ReadPosition(), faults.append)):
             positions.append(ReadPosition(rows, records[0].offset, records[0].index))
             payloads = [record.payload for record in records]
-            fold.add(payloads)
+            if self.proto is None:
+                fold.add(payloads)
+            else:
+                unknown += sum(map(self.proto.unknown_bytes, payloads))
             rows += len(payloads)
             size += sum(map(len, payloads))
+        note = None if self.proto is None else self.proto.unknown_note(unknown)
         return Scan(
             path=path,
             rows=rows,
             bytes=size,
             positions=positions if positions and self._seekable(path) else [ReadPosition()],
-            content=Content(columns=fold.table_columns()),
+            content=Content(columns=self.proto or fold.table_columns()),
+            notes=() if note is None else (note,),
             fold=fold,
             faults=tuple(fault for fault in faults if fault.kind is not FaultKind.EMPTY),
         )

@@ -21,13 +21,13 @@ from tfrtool.convert.formats.registry import SCHEMA, Content, Format, Put, ReadP
 from tfrtool.errors import (
     SchemaError,
     SourceError,
-    UsageError,
     human_count,
     os_errors_as,
     printable,
 )
 from tfrtool.examples.arrow.columns import EXACT, PAYLOAD, TYPES, Column, Columns, Form
 from tfrtool.examples.arrow.foreign import conform, conversion_error
+from tfrtool.examples.arrow.messages import MessageColumns
 from tfrtool.examples.arrow.value_types import logical_word, map_values, texts_of
 from tfrtool.examples.dtypes import INT64, LEADING_ZERO, NUMBER, as_dtype
 from tfrtool.examples.example import DType, PayloadKind, feature_key
@@ -44,6 +44,7 @@ from tfrtool.sources.formats.text_rows import (
 )
 from tfrtool.sources.formats.unpacked import create_packed, open_unpacked, plain_suffix
 from tfrtool.sources.tables.table_columns import check_column_count
+from tfrtool.storage.arguments import csv_delimiter, csv_quote
 from tfrtool.storage.json_files import read_json, reading_metadata
 from tfrtool.storage.limits import MAX_TEXT_ROW_BYTES
 from tfrtool.storage.progress import BYTES, count_work
@@ -90,6 +91,11 @@ def from_json(value: Any, kind: pa.DataType) -> Any:
         if not isinstance(value["base64"], str):
             raise ValueError("base64 must be a string")
         return base64.b64decode(value["base64"], validate=True)
+    if pa.types.is_map(kind):
+        types = kind.key_type, kind.item_type
+        return [tuple(map(from_json, pair, types)) for pair in value]
+    if pa.types.is_uint64(kind) or pa.types.is_float64(kind):
+        return int(value) if pa.types.is_uint64(kind) else float(value)
     if pa.types.is_boolean(kind) and isinstance(value, int):
         return bool(value)
     if dtype is None:
@@ -318,14 +324,8 @@ class CsvFormat(RowFormat):
             header: whether the first row has the names of the columns.
             null: texts that stand for missing values, besides empty cells.
         """
-        self._delimiter = "\t" if delimiter in ("tab", r"\t") else delimiter
-        if self._delimiter is not None and not re.fullmatch(r'[^"\r\n\0]', self._delimiter):
-            raise UsageError(f"invalid --delimiter {delimiter!r}: expected one character, or tab")
-        self._quote = '"' if quote is None else "" if quote == "none" else quote
-        if self._quote and (
-            not re.fullmatch(r"[^\s\0]", self._quote) or self._quote == self._delimiter
-        ):
-            raise UsageError(f"invalid --quote {quote!r}: expected one character, or none")
+        self._delimiter = None if delimiter is None else csv_delimiter(delimiter)
+        self._quote = '"' if quote is None else csv_quote(quote, self._delimiter)
         self._has_header, self._nulls = header, tuple(null)
 
     def scan(self, path: AnyPath) -> Scan:
@@ -443,6 +443,8 @@ def _as_texts(columns: Columns) -> Columns:
 def _required(content: Content) -> set[str]:
     """Return the names of the columns that have a single value in each row."""
     columns = content.columns
+    if isinstance(columns, MessageColumns):
+        return columns.required
     if columns.kind is PayloadKind.EXAMPLE:
         scalars = [one.form is Form.SCALAR for one in columns.columns]
         return {EXACT, *compress(columns.names, scalars)}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tfrtool.errors import UsageError, suggestion
+from tfrtool.errors import SchemaError, UsageError, suggestion
 from tfrtool.examples.arrow.value_types import TYPE_WORDS, logical_type, nested_type, stored_dtype
 from tfrtool.examples.example import DTYPES, DType, PayloadKind, feature_key, feature_name, is_utf8
 
@@ -291,7 +291,14 @@ class Columns:
 
     @classmethod
     def from_json(cls, data: Any) -> "Columns":
-        """Read what a schema's metadata holds; a ValueError or its like if it is something else."""
+        """Read what a schema's metadata holds; a ValueError or its like if it is something else.
+
+        `SchemaError` if it is a table of other messages.
+        """
+        if "message" in data:
+            what = f"the table has decoded {data['message']} messages"
+            hint = "they can't be converted back; use the TFRecord files that it was made from"
+            raise SchemaError(what, hint=hint)
         columns = tuple(
             Column(
                 key=feature_key(one["key"]),

@@ -14,6 +14,7 @@ from tfrtool.examples.arrow.arrays import (
     struct_array,
 )
 from tfrtool.examples.arrow.columns import FEATURE, TYPES, Column, Columns, Form
+from tfrtool.examples.arrow.messages import MessageColumns
 from tfrtool.examples.arrow.scan import NONE, SCANNED, TAGS, WireScan, scanned
 from tfrtool.examples.example import DType, PayloadKind, feature_name, is_utf8
 
@@ -44,7 +45,8 @@ def decode_batch(
     """Decode payloads into a record batch of these columns and no others.
 
     Args:
-        payloads: Examples, or SequenceExamples with Examples among them, as ``columns`` says; not
+        payloads: Examples, SequenceExamples with Examples among them, or other messages, as
+            ``columns`` says; not
             more of them than `Columns.batch_records`, and less than 2 GiB.
         columns: what to decode; what else is in a payload is hardly looked at.
         exact: whether to add a column ``_payload`` with the payloads' own bytes.
@@ -52,6 +54,11 @@ def decode_batch(
     Raises:
         MisfitError: some aren't such payloads, or the columns can't hold them.
     """
+    if isinstance(columns, MessageColumns):
+        table, rejected = columns.decode(payloads)
+        if rejected:
+            raise MisfitError(rejected)
+        return table
     schema = columns.to_arrow(exact=exact)
     ends = np.cumsum([0, *map(len, payloads)])
     if ends[-1] > _MOST_BYTES:

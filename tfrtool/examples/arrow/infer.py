@@ -23,7 +23,7 @@ from tfrtool.examples.arrow.scan import (
     scanned,
 )
 from tfrtool.examples.content import has_controls, is_plain_text
-from tfrtool.examples.example import DType, PayloadKind, classify_payload
+from tfrtool.examples.example import DType, PayloadKind, classify_payload, count_event_values
 from tfrtool.examples.schema_fold import FeatureStatistics, SchemaFold, ValueStatistics
 
 _KINDS = {STRINGS: "bytes_list", FLOATS: "float_list", INTEGERS: "int64_list"}
@@ -40,12 +40,14 @@ class ColumnsFold(SchemaFold):
 
     Attributes:
         kinds: how many payloads there were of each kind.
+        event_values: the most values in a summary of TensorBoard's.
     """
 
     def __init__(self) -> None:
         """Begin with nothing."""
         super().__init__(content=False, text=True)
         self.kinds: Counter[PayloadKind] = Counter()
+        self.event_values = 0
 
     def add(self, payloads: Sequence[bytes]) -> None:
         """Take in payloads, together less than 2 GiB."""
@@ -55,6 +57,8 @@ class ColumnsFold(SchemaFold):
             for index in others:
                 event = classify_payload(part[index]) is PayloadKind.EVENT
                 self.kinds[PayloadKind.EVENT if event else PayloadKind.UNKNOWN] += 1
+                if event:
+                    self.event_values = max(self.event_values, count_event_values(part[index]))
             sequences, empty = self.sequences - sequences, part.count(b"")
             self.kinds[PayloadKind.EMPTY] += empty
             self.kinds[PayloadKind.SEQUENCE_EXAMPLE] += sequences
@@ -106,6 +110,7 @@ class ColumnsFold(SchemaFold):
         """Take in what another fold over other payloads has seen."""
         if isinstance(other, ColumnsFold):
             self.kinds += other.kinds
+            self.event_values = max(self.event_values, other.event_values)
         super().merge(other)
 
     def columns(self) -> Columns:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from tfrtool.examples.arrow.arrays import numbers_array, strings_array
 from tfrtool.examples.arrow.columns import PLACES, Columns
 from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch
 from tfrtool.examples.arrow.infer import ColumnsFold
+from tfrtool.examples.arrow.messages import MessageColumns
 from tfrtool.examples.dataset_files import find_files
 from tfrtool.examples.example import DType, Feature, PayloadKind
 from tfrtool.examples.roles import LabelNames, find_roles, info_beside
@@ -194,6 +196,27 @@ def _fold(path: AnyPath) -> ColumnsFold:
     return fold
 
 
+def unknown_note(
+    shards: Sequence[AnyPath],
+    columns: MessageColumns,
+    *,
+    workers: Workers = None,
+    on_progress: OnProgress = no_progress,
+) -> str | None:
+    """Return a note on the fields of messages that their type doesn't have, if there are any."""
+    count = partial(_unknown_bytes, columns=columns)
+    meter = Meter(on_progress, "finding columns", BYTES, total_bytes(shards))
+    total = sum(map_shards(count, shards, workers, _WORTH_A_PROCESS, on_counts=meter.add))
+    meter.finish()
+    return columns.unknown_note(total)
+
+
+def _unknown_bytes(path: AnyPath, columns: MessageColumns) -> int:
+    with open_shard(path) as file:
+        records = (one for one in read_records(file) if isinstance(one, Record))
+        return sum(columns.unknown_bytes(one.payload) for one in records)
+
+
 def read_batches(
     shards: Iterable[AnyPath | Stream],
     columns: Columns,
@@ -288,6 +311,6 @@ def narrowed(columns: Columns, fields: Collection[str]) -> Columns:
         named = zip(columns.names, columns.columns, strict=True)
         struct = {True: "feature_lists", False: "context"}
         return columns.select([name for name, one in named if struct[one.is_list] in fields])
-    if columns.kind is PayloadKind.EXAMPLE:
+    if columns.kind is PayloadKind.EXAMPLE or isinstance(columns, MessageColumns):
         return columns.select([name for name in columns.names if name in fields])
     return columns

@@ -5,8 +5,9 @@ import re
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, chain, islice
-from typing import BinaryIO
+from itertools import accumulate, chain, groupby, islice
+from operator import itemgetter
+from typing import Any, BinaryIO
 
 from tfrtool.declare import takes
 from tfrtool.errors import UsageError
@@ -98,12 +99,43 @@ def cat(
         options.where,
         sources=options.sources or files,
         limit=options.limit if options.records is None and options.sample is None else None,
+        proto=options.proto,
         on_fault=options.on_fault,
     )
     matching: dict[AnyPath | Stream, tuple[Range, ...]] = {
         path: _within(ranges[path], numbers) for path, numbers in found.items()
     }
     return islice(_wanted(matching, lambda _: None, options.on_hop), options.limit)
+
+
+def write_arrow(
+    shards: Sequence[AnyPath],
+    file: BinaryIO,
+    select: Sequence[str] | None = None,
+    *,
+    on_fault: OnFault,
+    **choices: Any,
+) -> None:
+    """Write what `cat` yields as an Arrow stream, with the columns of all records."""
+    import pyarrow as pa
+
+    from tfrtool.inspection.rows.batches import decode_records, in_batches, infer_columns, reporting
+
+    columns = choices.get("proto") or infer_columns(shards)
+    columns = columns if select is None else columns.select(select)
+    places = [pa.field("_shard", pa.string()), pa.field("_record", pa.int64())]
+    schema = pa.schema([*places, *columns.to_arrow()])
+    found = groupby(cat(shards, on_fault=on_fault, **choices), itemgetter(0))
+    with pa.ipc.new_stream(file, schema) as writer:
+        for path, group in found:
+            report = reporting(path, on_fault)
+            records = (record for _, record in group)
+            for batch in in_batches(records, report, batch_records=columns.batch_records):
+                for table, _, held in decode_records(path, batch, columns, report):
+                    own = [[str(path)] * len(held), [record.index for record in held]]
+                    arrays = [pa.array(*one) for one in zip(own, schema.types, strict=False)]
+                    rows = pa.RecordBatch.from_arrays([*arrays, *table.columns], schema=schema)
+                    writer.write_batch(rows)
 
 
 def _within(ranges: Sequence[Range], numbers: Iterable[int]) -> tuple[Range, ...]:

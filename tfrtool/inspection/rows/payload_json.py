@@ -3,13 +3,16 @@
 import base64
 from array import array
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfrtool.errors import UsageError, suggestion
 from tfrtool.examples.content import decode_text, describe_bytes
 from tfrtool.examples.example import Feature, PayloadKind, classify_payload, decode_example
 from tfrtool.inspection.summary.summary_json import as_json, value_json
 from tfrtool.records.wire import read_fields, read_spans, read_tensor, read_varint
+
+if TYPE_CHECKING:
+    from tfrtool.examples.arrow.messages import MessageColumns
 
 _DEEPEST = 4
 """Levels of messages in messages; each one is parsed once more."""
@@ -56,6 +59,7 @@ class PayloadJson:
         select: Sequence[str] | None = None,
         as_base64: bool = False,
         most: int | None = None,
+        proto: "MessageColumns | None" = None,
     ) -> None:
         """Choose what to print.
 
@@ -63,9 +67,16 @@ class PayloadJson:
             select: the features, or None for all.
             as_base64: whether binary values are printed in full, or summarized.
             most: the most values of a list that are printed.
+            proto: the fields of other messages.
         """
+        self._proto = proto if proto is None or select is None else proto.select(select)
+        self._unknown = 0
         self._select, self._base64, self._most = select, as_base64, most
         self.seen: set[str] = set()
+
+    def unknown_note(self) -> str | None:
+        """Return a note on fields that the type of the messages doesn't have, if there were any."""
+        return None if self._proto is None else self._proto.unknown_note(self._unknown)
 
     def unseen(self) -> list[str]:
         """Return the selected features that no record had; none before there was any feature."""
@@ -78,13 +89,40 @@ class PayloadJson:
             raise UsageError(f"no feature {name!r}", hint=hint)
 
     def describe(self, payload: bytes) -> dict[str, Any]:
-        """Return what ``tfrtool cat`` prints of a payload."""
+        """Return what ``tfrtool cat`` prints of a payload.
+
+        `ValueError` if it is not a message of the type that was chosen.
+        """
+        if self._proto is not None:
+            table, rejected = self._proto.decode([payload])
+            if rejected:
+                raise ValueError(rejected[0])
+            (row,) = table.to_pylist()
+            self._unknown += self._proto.unknown_bytes(payload)
+            values = {one.name: self._typed(row[one.name], one.type) for one in table.schema}
+            return {"message": {name: one for name, one in values.items() if one is not None}}
         kind = classify_payload(payload)
         if kind is PayloadKind.EVENT:
             return {"event": self._message(payload, "event")}
         if kind is PayloadKind.UNKNOWN:
             return self._nested(payload, 0) or {"payload": self._bytes(payload, _DEEPEST)}
         return self._example(payload, 0)
+
+    def _typed(self, value: Any, kind: Any) -> Any:
+        """Return a value of an Arrow type."""
+        if isinstance(value, bytes):
+            return self._bytes(value, _DEEPEST)
+        if hasattr(kind, "item_type"):  # a map
+            types = kind.key_type, kind.item_type
+            return [[*map(self._typed, pair, types)] for pair in value]
+        if isinstance(value, list):
+            more = len(value) - (self._most or len(value))
+            shown = [self._typed(one, kind.value_type) for one in value[: self._most]]
+            return [*shown, f"... {more:,} more"] if more > 0 else shown
+        if isinstance(value, dict):
+            values = {one.name: self._typed(value[one.name], one.type) for one in kind}
+            return {name: one for name, one in values.items() if one is not None}
+        return as_json(value, short=str(kind) == "float")
 
     def _example(self, payload: bytes, depth: int) -> dict[str, Any]:
         example = decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE)

@@ -15,7 +15,16 @@ from tfrtool.engines.engine import Workers
 from tfrtool.engines.local_copies import local_copies
 from tfrtool.errors import SourceError, UsageError, os_errors_as
 from tfrtool.examples.arrow.columns import PLACES, Columns
-from tfrtool.inspection.rows.batches import OnFault, RowColumns, infer_columns, read_batches
+from tfrtool.examples.arrow.messages import MessageColumns
+from tfrtool.examples.example import PayloadKind
+from tfrtool.inspection.rows.batches import (
+    OnFault,
+    RowColumns,
+    fold_columns,
+    read_batches,
+    unknown_note,
+)
+from tfrtool.inspection.rows.event_columns import EventColumns
 from tfrtool.inspection.rows.sandbox import (
     Sandbox,
     Scan,
@@ -99,9 +108,11 @@ def query(
     sources: Paths | None = None,
     workers: Workers = None,
     as_text: bool = False,
+    proto: MessageColumns | None = None,
     condition: str | None = None,
     on_fault: Callable[[LocatedFault], None],
     on_progress: OnProgress = no_progress,
+    on_note: Callable[[str], None] = lambda _: None,
 ) -> Iterator[pa.RecordBatchReader]:
     """Run a query over ``records``, and give its rows as they come.
 
@@ -119,9 +130,11 @@ def query(
         workers: how many processes at most look for the columns; None takes the cores.
         as_text: whether dates, times and timestamps come as text: Python can't hold all of them.
             Values that Arrow can't hold always do.
+        proto: the fields of other messages, which the records of the shards are.
         condition: the part of the statement that must be an expression.
         on_fault: called with the damage that is left out, once; what it raises ends the query.
         on_progress: called with the bytes that are read, for the columns and then for the query.
+        on_note: called with a note on what of the messages is no column.
 
     Raises:
         ShardError: a file can't be read, the query needs too much memory, or fails at a value.
@@ -139,7 +152,17 @@ def query(
             if not isinstance(paths, tuple):
                 known[name] = paths
                 continue
-            columns = infer_columns(paths, workers=workers, on_progress=on_progress)
+            columns: Columns
+            if proto is not None and name == RECORDS:
+                columns = proto
+                note = unknown_note(paths, proto, workers=workers, on_progress=on_progress)
+                if note:
+                    on_note(note)
+            else:
+                fold = fold_columns(paths, workers=workers, on_progress=on_progress)
+                columns = fold.table_columns(exact=False)
+                if columns.kind is PayloadKind.EVENT:
+                    columns = EventColumns(PayloadKind.EVENT, is_list=fold.event_values > 1)
             named = (tables or {}).get(name, sources)
             own = RowColumns.of(paths, columns, paths if named is None else named)
             known[name] = _ShardTable(paths, columns, own)
@@ -168,6 +191,7 @@ def matching_records(
     sources: Paths | None = None,
     workers: Workers = None,
     limit: int | None = None,
+    proto: MessageColumns | None = None,
     on_fault: Callable[[LocatedFault], None],
     on_progress: OnProgress = no_progress,
 ) -> dict[AnyPath, list[int]]:
@@ -181,6 +205,7 @@ def matching_records(
         sql,
         sources=sources,
         workers=workers,
+        proto=proto,
         condition=where,
         on_fault=on_fault,
         on_progress=on_progress,
@@ -252,6 +277,16 @@ def _reported(table: _ShardTable | _ParquetTable) -> tuple[pa.Schema, Scan]:
         return table.scan(names, send_to_parent if scans == 1 else lambda _: None)
 
     return table.schema(), scan
+
+
+def write_arrow(reader: pa.RecordBatchReader, file: BinaryIO) -> int:
+    """Write rows to an Arrow stream as they come; return how many."""
+    rows = 0
+    with pa.ipc.new_stream(file, reader.schema) as writer:
+        for batch in reader:
+            writer.write_batch(batch)
+            rows += batch.num_rows
+    return rows
 
 
 def write_parquet(reader: pa.RecordBatchReader, file: BinaryIO) -> int:
