@@ -104,9 +104,6 @@ query a.tfrecord 'SELECT label, label FROM records' | 2
 query a.tfrecord 'SHOW TABLES' | 2
   ? use DESCRIBE records to list the columns
   > tfrtool query a.tfrecord 'DESCRIBE records'
-query a.tfrecord 'EXPLAIN SELECT 1' | 2
-  ? run the query without it
-  > tfrtool query a.tfrecord 'SELECT 1'
 query 'SELECT 1' a.tfrecord | 2
   ? swap the arguments: tfrtool query a.tfrecord 'SELECT 1'
   > tfrtool query a.tfrecord 'SELECT 1'

@@ -233,7 +233,7 @@ ATTACKS = {
     "WITH a AS (INSERT INTO records VALUES (1)) SELECT 1": "found.*INSERT|a SELECT",
     "WITH a AS (COPY (SELECT 1) TO '/tmp/out.csv') SELECT * FROM a": "found.*COPY|a SELECT",
     "SELECT (WITH a AS (DELETE FROM records) SELECT 1)": "found.*DELETE|a SELECT",
-    "EXPLAIN ANALYZE SELECT 1": "EXPLAIN",
+    "EXPLAIN ANALYZE DELETE FROM records": "DELETE",
     "ANALYZE SELECT 1": "syntax error",
     "SELECT * FROM sys": "sys",
     "SELECT n, n FROM records": "'n'.*AS",

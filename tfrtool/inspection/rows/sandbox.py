@@ -45,6 +45,8 @@ _CONFIG = {
 _WRITES = re.compile(r'"type":"(?!SELECT_)([A-Z]+)_QUERY_NODE"')
 """What the syntax tree of a query has if a part of it, such as a WITH, isn't a SELECT."""
 
+_EXPLAIN = re.compile(r"\s*EXPLAIN\s+(?:ANALYZE\s+)?(?!ANALYZE)", re.IGNORECASE)
+
 _TEXT_IN_ARROW = frozenset(
     {"uhugeint", "bignum", "time with time zone", "interval", "bit", "variant", "geometry", "type"}
 )
@@ -126,8 +128,9 @@ def check_select(sql: str) -> None:
         raise UsageError(f"invalid SQL: {sql_message(error)}") from error
     if kinds == ["SELECT"] and re.match(r"\s*show\b", sql, re.IGNORECASE):
         raise UsageError("SHOW is not supported", hint="use DESCRIBE records to list the columns")
-    if kinds == ["EXPLAIN"]:
-        raise UsageError("EXPLAIN is not supported", hint="run the query without it")
+    if kinds == ["EXPLAIN"] and (explained := _EXPLAIN.match(sql)):
+        check_select(sql[explained.end() :])
+        return
     if kinds != ["SELECT"]:
         found = ", ".join(kinds) or "nothing"
         raise UsageError("invalid query", expected="a single SELECT statement", found=found)
@@ -223,6 +226,8 @@ class _RowsView:
     """A table of rows that are read as a query asks for them: a view of columns with numbers.
 
     Attributes:
+        name: what the table is called.
+        base: what it is called in DuckDB.
         names: the names of the columns, by what they are called in DuckDB.
         types: their types, as text.
         rows: what is read.
@@ -230,10 +235,10 @@ class _RowsView:
 
     def __init__(self, number: int, name: str, connection: Any, schema: pa.Schema, scan: Scan):
         self.names = {f"c{number}_{n}": column for n, column in enumerate(schema.names)}
-        self._name, self._connection, self._schema, self._scan = name, connection, schema, scan
-        self._base = f"t{secrets.token_hex(8)}"
+        self.name, self._connection, self._schema, self._scan = name, connection, schema, scan
+        self.base = f"t{secrets.token_hex(8)}"
         self.rows = self.read_nulls()
-        found = connection.sql(f'FROM "{self._base}"')
+        found = connection.sql(f'FROM "{self.base}"')
         self.types = dict(zip(found.columns, map(str, found.types), strict=True))
 
     def read_nulls(self) -> _Rows:
@@ -241,7 +246,7 @@ class _RowsView:
         nulls = [pa.nulls(1, kind) for kind in self._schema.types]
         batch = pa.record_batch(nulls, schema=self._schema)
         self.rows = _Rows(self.names, self._schema, lambda _: iter([batch]))
-        self._connection.register(self._base, self.rows)
+        self._connection.register(self.base, self.rows)
         return self.rows
 
     def read(self, used: Collection[str]) -> None:
@@ -255,7 +260,7 @@ class _RowsView:
         } or {*[*self.names][:1]}
         names = {column: name for column, name in self.names.items() if column in used}
         self.rows = _Rows(names, self._schema, self._scan)
-        self._connection.register(self._base, self.rows)
+        self._connection.register(self.base, self.rows)
         self.define(names)
 
     def define(self, read: Collection[str]) -> None:
@@ -268,8 +273,7 @@ class _RowsView:
             parts.append((name.startswith("_"), f"{value} AS {shown}"))
         select = ", ".join(part for _, part in sorted(parts, key=lambda one: one[0]))
         self._connection.execute(
-            f"CREATE OR REPLACE TEMP VIEW {quoted(self._name)} AS "
-            f'SELECT {select} FROM "{self._base}"'
+            f'CREATE OR REPLACE TEMP VIEW {quoted(self.name)} AS SELECT {select} FROM "{self.base}"'
         )
 
 
@@ -341,6 +345,8 @@ class Sandbox:
 
         `UsageError` if two columns have one name.
         """
+        if _EXPLAIN.match(sql):
+            return self._explain(sql)
         found = self._connection.sql(sql)
         names = found.columns
         for name, count in Counter(names).items():
@@ -358,6 +364,20 @@ class Sandbox:
             columns = ", ".join(f"c{n}" for n in range(len(names)))
             sql = f"SELECT {chosen} FROM (\n{sql}\n) AS t({columns})"
         return self.read(sql)
+
+    def _explain(self, sql: str) -> pa.RecordBatchReader:
+        """Return the lines of a query's plan, with the names that the query has."""
+        names = self._names | {table.base: table.name for table in self._tables}
+        own = re.compile(rf"\b({'|'.join(names)})\b")
+        plans = self._connection.execute(sql).fetchall()
+        lines = []
+        for line in "\n".join(plan for _, plan in plans).splitlines():
+            text = own.sub(lambda match: names[match[0]], line)
+            if line.endswith("│"):  # the border of a box
+                text = text[:-1].rstrip().ljust(len(line) - 1) + "│"
+            lines.append(text)
+        batch = pa.record_batch([pa.array(lines)], ["plan"])
+        return pa.RecordBatchReader.from_batches(batch.schema, [batch])
 
     def as_error(self, error: Exception, sql: str = "") -> Exception:
         """Return what ended a query: an error of the scan, or else DuckDB's in our words."""
@@ -377,6 +397,7 @@ class Sandbox:
         """Return the columns that a query needs, or a few more; or raise DuckDB's error."""
         for table in self._tables:
             table.define(table.names)
+        sql = _EXPLAIN.sub("", sql, count=1)
         if str(self._duckdb.extract_statements(sql)[0].type).endswith("MULTI"):  # PIVOT
             self._connection.sql(sql)
             return {*self._names}
