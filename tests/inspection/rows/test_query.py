@@ -134,6 +134,22 @@ def test_text_of_bytes(paths: list[Path]) -> None:
             answer(paths, f"SELECT count(*) FROM records WHERE {condition}")
 
 
+@pytest.mark.parametrize(
+    ("expression", "what"),
+    [
+        ("n % 0", "division by zero in .* use TRY"),
+        ("n::DATE", "BIGINT can't be converted to DATE"),
+        ("n.x", "n is not a struct, so it has no field 'x'"),
+        ("CAST('abc' AS INTEGER)", "'abc' is not a valid INT32"),
+    ],
+)
+def test_errors_of_expressions(paths: list[Path], expression: str, what: str) -> None:
+    """They say what is wrong without advice that can't be followed, such as to change settings."""
+    with pytest.raises((UsageError, ShardError), match=what) as found:
+        answer(paths, f"SELECT {expression} FROM records")
+    assert "SET " not in str(found.value)
+
+
 def test_names_of_any_sort(tmp_path: Path) -> None:
     """Names in SQL may have quotes, be empty, differ in case alone, or be no UTF-8."""
     from tests.examples.strategies import entry

@@ -21,7 +21,7 @@ _OF_QUERY = ("Parser", "Syntax", "Binder", "Catalog", "Permission", "NotImplemen
 _MEANINGS = (
     (r'syntax error at or near "(.*)"', "syntax error near '{0}'"),
     (
-        r"[Cc]olumn \"(.+)\" must appear in the GROUP BY clause or must be part of.*",
+        r"[Cc]olumn \"(.+)\" must appear in the GROUP BY clause or (?:must be part of|be used).*",
         "column '{0}' must be in GROUP BY or in an aggregate such as any_value({0})",
     ),
     (
@@ -50,6 +50,18 @@ _MEANINGS = (
     (
         r"Unimplemented type for cast \((?:BLOB -> (.*?)|(.*) -> BLOB)\).*",
         "bytes can't be converted or compared; use decode() to make text of them first",
+    ),
+    (
+        r"Unimplemented type for cast \((\S+) -> (\S+)\).*",
+        "a value of type {0} can't be converted to {1}",
+    ),
+    (
+        r"Division by zero in expression (\(.*\))\. .*",
+        "division by zero in {0}; use TRY(...) to get NULL instead",
+    ),
+    (
+        r"Cannot extract field '(.+)' from expression \"(.+)\" because it is not a struct.*",
+        "{1} is not a struct, so it has no field '{0}'",
     ),
     (r"Failure in decode: .*", "bytes are not UTF-8 text; use try(decode()) to get NULL instead"),
     (
@@ -100,7 +112,9 @@ def as_sql_error(
         literal = re.escape(f"'{text}'")
         name = re.search(_OPERATOR + literal, sql, re.IGNORECASE)
         if name is not None or re.search(literal, sql):
-            column = name[1] if name else "a column"
+            if name is None:
+                return UsageError(f"'{text}' is not a valid {dtype}")
+            column = name[1]
             names = [one for one in columns if one == "label_name"]
             hint = "compare with label_name instead" if names else None
             return UsageError(
