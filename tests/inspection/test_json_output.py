@@ -6,7 +6,7 @@ import json
 import struct
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import MakeShard
@@ -58,7 +58,6 @@ def test_raw(make_shard: MakeShard) -> None:
     assert bytes.fromhex(sample["payload_crc"])[::-1] == framed[-4:]
 
 
-@settings(max_examples=30)
 @given(features=feature_maps)
 def test_any_example_is_json(tmp_path_factory: Any, features: dict[str, Feature]) -> None:
     """Whatever an Example holds, its JSON is strict JSON in ASCII, and reads back the same."""

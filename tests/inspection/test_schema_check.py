@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tfrtool
@@ -144,7 +144,6 @@ def test_records_fit_their_own_schema(name: str, form: str, infer: Infer) -> Non
 _values = st.lists(st.integers(0, 3), max_size=3) | st.lists(st.sampled_from([b"a", b"\xff"]))
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     records=st.lists(
         st.dictionaries(st.sampled_from(["a", "b", "é"]), _values | st.just([0.5])), min_size=1

@@ -113,7 +113,6 @@ def test_as_one_pass(look: Callable[[Path], Any], path: Path, data: bytes, size:
 
 
 @given(rows=st.lists(st.sampled_from(ROWS), min_size=1, max_size=90), size=st.integers(1, 2000))
-@settings(deadline=None, max_examples=25)
 def test_statistics(path: Path, rows: list[bytes], size: int) -> None:
     """Statistics of Examples are those of one pass, and one fault in them costs one record."""
     data = bytearray(shard_of(rows))

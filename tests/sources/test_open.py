@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.photos import image_bytes, write_class_folders
@@ -32,7 +32,6 @@ _KEYS = st.tuples(st.lists(_FOLDERS, max_size=3), _NAMES).map(
 _TREES = st.dictionaries(_KEYS, st.binary(max_size=1500), max_size=8)
 
 
-@settings(max_examples=20)
 @given(_TREES, st.sampled_from(LabelFrom))
 def test_all_forms_give_the_same_items(tree: dict[str, bytes], label_from: LabelFrom) -> None:
     """A folder and every archive of it give equal items with equal bytes, or all an error."""

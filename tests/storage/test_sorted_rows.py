@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tfrtool.errors import WriteError
@@ -31,7 +31,6 @@ def keep_little_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("few", [False, True], ids=["in memory", "in files"])
-@settings(max_examples=30)
 @given(rows=ROWS, by=st.sampled_from([1, 2]))
 def test_rows_are_sorted(rows: list[tuple[str, int, int]], by: int, *, few: bool) -> None:
     """Rows come as `sorted` has them, as often as they are asked for, and by their places."""

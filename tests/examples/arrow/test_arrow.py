@@ -44,7 +44,6 @@ from tfrtool.records.reader import read_records
 
 
 @given(st.lists(any_payloads, max_size=4))
-@settings(deadline=None, max_examples=50)
 def test_any_payloads_come_back(some: list[bytes]) -> None:
     """What the columns hold is what the payloads say, to protobuf; and nothing is lost."""
     check(taken(some))

@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tfrtool
@@ -49,7 +49,6 @@ def test_batches_are_bounded(payloads: list[bytes], size: int, count: int) -> No
         assert len(batch) == count or together > size
 
 
-@settings(max_examples=30)
 @given(st.lists(st.booleans(), min_size=1, max_size=40))
 def test_what_does_not_fit_is_skipped(fits: list[bool]) -> None:
     """Each record that the columns can't hold is one fault; all others come, in order."""

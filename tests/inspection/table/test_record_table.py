@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -187,7 +187,6 @@ def test_marks_and_faults_are_columns_of_their_own(rows: RecordTable) -> None:
     assert found.facets["marked"] == [(False, 3), (True, 2)]
 
 
-@settings(max_examples=15)
 @given(seeds=st.lists(st.integers(0, 3), min_size=1, max_size=30))
 def test_copies(tmp_path_factory: pytest.TempPathFactory, seeds: list[int]) -> None:
     """All but the first of each same image are what "mark all but one" marks."""
