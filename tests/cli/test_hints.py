@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,7 @@ from tests.cli.hint_world import write_world
 from tests.cli.inspecting import Capture
 from tests.contracts.imports import nodes_of
 from tests.datasets import flip_bit
+from tests.more import more
 from tfrtool.cli import main
 from tfrtool.cli.app import cli
 
@@ -68,9 +70,15 @@ def do(command: str) -> int:
     ).returncode
 
 
+def _or_more(row: Row) -> Any:
+    """Return a row; of those that train, the gate has the one that resumes a run."""
+    trains = any(re.match("tfrtool train (?!nosuch)", then) for then, _ in row.follow)
+    return more(row) if trains and "--resume" not in row.hint else row
+
+
 @pytest.mark.tf
 @pytest.mark.usefixtures("quick_graphs")
-@pytest.mark.parametrize("row", ALL, ids=lambda row: row.command[:60])
+@pytest.mark.parametrize("row", map(_or_more, ALL), ids=lambda row: row.command[:60])
 @pytest.mark.usefixtures("world")
 def test_hint(
     row: Row,

@@ -55,7 +55,12 @@ def test_fixture(twin: Path) -> None:
     assert found["payload"] == wanted["payload"]
 
 
-@pytest.mark.parametrize("path", [pytest.param(path, id=path.name) for path in REAL])
+_MORE = [(), pytest.mark.more, pytest.mark.more, pytest.mark.more]
+
+
+@pytest.mark.parametrize(
+    "path", [pytest.param(p, id=p.name, marks=_MORE[n % 4]) for n, p in enumerate(REAL)]
+)
 def test_file_of_others(path: Path) -> None:
     """Of every small file that other software wrote the faults are those of inspection."""
     assert_as_inspected(path)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from tests.more import more
 from tests.records.strategies import (
     Reading,
     is_subsequence,
@@ -316,7 +317,9 @@ def test_next_header_across_the_edge_of_a_block(edge: int) -> None:
         assert len(reading.faults) == 1
 
 
-@pytest.mark.parametrize("size", [BLOCK_SIZE - 40, BLOCK_SIZE, 2 * BLOCK_SIZE - 12, 700_000])
+@pytest.mark.parametrize(
+    "size", [BLOCK_SIZE - 40, more(BLOCK_SIZE), 2 * BLOCK_SIZE - 12, more(700_000)]
+)
 @pytest.mark.parametrize("fill", [b"\0", b"\x01\0\0\0\0\0\0\0", b"x"])
 def test_damaged_record_longer_than_a_block(size: int, fill: bytes) -> None:
     """A long record whose length is wrong costs itself alone, whatever its payload is."""

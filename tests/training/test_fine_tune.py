@@ -119,6 +119,7 @@ def test_layers_of_a_function(few: Path) -> None:
     assert [epoch.phase for epoch in report.epochs] == [1, 2]
 
 
+@pytest.mark.more
 def test_early_stopping_is_of_each_phase(few: Path) -> None:
     """A first phase that stops is followed by the second, which has epochs of its own."""
     options = small_options(few, **TUNED, early_stopping=1, learning_rate=1e-12)

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from tests.more import more
-from tests.training.conftest import Told
 from tests.training.runs import saved_variables, small_options
 from tfrtool import train
 from tfrtool.errors import DatasetError, TrainingError, UsageError
@@ -107,16 +106,6 @@ def test_it_ends_where_an_uninterrupted_run_would(
     history = json.loads((tmp_path / "left" / "history.json").read_text())
     assert [epoch["epoch"] for epoch in history["epochs"]] == [1, 2, 3]
     assert (tmp_path / "left" / "model.keras").is_file()
-
-
-def test_a_finished_run_is_told_and_can_be_prolonged(finished: Told, tmp_path: Path) -> None:
-    """More epochs follow those that were done."""
-    out = shutil.copytree(finished.out, tmp_path / "run")
-    options = dict(finished.options, out=out, resume=True, tensorboard=None, profile=False)
-    longer = train(**dict(options, epochs=3))
-    assert longer.plan.epochs_before == 2
-    assert longer.epochs[:2] == finished.report.epochs
-    assert [epoch.epoch for epoch in longer.epochs] == [1, 2, 3]
 
 
 def test_a_schedule_has_its_epochs(copied: dict[str, Any]) -> None:

