@@ -78,7 +78,7 @@ def _or_more(row: Row) -> Any:
 
 @pytest.mark.tf
 @pytest.mark.usefixtures("quick_graphs")
-@pytest.mark.parametrize("row", map(_or_more, ALL), ids=lambda row: row.command[:60])
+@pytest.mark.parametrize("row", [*map(_or_more, ALL)], ids=lambda row: row.command[:60])
 @pytest.mark.usefixtures("world")
 def test_hint(
     row: Row,
