@@ -401,6 +401,7 @@ ELSEWHERE = {
     "use --fill NAME=VALUE to add what is missing": "tests/convert/test_merge.py adds it",
     "use --allow-mixed to merge them anyway": "tests/convert/test_reshard.py merges them",
     "set TMPDIR to a folder on another disk": "tests/convert/test_local_copies.py fills one",
+    "set TMPDIR to a folder that all nodes share": "tests/convert/test_store_targets.py has one",
     "start each with the same TF_CONFIG except for its task": "tests/training/test_workers.py",
     "start all workers with the same options and files": "tests/training/test_workers.py",
     "on all workers to continue from": "tests/engines/test_ray_training.py resumes",
