@@ -402,6 +402,7 @@ ELSEWHERE = {
     "use --allow-mixed to merge them anyway": "tests/convert/test_reshard.py merges them",
     "set TMPDIR to a folder on another disk": "tests/convert/test_local_copies.py fills one",
     "set TMPDIR to a folder that all nodes share": "tests/convert/test_store_targets.py has one",
+    "load it with the same shards and numbers of workers": "tests/test_torch.py",
     "start each with the same TF_CONFIG except for its task": "tests/training/test_workers.py",
     "start all workers with the same options and files": "tests/training/test_workers.py",
     "on all workers to continue from": "tests/engines/test_ray_training.py resumes",
