@@ -55,7 +55,7 @@ def test_fixture(twin: Path) -> None:
     assert found["payload"] == wanted["payload"]
 
 
-_MORE = [(), pytest.mark.more, pytest.mark.more, pytest.mark.more]
+_MORE = [[], *[[pytest.mark.more]] * 3]
 
 
 @pytest.mark.parametrize(
