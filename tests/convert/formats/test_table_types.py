@@ -20,8 +20,11 @@ import pytest
 import tfrtool
 from tests.convert.formats.test_conversion import payloads_in
 from tests.examples.strategies import string
+from tests.photos import image_bytes
 from tests.records.strategies import shard_of
 from tfrtool.cli import main
+from tfrtool.examples.example import decode_example
+from tfrtool.examples.objects.read_objects import read_objects
 
 NOON, BEFORE = dt.datetime(2024, 1, 1, 12), dt.datetime(1969, 1, 1, 0, 0, 0, 5)
 Array = pa.list_(pa.float32(), 2)
@@ -214,7 +217,7 @@ def test_nested_columns(form: str, tmp_path: Path, capsys: pytest.CaptureFixture
     boxes = pq.read_table(tmp_path / "b.parquet")["objects/bbox"].to_pylist()
     assert boxes == [one["bbox"] for one in OBJECTS["objects"]]
     if form != "jsonl":
-        assert (tmp_path / "new" / "objects_category.labels.txt").read_text() == "no\nyes\n"
+        assert (tmp_path / "new" / "objects-category.labels.txt").read_text() == "no\nyes\n"
 
 
 @pytest.mark.parametrize(
@@ -415,3 +418,64 @@ def test_first_queries_of_hugging_face(census: Path, monkeypatch: pytest.MonkeyP
     kinds["tags"] = kinds["tags"].replace("List(Value('string'))", "list<string>")
     assert kinds == {**TYPES, "gain": "float32"}
     assert found.features["label"].names == ["poor", "rich"]
+
+
+@pytest.mark.parametrize("sizes", ["columns", "image"])
+@pytest.mark.parametrize(
+    ("boxes", "numbers"),
+    [
+        ("coco", [[2, 4, 4, 8], [0, 0, 8, 16]]),
+        ("voc", [[2, 4, 6, 12], [0, 0, 8, 16]]),
+        ("yolo", [[0.5, 0.5, 0.5, 0.5], [0.5, 0.5, 1, 1]]),
+    ],
+)
+def test_boxes(boxes: Any, numbers: list[list[float]], sizes: str, tmp_path: Path) -> None:
+    """Boxes of Hugging Face's objects become the objects that other commands read."""
+    names = {"feature": {"names": ["cat", "dog"], "_type": "ClassLabel"}, "_type": "List"}
+    features = {"info": {"features": {"objects": {"category": names}}}}
+    objects = [{"bbox": numbers, "category": [1, 0]}, {"bbox": [], "category": []}]
+    columns: dict[str, Any] = {"objects": objects}
+    if sizes == "image":
+        image = {"bytes": image_bytes(size=(8, 16)), "path": "a.jpg"}
+        columns["image"] = pa.array([image, image])
+    else:
+        columns |= {"width": [8, 8], "height": [16, 16]}
+    table = pa.table(columns).replace_schema_metadata({"huggingface": json.dumps(features)})
+    pq.write_table(table, tmp_path / "a.parquet")
+    rename = {"objects/category": "objects/label"}
+    options: Any = {"flatten": True, "boxes": boxes, "rename": rename}
+    tfrtool.convert(tmp_path / "a.parquet", tmp_path / "new", **options)
+    first, second = payloads_in(tmp_path / "new")
+    found = read_objects(decode_example(first).features, {0: "cat", 1: "dog"})
+    assert not found.problems
+    assert [one.box for one in found.objects] == [(0.25, 0.25, 0.75, 0.75), (0, 0, 1, 1)]
+    assert [one.title for one in found.objects] == ["dog", "cat"]
+    assert not read_objects(decode_example(second).features).objects
+    assert (tmp_path / "new" / "objects-label.labels.txt").read_text() == "cat\ndog\n"
+    tfrtool.convert(tmp_path / "new", tmp_path / "back.parquet")
+    features = json.loads(pq.read_schema(tmp_path / "back.parquet").metadata[b"huggingface"])
+    assert features["info"]["features"]["objects/label"]["feature"]["names"] == ["cat", "dog"]
+
+
+@pytest.mark.parametrize(
+    ("objects", "more", "words"),
+    [
+        ({"bbox": [[1, 2, 3]]}, {"width": 8, "height": 8}, "'objects/bbox': boxes must be lists"),
+        ({"bbox": [[1, 2, 3, None]]}, {"width": 8, "height": 8}, "boxes must be lists"),
+        ({"bbox": [["a", "b", "c", "d"]]}, {"width": 8, "height": 8}, "boxes must be lists"),
+        ({"bbox": [[1, 2, 3, 4]]}, {"width": 0, "height": 8}, "'width' and 'height'"),
+        ({"bbox": [[1, 2, 3, 4]]}, {}, "'width' and 'height'"),
+        ({"bbox": [[1, 2, 3, 4]]}, {"image": b"no image"}, "the size of an image"),
+        ({"box": [1]}, {}, "needs a column 'objects/bbox'"),
+    ],
+)
+def test_boxes_that_are_refused(
+    objects: dict[str, Any], more: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    """The error names the file and what is missing."""
+    pq.write_table(pa.Table.from_pylist([{"objects": objects, **more}]), tmp_path / "a.parquet")
+    with pytest.raises(tfrtool.SchemaError, match=rf"a\.parquet: .*{words}"):
+        tfrtool.convert(tmp_path / "a.parquet", tmp_path / "new", flatten=True, boxes="coco")
+    assert not (tmp_path / "new").exists()
+    with pytest.raises(tfrtool.UsageError, match="--boxes applies to"):
+        tfrtool.convert(tmp_path / "a.parquet", tmp_path / "new", boxes="coco")

@@ -51,7 +51,7 @@ from tfrtool.examples.arrow.messages import MessageColumns
 from tfrtool.examples.dtypes import FLOAT32_END, NumberRange
 from tfrtool.examples.example import DType, PayloadKind, feature_key, feature_name
 from tfrtool.examples.roles import is_image
-from tfrtool.examples.tfds_metadata import DatasetInfo, SplitInfo, labels_file
+from tfrtool.examples.tfds_metadata import LABEL_SIGNS, DatasetInfo, SplitInfo, labels_file
 from tfrtool.inspection.rows.batches import LABEL_NAME
 from tfrtool.inspection.schema.data_schema import DataSchema
 from tfrtool.records.compression import named_compression
@@ -165,6 +165,10 @@ def convert(
             known = "Parquet, Arrow and JSON Lines"
             raise UsageError(f"--flatten applies to {known}, not to {form.name}")
         form = type(form)(flatten=True)
+    if options.boxes is not None:
+        if not (options.flatten and isinstance(form, ParquetFormat)):
+            raise UsageError("--boxes applies to Parquet and Arrow with --flatten")
+        form = type(form)(flatten=True, boxes=options.boxes)
     goal, single = _goal(folder, options.to, form)
     if options.index and (single or goal.name != "tfrecord"):
         raise UsageError("--index requires a directory of TFRecord shards as TARGET")
@@ -266,6 +270,7 @@ def convert(
             "exact": exact,
             "lists": options.lists,
             "flatten": options.flatten,
+            "boxes": options.boxes,
             "schema": None if schema is None else to_json_values(schema.features),
             "label_feature": label_feature,
         }
@@ -453,7 +458,8 @@ def _content_of(
     if form.payloads:
         carried = CarriedMetadata(folders)
         for name, one in zip(content.columns.names, content.columns.columns, strict=True):
-            text = carried.labels.get(labels_file(name), "")
+            files = (labels_file(name, sign) for sign in LABEL_SIGNS)
+            text = next((carried.labels[one] for one in files if one in carried.labels), "")
             if one.dtype is DType.INT64 and text:
                 lines = (line.strip() for line in text.split("\n"))
                 class_names[name] = tuple(filter(None, lines))

@@ -1,20 +1,19 @@
 """One file of a conversion: its rows are read, written, and compared when read back."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
 
-from tfrtool.convert.formats.registry import Content, Format, Piece
-from tfrtool.errors import SchemaError, SourceError, WriteError
+from tfrtool.convert.formats.registry import Content, Format, Piece, naming_file
+from tfrtool.errors import SourceError, WriteError
 from tfrtool.examples.arrow.columns import EXACT
 from tfrtool.examples.arrow.decode_batch import decode_batch
 from tfrtool.examples.arrow.encode_batch import encode_batch
 from tfrtool.records.framing import Fault, LocatedFault
 from tfrtool.records.tally import Tally, payload_key
 from tfrtool.storage.progress import RECORDS, count_work
-from tfrtool.storage.remote_path import AnyPath
 from tfrtool.writing.job import FileTask
 from tfrtool.writing.job_report import Faults, Written
 
@@ -89,37 +88,27 @@ def read_rows(
     """
     position, row, end = piece.position, piece.position.row, piece.first + piece.rows
     parts = form.read_back(piece.path) if own else form.read(piece.path, position)
-    while row < end:
-        if (part := next(parts, None)) is None:
-            raise SourceError("changed while it was being read", path=piece.path)
-        first = max(piece.first, row)
-        rows = part[first - row : end - row]
-        row += len(part)
-        batches = form.decode(rows, content, piece.path, first)
-        if form.payloads:
-            read.add_keys([payload_key(one.payload_crc, len(one.payload)) for one in rows])
-        else:
-            read.records += len(rows)
-            if not content.schema.names:  # of records without any feature
-                batches = iter([decode_batch([b""] * len(rows), content.columns)])
-        for batch in _naming(piece.path, batches):
-            if isinstance(batch, Fault):
-                offset, record = position.start + batch.offset, position.record
-                fault = replace(batch, offset=offset, record=record + (batch.record or 0))
-                faults.add(LocatedFault(path=piece.path, fault=fault))
+    with naming_file(piece.path):
+        while row < end:
+            if (part := next(parts, None)) is None:
+                raise SourceError("changed while it was being read", path=piece.path)
+            first = max(piece.first, row)
+            rows = part[first - row : end - row]
+            row += len(part)
+            batches = form.decode(rows, content, piece.path, first)
+            if form.payloads:
+                read.add_keys([payload_key(one.payload_crc, len(one.payload)) for one in rows])
             else:
-                yield batch
-
-
-def _naming(
-    path: AnyPath, batches: Iterable[pa.RecordBatch | Fault]
-) -> Iterator[pa.RecordBatch | Fault]:
-    """Yield batches; an error about values names the file."""
-    try:
-        yield from batches
-    except SchemaError as error:
-        error.path = error.path or str(path)
-        raise
+                read.records += len(rows)
+                if not content.schema.names:  # of records without any feature
+                    batches = iter([decode_batch([b""] * len(rows), content.columns)])
+            for batch in batches:
+                if isinstance(batch, Fault):
+                    offset, record = position.start + batch.offset, position.record
+                    fault = replace(batch, offset=offset, record=record + (batch.record or 0))
+                    faults.add(LocatedFault(path=piece.path, fault=fault))
+                else:
+                    yield batch
 
 
 def first_difference(left: Iterator[pa.RecordBatch], right: Iterator[pa.RecordBatch]) -> int | None:

@@ -13,12 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tfrtool.convert.formats.boxes import BoxFormat, relative_boxes
 from tfrtool.convert.formats.registry import (
     Content,
     Format,
     Put,
     ReadPosition,
     Scan,
+    naming_file,
 )
 from tfrtool.errors import SourceError
 from tfrtool.examples.arrow.columns import EXACT, Column, Columns, Form
@@ -75,19 +77,23 @@ class ParquetFormat(Format):
     names_labels = True
     file_name = "{split}-{index:05d}-of-{count:05d}.parquet"  # datasets knows the split of such
 
-    def __init__(self, flatten: bool = False) -> None:
-        """Say whether structs become columns of their fields."""
-        self._flatten = flatten
+    def __init__(self, flatten: bool = False, boxes: BoxFormat | None = None) -> None:
+        """Say whether structs become columns of their fields, and what numbers boxes have."""
+        self._flatten, self._boxes = flatten, boxes
 
     def scan(self, path: AnyPath) -> Scan:
         """Read the schema and where the row groups are."""
+        with naming_file(path):
+            return self._scan(path)
+
+    def _scan(self, path: AnyPath) -> Scan:
         facts = read_facts(path)
         check_column_count(max(len(facts.schema), facts.leaves), path)
         facts.check_unpacked(path)
         facts = facts._replace(schema=_without_names(facts.schema))
         top_level = facts.schema.names
         if self._flatten:
-            facts = _flat_facts(facts)
+            facts = _flat_facts(facts, self._boxes)
         sizes, doubles = NestedSizes(facts.schema), double_columns(facts.schema)
         numbers = {feature_name(key): NumberRange(doubles=True) for key in doubles.values()}
         first = 0
@@ -116,7 +122,10 @@ class ParquetFormat(Format):
 
     def read(self, path: AnyPath, position: ReadPosition) -> Iterator[pa.RecordBatch]:
         """Yield rows as the file has them."""
-        return self._flat(read_batches(path, group=position.start))
+        batches = self._flat(read_batches(path, group=position.start))
+        if self._boxes is None:
+            return batches
+        return (relative_boxes(batch, self._boxes) for batch in batches)
 
     def _flat(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         batches = map(_without_names, batches)
@@ -255,10 +264,11 @@ def _without_names(table: _Table) -> _Table:
     return table.remove(at) if isinstance(table, pa.Schema) else table.remove_column(at)
 
 
-def _flat_facts(facts: ParquetFacts) -> ParquetFacts:
+def _flat_facts(facts: ParquetFacts, boxes: BoxFormat | None) -> ParquetFacts:
     """Return what a file holds, with the fields of structs as columns."""
     none = [pa.nulls(0, field.type) for field in facts.schema]
-    schema = flattened(pa.RecordBatch.from_arrays(none, schema=facts.schema)).schema
+    empty = flattened(pa.RecordBatch.from_arrays(none, schema=facts.schema))
+    schema = (empty if boxes is None else relative_boxes(empty, boxes)).schema
     paths = {path.replace(".", "/") for path in facts.nullable}
     nullable = {name for name in schema.names if not paths.isdisjoint(_parents(name))}
     parts = [(name, part) for name in schema.names for part in _IMAGE_PARTS]

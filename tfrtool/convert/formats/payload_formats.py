@@ -20,6 +20,7 @@ from tfrtool.examples.arrow.foreign import conform
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.arrow.messages import MessageColumns
 from tfrtool.examples.example import PayloadKind
+from tfrtool.examples.objects.record_features import TFDS_OBJECTS
 from tfrtool.examples.tfds_metadata import (
     LABEL_MAP,
     DatasetInfo,
@@ -129,10 +130,10 @@ class PayloadFormat(Format):
         columns = content.columns
         if columns.kind is not PayloadKind.EXAMPLE:
             return {}
-        texts = {
-            labels_file(name): "".join(f"{one}\n" for one in names)
-            for name, names in content.class_names.items()
-        }
+        texts = dict[str, str]()
+        for name, names in content.class_names.items():
+            file = labels_file(name, "-" if name.startswith(TFDS_OBJECTS) else "_")
+            texts[file] = "".join(f"{one}\n" for one in names)
         for name in (LABEL_MAP, *(labels_file(one, "-") for one in columns.names if "/" in one)):
             if name in content.class_files:
                 texts[name] = content.class_files[name]

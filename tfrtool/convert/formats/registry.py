@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 
-from tfrtool.errors import SourceError, UsageError, os_errors_as
+from tfrtool.errors import SchemaError, SourceError, UsageError, os_errors_as
 from tfrtool.examples.arrow.columns import METADATA, Columns
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.dtypes import NumberRange
@@ -88,8 +88,10 @@ class Content:
     def named_label(self) -> str | None:
         """The column whose class names get a column of their own, `LABEL_NAME`, if one does."""
         name, names = self.label or next(iter(self.class_names), ""), self.columns.names
-        is_named = self.named and name in names and LABEL_NAME not in names
-        return name if is_named and self.class_names.get(name) else None
+        if not (self.named and name in names and LABEL_NAME not in names):
+            return None
+        is_single = self.columns.select([name]).columns[0].form.is_single
+        return name if is_single and self.class_names.get(name) else None
 
     def with_names(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return a batch with the class names of its labels."""
@@ -224,6 +226,16 @@ class Format(abc.ABC):
     def metadata(self, content: Content, info: DatasetInfo) -> Mapping[str, str]:  # noqa: ARG002
         """Return the texts of files next to the records by name, in order of appearance."""
         return {}
+
+
+@contextlib.contextmanager
+def naming_file(path: AnyPath) -> Iterator[None]:
+    """Name the file in an error about types or values."""
+    try:
+        yield
+    except SchemaError as error:
+        error.path = error.path or str(path)
+        raise
 
 
 def format_of(name: str) -> Format:
