@@ -234,6 +234,7 @@ def test_options_that_messages_name_exist() -> None:
     known = {name for one in commands for option in one.params for name in option.opts}
     known |= {name for one in commands for option in one.params for name in option.secondary_opts}
     known |= {"--help", "--version", "--ignore-zeros", "--head"}
+    known |= {"--descriptor", "--include"}  # of protoc, up to an underscore
     package = Path(tfrtool.__file__).parent
     for path in sorted(package.rglob("*.py")):
         for node in nodes_of(path.read_text("utf-8")):
