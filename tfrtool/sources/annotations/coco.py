@@ -536,6 +536,8 @@ class CocoReader(AnnotationReader):
     def _add_objects(self, file: _CocoFile, part: JsonWindow) -> tuple[Any, list[bytes]]:
         """Return rows and texts of the objects in a window; nearly all are plain."""
         found = part.decode(_Annotation, _loose_annotation)
+        if not found:
+            return np.zeros(0, _ROW), []
         outlines = b"\0".join([one.segmentation for one in found])
         texts, table = outlines.split(b"\0"), np.zeros(len(found), _ROW)
         known, categories = self._numbers[file.group], self._category_ids
