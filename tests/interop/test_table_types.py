@@ -162,7 +162,7 @@ def test_nulls_of_pandas(tmp_path: Path) -> None:
 
 def test_all_columns_that_fail_are_named(tmp_path: Path) -> None:
     """One error names all columns: of unsupported types, and of files that disagree."""
-    frame = pd.DataFrame({"a": [{"x": 1}], "b": [[[1], [2]]], "c": [1]})
+    frame = pd.DataFrame({"a": [{"x": 1}], "b": [[{"y": 2}]], "c": [1]})
     frame.to_parquet(tmp_path / "a.parquet")
     with pytest.raises(tfrtool.SchemaError, match=r"unsupported types of columns 'a', 'b'"):
         tfrtool.convert(tmp_path / "a.parquet", tmp_path / "out")

@@ -342,7 +342,7 @@ def test_no_drift() -> None:
     """One odd pixel among two million shows to the last digit; float32 sums would lose it."""
     white = np.full((2, 1024, 1024, 3), 255, np.uint8)
     white[0, 0, 0] = 254
-    rescale = standard_rescale([(tf.constant(white), None)])
+    rescale = standard_rescale(tf.data.Dataset.from_tensors((white, 0)))
     count = 2 * 1024 * 1024
     scale, offset = np.array(rescale.scale), np.array(rescale.offset)
     np.testing.assert_allclose(-offset / scale, 255 - 1 / count, rtol=1e-15)

@@ -362,7 +362,7 @@ def _by_label(batches: Any) -> list[tuple[int, Any]]:
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"image_size": 0}, "image_size must be from 1"),
+        ({"image_size": 0}, "invalid image_size 0: .* from 1 to"),
         ({"batch_size": 0}, "batch_size must be"),
         ({"epochs": 0}, "epochs must be"),
         ({"first_epoch": -1}, "first_epoch"),

@@ -15,7 +15,7 @@ from tfrtool.sources.annotations.annotation_reader import (
 )
 from tfrtool.sources.annotations.image_files import ImageFilesReader
 from tfrtool.sources.folders.listing import SPLIT_NAMES, is_image_name
-from tfrtool.sources.items import LeftOut
+from tfrtool.sources.items import LeftOut, label_problem
 
 _SET = re.compile(r"((?:.*/)?)ImageSets/Main/(train|val|trainval|test)\.txt")
 _LISTS = ("train", "trainval", "val", "test")
@@ -92,8 +92,8 @@ class VocReader(ImageFilesReader):
 
     def _object(self, where: str, element: Any) -> ParsedObject:
         """Return an object; its ``part`` elements are not read."""
-        bndbox = element.find("bndbox")
-        problem = "no bndbox" if bndbox is None else None
+        bndbox, name = element.find("bndbox"), _text(element, "name")
+        problem = "no bndbox" if bndbox is None and not label_problem(name.strip()) else None
         box = None if bndbox is None else numbers_of(_text(bndbox, side) for side in _SIDES)
         flags = dict[str, bool | None]()
         for flag in ("difficult", "truncated"):
@@ -103,7 +103,7 @@ class VocReader(ImageFilesReader):
                 self._unread[f"{flag}: {text}"[:40]] += 1
         self._unread.update(child.tag[:40] for child in element if child.tag not in _READ)
         pose = _text(element, "pose") or None
-        return self.parsed(where, _text(element, "name"), box, problem, pose=pose, **flags)
+        return self.parsed(where, name, box, problem, pose=pose, **flags)
 
 
 def _text(element: Any, path: str) -> str:
