@@ -175,7 +175,7 @@ class IterableRecords(IterableDataset):  # type: ignore[misc]  # torch need not 
 
 
 def _shuffled(items: Iterable[_Item], size: int, chance: random.Random) -> Iterator[_Item]:
-    """Yield items in another order, of which up to ``size`` are held."""
+    """Yield items in another order, holding at most ``size`` of them."""
     held: list[_Item] = []
     for item in items:
         if len(held) < size:

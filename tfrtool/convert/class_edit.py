@@ -72,7 +72,7 @@ class ClassEdit:
 
 
 def _keep(name: str, feature: Any, kept: Sequence[int], count: int) -> None:
-    """Keep the values of some of the objects, each of which has as many."""
+    """Keep the values of some objects; all objects have the same number of values."""
     kind = feature.WhichOneof("kind")
     values = getattr(feature, kind).value if kind else []
     each, rest = divmod(len(values), count)

@@ -65,7 +65,7 @@ def local_copies(
 
 
 def _download(copies: dict[RemotePath, Path], on_progress: OnProgress) -> None:
-    """Download objects in blocks, some of which are fetched ahead."""
+    """Download objects in blocks, and fetch the next blocks ahead."""
     sizes = {path: path.known().size for path in copies}
     places = [(path, at) for path, size in sizes.items() for at in range(0, size or 1, _BLOCK)]
 

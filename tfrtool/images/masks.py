@@ -188,7 +188,7 @@ def mask_of(data: bytes, width: int, height: int) -> Bitmap:
 
 
 def read_bitmap(data: bytes) -> Bitmap:
-    """Return an encoded mask; what is not 0 is in the object. `ValueError` if it is no image."""
+    """Return a mask, 1 in the object; `ValueError` if it is not an image."""
     return (class_pixels(data) > 0).astype(np.uint8)
 
 

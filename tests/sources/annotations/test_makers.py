@@ -16,6 +16,7 @@ from PIL import Image
 
 import tfrtool
 from tests.annotated_sets import SCENES, scenes
+from tests.photos import image_bytes
 from tests.sources.annotations.makers import MAKERS, Maker
 from tests.sources.annotations.told import boxes, listed, lost, objects_of, open_annotated
 from tfrtool.errors import SourceError, TfrtoolError
@@ -190,6 +191,12 @@ def test_skeletons_of_cvat(tmp_path: Path) -> None:
         ("<annotations><track/></annotations>", "is CVAT for video"),
         ('<!DOCTYPE a [<!ENTITY b "c">]><annotations>&b;</annotations>', "XML entities"),
         ("<annotations><image", "invalid XML"),
+        (  # hours, if each start of an edge looked for its end in all of the text
+            "<annotations><meta><label><name>a</name><type>skeleton</type><svg>"
+            + 'data-node-from="1"' * 200_000
+            + "</svg></label><label><name>p</name><parent>a</parent></label></meta>",
+            "invalid XML",
+        ),
         ("<annotations>" + "<a>" * 1_000_001, "more than 1,000,000 elements"),
         (
             '<annotations><image name="a.jpg" subset="train"/><image name="b"/></annotations>',
@@ -204,6 +211,22 @@ def test_files_of_cvat_that_are_refused(tmp_path: Path, text: str, what: str) ->
     with pytest.raises(SourceError, match=what) as caught:
         open_annotated(tmp_path / "s", f"cvat:{tmp_path / 'annotations.xml'}")
     assert str(caught.value.path).endswith("annotations.xml")
+
+
+def test_labels_that_are_not_text_are_listed(tmp_path: Path) -> None:
+    """No class gets another name because its bytes are not UTF-8."""
+    (tmp_path / "image_2").mkdir()
+    (tmp_path / "label_2").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / "image_2" / f"{name}.jpg").write_bytes(image_bytes(size=(160, 120)))
+    line = b"cat 0 0 0 10 10 40 40 0 0 0 0 0 0 0\n"
+    (tmp_path / "label_2" / "a.txt").write_bytes(line)
+    (tmp_path / "label_2" / "b.txt").write_bytes(line.replace(b"cat", b"c\xe4t"))
+    source = open_annotated(tmp_path / "image_2", f"kitti:{tmp_path}")
+    assert source.labels == ("cat",)
+    assert [(one.key, one.reason) for one in source.rejected] == [
+        ("b.jpg", "label_2/b.txt: not valid UTF-8")
+    ]
 
 
 _HUGE = [

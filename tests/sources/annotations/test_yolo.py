@@ -251,6 +251,7 @@ def _darknet(folder: Path) -> str:
     (folder / "obj.names").write_text("\n".join([*COLOURS, ""]))
     (folder / "obj.data").write_text(
         "classes = 3\ntrain = data/train.txt\nnames = data/obj.names\nbackup = backup/\n"
+        + f"notes = a{' ' * 900_000}b\n"  # an hour for a pattern that tries each space
     )
     return "obj_train_data/"
 

@@ -167,7 +167,7 @@ def _messages(proto: str | None) -> "PayloadJson | None":
 
 
 def _message(record: "Record", messages: "PayloadJson | None") -> dict[str, Any]:
-    """Return the fields of a record, or why it is no such message."""
+    """Return the fields of a record, or why it is not such a message."""
     try:
         return {} if messages is None else messages.describe(record.payload)
     except ValueError as error:

@@ -29,7 +29,7 @@ def relative_boxes(batch: pa.RecordBatch, form: BoxFormat) -> pa.RecordBatch:
             ymax in pixels (voc), or the center, width and height in shares (yolo).
 
     Raises:
-        SchemaError: there is no such column, a box isn't four numbers, or a size is unknown.
+        SchemaError: the column does not exist, a box isn't four numbers, or a size is unknown.
     """
     at = batch.schema.get_field_index(BOXES)
     if at < 0:

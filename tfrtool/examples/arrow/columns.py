@@ -227,7 +227,7 @@ class Columns:
         """Return the columns of these names, in this order.
 
         Raises:
-            UsageError: there is no such column; the error suggests the nearest.
+            UsageError: unknown column; the error suggests the nearest name.
         """
         known = dict(zip(self.names, self.columns or [None], strict=False))
         chosen = []

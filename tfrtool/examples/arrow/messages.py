@@ -72,7 +72,7 @@ class _Reader:
 class MessageColumns(Columns):
     """The fields of a message as columns.
 
-    A field is a single value, null where the message tells that it is not set. Repeated fields are
+    A field is a single value, null if the message records that it is not set. Repeated fields are
     lists, maps are maps, enumerations are text, and messages are structs. A message within itself
     is bytes.
 
@@ -88,7 +88,7 @@ class MessageColumns(Columns):
 
     @classmethod
     def read(cls, text: str) -> "MessageColumns":
-        """Return the columns for ``FILE:MESSAGE``; `UsageError` if there is no such message."""
+        """Return the columns for ``FILE:MESSAGE``; `UsageError` for unknown messages."""
         path, _, name = text.rpartition(":")
         path, name = (path, name) if path else (name, "")
         with os_errors_as(UsageError, path):

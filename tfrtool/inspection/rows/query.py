@@ -134,7 +134,7 @@ def query(
         condition: the part of the statement that must be an expression.
         on_fault: called with the damage that is left out, once; what it raises ends the query.
         on_progress: called with the bytes that are read, for the columns and then for the query.
-        on_note: called with a note on what of the messages is no column.
+        on_note: called with a note on the parts of messages that are not columns.
 
     Raises:
         ShardError: a file can't be read, the query needs too much memory, or fails at a value.

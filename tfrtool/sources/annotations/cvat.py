@@ -31,7 +31,7 @@ _SHAPES = ("box", "polygon", "mask", "ellipse", "skeleton", "polyline", "points"
 _MOST_ELEMENTS = 10 * MAX_IMAGE_OBJECTS
 """Elements between two images, or of one."""
 
-_EDGE = re.compile(r'data-node-from="(\d{1,4})"[^>]*?data-node-to="(\d{1,4})"')
+_EDGE = re.compile(r'data-node-from="(\d{1,4})"[^>]{0,99}?data-node-to="(\d{1,4})"')
 
 
 class CvatReader(ImageFilesReader):

@@ -1,6 +1,7 @@
 """KITTI and DOTA: a text file per image, with an object in each line."""
 
 import re
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 
 from tfrtool.sources.annotations.annotation_reader import ParsedImage, ParsedObject, numbers_of
@@ -26,20 +27,20 @@ class _TextReader(ImageFilesReader):
 
     def parse(self, key: str, data: bytes) -> Iterator[ParsedImage]:
         """Yield the image of a file."""
-        lines = enumerate(data.decode("utf-8-sig", "replace").split("\n"), start=1)
+        name = self.image_stem(key)
+        image = ParsedImage(self._folder.name(name), key, other_name=name.rpartition("/")[2])
+        try:
+            lines = enumerate(data.decode("utf-8-sig").split("\n"), start=1)
+        except UnicodeDecodeError:
+            yield image._replace(problem="not valid UTF-8")
+            return
         rows = ((f"{key}, line {number}", line.split()) for number, line in lines)
         objects = [self.parse_line(where, cells) for where, cells in rows if cells]
-        name = self.image_stem(key)
-        yield ParsedImage(
-            self._folder.name(name),
-            key,
-            [one for one in objects if one is not None],
-            other_name=name.rpartition("/")[2],
-        )
+        yield image._replace(objects=[one for one in objects if one is not None])
 
+    @abstractmethod
     def parse_line(self, where: str, cells: list[str]) -> ParsedObject | None:
         """Return the object of a line; None if it has none."""
-        raise NotImplementedError
 
 
 class KittiReader(_TextReader):

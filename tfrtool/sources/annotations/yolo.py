@@ -41,7 +41,6 @@ _CLASS = re.compile(r"([0-9]{1,9})(?:\.0*)?")
 _POINTS = re.compile(r"([1-9][0-9]{0,2}) ([23])")
 _CLASS_LIST = re.compile(r"(?:.*/)?(?:classes\.txt|[^/]+\.names)")
 _NO_LABELS = re.compile(r"classes\.txt|readme.*", re.IGNORECASE)
-_DARKNET = re.compile(r"\s*([a-z]+)\s*=\s*(.*?)\s*")
 _SPLITS = {"train": "train", "val": "val", "valid": "val", "test": "test"}
 _LABEL_FOLDERS = {"images": ("labels",), "image": ("labels", "label")}
 _MOST_ENTRIES = 1000
@@ -231,10 +230,10 @@ class YoloReader(AnnotationReader):
         config = {split: f"{split}.txt" for split in _SPLITS if f"{split}.txt" in top}
         config = {split: name for split, name in config.items() if split not in stems}
         for key in [one for one in top if one.endswith(".data")][:1]:
-            lines = map(_DARKNET.fullmatch, self._folder.text(key, MAX_YAML_BYTES).splitlines())
-            for match in filter(None, lines):
-                if match[1] in _SPLITS:  # below the folder in which darknet runs
-                    config[match[1]] = next((e for e in _ends(match[2]) if e in top), match[2])
+            for line in self._folder.text(key, MAX_YAML_BYTES).splitlines():
+                split, _, name = map(str.strip, line.partition("="))
+                if split in _SPLITS and name:  # below the folder in which darknet runs
+                    config[split] = next((e for e in _ends(name) if e in top), name)
         return config
 
     def _name_classes(self, names: Mapping[Any, Any]) -> None:
