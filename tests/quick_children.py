@@ -46,14 +46,16 @@ class _Started:
         self._status = os.fdopen(status, "rb", buffering=0)
         self.pid = int(self._status.readline())
         self._code: int | None = None
+        self._lock = threading.Lock()  # a thread may wait for a child that another one closes
 
     def wait(self, timeout: float | None = None) -> int:
-        if self._code is None:
-            if not select.select([self._status], [], [], timeout)[0]:
-                raise subprocess.TimeoutExpired("child", timeout or 0.0)
-            self._code = int(self._status.readline() or -signal.SIGKILL)
-            self._status.close()
-        return self._code
+        with self._lock:
+            if self._code is None:
+                if not select.select([self._status], [], [], timeout)[0]:
+                    raise subprocess.TimeoutExpired("child", timeout or 0.0)
+                self._code = int(self._status.readline() or -signal.SIGKILL)
+                self._status.close()
+            return self._code
 
     def kill(self) -> None:
         if self._code is None:
