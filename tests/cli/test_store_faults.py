@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,6 +40,13 @@ FAULTS = {
     "a clock five hours ahead": Misbehaviour(clock=5),
 }
 
+ALIKE = ("429 now and then", "slow", "a clock five hours ahead")
+
+
+def _or_more(name: str) -> Any:
+    marks = [pytest.mark.more] if name in ALIKE else []
+    return pytest.param(FAULTS[name], id=name, marks=marks)
+
 
 def _shard(count: int, size: int, seed: int = 0) -> bytes:
     noise = random.Random(seed)
@@ -61,7 +69,7 @@ def both(bucket: Bucket, tmp_path: Path) -> tuple[Path, Bucket]:
     return folder, bucket
 
 
-@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+@pytest.mark.parametrize("fault", [*map(_or_more, FAULTS)])
 def test_what_can_be_survived_is(both: tuple[Path, Bucket], run: Run, fault: Misbehaviour) -> None:
     """Each command says of a store that misbehaves what it says of a folder."""
     folder, bucket = both
@@ -87,8 +95,10 @@ def test_a_store_that_is_down_is_an_error(both: tuple[Path, Bucket], run: Run, s
         assert str(status) in err
 
 
-@pytest.mark.parametrize("debug", [(), ("--debug",)])
-@pytest.mark.parametrize("code", ["ExpiredToken", "InvalidAccessKeyId", "RequestTimeTooSkewed"])
+@pytest.mark.parametrize(
+    ("code", "debug"),
+    [("ExpiredToken", ("--debug",)), ("InvalidAccessKeyId", ()), ("RequestTimeTooSkewed", ())],
+)
 def test_credentials_that_expire(
     both: tuple[Path, Bucket], run: Run, code: str, debug: tuple[str, ...]
 ) -> None:

@@ -17,7 +17,7 @@ from tests.examples.strategies import (
     raw_example,
     string,
 )
-from tests.inspection.real_files import EXAMPLE_FILES, payloads_of
+from tests.inspection.real_files import SOME_FILES, payloads_of
 from tfrtool.examples.example import DType, encode_example
 from tfrtool.examples.feature_text import python_source
 from tfrtool.examples.schema_fold import FeatureStatistics, SchemaFold, ValueStatistics
@@ -134,7 +134,7 @@ def test_every_record_is_parsed(tf: Any, records: list[bytes]) -> None:
     parse_all(tf, source_of(records), records)
 
 
-@pytest.mark.parametrize("name", EXAMPLE_FILES)
+@pytest.mark.parametrize("name", SOME_FILES)
 def test_real_files(shared_data: Path, tf: Any, name: str) -> None:
     """Every record of every file of Examples parses with the source made from it."""
     payloads = payloads_of(shared_data / "tfrecord" / name)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.more import more
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_records
 
-__all__ = ["EXAMPLE_FILES", "payloads_of"]
+__all__ = ["EXAMPLE_FILES", "SOME_FILES", "payloads_of"]
 
 EXAMPLE_FILES = [
     "pegasus/data.tfrecord",
@@ -24,6 +25,14 @@ EXAMPLE_FILES = [
     "ygg/sentences.tfe-tfrecord",
     "ygg/toy.nocompress-tfe-tfrecord-00000-of-00002",
 ]
+
+_KINDS = ("pegasus", "antmaze", "unlabelled", "sequence", "titanic/train", "ygg/toy")
+"""Other compressions, types, lengths and feature lists."""
+
+SOME_FILES = [
+    name if any(part in name for part in _KINDS) else more(name) for name in EXAMPLE_FILES
+]
+"""Parameters, of which the gate has some."""
 
 
 def payloads_of(path: Path, limit: int = 300) -> list[bytes]:

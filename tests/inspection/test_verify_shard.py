@@ -55,12 +55,8 @@ def test_fixture(twin: Path) -> None:
     assert found["payload"] == wanted["payload"]
 
 
-_MORE = [[], *[[pytest.mark.more]] * 3]
-
-
-@pytest.mark.parametrize(
-    "path", [pytest.param(p, id=p.name, marks=_MORE[n % 4]) for n, p in enumerate(REAL)]
-)
+@pytest.mark.more  # tests/inspection/test_manifest.py inspects them
+@pytest.mark.parametrize("path", [pytest.param(path, id=path.name) for path in REAL])
 def test_file_of_others(path: Path) -> None:
     """Of every small file that other software wrote the faults are those of inspection."""
     assert_as_inspected(path)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.examples.test_parsing import parse_by_tf, parse_by_us, parse_sequence_by_tf
-from tests.inspection.real_files import EXAMPLE_FILES, payloads_of
+from tests.inspection.real_files import SOME_FILES, payloads_of
 from tfrtool.examples.example import DType, PayloadKind, Value, decode_example
 from tfrtool.examples.parsing import fit_example
 from tfrtool.examples.schema import FeatureSpec, Schema
@@ -40,7 +40,7 @@ def wrong(spec: FeatureSpec) -> Iterator[FeatureSpec]:
     yield replace(spec, name=spec.name + "?", shape=None)
 
 
-@pytest.mark.parametrize("name", EXAMPLE_FILES)
+@pytest.mark.parametrize("name", SOME_FILES)
 def test_right_description(tf: Any, shared_data: Path, name: str) -> None:
     """With the inferred schema nothing misfits, and the values are TensorFlow's."""
     path = shared_data / "tfrecord" / name
@@ -54,7 +54,7 @@ def test_right_description(tf: Any, shared_data: Path, name: str) -> None:
         assert repr(sorted(ours.items())) == repr(sorted(theirs.items()))  # a NaN is itself
 
 
-@pytest.mark.parametrize("name", EXAMPLE_FILES)
+@pytest.mark.parametrize("name", SOME_FILES)
 def test_wrong_descriptions(tf: Any, shared_data: Path, name: str) -> None:
     """A record is refused where TensorFlow refuses it, and has a default where it gives one."""
     path = shared_data / "tfrecord" / name

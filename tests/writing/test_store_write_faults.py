@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,6 +36,13 @@ FAULTS = {
     "slow": Misbehaviour(delay=0.02, rate=20_000_000),
 }
 
+ALIKE = ("500 now and then", "slow", "a clock five hours ahead")
+
+
+def _or_more(name: str) -> Any:
+    marks = [pytest.mark.more] if name in ALIKE else []
+    return pytest.param(FAULTS[name], id=name, marks=marks)
+
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -57,7 +65,7 @@ def _made_there(bucket: Bucket, prefix: str = "pets/") -> dict[str, bytes]:
     return {key.rpartition("/")[2]: bucket.get(key) for key in keys}
 
 
-@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+@pytest.mark.parametrize("fault", [*map(_or_more, FAULTS)])
 def test_what_can_be_survived_is(
     bucket: Bucket, run: Run, source: Path, made_here: dict[str, bytes], fault: Misbehaviour
 ) -> None:
