@@ -32,10 +32,12 @@ for name in "contact_sheet count extract infer_schema inspect_dataset repair sta
     getattr(tfrtool, name)
 os.fsync = lambda _: None
 WHO = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
+sys.stdout = open(os.devnull, "w")
+for words in json.loads(sys.stdin.readline()):
+    main(words)  # which imports what it needs
 for line in sys.stdin:
     child = os.fork()
     if not child:
-        sys.stdout = open(os.devnull, "w")
         code = main(json.loads(line))
         print(code, max(resource.getrusage(who).ru_maxrss for who in WHO), file=sys.__stdout__)
         sys.__stdout__.flush()
@@ -157,15 +159,17 @@ def factors(
     for name, data in shards.items():
         (folder / name).mkdir()
         (folder / name / "a.tfrecord").write_bytes(data)
-    runs = [*((command, "small") for command in {command for command, _ in pairs}), *pairs]
+    small = [(command, "small") for command in {command for command, _ in pairs}]
+    runs = [*small, *pairs]
     lines = []
-    for number, (command, record) in enumerate(runs):
+    for number, (command, record) in enumerate([*small, *runs]):
         shard = folder / record / "a.tfrecord"
         places = {"SHARD": shard, "OUT": folder / f"out{number}", "FOLDER": shard.parent}
-        lines.append(json.dumps([str(places.get(word, word)) for word in COMMANDS[command]]))
+        lines.append([str(places.get(word, word)) for word in COMMANDS[command]])
+    requests = [lines[: len(small)], *lines[len(small) :]]
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
-        input="\n".join(lines),
+        input="\n".join(map(json.dumps, requests)),
         capture_output=True,
         text=True,
         timeout=300,
