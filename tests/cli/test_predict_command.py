@@ -40,7 +40,7 @@ def photos(tmp_path: Path) -> Path:
 
 def test_json(run: Path, photos: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """--json prints an object an image, in order, with the promised keys, and nothing else."""
-    words = ["predict", str(run / "model.keras"), str(photos), "--json", "--top", "2"]
+    words = ["predict", str(run / "model.keras"), str(photos), "--json", "--top", "50"]
     assert main(words) == 0
     output = capfd.readouterr()
     lines = [json.loads(line) for line in output.out.splitlines()]

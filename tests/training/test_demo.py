@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from tests.training.runs import small_options
 from tfrtool import train
@@ -18,6 +16,7 @@ from tfrtool.records.reader import read_records
 pytestmark = pytest.mark.tf
 
 
+@pytest.mark.more  # test_multi_label.py has a run that learns
 def test_the_demo_learns_and_saves_a_whole_model(pets: Path, tmp_path: Path) -> None:
     """The cnn tells cats from dogs that it never saw; the saved model takes pixels, as well."""
     import keras
@@ -26,20 +25,6 @@ def test_the_demo_learns_and_saves_a_whole_model(pets: Path, tmp_path: Path) -> 
     report = train(**small_options(pets, trainable="all", epochs=10, learning_rate=2e-3, out=out))
     assert report.epochs[-1].val_accuracy is not None
     assert report.epochs[-1].val_accuracy > 0.9
-    assert sorted(path.name for path in out.iterdir()) == [
-        "checkpoint",
-        "history.json",
-        "history.png",
-        "labels.txt",
-        "model.best.keras",
-        "model.keras",
-        "run.json",
-    ]
-    assert (out / "labels.txt").read_text() == "cat\ndog\n"
-    history = json.loads((out / "history.json").read_text())
-    assert history["epochs"] == [epoch.to_json() for epoch in report.epochs]
-    with Image.open(out / "history.png") as image:
-        assert image.format == "PNG"
     model = keras.models.load_model(out / "model.keras")
     found = []
     for path in pets.glob("*-validation.tfrecord-*"):

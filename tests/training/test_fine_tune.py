@@ -131,6 +131,7 @@ def test_early_stopping_is_of_each_phase(few: Path) -> None:
     assert report.best_epoch > phases.count(1)
 
 
+@pytest.mark.more  # test_training_callbacks.py has one that ends a phase alone
 def test_a_callback_ends_the_run(few: Path) -> None:
     """And not the phase alone."""
     import keras

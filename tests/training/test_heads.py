@@ -24,7 +24,7 @@ def _validation(few: Path) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize(
     ("units", "activation", "outputs"),
-    [(1, "sigmoid", "probabilities"), more(1, None, "logits"), (2, None, "logits")],
+    [more(1, "sigmoid", "probabilities"), (1, None, "logits"), more(2, None, "logits")],
 )
 def test_outputs_of_own_models(
     few: Path, tmp_path: Path, units: int, activation: str | None, outputs: Any

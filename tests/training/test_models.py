@@ -168,14 +168,6 @@ def test_a_frozen_base_always_gives_the_same_features() -> None:
     assert np.array_equal(np.asarray(built.base(images, training=True)), features)
 
 
-def test_from_a_layer_on_in_a_cnn() -> None:
-    """A cnn's layers have plain names, the same in every model."""
-    for _ in range(2):
-        core = build_classifier("cnn", SIZE, 2, "none", "conv5").core
-    learning = [layer.name for layer in core.layers if layer.trainable_weights]
-    assert learning == ["conv5", "hidden", "probabilities"]
-
-
 @pytest.mark.parametrize(
     ("model", "asked", "near"),
     [("mobilenet", "conv_pw_14", "conv_pw_13"), ("cnn", "conv6", "conv5")],
@@ -284,10 +276,3 @@ def test_no_network_is_one_clear_error(
     assert "\n" not in str(caught.value)
     assert "refused" in str(caught.value)
     assert capsys.readouterr().err == ""
-
-
-def test_the_head_of_the_cnn_learns_alone() -> None:
-    """Its last layer is its head, as that of any other model: the rest is frozen."""
-    core = build_classifier("cnn", SIZE, 3, "none", "head").core
-    assert [layer.name for layer in core.layers if layer.trainable] == ["probabilities"]
-    assert len(core.trainable_weights) == 2

@@ -92,19 +92,6 @@ def _by_hand(path: Path) -> Any:
     return tf.floor(tf.image.resize(image, (SIZE, SIZE)) + 0.5)[None]
 
 
-@pytest.mark.parametrize(("top", "told"), [(1, 1), (2, 2), (50, 3)])
-def test_top(top: int, told: int, saved: SavedModel, tmp_path: Path) -> None:
-    """As many classes are told as are asked for, or as there are."""
-    (tmp_path / "a.jpg").write_bytes(image_bytes())
-    (result,) = predict_files(saved, _files(tmp_path / "a.jpg"), PredictOptions(top=top))
-    assert result.problem is None
-    assert len(result.classes) == told
-    data = result.to_json()
-    assert data["path"] == str(tmp_path / "a.jpg")
-    assert data["label"] == next(iter(data["classes"]))
-    assert data["probability"] == data["classes"][data["label"]]
-
-
 @pytest.mark.parametrize("format_", ["PNG", "GIF", "BMP", "WEBP", "TIFF", "JPEG"])
 def test_every_format_is_the_same_picture(
     format_: str, eyes: tuple[SavedModel, list[Any]], tmp_path: Path

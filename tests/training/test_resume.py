@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.more import more
-from tests.training.runs import saved_variables, small_options
+from tests.training.runs import planned, saved_variables, small_options
 from tfrtool import train
 from tfrtool.errors import DatasetError, TrainingError, UsageError
 from tfrtool.training.checkpoint import CHECKPOINT
@@ -128,12 +128,16 @@ def test_a_loss_that_is_not_finite_ends_the_run(few: Path, tmp_path: Path) -> No
 
     spoiling = keras.callbacks.LambdaCallback(on_epoch_begin=spoil)
     options = small_options(few, epochs=2, out=tmp_path / "run")
+    kept: list[bytes] = []
+
+    def keep(_epoch: EpochReport) -> None:
+        kept.append((tmp_path / "run" / CHECKPOINT).read_bytes())
+
     with pytest.raises(TrainingError, match=r"epoch 2: the loss .* nan.*epoch 1 is kept"):
-        train(**options, callbacks=[spoiling])
+        train(**options, callbacks=[spoiling], on_epoch=keep)
     assert not (tmp_path / "run" / "model.keras").exists()
-    resumed = train(**dict(options, resume=True))
-    assert resumed.plan.epochs_before == 1
-    assert np.isfinite(resumed.epochs[1].loss)
+    assert kept == [(tmp_path / "run" / CHECKPOINT).read_bytes()]
+    assert planned(**dict(options, resume=True)).epochs_before == 1
 
 
 def test_a_model_that_was_not_saved_is_saved(copied: dict[str, Any]) -> None:

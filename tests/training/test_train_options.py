@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.datasets import flip_bit, image_payload, write_foreign
+from tests.datasets import image_payload, write_foreign
 from tests.photos import image_bytes
-from tests.training.conftest import Told
 from tests.training.runs import planned, small_options
 from tfrtool import train
 from tfrtool.errors import UsageError
@@ -144,28 +143,6 @@ def test_bfloat16_is_for_features(changes: dict[str, Any]) -> None:
     """Where no features are kept, there is nothing to gain, and it is refused."""
     with pytest.raises(UsageError, match="bfloat16"):
         train(**small_options(Path("d"), precision="bfloat16", **changes))
-
-
-def test_damage_is_skipped(tmp_path: Path) -> None:
-    """One damaged record of ten is named and left out, and nine are trained on."""
-    payloads = [image_payload(number % 2) for number in range(10)]
-    directory = write_foreign(tmp_path / "d", [payloads[:5], payloads[5:]])
-    shard = sorted(directory.iterdir())[1]
-    offset = len(payloads[5]) + 16
-    flip_bit(shard, offset + 60)
-    report = train(**small_options(directory, epochs=1, on_error="skip"))
-    assert (report.plan.train_images, report.plan.skipped) == (9, 1)
-    (line,) = report.plan.damage
-    assert f"{shard}, record 1, offset {offset}" in line
-    assert report.to_json()["skipped"] == 1
-
-
-def test_logs_and_trace_are_where_they_were_asked_for(finished: Told) -> None:
-    """Event files and a trace lie in the directory for TensorBoard."""
-    logs = finished.options["tensorboard"]
-    assert finished.report.plan.options.profile_folder == logs
-    assert sorted(path.name for path in logs.iterdir()) == ["plugins", "train", "validation"]
-    assert len(list(logs.glob("plugins/profile/*/*.xplane.pb"))) == 1
 
 
 @pytest.mark.parametrize(
