@@ -11,6 +11,7 @@ import subprocess
 import sys
 import termios
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -76,8 +77,12 @@ def test_no_permission_to_write(tmp_path: Path) -> None:
 
 def _cpu_seconds_of_children(process: int) -> float:
     listed = Path(f"/proc/{process}/task/{process}/children").read_text().split()
-    stats = [Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split() for one in listed]
-    return sum(int(one[11]) + int(one[12]) for one in stats) / os.sysconf("SC_CLK_TCK")
+    ticks = 0
+    for one in listed:
+        with suppress(OSError):  # it may have ended
+            found = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(found[11]) + int(found[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs Linux")

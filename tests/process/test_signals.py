@@ -46,9 +46,16 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def start(
     words: list[str | Path], before: Callable[[], object] | None = None
 ) -> subprocess.Popen[str]:
-    """Start a program whose output is read."""
+    """Start a program whose output is read, and that ignores no signal, as those of nohup do."""
+
+    def prepare() -> None:
+        for number in LINES:
+            signal.signal(number, signal.SIG_DFL)
+        if before is not None:
+            before()
+
     return subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=before
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=prepare
     )
 
 

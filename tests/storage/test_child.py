@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -113,22 +111,26 @@ def _leave(path: str) -> None:
     Path(path).touch()
 
 
+def _work(path: str) -> None:
+    Path(path).touch()
+    time.sleep(3600)
+
+
 @pytest.mark.parametrize("busy", [False, True])
-def test_what_is_to_be_done_at_its_end_is_done(tmp_path: Path, busy: bool) -> None:
+def test_what_is_to_be_done_at_its_end_is_done(
+    tmp_path: Path, busy: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """TensorFlow deletes temporary files when a process ends, idle or in the midst of its work."""
-    path = tmp_path / "temporary"
+    monkeypatch.setattr("tfrtool.storage.child._GRACE", 300.0)  # for a busy machine
+    path, started = tmp_path / "temporary", tmp_path / "started"
     with Child() as child:
         child.call(_leave, str(path))
         assert path.exists()
         if busy:
-            threading.Thread(target=_sleep_there, args=(child,)).start()
-            time.sleep(0.2)
+            child.send(_work, str(started))
+            while not started.exists():
+                time.sleep(0.01)
     assert not path.exists()
-
-
-def _sleep_there(child: Child) -> None:
-    with contextlib.suppress(ChildDied):
-        child.call(time.sleep, 60)
 
 
 PARENT = """

@@ -96,7 +96,8 @@ def test_a_walk(
     page.fill("[name=where]", "number < 30")
     page.press("[name=where]", "Enter")
     _found(page, "10 records")
-    page.select_option("[name=sort]", "width")  # at once
+    page.select_option("[name=sort]", "width")
+    page.wait_for_url("**sort=width**")  # the form is sent at once
     page.check("[name=descending]")
     page.click("text=Apply")
     _shown(page, ".item >> nth=0 >> text=#28, 68 x 30")
@@ -190,7 +191,9 @@ def test_more_records_arrive_and_the_viewer_ends(
     rows = [encode_example({"n": int64(n), "x": string(b"x" * 500)}) for n in range(40_000)]
     viewer = start_viewer(write_foreign(tmp_path / "many", [rows]))
     page = open_page(viewer.url)
-    page.wait_for_selector("#more:visible, #progress:empty")
+    # What is empty is never visible; it is empty if all was read before the page was asked for.
+    more, nothing = page.locator("#more:visible"), page.locator("#progress:empty")
+    more.or_(nothing).first.wait_for(state="attached")
     page = _read(page, viewer)
     _found(page, "40,000 records, page 1 of 400")
     viewer.process.kill()
