@@ -14,6 +14,7 @@ from PIL import Image
 
 from tests.conftest import MakeShard
 from tests.datasets import image_payload, write_foreign
+from tests.more import more
 from tests.photos import image_bytes, many_scans, write_class_folders
 from tfrtool.cli import main
 from tfrtool.errors import SourceError
@@ -243,9 +244,9 @@ def test_bomb_is_one_bad_image_to_every_command(
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("JPEG scans", "--cache memory"),
+        more("JPEG scans", "--cache memory"),
         ("JPEG scans", "--recipe naive"),
-        ("JPEG Exif segments", "--cache none"),
+        more("JPEG Exif segments", "--cache none"),
     ],
 )
 def test_bomb_does_not_get_to_the_decoder_in_training(
@@ -290,6 +291,7 @@ def test_the_size_in_a_header_is_limited(name: str) -> None:
 
 
 @pytest.mark.tf
+@pytest.mark.more  # as above
 def test_large_image_does_not_get_to_the_decoder_in_training(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -177,7 +177,6 @@ REQUESTS = st.builds(
     free_disk=SIZES,
     on_disk=st.booleans(),
 )
-PREFERENCE = [FEATURES, MEMORY, DISK, NONE]
 
 
 def _or_refused(request: CacheRequest) -> CachePlan | None:

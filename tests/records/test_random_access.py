@@ -220,14 +220,3 @@ def test_no_mixture_of_splits(dataset: Path) -> None:
     assert "test, train" in str(missing.value)
     # What is named file by file is meant so.
     assert len(tfrtool.open_records(sorted(dataset.glob("pets-*")))) == 5
-
-
-def test_splits_in_folders(tmp_path: Path) -> None:
-    """A folder for each split, as TFX writes them, says the split."""
-    for folder, payloads in (("Split-train", FIRST), ("Split-eval", SECOND)):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "data_tfrecord-00000-of-00001").write_bytes(shard_of(payloads))
-    assert [r.payload for r in tfrtool.open_records(tmp_path, split="eval")] == SECOND
-    with pytest.raises(UsageError, match="several splits"):
-        tfrtool.open_records(tmp_path)
-    assert len(tfrtool.open_records(tmp_path / "Split-train")) == 3
