@@ -2,6 +2,7 @@
 # make test          the gate: format, lint, types, tests
 # make test-fast     only the quick tests that need no TensorFlow
 # make test-several  the long tests, which take some minutes
+# make test-frameworks  the tests with PyTorch, JAX and Grain, which it installs (1.3 GB)
 # make format        fix formatting and what ruff can fix
 # make docs          build the documentation in site/
 # make tables        update the option tables in docs/commands from the help
@@ -18,6 +19,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 READY_TO_TEST := $(VENV)/.ready-to-test
+READY_FOR_FRAMEWORKS := $(VENV)/.ready-for-frameworks
 READY_TO_FUZZ := $(VENV)/.ready-to-fuzz
 READY_FOR_DOCS := $(VENV)/.ready-for-docs
 
@@ -25,7 +27,7 @@ READY_FOR_DOCS := $(VENV)/.ready-for-docs
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test run-tests test-several test-fast check format bench docs tables pictures fuzz fixtures golden clean
+.PHONY: help demo test run-tests test-several test-fast test-frameworks check format bench docs tables pictures fuzz fixtures golden clean
 
 help:
 	@sed -n 's/^# //p;/^$$/q' Makefile
@@ -58,6 +60,14 @@ test-several: $(READY_TO_TEST)
 	@# Properties are tested on more examples than in the gate.
 	HYPOTHESIS_PROFILE=more $(BIN)/python -m pytest --numprocesses 2 --dist loadscope \
 		--no-loadscope-reorder -m "several or more or hypothesis"
+
+$(READY_FOR_FRAMEWORKS): $(READY_TO_TEST)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[frameworks]'
+	@touch $@
+
+test-frameworks: $(READY_FOR_FRAMEWORKS)
+	$(BIN)/python -m pytest -m "" -k "torch or grain" tests/test_torch.py \
+		tests/inspection/rows/test_decoded_records.py tests/contracts/test_examples.py
 
 test-fast: $(READY_TO_TEST)
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadscope --no-loadscope-reorder -m "not tf and not slow and not several and not more"

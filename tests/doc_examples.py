@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import fnmatch
+import gc
 import importlib.util
 import os
 import re
@@ -34,7 +35,7 @@ _PROVIDED = re.compile(
 """Commands that set a machine up, which the tests' machine is already."""
 
 _OPTIONAL = {"torch", "grain", "jax"}
-"""Packages that pages import and the tests don't install."""
+"""Packages that pages import and only `make test-frameworks` installs."""
 
 
 class Block(NamedTuple):
@@ -83,6 +84,7 @@ def run_page(
             # Grain would look for the source in a file of that name.
             exec(compile(text, f"<{page}>", "exec"), {"__name__": "__main__"})
             ran += 1
+    gc.collect()  # files that the page leaves open are closed while their warnings are ignored
     capfd.readouterr()
     return ran
 

@@ -1,6 +1,6 @@
 """Decoded images for PyTorch and Grain, against what else reads shards and tar files in Python.
 
-Packages that are not installed are left out: ``pip install tfrecord torch grain``.
+Packages that are not installed are left out; ``make test-frameworks`` installs them.
 """
 
 from __future__ import annotations

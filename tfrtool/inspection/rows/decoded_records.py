@@ -146,7 +146,7 @@ def _targets(
     for number, text in enumerate(outlines):
         if text and outline_of(text) is None:
             raise ValueError(f"object {inside[number]}: invalid outline")
-    if masks or any(outlines):
+    if masks or any(outlines) or not objects:
         targets["masks"] = object_masks(masks or outlines, size, target)
     return targets
 
@@ -266,7 +266,8 @@ def open_records(
       ``boxes`` (float32 [n, 4]: xmin, ymin, xmax, ymax in pixels), ``labels`` (int64 [n], as
       recorded), ``iscrowd`` (int64 [n]); and if the record has them, ``masks`` (uint8
       [n, height, width], of 0 and 1) and ``keypoints`` (float32 [n, points, 3]: x, y, visibility).
-      Boxes are clipped to the image, and objects outside it are omitted.
+      Boxes are clipped to the image, and objects outside it are omitted. Without objects, there are
+      ``masks`` of shape [0, height, width].
 
     Args:
         shards: path of a shard, a dataset directory or a glob pattern; or several, in order.
