@@ -42,6 +42,7 @@ def test_edit_gives_what_write_would(
         category |= points
     for one in whole["annotations"]:
         one["keypoints"] = [one["bbox"][0], 1, 2]
+        one["attributes"] = {"number": one["id"], "truncated": one["id"] % 2}
     (tmp_path / "some.json").write_text(json.dumps(whole))
     options: dict[str, Any] = {
         "annotations": f"coco:{tmp_path / 'some.json'}", "masks": masks, "layout": layout

@@ -22,6 +22,13 @@ _RUNS = {"size": [HIGH, WIDE], "counts": [1000, 2000, WIDE * HIGH - 3000]}
 _POINT = st.tuples(_CENTS, _CENTS, st.integers(1, 2).map(float))
 
 
+_TEXT = st.text(
+    st.characters(categories=("L", "N", "P", "S", "Zs"), include_characters="\n\r<"), max_size=3
+)
+_VALUES = st.floats(-1e6, 1e6) | st.lists(st.integers() | st.none(), max_size=2) | _TEXT
+_ATTRIBUTES = st.dictionaries(_TEXT, _VALUES, max_size=2)
+
+
 @st.composite
 def things(draw: st.DrawFn) -> ObjectAnnotation:
     """Draw an object; its outline, if it has one, has its box."""
@@ -37,13 +44,14 @@ def things(draw: st.DrawFn) -> ObjectAnnotation:
         pose=draw(st.sampled_from(["Left", "Frontal"])),
         segmentation=json.dumps(_RUNS if crowd else draw(st.sampled_from([lines, lines[:1]]))),
         keypoints=tuple(v for point in draw(st.tuples(_POINT, _POINT)) for v in point),
+        attributes=draw(_ATTRIBUTES.map(lambda some: json.dumps(some) if some else "")),
     )
 
 
 _IMAGES = st.lists(st.lists(things(), min_size=2, max_size=6), min_size=1, max_size=3).map(
     lambda some: [*some, []]
 )
-_FIELDS = ("id", "area", "crowd", "difficult", "truncated", "pose", "keypoints")
+_FIELDS = ("id", "area", "crowd", "difficult", "truncated", "pose", "keypoints", "attributes")
 
 
 def records(

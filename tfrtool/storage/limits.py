@@ -134,6 +134,9 @@ MAX_KEYPOINTS = 1_000
 """Key points of one object, and so of each object in its dataset. A body with hands and face has
 133."""
 
+MAX_ATTRIBUTES = 65_536
+"""Characters of the attributes of one object, as JSON."""
+
 MAX_OUTLINE_POINTS = 2**22
 """Points along an outline, five for each pixel. They are held at once, in about 250 MB. The border
 of an image of 65,500 x 65,500 pixels has a third of this."""

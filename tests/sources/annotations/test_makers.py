@@ -20,6 +20,7 @@ from tests.photos import image_bytes
 from tests.sources.annotations.makers import MAKERS, Maker
 from tests.sources.annotations.told import boxes, listed, lost, objects_of, open_annotated
 from tfrtool.errors import SourceError, TfrtoolError
+from tfrtool.examples.example import decode_example
 from tfrtool.images.masks import mask_bitmap
 from tfrtool.sources.items import Source
 
@@ -183,6 +184,119 @@ def test_skeletons_of_cvat(tmp_path: Path) -> None:
     assert category["keypoints"] == ["nose", "tail", "ear"]
     assert category["skeleton"] == [[1, 2]]
     assert whole["annotations"][0]["keypoints"] == pytest.approx([*one.keypoints], abs=0.01)
+
+
+_LABELMES = {"description": "a\tb", "group_id": 3, "flags": {"ok": True, "no": False},
+             "attributes": {"state": "old"}, "difficult": True, "score": None}  # fmt: skip
+_VIAS = {"state": "", "parts": {"tail": True, "ear": False}, "n": [1, 2.5]}
+_COCOS = {"attributes": {"occluded": True, "Truncated": 1}, "track": [1, {"a": None}], "e": "é"}
+_KITTIS = "cat 0.34 2 -1.57 10 10 40 40 1.5 1.6 3.6 -0.6 1.7 46.7 -1.5 0.9\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "attributes", "flags"),
+    [
+        (
+            "labelme:a.json",
+            {"imagePath": "a.jpg", "shapes": [{"label": "cat", "points": [[10, 10], [40, 40]],
+                                               "shape_type": "rectangle", **_LABELMES}]},
+            {"description": "a\tb", "group_id": 3, "ok": True, "no": False, "state": "old",
+             "difficult": True},
+            ["difficult"],
+        ),
+        (
+            "via:v.json",
+            {"a": {"filename": "a.jpg", "regions": [
+                {"region_attributes": {"class": "cat", **_VIAS},
+                 "shape_attributes": {"name": "rect", "x": 10, "y": 10,
+                                      "width": 30, "height": 30}}]}},
+            _VIAS,
+            [],
+        ),
+        (
+            "cvat:a.xml",
+            '<annotations><image name="a.jpg" width="160" height="120"><box label="cat" xtl="10" '
+            'ytl="10" xbr="40" ybr="40" occluded="1" z_order="2" source="auto" group_id="7">'
+            '<attribute name="State"> &lt;a\nb</attribute><attribute name="truncated">true'
+            "</attribute></box></image></annotations>",
+            {"occluded": True, "z_order": 2, "group_id": 7, "source": "auto", "State": " <a\nb",
+             "truncated": "true"},
+            ["truncated"],
+        ),
+        (
+            "voc:.",
+            "<annotation><filename>a.jpg</filename><object><name>cat</name><bndbox><xmin>10</xmin>"
+            "<ymin>10</ymin><xmax>40</xmax><ymax>40</ymax></bndbox><occluded>1</occluded>"
+            "<attributes><attribute><name>a b</name><value>c</value></attribute></attributes>"
+            "<score>0.5</score></object></annotation>",
+            {"occluded": True, "score": "0.5", "a b": "c"},
+            [],
+        ),
+        (
+            "kitti:.",
+            _KITTIS,
+            {"truncated": 0.34, "occluded": 2.0, "alpha": -1.57, "dimensions": [1.5, 1.6, 3.6],
+             "location": [-0.6, 1.7, 46.7], "rotation_y": -1.5, "score": 0.9},
+            ["truncated"],
+        ),
+        (
+            "coco:c.json",
+            {"images": [{"id": 1, "file_name": "a.jpg"}], "categories": [{"id": 1, "name": "cat"}],
+             "annotations": [{"id": 1, "image_id": 1, "category_id": 1, "bbox": [10, 10, 30, 30],
+                              **_COCOS}]},
+            {"occluded": True, "Truncated": 1, "track": [1, {"a": None}], "e": "é"},
+            ["truncated"],
+        ),
+    ],
+    ids=["labelme", "via", "cvat", "voc", "kitti", "coco"],
+)  # fmt: skip
+def test_attributes_are_kept_and_given_back(
+    kind: str, text: Any, attributes: dict[str, Any], flags: list[str], tmp_path: Path
+) -> None:
+    """Whatever a file says of an object is in its record, and in COCO's file of it."""
+    scenes(tmp_path / "s", SCENES[:1])
+    form, _, name = kind.partition(":")
+    suffix = {"voc": ".xml", "kitti": ".txt"}.get(form, Path(name).suffix)
+    text = text if isinstance(text, str) else json.dumps(text)
+    (tmp_path / "s" / f"a{suffix}").write_text(text)
+    meant = f"{form}:{tmp_path / 's'}" + (
+        "" if suffix != ".json" or form == "labelme" else "/a.json"
+    )
+    layout: Any = "tfds" if form in ("voc", "coco") else "tfod"
+    report = tfrtool.write(
+        tmp_path / "s", tmp_path / "ds", annotations=meant, layout=layout, workers=1
+    )
+    assert not [note for note in report.notices if "not written" in note]
+    (shard,) = (tmp_path / "ds").glob("*.tfrecord*")
+    (features,) = (decode_example(one.payload).features for one in tfrtool.read_records(shard))
+    start = "image/object/" if layout == "tfod" else "objects/"
+    (kept,) = features[f"{start}attributes"].values
+    assert isinstance(kept, bytes)
+    assert json.loads(kept) == attributes
+    for flag in flags:
+        flag = flag if layout == "tfod" else f"is_{flag}"
+        assert features[start + flag].values == (1,)
+    tfrtool.extract(tmp_path / "ds", tmp_path / "out", annotations="coco")
+    (one,) = json.loads((tmp_path / "out" / "annotations.json").read_text())["annotations"]
+    assert attributes.items() <= one["attributes"].items()
+    lost = tfrtool.extract(tmp_path / "ds", tmp_path / "yolo", annotations="yolo").annotations
+    assert lost is not None
+    assert lost.lost["attributes"] == 1
+
+
+@pytest.mark.parametrize("value", ['"' + "x" * 65_600 + '"', "NaN", "[1, -Infinity]", "1e999"])
+def test_attributes_that_cannot_be_kept_are_listed(value: str, tmp_path: Path) -> None:
+    """No value is changed: the object is listed."""
+    scenes(tmp_path / "s", SCENES[:1])
+    one = '{"id": 1, "image_id": 1, "category_id": 1, "bbox": [10, 10, 30, 30]'
+    images = '"images": [{"id": 1, "file_name": "a.jpg"}], "categories": [{"id": 1, "name": "cat"}]'
+    (tmp_path / "c.json").write_text(
+        f'{{{images}, "annotations": [{one}, "attributes": {{"a": {value}}}}}, {one}}}]}}'
+    )
+    source = open_annotated(tmp_path / "s", f"coco:{tmp_path / 'c.json'}")
+    assert boxes(source) == {"a.jpg": [("cat", 10, 10, 40, 40)]}
+    ((_, why),) = lost(source)
+    assert why.startswith("annotations[0]: a" if "9" in why else "annotation 1: a")
 
 
 @pytest.mark.parametrize(

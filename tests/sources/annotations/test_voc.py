@@ -138,7 +138,7 @@ def test_what_is_not_written_is_said(tmp_path: Path) -> None:
     assert source.labels == ("cat",)
     (notice,) = source.notices
     assert notice.startswith("fields of objects not written: part (2), ")
-    assert {*notice.split(": ", 1)[1].split(", ")[1:]} == {"occluded (1)", "difficult: maybe (1)"}
+    assert notice.split(", ")[1:] == ["difficult: maybe (1)"]
 
 
 @pytest.mark.parametrize(

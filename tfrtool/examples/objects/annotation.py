@@ -1,11 +1,12 @@
 """What is known of an image apart from its pixels: its objects, and values of columns."""
 
+import json
 import marshal
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from tfrtool.examples.example import Value
-from tfrtool.storage.limits import MAX_CLASS_NAME, MAX_KEYPOINTS
+from tfrtool.storage.limits import MAX_ATTRIBUTES, MAX_CLASS_NAME, MAX_KEYPOINTS
 
 _UPRIGHT = 1
 _TURNED: Mapping[int, Callable[[float, float], tuple[float, float]]] = {
@@ -20,6 +21,9 @@ _TURNED: Mapping[int, Callable[[float, float], tuple[float, float]]] = {
 }
 """Where a point of the stored image, in shares of its sides, is once the image is upright, by its
 EXIF orientation (Exif 2.32, table 6)."""
+
+_NOT_FINITE = "9000000000.0"
+"""What readers of JSON make of NaN and infinity."""
 
 SIDEWAYS = 5
 """From this orientation on, width and height change places."""
@@ -41,6 +45,31 @@ class ObjectAnnotation(NamedTuple):
     pose: str = ""
     segmentation: str = ""  # COCO's, as JSON: a list of polygons [x, y, x, y ...], or an RLE object
     keypoints: tuple[float, ...] = ()  # x, y and visibility (0, 1 or 2) of each
+    attributes: str = ""  # a JSON object of all else that its file has
+
+
+def attributes_text(attributes: Mapping[str, Any]) -> str:
+    """Return attributes as JSON, "" for none; `ValueError` if they can't be written."""
+    from msgspec.json import encode
+
+    text = encode(attributes).decode() if attributes else ""
+    if len(text) > MAX_ATTRIBUTES:
+        raise ValueError(f"attributes have more than {MAX_ATTRIBUTES:,} characters")
+    if _NOT_FINITE in text:
+        raise ValueError("an attribute is not a finite number, or nested too deeply")
+    return text
+
+
+def parse_attributes(text: str) -> dict[str, Any] | None:
+    """Return the attributes in JSON; None if it is not an object."""
+    from msgspec.json import decode
+
+    try:
+        found = decode(text) if text else {}
+        json.dumps(found)  # may be nested too deeply for this, too
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 class Skeleton(NamedTuple):
@@ -128,8 +157,6 @@ class ImageAnnotation(NamedTuple):
 def _moved(
     one: ObjectAnnotation, move: Callable[[float, float], tuple[float, float]], scale: float
 ) -> ObjectAnnotation:
-    import json
-
     (x0, y0), (x1, y1) = move(one.xmin, one.ymin), move(one.xmax, one.ymax)
     points = [*one.keypoints]
     for at in range(0, len(points), 3):

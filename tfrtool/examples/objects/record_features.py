@@ -35,6 +35,7 @@ FIELDS: Mapping[str, ObjectField] = {
     "difficult": ObjectField("difficult", "is_difficult", DType.INT64),
     "truncated": ObjectField("truncated", "is_truncated", DType.INT64),
     "pose": ObjectField("view", "pose", DType.STRING),
+    "attributes": ObjectField("attributes", "attributes", DType.STRING),
 }
 
 

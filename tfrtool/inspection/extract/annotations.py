@@ -4,7 +4,7 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, count, islice
 from typing import Any, ClassVar, NamedTuple
@@ -17,6 +17,7 @@ from tfrtool.examples.objects.annotation import (
     ImageAnnotation,
     ObjectAnnotation,
     Skeleton,
+    parse_attributes,
 )
 from tfrtool.examples.objects.label_map import object_names, object_skeletons
 from tfrtool.examples.objects.read_objects import RecordObjects, read_objects
@@ -51,6 +52,7 @@ _TITLES = {
     "pose": "poses",
     "segmentation": "outlines",
     "keypoints": "key points",
+    "attributes": "attributes",
 }
 
 
@@ -87,6 +89,11 @@ class AnnotatedImage(NamedTuple):
     parsed: ImageAnnotation  # in pixels of the image as it is stored
     classes: Sequence[str]  # of each object
     outlines: Sequence[Any]  # of each: what `outline_of` makes of its segmentation
+    attributes: Sequence[Mapping[str, Any]]
+
+    def each(self) -> Iterator[tuple[ObjectAnnotation, str, Any, Mapping[str, Any]]]:
+        """Yield each object, its class, outline and attributes."""
+        return zip(self.parsed.objects, self.classes, self.outlines, self.attributes, strict=True)
 
 
 class AnnotatedImages(ABC):
@@ -151,7 +158,7 @@ class AnnotatedImages(ABC):
             self._problems.add(
                 f"{where}: recorded size is {said}, but the image is {width} x {height} pixels"
             )
-        objects, classes, outlines = [], [], []
+        objects, classes, outlines, attributes = [], [], [], []
         for number, one in enumerate(found.objects):
             name, what = one.title or _UNNAMED, f"{where}, object {number}"
             reason = unknown if one.is_inside else one.problem
@@ -176,6 +183,10 @@ class AnnotatedImages(ABC):
             if made.segmentation and outlines[-1] is None:
                 self._problems.add(f"{what}: invalid outline")
                 made = made._replace(segmentation="")
+            if (more := parse_attributes(made.attributes)) is None:
+                self._problems.add(f"{what}: invalid attributes")
+                made = made._replace(attributes="")
+            attributes.append(more or {})
             for field, title in _TITLES.items():
                 if field not in self.holds and getattr(made, field) != _MISSING[field]:
                     self.lost[title] += 1
@@ -188,7 +199,9 @@ class AnnotatedImages(ABC):
         parsed = ImageAnnotation(width, height, tuple(objects), source_id)
         split = self._of[shard]
         return self.write(
-            AnnotatedImage(split, parts, data, orientation, depth, parsed, classes, outlines)
+            AnnotatedImage(
+                split, parts, data, orientation, depth, parsed, classes, outlines, attributes
+            )
         )
 
     def write_pair(
@@ -271,6 +284,7 @@ def _are_numbers(found: object) -> bool:
 _SHORT = {"": "train", "validation": "val", "valid": "val"}
 """How VOC and YOLO call splits."""
 
+_NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _NUMBER = re.compile("0|[1-9][0-9]{0,15}")
 _TOGETHER = 10_000
 """Entries of a JSON file that are written at once."""
@@ -329,7 +343,7 @@ class CocoFiles(AnnotatedImages):
     """COCO's instances: a JSON file per split, which names images by their paths."""
 
     form = "coco"
-    holds = frozenset(("id", "area", "crowd", "segmentation", "keypoints"))
+    holds = frozenset(ObjectAnnotation._fields)
 
     def __init__(self, files: NewFiles, shards: Sequence[AnyPath]) -> None:
         """Begin the file of each split."""
@@ -346,7 +360,7 @@ class CocoFiles(AnnotatedImages):
         place = len(target.images)
         sides = {"width": parsed.width, "height": parsed.height}
         target.images.append((wanted, json.dumps({"file_name": file, **sides})))
-        for one, name, outline in zip(parsed.objects, image.classes, image.outlines, strict=True):
+        for one, name, outline, attributes in image.each():
             wide, high = round(one.xmax - one.xmin, 6), round(one.ymax - one.ymin, 6)
             entry: dict[str, Any] = {
                 "category_id": self.classes[name][1],
@@ -359,6 +373,10 @@ class CocoFiles(AnnotatedImages):
                 entry["num_keypoints"] = sum(v > 0 for v in one.keypoints[2::3])
             if outline is not None:
                 entry["segmentation"] = outline
+            usual = {field: getattr(one, field) for field in ("difficult", "truncated", "pose")}
+            attributes = {name: value for name, value in usual.items() if value} | {**attributes}
+            if attributes:
+                entry["attributes"] = attributes
             target.objects.append((one.id, place, json.dumps(entry)))
         return [file]
 
@@ -378,7 +396,7 @@ class VocFiles(AnnotatedImages):
     """Pascal VOC: an XML file of each image, and a list of the images of each split."""
 
     form = "voc"
-    holds = frozenset(("difficult", "truncated", "pose"))
+    holds = frozenset(("difficult", "truncated", "pose", "attributes"))
 
     def __init__(self, files: NewFiles, shards: Sequence[AnyPath]) -> None:
         """Begin the list of each split."""
@@ -400,7 +418,7 @@ class VocFiles(AnnotatedImages):
             f"\t<filename>{_xml(file.rpartition('/')[2])}</filename>",
             f"\t<size><width>{parsed.width}</width><height>{parsed.height}</height>{depth}</size>",
         ]
-        for one, name in zip(parsed.objects, image.classes, strict=True):
+        for one, name, _, attributes in image.each():
             sides = zip(SIDES, map(_short, one[:4]), strict=True)
             lines += [
                 "\t<object>",
@@ -409,8 +427,13 @@ class VocFiles(AnnotatedImages):
                 f"\t\t<truncated>{one.truncated:d}</truncated>",
                 f"\t\t<difficult>{one.difficult:d}</difficult>",
                 f"\t\t<bndbox>{''.join(f'<{side}>{v}</{side}>' for side, v in sides)}</bndbox>",
-                "\t</object>",
             ]
+            named = (
+                f"<attribute><name>{_xml(name)}</name><value>{_xml(_text_of(value))}</value></attribute>"
+                for name, value in attributes.items()
+            )
+            lines += ["\t\t<attributes>", *named, "\t\t</attributes>"] if attributes else []
+            lines += ["\t</object>"]
         self.files.append(other, "\n".join((*lines, "</annotation>\n")).encode())
         return [file, other]
 
@@ -507,8 +530,13 @@ def _share(value: float) -> str:
     return f"{value:.7f}".rstrip("0").rstrip(".")
 
 
+def _text_of(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
 def _xml(text: str) -> str:
-    return escape(printable(text))
+    """Return text as XML; what XML can't hold becomes an escape sequence."""
+    return escape(_NOT_XML.sub(lambda match: printable(match[0]), text), {"\r": "&#13;"})
 
 
 def _yaml(text: str) -> str:

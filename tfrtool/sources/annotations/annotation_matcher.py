@@ -42,7 +42,7 @@ _SLACK = 0.01
 _DEEPEST = 64
 """Parts of a path by which an image is looked for."""
 
-_OPTIONAL = ("id", "area", "crowd", "difficult", "truncated", "pose", "segmentation", "keypoints")
+_OPTIONAL = ObjectAnnotation._fields[5:]
 _SEGMENTATION, _KEYPOINTS = (_OPTIONAL.index(name) for name in ("segmentation", "keypoints"))
 
 

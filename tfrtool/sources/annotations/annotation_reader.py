@@ -18,7 +18,8 @@ from tfrtool.storage.limits import MAX_CLASSES, MAX_LISTED, MAX_METADATA_BYTES
 from tfrtool.storage.opening import read_bounded
 from tfrtool.storage.remote_path import AnyPath, RemotePath
 
-FLAGS = {
+FLAGS: dict[object, bool] = {
+    **{flag: flag for flag in (False, True)},
     **dict.fromkeys(("1", "true", "yes"), True),
     **dict.fromkeys(("0", "false", "no"), False),
 }
@@ -27,6 +28,16 @@ FLAGS = {
 Box = tuple[float, float, float, float]
 NO_BOX: Box = (0.0, 0.0, 0.0, 0.0)
 BAD_BOX = "box is not four numbers"
+
+
+def known_flags(attributes: Mapping[str, Any]) -> dict[str, bool]:
+    """Return the attributes that are fields of `ObjectAnnotation`, too."""
+    flags = dict[str, bool]()
+    for name, value in attributes.items():
+        if name.lower() in ("difficult", "truncated") and isinstance(value, str | int):
+            value = value.lower() if isinstance(value, str) else value
+            flags |= {name.lower(): FLAGS[value]} if value in FLAGS else {}
+    return flags
 
 
 class ParsedObject(NamedTuple):

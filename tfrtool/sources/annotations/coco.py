@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from tfrtool.errors import SourceError, WriteError, human_count, os_errors_as, printable, some_of
-from tfrtool.examples.objects.annotation import Skeleton
+from tfrtool.examples.objects.annotation import Skeleton, attributes_text
 from tfrtool.examples.objects.record_features import Masks
 from tfrtool.images.masks import outline_points, run_lengths
 from tfrtool.sources.annotations.annotation_reader import (
@@ -28,6 +28,7 @@ from tfrtool.sources.annotations.annotation_reader import (
     ParsedObject,
     PlainObjects,
     check_splits,
+    known_flags,
     number_classes,
     split_in_name,
 )
@@ -45,8 +46,7 @@ from tfrtool.storage.remote_path import AnyPath
 
 _WRITTEN = {
     "images": {"id", "file_name", "width", "height"},
-    "annotations": {"id", "image_id", "category_id", "bbox", "segmentation", "area", "iscrowd"}
-    | {"keypoints", "num_keypoints"},
+    "annotations": set[str](),
     "categories": {"id", "name", "keypoints", "skeleton"},
 }
 _LONGEST_ID, _ID_LIMIT = 64, 10**18
@@ -89,6 +89,12 @@ class _Annotation(msgspec.Struct, gc=False):
     keypoints: Annotated[list[_Float], msgspec.Meta(max_length=3 * MAX_KEYPOINTS)] | None = None
 
 
+class _Standard(_Annotation, gc=False, forbid_unknown_fields=True):
+    """An annotation without other members, as nearly all are."""
+
+    num_keypoints: msgspec.Raw = _NULL
+
+
 class _Invalid(_Annotation, gc=False):
     """An annotation with the members that are valid, and what is wrong with the others."""
 
@@ -125,6 +131,7 @@ problem and the size of its mask. The box of an image holds its sides."""
 
 _IDS = np.dtype([("id", "i8"), ("number", "i8"), ("file", "i4")])
 _UNKNOWN = (None, "", ())
+_LATE = ((1, "area"), (6, "segmentation"), (7, "keypoints"), (8, "attributes"))
 _FORMAT = 2  # of marshal: later ones look up each value among those that were written before
 
 
@@ -213,7 +220,7 @@ class _CocoFile:
     split: str | None = None
     required: bool = True  # whether it must hold instances or key points
     group: int = 0  # the number of its split
-    has_crowds: bool = False
+    optional: set[str] = field(default_factory=set)  # fields that some of its objects have
     counts: Counter[str] = field(default_factory=Counter)
 
 
@@ -273,8 +280,7 @@ class CocoReader(AnnotationReader):
                 self._scan(file, elements)
                 self._files.append(file)
                 self._counts.update(file.counts)
-                if file.has_crowds:
-                    self.optional.add("crowd")
+                self.optional |= file.optional
             except _OtherKindError as error:
                 if file.required:
                     raise SourceError(str(error), path=file.path, expected=_EXPECTED) from error
@@ -350,7 +356,8 @@ class CocoReader(AnnotationReader):
             for other in members & _UNSUPPORTED.keys():
                 if name == "annotations" and not members & {"bbox", "segmentation"}:
                     raise _OtherKindError(f"contains {_UNSUPPORTED[other]}")
-            self._leave(name, members - _WRITTEN[name])
+            if name != "annotations":
+                self._leave(name, members - _WRITTEN[name])
 
     def _add_images(self, file: _CocoFile, part: JsonWindow) -> tuple[Any, list[bytes]]:
         """Number the images of a window; return rows and texts."""
@@ -468,6 +475,7 @@ class CocoReader(AnnotationReader):
                 repeat(""),
                 [latin[start:stop] for start, stop in spans],
                 repeat(()),
+                repeat(""),
                 strict=False,
             )
         ]
@@ -535,7 +543,13 @@ class CocoReader(AnnotationReader):
 
     def _add_objects(self, file: _CocoFile, part: JsonWindow) -> tuple[Any, list[bytes]]:
         """Return rows and texts of the objects in a window; nearly all are plain."""
-        found = part.decode(_Annotation, _loose_annotation)
+        extras: Sequence[Mapping[str, Any]]
+        try:
+            found = part.decode(_Standard)
+            extras = [{}] * len(found)
+        except SourceError:
+            found = part.decode(_Annotation, _loose_annotation)
+            extras = [self._attributes(file, one) for one in part.decode(dict[str, msgspec.Raw])]
         if not found:
             return np.zeros(0, _ROW), []
         outlines = b"\0".join([one.segmentation for one in found])
@@ -558,24 +572,40 @@ class CocoReader(AnnotationReader):
         table["area"] = np.array([one.area for one in found], float)
         table["box"] = np.array([one.bbox or NO_BOX for one in found], float).reshape(-1, 4)
         table["box"][:, 2:] += table["box"][:, :2]
-        file.has_crowds |= any(one.iscrowd is not None for one in found)
-        for at, (one, is_polygons) in enumerate(zip(found, _are_polygons(outlines), strict=True)):
+        if any(one.iscrowd is not None for one in found):
+            file.optional.add("crowd")
+        are_polygons = _are_polygons(outlines)
+        for at, (one, more, is_polygons) in enumerate(
+            zip(found, extras, are_polygons, strict=True)
+        ):
             if (
                 is_polygons
                 and one.bbox is not None
                 and not one.iscrowd
                 and not one.keypoints
-                and type(one) is _Annotation
+                and not more
+                and type(one) is not _Invalid
                 and self._masks is not Masks.PNG
             ):
                 if self._masks is Masks.NONE:
                     texts[at] = b""
             else:
-                texts[at] = marshal.dumps(self._other_object(file, one, ids[at]), _FORMAT)
+                texts[at] = marshal.dumps(self._other_object(file, one, more, ids[at]), _FORMAT)
                 table["kind"][at] = _OTHER
         return table, texts
 
-    def _other_object(self, file: _CocoFile, one: _Annotation, id_: int) -> tuple[Any, ...]:
+    def _attributes(self, file: _CocoFile, members: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
+        """Return the ``attributes`` of an object, and its members that COCO doesn't have."""
+        others = members.keys() - _Standard.__struct_fields__
+        values = {name: _any(members[name]) for name in sorted(others)}
+        inner = values.pop("attributes") if isinstance(values.get("attributes"), dict) else {}
+        clash = "members with the name of an attribute not written"
+        file.counts += Counter({clash: len(inner.keys() & values)})
+        return values | inner
+
+    def _other_object(
+        self, file: _CocoFile, one: _Annotation, attributes: Mapping[str, Any], id_: int
+    ) -> tuple[Any, ...]:
         """Return the box, the fields, the problem and the size of the mask of an object."""
         problem = one.problem if isinstance(one, _Invalid) else None
         box, outline, size, points = NO_BOX, "", None, tuple(one.keypoints or ())
@@ -595,8 +625,15 @@ class CocoReader(AnnotationReader):
             problem = problem or _PROBLEMS["iscrowd"]
         if len(points) % 3 or not {*points[2::3]} <= {0, 1, 2}:
             problem = problem or _PROBLEMS["keypoints"]
-        known = None if id_ == _NO_ID else id_
-        fields = known, one.area, bool(one.iscrowd), False, False, "", outline, points
+        known, text, flags = None if id_ == _NO_ID else id_, "", known_flags(attributes)
+        try:
+            text = attributes_text(attributes)
+        except ValueError as error:
+            problem = problem or str(error)
+        file.optional |= flags.keys()
+        difficult, truncated = flags.get("difficult", False), flags.get("truncated", False)
+        crowd = bool(one.iscrowd)
+        fields = known, one.area, crowd, difficult, truncated, "", outline, points, text
         return box, fields, problem, size
 
     def _label(self, category: object) -> int:
@@ -622,10 +659,10 @@ class CocoReader(AnnotationReader):
             if kind == _PLAIN:
                 outline = bucket.text[slice(*bucket.spans[at])].decode()
                 box, area = box.tolist(), None if area != area else area
-                fields = known, area, False, False, False, "", outline, ()
+                fields = known, area, False, False, False, "", outline, (), ""
             else:
                 box, fields, problem, size = bucket.value(at)
-                for place_, name in (1, "area"), (6, "segmentation"), (7, "keypoints"):
+                for place_, name in _LATE:
                     if fields[place_] not in _UNKNOWN:
                         self.optional.add(name)
             if is_repeated:
@@ -743,6 +780,14 @@ def _key(value: object) -> str | None:
     if type(value) is not int and not isinstance(value, str):
         return None
     return key if len(key := str(value)) <= _LONGEST_ID and key.isprintable() else None
+
+
+def _any(text: msgspec.Raw) -> Any:
+    """Return a value, or what stands for one that can't be one."""
+    try:
+        return msgspec.json.decode(text)
+    except _ERRORS:
+        return 9e9
 
 
 def _loose_members(text: bytes) -> dict[str, Any]:

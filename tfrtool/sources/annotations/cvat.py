@@ -12,7 +12,6 @@ from tfrtool.errors import SourceError, printable
 from tfrtool.examples.objects.annotation import Skeleton
 from tfrtool.images.masks import pasted_mask
 from tfrtool.sources.annotations.annotation_reader import (
-    FLAGS,
     ParsedImage,
     ParsedObject,
     numbers_of,
@@ -28,6 +27,10 @@ from tfrtool.storage.limits import (
 )
 
 _SHAPES = ("box", "polygon", "mask", "ellipse", "skeleton", "polyline", "points", "cuboid")
+_USUAL = {"occluded": "0", "z_order": "0", "group_id": "0", "source": "manual"}
+"""What shapes have in all tasks, and its usual values."""
+
+
 _MOST_ELEMENTS = 10 * MAX_IMAGE_OBJECTS
 """Elements between two images, or of one."""
 
@@ -124,22 +127,17 @@ class CvatReader(ImageFilesReader):
 
     def _object(self, where: str, one: Any, width: int | None, height: int | None) -> ParsedObject:
         label, kind = one.get("label", ""), one.tag
-        flags = dict[str, Any]()
-        for attribute in one.iter("attribute"):
-            name, text = attribute.get("name", "").lower(), (attribute.text or "").strip().lower()
-            if name in ("difficult", "truncated") and text in FLAGS:
-                flags[name] = FLAGS[text]
-            else:
-                self._unread[f"attribute {name[:40]}"] += 1
-        if one.get("occluded") == "1":
-            self._unread["occluded"] += 1
+        own = {name: one.get(name, usual) for name, usual in _USUAL.items()}
+        own = {name: _own(name, text) for name, text in own.items() if text != _USUAL[name]}
+        named = ({each.get("name", ""): each.text or ""} for each in one.findall("attribute"))
+        more: dict[str, Any] = {"attributes": self.united(own, *named)}
         try:
             if kind == "box":
                 x0, y0, x1, y1 = _numbers(one, "xtl", "ytl", "xbr", "ybr")
                 if turn := float(one.get("rotation", 0)):
                     corners = _turned((x0, y0, x1, y1), turn)
-                    return self.outlined(where, label, [corners], **flags)
-                return self.parsed(where, label, (x0, y0, x1, y1), **flags)
+                    return self.outlined(where, label, [corners], **more)
+                return self.parsed(where, label, (x0, y0, x1, y1), **more)
             if kind == "ellipse":
                 cx, cy, rx, ry = _numbers(one, "cx", "cy", "rx", "ry")
                 turn = math.radians(float(one.get("rotation", 0)))
@@ -147,24 +145,24 @@ class CvatReader(ImageFilesReader):
                 high = math.hypot(rx * math.sin(turn), ry * math.cos(turn))
                 self._unread["ellipses, written as boxes"] += 1
                 box = cx - wide, cy - high, cx + wide, cy + high
-                return self.parsed(where, label, box, **flags)
+                return self.parsed(where, label, box, **more)
             if kind == "polygon":
                 line = numbers_of(one.get("points", "").replace(";", ",").split(","))
-                return self.outlined(where, label, [line or ()], **flags)
+                return self.outlined(where, label, [line or ()], **more)
             if kind == "mask" and width and height:
                 left, top, wide, high = map(int, _numbers(one, "left", "top", "width", "height"))
                 text = pasted_mask(
                     _bitmap(one.get("rle", ""), wide, high), left, top, width, height
                 )
                 box, size = (left, top, left + wide, top + high), (width, height)
-                return self.parsed(where, label, box, segmentation=text, mask_size=size, **flags)
+                return self.parsed(where, label, box, segmentation=text, mask_size=size, **more)
             if kind == "skeleton":
-                return self._skeleton(where, label, one, flags)
+                return self._skeleton(where, label, one, more)
         except (ValueError, OverflowError) as error:
-            return self.parsed(where, label, None, str(error), **flags)
-        return self.parsed(where, label, None, f"{kind} is not a box or an outline", **flags)
+            return self.parsed(where, label, None, str(error), **more)
+        return self.parsed(where, label, None, f"{kind} is not a box or an outline", **more)
 
-    def _skeleton(self, where: str, label: str, one: Any, flags: dict[str, Any]) -> ParsedObject:
+    def _skeleton(self, where: str, label: str, one: Any, more: dict[str, Any]) -> ParsedObject:
         names = self.skeletons[label].points if label in self.skeletons else ()
         points, seen = [0.0] * 3 * len(names), list[tuple[float, float]]()
         for point in one.iter("points"):
@@ -174,12 +172,19 @@ class CvatReader(ImageFilesReader):
                 continue
             x, y = numbers_of(point.get("points", "").split(",")) or (math.nan, math.nan)
             at = 3 * names.index(point.get("label"))
+            self._unread["attributes of key points"] += len(point)
             points[at : at + 3] = x, y, 1.0 if point.get("occluded") == "1" else 2.0
             seen.append((x, y))
         if not seen or math.isnan(sum(map(sum, seen))):
             raise ValueError("skeleton has no visible points" if not seen else "invalid key point")
         (x0, y0), (x1, y1) = map(min, zip(*seen, strict=True)), map(max, zip(*seen, strict=True))
-        return self.parsed(where, label, (x0, y0, x1, y1), keypoints=tuple(points), **flags)
+        return self.parsed(where, label, (x0, y0, x1, y1), keypoints=tuple(points), **more)
+
+
+def _own(name: str, text: str) -> str | int:
+    if name == "occluded":
+        return text == "1"
+    return int(text) if text.isdecimal() and len(text) < 10 else text
 
 
 def _numbers(one: Any, *names: str) -> tuple[float, ...]:

@@ -4,10 +4,12 @@ import json
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
 from tfrtool.errors import SourceError, printable, some_of
+from tfrtool.examples.objects.annotation import attributes_text
 from tfrtool.images.masks import outline_points
 from tfrtool.sources.annotations.annotation_reader import (
     BAD_BOX,
@@ -17,6 +19,7 @@ from tfrtool.sources.annotations.annotation_reader import (
     Box,
     ParsedImage,
     ParsedObject,
+    known_flags,
     number_classes,
     splits_of_folders,
 )
@@ -146,9 +149,15 @@ class ImageFilesReader(AnnotationReader):
         category: object,
         box: Sequence[float] | None,
         problem: str | None = None,
+        *,
+        attributes: Mapping[str, Any] | None = None,
         **fields: Any,
     ) -> ParsedObject:
         """Return an object, whose class becomes known."""
+        try:
+            fields["attributes"] = attributes_text(attributes or {}) or None
+        except ValueError as error:
+            problem = problem or str(error)
         name = category.strip() if isinstance(category, str) else ""
         if problem is None and (unfit := label_problem(name)):
             problem = f"class {printable(name[:TEXT_SHOWN])!r} {unfit}" if name else "no class"
@@ -158,7 +167,16 @@ class ImageFilesReader(AnnotationReader):
             self._classes.add(name)
         found: Box = NO_BOX if problem or box is None else (box[0], box[1], box[2], box[3])
         size = fields.pop("mask_size", None)
-        return ParsedObject(where, name, found, self.fields(**fields), problem, mask_size=size)
+        made = self.fields(**known_flags(attributes or {}) | fields)
+        return ParsedObject(where, name, found, made, problem, mask_size=size)
+
+    def united(self, *parts: Mapping[str, Any]) -> dict[str, Any]:
+        """Return all attributes; of equal names, the first counts."""
+        found = dict[str, Any]()
+        for name, value in chain.from_iterable(part.items() for part in parts):
+            if found.setdefault(name, value) != value:
+                self._unread[f"another {name[:40]}"] += 1
+        return found
 
     def outlined(
         self, where: str, category: object, lines: Sequence[Sequence[float]], **fields: Any

@@ -1,7 +1,8 @@
 """LabelMe: a JSON file per image."""
 
 import binascii
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -23,6 +24,7 @@ class _LabelmeShape(msgspec.Struct):
     shape_type: str | None = None
     group_id: int | str | None = None
     flags: dict[str, Any] | None = None
+    attributes: dict[str, Any] | None = None
     mask: str | None = None
 
 
@@ -33,7 +35,9 @@ class _LabelmeFile(msgspec.Struct, rename="camel"):  # the image itself in it is
     image_height: int | None = None
 
 
-_FILE, _SHAPE = msgspec.json.Decoder(_LabelmeFile), msgspec.json.Decoder(_LabelmeShape)
+_FILE, _MEMBERS = msgspec.json.Decoder(_LabelmeFile), msgspec.json.Decoder(dict[str, Any])
+_READ = {*_LabelmeShape.__struct_fields__} - {"group_id"}
+_EMPTY: tuple[Any, ...] = (None, "", [], {})
 
 
 class LabelmeReader(ImageFilesReader):
@@ -64,48 +68,57 @@ class LabelmeReader(ImageFilesReader):
             image = image._replace(width=width, height=height)
         self.check_count(key, len(file.shapes))
         objects, groups = list[ParsedObject](), dict[tuple[str, str], list[list[float]]]()
-        wheres = dict[tuple[str, str], str]()
+        wheres, shared = dict[tuple[str, str], str](), dict[tuple[str, str], dict[str, Any]]()
         for number, raw in enumerate(file.shapes):
             where = f"{key}, shapes[{number}]"
             try:
-                shape = _SHAPE.decode(raw)
+                members = _MEMBERS.decode(raw)
+                shape = msgspec.convert(members, _LabelmeShape)
             except _ERRORS as error:
                 reason = f"invalid shape: {printable(str(error))[:200]}"
                 objects.append(self.parsed(where, "", None, reason))
                 continue
+            others = {k: v for k, v in members.items() if k not in _READ and v not in _EMPTY}
+            attributes = self.united(others, shape.flags or {}, shape.attributes or {})
             if shape.group_id is not None and shape.shape_type in (None, "polygon"):
                 group = shape.label, str(shape.group_id)
                 wheres.setdefault(group, where)
                 groups.setdefault(group, []).append([v for point in shape.points for v in point])
+                shared[group] = self.united(shared.get(group, {}), attributes)
             else:
-                objects.append(self._object(where, shape, width, height))
-            if shape.flags and any(shape.flags.values()):
-                self._unread["flags"] += 1
+                objects.append(self._object(where, shape, attributes, width, height))
         for group, lines in groups.items():
-            objects.append(self.outlined(wheres[group], group[0], lines))
+            made = self.outlined(wheres[group], group[0], lines, attributes=shared[group])
+            objects.append(made)
             self._unread["polygons joined by group_id"] += len(lines) - 1
         self._unread = +self._unread
         yield image._replace(objects=objects)
 
     def _object(
-        self, where: str, shape: _LabelmeShape, width: int | None, height: int | None
+        self,
+        where: str,
+        shape: _LabelmeShape,
+        attributes: Mapping[str, Any],
+        width: int | None,
+        height: int | None,
     ) -> ParsedObject:
         points, kind = shape.points, shape.shape_type or "polygon"
+        parsed = partial(self.parsed, where, shape.label, attributes=attributes)
         flat = [side for point in points for side in point]
         if kind == "polygon" or (kind.endswith("rectangle") and len(points) == 4):
-            return self.outlined(where, shape.label, [flat])
+            return self.outlined(where, shape.label, [flat], attributes=attributes)
         if len(points) != 2 or kind not in ("rectangle", "circle", "mask"):
             what = f"{printable(kind[:20])} of {len(points)} points is not a box or an outline"
-            return self.parsed(where, shape.label, None, what)
+            return parsed(None, what)
         (x0, y0), (x1, y1) = points
         if kind == "circle":
             radius = ((x1 - x0) ** 2 + (y1 - y0) ** 2) ** 0.5
             self._unread["circles, written as boxes"] += 1
             sides = x0 - radius, y0 - radius, x0 + radius, y0 + radius
-            return self.parsed(where, shape.label, sides)
+            return parsed(sides)
         box = min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1)
         if kind == "rectangle":
-            return self.parsed(where, shape.label, box)
+            return parsed(box)
         from tfrtool.images.masks import pasted_mask, read_bitmap
 
         try:
@@ -114,8 +127,8 @@ class LabelmeReader(ImageFilesReader):
             bitmap = read_bitmap(binascii.a2b_base64(shape.mask or ""))
             text = pasted_mask(bitmap, round(box[0]), round(box[1]), width, height)
         except ValueError as error:
-            return self.parsed(where, shape.label, None, str(error))
+            return parsed(None, str(error))
         high, wide = bitmap.shape
         box = box[0], box[1], box[0] + wide, box[1] + high
         size = width, height
-        return self.parsed(where, shape.label, box, segmentation=text, mask_size=size)
+        return parsed(box, segmentation=text, mask_size=size)

@@ -3,6 +3,7 @@
 import re
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from tfrtool.sources.annotations.annotation_reader import ParsedImage, ParsedObject, numbers_of
 from tfrtool.sources.annotations.image_files import ImageFilesReader
@@ -14,7 +15,7 @@ _NOT_LABELS = re.compile(r"(?:.*/)?(?:calib|ImageSets|velodyne|oxts|planes)/.*")
 _KITTI = (15, 16)
 """Columns, without and with a score."""
 
-_DIFFICULT = {"0": False, "1": True, "2": True}
+_DIFFICULT = {"": False, "0": False, "1": True}
 
 
 class _TextReader(ImageFilesReader):
@@ -63,8 +64,11 @@ class KittiReader(_TextReader):
         numbers = numbers_of(cells[1:])
         if numbers is None:
             return self.parsed(where, cells[0], None, "a column is not a number")
-        self._unread["occluded, angles and 3D boxes"] += 1
-        return self.parsed(where, cells[0], numbers[3:7], truncated=numbers[0] > 0)
+        attributes = dict[str, Any](zip(("truncated", "occluded", "alpha"), numbers, strict=False))
+        attributes |= {"dimensions": numbers[7:10], "location": numbers[10:13]}
+        attributes |= zip(("rotation_y", "score"), numbers[13:], strict=False)
+        flag = numbers[0] > 0
+        return self.parsed(where, cells[0], numbers[3:7], attributes=attributes, truncated=flag)
 
 
 class DotaReader(_TextReader):
@@ -85,6 +89,11 @@ class DotaReader(_TextReader):
             return self.parsed(where, last, None, "line does not start with four corners")
         if not names:
             names, last = [last], ""
+        attributes = {} if last in _DIFFICULT else {"difficult": last}
         return self.outlined(
-            where, " ".join(names), [corners], difficult=_DIFFICULT.get(last, False)
+            where,
+            " ".join(names),
+            [corners],
+            attributes=attributes,
+            difficult=_DIFFICULT.get(last, last == "2"),
         )

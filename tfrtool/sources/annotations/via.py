@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -95,16 +96,18 @@ class ViaReader(ImageFilesReader):
     def _object(self, where: str, region: "_ViaRegion | str", chosen: str) -> ParsedObject:
         if isinstance(region, str):
             return self.parsed(where, "", None, region)
-        category = _class_of(region.region_attributes.get(chosen))
+        others = dict(region.region_attributes)
+        category = _class_of(others.pop(chosen, None))
+        parsed = partial(self.parsed, where, category, attributes=others)
         get: Callable[..., Any] = region.shape_attributes.get
         kind = get("name")
         if kind in ("polygon", "polyline"):
             xs, ys = get("all_points_x"), get("all_points_y")
             if not (_are_numbers(xs) and _are_numbers(ys) and len(xs) == len(ys)):
-                return self.parsed(where, category, None, "points are not two lists of numbers")
+                return parsed(None, "points are not two lists of numbers")
             if kind == "polygon":
                 line = [side for point in zip(xs, ys, strict=True) for side in point]
-                return self.outlined(where, category, [line])
+                return self.outlined(where, category, [line], attributes=others)
         sides = [get(name) for name in ("x", "y", "width", "height")]
         if kind in ("circle", "ellipse"):
             rx, ry = (get(name, get("r")) for name in ("rx", "ry"))
@@ -117,11 +120,11 @@ class ViaReader(ImageFilesReader):
                 self._unread[f"{kind}s, written as boxes"] += 1
         elif kind != "rect":
             what = f"{printable(str(kind)[:20])} is not a box or an outline"
-            return self.parsed(where, category, None, what)
+            return parsed(None, what)
         if not _are_numbers(sides):
-            return self.parsed(where, category, None, None)
+            return parsed(None)
         x, y, width, height = sides
-        return self.parsed(where, category, (x, y, x + width, y + height))
+        return parsed((x, y, x + width, y + height))
 
 
 def _parse(raw: msgspec.Raw) -> "_ViaRegion | str":

@@ -95,15 +95,22 @@ class VocReader(ImageFilesReader):
         bndbox, name = element.find("bndbox"), _text(element, "name")
         problem = "no bndbox" if bndbox is None and not label_problem(name.strip()) else None
         box = None if bndbox is None else numbers_of(_text(bndbox, side) for side in _SIDES)
-        flags = dict[str, bool | None]()
+        flags = dict[str, Any]()
         for flag in ("difficult", "truncated"):
             text = _text(element, flag).lower()
             flags[flag] = FLAGS.get(text)
             if text not in FLAGS and text not in _UNKNOWN:
                 self._unread[f"{flag}: {text}"[:40]] += 1
-        self._unread.update(child.tag[:40] for child in element if child.tag not in _READ)
+        others = [child for child in element if child.tag not in _READ]
+        named = [*element.iterfind("attributes/attribute")]
+        leaves = ({one.tag: text} for one in others if not len(one) and (text := _text(one, ".")))
+        pairs = ({one.findtext("name") or "": one.findtext("value") or ""} for one in named)
+        attributes = self.united(*leaves, *pairs)
+        self._unread.update(one.tag[:40] for one in others if len(one) and one.tag != "attributes")
+        if (occluded := attributes.get("occluded")) in FLAGS:
+            attributes["occluded"] = FLAGS[occluded]
         pose = _text(element, "pose") or None
-        return self.parsed(where, name, box, problem, pose=pose, **flags)
+        return self.parsed(where, name, box, problem, attributes=attributes, pose=pose, **flags)
 
 
 def _text(element: Any, path: str) -> str:
