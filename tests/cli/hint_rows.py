@@ -397,6 +397,8 @@ ELSEWHERE = {
     "they can't be converted back; use the TFRecord files": "tests/cli/test_proto.py has them",
     "messages are": "tests/cli/test_proto.py names one of them",
     "pass staging=FOLDER": "an argument of Python",
+    "leave compile() out": "most models in tests/training/test_own_model.py are not compiled",
+    "use it with --weights FILE": "tests/training/test_models.py loads such files",
     "use --outputs logits": "tests/training/test_heads.py trains on logits",
     "use --fill NAME=VALUE to add what is missing": "tests/convert/test_merge.py adds it",
     "use --allow-mixed to merge them anyway": "tests/convert/test_reshard.py merges them",

@@ -90,10 +90,10 @@ def test_predictions_are_of_each_class(run: Any, tmp_path: Path) -> None:
 def test_text_tells_the_task(run: Any) -> None:
     """The plan says what the labels are, and the table has the mean average precision."""
     report, _ = run
-    plan, head = render_plan(report.plan), render_plan(report.plan).splitlines()[-1]
+    plan = render_plan(report.plan)
     assert "3 (blue, green, red), multi-label: sigmoid" in plan
     assert "  data     lists of class names" in plan
-    line = render_epoch(report.epochs[-1])
+    _, head, line = render_epoch(report.epochs[-1], head=True).splitlines()
     assert head.endswith("mAP  val mAP")
     assert (len(line), line.split()[-1]) == (len(head), "1.0000")
 

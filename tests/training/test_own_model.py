@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ import tfrtool
 from tests.more import more
 from tests.training.runs import planned, small_options
 from tfrtool.cli import main
-from tfrtool.errors import UsageError
+from tfrtool.errors import UsageError, WeightsError
 
 pytestmark = pytest.mark.tf
 
@@ -143,3 +144,86 @@ def test_the_layers_that_are_trained(few: Path, file: Path) -> None:
     assert counts == {"head": 10, "first": 26}
     with pytest.raises(UsageError, match="has no layer 'nope'"):
         tfrtool.train(**options | {"trainable": "nope"})
+
+
+@pytest.mark.parametrize("kind", ["logits", "file"])
+def test_a_compiled_model(kind: str, few: Path, tmp_path: Path, capfd: Any) -> None:
+    """Loss, metrics and optimizer are its own: ``fit`` on the same batches gives its weights."""
+    import keras
+
+    def build(size: int, _classes: int) -> Any:
+        frozen = keras.layers.Conv2D(4, 3, trainable=kind == "file")
+        layers = [keras.Input((size, size, 3)), frozen, keras.layers.GlobalAveragePooling2D()]
+        if kind == "file":
+            model = keras.Sequential([*layers, keras.layers.Dense(1, "sigmoid")])
+            rate = keras.optimizers.schedules.ExponentialDecay(0.5, 1, 0.5)
+            model.compile(keras.optimizers.SGD(rate), "binary_crossentropy", metrics=["accuracy"])
+            return model
+        model = keras.Sequential([*layers, keras.layers.Dense(2)])
+        loss = keras.losses.CategoricalCrossentropy(from_logits=True, label_smoothing=0.1)
+        model.compile("rmsprop", loss, metrics=["mae"])
+        return model
+
+    keras.utils.set_random_seed(0)
+    expected, out = build(16, 2), tmp_path / "run"
+    if kind == "file":
+        expected.save(tmp_path / "own.keras")
+        words = ["--model", str(tmp_path / "own.keras"), "--image-size", "16", "--out", str(out)]
+        assert main(["train", str(few), *words, "--epochs", "1", "--json"]) == 0
+        epoch = json.loads(capfd.readouterr().out.splitlines()[0])
+        made = json.loads((out / "run.json").read_text())["effective"]
+        assert (made["optimizer"], made["learning_rate"]) == ("SGD", 0.5)
+    else:
+        report = tfrtool.train(few, model=build, image_size=16, epochs=1, out=out)
+        epoch = report.epochs[0].logs
+        assert report.plan.cache == "features"  # all images are in one batch, in any order
+    parts = [
+        tfrtool.dataset(few).load(name, image_size=16, training=name == "train", one_hot=one_hot)
+        for one_hot in [kind == "logits"]
+        for name in ("train", "validation")
+    ]
+    fitted = expected.fit(parts[0], validation_data=parts[1], shuffle=False, verbose=0)
+    assert len(fitted.history) == 4
+    for name, (value,) in fitted.history.items():
+        assert epoch[name] == pytest.approx(value, rel=1e-4)
+    saved = tfrtool.load_model(out)
+    for one, other in zip(saved.core.get_weights(), expected.get_weights(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4)
+    images = next(iter(parts[1]))[0]
+    scores = saved.whole(images * 255).numpy()
+    np.testing.assert_allclose(scores.sum(1), 1, rtol=1e-5)
+    with pytest.raises(WeightsError, match="it is a model that tfrtool saved, not your own"):
+        tfrtool.train(few, model=str(out / "model.keras"), image_size=16)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"optimizer": "adam"}, "--optimizer cannot be used with a compiled model"),
+        ({"label_smoothing": 0.1}, "--label-smoothing cannot be used with a compiled"),
+        ({"outputs": "probabilities"}, "contradicts the compiled loss"),
+        ({"fine_tune": "dense"}, "--fine-tune with a compiled model requires --learning-rate"),
+        ({"metrics": [], "learning_rate": 0.125}, None),
+        ({"metrics": ["seconds"]}, "a compiled metric can't have the name seconds"),
+    ],
+)
+def test_options_of_a_compiled_model(changes: dict[str, Any], problem: str, few: Path) -> None:
+    """A rate replaces that of the model; what contradicts it is an error."""
+    import keras
+
+    metrics = changes.pop("metrics", None)
+
+    def build(size: int, classes: int) -> Any:
+        layers = [keras.Input((size, size, 3)), keras.layers.GlobalAveragePooling2D()]
+        model = keras.Sequential([*layers, keras.layers.Dense(classes)])
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(keras.optimizers.SGD(0.5), loss, metrics=metrics)
+        return model
+
+    options: dict[str, Any] = {"model": build, "image_size": 16, **changes}
+    if problem is None:
+        effective = planned(dataset=few, **options).made["effective"]
+        assert effective["learning_rate"] == 0.125
+        return
+    with pytest.raises(UsageError, match=problem):
+        tfrtool.train(few, **options)

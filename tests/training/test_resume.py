@@ -111,7 +111,7 @@ def test_it_ends_where_an_uninterrupted_run_would(
 def test_a_schedule_has_its_epochs(copied: dict[str, Any]) -> None:
     """A learning rate that has come down to 0 at the end can't go on with more epochs."""
     record = copied["out"] / "run.json"
-    record.write_text(record.read_text().replace('"constant"', '"cosine"'))
+    record.write_text(record.read_text().replace('"schedule": null', '"schedule": "cosine"'))
     with pytest.raises(UsageError, match="expected --epochs 2, found --epochs 4"):
         train(**dict(copied, schedule="cosine", epochs=4, resume=True))
 

@@ -56,7 +56,7 @@ def test_plan_steps_and_epochs_are_told_in_order(finished: Told) -> None:
 
 def _check_epochs(report: TrainReport) -> None:
     for epoch in report.epochs:
-        assert 0 <= epoch.accuracy <= 1
+        assert 0 <= epoch.logs["accuracy"] <= 1
         assert 0 <= epoch.input_wait_fraction <= 1
         assert epoch.images_per_second > 0
 

@@ -100,5 +100,5 @@ def _compared(rounds: Sequence[Measurement]) -> ComparedRun:
         images_per_second=round(plan.train_images * epochs / seconds, 1),
         input_wait_fraction=round(report.input_wait_fraction, 4),
         epochs=epochs,
-        **{name: last[name] for name in ("loss", "accuracy", "val_loss", "val_accuracy")},
+        **{name: last.get(name) for name in ("loss", "accuracy", "val_loss", "val_accuracy")},
     )

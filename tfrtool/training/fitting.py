@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import keras
@@ -129,8 +130,42 @@ def cross_entropy(labels: Any, scores: Any, task: Task, smoothing: float = 0.0) 
     return keras.losses.categorical_crossentropy(one_hot, scores, label_smoothing=smoothing)
 
 
-def compile_model(model: Any, optimizer: Any, task: Task, smoothing: float = 0.0) -> None:
-    """Compile a classifier with cross-entropy and accuracy, binary for several classes an image."""
+def take_compile_arguments(model: Any) -> Mapping[str, Any]:
+    """Return the arguments with which a user compiled a model, if any, and leave it uncompiled.
+
+    Otherwise, a model that it is part of would be saved with its loss and the optimizer's state.
+    """
+    config = getattr(model, "_compile_config", None)  # the public one has functions as text only
+    if config is None or not model.compiled:
+        return {}
+    model.compiled, model.optimizer = False, None
+    return dict(config.config)
+
+
+def needs_vectors(compiled: Mapping[str, Any], units: int) -> bool:
+    """Return whether a compiled loss of some outputs takes one-hot labels, as Keras' losses do."""
+    loss = compiled.get("loss")
+    name = loss if isinstance(loss, str) else getattr(loss, "name", None) or loss_name(loss)
+    return loss is not None and units > 1 and "sparse" not in name.lower()
+
+
+def loss_name(loss: Any) -> str:
+    """Return the name of a loss: of its class, of a function, or the text that stands for it."""
+    return loss if isinstance(loss, str) else getattr(loss, "__name__", type(loss).__name__)
+
+
+def compile_model(
+    model: Any,
+    optimizer: Any,
+    task: Task,
+    smoothing: float = 0.0,
+    compiled: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
+    """Compile a classifier with a user's loss and metrics, or with cross-entropy and accuracy."""
+    if compiled.get("loss") is not None:
+        names = ("loss", "loss_weights", "metrics", "weighted_metrics")
+        model.compile(optimizer, **{name: compiled[name] for name in names})
+        return
 
     def loss(labels: Any, scores: Any) -> Any:
         return cross_entropy(labels, scores, task, smoothing)

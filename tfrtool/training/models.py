@@ -6,9 +6,9 @@ import inspect
 import io
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,10 @@ from tfrtool.errors import UsageError, WeightsError, nearest, os_reason, reason_
 from tfrtool.loading.labels import Task
 from tfrtool.loading.options import ImageSize, Rescale, image_shape
 from tfrtool.loading.user_function import find_function
+from tfrtool.storage.arguments import as_local_path
 from tfrtool.storage.scratch_folder import ScratchFolder
-from tfrtool.training.saved_model import CORE, SavedModel, check_finite, load_model
+from tfrtool.training.fitting import take_compile_arguments
+from tfrtool.training.saved_model import CORE, SavedModel, check_finite, load_model, load_own
 from tfrtool.training.train_options import (
     CNN,
     IMAGENET,
@@ -29,6 +31,7 @@ from tfrtool.training.train_options import (
     Outputs,
     canonical_name,
     is_own,
+    is_saved,
 )
 
 _UNIT = Rescale(scale=1 / 255, offset=0.0)
@@ -48,8 +51,14 @@ class Classifier:
     core: Any  # keras.Model, rescaled float32 [batch, height, width, channels] to probabilities
     layers: Sequence[Any]  # the named layers: those of the base, the cnn or the user's model
     base: Any = None  # keras.Model, rescaled images to features, float32 [batch, ...]
-    head: Any = None  # keras.Model, features to probabilities
+    head: Any = None  # keras.Model, features to what the loss takes
     base_in_inference_mode: bool = False
+    trained: Any = None  # keras.Model, rescaled images to what the loss takes
+    compiled: Mapping[str, Any] = field(default_factory=dict)  # the user's arguments of compile()
+
+    def __post_init__(self) -> None:
+        if self.trained is None:
+            self.trained = self.core
 
 
 @contextmanager
@@ -72,13 +81,14 @@ def build_classifier(
     own: Any = None,
     task: Task = Task.SINGLE,
     head: Head = "softmax",
-    outputs: Outputs = "probabilities",
+    outputs: Outputs | None = None,
     channels: int = 3,
 ) -> Classifier:
     """Build a classifier of rescaled images; ``own`` is the user's function or ``keras.Model``.
 
     The last layer is a softmax, or sigmoids if an image can have several classes, in float32. A
-    single sigmoid is the probability of the second of two classes.
+    single sigmoid is the probability of the second of two classes. A user's compiled loss gets
+    the outputs of the user's model.
 
     Raises:
         UsageError: there is no such model or layer, or the images are too small for it.
@@ -96,7 +106,10 @@ def build_classifier(
     if head == "sigmoid" and (classes != 2 or task is Task.MULTI or is_own(model)):
         raise UsageError("--head sigmoid requires two classes, and a model that is not your own")
     units = 1 if head == "sigmoid" else classes
-    finish = functools.partial(_probabilities, classes=classes, task=task, outputs=outputs)
+    returned, trained = outputs or "probabilities", None
+    compiled: Mapping[str, Any] = {}
+    finish = functools.partial(_probabilities, classes=classes, task=task, outputs=returned)
+    finish_head: Callable[[Any], Any] = finish
     if not (model == CNN or is_own(model)):
         last = _head_layer(units, task)
         return _build_application(model, shape, last, finish, weights, trainable, saved)
@@ -105,8 +118,15 @@ def build_classifier(
         if head == "sigmoid":
             core = keras.Model(inner.inputs, finish(inner.outputs[0]), name=CORE)
     else:
-        function = own or find_function(model, "--model", _OWN)
-        inner, core = _build_own(function, model, shape, classes, finish)
+        if is_saved(model):
+            own = load_own(as_local_path(model))
+        inner = _call_own(own or find_function(model, "--model", _OWN), model, shape, classes)
+        compiled = take_compile_arguments(inner)
+        finish = functools.partial(finish, outputs=_outputs_of(compiled, outputs))
+        raw, core = _wrap_own(inner, model, shape, classes, finish)
+        finish_head = finish
+        if compiled.get("loss") is not None:
+            trained, finish_head = raw, _unchanged
     if file is not None:
         _load_weights(core, file, saved and saved.core)
     if trainable != "all":
@@ -114,8 +134,10 @@ def build_classifier(
         name = first[0] if trainable == "head" else trainable
         _freeze_before(inner.layers, name, "the cnn" if model == CNN else model)
     mixed = keras.config.dtype_policy().compute_dtype != "float32"
-    parts = (None, None) if mixed else _split_at_frozen(inner, finish) or (None, None)
-    return Classifier(core=core, layers=inner.layers, base=parts[0], head=parts[1])
+    base, top = (None, None) if mixed else _split_at_frozen(inner, finish_head) or (None, None)
+    return Classifier(
+        core=core, layers=inner.layers, base=base, head=top, trained=trained, compiled=compiled
+    )
 
 
 def set_fine_tuned(classifier: Classifier, layer: str, model: str) -> None:
@@ -304,13 +326,21 @@ def _build_cnn(shape: tuple[int, int, int], units: int, task: Task) -> Any:
     return keras.Sequential(layers, name=CORE)
 
 
-def _build_own(
-    build: Any, name: str, shape: tuple[int, int, int], classes: int, finish: Callable[[Any], Any]
-) -> tuple[Any, Any]:
-    """Return a user's model, and a model of it from rescaled images to probabilities.
+def _unchanged(output: Any) -> Any:
+    return output
 
-    It is run on an image, saved and loaded once, before time is spent on training it.
-    """
+
+def _outputs_of(compiled: Mapping[str, Any], outputs: Outputs | None) -> Outputs:
+    """Return what a user's model returns: by the option, or by its compiled loss."""
+    loss = compiled.get("loss")
+    logits = isinstance(loss, keras.losses.Loss) and loss.get_config().get("from_logits")
+    if logits and outputs == "probabilities":
+        raise UsageError("--outputs probabilities contradicts the compiled loss: from_logits=True")
+    return outputs or ("logits" if logits else "probabilities")
+
+
+def _call_own(build: Any, name: str, shape: tuple[int, int, int], classes: int) -> Any:
+    """Return a user's model."""
     model = build
     mixed = keras.config.dtype_policy().compute_dtype != "float32"
     if not isinstance(build, keras.Model):
@@ -331,13 +361,23 @@ def _build_own(
         last = max((number for number, one in enumerate(model.layers) if one.weights), default=0)
         for layer in model.layers[last:]:
             layer.dtype_policy = "float32"
+    return model
+
+
+def _wrap_own(
+    model: Any, name: str, shape: tuple[int, int, int], classes: int, finish: Callable[[Any], Any]
+) -> tuple[Any, Any]:
+    """Return models from rescaled images to the outputs of a user's model, and to probabilities.
+
+    It is run on an image, saved and loaded once, before time is spent on training it.
+    """
     inputs = keras.Input(shape)
     try:
-        outputs = model(inputs)
-        if outputs.dtype != "float32":
-            outputs = keras.layers.Activation("linear", dtype="float32", name="float32")(outputs)
-        returned = tuple(outputs.shape)
-        outputs = finish(outputs)
+        raw = model(inputs)
+        if raw.dtype != "float32":
+            raw = keras.layers.Activation("linear", dtype="float32", name="float32")(raw)
+        returned = tuple(raw.shape)
+        outputs = finish(raw)
     except Exception as error:  # Keras raises anything where shapes don't fit
         raise UsageError(
             f"{name} can't process images of {_pixels(shape)}: {reason_of(error)}",
@@ -351,7 +391,7 @@ def _build_own(
         )
     core = keras.Model(inputs, outputs, name=CORE)
     _check_usable(core, name, shape)
-    return model, core
+    return keras.Model(inputs, raw, name=CORE), core
 
 
 def _check_usable(core: Any, name: str, shape: tuple[int, int, int]) -> None:

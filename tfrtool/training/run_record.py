@@ -6,6 +6,7 @@ import os
 import platform
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, get_args
 
 from tfrtool.declare import declared
@@ -22,6 +23,8 @@ from tfrtool.storage.arguments import as_path, option_name
 from tfrtool.storage.atomic_files import new_file
 from tfrtool.storage.opening import read_bounded
 from tfrtool.training.train_options import (
+    ADAM,
+    CONSTANT,
     IMAGENET,
     NO_WEIGHTS,
     NOT_RECORDED,
@@ -56,27 +59,44 @@ def dataset_digest(dataset: "Dataset") -> str:
     return hashlib.sha256(text.encode("ascii")).hexdigest()[:16]
 
 
-def run_record(options: TrainOptions, digest: str) -> dict[str, Any]:
-    """Return how a run is made: dataset, options, versions and host, as JSON values."""
+def run_record(
+    options: TrainOptions, digest: str, compiled: Mapping[str, Any] = MappingProxyType({})
+) -> dict[str, Any]:
+    """Return how a run is made: dataset, options, versions and host, as JSON values.
+
+    ``compiled`` has the arguments with which a user's model was compiled.
+    """
     import keras
     import tensorflow as tf
 
     from tfrtool import __version__
+    from tfrtool.training.fitting import loss_name
 
     values = options.to_json_values()
     if options.weights not in (None, IMAGENET, NO_WEIGHTS):
         values["weights"] = str(as_path(str(options.weights)).absolute())
     path = options.location
     gpus = [one.name for one in tf.config.list_physical_devices("GPU")]
+    own: dict[str, Any] = {}
+    if compiled:
+        optimizer, loss = compiled["optimizer"], compiled["loss"]
+        rate = float(optimizer.learning_rate)
+        own = {
+            "optimizer": type(optimizer).__name__,
+            "learning_rate": options.learning_rate or rate,
+        }
+        own |= {} if loss is None else {"loss": loss_name(loss)}
     return {
         "dataset": str(path.absolute()),
         "dataset_digest": digest,
         "options": values,
         "effective": {
+            "optimizer": options.optimizer or ADAM,
             "learning_rate": options.rate,
             "weights": options.initial_weights,
             "trainable": options.trained,
             "image_size": options.size,
+            **own,
         },
         "versions": {
             "tfrtool": __version__,
@@ -197,9 +217,13 @@ def comparable(options: TrainOptions) -> dict[str, Any]:
         weights = Path(weights).name  # it may have been moved
     model = options.model_name
     if is_own(model):
-        file, _, function = model.rpartition(":")
-        model = f"{Path(file).name}:{function}"
-    return values | {"model": model, "weights": weights, "learning_rate": options.rate}
+        model = Path(model).name  # of a file as well as of FILE.py:FUNCTION
+    defaults = {
+        "learning_rate": options.rate,
+        "optimizer": options.optimizer or ADAM,
+        "schedule": options.schedule or CONSTANT,
+    }
+    return values | {"model": model, "weights": weights} | defaults
 
 
 def _check_same(out: Path, before: TrainOptions, now: TrainOptions) -> None:

@@ -132,6 +132,27 @@ def load_model(path: str | os.PathLike[str]) -> SavedModel:
     return SavedModel(path=path, whole=whole, facts=facts)
 
 
+def load_own(path: Path) -> Any:
+    """Load a user's ``keras.Model`` from rescaled images to outputs, compiled if it was.
+
+    Raises:
+        WeightsError: the file does not exist, can't be read, or tfrtool saved it.
+    """
+    expected = "a .keras file that Keras saved"
+    if _read_member(path, expected) is not None:
+        raise WeightsError(
+            "it is a model that tfrtool saved, not your own",
+            path=path,
+            hint="use it with --weights FILE and the --model that it was trained with",
+        )
+    try:
+        model = keras.models.load_model(path, safe_mode=True)
+    except Exception as error:  # Keras and HDF5 raise anything on a damaged file
+        raise WeightsError(f"the model can't be loaded: {reason_of(error)}", path=path) from error
+    check_finite(model, path)
+    return model
+
+
 def check_finite(model: Any, path: Path) -> None:
     """Raise a `WeightsError` that names a weight with NaN or infinite values."""
     for weight in model.weights:
@@ -164,6 +185,20 @@ def _check_classes(config: Any) -> None:
 
 def _read_facts(path: Path) -> ModelFacts:
     expected = f"a {MODEL_FILE} that tfrtool train wrote"
+    member = _read_member(path, expected)
+    try:
+        found = msgspec.json.decode(member or b"", type=_Member)
+        if found.resize != _RESIZE:
+            raise ValueError("another version of tfrtool wrote it")
+    except (ValueError, RecursionError) as error:
+        reason = f"unusable description of the model: {error}"
+        reason = "it has no class names" if member is None else reason
+        raise WeightsError(reason, path=path, expected=expected) from error
+    return ModelFacts(**{one.name: getattr(found, one.name) for one in fields(ModelFacts)})
+
+
+def _read_member(path: Path, expected: str) -> bytes | None:
+    """Return tfrtool's own member of a file that is safe to load, or None if it has none."""
     try:
         with open_regular(path) as file, zipfile.ZipFile(file) as archive:
             # Before Keras unpacks the members: it compresses none, so that together they can't be
@@ -177,16 +212,13 @@ def _read_facts(path: Path) -> ModelFacts:
                         f"its member {member.filename!r} has more than {MAX_METADATA_BYTES:,} bytes"
                     )
             _check_classes(json.loads(archive.read(_CONFIG)))
-            found = msgspec.json.decode(archive.read(_MEMBER), type=_Member)
-            if found.resize != _RESIZE:
-                raise ValueError("another version of tfrtool wrote it")
-            return ModelFacts(**{one.name: getattr(found, one.name) for one in fields(ModelFacts)})
+            return archive.read(_MEMBER) if _MEMBER in archive.namelist() else None
     except OSError as error:
         reason = f"can't be read: {os_reason(error)}"
     except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, EOFError):
         reason = "not a saved model"
     except KeyError:
-        reason = "it has no layers or no class names"
+        reason = "it has no layers"
     except (ValueError, RecursionError) as error:
         reason = f"unusable description of the model: {error}"
     raise WeightsError(reason, path=path, expected=expected)

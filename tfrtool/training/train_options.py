@@ -64,6 +64,9 @@ NOT_RECORDED = frozenset(
 )
 """Options of a call rather than of a run."""
 
+ADAM, CONSTANT = "adam", "constant"
+"""The optimizer and the schedule of models that are not compiled."""
+
 _AUTO = "auto"
 
 _LEAST_SIDE = 32
@@ -115,23 +118,29 @@ class FineTune:
 def canonical_name(text: str) -> str:
     """Return a model's canonical name: "efficientnetb0" for "EfficientNet-B0".
 
-    Names of functions ("package.module:function", "file.py:function") are returned unchanged.
-    Whether the model exists is not checked.
+    Names of functions ("package.module:function", "file.py:function") and of files ("saved.keras")
+    are returned unchanged. Whether the model exists is not checked.
     """
-    if re.fullmatch(r".+:[^\W\d]\w*", text) is not None:
+    if is_saved(text) or re.fullmatch(r".+:[^\W\d]\w*", text) is not None:
         return text
     key = re.sub(r"[-_ ]", "", str(text).lower())
     if not re.fullmatch(r"[a-z][a-z0-9]*", key):
         raise UsageError(
             f"invalid --model {text!r}",
-            expected="mobilenet_v2, cnn, a name of keras.applications or MODULE:FUNCTION",
+            expected="mobilenet_v2, cnn, a name of keras.applications, MODULE:FUNCTION or a .keras "
+            "file",
         )
     return MOBILENET_V2 if key == "mobilenetv2" else key
 
 
 def is_own(model: str) -> bool:
-    """Return whether a model's name is that of a user's function or ``keras.Model``."""
-    return ":" in model
+    """Return whether a model's name is that of a user's function, file or ``keras.Model``."""
+    return ":" in model or is_saved(model)
+
+
+def is_saved(model: str) -> bool:
+    """Return whether a model's name is that of a file which Keras saved."""
+    return model.endswith(".keras")
 
 
 def ignore(_: object) -> None:
@@ -210,8 +219,8 @@ class TrainOptions(OpenOptions):
         MOBILENET_V2,
         "mobilenet_v2 or another model of keras.applications, cnn (five convolutional layers), or "
         "your own: a function of image size and number of classes that returns a keras.Model (also "
-        "FILE.py:FUNCTION).",
-        metavar="NAME|MODULE:FUNCTION",
+        "FILE.py:FUNCTION), or a .keras file.",
+        metavar="NAME|MODULE:FUNCTION|FILE",
     )
     weights: str | None = _model(
         None,
@@ -236,10 +245,10 @@ class TrainOptions(OpenOptions):
         "softmax",
         "Last layer: one output per class, or for two classes a single sigmoid.",
     )
-    outputs: Outputs = _model(
-        "probabilities",
+    outputs: Outputs | None = _model(
+        None,
         "What a model of your own returns: probabilities, or logits, to which tfrtool applies "
-        "softmax or sigmoid.",
+        "softmax or sigmoid.  [default: as its compiled loss has it, or probabilities]",
     )
     rescale: Literal["model", "unit", "dataset"] = _model(
         "model",
@@ -262,17 +271,19 @@ class TrainOptions(OpenOptions):
     learning_rate: float | None = _optimization(
         None,
         "Learning rate. The default is 0.001 for a head, 0.0003 for random and 0.0001 for loaded "
-        "weights; ten times that for sgd, a tenth for lion.",
+        "weights; ten times that for sgd, a tenth for lion. It replaces that of a compiled model.",
         metavar="X",
         above=0,
         most=1000,
     )
-    optimizer: Literal["adam", "adamw", "sgd", "rmsprop", "lion"] = _optimization(
-        "adam", "Optimizer; sgd has a momentum of 0.9."
+    optimizer: Literal["adam", "adamw", "sgd", "rmsprop", "lion"] | None = _optimization(
+        None,
+        "Optimizer; sgd has a momentum of 0.9.  [default: that of a compiled model, or adam]",
     )
-    schedule: Literal["constant", "cosine"] = _optimization(
-        "constant",
-        "Learning rate schedule: constant, or cosine decay to 0 at the last step.",
+    schedule: Literal["constant", "cosine"] | None = _optimization(
+        None,
+        "Learning rate schedule: constant, or cosine decay to 0 at the last step.  [default: that "
+        "of a compiled model, or constant]",
     )
     warm_up: float | None = _optimization(
         None,
@@ -607,7 +618,7 @@ class TrainOptions(OpenOptions):
         rate = _RANDOM_RATE if random else _TUNING_RATE
         if self.trained == "head":
             rate = _HEAD_RATE
-        return rate * _RATE_FACTORS.get(self.optimizer, 1.0)
+        return rate * _RATE_FACTORS.get(self.optimizer or ADAM, 1.0)
 
     @property
     def initial_weights(self) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tfrtool.loading.labels import Task
 from tfrtool.loading.options import Cache, Channels, ImageSize, Rescale
 from tfrtool.storage.json_values import Shown, to_json_values
+from tfrtool.training.scores import MEAN_AVERAGE_PRECISION
 from tfrtool.training.train_options import Strategy, TrainOptions
 
 if TYPE_CHECKING:
@@ -92,15 +93,18 @@ class EpochReport:
         phase: 1, or 2 during fine-tuning.
         seconds: wall time including validation, in seconds.
         images_per_second: training and validation images per second of that time.
-        loss: mean cross-entropy over the epoch, while the weights changed.
+        loss: mean cross-entropy, or loss of a compiled model, over the epoch, while the weights
+            changed.
         accuracy: fraction of images classified correctly over the epoch. With several classes per
-            image, the fraction of correct decisions per class, at a threshold of 0.5.
+            image, the fraction of correct decisions per class, at a threshold of 0.5. None if a
+            compiled model has other metrics.
         mean_average_precision: with several classes per image, the mean over classes of how well
             the probabilities rank the images; otherwise None. NaN if it is undefined.
         val_loss: loss on the validation images after the epoch, or None without validation.
         val_accuracy: accuracy on the validation images after the epoch, or None.
         val_mean_average_precision: mean average precision on the validation images, or None.
         input_wait_fraction: fraction of the time spent waiting for input, 0 to 1.
+        metrics: values of other metrics by name, those of the validation images as ``val_NAME``.
     """
 
     epoch: int
@@ -108,12 +112,20 @@ class EpochReport:
     seconds: float
     images_per_second: float
     loss: float
-    accuracy: float
+    accuracy: float | None = None
     val_loss: float | None = None
     val_accuracy: float | None = None
     input_wait_fraction: float
     mean_average_precision: float | None = None
     val_mean_average_precision: float | None = None
+    metrics: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def scores(self) -> list[str]:
+        """Names of the loss and the metrics, without those of the validation images."""
+        own = [name for name in self.metrics if not name.startswith("val_")]
+        known = ("accuracy", MEAN_AVERAGE_PRECISION)
+        return ["loss", *(one for one in known if getattr(self, one) is not None), *own]
 
     @property
     def monitored(self) -> float:
@@ -124,14 +136,16 @@ class EpochReport:
     @property
     def logs(self) -> Mapping[str, float]:
         """Values passed to callbacks, by name, without those that are None."""
-        values = {one.name: getattr(self, one.name) for one in fields(self)[2:]}
+        values = {one.name: getattr(self, one.name) for one in fields(self)[2:-1]} | self.metrics
         return {name: value for name, value in values.items() if value is not None}
 
     def to_json(self) -> Mapping[str, Any]:
         """Return the object that ``train --json`` prints for an epoch."""
         values = to_json_values(self)
-        if self.mean_average_precision is None:
-            values = {name: values[name] for name in values if not name.endswith("precision")}
+        values |= values.pop("metrics")
+        for name in ("accuracy", MEAN_AVERAGE_PRECISION):
+            if getattr(self, name) is None:
+                del values[name], values[f"val_{name}"]
         return {  # JSON has no NaN or infinity
             name: round(one, _DIGITS.get(name, 6))
             if one is not None and math.isfinite(one)

@@ -21,6 +21,7 @@ from tfrtool.loading.labels import Task
 from tfrtool.loading.options import Cache, LoadOptions
 from tfrtool.loading.pipeline import load
 from tfrtool.records.crc import crc32c
+from tfrtool.storage.arguments import option_name
 from tfrtool.storage.atomic_files import leftovers, new_file, new_file_by_name
 from tfrtool.storage.lock import locked
 from tfrtool.storage.progress import Progress, activity, no_progress
@@ -42,6 +43,7 @@ from tfrtool.training.fitting import (
     StepTrace,
     TensorBoardLogs,
     compile_model,
+    needs_vectors,
 )
 from tfrtool.training.frozen_features import (
     BASE_BATCH,
@@ -73,7 +75,7 @@ from tfrtool.training.saved_model import (
     save_model,
 )
 from tfrtool.training.scores import MEAN_AVERAGE_PRECISION
-from tfrtool.training.train_options import TrainOptions, ignore
+from tfrtool.training.train_options import ADAM, TrainOptions, ignore, is_own
 from tfrtool.training.train_report import EpochReport, TrainPlan, TrainReport
 from tfrtool.training.training_data import (
     TrainingData,
@@ -136,6 +138,12 @@ class TrainingRun:
                 outputs=options.outputs,
                 channels=options.channels,
             )
+        compiled = self._classifier.compiled
+        if compiled:
+            _check_compiled(options, devices, compiled)
+        self._vectors = needs_vectors(compiled, self._classifier.trained.output_shape[-1])
+        if dataset.task is Task.SINGLE and self._vectors:
+            self._data = data.changed(one_hot=True)
         if options.tuning is not None:
             check_layer(self._classifier, options.tuning.layer, name)
             if self._phase == 2:
@@ -143,12 +151,12 @@ class TrainingRun:
         plan = self._prepare_phase(None if before is None else before.cache)
         if before is not None and options.out_dir is not None:
             self._restore(options.out_dir, before)
-        frozen = self._classifier.base is not None and name != "cnn" and ":" not in name
+        frozen = self._classifier.base is not None and name != "cnn" and not is_own(name)
         warnings = plan_warnings(options, data, self._class_weights, frozen=frozen)
         variables = self._classifier.core.trainable_variables
         self.plan = TrainPlan(
             options=options,
-            made=run_record(options, digest),
+            made=run_record(options, digest, compiled),
             model=name,
             recipe=options.recipe,
             cache=plan.cache,
@@ -179,17 +187,18 @@ class TrainingRun:
     def _prepare_phase(self, before: Cache | None) -> Any:
         """Decide how a phase caches images, and make its model and optimizer."""
         options, core, data, devices = self._now, self._classifier.core, self._data, self._devices
-        base = self._classifier.base
+        base, compiled = self._classifier.base, self._classifier.compiled
         if devices.several and options.cache == "features":
             raise UsageError("--cache features requires a single device")
         width = None if base is None or devices.several else math.prod(base.output_shape[1:])
         plan = plan_run_cache(options, data, before, feature_size=width, workers=devices.workers)
         kinds = get_args(Cache)  # the worker with the least memory decides
         self._cache = kinds[max(devices.gather(kinds.index(plan.cache)))]
-        trained = self._classifier.head if self._cache == "features" else core
+        trained = self._classifier.trained
+        trained = self._classifier.head if self._cache == "features" else trained
         steps = -(-data.images[0] // options.batch_size) * options.epochs
         with devices.strategy.scope():
-            optimizer = _make_optimizer(options, steps)
+            optimizer = _make_optimizer(options, steps, compiled.get("optimizer"))
             optimizer.build(trained.trainable_variables)
         if devices.several:
             self._model = ReplicaModel(trained.inputs, trained.outputs, name=core.name)
@@ -198,7 +207,8 @@ class TrainingRun:
             self._model.compile(optimizer)
         else:
             self._model = MeasuredModel(trained.inputs, trained.outputs, name=core.name)
-            compile_model(self._model, optimizer, data.dataset.task, options.label_smoothing)
+            smoothing = options.label_smoothing
+            compile_model(self._model, optimizer, data.dataset.task, smoothing, compiled)
         frozen = [] if base is None else base.variables
         known = {id(variable) for variable in frozen}
         self._weights = [one for one in core.weights if id(one) not in known]
@@ -281,14 +291,15 @@ class TrainingRun:
                     hint=f"try a --learning-rate lower than {self._now.rate:g}"
                     + (f"; the checkpoint of epoch {number - 1} is kept" if kept else ""),
                 )
-            note = f"loss {loss:.4f}, accuracy {logs['accuracy']:.4f}"
+            note = ", ".join(f"{name} {value:.4f}" for name, value in [*logs.items()][:3])
             progress = Progress(what=f"epoch {number}", done=batch + 1, total=steps, unit="steps")
             on_progress(replace(progress, note=note))
 
         def end_epoch(epoch: int, logs: Any) -> None:
-            figures = {**logs, **meter.figures()}
-            known = {name: one for name, one in figures.items() if name in EpochReport.__slots__}
-            self._epochs.append(EpochReport(epoch=epoch + 1, phase=self._phase, **known))
+            figures, known = {**logs, **meter.figures()}, EpochReport.__slots__
+            values = {name: figures.pop(name) for name in known if name in figures}
+            report = EpochReport(epoch=epoch + 1, phase=self._phase, metrics=figures, **values)
+            self._epochs.append(report)
             logs.update(self._epochs[-1].logs)
 
         def save_epoch(epoch: int, logs: Any) -> None:
@@ -409,6 +420,8 @@ class TrainingRun:
             if options.export:
                 report = replace(report, exported=tuple(self._export(out)))
                 self._save_history(out, report)
+        if isinstance(options.model, keras.Model) and self._classifier.compiled:
+            options.model.compile(**self._classifier.compiled)
         return report
 
     def _save_model(self, path: Path) -> None:
@@ -427,13 +440,13 @@ class TrainingRun:
         """Save history.json, history.png and labels.txt."""
         epochs = [epoch.to_json() for epoch in report.epochs]
         save_json(out / "history.json", {"epochs": epochs, "run": report.to_json()})
-        multi = report.plan.task is Task.MULTI
+        logs = [one.logs for one in report.epochs]
         charts = {
             name.replace("_", " "): {
-                "training": [getattr(one, name) for one in report.epochs],
-                "validation": [getattr(one, f"val_{name}") for one in report.epochs],
+                "training": [one.get(name) for one in logs],
+                "validation": [one.get(f"val_{name}") for one in logs],
             }
-            for name in ("loss", "accuracy", *([MEAN_AVERAGE_PRECISION] if multi else []))
+            for name in report.epochs[0].scores
         }
         names = "".join(f"{name}\n" for name in report.plan.class_names)
         for name, data in (("history.png", draw_charts(charts)), ("labels.txt", names.encode())):
@@ -453,8 +466,34 @@ def _load_part(dataset: Dataset, part: LoadOptions, context: Any = None) -> Any:
     return load(dataset, replace(part, context=context))
 
 
-def _make_optimizer(options: TrainOptions, steps: int) -> Any:
-    rate: Any = float(options.rate)
+def _check_compiled(options: TrainOptions, devices: Devices, compiled: Mapping[str, Any]) -> None:
+    """Raise a `UsageError` if an option contradicts what a user's model was compiled with."""
+    names = ["optimizer", "schedule", "warm_up", *(["label_smoothing"] if compiled["loss"] else [])]
+    for name in names:
+        if getattr(options, name):
+            what = f"{option_name(name)} cannot be used with a compiled model"
+            raise UsageError(what, hint="change its compile(), or leave compile() out")
+    if options.fine_tune is not None and options.learning_rate is None:
+        raise UsageError("--fine-tune with a compiled model requires --learning-rate")
+    if devices.several:
+        raise UsageError(
+            f"a compiled model can't be trained with --strategy {devices.kind}",
+            hint="use --strategy one, or leave compile() out",
+        )
+    metrics = keras.tree.flatten([compiled["metrics"], compiled["weighted_metrics"]])
+    for name in (getattr(one, "name", one) for one in metrics):
+        if name in {"loss", *EpochReport.__slots__} - {"accuracy", MEAN_AVERAGE_PRECISION}:
+            raise UsageError(f"a compiled metric can't have the name {name}")
+
+
+def _make_optimizer(options: TrainOptions, steps: int, compiled: Any = None) -> Any:
+    """Return a new optimizer, with the settings of a compiled one if there is one."""
+    scaled, rate = options.precision == "mixed_float16", options.learning_rate
+    if compiled is not None:
+        changes = {} if rate is None else {"learning_rate": rate}
+        made = type(compiled).from_config(compiled.get_config() | changes)
+        return keras.optimizers.LossScaleOptimizer(made) if scaled else made
+    rate = float(options.rate)
     warm_up = round(steps / options.epochs * (options.warm_up or 0))
     schedules = keras.optimizers.schedules
     if options.schedule == "cosine" and warm_up:
@@ -472,8 +511,7 @@ def _make_optimizer(options: TrainOptions, steps: int) -> Any:
         "rmsprop": keras.optimizers.RMSprop,
         "lion": keras.optimizers.Lion,
     }
-    made = kinds[options.optimizer](rate)
-    scaled = options.precision == "mixed_float16"
+    made = kinds[options.optimizer or ADAM](rate)
     return keras.optimizers.LossScaleOptimizer(made) if scaled else made
 
 

@@ -65,6 +65,7 @@ def train_command(dataset: str | None, *, as_json: bool, **words: Any) -> Outcom
             from tfrtool.training.train import train_with as train
 
             start_devices()
+    shown_epochs: list[int] = []
     with Bars() as bars:
 
         def show_plan(plan: "TrainPlan") -> None:
@@ -75,7 +76,9 @@ def train_command(dataset: str | None, *, as_json: bool, **words: Any) -> Outcom
                 emit(render_plan(plan))
 
         def show_epoch(epoch: "EpochReport") -> None:
-            emit(epoch.to_json() if as_json else render_epoch(epoch))
+            first = not shown_epochs
+            shown_epochs.append(epoch.epoch)
+            emit(epoch.to_json() if as_json else render_epoch(epoch, head=first))
 
         report = train(
             replace(
@@ -105,11 +108,13 @@ def render_plan(plan: "TrainPlan") -> str:
         loader += ", nondeterministic order"
     if options.augment is not None:
         loader += f", augment {options.augment}"
-    decay = "" if options.schedule == "constant" else f", {options.schedule} decay"
+    decay = f", {options.schedule} decay" if options.schedule == "cosine" else ""
+    made = plan.made["effective"]
+    loss = f", compiled loss {printable(made['loss'])}" if "loss" in made else ""
     lines = [
         f"{plan.model} at {size_text(plan.image_size)} px, "
         f"{human_count(plan.trainable_parameters, 'trainable parameter')}, "
-        f"{options.optimizer}, learning rate {options.rate:g}{decay}"
+        f"{made['optimizer']}, learning rate {made['learning_rate']:g}{decay}{loss}"
         + ("" if plan.precision == "float32" else f", {plan.precision}"),
         f"  classes  {len(plan.class_names)} ({classes}){_MULTI if multi else ''}",
         *(f"  data     {printable(note)}" for note in plan.forms),
@@ -126,8 +131,7 @@ def render_plan(plan: "TrainPlan") -> str:
         lines.append(f"  skipped  {human_count(plan.skipped, 'damaged record')}")
     if options.profile_folder is not None:
         lines.append(f"  profile  {printable(str(options.profile_folder))}")
-    head = "epoch   seconds  images/s     loss  accuracy  val loss  val accuracy  input wait"
-    return "\n".join([*lines, "", head + ("     mAP  val mAP" if multi else "")])
+    return "\n".join(lines)
 
 
 def _tuning(plan: "TrainPlan") -> list[str]:
@@ -156,17 +160,28 @@ def _pixels(rescale: "Rescale") -> str:
     return f"scaled to [{offset:g}, {255 * scale + offset:g}]"
 
 
-def render_epoch(epoch: "EpochReport") -> str:
-    """Return an epoch as a line of the table."""
-    val_loss, val_accuracy = _figure(epoch.val_loss), _figure(epoch.val_accuracy)
-    precisions: list[tuple[float | None, int]] = []
-    if epoch.mean_average_precision is not None:
-        precisions = [(epoch.mean_average_precision, 6), (epoch.val_mean_average_precision, 7)]
-    return (
-        f"{epoch.epoch:5d}  {epoch.seconds:8.1f}  {epoch.images_per_second:8.1f}  "
-        f"{epoch.loss:7.4f}  {epoch.accuracy:8.4f}  {val_loss:>8}  {val_accuracy:>12}  "
-        f"{epoch.input_wait_fraction:10.1%}"
-    ) + "".join(f"  {_figure(value):>{width}}" for value, width in precisions)
+def render_epoch(epoch: "EpochReport", *, head: bool = False) -> str:
+    """Return an epoch as a line of the table, after the table's head if wanted."""
+    logs, mean = epoch.logs, "mean_average_precision"
+    names = [name for name in epoch.scores if name != mean]
+    names += [f"val_{name}" for name in names]
+    last = [mean, f"val_{mean}"] if mean in logs else []
+    cells = [
+        ("epoch", f"{epoch.epoch}"),
+        (" seconds", f"{epoch.seconds:.1f}"),
+        ("images/s", f"{epoch.images_per_second:.1f}"),
+        *((_title(name), _figure(logs.get(name))) for name in names),
+        ("input wait", f"{epoch.input_wait_fraction:.1%}"),
+        *((_title(name), _figure(logs.get(name))) for name in last),
+    ]
+    line = "  ".join(f"{value:>{len(title)}}" for title, value in cells)
+    return "\n".join(["", "  ".join(title for title, _ in cells), line]) if head else line
+
+
+def _title(name: str) -> str:
+    """Return the title of a column, as wide as its figures."""
+    title = name.replace("mean_average_precision", "mAP").replace("_", " ")
+    return f"{printable(title):>{6 if title == 'mAP' else 7}}"
 
 
 def _figure(value: float | None) -> str:
