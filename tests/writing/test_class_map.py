@@ -146,13 +146,15 @@ def test_several_labels(tmp_path: Path) -> None:
         ({"class_map": ["none.csv"]}, "none.csv"),
         ({"class_map": ["{bad}"]}, "row 2 has 3 columns"),
         ({"class_map": ["{latin}"]}, "not valid UTF-8"),
+        ({"class_map": ["{torn}"]}, "row 2 has a line break in a cell"),
     ],
 )
 def test_what_is_wrong_is_said(coco: Path, options: dict[str, list[str]], what: str) -> None:
     """A name that isn't there, two for one class, and files of another form are errors."""
     (coco.parent / "bad").write_text("a,b\na,b,c\n")
     (coco.parent / "latin").write_bytes(b"a,\xff\n")
-    places = {"bad": coco.parent / "bad", "latin": coco.parent / "latin"}
+    (coco.parent / "torn").write_text('dog,animal\n"cat","an\nimal"\n')
+    places = {name: coco.parent / name for name in ("bad", "latin", "torn")}
     filled = {name: [one.format(**places) for one in some] for name, some in options.items()}
     with pytest.raises(tfrtool.TfrtoolError, match=what):
         _write(coco, **filled)

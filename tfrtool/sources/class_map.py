@@ -1,6 +1,7 @@
 """Classes that get another name, are merged, or are dropped."""
 
 import csv
+import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -76,9 +77,12 @@ def _read(names: dict[str, str], place: str) -> None:
     with os_errors_as(SourceError, path):
         data = read_bounded(path, MAX_CLASS_FILE_BYTES)
     try:
-        lines = data.decode("utf-8-sig").splitlines()
-        sign = "\t" if lines and "\t" in lines[0] else ","
-        for number, cells in enumerate(csv.reader(lines, delimiter=sign), start=1):
+        text = data.decode("utf-8-sig")
+        sign = "\t" if "\t" in text.partition("\n")[0] else ","
+        rows = csv.reader(io.StringIO(text, newline=""), delimiter=sign)
+        for number, cells in enumerate(rows, start=1):
+            if any(len(cell.strip().splitlines()) > 1 for cell in cells):
+                raise ValueError(f"row {number} has a line break in a cell")
             if len(cells) != 2 and any(cells):
                 raise ValueError(f"row {number} has {len(cells)} columns, not 2")
             if any(cells):
