@@ -41,6 +41,7 @@ def test_every_object_is_written(maker: Maker, tmp_path: Path) -> None:
     expected = {scene.name: _names([tuple(thing) for thing in scene.things]) for scene in SCENES}
     assert lost(source) == []
     assert listed(source) == {}
+    assert not [one for one in source.ignored if one.key.endswith(".png")]
     short = {next(name for name in expected if key.endswith(name)): key for key in found}
     assert len(short) == len(found) >= 4
     for name, key in short.items():

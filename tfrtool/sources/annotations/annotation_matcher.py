@@ -118,7 +118,7 @@ class _AnnotationMatcher:
             self._match(first)
         for image in images:
             self._match(image)
-        for key in sorted(self._files.keys() - self._first.keys()):
+        for key in sorted(self._files.keys() - self._first.keys() - reader.used):
             self._ignored.add(LeftOut(key=key, reason="not in the annotations"))
         self._ignored.merge(reader.ignored)
         if not self._items:

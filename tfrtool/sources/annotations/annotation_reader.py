@@ -102,6 +102,7 @@ class AnnotationReader(ABC):
         ignored: files and fields that were not read.
         skeletons: names of key points and lines between them, by classes.
         optional: the fields of `ObjectAnnotation` that some objects have.
+        used: annotation files that are images, by their paths below the folder of images.
     """
 
     def __init__(self) -> None:
@@ -109,7 +110,7 @@ class AnnotationReader(ABC):
         self.notices: list[str] = []
         self.ignored = CappedList[LeftOut](MAX_LISTED)
         self.skeletons: dict[str, Skeleton] = {}
-        self.optional = set[str]()
+        self.optional, self.used = set[str](), set[str]()
 
     @abstractmethod
     def images(self) -> Iterator[ParsedImage | LeftOut]:

@@ -126,6 +126,7 @@ class _SeveralReaders(AnnotationReader):
             self.ignored.merge(reader.ignored)
             self.skeletons = reader.skeletons | self.skeletons
             self.optional |= reader.optional
+            self.used |= reader.used
         check_splits(splits)
 
     def classes(self) -> Mapping[str, int]:
