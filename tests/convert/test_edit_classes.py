@@ -49,10 +49,17 @@ def test_edit_gives_what_write_would(
     }  # fmt: skip
     images = tmp_path / "images"
     tfrtool.write(images, tmp_path / "all", name="x", **options)
-    tfrtool.write(images, tmp_path / "wanted", name="x", class_map=class_map, **options)
-    tfrtool.edit(tmp_path / "all", tmp_path / "edited", name="x", class_map=class_map)
+    write = tfrtool.write(images, tmp_path / "wanted", name="x", class_map=class_map, **options)
+    report = tfrtool.edit(tmp_path / "all", tmp_path / "edited", name="x", class_map=class_map)
     wanted, edited = _records(tmp_path / "wanted"), _records(tmp_path / "edited")
     assert [one.features for one in edited] == [one.features for one in wanted]
+    assert write.annotations is not None
+    assert report.dropped.get("objects", 0) == write.annotations.dropped
+    label = "image/object/class/label" if layout == "tfod" else "objects/label"
+    empty = [
+        sum(not one.values(label) for one in some) for some in (edited, _records(tmp_path / "all"))
+    ]
+    assert report.dropped.get("images_without_objects", 0) == empty[0] - empty[1]
     for path in (tmp_path / "wanted").iterdir():
         if "report" not in path.name and "tfrecord" not in path.name:
             other = (tmp_path / "edited" / path.name).read_text()

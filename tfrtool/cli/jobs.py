@@ -59,6 +59,10 @@ def _page(report: "JobReport") -> Page:
             summary += f" in, {report.digest_out} out"
     lines = [head_text(report), summary, *splits_lines(report, "file")]
     lines += [f"skipped by --{rule}: {count:,}" for rule, count in report.skipped.items()]
+    if dropped := report.dropped:
+        left = human_count(dropped.get("images_without_objects", 0), "image")
+        objects = f"objects dropped by --class-map: {dropped.get('objects', 0):,}"
+        lines.append(f"{objects}, which left {left} without objects")
     lines += rejected_lines(report, len(report.rejected))
     if report.corrupt:
         lines.append(Bad(f"damaged and skipped: {report.corrupt:,}"))

@@ -1,6 +1,7 @@
 """Classes of records that are renamed, merged or dropped."""
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,8 +45,11 @@ class ClassEdit:
             return label_map_text(self.names)
         return "".join(f"{name}\n" for name in self.names.values())
 
-    def apply(self, entries: Sequence[Any]) -> bool:
-        """Change the features of a record; return whether anything has changed."""
+    def apply(self, entries: Sequence[Any], dropped: Counter[str]) -> bool:
+        """Change the features of a record; return whether anything has changed.
+
+        ``dropped`` counts ``objects``, and ``images_without_objects`` that had some.
+        """
         known = {feature_name(entry.key): entry.value for entry in entries}
         if self.label not in known:
             return False
@@ -64,6 +68,8 @@ class ClassEdit:
             texts.bytes_list.value[:] = [self.texts.get(one, one) for one in old]
             changed |= old != [*texts.bytes_list.value]
         if len(kept) < len(before):
+            dropped["objects"] += len(before) - len(kept)
+            dropped["images_without_objects"] += not kept
             start = OBJECTS if self.label.startswith(OBJECTS) else TFDS_OBJECTS
             for name, feature in known.items():
                 if name.startswith(start) and name != self.label:

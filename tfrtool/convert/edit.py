@@ -1,6 +1,7 @@
 """Edit a dataset, shard by shard: re-encode images; select, drop, cast, rename and add features."""
 
 import os
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -71,7 +72,7 @@ from tfrtool.storage.opening import open_regular
 from tfrtool.storage.progress import RECORDS, count_work
 from tfrtool.storage.remote_path import AnyPath, RemotePath
 from tfrtool.writing.job import FileTask, JobPlan, numbered, run_job
-from tfrtool.writing.job_report import Faults, JobReport, Written
+from tfrtool.writing.job_report import DROPPED, Faults, JobReport, Written
 
 _LISTS = {dtype: name for name, dtype in DTYPES.items()}
 _PNG = b"\x89PNG\r\n\x1a\n"
@@ -174,23 +175,26 @@ class Changes:
         facts = to_json_values(replace(self, classes=())) | {"add": added}
         return {name: fact for name, fact in facts.items() if fact}
 
-    def apply(self, payload: bytes) -> bytes:
+    def apply(self, payload: bytes, dropped: Counter[str] | None = None) -> bytes:
         """Return a payload with the changes; the same bytes where there is nothing to change.
 
+        ``dropped`` counts objects, if the payload can be changed.
         `UneditableError` if a value does not fit, or the payload has no features.
         """
         try:
             message = pb.SequenceExample.FromString(payload)
         except DecodeError as error:
             raise UneditableError("not a tf.train.Example or SequenceExample") from error
-        changed = self.recipe is not None and self._encode_images(message)
+        changed, counts = self.recipe is not None and self._encode_images(message), Counter[str]()
         uncastable = dict[str, str]()
         for one in self.classes:
-            changed |= one.apply(message.context.feature)
+            changed |= one.apply(message.context.feature, counts)
         for entries in (message.context.feature, message.feature_lists.feature_list):
             changed |= self._edit(entries, uncastable)
         if uncastable:
             raise UncastableError(uncastable)
+        if dropped is not None:
+            dropped.update(counts)
         if self.add:
             message.MergeFromString(self.add)
         return message.SerializeToString() if changed or self.add else payload
@@ -327,20 +331,20 @@ class EditTask(FileTask):
 
     def write(self, path: Path) -> Written:
         """Write the shard, compressed like the source."""
-        faults, read = Faults(stop=self.stop), Tally()
+        faults, read, dropped = Faults(stop=self.stop), Tally(), Counter[str]()
         with open_regular(self.source) as file:
             compression = detect_compression(file)
         with quiet_pillow(), ShardWriter(path, compression) as writer:
-            writer.write(self._changed(read, faults))
+            writer.write(self._changed(read, faults, dropped))
         check_unchanged(self.source, self.stamp)
-        return Written(tally=writer.tally, read=read, faults=faults)
+        return Written(tally=writer.tally, read=read, faults=faults, facts={DROPPED: {**dropped}})
 
-    def _changed(self, read: Tally, faults: Faults) -> Iterator[bytes]:
+    def _changed(self, read: Tally, faults: Faults, dropped: Counter[str]) -> Iterator[bytes]:
         records = iter(read_counted(self.source, read, faults, hint=_SKIP))
         for record in records:
             count_work(1, RECORDS)
             try:
-                yield self.changes.apply(record.payload)
+                yield self.changes.apply(record.payload, dropped)
             except UneditableError as error:
                 if self.stop:
                     place, what = {"record": record.index, "offset": record.offset}, str(error)

@@ -2,6 +2,7 @@
 
 import abc
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -23,6 +24,7 @@ from tfrtool.storage.progress import RECORDS, Meter, count_work
 from tfrtool.storage.remote_path import AnyPath
 from tfrtool.storage.scratch_folder import ScratchFolder
 from tfrtool.writing.job_report import (
+    DROPPED,
     Faults,
     FinishedFile,
     JobReport,
@@ -42,7 +44,7 @@ FORMAT = 5
 _WORTH_A_PROCESS = 128 * 1024 * 1024
 """Bytes that are copied in the time that a process takes to start."""
 
-_KEPT = ("records_in", "digest_in", "digest_out", "skipped", "corrupt", "metadata")
+_KEPT = ("records_in", "digest_in", "digest_out", "skipped", "corrupt", "metadata", DROPPED)
 """Keys that a report of a complete job takes from the report of the run that completed it."""
 
 _STARTED_OVER = "the interrupted run had other options or records, so it was started over"
@@ -347,6 +349,9 @@ def _job_report(state: JobState) -> JobReport:
         digest=sum(file.read_digest or 0 for file in files) % 2**64,
     )
     known, out = all(f.digest is not None for f in files), sum(f.shard.records for f in files)
+    dropped = Counter[str]()
+    for file in files:
+        dropped.update(file.facts.get(DROPPED, {}))
     digest_out = sum(file.digest or 0 for file in files) % 2**64
     report = JobReport(
         command=state.settings.command,
@@ -360,6 +365,7 @@ def _job_report(state: JobState) -> JobReport:
         faults=(*planned.faults.kept, *(fault for file in files for fault in file.faults)),
         rejected=tuple(planned.rejected(files)),
         metadata=(),
+        dropped=dict(dropped),
         **state.facts,
     )
     before = state.before or {}

@@ -28,6 +28,9 @@ _KEYS = (
 )  # fmt: skip
 """The keys of a job's report, in the order in which people read them."""
 
+DROPPED = "dropped"
+"""Key of the objects that were dropped, in a report and in the facts of a file."""
+
 
 @dataclass(frozen=True, slots=True)
 class ShardReport:
@@ -264,6 +267,8 @@ class JobReport(RunReport):
         skipped: number of intact records that were skipped, by rule.
         corrupt: number of faults found in the sources.
         faults: the first faults of each file.
+        dropped: number of ``objects`` that ``--class-map`` dropped, and of
+            ``images_without_objects`` that this left.
     """
 
     command: str
@@ -274,11 +279,13 @@ class JobReport(RunReport):
     skipped: Mapping[str, int]
     corrupt: int
     faults: Sequence[LocatedFault] = ()
+    dropped: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``--json`` prints and write_report.json contains."""
         values = to_json_values(self)
-        return {key: values[key] for key in _KEYS}
+        keys = (*_KEYS, DROPPED) if self.dropped else _KEYS
+        return {key: values[key] for key in keys}
 
 
 def split_infos(splits: Mapping[str, SplitReport]) -> tuple[SplitInfo, ...]:
