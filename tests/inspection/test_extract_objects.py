@@ -184,7 +184,7 @@ def test_names_that_differ_in_the_suffix(tmp_path: Path, form: str) -> None:
     assert len(pictures) == len(names)
 
 
-@pytest.mark.parametrize("form", ["coco", "voc", "yolo"])
+@pytest.mark.parametrize("form", ["coco", "cvat", "voc", "yolo"])
 def test_what_is_wrong_is_listed(tmp_path: Path, form: str) -> None:
     """Boxes of no use, outlines that are none, unlike sizes and unknown ones: all is told."""
     bad = [PLAIN._replace(xmax=5), PLAIN._replace(xmin=700, xmax=800)]
@@ -264,7 +264,7 @@ def test_tfds_layout(tmp_path: Path) -> None:
     assert whole["categories"][2] == {"id": 3, "name": CLASSES[2]}
 
 
-@pytest.mark.parametrize("form", ["coco", "voc", "yolo"])
+@pytest.mark.parametrize("form", ["coco", "cvat", "voc", "yolo"])
 def test_overwrite_and_options(tmp_path: Path, form: Any) -> None:
     """The same extract can be run again over itself; folders by a feature exclude it."""
     ds = dataset(tmp_path / "ds", {"train": [record(PLAIN), record(name="b.jpg")]})
@@ -280,7 +280,7 @@ def test_overwrite_and_options(tmp_path: Path, form: Any) -> None:
 
 @settings(max_examples=settings().max_examples // 4)
 @given(
-    st.sampled_from(["coco", "voc", "yolo"]),
+    st.sampled_from(["coco", "cvat", "voc", "yolo"]),
     st.lists(st.tuples(hostile_objects, st.integers(0, 2)), min_size=1, max_size=3),
 )
 def test_whatever_records_hold_all_objects_are_accounted_for(

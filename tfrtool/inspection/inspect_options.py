@@ -228,7 +228,7 @@ class ExtractOptions(Options):
     )
     flat: bool = option(False, "Write all files directly into TARGET, without class folders.")
     limit: int | None = option(None, "Extract only the first N records.", metavar="N", least=1)
-    annotations: Literal["coco", "voc", "yolo"] | None = option(
+    annotations: Literal["coco", "cvat", "voc", "yolo"] | None = option(
         None, "Also export the annotated objects in this format."
     )
     overwrite: bool = option(False, "Replace what an earlier extract wrote to TARGET.")

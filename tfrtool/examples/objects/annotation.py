@@ -25,6 +25,11 @@ EXIF orientation (Exif 2.32, table 6)."""
 _NOT_FINITE = "9000000000.0"
 """What readers of JSON make of NaN and infinity."""
 
+CVAT_USUAL: Mapping[str, Any] = {
+    "occluded": False, "z_order": 0, "group_id": 0, "source": "manual"
+}  # fmt: skip
+"""What all shapes of CVAT have, and its usual values."""
+
 SIDEWAYS = 5
 """From this orientation on, width and height change places."""
 

@@ -42,6 +42,9 @@ _UNNAMED = "object"
 MAX_ID = 2**53
 """Numbers below it are the same in every program that reads JSON."""
 
+_NAMED = ("difficult", "truncated", "pose")
+"""Fields that are attributes where a format has no other place for them."""
+
 _MISSING = ObjectAnnotation._field_defaults
 
 _TITLES = {
@@ -172,7 +175,7 @@ class AnnotatedImages(ABC):
             if one.problem is not None:
                 self._problems.add(f"{what}: {one.problem}; clipped")
             made = one.in_pixels(width, height)
-            if found.masks and "crowd" not in self.holds:
+            if found.masks and "masks" not in self.holds:
                 self.lost["masks"] += 1
             elif found.masks:
                 try:
@@ -186,10 +189,12 @@ class AnnotatedImages(ABC):
             if (more := parse_attributes(made.attributes)) is None:
                 self._problems.add(f"{what}: invalid attributes")
                 made = made._replace(attributes="")
-            attributes.append(more or {})
-            for field, title in _TITLES.items():
-                if field not in self.holds and getattr(made, field) != _MISSING[field]:
-                    self.lost[title] += 1
+            others = {name: getattr(made, name) for name in _TITLES.keys() - self.holds}
+            others = {name: v for name, v in others.items() if v != _MISSING[name]}
+            named = _NAMED if "attributes" in self.holds else ()
+            own = {name: others.pop(name) for name in named if name in others}
+            attributes.append(own | (more or {}))
+            self.lost.update(_TITLES[name] for name in others)
             objects.append(made)
             classes.append(name)
         self._images += 1
@@ -343,7 +348,7 @@ class CocoFiles(AnnotatedImages):
     """COCO's instances: a JSON file per split, which names images by their paths."""
 
     form = "coco"
-    holds = frozenset(ObjectAnnotation._fields)
+    holds = frozenset(ObjectAnnotation._fields).difference(_NAMED) | {"masks"}
 
     def __init__(self, files: NewFiles, shards: Sequence[AnyPath]) -> None:
         """Begin the file of each split."""
@@ -364,19 +369,17 @@ class CocoFiles(AnnotatedImages):
             wide, high = round(one.xmax - one.xmin, 6), round(one.ymax - one.ymin, 6)
             entry: dict[str, Any] = {
                 "category_id": self.classes[name][1],
-                "bbox": [*map(_short, (one.xmin, one.ymin, wide, high))],
-                "area": _short(wide * high if one.area is None else shortest_float(one.area)),
+                "bbox": [*map(plain_number, (one.xmin, one.ymin, wide, high))],
+                "area": plain_number(wide * high if one.area is None else shortest_float(one.area)),
                 "iscrowd": int(one.crowd),
             }
             if one.keypoints:
-                entry["keypoints"] = [*map(_short, one.keypoints)]
+                entry["keypoints"] = [*map(plain_number, one.keypoints)]
                 entry["num_keypoints"] = sum(v > 0 for v in one.keypoints[2::3])
             if outline is not None:
                 entry["segmentation"] = outline
-            usual = {field: getattr(one, field) for field in ("difficult", "truncated", "pose")}
-            attributes = {name: value for name, value in usual.items() if value} | {**attributes}
             if attributes:
-                entry["attributes"] = attributes
+                entry["attributes"] = {**attributes}
             target.objects.append((one.id, place, json.dumps(entry)))
         return [file]
 
@@ -415,21 +418,21 @@ class VocFiles(AnnotatedImages):
         lines = [
             "<annotation>",
             "\t<folder>JPEGImages</folder>",
-            f"\t<filename>{_xml(file.rpartition('/')[2])}</filename>",
+            f"\t<filename>{xml(file.rpartition('/')[2])}</filename>",
             f"\t<size><width>{parsed.width}</width><height>{parsed.height}</height>{depth}</size>",
         ]
         for one, name, _, attributes in image.each():
-            sides = zip(SIDES, map(_short, one[:4]), strict=True)
+            sides = zip(SIDES, map(plain_number, one[:4]), strict=True)
             lines += [
                 "\t<object>",
-                f"\t\t<name>{_xml(name)}</name>",
-                f"\t\t<pose>{_xml(one.pose) or 'Unspecified'}</pose>",
+                f"\t\t<name>{xml(name)}</name>",
+                f"\t\t<pose>{xml(one.pose) or 'Unspecified'}</pose>",
                 f"\t\t<truncated>{one.truncated:d}</truncated>",
                 f"\t\t<difficult>{one.difficult:d}</difficult>",
                 f"\t\t<bndbox>{''.join(f'<{side}>{v}</{side}>' for side, v in sides)}</bndbox>",
             ]
             named = (
-                f"<attribute><name>{_xml(name)}</name><value>{_xml(_text_of(value))}</value></attribute>"
+                f"<attribute><name>{xml(name)}</name><value>{xml(text_of(value))}</value></attribute>"
                 for name, value in attributes.items()
             )
             lines += ["\t\t<attributes>", *named, "\t\t</attributes>"] if attributes else []
@@ -482,7 +485,7 @@ class YoloFiles(AnnotatedImages):
             x0, y0, x1, y1 = one[:4]
             if polygons:
                 parts = outline if isinstance(outline, list) and outline else None
-                line = _joined(parts or [[x0, y0, x1, y0, x1, y1, x0, y1]])
+                line = joined(parts or [[x0, y0, x1, y0, x1, y1, x0, y1]])
                 sides = (width, height) * (len(line) // 2)
                 numbers = [
                     min(max(v / side, 0.0), 1.0) for v, side in zip(line, sides, strict=True)
@@ -509,20 +512,15 @@ class YoloFiles(AnnotatedImages):
         return [self.files.add(("data.yaml",), "\n".join((*lines, "")).encode())]
 
 
-FORMATS: Mapping[str, type[AnnotatedImages]] = {
-    one.form: one for one in (CocoFiles, VocFiles, YoloFiles)
-}
-"""What writes each format."""
-
-
-def _joined(parts: Sequence[Sequence[float]]) -> list[float]:
+def joined(parts: Sequence[Sequence[float]]) -> list[float]:
     """Return one polygon of the same area as several: lines to their first points and back."""
     first = parts[0][:2]
     rest = chain.from_iterable((*part, *part[:2], *first) for part in parts[1:])
     return [*parts[0], *(first if parts[1:] else ()), *rest]
 
 
-def _short(value: float) -> float:
+def plain_number(value: float) -> float:
+    """Return a number without a needless fraction."""
     return int(value) if value == int(value) else value
 
 
@@ -530,13 +528,15 @@ def _share(value: float) -> str:
     return f"{value:.7f}".rstrip("0").rstrip(".")
 
 
-def _text_of(value: Any) -> str:
+def text_of(value: Any) -> str:
+    """Return a text as it is, and anything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _xml(text: str) -> str:
+def xml(text: str, *quotes: str) -> str:
     """Return text as XML; what XML can't hold becomes an escape sequence."""
-    return escape(_NOT_XML.sub(lambda match: printable(match[0]), text), {"\r": "&#13;"})
+    text = _NOT_XML.sub(lambda match: printable(match[0]), text)
+    return escape(text, {one: f"&#{ord(one)};" for one in ("\r", *quotes)})
 
 
 def _yaml(text: str) -> str:

@@ -14,7 +14,14 @@ from tfrtool.errors import ShardError, UsageError, printable, some_of
 from tfrtool.examples.content import decode_text, describe_bytes
 from tfrtool.examples.example import DType, Example, Feature, PayloadKind, Value, decode_example
 from tfrtool.examples.roles import SAMPLE, LabelNames, info_beside
-from tfrtool.inspection.extract.annotations import FORMATS, AnnotatedImages, ExtractedObjects
+from tfrtool.inspection.extract.annotations import (
+    AnnotatedImages,
+    CocoFiles,
+    ExtractedObjects,
+    VocFiles,
+    YoloFiles,
+)
+from tfrtool.inspection.extract.cvat_files import CvatFiles
 from tfrtool.inspection.extract.extract_files import NewFiles, metadata_beside, new_files
 from tfrtool.inspection.extract.safe_names import (
     numbered,
@@ -39,6 +46,11 @@ from tfrtool.storage.remote_path import AnyPath
 
 # How many faults, records and names a report lists; the metadata has a line about each record.
 _LISTED = 1000
+_FORMATS: Mapping[str, type[AnnotatedImages]] = {
+    one.form: one for one in (CocoFiles, CvatFiles, VocFiles, YoloFiles)
+}
+"""What writes each format."""
+
 # Binary values are kept in full up to here: hashes and keys, but not images and masks.
 _KEPT_BYTES = 1024
 
@@ -151,7 +163,7 @@ def extract(
     with new_files(directory, overwrite=options.overwrite) as files:
         plan = plan_extract(shards, options)
         kind = options.annotations
-        objects = None if kind is None else FORMATS[kind](files, shards)
+        objects = None if kind is None else _FORMATS[kind](files, shards)
         plan = replace(plan, by=None, guess=None) if flat or objects else plan
         extraction = _Extraction(plan, flat, files, objects)
         total = sum(path.stat().st_size for path in shards if path.exists())

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfrtool.errors import SourceError, printable
-from tfrtool.examples.objects.annotation import Skeleton
+from tfrtool.examples.objects.annotation import CVAT_USUAL, Skeleton
 from tfrtool.images.masks import pasted_mask
 from tfrtool.sources.annotations.annotation_reader import (
     ParsedImage,
@@ -27,13 +27,11 @@ from tfrtool.storage.limits import (
 )
 
 _SHAPES = ("box", "polygon", "mask", "ellipse", "skeleton", "polyline", "points", "cuboid")
-_USUAL = {"occluded": "0", "z_order": "0", "group_id": "0", "source": "manual"}
-"""What shapes have in all tasks, and its usual values."""
-
 
 _MOST_ELEMENTS = 10 * MAX_IMAGE_OBJECTS
 """Elements between two images, or of one."""
 
+_NUMBER = re.compile("-?[0-9]{1,9}")
 _EDGE = re.compile(r'data-node-from="(\d{1,4})"[^>]{0,99}?data-node-to="(\d{1,4})"')
 
 
@@ -119,7 +117,7 @@ class CvatReader(ImageFilesReader):
             objects,
             width,
             height,
-            other_name=name,
+            other_name=self._folder.name(f"{folder}/images/{name}" if folder else f"images/{name}"),
             split=SPLIT_NAMES.get(subset),
             problem=problem or (None if name else "no name"),
             upright=True,
@@ -127,8 +125,8 @@ class CvatReader(ImageFilesReader):
 
     def _object(self, where: str, one: Any, width: int | None, height: int | None) -> ParsedObject:
         label, kind = one.get("label", ""), one.tag
-        own = {name: one.get(name, usual) for name, usual in _USUAL.items()}
-        own = {name: _own(name, text) for name, text in own.items() if text != _USUAL[name]}
+        own = {name: _own(one.get(name), usual) for name, usual in CVAT_USUAL.items()}
+        own = {name: value for name, value in own.items() if value != CVAT_USUAL[name]}
         named = ({each.get("name", ""): each.text or ""} for each in one.findall("attribute"))
         more: dict[str, Any] = {"attributes": self.united(own, *named)}
         try:
@@ -181,10 +179,13 @@ class CvatReader(ImageFilesReader):
         return self.parsed(where, label, (x0, y0, x1, y1), keypoints=tuple(points), **more)
 
 
-def _own(name: str, text: str) -> str | int:
-    if name == "occluded":
+def _own(text: str | None, usual: Any) -> Any:
+    """Return a value of the type of the usual one, where that is possible."""
+    if text is None:
+        return usual
+    if isinstance(usual, bool):
         return text == "1"
-    return int(text) if text.isdecimal() and len(text) < 10 else text
+    return int(text) if isinstance(usual, int) and _NUMBER.fullmatch(text) else text
 
 
 def _numbers(one: Any, *names: str) -> tuple[float, ...]:
