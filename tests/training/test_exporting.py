@@ -98,7 +98,7 @@ def test_other_probabilities_are_no_export(
     monkeypatch.setattr(exporting, "_tflite", lambda _model, _made, _pixels: np.ones((1, 2)))
     options = dict(finished.options, out=tmp_path / "run", resume=True, export=["tflite"])
     options |= {"tensorboard": None, "profile": False}
-    with pytest.raises(TrainingError, match=r"other probabilities.*at most 0\.001, found "):
+    with pytest.raises(TrainingError, match=r"other values.*at most 0\.001, found "):
         tfrtool.train(**options)
     assert (tmp_path / "run" / "model.tflite").read_text() == "before"
 

@@ -130,7 +130,7 @@ def test_weights_of_another_task_are_refused(run: Any, tmp_path: Path) -> None:
         encode_example({"image": image_bytes(tint=9 * n), "label": n % 3}) for n in range(6)
     ]
     single = write_foreign(tmp_path / "d", [payloads])
-    with pytest.raises(WeightsError, match="single-label, found cnn for 3, multi-label"):
+    with pytest.raises(WeightsError, match="single-label, found cnn with 3, multi-label"):
         tfrtool.train(**small_options(single, weights=run[1] / "model.keras"))
 
 

@@ -87,8 +87,13 @@ class DatasetFacts(Shown):
 
     @property
     def task(self) -> Task:
-        """Whether an image has exactly one class, or any number of them."""
+        """Whether an image has exactly one class, or any number of them, or a number."""
         return self.label_form.task
+
+    @property
+    def is_regression(self) -> bool:
+        """Whether labels are numbers to predict."""
+        return self.task is Task.REGRESSION
 
     @property
     def label_width(self) -> int | None:

@@ -18,7 +18,7 @@ from tfrtool.errors import DatasetError, TfrtoolError, printable
 from tfrtool.examples.example import feature_key, feature_name, parse_message
 from tfrtool.images.header import limit_problem
 from tfrtool.loading.dataset_facts import DatasetFacts
-from tfrtool.loading.labels import label_tensor
+from tfrtool.loading.labels import Task, label_tensor
 from tfrtool.loading.options import Decoding, ImageSize, Rescale, image_shape
 from tfrtool.loading.tensors import Batch, Tensor, TfDataset
 from tfrtool.records.compression import Compression
@@ -124,7 +124,8 @@ def record_decoder(dataset: DatasetFacts) -> Callable[[Tensor], Batch]:
     """Return a function from a serialized record, string [], to its image and its label.
 
     The image has its stored size, uint8 [height, width, channels]. The label is int64 [], or
-    float32 [classes] of 0 and 1 if images may have several classes. An invalid label or image is
+    float32 [classes] of 0 and 1 if images may have several classes, or float32 [] if it is a number
+    to predict. An invalid label or image is
     an ``InvalidArgumentError`` when the graph runs.
     """
     if dataset.decode_function is not None:
@@ -132,7 +133,7 @@ def record_decoder(dataset: DatasetFacts) -> Callable[[Tensor], Batch]:
 
         def decode_own(record: Tensor) -> Batch:
             image, label = function(record)
-            if dataset.label_width is None:
+            if dataset.task is Task.SINGLE:
                 label = tf.gather(tf.range(len(dataset.class_names), dtype=tf.int64), label)
             return image, label
 

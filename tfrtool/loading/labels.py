@@ -23,10 +23,11 @@ _BITS = frozenset((0, 1))
 
 
 class Task(enum.Enum):
-    """What a classifier decides: which one class an image is of, or of each class whether it is."""
+    """What a model predicts: an image's one class, for each class whether it is of it, a number."""
 
     SINGLE = "single-label"
     MULTI = "multi-label"
+    REGRESSION = "regression"
 
 
 class LabelEncoding(enum.Enum):
@@ -36,11 +37,12 @@ class LabelEncoding(enum.Enum):
     ONE_HOT = "one-hot"  # a value for each class, one of them 1 and all others 0
     MULTI_HOT = "multi-hot"  # the same, any of them 1
     LIST = "list"  # the numbers or the names of the classes, as many as there are
+    VALUE = "value"  # one number, which is no class
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelForm:
-    """How a label feature stores classes, and the classes."""
+    """How a label feature stores classes, and the classes; or that it stores numbers."""
 
     names: tuple[str, ...] = ()  # of the classes, by class number
     dtype: DType = DType.INT64  # STRING for names, FLOAT32 only for vectors
@@ -49,7 +51,9 @@ class LabelForm:
 
     @property
     def task(self) -> Task:
-        """What a classifier of these labels decides."""
+        """What a model of these labels predicts."""
+        if self.encoding is LabelEncoding.VALUE:
+            return Task.REGRESSION
         several = self.encoding in (LabelEncoding.MULTI_HOT, LabelEncoding.LIST)
         return Task.MULTI if several else Task.SINGLE
 
@@ -61,6 +65,8 @@ class LabelForm:
     @property
     def expected(self) -> str:
         """Describe the label that each record must have."""
+        if self.encoding is LabelEncoding.VALUE:
+            return f"one finite {self.dtype.value}"
         if self.is_vector:
             return f"a {self.encoding.value} vector of {len(self.names)} values"
         values = some_of([*map(str, self.numbers or self.names)], 6)
@@ -90,11 +96,15 @@ class LabelForm:
 def label_tensor(form: LabelForm, values: Tensor) -> Tensor:
     """Return a record's class, int64 []; or float32 [classes] of 0 and 1 if it may have several.
 
-    An invalid label raises an ``InvalidArgumentError`` when the graph runs, by a gather from a
-    tensor without that index: an assertion takes five operations, which shows with small images.
+    A number to predict is float32 []. An invalid label raises an ``InvalidArgumentError`` when the
+    graph runs, by a gather from a tensor without that index: an assertion takes five operations,
+    which shows with small images.
     """
     import tensorflow as tf
 
+    if form.encoding is LabelEncoding.VALUE:
+        value = tf.cast(values, tf.float32)
+        return tf.gather(value[None], tf.where(tf.math.is_finite(value), 0, -1))
     if form.is_vector:
         vector = tf.cast(values, tf.float32)
         valid = tf.reduce_all(tf.equal(values, 0) | tf.equal(values, 1))

@@ -53,6 +53,7 @@ _DECODED = ("image/jpeg", "image/png", "image/gif", "image/bmp", "image/webp")
 _EXPECTED = {
     "image": "a JPEG, PNG, GIF, BMP or WebP file, or uint8 pixels with a height and width",
     "label": "int64, text, or a vector of 0 and 1",
+    "number": "one int64 or float32, for --task regression",
 }
 _SHOWN = 6
 
@@ -93,6 +94,8 @@ def opened(dataset: Any, options: FeatureOptions) -> Dataset:
         raise UsageError("an open dataset has its shard cache already")
     if options.image_feature or options.label_feature or options.decode_function:
         raise UsageError("an open dataset has its image and label features already")
+    if getattr(options, "task", None) and _is_regression(options) != dataset.is_regression:
+        raise UsageError(f"an open dataset has its task already: {dataset.task.value}")
     return dataset
 
 
@@ -125,7 +128,7 @@ def _open(path: str | os.PathLike[str], options: FeatureOptions, *, skip: bool) 
             decode=decode_function,
         )
         if decode_function is not None:
-            return replace(dataset, label_form=_decoded_labels(dataset, info))
+            return replace(dataset, label_form=_decoded_labels(dataset, info, options))
         return _with_features(dataset, info, options, skip)
 
 
@@ -189,6 +192,9 @@ def _with_features(
     """Find image and label in the first record that has both, and how they are stored."""
     root, described = dataset.directory, _described(dataset.directory)
     wanted_image, wanted_label = options.image_feature, options.label_feature
+    regression = _is_regression(options)
+    if regression and wanted_label is None:
+        raise UsageError("regression requires --label-feature")
     problem = DatasetError("the first records can't be parsed", path=root)
     first, usual = FirstRecords(), ((info and info.label_feature) or "", *LABELS)
     for number, example in enumerate(_first_examples(dataset, skip)):
@@ -201,12 +207,15 @@ def _with_features(
         others = (name for name in usual if name in features and name != image)
         label = wanted_label or first.roles.label or next(others, "")
         form = _image_form(features, image, described.get(image, {})) if image in features else None
-        if form and label in features and _is_label(features[label]):
+        usable = _is_number if regression else _is_label
+        if form and label in features and usable(features[label]):
             break
         role, name = ("label", label) if form else ("image", image)
-        problem = problem if number else _unclear(root, features, role, name)
+        kind = "number" if regression and role == "label" else role
+        problem = problem if number else _unclear(root, features, role, name, _EXPECTED[kind])
     else:
         raise problem
+    value = LabelForm(dtype=features[label].dtype or DType.INT64, encoding=LabelEncoding.VALUE)
     about = described.get(label, {})
     listed = about.get("sequence", {}).get("feature")
     names = _class_names(root, label, listed or about, features[label])
@@ -217,6 +226,8 @@ def _with_features(
         image_form=form,
         objects=tuple(filter(of_objects, features)) if has_boxes(features) else (),
     )
+    if regression:
+        return replace(dataset, label_form=value)
     shards = chain.from_iterable(dataset.local_split(name).shards for name in dataset.splits)
     label_form = find_label_form(
         label, features[label], names=names, listed=bool(listed), shards=shards, skip=skip
@@ -284,7 +295,17 @@ def _is_label(item: Feature) -> bool:
     return item.dtype is DType.INT64 or vector
 
 
-def _unclear(root: AnyPath, features: Mapping[str, Feature], role: str, name: str) -> DatasetError:
+def _is_number(item: Feature) -> bool:
+    return item.dtype in (DType.INT64, DType.FLOAT32) and len(item.values) == 1
+
+
+def _is_regression(options: FeatureOptions) -> bool:
+    return getattr(options, "task", None) == "regression"
+
+
+def _unclear(
+    root: AnyPath, features: Mapping[str, Feature], role: str, name: str, expected: str
+) -> DatasetError:
     """Return an error that shows what features there are, or what the chosen one is."""
     what, shown = f"can't detect the {role} feature", features
     if name in features:
@@ -302,7 +323,7 @@ def _unclear(root: AnyPath, features: Mapping[str, Feature], role: str, name: st
         f"--{role}-feature NAME to choose one, or --decode-function FILE.py:FUNCTION"
     )
     return DatasetError(
-        what, path=root, expected=_EXPECTED[role], found=" / ".join(found[:_SHOWN]), hint=hint
+        what, path=root, expected=expected, found=" / ".join(found[:_SHOWN]), hint=hint
     )
 
 
@@ -320,7 +341,9 @@ def _class_names(
     return names or ([*map(str, range(count))] if example.dtype is DType.INT64 else None)
 
 
-def _decoded_labels(dataset: Dataset, info: DatasetInfo | None) -> LabelForm:
+def _decoded_labels(
+    dataset: Dataset, info: DatasetInfo | None, options: FeatureOptions
+) -> LabelForm:
     """Return the classes of labels that a function of the user's decodes.
 
     A vector has a class for each value. Otherwise they are those in the metadata, or else the
@@ -346,12 +369,19 @@ def _decoded_labels(dataset: Dataset, info: DatasetInfo | None) -> LabelForm:
         raise UsageError(f"--decode-function {name} fails: {reason_of(error)}") from error
     several = label.dtype == tf.float32 and label.shape.rank == 1 and label.shape[0] is not None
     single = label.dtype in (tf.int32, tf.int64) and label.shape.rank == 0
+    expected = "int64 [] or float32 [classes]"
+    regression = _is_regression(options)
+    if regression:
+        expected, several = "float32 []", False
+        single = label.dtype == tf.float32 and label.shape.rank == 0
     if image.dtype != tf.uint8 or image.shape.rank != 3 or not (several or single):
         raise UsageError(
             f"--decode-function {name} returns the wrong types",
-            expected="uint8 [height, width, 3] and int64 [] or float32 [classes]",
+            expected=f"uint8 [height, width, 3] and {expected}",
             found=types,
         )
+    if regression:
+        return LabelForm(dtype=DType.FLOAT32, encoding=LabelEncoding.VALUE)
     if several:
         classes = names or [*map(str, range(label.shape[0]))]
         return LabelForm(names=tuple(classes), encoding=LabelEncoding.MULTI_HOT)

@@ -238,6 +238,12 @@ class OpenOptions(FeatureOptions):
         "stop",
         "Stop at the first damaged record, or skip damaged records and list them (exit code 3).",
     )
+    task: Literal["classification", "regression"] | None = _dataset(
+        None,
+        "What the labels are: classes, or numbers to predict. None takes what an evaluated model "
+        "predicts, or classes.",
+        cli=None,
+    )
 
 
 @dataclass(frozen=True)

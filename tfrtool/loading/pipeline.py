@@ -201,6 +201,8 @@ def _published(dataset: DatasetFacts, options: LoadOptions, images: int) -> TfDa
 
 def _target(dataset: DatasetFacts, options: LoadOptions) -> Callable[[Tensor], Tensor]:
     """Return what becomes of labels: one-hot vectors on request."""
+    if options.one_hot and dataset.task is Task.REGRESSION:
+        raise UsageError("one_hot requires classes, not --task regression")
     if options.one_hot and dataset.task is Task.SINGLE:
         return lambda labels: tf.one_hot(labels, len(dataset.class_names))
     return lambda labels: labels

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,6 +40,11 @@ from tfrtool.training.saved_model import SavedModel, load_model
 from tfrtool.training.scores import EpochScores
 
 _FIGURES = ("precision", "recall", "f1")
+_OF_VALUES = ("mae", "rmse", "r2")
+_OF_CLASSES = (
+    *("accuracy", *_FIGURES, "top_k_accuracy", "auc", "mean_average_precision"),
+    *("classes", "confusion"),
+)
 
 _USUAL = ("test", "validation")
 """Splits that are evaluated if none is named: the first that exists."""
@@ -92,7 +98,9 @@ class ImageResult:
         labels: true classes, one or more.
         predicted: the most probable class, or all with a probability of at least 0.5.
         probabilities: of these classes, 0 to 1.
-        loss: cross-entropy in nats, with several classes the mean.
+        loss: cross-entropy in nats, with several classes the mean; the squared error of a number.
+        value: for regression, the true number; otherwise None.
+        predicted_value: for regression, the predicted number; otherwise None.
     """
 
     shard: AnyPath
@@ -101,11 +109,16 @@ class ImageResult:
     predicted: tuple[str, ...]
     probabilities: Mapping[str, float]
     loss: float
+    value: float | None = None
+    predicted_value: float | None = None
 
     def to_json(self, task: Task) -> Mapping[str, Any]:
         """Return a line of predictions.jsonl."""
-        if task is Task.MULTI:
-            values: Mapping[str, Any] = _rounded(to_json_values(self))
+        if task is not Task.SINGLE:
+            values: dict[str, Any] = _rounded(to_json_values(self))
+            several = ("labels", "predicted", "probabilities")
+            for name in several if task is Task.REGRESSION else ("value", "predicted_value"):
+                del values[name]
             return values
         (label,), (predicted,) = self.labels, self.predicted
         return {
@@ -126,11 +139,14 @@ class EvaluationReport:
         model: path of the model's file.
         dataset: directory of the dataset.
         split: name of the split.
-        task: whether an image has exactly one class, or any number of them.
+        task: whether an image has exactly one class, or any number of them, or a number.
         images: number of images evaluated.
-        loss: mean cross-entropy, in nats.
+        loss: mean cross-entropy, in nats; for regression, the mean squared error.
+        mae: for regression, the mean absolute error; otherwise None, as the following two.
+        rmse: root of the mean squared error.
+        r2: coefficient of determination, as in scikit-learn; None if all numbers are the same.
         accuracy: fraction of images classified correctly. With several classes per image, the
-            fraction of correct decisions per class.
+            fraction of correct decisions per class. None for regression, as the following three.
         precision: mean over the classes with images or predictions, as the following two;
             undefined values count as 0, as with ``zero_division=0`` in scikit-learn.
         recall: macro average of the recall.
@@ -156,15 +172,18 @@ class EvaluationReport:
     task: Task
     images: int
     loss: float
-    accuracy: float
-    precision: float
-    recall: float
-    f1: float
+    mae: float | None = None
+    rmse: float | None = None
+    r2: float | None = None
+    accuracy: float | None = None
+    precision: float | None = None
+    recall: float | None = None
+    f1: float | None = None
     top_k_accuracy: float | None = None
     auc: float | None = None
     mean_average_precision: float | None = field(default=None, compare=False)
-    classes: tuple[ClassFigures, ...]
-    confusion: Mapping[tuple[int, int], int]
+    classes: tuple[ClassFigures, ...] = ()
+    confusion: Mapping[tuple[int, int], int] = field(default_factory=dict)
     most_wrong: tuple[ImageResult, ...]
     damage: tuple[str, ...]
     skipped: int
@@ -186,10 +205,14 @@ class EvaluationReport:
         plain = replace(self, confusion={}, most_wrong=(), damage=())
         data: dict[str, Any] = _rounded(to_json_values(plain))
         del data["damage"]
+        data["most_wrong"] = [one.to_json(self.task) for one in self.most_wrong]
+        if self.task is Task.REGRESSION:
+            return {name: data[name] for name in data if name not in _OF_CLASSES}
+        for name in _OF_VALUES:
+            del data[name]
         numbers, data["confusion"] = range(len(self.classes)), None
         if self.task is Task.SINGLE and len(numbers) <= _MATRIX_CLASSES:
             data["confusion"] = [[self.confusion.get((n, m), 0) for m in numbers] for n in numbers]
-        data["most_wrong"] = [one.to_json(self.task) for one in self.most_wrong]
         return data
 
 
@@ -231,9 +254,12 @@ def evaluate(
         on_progress(activity("loading the model"))
         model = load_model(model)
     on_progress(activity("opening the dataset"))
+    regression = model.facts.task is Task.REGRESSION
+    if regression and options.task is None:
+        options = replace(options, task="regression")
     original = opened(dataset, options)
     name = _choose_split(original, options.split)
-    evaluator = _Evaluator(model, original, options)
+    evaluator = (_ValueEvaluator if regression else _Evaluator)(model, original, options)
     with contextlib.ExitStack() as stack:
         clean, dropped = original, None
         if options.on_error == "skip":
@@ -371,11 +397,8 @@ class _Evaluator:
         for pixels, labels in batches:
             scores = model(pixels).numpy().astype(np.float64)
             if not np.isfinite(scores).all():
-                raise WeightsError("its probabilities are not finite", path=self._saved.path)
-            truths, guesses = self._decisions(labels.numpy(), scores)
-            losses = self._count(truths, guesses, scores)
-            for row, loss in enumerate(losses.tolist()):
-                result = self._result(next(places), truths[row], guesses[row], scores[row], loss)
+                raise WeightsError("its outputs are not finite", path=self._saved.path)
+            for row, result in enumerate(self._results(labels.numpy(), scores, places)):
                 if result.labels != result.predicted:
                     self.mistakes.append((result, pixels[row].numpy()))
                 if lines is not None:
@@ -387,6 +410,15 @@ class _Evaluator:
             on_progress(Progress(what="evaluate", done=done, total=split.records, unit="images"))
         if self._images != split.records:
             raise DatasetError("the split has fewer records than counted")
+
+    def _results(
+        self, labels: Any, scores: Any, places: Iterator[tuple[AnyPath, int | None]]
+    ) -> Iterator[ImageResult]:
+        """Count a batch, and yield the result of each image."""
+        truths, guesses = self._decisions(labels, scores)
+        losses = self._count(truths, guesses, scores)
+        for row, loss in enumerate(losses.tolist()):
+            yield self._result(next(places), truths[row], guesses[row], scores[row], loss)
 
     def _decisions(self, labels: Any, scores: Any) -> tuple[Any, Any]:
         """Return the true and the predicted classes of images, bool [n, classes] both."""
@@ -435,6 +467,47 @@ class _Evaluator:
         )
 
 
+class _ValueEvaluator(_Evaluator):
+    """Compares the numbers that a model predicts with those of a dataset."""
+
+    _absolute = _total = _squares = 0.0
+
+    def _results(
+        self, labels: Any, scores: Any, places: Iterator[tuple[AnyPath, int | None]]
+    ) -> Iterator[ImageResult]:
+        truths, guesses = labels.astype(np.float64), scores[:, 0]
+        losses = np.square(guesses - truths)
+        self._images += len(losses)
+        self._losses += float(losses.sum())
+        self._absolute += float(np.abs(guesses - truths).sum())
+        self._total += float(truths.sum())
+        self._squares += float(np.square(truths).sum())
+        for truth, guess, loss in zip(truths.tolist(), guesses.tolist(), losses, strict=True):
+            shard, record = next(places)
+            yield ImageResult(
+                shard=shard,
+                record=record,
+                labels=(f"{truth:.6g}",),
+                predicted=(f"{guess:.6g}",),
+                probabilities={},
+                loss=float(loss),
+                value=truth,
+                predicted_value=guess,
+            )
+
+    def figures(self) -> dict[str, Any]:
+        """Return the figures of a report over all images."""
+        images, spread = self._images, self._squares - self._total**2 / self._images
+        return {
+            "task": Task.REGRESSION,
+            "images": images,
+            "loss": self._losses / images,
+            "mae": self._absolute / images,
+            "rmse": math.sqrt(self._losses / images),
+            "r2": 1 - self._losses / spread if spread > 0 else None,
+        }
+
+
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
@@ -469,7 +542,7 @@ def _save(
     overwrite: bool,
 ) -> None:
     """Draw the pictures, and write the report, which comes last."""
-    title = f"{report.split}: {report.images:,} images, accuracy {report.accuracy:.3f}"
+    title = f"{report.split}: {report.images:,} images, accuracy {report.accuracy or 0:.3f}"
     with os_errors_as(WriteError, folder, "can't be written"):
         for name in (_CONFUSION, _SHEET):  # of an earlier evaluation
             (folder / name).unlink(missing_ok=True)
@@ -481,7 +554,7 @@ def _save(
         thumb = max(_THUMB // side * side, MIN_THUMB) if side <= _THUMB else _THUMB
         layout = SheetLayout(images=len(mistakes), thumb=thumb)
         what = f"worst {len(mistakes):,} of {report.images:,} images: label, and below it "
-        what += "the prediction with its probability"
+        what += "the prediction" + (" with its probability" if report.classes else "")
         sheet = draw_sheet([_tile(*one) for one in mistakes], layout, what)
         with _new(folder / _SHEET, overwrite=overwrite) as file:
             save_sheet(sheet, file, ".png")
@@ -503,6 +576,7 @@ def _tile(result: ImageResult, pixels: Any) -> Tile:
     drawn = draw_pixels(pixels.tobytes(), pixels.shape, _THUMB)
     record = "" if result.record is None else f" #{result.record}"
     labels, predicted = (", ".join(one) or "none" for one in (result.labels, result.predicted))
-    sure = max((result.probabilities[name] for name in result.predicted), default=0.0)
+    sure = max((result.probabilities.get(name, 0.0) for name in result.predicted), default=0.0)
     label, note = shortened_name(labels, 18), shortened_name(predicted, 8)
-    return Tile(Picture(drawn.image), label, f"{sure:.0%}{record}", note=note)
+    text = f"{sure:.0%}{record}" if result.value is None else record.strip()
+    return Tile(Picture(drawn.image), label, text, note=note)

@@ -27,7 +27,10 @@ have 8 bits."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
-    """An exported model, and the largest difference of its probabilities on one image."""
+    """An exported model, and the largest difference of its outputs on one image.
+
+    For outputs above 1, it is relative to them.
+    """
 
     kind: str
     path: Path
@@ -60,11 +63,11 @@ def export_model(model: SavedModel, kind: str, image: Any, *, mixed: bool) -> Ex
         except Exception as error:  # TensorFlow raises anything where it can't convert
             what = f"the model can't be exported as {kind}: {_reason(error)}"
             raise TrainingError(what, path=target) from error
-        difference = float(np.abs(found - expected).max())
+        difference = float((np.abs(found - expected) / np.maximum(np.abs(expected), 1)).max())
         tolerated = _TOLERATED_MIXED if mixed else _TOLERATED
         if not difference <= tolerated:
             raise TrainingError(
-                f"the exported {kind} returns other probabilities than the model",
+                f"the exported {kind} returns other values than the model",
                 path=target,
                 expected=f"a difference of at most {tolerated:g}",
                 found=f"{difference:.3g}",

@@ -161,10 +161,14 @@ def compile_model(
     smoothing: float = 0.0,
     compiled: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
-    """Compile a classifier with a user's loss and metrics, or with cross-entropy and accuracy."""
+    """Compile a model with a user's loss and metrics, or with those of its task."""
     if compiled.get("loss") is not None:
         names = ("loss", "loss_weights", "metrics", "weighted_metrics")
         model.compile(optimizer, **{name: compiled[name] for name in names})
+        return
+    if task is Task.REGRESSION:
+        mae, rmse = keras.metrics.MeanAbsoluteError, keras.metrics.RootMeanSquaredError
+        model.compile(optimizer, "mse", metrics=[mae(name="mae"), rmse(name="rmse")])
         return
 
     def loss(labels: Any, scores: Any) -> Any:

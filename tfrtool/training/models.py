@@ -37,7 +37,7 @@ from tfrtool.training.train_options import (
 _UNIT = Rescale(scale=1 / 255, offset=0.0)
 _FILTERS = (16, 32, 64, 64, 64)
 _HIDDEN = 512
-_ACTIVATIONS = {Task.SINGLE: "softmax", Task.MULTI: "sigmoid"}
+_ACTIVATIONS = {Task.SINGLE: "softmax", Task.MULTI: "sigmoid", Task.REGRESSION: None}
 _OWN = "a function of image size and number of classes that returns a keras.Model"
 
 
@@ -80,15 +80,15 @@ def build_classifier(
     trainable: str = "all",
     own: Any = None,
     task: Task = Task.SINGLE,
-    head: Head = "softmax",
+    head: Head | None = None,
     outputs: Outputs | None = None,
     channels: int = 3,
 ) -> Classifier:
     """Build a classifier of rescaled images; ``own`` is the user's function or ``keras.Model``.
 
-    The last layer is a softmax, or sigmoids if an image can have several classes, in float32. A
-    single sigmoid is the probability of the second of two classes. A user's compiled loss gets
-    the outputs of the user's model.
+    The last layer is a softmax, or sigmoids if an image can have several classes, or linear for
+    regression, in float32. A single sigmoid is the probability of the second of two classes. A
+    user's compiled loss gets the outputs of the user's model.
 
     Raises:
         UsageError: there is no such model or layer, or the images are too small for it.
@@ -123,7 +123,7 @@ def build_classifier(
         inner = _call_own(own or find_function(model, "--model", _OWN), model, shape, classes)
         compiled = take_compile_arguments(inner)
         finish = functools.partial(finish, outputs=_outputs_of(compiled, outputs))
-        raw, core = _wrap_own(inner, model, shape, classes, finish)
+        raw, core = _wrap_own(inner, model, shape, classes, task, finish)
         finish_head = finish
         if compiled.get("loss") is not None:
             trained, finish_head = raw, _unchanged
@@ -298,12 +298,15 @@ def _hold_in_inference_mode(layers: Sequence[Any]) -> None:
 
 
 def _head_layer(units: int, task: Task) -> Any:
-    activation = "sigmoid" if units == 1 else _ACTIVATIONS[task]
-    return keras.layers.Dense(units, activation=activation, name="probabilities", dtype="float32")
+    activation = "sigmoid" if units == 1 and task is Task.SINGLE else _ACTIVATIONS[task]
+    name = "value" if task is Task.REGRESSION else "probabilities"
+    return keras.layers.Dense(units, activation=activation, name=name, dtype="float32")
 
 
 def _probabilities(output: Any, *, classes: int, task: Task, outputs: Outputs) -> Any:
     """Return the probability of each class, from an output of a model's last layer."""
+    if task is Task.REGRESSION:
+        return output
     single = task is Task.SINGLE and output.shape[-1] == 1 and classes == 2
     if outputs == "logits":
         activation = "sigmoid" if single else _ACTIVATIONS[task]
@@ -365,7 +368,12 @@ def _call_own(build: Any, name: str, shape: tuple[int, int, int], classes: int) 
 
 
 def _wrap_own(
-    model: Any, name: str, shape: tuple[int, int, int], classes: int, finish: Callable[[Any], Any]
+    model: Any,
+    name: str,
+    shape: tuple[int, int, int],
+    classes: int,
+    task: Task,
+    finish: Callable[[Any], Any],
 ) -> tuple[Any, Any]:
     """Return models from rescaled images to the outputs of a user's model, and to probabilities.
 
@@ -390,15 +398,17 @@ def _wrap_own(
             found=str([*("batch" if size is None else size for size in returned)]).replace("'", ""),
         )
     core = keras.Model(inputs, outputs, name=CORE)
-    _check_usable(core, name, shape)
+    _check_usable(core, name, shape, task)
     return keras.Model(inputs, raw, name=CORE), core
 
 
-def _check_usable(core: Any, name: str, shape: tuple[int, int, int]) -> None:
-    """Check that outputs are probabilities, and that the model can be saved and loaded."""
+def _check_usable(core: Any, name: str, shape: tuple[int, int, int], task: Task) -> None:
+    """Check that outputs are probabilities or numbers, and that the model can be saved."""
     images = np.full((2, *shape), 0.5, np.float32)
     outputs = np.asarray(core(images, training=False))
-    if not (np.isfinite(outputs).all() and (outputs >= 0).all() and (outputs <= 1).all()):
+    if task is Task.REGRESSION and not np.isfinite(outputs).all():
+        raise UsageError(f"{name} returns values that are not finite")
+    if task is not Task.REGRESSION and not ((outputs >= 0).all() and (outputs <= 1).all()):
         raise UsageError(
             f"{name} does not return probabilities",
             expected="numbers from 0 to 1, as from softmax or sigmoid",
@@ -476,12 +486,12 @@ def _position(name: str, layers: Sequence[Any], model: str) -> int:
 def _load_saved(file: Path, model: str, classes: int, task: Task) -> SavedModel:
     saved = load_model(file)
     facts = saved.facts
-    if (facts.model, len(facts.class_names), facts.task) != (model, classes, task):
+    if (facts.model, facts.outputs, facts.task) != (model, classes, task):
         raise WeightsError(
             "the saved model does not match the run",
             path=file,
-            expected=f"{model} for {classes} classes, {task.value}",
-            found=f"{facts.model} for {len(facts.class_names)}, {facts.task.value}",
+            expected=f"{model} with {classes} outputs, {task.value}",
+            found=f"{facts.model} with {facts.outputs}, {facts.task.value}",
         )
     return saved
 

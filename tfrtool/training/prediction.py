@@ -5,12 +5,14 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfrtool.declare import takes
 from tfrtool.engines.pool import cores
 from tfrtool.errors import SourceError, os_reason
+from tfrtool.loading.labels import Task
 from tfrtool.records.shard_sets import natural_order
 from tfrtool.sources.folders.listing import (
     is_image_name,
@@ -48,11 +50,15 @@ class Prediction:
         classes: probability by class name, highest first, as many as requested. Empty if the image
             can't be read.
         problem: why the image can't be read, or None.
+        value: the predicted number, of a model for regression; otherwise None.
+        task: what the model predicts.
     """
 
     path: str
     classes: Mapping[str, float] = field(default_factory=dict)
     problem: str | None = None
+    value: float | None = None
+    task: Task = Task.SINGLE
 
     @property
     def label(self) -> str | None:
@@ -66,6 +72,8 @@ class Prediction:
 
     def to_json(self) -> Mapping[str, Any]:
         """Return the object that ``predict --json`` prints."""
+        if self.task is Task.REGRESSION:
+            return {"path": self.path, "value": self.value, "error": self.problem}
         classes = {name: round(value, 6) for name, value in self.classes.items()}
         probability = next(iter(classes.values()), None)
         found = {"label": self.label, "probability": probability, "classes": classes}
@@ -109,6 +117,7 @@ def predict_files(
     import numpy as np
 
     names, run, done = saved.facts.class_names, saved.graph(), 0
+    made = partial(Prediction, task=saved.facts.task)
     for batch in _decoded(files, saved.facts.shape, options.batch_size):
         pixels = [found for _, found in batch if not isinstance(found, str)]
         rows = iter(run(np.stack(pixels)).numpy() if pixels else ())
@@ -118,12 +127,15 @@ def predict_files(
                 Progress(what="predict", done=done, total=len(files), unit="images")
             )
             if isinstance(found, str):
-                yield Prediction(path=path, problem=found)
+                yield made(path=path, problem=found)
                 continue
             row = next(rows)
+            if not names:
+                yield made(path=path, value=float(row[0]))
+                continue
             order = np.argsort(-row, kind="stable")[: options.top]
             classes = {names[number]: float(row[number]) for number in order}
-            yield Prediction(path=path, classes=classes)
+            yield made(path=path, classes=classes)
 
 
 def _decoded(

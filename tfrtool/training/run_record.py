@@ -222,6 +222,8 @@ def comparable(options: TrainOptions) -> dict[str, Any]:
         "learning_rate": options.rate,
         "optimizer": options.optimizer or ADAM,
         "schedule": options.schedule or CONSTANT,
+        "head": options.head or "softmax",
+        "task": options.task or "classification",
     }
     return values | {"model": model, "weights": weights} | defaults
 

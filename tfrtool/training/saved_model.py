@@ -48,6 +48,11 @@ class ModelFacts:
         """Height, width and channels of the images."""
         return image_shape(self.image_size, self.channels)
 
+    @property
+    def outputs(self) -> int:
+        """Number of values that the model returns for an image."""
+        return 1 if self.task is Task.REGRESSION else len(self.class_names)
+
 
 class _Member(msgspec.Struct, kw_only=True):
     format: Literal[1] = 1
@@ -66,7 +71,7 @@ class SavedModel:
     Attributes:
         path: path of the file.
         whole: ``keras.Model`` from pixels, 0 to 255, [batch, height, width, channels], to
-            probabilities, float32 [batch, classes].
+            probabilities, float32 [batch, classes], or to numbers, float32 [batch, 1].
         facts: image size, class names and task of the model.
     """
 
@@ -125,7 +130,7 @@ def load_model(path: str | os.PathLike[str]) -> SavedModel:
         whole.get_layer(CORE)
     except Exception as error:  # Keras and HDF5 raise anything on a damaged file
         raise WeightsError(f"the model can't be loaded: {reason_of(error)}", path=path) from error
-    expected = (None, *facts.shape), (None, len(facts.class_names))
+    expected = (None, *facts.shape), (None, facts.outputs)
     if shapes != expected:
         raise WeightsError("the model does not match its own description", path=path)
     check_finite(whole, path)

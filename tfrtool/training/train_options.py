@@ -215,6 +215,10 @@ class TrainOptions(OpenOptions):
         metavar="NAME|FRACTION",
         parse=_name_or_fraction,
     )
+    task: Literal["classification", "regression"] | None = _dataset(
+        None,
+        "Predict classes, or the number in --label-feature.  [default: classification]",
+    )
     model: Any = _model(
         MOBILENET_V2,
         "mobilenet_v2 or another model of keras.applications, cnn (five convolutional layers), or "
@@ -241,9 +245,10 @@ class TrainOptions(OpenOptions):
         parse=parse_size,
     )
     channels: Channels = _model(3, "Channels of the images: 3 for RGB, 1 for gray.")
-    head: Head = _model(
-        "softmax",
-        "Last layer: one output per class, or for two classes a single sigmoid.",
+    head: Head | None = _model(
+        None,
+        "Last layer: one output per class, or for two classes a single sigmoid.  [default: "
+        "softmax]",
     )
     outputs: Outputs | None = _model(
         None,

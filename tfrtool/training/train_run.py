@@ -129,7 +129,7 @@ class TrainingRun:
             self._classifier = build_classifier(
                 name,
                 data.training.image_size,
-                len(dataset.class_names),
+                1 if dataset.task is Task.REGRESSION else len(dataset.class_names),
                 options.initial_weights,
                 options.trained,
                 None if isinstance(options.model, str) else options.model,
@@ -139,6 +139,8 @@ class TrainingRun:
                 channels=options.channels,
             )
         compiled = self._classifier.compiled
+        if devices.several and dataset.task is Task.REGRESSION:
+            raise UsageError(f"--task regression cannot be used with --strategy {devices.kind}")
         if compiled:
             _check_compiled(options, devices, compiled)
         self._vectors = needs_vectors(compiled, self._classifier.trained.output_shape[-1])
@@ -449,7 +451,10 @@ class TrainingRun:
             for name in report.epochs[0].scores
         }
         names = "".join(f"{name}\n" for name in report.plan.class_names)
-        for name, data in (("history.png", draw_charts(charts)), ("labels.txt", names.encode())):
+        files = {"history.png": draw_charts(charts)}
+        if report.plan.task is not Task.REGRESSION:
+            files["labels.txt"] = names.encode()
+        for name, data in files.items():
             with os_errors_as(WriteError, out / name), new_file(out / name) as file:
                 file.write(data)
 

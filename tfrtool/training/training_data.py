@@ -27,6 +27,7 @@ from tfrtool.loading.labels import Task
 from tfrtool.loading.open_dataset import opened
 from tfrtool.loading.options import Cache, ImageSize, LoadOptions, Rescale
 from tfrtool.loading.pipeline import count_images, load, split_records
+from tfrtool.storage.arguments import option_name
 from tfrtool.storage.progress import OnProgress, activity
 from tfrtool.training.train_options import CNN, NO_WEIGHTS, TrainOptions
 
@@ -98,7 +99,11 @@ def find_training_data(options: TrainOptions, scratch: Path) -> TrainingData:
         dataset, report = original.drop_corrupt(
             scratch, splits=sorted(splits), on_progress=options.on_progress
         )
-    if len(dataset.class_names) < (2 if dataset.task is Task.SINGLE else 1):
+    for one in ("head", "outputs", "label_smoothing", "class_weights"):
+        if dataset.task is Task.REGRESSION and getattr(options, one):
+            raise UsageError(f"{option_name(one)} cannot be used with --task regression")
+    least = {Task.SINGLE: 2, Task.MULTI: 1, Task.REGRESSION: 0}
+    if len(dataset.class_names) < least[dataset.task]:
         raise DatasetError(
             "a classifier needs at least two classes",
             path=dataset.directory,
@@ -190,7 +195,7 @@ def balanced_weights(data: TrainingData) -> dict[str, float]:
     Classes without images are not counted, and weigh 0.
     """
     dataset, part = data.dataset, data.training
-    if dataset.task is Task.MULTI:
+    if dataset.task is not Task.SINGLE:
         raise UsageError("--class-weights requires one class per image")
     decode = record_decoder(dataset)  # TensorFlow leaves out the pixels, which nothing needs
     labels = split_records(dataset, part).map(

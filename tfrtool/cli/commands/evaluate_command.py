@@ -1,5 +1,6 @@
 """``tfrtool evaluate``."""
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -57,15 +58,23 @@ def _page(report: "EvaluationReport", out: str | None, top_k: int) -> Page:
     from tfrtool.loading.labels import Task
 
     names = [printable(name) for name in report.names]
-    mean = f"precision {report.precision:.4f}, recall {report.recall:.4f}, F1 {report.f1:.4f}"
+    values = (_figure(value) for value in (report.precision, report.recall, report.f1))
+    mean = "precision {}, recall {}, F1 {}".format(*values)
     ranked, near = [], (f"top-{top_k} accuracy", _figure(report.top_k_accuracy))
     if report.task is Task.MULTI:
         ranked = [("mean average precision", _figure(report.mean_average_precision))]
     page: list[str | Table] = [
         Heading(f"{printable(str(report.model))} on {printable(str(report.dataset))}"),
+    ]
+    split = ("split", f"{printable(report.split)}, {human_count(report.images, 'image')}")
+    if report.task is Task.REGRESSION:
+        errors = ("loss", report.loss), ("MAE", report.mae), ("RMSE", report.rmse)
+        shown = ((name, f"{value:.6g}") for name, value in errors)
+        return [*page, facts(split, *shown, ("R2", _figure(report.r2))), *_end(report, out)]
+    page += [
         facts(
-            ("split", f"{printable(report.split)}, {human_count(report.images, 'image')}"),
-            ("accuracy", f"{report.accuracy:.4f}"),
+            split,
+            ("accuracy", _figure(report.accuracy)),
             *([] if report.top_k_accuracy is None else [near]),
             ("loss", f"{report.loss:.4f}"),
             ("AUC", _figure(report.auc)),
@@ -102,6 +111,11 @@ def _page(report: "EvaluationReport", out: str | None, top_k: int) -> Page:
             Heading("most confused"),
             Table(head=("true label", "prediction", "images"), rows=found, right=(2,)),
         ]
+    return [*page, *_end(report, out)]
+
+
+def _end(report: "EvaluationReport", out: str | None) -> Page:
+    page: list[str | Table] = []
     if report.most_wrong:
         page += [Heading("worst mistakes"), _mistakes(report)]
     if out is not None:
@@ -110,14 +124,16 @@ def _page(report: "EvaluationReport", out: str | None, top_k: int) -> Page:
 
 
 def _mistakes(report: "EvaluationReport") -> Table:
-    rows = []
+    rows, regression = [], not report.classes
     for one in report.most_wrong[:_WORST]:
         labels, predicted = (", ".join(names) or "none" for names in (one.labels, one.predicted))
-        sure = max((one.probabilities[name] for name in one.predicted), default=None)
+        sure = max((one.probabilities.get(name, 0.0) for name in one.predicted), default=None)
         record = "-" if one.record is None else f"{one.record:,}"
-        found = printable(labels), printable(predicted), _figure(sure), record
+        last = f"{math.sqrt(one.loss):.6g}" if regression else _figure(sure)
+        found = printable(labels), printable(predicted), last, record
         rows.append((*found, printable(one.shard.name)))
-    head = ("true label", "prediction", "probability", "record", "shard")
+    third = "error" if regression else "probability"
+    head = ("true label", "prediction", third, "record", "shard")
     return Table(head=head, rows=rows, right=(2, 3))
 
 

@@ -60,6 +60,7 @@ def predict_command(model: str, images: tuple[str, ...], as_json: bool, **given:
                 emit(found.to_json())
             elif found.problem is None:
                 cells = [f"{printable(found.path):{path}}"]
+                cells += [] if found.value is None else [f"{found.value:.6g}"]
                 for name, probability in found.classes.items():
                     cells.append(f"{printable(name):{label}}  {probability:.4f}")
                 emit("  ".join(cells))

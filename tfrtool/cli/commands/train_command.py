@@ -116,7 +116,9 @@ def render_plan(plan: "TrainPlan") -> str:
         f"{human_count(plan.trainable_parameters, 'trainable parameter')}, "
         f"{made['optimizer']}, learning rate {made['learning_rate']:g}{decay}{loss}"
         + ("" if plan.precision == "float32" else f", {plan.precision}"),
-        f"  classes  {len(plan.class_names)} ({classes}){_MULTI if multi else ''}",
+        f"  classes  {len(plan.class_names)} ({classes}){_MULTI if multi else ''}"
+        if plan.class_names
+        else f"  target   {printable(plan.options.label_feature or 'value')}, regression",
         *(f"  data     {printable(note)}" for note in plan.forms),
         f"  images   {plan.train_images:,} for training, {validated}",
         *_weights(plan),
