@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.more import more
 from tfrtool.errors import UsageError
-from tfrtool.loading.augment import augmenter
+from tfrtool.loading.augment import augmenter, mixer
 from tfrtool.loading.options import Augment, parse_augment
 
 pytestmark = pytest.mark.tf
@@ -317,3 +317,34 @@ def test_nonsense_is_refused(text: str, problem: str) -> None:
     """What is unknown, given twice, missing or impossible is an error with what is possible."""
     with pytest.raises(UsageError, match=problem):
         parse_augment(text)
+
+
+@pytest.mark.parametrize("text", ["mixup=0.5", "cutmix=1", "mixup=1,cutmix=1"])
+def test_mixing_conserves_labels_and_pixels(text: str) -> None:
+    """The weights of labels add up to 1, and are the shares of the images in the pixels."""
+    count, height, width = 64, 20, 24
+    colors = np.random.default_rng(0).permutation(256)[: 3 * count].reshape(count, 3)
+    images = np.broadcast_to(colors[:, None, None], (count, height, width, 3)).astype(np.uint8)
+    mix = tf.function(mixer(parse_augment(text)), autograph=False)
+    batches, cut = [], []
+    for step in (1, 1, *range(2, 10)):
+        seed = tf.constant([0, step], tf.int64)
+        made, labels = mix(tf.constant(images), tf.eye(count), seed)
+        mixed, weights = made.numpy().astype(float), labels.numpy()
+        np.testing.assert_allclose(weights.sum(1), 1, rtol=1e-6)
+        assert (weights > 0).sum(1).max() == 2
+        if "cutmix" not in text or (mixed == mixed[:, :1, :1]).all():  # all pixels of an image
+            np.testing.assert_allclose(mixed, (weights @ colors)[:, None, None] + 0 * mixed, atol=1)
+        else:
+            np.testing.assert_allclose(mixed.mean((1, 2)), weights @ colors, atol=0.01)
+            own = (mixed == images).all(-1).mean((1, 2))
+            np.testing.assert_allclose(own, weights.diagonal(), atol=1e-6)
+        cut.append((mixed != mixed[:, :1, :1]).any())
+        batches.append((mixed, weights))
+    assert all(map(np.array_equal, batches[0], batches[1]))
+    assert not np.array_equal(batches[1][1], batches[2][1])
+    assert {*cut} == {"cutmix" in text, "mixup" not in text}
+    if text == "mixup=0.5":  # the variance of Beta(a, a) is 1 / (8 a + 4)
+        shares = np.concatenate([weights.diagonal() for _, weights in batches[1:]])
+        assert shares[shares < 1].mean() == pytest.approx(0.5, abs=0.06)
+        assert np.var(shares[shares < 1]) == pytest.approx(1 / 8, rel=0.15)

@@ -99,9 +99,26 @@ def test_warm_up_and_label_smoothing(few: Path, tmp_path: Path) -> None:
     assert report.epochs[-1].val_loss == pytest.approx(expected, rel=1e-3)
 
 
+def test_mixed_images(few: Path, tmp_path: Path) -> None:
+    """Training images are mixed, the loss takes their shares; validation images stay."""
+    import keras
+
+    changes = {"augment": "flip,mixup=0.4,cutmix=1", "class_weights": "balanced"}
+    report = tfrtool.train(**small_options(few, epochs=1, out=tmp_path / "run", **changes))
+    assert report.plan.cache == "none"
+    images, labels = _validation(few)
+    scores = tfrtool.load_model(tmp_path / "run").whole(images * 255)
+    loss = float(keras.losses.SparseCategoricalCrossentropy()(labels, scores))
+    assert report.epochs[0].val_loss == pytest.approx(loss, rel=1e-3)
+    right = float(np.mean(np.argmax(scores, 1) == labels))
+    assert report.epochs[0].val_accuracy == pytest.approx(right)
+
+
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
+        ({"augment": "mixup=1", "recipe": "naive"}, "mixup and cutmix require --recipe tfrtool"),
+        ({"augment": "mixup"}, "invalid --augment 'mixup': expected mixup=ALPHA, above 0"),
         ({"outputs": "logits"}, "requires a model of your own"),
         ({"image_size": 31}, "--image-size must be at least 32 for --model cnn, got 31"),
         ({"warm_up": 3}, "--warm-up 3 must not exceed --epochs 2"),

@@ -21,6 +21,7 @@ normalization in the paper on cutout, and near the mean of photographs (ImageNet
 _DRAWS = (
     *("flip", "flip_vertical", "rotate", "crop row", "crop column", "cutout row", "cutout column"),
     *("brightness", "contrast", "saturation", "hue"),
+    *("method", "partner", "share", "other share", "mix row", "mix column"),
 )
 """What is drawn. Each has a stream of random numbers of its own, by its place here."""
 
@@ -54,6 +55,68 @@ def augmenter(augment: Augment) -> Callable[[Tensor, Tensor], Tensor]:
         return tf.ensure_shape(images, shape)
 
     return apply
+
+
+def mixer(augment: Augment) -> Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """Return the function that mixes each image of a batch with another one, and their labels.
+
+    It takes images as `augmenter` does, labels, float32 [n, classes], and a seed. The weight of an
+    image is its share of the pixels. With both methods, each batch has one of them at random.
+
+    H. Zhang et al., "mixup: Beyond Empirical Risk Minimization", 2018; S. Yun et al., "CutMix:
+    Regularization Strategy to Train Strong Classifiers with Localizable Features", 2019.
+    """
+
+    def mixup(images: Tensor, others: Tensor, seed: Tensor) -> tuple[Tensor, Tensor]:
+        share = _beta(seed, tf.shape(images)[0], augment.mixup)
+        weight = share[:, None, None, None]
+        mixed = tf.cast(images, tf.float32) * weight + tf.cast(others, tf.float32) * (1 - weight)
+        return tf.cast(mixed + 0.5 if images.dtype == tf.uint8 else mixed, images.dtype), share
+
+    def cutmix(images: Tensor, others: Tensor, seed: Tensor) -> tuple[Tensor, Tensor]:
+        count = tf.shape(images)[0]
+        part = tf.sqrt(1 - _beta(seed, count, augment.cutmix)) / 2
+
+        def covered(draw: str, size: int) -> Tensor:
+            center = _uniform(seed, draw, count, 0.0, 1.0)[:, None]
+            place = (tf.range(size, dtype=tf.float32) + 0.5) / size
+            return tf.abs(place - center) < part[:, None]
+
+        rows, columns = (covered(f"mix {name}", size) for name, size in _sides(images))
+        inside = rows[:, :, None, None] & columns[:, None, :, None]
+        share = 1 - tf.reduce_mean(tf.cast(inside, tf.float32), [1, 2, 3])
+        return tf.where(inside, others, images), share
+
+    def apply(images: Tensor, labels: Tensor, seed: Tensor) -> tuple[Tensor, Tensor]:
+        order = tf.argsort(_uniform(seed, "partner", tf.shape(images)[0], 0.0, 1.0), stable=True)
+        made = images, tf.gather(images, order), seed
+        if augment.mixup and augment.cutmix:
+            first = _uniform(seed, "method", 1, 0.0, 1.0)[0] < 0.5
+            mixed, share = tf.cond(first, lambda: mixup(*made), lambda: cutmix(*made))
+        else:
+            mixed, share = (mixup if augment.mixup else cutmix)(*made)
+        weight = share[:, None]
+        return mixed, labels * weight + tf.gather(labels, order) * (1 - weight)
+
+    return apply
+
+
+def _sides(images: Tensor) -> list[tuple[str, int]]:
+    return list(zip(("row", "column"), images.shape[1:3], strict=True))
+
+
+def _beta(seed: Tensor, count: Tensor, alpha: float) -> Tensor:
+    """Return numbers from 0 to 1 with the distribution Beta(alpha, alpha): float32 [count]."""
+    first, second = (
+        tf.random.stateless_gamma(
+            [count],
+            tf.random.experimental.stateless_fold_in(seed, _DRAWS.index(name)),
+            alpha,
+            dtype=tf.float64,
+        )
+        for name in ("share", "other share")
+    )
+    return tf.cast(tf.math.divide_no_nan(first, first + second), tf.float32)
 
 
 def _uniform(seed: Tensor, draw: str, count: Tensor, low: float, high: float) -> Tensor:

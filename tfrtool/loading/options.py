@@ -30,6 +30,8 @@ _KINDS: dict[str, tuple[type, float, str, float]] = {
     "contrast": (float, 1, "AMOUNT", 0.5),
     "saturation": (float, 1, "AMOUNT", 0.5),
     "hue": (float, 0.5, "AMOUNT", 0.2),
+    "mixup": (float, 10, "ALPHA", 0),
+    "cutmix": (float, 10, "ALPHA", 0),
 }
 """By augmentation: type of its value (bool without one), maximum, unit in messages, and default (0
 if required). The defaults are those of TF-Slim's inception_preprocessing.distort_color, which
@@ -63,6 +65,15 @@ class Augment:
     hue: Amount = 0.0  # turned by up to this fraction of the circle, either way
     cutout: int = 0  # side of a square in pixels, which an edge may cut off
     fill: Fill = "gray"  # of the square: gray, black, or the mean of each channel of the image
+    mixup: float = (
+        0.0  # images and labels are averaged in pairs, with weights of Beta(alpha, alpha)
+    )
+    cutmix: float = 0.0  # a rectangle comes from another image, its area has this distribution
+
+    @property
+    def mixes(self) -> bool:
+        """Whether images and labels of a batch are mixed."""
+        return bool(self.mixup or self.cutmix)
 
     def __str__(self) -> str:
         """Return what `parse_augment` makes this from."""
@@ -374,6 +385,12 @@ class LoadOptions(Options):
             raise UsageError(f"holdout must be between 0 and 1, got {self.holdout}")
         if self.cache == "features":
             raise UsageError("--cache features applies to training only")
+        augment = as_augment(self.augment)
+        if augment is not None and augment.mixes and self.training:
+            if not self.one_hot:
+                raise UsageError("mixup and cutmix require one_hot")
+            if self.recipe != "tfrtool":
+                raise UsageError("mixup and cutmix require --recipe tfrtool")
         if self.recipe == "tfrtool":
             return
         # The published pipelines are compared, and not changed.

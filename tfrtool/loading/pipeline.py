@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tfrtool.engines.pool import cores
 from tfrtool.errors import DatasetError, UsageError
-from tfrtool.loading.augment import augmenter
+from tfrtool.loading.augment import augmenter, mixer
 from tfrtool.loading.cache import disk_cache
 from tfrtool.loading.dataset_facts import DatasetFacts, Split
 from tfrtool.loading.decoding import check_limits, decoder, rescaler
@@ -79,9 +79,12 @@ def _build(dataset: DatasetFacts, options: LoadOptions) -> TfDataset:
     window = min(_SHUFFLE, int(_SHUFFLED_BYTES / split.record_bytes)) or 1
     decode = decoder(dataset, options.image_size, options.decode, options.channels)
     rescale = rescaler(options.linear) if options.linear else None
-    target = _target(dataset, options)
     augment = as_augment(options.augment) if options.training else None
     change = augmenter(augment) if augment else None
+    mix = mixer(augment) if augment and augment.mixes else None
+    if mix is not None and dataset.task is not Task.SINGLE:
+        raise UsageError("--augment mixup and cutmix require one class per image")
+    target = _target(dataset, options)
 
     def decoded(epoch: Tensor) -> TfDataset:
         """Return the images and labels of an epoch as uint8, without a cache."""
@@ -127,10 +130,13 @@ def _build(dataset: DatasetFacts, options: LoadOptions) -> TfDataset:
 
         def finish(step: Tensor, batch: Batch) -> Batch:
             pixels, labels = batch
+            labels = target(labels)
             if change is not None:
                 seed = tf.stack([options.seed + worker * 2**32, epoch * 2**32 + step])
                 pixels = change(pixels, seed)
-            return pixels if rescale is None else rescale(pixels), target(labels)
+                if mix is not None:
+                    pixels, labels = mix(pixels, labels, seed)
+            return pixels if rescale is None else rescale(pixels), labels
 
         return batches.enumerate(first).map(finish, cores(), deterministic=options.deterministic)
 

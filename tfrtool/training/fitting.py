@@ -121,12 +121,16 @@ class MeasuredModel(keras.Model):  # type: ignore[misc]  # keras has no types
 
 
 def cross_entropy(labels: Any, scores: Any, task: Task, smoothing: float = 0.0) -> Any:
-    """Return the loss of each image: binary cross-entropy if it can have several classes."""
+    """Return the loss of each image: binary cross-entropy if it can have several classes.
+
+    Labels of one class are class numbers, or float32 [n, classes].
+    """
     if task is Task.MULTI:
         return keras.losses.binary_crossentropy(labels, scores, label_smoothing=smoothing)
-    if not smoothing:
+    vectors = len(labels.shape) == 2
+    if not (smoothing or vectors):
         return keras.losses.sparse_categorical_crossentropy(labels, scores)
-    one_hot = keras.ops.one_hot(labels, scores.shape[-1])
+    one_hot = labels if vectors else keras.ops.one_hot(labels, scores.shape[-1])
     return keras.losses.categorical_crossentropy(one_hot, scores, label_smoothing=smoothing)
 
 

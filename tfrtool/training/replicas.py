@@ -209,13 +209,14 @@ class ReplicaModel(MeasuredModel):
         with tf.GradientTape() if training else nullcontext() as tape:
             scores = self(tf.pad(inputs, padding), training=training)[:count]
             losses = cross_entropy(labels, scores, self.task, self.smoothing)
+            classes = labels if len(labels.shape) == 1 else tf.argmax(labels, axis=-1)
             if self.task is Task.MULTI:
                 hits = tf.cast(tf.equal(scores > 0.5, labels > 0.5), tf.float32)
                 hits = tf.reduce_mean(hits, axis=-1)
             else:
-                hits = tf.equal(tf.argmax(scores, axis=-1, output_type=tf.int64), labels)
+                hits = tf.equal(tf.argmax(scores, axis=-1, output_type=tf.int64), classes)
             if training and self.class_weights:
-                losses *= tf.gather(tf.constant(self.class_weights, tf.float32), labels)
+                losses *= tf.gather(tf.constant(self.class_weights, tf.float32), classes)
             own = [losses, tf.cast(hits, tf.float32), tf.ones_like(losses)]
             sums = add_up(tf.stack([tf.reduce_sum(one) for one in own]))  # in one message
             loss = tf.reduce_sum(losses) / sums[2]

@@ -346,7 +346,8 @@ class TrainOptions(OpenOptions):
     augment: str | Augment | None = _input(
         None,
         "Random augmentation, such as flip,rotate=40. Choose from flip, flip-vertical, "
-        "rotate=DEGREES, crop=PIXELS, cutout=PIXELS, brightness, contrast, saturation and hue.",
+        "rotate=DEGREES, crop=PIXELS, cutout=PIXELS, brightness, contrast, saturation, hue, "
+        "mixup=ALPHA and cutmix=ALPHA.",
         metavar="LIST",
         parse=parse_augment,
     )
@@ -553,7 +554,12 @@ class TrainOptions(OpenOptions):
     def loading(self, image_size: ImageSize) -> LoadOptions:
         """Return how training images are loaded: as uint8 of this size, without a cache."""
         shared = {name: getattr(self, name) for name in _LOADED}
-        return LoadOptions(image_size=image_size, rescale=None, **shared)
+        return LoadOptions(image_size=image_size, rescale=None, one_hot=self.mixes, **shared)
+
+    @property
+    def mixes(self) -> bool:
+        """Whether images and labels are mixed."""
+        return isinstance(self.augment, Augment) and self.augment.mixes
 
     def to_json_values(self) -> dict[str, Any]:
         """Return the options that are recorded, as JSON values; paths are absolute."""

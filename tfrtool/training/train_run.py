@@ -143,9 +143,12 @@ class TrainingRun:
             raise UsageError(f"--task regression cannot be used with --strategy {devices.kind}")
         if compiled:
             _check_compiled(options, devices, compiled)
-        self._vectors = needs_vectors(compiled, self._classifier.trained.output_shape[-1])
-        if dataset.task is Task.SINGLE and self._vectors:
+        vectors = needs_vectors(compiled, self._classifier.trained.output_shape[-1])
+        if dataset.task is Task.SINGLE and vectors:
             self._data = data.changed(one_hot=True)
+        if options.mixes and compiled.get("loss") is not None and not vectors:
+            what = "--augment mixup and cutmix require a compiled loss that takes one-hot labels"
+            raise UsageError(what)
         if options.tuning is not None:
             check_layer(self._classifier, options.tuning.layer, name)
             if self._phase == 2:
