@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import tfrtool
 from tests.more import more
 from tests.training.runs import planned, small_options
 from tfrtool.errors import UsageError
+from tfrtool.images.sheet import SheetLayout
 
 pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("quick_base")]
 
@@ -103,9 +106,20 @@ def test_mixed_images(few: Path, tmp_path: Path) -> None:
     """Training images are mixed, the loss takes their shares; validation images stay."""
     import keras
 
-    changes = {"augment": "flip,mixup=0.4,cutmix=1", "class_weights": "balanced"}
-    report = tfrtool.train(**small_options(few, epochs=1, out=tmp_path / "run", **changes))
+    changes: dict[str, Any] = {"augment": "flip,mixup=0.4,cutmix=1", "class_weights": "balanced"}
+    changes |= {"show_augment": tmp_path / "some.png", "out": tmp_path / "run"}
+    report = tfrtool.train(**small_options(few, epochs=1, **changes))
     assert report.plan.cache == "none"
+    ((first, _),) = tfrtool.dataset(few).load(
+        batch_size=16, image_size=32, rescale=None, one_hot=True, augment="flip,mixup=0.4,cutmix=1"
+    )
+    layout = SheetLayout(images=14, thumb=160)
+    with Image.open(tmp_path / "some.png") as sheet:
+        for number, pixels in enumerate(first.numpy()):
+            left, top = layout.corner(number)
+            tile = np.asarray(sheet.crop((left, top, left + 160, top + 160)))
+            np.testing.assert_array_equal(tile[::5, ::5], pixels)
+    assert "show_augment" not in json.loads((tmp_path / "run" / "run.json").read_text())["options"]
     images, labels = _validation(few)
     scores = tfrtool.load_model(tmp_path / "run").whole(images * 255)
     loss = float(keras.losses.SparseCategoricalCrossentropy()(labels, scores))
@@ -119,6 +133,7 @@ def test_mixed_images(few: Path, tmp_path: Path) -> None:
     [
         ({"augment": "mixup=1", "recipe": "naive"}, "mixup and cutmix require --recipe tfrtool"),
         ({"augment": "mixup"}, "invalid --augment 'mixup': expected mixup=ALPHA, above 0"),
+        ({"show_augment": "some.jpg"}, "--show-augment requires a .png file"),
         ({"outputs": "logits"}, "requires a model of your own"),
         ({"image_size": 31}, "--image-size must be at least 32 for --model cnn, got 31"),
         ({"warm_up": 3}, "--warm-up 3 must not exceed --epochs 2"),

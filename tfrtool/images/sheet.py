@@ -4,14 +4,14 @@ import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from PIL import Image, ImageDraw
 
 from tfrtool.errors import UsageError, printable
 from tfrtool.images.letters import fitted, write
 from tfrtool.images.overlay import DrawnObject, draw_marks
-from tfrtool.images.pixels import Picture
+from tfrtool.images.pixels import Picture, draw_pixels
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 """The ends of a sheet's name, in lower case; each says its format."""
@@ -23,6 +23,9 @@ MAX_SIDE = 16_383
 """The longest side of a sheet in pixels, WebP's limit; that of JPEG is 65,535."""
 
 MIN_THUMB, MAX_THUMB = 32, 1024
+
+_PIXELS = 160
+"""Largest side of pixels on a sheet of their own; smaller ones are enlarged by whole factors."""
 
 _MARGIN, _GAP = 20, 14
 _NARROWEST = 72  # room for "640 x 480" in the smallest letters
@@ -119,6 +122,18 @@ def draw_sheet(tiles: Sequence[Tile], layout: SheetLayout, title: str = "") -> I
         wide = write(draw, end, _shown(number), letters, _FAINT, room=room, anchor="ra")
         write(draw, (left, top), note or picture.size, letters, _FAINT, room=room - wide - 4)
     return sheet
+
+
+def draw_pixel_sheet(images: Sequence[tuple[Any, str, str, str]], title: str) -> Image.Image:
+    """Draw pixels, uint8 [height, width, channels] of one shape, with label, number and note."""
+    side = images[0][0].shape[0]
+    thumb = max(_PIXELS // side * side, MIN_THUMB) if side <= _PIXELS else _PIXELS
+    tiles = [
+        Tile(Picture(drawn.image), label, number, note=note)
+        for pixels, label, number, note in images
+        for drawn in [draw_pixels(pixels.tobytes(), pixels.shape, _PIXELS)]
+    ]
+    return draw_sheet(tiles, SheetLayout(images=len(tiles), thumb=thumb), title)
 
 
 def save_sheet(sheet: Image.Image, file: IO[bytes], suffix: str) -> None:

@@ -16,7 +16,7 @@ from tfrtool.training.train_report import ComparedRun, TrainReport
 from tfrtool.training.worker_cluster import find_workers
 
 _SAVES_NOTHING: dict[str, Any] = {
-    **{"out": None, "tensorboard": None, "export": (), "profile": False},
+    **{"out": None, "tensorboard": None, "export": (), "profile": False, "show_augment": None},
     **{"strategy": "one", "callbacks": (), "on_progress": no_progress},
     **dict.fromkeys(("on_plan", "on_epoch", "on_restart"), ignore),
 }

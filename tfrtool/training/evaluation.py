@@ -22,8 +22,7 @@ from tfrtool.errors import (
     some_of,
 )
 from tfrtool.images.charts import MOST_CHARTED, draw_confusion, shortened_name
-from tfrtool.images.pixels import Picture, draw_pixels
-from tfrtool.images.sheet import MIN_THUMB, SheetLayout, Tile, draw_sheet, save_sheet
+from tfrtool.images.sheet import draw_pixel_sheet, save_sheet
 from tfrtool.loading.corrupt import naming_damage
 from tfrtool.loading.dataset import Dataset
 from tfrtool.loading.dataset_facts import Split
@@ -54,9 +53,6 @@ _MATRIX_CLASSES = 1000
 
 _PREDICTIONS, _CONFUSION = "predictions.jsonl", "confusion.png"
 _SHEET, _REPORT = "most_wrong.png", "evaluation.json"
-
-_THUMB = 160
-"""Largest side of an image on the sheet; smaller ones are enlarged by whole factors."""
 
 _EPSILON = 1e-7
 """By which Keras keeps probabilities away from 0 and 1 in its losses."""
@@ -550,12 +546,9 @@ def _save(
         with _new(folder / _CONFUSION, overwrite=overwrite) as file:
             file.write(draw_confusion(report.confusion, report.names, title))
     if mistakes:
-        side = mistakes[0][1].shape[0]
-        thumb = max(_THUMB // side * side, MIN_THUMB) if side <= _THUMB else _THUMB
-        layout = SheetLayout(images=len(mistakes), thumb=thumb)
         what = f"worst {len(mistakes):,} of {report.images:,} images: label, and below it "
         what += "the prediction" + (" with its probability" if report.classes else "")
-        sheet = draw_sheet([_tile(*one) for one in mistakes], layout, what)
+        sheet = draw_pixel_sheet([(pixels, *_captions(one)) for one, pixels in mistakes], what)
         with _new(folder / _SHEET, overwrite=overwrite) as file:
             save_sheet(sheet, file, ".png")
     with _new(folder / _REPORT, overwrite=overwrite) as file:
@@ -572,11 +565,10 @@ def _new(path: Path, *, overwrite: bool) -> Iterator[IO[bytes]]:
         yield file
 
 
-def _tile(result: ImageResult, pixels: Any) -> Tile:
-    drawn = draw_pixels(pixels.tobytes(), pixels.shape, _THUMB)
+def _captions(result: ImageResult) -> tuple[str, str, str]:
+    """Return what stands below an image: its label, its number, and the prediction."""
     record = "" if result.record is None else f" #{result.record}"
     labels, predicted = (", ".join(one) or "none" for one in (result.labels, result.predicted))
     sure = max((result.probabilities.get(name, 0.0) for name in result.predicted), default=0.0)
-    label, note = shortened_name(labels, 18), shortened_name(predicted, 8)
     text = f"{sure:.0%}{record}" if result.value is None else record.strip()
-    return Tile(Picture(drawn.image), label, text, note=note)
+    return shortened_name(labels, 18), text, shortened_name(predicted, 8)

@@ -59,7 +59,7 @@ that of the horses_or_humans example."""
 NOT_RECORDED = frozenset(
     {
         *("out", "resume", "engine", "engine_address", "workers", "compare", "compare_rounds"),
-        *("callbacks", "on_plan", "on_epoch", "on_progress", "on_restart"),
+        *("callbacks", "on_plan", "on_epoch", "on_progress", "on_restart", "show_augment"),
     }
 )
 """Options of a call rather than of a run."""
@@ -351,6 +351,13 @@ class TrainOptions(OpenOptions):
         metavar="LIST",
         parse=parse_augment,
     )
+    show_augment: PathLike | None = _input(
+        None,
+        "Draw the first training images as augmented, with their labels, as a PNG file before "
+        "training.",
+        metavar="FILE",
+        path="local output",
+    )
     cycle_length: int | None = _knob("Shards to read in parallel; auto is 4.")
     block_length: int | None = _knob("Consecutive records to take from a shard; auto is 1.")
     parallel_calls: int | None = _knob("Images to decode ahead; auto is 8 per core.", most=1024)
@@ -449,6 +456,11 @@ class TrainOptions(OpenOptions):
             )
         if self.resume and self.out is None:
             raise UsageError("--resume requires the directory of the run", hint="use --out DIR")
+        if self.show_augment is not None:
+            if Path(self.show_augment).suffix.lower() != ".png":
+                raise UsageError("--show-augment requires a .png file", path=self.show_augment)
+            if self.engine == "ray" or self.recipe != "tfrtool":
+                raise UsageError("--show-augment requires --engine local and --recipe tfrtool")
         if self.export and self.out is None:
             raise UsageError("--export requires --out")
         if self.profile and self.profile_folder is None:
@@ -530,7 +542,9 @@ class TrainOptions(OpenOptions):
         for one in export:
             as_choice(EXPORTS, one, "--export")
         assign("export", tuple(dict.fromkeys(export)))
-        parse_path_fields(self, "cache_directory", "out", "tensorboard", "shard_cache")
+        parse_path_fields(
+            self, "cache_directory", "out", "tensorboard", "shard_cache", "show_augment"
+        )
         if self.weights is not None:
             assign("weights", str(as_path(self.weights)))
         if not self.trainable:

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any, get_args
 
 import keras
+import numpy as np
 import tensorflow as tf
 
-from tfrtool.errors import TrainingError, UsageError, WriteError, os_errors_as
-from tfrtool.images.charts import draw_charts
+from tfrtool.errors import TrainingError, UsageError, WriteError, human_count, os_errors_as
+from tfrtool.images.charts import draw_charts, shortened_name
+from tfrtool.images.sheet import draw_pixel_sheet, save_sheet
 from tfrtool.loading.dataset import Dataset
 from tfrtool.loading.labels import Task
 from tfrtool.loading.options import Cache, LoadOptions
@@ -90,6 +92,10 @@ _AHEAD = 16
 
 _VALIDATED = 1024
 """Rows of features that are evaluated at a time."""
+
+
+_DRAWN = 64
+"""The most images of ``--show-augment``."""
 
 
 class TrainingRun:
@@ -256,6 +262,28 @@ class TrainingRun:
         if patience is not None and done and len(self._epochs) - self._best_epoch >= patience:
             return True
         return done >= self._now.epochs
+
+    def show_augment(self, path: Path) -> None:
+        """Draw the first training images, as they are in the first epoch, with their labels."""
+        names = self.plan.class_names
+        data = self._data.changed(epochs=1, batch_size=min(self._options.batch_size, _DRAWN))
+        with data.naming_damage():
+            batch = next(load(data.dataset, data.training).as_numpy_iterator())
+
+        def text(label: Any) -> str:
+            if not names:
+                return f"{label:.6g}"
+            if not label.shape:
+                return shortened_name(names[label], 18)
+            shares = [(names[number], label[number]) for number in np.flatnonzero(label)]
+            shown = (name if share == 1 else f"{name} {share:.0%}" for name, share in shares)
+            return shortened_name(", ".join(shown) or "none", 24)
+
+        images = [(pixels, text(label), "", "") for pixels, label in zip(*batch, strict=True)]
+        title = f"{human_count(len(images), 'training image')}: {self._options.augment or 'as is'}"
+        sheet = draw_pixel_sheet(images, title)
+        with os_errors_as(WriteError, path, "can't be written"), new_file(path) as file:
+            save_sheet(sheet, file, ".png")
 
     def train(self) -> None:
         """Train until all phases are over, or a callback stops the run."""
@@ -545,6 +573,8 @@ def run_here(options: TrainOptions) -> TrainReport:
         on_progress(activity("building the model"))
         run = TrainingRun(options, data, devices, before)
         options.on_plan(run.plan)
+        if options.show_augment is not None and devices.number == 0:
+            run.show_augment(Path(options.show_augment))
         run.train()
         return run.finish(start)
 
