@@ -66,7 +66,12 @@ def numbers(epochs: tuple[EpochReport, ...]) -> list[tuple[float | None, ...]]:
     [
         ({"trainable": "all", "validation": 0.25, "early_stopping": 3}, "memory", FREE),
         more(
-            {"cache": "none", "augment": "rotate=20", "optimizer": "sgd", "schedule": "cosine"},
+            {
+                "cache": "none",
+                "augment": "rotate=20,mixup=1,cutmix=1",
+                "optimizer": "sgd",
+                "schedule": "cosine",
+            },
             "none",
             0,
         ),
@@ -141,7 +146,22 @@ def test_a_loss_that_is_not_finite_ends_the_run(few: Path, tmp_path: Path) -> No
 
 
 def test_a_model_that_was_not_saved_is_saved(copied: dict[str, Any]) -> None:
-    """A run that was left between its last epoch and its model needs no epoch more."""
+    """A run that was left between its last epoch and its model needs no epoch more.
+
+    An earlier version recorded fewer options, and defaults in place of null. A later one may have
+    recorded more: the run is not resumed without them.
+    """
+    record = copied["out"] / "run.json"
+    values = json.loads(record.read_text())
+    later = {**values, "options": values["options"] | {"sharpness": 3}}
+    for name in ("channels", "task", "label_smoothing", "warm_up"):
+        del values["options"][name]
+    earlier = {"optimizer": "adam", "schedule": "constant", "head": "softmax"}
+    values["options"] |= earlier | {"outputs": "probabilities"}
+    record.write_text(json.dumps(later))
+    with pytest.raises(DatasetError, match="option 'sharpness' is unknown to this version"):
+        train(out=copied["out"], resume=True)
+    record.write_text(json.dumps(values))
     assert train(**dict(copied, epochs=1, resume=True)).plan.epochs_before == 1
     assert (copied["out"] / "model.keras").is_file()
 

@@ -192,7 +192,9 @@ def _parse(recorded: Mapping[str, Any], path: Path) -> TrainOptions:
     json_kinds = (bool, int, float, list, type(None))  # all others are text
     try:
         for name, value in recorded.items():
-            allowed = {kind if kind in json_kinds else str for kind in kinds.get(name, ())}
+            if name not in kinds:
+                raise TypeError(f"option {printable(name)[:100]!r} is unknown to this version")
+            allowed = {kind if kind in json_kinds else str for kind in kinds[name]}
             fits = type(value) in allowed or (type(value) is int and float in allowed)
             if name in NOT_RECORDED or not fits:
                 raise TypeError(f"{printable(name)[:100]} has the wrong type")
