@@ -156,8 +156,7 @@ def _kitti_tracker(folder: Path) -> str:
     """Scores at the end, in folders called labels and images, as DIGITS wants them."""
     for scene in scenes(folder / "train" / "images"):
         lines = [
-            f"{t.category.replace(' ', '_')} 1 2 0 {t.xmin} {t.ymin} {t.xmax} {t.ymax} 0 0 0 0 0 0 "
-            "0 0.9"
+            f"{t.category} 1 2 0 {t.xmin} {t.ymin} {t.xmax} {t.ymax} 0 0 0 0 0 0 0 0.9"
             for t in scene.things
         ]
         _text((folder / "train" / "labels" / scene.name).with_suffix(".txt"), lines)

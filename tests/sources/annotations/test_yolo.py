@@ -233,6 +233,14 @@ def test_paths_of_another_machine(yolo: Path, yaml: str, notice: str) -> None:
     assert source.notices[0].startswith(notice)
 
 
+def test_names_alone(yolo: Path) -> None:
+    """Without folders in data.yaml, as supervision writes it, all images are read."""
+    (yolo / "data.yaml").write_text("nc: 3\nnames: [cat, dog, traffic light]\n")
+    source = open_annotated(yolo, f"yolo:{yolo}")
+    assert boxes(source) == ALL
+    assert source.splits == ("train",)
+
+
 @pytest.mark.parametrize("path", ["../../elsewhere", "https://a.b/c.zip", "images/../../x"])
 def test_the_paths_that_were_tried_are_listed(yolo: Path, path: str) -> None:
     """Where no images are, the error has the paths at which they were looked for."""
@@ -378,7 +386,7 @@ def test_names_are_texts(yolo: Path, names: str | None, classes: tuple[str, ...]
         ('names: ["a\\nb"]', "several lines"),
         ("nc: 999999999", "more than 100,000 classes"),
         ("names: [a", "invalid YAML"),
-        ("names: !!python/object/apply:os.system [ls]", "no images"),
+        ("names: !!python/object/apply:os.system [ls]\ntrain: images/none", "no images"),
         ("names: &a [*a]", "invalid YAML"),
         ("- " * 1500, "invalid YAML"),
         ("\x00", "invalid YAML"),
@@ -387,7 +395,6 @@ def test_names_are_texts(yolo: Path, names: str | None, classes: tuple[str, ...]
         ("names: [a]\nkpt_shape: 3", "kpt_shape"),
         ("names: [a]\nkpt_shape: [5, 4]", "kpt_shape"),
         ("names: [a]\nkpt_shape: {a: b, c: d}", "kpt_shape"),
-        ("names: [a]", "no images"),
         ("names: [a]\ntrain: {a: b}", "no images"),
         ("names: [a]\ntrain: images/none", "no images"),
         ("#" * 1_100_000, "1,048,576 bytes"),

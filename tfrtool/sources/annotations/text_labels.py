@@ -56,6 +56,8 @@ class KittiReader(_TextReader):
 
     def parse_line(self, where: str, cells: list[str]) -> ParsedObject | None:
         """Return the object of a line; regions that don't count are only noted."""
+        words = next((at for at, one in enumerate(cells[1:], 1) if numbers_of([one])), 1)
+        cells = [" ".join(cells[:words]), *cells[words:]]
         if cells[0] == "DontCare":
             self._unread["DontCare regions"] += 1
             return None

@@ -183,7 +183,7 @@ class YoloReader(AnnotationReader):
             for image in self._images_of(place, images):
                 if (known := splits.setdefault(image, split)) != split:
                     yield image, known, split
-        if not entries and not config.get("names") and not config.get("nc"):
+        if not any(map(config.get, _SPLITS)):  # supervision writes names alone
             splits |= splits_of_folders(images) or dict.fromkeys(images)
         if not splits:
             tried = f"no images in {printable(some_of(self._tried, _SHOWN))}"
