@@ -99,7 +99,10 @@ STEPS = (
     ),
     Step("edit", "edit {B}/pets {B}/edited --drop image/filename", makes=("edited",)),
     Step(
-        "append", "append {B}/pets {B}/more --out {B}/appended --split train", makes=("appended",)
+        "append",
+        "append {B}/pets {B}/more --out {B}/appended --split train",
+        makes=("appended",),
+        compare=False,  # it warns that a store has no hard links
     ),
     Step("diff", "diff {B}/pets {B}/pets"),
     Step(

@@ -99,6 +99,21 @@ def test_query_downloads_once(
     assert not [*Path(tempfile.gettempdir()).iterdir()]
 
 
+def test_diff_downloads_once(source: Path, stored: str, bucket: Bucket) -> None:
+    """Records, columns and the features that changed come from one copy of each shard."""
+    changed = frame(image_payload(7, data=bytes(4)))
+    bucket.put("changed.tfrecord", changed)
+    bucket.forget()
+    report = tfrtool.diff(stored, f"{bucket.url}/changed.tfrecord", by_position=True)
+    assert (report.changed, report.only_a, [*report.features]) == (
+        1,
+        RECORDS - 1,
+        ["image", "label"],
+    )
+    assert bucket.down() <= 1.01 * _size(source)
+    assert not [*Path(tempfile.gettempdir()).iterdir()]
+
+
 def test_a_full_disk(
     source: Path, stored: str, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

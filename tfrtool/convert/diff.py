@@ -1,6 +1,7 @@
 """Comparing records: which are in one place only, which changed, and which changed their split."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
@@ -15,6 +16,7 @@ from tfrtool.convert.convert_options import DiffOptions
 from tfrtool.convert.feature_values import feature_values
 from tfrtool.convert.source_records import OnFault, Rows, scan_records
 from tfrtool.declare import takes
+from tfrtool.engines.local_copies import local_copies
 from tfrtool.errors import UsageError, suggestion
 from tfrtool.examples.arrow.columns import PAYLOAD, Form
 from tfrtool.examples.dataset_files import DatasetFiles, SplitFiles, find_files
@@ -26,7 +28,6 @@ from tfrtool.records.reader import read_shard
 from tfrtool.records.tally import digest_text
 from tfrtool.storage.arguments import Paths, as_paths
 from tfrtool.storage.json_values import to_json_values
-from tfrtool.storage.progress import OnProgress
 from tfrtool.writing.known_images import DIGESTS, digest_halves
 
 _HALVES = np.dtype(DIGESTS)
@@ -98,9 +99,8 @@ class DiffReport:
 class _ComparedRecords:
     """All records of A, or of B."""
 
-    def __init__(
-        self, location: Paths, key: str | None, workers: int | None, on_progress: OnProgress
-    ) -> None:
+    def __init__(self, location: Paths, options: DiffOptions, copies: ExitStack) -> None:
+        workers, on_progress, key = options.workers, options.on_progress, options.key
         files = DatasetFiles()
         for path in as_paths(location):
             found = find_files(path)
@@ -110,6 +110,7 @@ class _ComparedRecords:
                 split = files.splits.setdefault(shards.split_below(root) or "", SplitFiles())
                 split.shards |= dict.fromkeys(shards.paths)
         self.notes, self.paths = files.notes, files.paths
+        copies.enter_context(local_copies(self.paths, workers, on_progress))
         self.table = scan_records(
             files,
             None,
@@ -172,37 +173,38 @@ def diff(a: Paths, b: Paths, options: DiffOptions) -> DiffReport:
     key, limit = options.key, options.limit
     if key and options.by_position:
         raise UsageError("--key and --by-position cannot be used together")
-    sides = [
-        _ComparedRecords(location, key, options.workers, options.on_progress) for location in (a, b)
-    ]
-    side_a, side_b = sides
-    middle, total = len(side_a.table), sum(len(side.table) for side in sides)
-    types = [side.types() for side in sides]
-    if key and side_a.without_key + side_b.without_key == total:
-        hint = suggestion(key, types[0], "features")
-        raise UsageError(f"no feature {key!r} for --key", hint=hint)
-    counts = [side.table.split_sizes for side in sides]
-    splits = list(dict.fromkeys(name for one in counts for name in one))
-    comparable = "" not in splits
-    split_codes = np.concatenate(
-        [
-            np.repeat(np.array([*map(splits.index, one)], np.uint16), [*one.values()])
-            for one in counts
+    with ExitStack() as copies:
+        sides = [_ComparedRecords(location, options, copies) for location in (a, b)]
+        side_a, side_b = sides
+        middle, total = len(side_a.table), sum(len(side.table) for side in sides)
+        types = [side.types() for side in sides]
+        if key and side_a.without_key + side_b.without_key == total:
+            hint = suggestion(key, types[0], "features")
+            raise UsageError(f"no feature {key!r} for --key", hint=hint)
+        counts = [side.table.split_sizes for side in sides]
+        splits = list(dict.fromkeys(name for one in counts for name in one))
+        comparable = "" not in splits
+        split_codes = np.concatenate(
+            [
+                np.repeat(np.array([*map(splits.index, one)], np.uint16), [*one.values()])
+                for one in counts
+            ]
+        )
+        marks = [side.table.marks for side in sides]
+        payloads = marks if key is None else [one["payload"] for one in marks]
+        _, rest = _paired(payloads, None, middle, split_codes if comparable else None)
+        moved, rest = _paired(payloads, rest, middle)
+        changed = moved[:, :0]
+        if key:
+            changed, rest = _paired([one["key"] for one in marks], rest, middle)
+        elif options.by_position:
+            changed, rest = _paired_by_position(rest, middle, split_codes, len(splits))
+        moved[1] -= middle
+        changed[1] -= middle
+        names = {name: number for number, name in enumerate(sorted({*types[0], *types[1]}))}
+        digests = [
+            side.feature_digests(rows, names) for side, rows in zip(sides, changed, strict=True)
         ]
-    )
-    marks = [side.table.marks for side in sides]
-    payloads = marks if key is None else [one["payload"] for one in marks]
-    _, rest = _paired(payloads, None, middle, split_codes if comparable else None)
-    moved, rest = _paired(payloads, rest, middle)
-    changed = moved[:, :0]
-    if key:
-        changed, rest = _paired([one["key"] for one in marks], rest, middle)
-    elif options.by_position:
-        changed, rest = _paired_by_position(rest, middle, split_codes, len(splits))
-    moved[1] -= middle
-    changed[1] -= middle
-    names = {name: number for number, name in enumerate(sorted({*types[0], *types[1]}))}
-    digests = [side.feature_digests(rows, names) for side, rows in zip(sides, changed, strict=True)]
     differing = np.count_nonzero(digests[0] != digests[1], axis=0)
     rows = {
         "only_a": {"a": rest[rest < middle]},
