@@ -14,9 +14,12 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import parse_qs, urlencode, urlsplit
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image, ImageColor, ImageDraw
 
+import tfrtool
 from tests.conftest import MakeShard
 from tests.datasets import flip_bit, image_payload, write_foreign
 from tests.examples.strategies import float32, int64, string
@@ -210,6 +213,20 @@ def test_records_without_images_are_a_table(open_viewer: Open, tmp_path: Path) -
     assert record.links["All"] == "/?sort=n&descending=1&page=3"
     assert "2 bytes of binary" in record.text
     assert "00000000 0a" in record.text
+
+
+def test_times_of_tables_are_text(open_viewer: Open, tmp_path: Path) -> None:
+    """Times that were converted to records are shown as times, in the table and in a record."""
+    pq.write_table(
+        pa.table({"when": pa.array([1_704_110_400_000_000, None], pa.timestamp("us"))}),
+        tmp_path / "a.parquet",
+    )
+    tfrtool.convert(tmp_path / "a.parquet", tmp_path / "records")
+    viewer = open_viewer(tmp_path / "records")
+    page = viewer.get("/", where="\"when\" > '2024'")
+    assert page.values["seen"] == ["0/0"]
+    assert "2024-01-01 12:00:00" in page.text
+    assert "2024-01-01 12:00:00" in viewer.get("/record/0/0").text
 
 
 def test_one_record(viewer: Viewer) -> None:

@@ -190,7 +190,7 @@ def append(
     before = find_sources(root, folder)
     for lack in faults_of(before, {}).kept:
         raise DatasetError(lack.fault.message, path=lack.path)
-    carried = CarriedMetadata([root])
+    carried = CarriedMetadata([root], before.paths)
     add = partial(_new_records, source, settings, before, options)
     if not (records := _holds_records(source)):
         add = partial(_new_images, source, settings, before, options, carried)
@@ -271,7 +271,11 @@ def _new_records(
     found, split = find_sources(source, settings.folder), options.split
     if not split and not set(found.splits) <= set(before.splits):
         raise _unclear_split(source, before)
-    CarriedMetadata([*before.folders, *found.folders])  # an error where class names are others
+    # An error where class names or types are others.
+    joined = CarriedMetadata([*before.folders, *found.folders], [*before.paths, *found.paths])
+    for name in sorted(joined.types.conflicts):
+        what = f"its type of {name!r} differs from that of the dataset, so its meaning would change"
+        raise DatasetError(what, path=source)
     split_of = {path: split or own for own, some in found.splits.items() for path in some.shards}
     table = scan(found, stop=settings.stop)
     columns, additions = fold_columns(found.paths, workers=settings.workers), Additions()

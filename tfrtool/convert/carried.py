@@ -1,11 +1,12 @@
 """The metadata of sources, as it goes along with their records."""
 
 import contextlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from copy import deepcopy
 from typing import Any
 
 from tfrtool.errors import DatasetError
+from tfrtool.examples.stored_types import SCHEMA, StoredTypes
 from tfrtool.examples.tfds_metadata import (
     DATASET_INFO,
     FEATURES,
@@ -40,13 +41,14 @@ class CarriedMetadata:
         labels: the texts of the files with class names, by their names.
         features: the contents of features.json; None where there is none, or they differ.
         info: the contents of dataset_info.json; empty where there is none.
+        types: types that features store as others, by the schemas next to the shards.
         written: the options of the `write` that made the records, which each job since has handed
             on; empty where they are not known, or differ.
         warnings: what could not be kept, a sentence each.
     """
 
-    def __init__(self, folders: Sequence[AnyPath]) -> None:
-        """Read what lies in directories.
+    def __init__(self, folders: Sequence[AnyPath], shards: Iterable[AnyPath] = ()) -> None:
+        """Read what lies in directories, and next to shards.
 
         Raises:
             DatasetError: it can't be read; or class names differ, so that the same label would mean
@@ -86,6 +88,16 @@ class CarriedMetadata:
                 written.append({key: options[key] for key in _WRITTEN if key in options})
         if self.warnings:
             self.features = None
+        self.types = StoredTypes.read(shards)
+        self._type_warnings = [
+            f"{what} for {name!r} in {SCHEMA}, so the result has none"
+            for what, names in (
+                ("the sources have different types", self.types.conflicts),
+                ("some sources have no type", self.types.partial - self.types.conflicts),
+            )
+            for name in sorted(names)
+        ]
+        self.warnings += self._type_warnings
         same = written[1:] == written[:-1]
         self.written: dict[str, Any] = written[0] if written and same else {}
 
@@ -99,7 +111,7 @@ class CarriedMetadata:
                         return
         if joined:
             self.features = connector("FeaturesDict", featuresDict={"features": joined})
-            self.warnings.clear()
+            self.warnings = [*self._type_warnings]
 
     def describe(self, names: Collection[str], shards: Sequence[AnyPath]) -> None:
         """Describe features of shards that no directory describes."""
@@ -118,7 +130,7 @@ class CarriedMetadata:
         """Return the files that describe a dataset of these splits, by their names, in order."""
         info = {**self.info, "fileFormat": form, "name": name, "version": version}
         info["splits"] = [split.to_json() for split in splits]
-        return dataset_texts(self.labels, self.features, info)
+        return dataset_texts(self.labels, self.features, info) | self.types.texts()
 
 
 def inferred_features(names: Collection[str], shards: Sequence[AnyPath]) -> dict[str, Json]:

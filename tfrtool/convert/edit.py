@@ -43,6 +43,7 @@ from tfrtool.examples.example import (
 )
 from tfrtool.examples.objects.record_features import OBJECTS
 from tfrtool.examples.proto import example_pb2 as pb
+from tfrtool.examples.stored_types import SCHEMA, StoredTypes
 from tfrtool.examples.tfds_metadata import (
     FEATURES,
     KEYPOINTS,
@@ -407,7 +408,7 @@ def edit(
         hint = "use --select, --drop, --rename, --cast, --add, --class-map, --encode or --resize"
         raise UsageError("nothing to change", hint=hint)
     found = find_sources(source, settings.folder)
-    carried = CarriedMetadata(found.folders)
+    carried = CarriedMetadata(found.folders, found.paths)
     recipe = _recipe(encode, resize)
     changes = Changes(
         image=image_feature(found.paths) if recipe else None,
@@ -440,6 +441,7 @@ def edit(
             edits = class_edits(chosen, carried.labels, known)
             changes = replace(changes, classes=tuple(edits))
         changes.check(known)
+        _edit_types(carried, changes)
         tasks = numbered(
             [
                 EditTask(
@@ -482,6 +484,19 @@ def _recipe(encode: str | None, resize: int | tuple[int, int] | None) -> ImageRe
     if encode is None and resize is None:
         return None
     return ImageRecipe(encode=Encode(encode or "keep"), resize=Resize.of(resize))
+
+
+def _edit_types(carried: CarriedMetadata, changes: Changes) -> None:
+    """Keep the types of features that are stored as they were, under their new names."""
+    columns = {}
+    for name, column in carried.types.columns.items():
+        dtype, new = changes.cast.get(name, column.dtype), changes.rename.get(name, name)
+        if dtype is column.dtype and changes.keeps(name):
+            columns[new] = replace(column, key=feature_key(new))
+        elif dtype is not None and changes.keeps(name):
+            what = column.logical or "the shape of a tensor"
+            carried.warnings.append(f"{name!r} becomes {dtype.value}, so {SCHEMA} has no {what}")
+    carried.types = StoredTypes(columns=columns)
 
 
 def _edit_metadata(

@@ -201,7 +201,7 @@ def copy_records(
     """
     settings = replace(options.settings(as_path(dataset)), workers=options.pool)
     found = find_sources(sources, settings.folder)
-    carried = CarriedMetadata(found.folders)
+    carried = CarriedMetadata(found.folders, found.paths)
     write_options, compression = carried.written, Compression(options.compression)
     if "splits" in rules:
         write_options = {key: value for key, value in write_options.items() if key not in rules}

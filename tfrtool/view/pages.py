@@ -319,7 +319,7 @@ def _content(live: Live, row: Row, payload: bytes) -> dict[str, Any]:
         features = dict(decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE).features)
     objects = read_objects(features, roles.object_names, MAX_OBJECTS)
     pictures = list(pictures_of(payload, roles, 1)) if roles.image and payload else []
-    parts = PayloadJson(most=_LONGEST_LIST).describe(payload)
+    parts = PayloadJson(most=_LONGEST_LIST, types=roles.types).describe(payload)
     for part in ("features", "context", "feature_lists"):
         parts |= parts.pop(part, {})
     return {

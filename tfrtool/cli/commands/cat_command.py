@@ -60,10 +60,12 @@ def cat_command(
 
     Exit code 3 means that damaged records, or features without a CSV column, were skipped.
     """
+    from tfrtool.examples.stored_types import StoredTypes
     from tfrtool.inspection.rows.cat import cat
     from tfrtool.inspection.rows.payload_json import PayloadJson
     from tfrtool.inspection.verify.payload_check import unparseable
     from tfrtool.records.framing import LocatedFault
+    from tfrtool.records.stream import Stream
 
     form, as_base64 = choices.pop("format"), choices.pop("bytes") == "base64"
     if as_json and form != "jsonl":
@@ -94,7 +96,10 @@ def cat_command(
     pending = [table.head] if form == "csv" and table.head else []
     shown, sources, hops = 0, resolve_sources(shards), list[int]()
     choices |= {"on_fault": damage, "on_hop": hops.append}
+    last = None
     for path, record in cat(sources, **choices):
+        if path != last and sources and not isinstance(sources[0], Stream):
+            last, payloads.types = path, StoredTypes.read([path])
         try:
             content = payloads.describe(record.payload)
         except ValueError as error:

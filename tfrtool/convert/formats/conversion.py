@@ -16,7 +16,6 @@ from tfrtool.convert.formats.parquet import ParquetFormat
 from tfrtool.convert.formats.payload_formats import PayloadFormat
 from tfrtool.convert.formats.registry import (
     NAMES,
-    SCHEMA,
     Content,
     Format,
     Piece,
@@ -25,12 +24,7 @@ from tfrtool.convert.formats.registry import (
     format_of_files,
     look_for,
 )
-from tfrtool.convert.formats.text_formats import (
-    CsvFormat,
-    JsonLinesFormat,
-    schema_next_to,
-    schema_of,
-)
+from tfrtool.convert.formats.text_formats import CsvFormat, JsonLinesFormat
 from tfrtool.convert.source_records import faults_of, find_sources
 from tfrtool.declare import takes
 from tfrtool.engines.local_copies import local_copies
@@ -51,6 +45,7 @@ from tfrtool.examples.arrow.messages import MessageColumns
 from tfrtool.examples.dtypes import FLOAT32_END, NumberRange
 from tfrtool.examples.example import DType, PayloadKind, feature_key, feature_name
 from tfrtool.examples.roles import is_image
+from tfrtool.examples.stored_types import SCHEMA, StoredTypes, schema_of
 from tfrtool.examples.tfds_metadata import LABEL_SIGNS, DatasetInfo, SplitInfo, labels_file
 from tfrtool.inspection.rows.batches import LABEL_NAME
 from tfrtool.inspection.schema.data_schema import DataSchema
@@ -427,7 +422,7 @@ def _content_of(
         columns: Columns = known[0].columns
     elif form.payloads:
         columns = _total(scans).table_columns(lists=lists)
-        native = _retyped(columns, _stored_types(scans, columns))
+        native = StoredTypes.read(scan.path for scan in scans).apply(columns)
         columns = _retyped(native, types)
     else:
         rows = [scan for scan in scans if scan.rows] or scans[:1]
@@ -482,24 +477,6 @@ def _read_schema(options: ConvertOptions, path: AnyPath) -> DataSchema:
     except SchemaError as error:
         hint = "print one with inspect schema --emit json"
         raise UsageError(error.what, path=path, hint=hint) from error
-
-
-def _stored_types(scans: Sequence[Scan], columns: Columns) -> dict[str, ColumnType]:
-    """Return the types of times, decimals and tensors in payloads, by the schemas next to them."""
-    first = {scan.path.parent: scan.path for scan in reversed(scans)}
-    found: dict[str, set[ColumnType]] = {}
-    for content in map(schema_next_to, first.values()):
-        known = {} if content is None else {one.key: one for one in content.columns.columns}
-        for name, one in zip(columns.names, columns.columns, strict=False):
-            own = known.get(one.key, one)
-            own = own if own.dtype is one.dtype and one.dtype else one.plain
-            found.setdefault(name, set()).add(ColumnType(own.dtype, own.logical, own.shape))
-    return {
-        name: one
-        for name, types in found.items()
-        for one in types
-        if len(types) == 1 and (one.logical or one.shape)
-    }
 
 
 def _retyped(columns: Columns, types: Mapping[str, ColumnType]) -> Columns:

@@ -13,7 +13,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from tfrtool.convert.formats.array_reader import library, read_parts
-from tfrtool.convert.formats.registry import SCHEMA, Content, Format, Put, ReadPosition, Scan
+from tfrtool.convert.formats.registry import Content, Format, Put, ReadPosition, Scan
 from tfrtool.errors import WriteError, reason_of
 from tfrtool.examples.arrow.columns import Column, Form
 from tfrtool.examples.arrow.foreign import conform
@@ -21,6 +21,7 @@ from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.arrow.messages import MessageColumns
 from tfrtool.examples.example import PayloadKind
 from tfrtool.examples.objects.record_features import TFDS_OBJECTS
+from tfrtool.examples.stored_types import SCHEMA
 from tfrtool.examples.tfds_metadata import (
     LABEL_MAP,
     DatasetInfo,
@@ -111,7 +112,7 @@ class PayloadFormat(Format):
         if content.native is not None:
             stages.insert(0, content.native.select(content.columns.names))
         plain = stages[0].plain
-        step = plain.batch_records
+        step = min(one.batch_records for one in stages)
         for start in range(0, len(rows), step):
             some = rows[start : start + step]
             for batch in decode_records(path, some, plain, faults.append, exact=content.exact):

@@ -42,9 +42,6 @@ _MODULES = {
 }
 """In the order in which they are asked whether a file is theirs."""
 
-SCHEMA = "schema.json"
-"""The file that has the columns of tables without types."""
-
 NAMES = tuple(_MODULES)
 _HEAD = 4096
 _PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip", ".json")
@@ -107,7 +104,7 @@ class Content:
         return self.columns.to_arrow(exact=self.exact)
 
     def to_text(self) -> str:
-        """Return the content of a file named `SCHEMA`."""
+        """Return the content of a schema next to files."""
         return json.dumps(self.to_json(), indent=1) + "\n"
 
     def to_json(self) -> dict[str, Any]:

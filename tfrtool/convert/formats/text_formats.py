@@ -17,7 +17,7 @@ from typing import IO, Any, BinaryIO, ClassVar
 
 import pyarrow as pa
 
-from tfrtool.convert.formats.registry import SCHEMA, Content, Format, Put, ReadPosition, Scan
+from tfrtool.convert.formats.registry import Content, Format, Put, ReadPosition, Scan
 from tfrtool.errors import (
     SchemaError,
     SourceError,
@@ -31,6 +31,7 @@ from tfrtool.examples.arrow.messages import MessageColumns
 from tfrtool.examples.arrow.value_types import logical_word, map_values, texts_of
 from tfrtool.examples.dtypes import INT64, LEADING_ZERO, NUMBER, as_dtype
 from tfrtool.examples.example import DType, PayloadKind, feature_key
+from tfrtool.examples.stored_types import SCHEMA, schema_of
 from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.inspection.rows.batches import BATCH_BYTES, BATCH_RECORDS, LABEL_NAME, rows_of
 from tfrtool.inspection.summary.summary_json import as_json
@@ -477,11 +478,6 @@ def _raise_all(errors: Mapping[str, tuple[int, Exception]], path: AnyPath) -> No
 def _create_text(path: Path) -> Iterator[IO[str]]:
     with create_packed(path) as file, io.TextIOWrapper(file, "utf-8", newline="") as text:
         yield text
-
-
-def schema_of(path: AnyPath) -> AnyPath:
-    """Return the path of the schema next to a single file."""
-    return path.with_name(f"{path.name.removesuffix('.gz').rpartition('.')[0]}.{SCHEMA}")
 
 
 def schema_next_to(path: AnyPath) -> Content | None:

@@ -2,7 +2,8 @@
 
 import enum
 import json
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,6 +29,9 @@ CONTEXT, LISTS = "context", "feature_lists"
 
 TYPES = {DType.STRING: pa.binary(), DType.FLOAT32: pa.float32(), DType.INT64: pa.int64()}
 FEATURE = pa.struct([pa.field(name, pa.list_(TYPES[dtype])) for name, dtype in DTYPES.items()])
+
+_MOST_VALUES = 2**26
+"""Of a tensor whose shape is read from a file."""
 
 _KINDS = (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE)
 
@@ -220,8 +224,14 @@ class Columns:
 
     @property
     def batch_records(self) -> int:
-        """Records of a batch whose columns take some tens of MiB, however many there are."""
-        return max(1, 4_000_000 // max(1, len(self.columns)))
+        """Records of a batch whose columns take some tens of MiB, however many there are.
+
+        Where a tensor of one size is null, it takes its place all the same.
+        """
+        sizes = (
+            math.prod(one.shape) if min(one.shape, default=0) > 0 else 1 for one in self.columns
+        )
+        return max(1, 4_000_000 // max(1, sum(sizes)))
 
     def select(self, names: Iterable[str]) -> "Columns":
         """Return the columns of these names, in this order.
@@ -307,11 +317,18 @@ class Columns:
                 is_list=bool(one["list"]),
                 is_text=bool(one.get("text")),
                 logical=one.get("logical"),
-                shape=tuple(map(int, one.get("shape", ()))),
+                shape=_shape(one.get("shape", ())),
             )
             for one in data["columns"]
         )
         return cls(PayloadKind(data["kind"]), columns)
+
+
+def _shape(sizes: Sequence[Any]) -> tuple[int, ...]:
+    shape = tuple(map(int, sizes))
+    if 0 in shape or min(shape[1:], default=1) < 1 or abs(math.prod(shape)) > _MOST_VALUES:
+        raise ValueError("invalid shape of a tensor")
+    return shape
 
 
 def _is_plain(key: bytes) -> bool:

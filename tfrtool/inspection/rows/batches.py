@@ -11,14 +11,17 @@ from numpy.typing import NDArray
 
 from tfrtool.engines.engine import Workers
 from tfrtool.engines.pool import map_shards
+from tfrtool.errors import SchemaError
 from tfrtool.examples.arrow.arrays import numbers_array, strings_array
 from tfrtool.examples.arrow.columns import PLACES, Columns
 from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch
+from tfrtool.examples.arrow.foreign import conform
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.arrow.messages import MessageColumns
 from tfrtool.examples.dataset_files import find_files
 from tfrtool.examples.example import DType, Feature, PayloadKind
 from tfrtool.examples.roles import LabelNames, find_roles, info_beside
+from tfrtool.examples.stored_types import StoredTypes
 from tfrtool.inspection.verify.payload_check import unparseable
 from tfrtool.records.framing import Fault, LocatedFault, Record
 from tfrtool.records.reader import read_records, read_shard
@@ -164,6 +167,8 @@ def infer_columns(
 ) -> Columns:
     """Return the columns of a table that all intact records of all shards fit.
 
+    Times, decimals and tensors are those of the schemas next to the shards.
+
     Args:
         shards: the files.
         lists: whether features with at most one value in each record stay lists, if some records
@@ -175,7 +180,7 @@ def infer_columns(
         ShardError: a file can't be read.
     """
     fold = fold_columns(shards, workers=workers, on_progress=on_progress)
-    return fold.table_columns(lists=lists, exact=False)
+    return StoredTypes.read(shards).apply(fold.table_columns(lists=lists, exact=False))
 
 
 def fold_columns(
@@ -295,10 +300,13 @@ def decode_records(
 ) -> Iterator[Batch]:
     """Yield records of one shard as one batch, or as several between those that don't fit."""
     try:
-        table = decode_batch([record.payload for record in records], columns, exact=exact)
-    except MisfitError as misfit:
+        payloads, plain = [record.payload for record in records], columns.plain
+        table = decode_batch(payloads, plain, exact=exact)
+        table = table if plain == columns else conform(table, columns, records[0].index)
+    except (MisfitError, SchemaError) as error:
         if len(records) == 1:
-            report(unparseable(records[0], misfit.why))
+            why = error.why if isinstance(error, MisfitError) else error.what
+            report(unparseable(records[0], why))
             return
         # In halves, for each of many may be a misfit.
         half = len(records) // 2

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tfrtool.errors import UsageError, suggestion
 from tfrtool.examples.content import decode_text, describe_bytes
 from tfrtool.examples.example import Feature, PayloadKind, classify_payload, decode_example
+from tfrtool.examples.stored_types import StoredTypes
 from tfrtool.inspection.summary.summary_json import as_json, value_json
 from tfrtool.records.wire import read_fields, read_spans, read_tensor, read_varint
 
@@ -51,6 +52,7 @@ class PayloadJson:
 
     Attributes:
         seen: the names of all features, printed or not.
+        types: those that features store as others.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class PayloadJson:
         as_base64: bool = False,
         most: int | None = None,
         proto: "MessageColumns | None" = None,
+        types: StoredTypes | None = None,
     ) -> None:
         """Choose what to print.
 
@@ -68,7 +71,9 @@ class PayloadJson:
             as_base64: whether binary values are printed in full, or summarized.
             most: the most values of a list that are printed.
             proto: the fields of other messages.
+            types: those that features store as others.
         """
+        self.types = types or StoredTypes()
         self._proto = proto if proto is None or select is None else proto.select(select)
         self._unknown = 0
         self._select, self._base64, self._most = select, as_base64, most
@@ -131,7 +136,11 @@ class PayloadJson:
         if not depth:
             self.seen.update(names)
             names = names if self._select is None else self._select
-        features = {name: self._feature(context[name], depth) for name in names if name in context}
+        features = {
+            name: self._feature(context[name], depth, "" if depth else name)
+            for name in names
+            if name in context
+        }
         if not lists:
             return {"features": features}
         steps = {
@@ -141,7 +150,7 @@ class PayloadJson:
         }
         return {"context": features, "feature_lists": steps}
 
-    def _feature(self, feature: Feature, depth: int) -> Any:
+    def _feature(self, feature: Feature, depth: int, name: str = "") -> Any:
         """Return null without a kind, a single value as such, and else a list."""
         if feature.dtype is None:
             return None
@@ -149,9 +158,11 @@ class PayloadJson:
             self._bytes(value, depth) if isinstance(value, bytes) else value_json(value)
             for value in feature.values[: self._most]
         ]
-        if len(values) < len(feature.values):
-            values.append(f"... {len(feature.values) - len(values):,} more")
-        return values[0] if len(values) == 1 else values
+        more = len(feature.values) - len(values)
+        values = self.types.shown(name, feature.dtype, values, is_whole=not more)
+        if more:
+            values.append(f"... {more:,} more")
+        return values[0] if len(feature.values) == 1 else values
 
     def _bytes(self, value: bytes, depth: int) -> Any:
         text = decode_text(value)

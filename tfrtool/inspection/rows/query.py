@@ -4,7 +4,8 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -17,6 +18,7 @@ from tfrtool.errors import SourceError, UsageError, os_errors_as
 from tfrtool.examples.arrow.columns import PLACES, Columns
 from tfrtool.examples.arrow.messages import MessageColumns
 from tfrtool.examples.example import PayloadKind
+from tfrtool.examples.stored_types import StoredTypes
 from tfrtool.inspection.rows.batches import (
     OnFault,
     RowColumns,
@@ -51,6 +53,9 @@ RECORDS = "records"
 
 _TABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _CHUNK = 1 << 20
+_LARGEST_ARRAY = 10_000
+"""Values of a tensor; DuckDB reserves memory for 2048 of them, and a larger one stays a list."""
+
 _TEXT_FILE = re.compile(r".+\.(csv|tsv|jsonl|ndjson|json)(\.gz)?", re.IGNORECASE)
 
 
@@ -160,7 +165,12 @@ def query(
                     on_note(note)
             else:
                 fold = fold_columns(paths, workers=workers, on_progress=on_progress)
-                columns = fold.table_columns(exact=False)
+                columns = StoredTypes.read(paths).apply(fold.table_columns(exact=False))
+                held = (
+                    replace(one, shape=()) if abs(prod(one.shape)) > _LARGEST_ARRAY else one
+                    for one in columns.columns
+                )
+                columns = replace(columns, columns=tuple(held))
                 if columns.kind is PayloadKind.EVENT:
                     columns = EventColumns(PayloadKind.EVENT, is_list=fold.event_values > 1)
             named = (tables or {}).get(name, sources)

@@ -17,6 +17,7 @@ import pyarrow as pa
 from tfrtool.engines.pool import cores
 from tfrtool.errors import ShardError, UsageError
 from tfrtool.examples.arrow.columns import PLACES
+from tfrtool.examples.arrow.value_types import texts_of
 from tfrtool.inspection.rows.sql_errors import as_sql_error, memory_error, sql_message
 from tfrtool.storage.child import Child, ChildDied
 from tfrtool.storage.limits import MAX_DUCKDB_MEMORY, MAX_SQL_MEMORY
@@ -186,7 +187,10 @@ class _Rows:
     """
 
     def __init__(self, names: dict[str, str], schema: pa.Schema, scan: Scan) -> None:
-        fields = [schema.field(name).with_name(column) for column, name in names.items()]
+        fields = [
+            pa.field(column, _readable(pa.nulls(0, schema.field(name).type)).type)
+            for column, name in names.items()
+        ]
         self._names, self._schema, self._scan = names, pa.schema(fields), scan
         self.error: Exception | None = None
 
@@ -197,11 +201,16 @@ class _Rows:
     def _batches(self) -> Iterator[pa.RecordBatch]:
         try:
             for batch in self._scan(self._names.values()):
-                columns = [batch.column(name) for name in self._names.values()]
+                columns = [_readable(batch.column(name)) for name in self._names.values()]
                 yield pa.RecordBatch.from_arrays(columns, schema=self._schema)
         except Exception as error:
             self.error = error
             raise
+
+
+def _readable(array: pa.Array) -> pa.Array:
+    """Return an array; decimals as text if they have more digits than DuckDB's."""
+    return texts_of(array) if pa.types.is_decimal256(array.type) else array
 
 
 def quoted(name: str) -> str:
@@ -244,7 +253,7 @@ class _RowsView:
     def read_nulls(self) -> _Rows:
         """Have one row of nulls, with which queries are checked."""
         nulls = [pa.nulls(1, kind) for kind in self._schema.types]
-        batch = pa.record_batch(nulls, schema=self._schema)
+        batch = pa.record_batch(nulls, self._schema.names)
         self.rows = _Rows(self.names, self._schema, lambda _: iter([batch]))
         self._connection.register(self.base, self.rows)
         return self.rows

@@ -5,6 +5,7 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +19,9 @@ from tfrtool.errors import WriteError, os_errors_as
 from tfrtool.examples.arrow.columns import Columns, Form
 from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch
 from tfrtool.examples.arrow.infer import ColumnsFold
-from tfrtool.examples.example import PayloadKind, decode_example
+from tfrtool.examples.arrow.value_types import map_values
+from tfrtool.examples.example import DType, PayloadKind, decode_example
+from tfrtool.examples.stored_types import StoredTypes
 from tfrtool.images.pixels import LOOK_BOX, look_at
 from tfrtool.inspection.pictures.pictures import ImageRoles, image_roles, pictures_in
 from tfrtool.inspection.verify.payload_check import RecordFold
@@ -231,6 +234,8 @@ def _columns(
     columns = {name: pa.array([row.get(name) for row in rows], kind) for name, kind in OWN.items()}
     features: list[TableFeature] = []
     for name, array in lists.items():
+        if name in roles.types.columns:
+            array = map_values(array, partial(_shown, roles.types, name))
         base, short = _shortened(array)
         columns[f"c{len(features)}"] = short
         features.append(TableFeature(name, base, pa.types.is_list(short.type)))
@@ -265,6 +270,15 @@ def _decoded(payloads: list[bytes], image: str | None) -> tuple[dict[str, pa.Arr
             unparsed.update(misfit.others)
     names = (name for name, _ in kept)
     return dict(zip(names, chosen.arrays(table), strict=True)), unparsed
+
+
+def _shown(types: StoredTypes, name: str, values: pa.Array) -> pa.Array:
+    """Return values that are times as text, and others as they are."""
+    column = types.columns[name]
+    if not (column.logical and pa.types.is_integer(values.type)):
+        return values
+    texts = types.shown(name, DType.INT64, values.to_pylist(), is_whole=False)
+    return pa.array(map(str, texts), pa.string())
 
 
 def _shortened(lists: pa.Array) -> tuple[str, pa.Array]:

@@ -1,0 +1,150 @@
+"""Times, decimals and tensors, which features store as other types: by schemas next to files."""
+
+import json
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from tfrtool.examples.example import DType, PayloadKind, feature_name
+from tfrtool.storage.json_files import read_json, reading_metadata
+from tfrtool.storage.remote_path import AnyPath
+
+if TYPE_CHECKING:  # Arrow takes 35 MB, and most records have no schema
+    from tfrtool.examples.arrow.columns import Column, Columns
+
+SCHEMA = "schema.json"
+"""The file with the columns of records; next to a single file it is ``NAME.schema.json``."""
+
+_FEW = 4
+"""Files for which schemas are looked up one by one, and not by a list of their folder."""
+
+_EPOCH = datetime(1970, 1, 1)
+
+
+def schema_of(path: AnyPath) -> AnyPath:
+    """Return the path of the schema next to a single file."""
+    return path.with_name(f"{path.name.removesuffix('.gz').rpartition('.')[0]}.{SCHEMA}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTypes:
+    """The columns of times, decimals and tensors, by the features' names.
+
+    Attributes:
+        columns: those that are alike in all schemas.
+        conflicts: features of other types in other schemas.
+        partial: features that not all files have a type for.
+    """
+
+    columns: "Mapping[str, Column]" = field(default_factory=dict)
+    conflicts: frozenset[str] = frozenset()
+    partial: frozenset[str] = frozenset()
+
+    @classmethod
+    def read(cls, paths: Iterable[AnyPath]) -> "StoredTypes":
+        """Read the schemas next to files; `DatasetError` for one that is damaged."""
+        known: dict[AnyPath, dict[str, Column] | None] = {}
+        files: list[dict[str, Column]] = []
+        paths, listed = [*paths], dict[AnyPath, set[str]]()
+        for path in paths:
+            if len(paths) > _FEW and path.parent not in listed:  # a store is asked once
+                listed[path.parent] = {one.name for one in path.parent.iterdir()}
+            for place in (schema_of(path), path.with_name(SCHEMA)):
+                if place not in known:
+                    is_there = place.name in listed.get(path.parent, {place.name})
+                    known[place] = _read(place) if is_there else None
+                if known[place] is not None:
+                    break
+            own = known[place] or {}
+            files += [own] if own not in files else []
+        held: dict[str, list[Column]] = {}
+        for own in files:
+            for name, column in own.items():
+                held.setdefault(name, []).append(column)
+        alike = {
+            name: len({(one.dtype, one.logical, one.shape) for one in some}) == 1
+            for name, some in held.items()
+        }
+        partial = frozenset(name for name, some in held.items() if len(some) < len(files))
+        return cls(
+            columns={n: some[0] for n, some in held.items() if alike[n] and n not in partial},
+            conflicts=frozenset(name for name in held if not alike[name]),
+            partial=partial,
+        )
+
+    def apply(self, columns: "Columns") -> "Columns":
+        """Return columns of Examples with these types, where the features are stored as these."""
+        if not self.columns or columns.kind is not PayloadKind.EXAMPLE:
+            return columns
+        from tfrtool.examples.arrow.columns import ColumnType, Form
+
+        changed = []
+        for one in columns.columns:
+            own = self.columns.get(feature_name(one.key), one)
+            if own.dtype is one.dtype:
+                one = replace(one, form=Form.LIST) if own.form is Form.LIST else one
+                one = ColumnType(own.dtype, own.logical, own.shape).of(one)
+            changed.append(one)
+        return replace(columns, columns=tuple(changed))
+
+    def shown(self, name: str, dtype: DType, values: list[Any], *, is_whole: bool) -> list[Any]:
+        """Return a feature's values as people read them: times as text, tensors as nested lists.
+
+        Args:
+            name: the feature's name.
+            dtype: the type that it is stored as.
+            values: its values, or the first of them.
+            is_whole: whether these are all.
+        """
+        column = self.columns.get(name)
+        if column is None or column.dtype is not dtype:
+            return values
+        if column.logical and dtype is DType.INT64:
+            values = [_time_text(value, column.logical) for value in values]
+        for size in reversed(column.shape[1:] if is_whole else ()):
+            if size < 1 or len(values) % size:
+                break
+            values = [values[start : start + size] for start in range(0, len(values), size)]
+        return values
+
+    def texts(self) -> dict[str, str]:
+        """Return the file that has these types, if there are any."""
+        if not self.columns:
+            return {}
+        from tfrtool.examples.arrow.columns import METADATA, Columns
+
+        columns = Columns(PayloadKind.EXAMPLE, tuple(self.columns.values()))
+        data = {"columns": json.loads(columns.to_arrow().metadata[METADATA])}
+        others = {"exact": False, "class_names": {}, "tfds": None}  # of tables alone
+        return {SCHEMA: json.dumps(data | others, indent=1) + "\n"}
+
+
+def _time_text(microseconds: int, word: str) -> int | str:
+    """Return a time in ISO 8601, those with a zone in UTC, or the number if there is no such."""
+    try:
+        time = _EPOCH + timedelta(microseconds=microseconds)
+    except OverflowError:
+        return microseconds
+    if word == "date":
+        return microseconds if time.time() != _EPOCH.time() else str(time.date())
+    text = str(time).rstrip("0") if time.microsecond else str(time)
+    return text if word == "timestamp" else f"{text}+00"
+
+
+def _read(place: AnyPath) -> "dict[str, Column] | None":
+    """Return the columns of a schema that have such types; None without a file."""
+    with suppress(FileNotFoundError), reading_metadata(place, "tfrtool"):
+        data = read_json(place)
+        own = data.get("columns") if isinstance(data, dict) else None
+        if not isinstance(own, dict) or own.get("kind") != PayloadKind.EXAMPLE.value:
+            return {}  # of somebody else, or of other messages
+        from tfrtool.examples.arrow.columns import Columns
+
+        columns = Columns.from_json(own).columns
+        # A type that doesn't exist is an error here.
+        return {
+            feature_name(one.key): one for one in columns if one.type and (one.logical or one.shape)
+        }
+    return None
