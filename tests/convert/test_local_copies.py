@@ -138,7 +138,9 @@ def test_a_full_disk(
 @pytest.mark.parametrize("code", [412, 403])
 def test_a_shard_that_cannot_be_read(code: int, stored: str, bucket: Bucket) -> None:
     """An object that is replaced or forbidden is an error that names it, and nothing remains."""
-    bucket.misbehave(Misbehaviour(matching="part-00001", methods=("GET",), status=code))
+    bucket.misbehave(
+        Misbehaviour(matching="part-00001-of-00003.tfrecord", methods=("GET",), status=code)
+    )
     with pytest.raises(ShardError, match=r"part-00001.*(changed|denied)"):
         JOBS["shuffle"](stored, f"{bucket.url}/{PREFIX}")
     assert bucket.names(PREFIX) == []
