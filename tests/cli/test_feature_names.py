@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -89,6 +89,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 _texts = st.text(st.characters(codec="utf-8"), max_size=6).map(str.encode)
 
 
+@settings(max_examples=settings().max_examples // 3)
 @given(keys=st.sets(_texts | st.binary(max_size=4), min_size=1, max_size=5))
 def test_any_names(tf: Any, scratch: Path, keys: set[bytes]) -> None:
     """Whatever the names are, inspection tells them all, and what it emits parses the records."""

@@ -295,14 +295,16 @@ def _shards(files: Files) -> Files:
 
 
 @pytest.mark.parametrize(
-    "name",
+    ("name", "step"),
     [
-        "reshard over another",
-        *(more(name) for name in ("reshard", "append", "convert")),
-        pytest.param("write over another", marks=[pytest.mark.tf, pytest.mark.more]),
+        ("reshard over another", 3),
+        *(more(name, 1) for name in ("reshard over another", "reshard", "append", "convert")),
+        pytest.param("write over another", 1, marks=[pytest.mark.tf, pytest.mark.more]),
     ],
 )
-def test_cut_off_from_a_store(sources: Path, bucket: Bucket, tmp_path: Path, name: str) -> None:
+def test_cut_off_from_a_store(
+    sources: Path, bucket: Bucket, tmp_path: Path, name: str, step: int
+) -> None:
     """As above, of a store that refuses all changes from one of them on, as after a kill."""
     job, url, met = STORED[name], f"{bucket.url}/{PREFIX}", {"old": 0, "new": 0, "none": 0}
     job.run(sources, tmp_path / "cats" / "1.0.0", "refuse")
@@ -312,7 +314,7 @@ def test_cut_off_from_a_store(sources: Path, bucket: Bucket, tmp_path: Path, nam
         old = _stored(bucket)
     start, resumed = {key: bucket.get(key) for key in bucket.names()}, 0
     refused = Misbehaviour(methods=CHANGES, status=403, code="AccessDenied")
-    for number in range(100):
+    for number in range(0, 100, step):
         for key in {*bucket.names()} - start.keys():
             bucket.client.delete_object(Bucket=bucket.name, Key=key)
         for key, data in start.items():
@@ -342,7 +344,7 @@ def test_cut_off_from_a_store(sources: Path, bucket: Bucket, tmp_path: Path, nam
         assert _stored(bucket) == new
         assert bucket.uploads() == []
     assert 8 < number < 99
-    assert met["new"] > 1
+    assert met["new"] > 0
     assert met["old"] > 0 or not old
     assert resumed > 0
 

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import tfrtool
@@ -29,6 +29,7 @@ def meaning(payload: bytes) -> str:
 
 
 @pytest.mark.parametrize("to", FORMATS)
+@settings(max_examples=settings().max_examples // 3)
 @given(
     held=st.lists(payloads, min_size=1, max_size=5),
     exact=st.booleans(),
