@@ -18,7 +18,7 @@ import tfrtool
 from tests.convert.formats.test_conversion import payloads_in
 from tests.records.strategies import shard_of
 from tfrtool.cli import main
-from tfrtool.examples.example import decode_example
+from tfrtool.examples.example import DType, Feature, decode_example
 from tfrtool.records.compression import Compression
 
 Capture = pytest.CaptureFixture[str]
@@ -73,7 +73,59 @@ def test_the_delimiter_is_chosen(tmp_path: Path, capsys: Capture) -> None:
     assert "invalid --delimiter 'ab'" in capsys.readouterr().err
     (tmp_path / "a.jsonl").write_text('{"a": 1}\n')
     assert run("convert", tmp_path / "a.jsonl", tmp_path / "x", "--delimiter", ";") == 2
-    assert "--delimiter applies to CSV, not to jsonl" in capsys.readouterr().err
+    assert "--delimiter applies to CSV, not to jsonl or tfrecord" in capsys.readouterr().err
+
+
+ROWS: list[dict[str, Any]] = [
+    {"id": 1, "text": "it's; 'x'", "score": 1.5, "list": [1, 2]},
+    {"id": 2, "text": "NA", "list": [3]},
+    {"id": 3, "score": float("nan"), "list": Feature(dtype=DType.INT64, values=())},
+    {"id": 4, "text": "", "score": -2.0},
+]
+
+
+@pytest.mark.parametrize("header", [True, False])
+def test_csv_is_written_as_chosen(header: bool, tmp_path: Path) -> None:
+    """Pandas reads CSV with the same options, and converting it back gives the same records."""
+    records = shard_of([tfrtool.encode_example(row) for row in ROWS])
+    (tmp_path / "a.tfrecord").write_bytes(records)
+    options: Any = {"delimiter": ";", "quote": "'", "header": header, "null": ["NA", "-"]}
+    tfrtool.convert(tmp_path / "a.tfrecord", tmp_path / "a.csv", **options)
+    frame = pd.read_csv(
+        tmp_path / "a.csv",
+        sep=";",
+        quotechar="'",
+        header=0 if header else None,
+        names=["id", "list", "score", "text"],
+        keep_default_na=False,
+        na_values=["NA"],
+    )
+    assert frame["id"].tolist() == [1, 2, 3, 4]
+    assert frame["text"][0] == "it's; 'x'"
+    assert frame["text"].isna().tolist() == [False, False, True, False]
+    assert frame["score"].isna().tolist() == [False, True, False, False]
+    assert frame["list"].tolist()[:3] == ["[1, 2]", "[3]", "[]"]
+    tfrtool.convert(tmp_path / "a.csv", tmp_path / "b.tfrecord", **options)
+    assert (tmp_path / "b.tfrecord").read_bytes() == records
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["--null", "0"], "--null '0' is a number"),
+        (["--null", "nan"], "--null 'nan' is a number"),
+        (["--quote", "none"], "invalid --quote 'none': expected one character"),
+        (["--quote", ";", "--delimiter", ";"], "invalid --quote ';'"),
+    ],
+)
+def test_csv_that_can_not_be_written(
+    words: list[str], error: str, tmp_path: Path, capsys: Capture
+) -> None:
+    """Options with which the values would not come back are refused before anything is written."""
+    (tmp_path / "a.jsonl").write_text('{"a": 1}\n')
+    assert run("convert", tmp_path / "a.jsonl", tmp_path / "b.csv", *words) == 2
+    assert error in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
 
 
 def test_a_tsv_is_written_with_tabs(tmp_path: Path) -> None:

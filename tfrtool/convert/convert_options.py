@@ -310,26 +310,26 @@ class ConvertOptions(SizeOptions, ProtoOptions):
     )
     delimiter: str | None = option(
         None,
-        "Column delimiter of CSV files, or tab.  [default: detected]",
+        "Column delimiter of CSV, or tab.  [default: detected, or a comma]",
         metavar="CHAR",
         group="Source",
     )
     quote: str | None = option(
         None,
-        'Quotation mark of CSV files, or none.  [default: "]',
+        'Quotation mark of CSV, or none in CSV that is read.  [default: "]',
         metavar="CHAR",
         group="Source",
     )
     header: bool = option(
         True,
-        "Whether the first row of a CSV file has the column names. Without, they are column1, "
-        "column2 ...",
+        "Whether CSV starts with the column names. Without, they are those of schema.json, or "
+        "column1, column2 ...",
         group="Source",
         cli="--header/--no-header",
     )
     null: Sequence[str] = option(
         (),
-        "Text that stands for a missing value in CSV files, such as NA. Repeatable.",
+        "Text for missing values in CSV, such as NA. Repeatable.",
         metavar="TEXT",
         group="Source",
         repeat=True,

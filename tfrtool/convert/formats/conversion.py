@@ -144,17 +144,6 @@ def convert(
         if options.from_format is None
         else format_of(options.from_format)
     )
-    csv = {
-        "--delimiter": options.delimiter is not None,
-        "--quote": options.quote is not None,
-        "--no-header": not options.header,
-        "--null": bool(options.null),
-    }
-    if any(csv.values()):
-        if form.name != "csv":
-            name = next(name for name, is_set in csv.items() if is_set)
-            raise UsageError(f"{name} applies to CSV, not to {form.name}")
-        form = CsvFormat(options.delimiter, options.quote, options.header, options.null)
     if options.flatten:
         if not isinstance(form, ParquetFormat | JsonLinesFormat):
             known = "Parquet, Arrow and JSON Lines"
@@ -165,6 +154,7 @@ def convert(
             raise UsageError("--boxes applies to Parquet and Arrow with --flatten")
         form = type(form)(flatten=True, boxes=options.boxes)
     goal, single = _goal(folder, options.to, form)
+    form, goal = _with_csv(options, form, goal)
     if options.index and (single or goal.name != "tfrecord"):
         raise UsageError("--index requires a directory of TFRecord shards as TARGET")
     if options.proto is not None:
@@ -271,7 +261,7 @@ def convert(
         }
         stats = [(str(path), path.stat()) for path in found.paths]
         inputs = [(path, status.st_size, status.st_mtime_ns) for path, status in stats]
-        facts = (form.name, vars(form), before, after, [task.pieces for task in tasks])
+        facts = (form.name, vars(form), vars(goal), before, after, [task.pieces for task in tasks])
         plan = JobPlan(tasks=tasks, inputs=[*inputs, facts], faults=faults)
 
         def run(where: JobSettings) -> JobReport:
@@ -296,6 +286,26 @@ def _scan(form: Format, path: AnyPath) -> Scan:
     except SchemaError as error:
         error.path = error.path or str(path)
         raise
+
+
+def _with_csv(options: ConvertOptions, form: Format, goal: Format) -> tuple[Format, Format]:
+    """Return formats with the options of CSV: those of CSV that is read, or else written."""
+    csv = {
+        "--delimiter": options.delimiter is not None,
+        "--quote": options.quote is not None,
+        "--no-header": not options.header,
+        "--null": bool(options.null),
+    }
+    names = [name for name, is_set in csv.items() if is_set]
+    if not names:
+        return form, goal
+    made = CsvFormat(options.delimiter, options.quote, options.header, options.null)
+    if form.name == "csv":
+        return made, goal
+    if goal.name != "csv":
+        raise UsageError(f"{names[0]} applies to CSV, not to {form.name} or {goal.name}")
+    made.check_written()
+    return form, made
 
 
 def _message_format(options: ConvertOptions, form: Format, goal: Format) -> Format:

@@ -21,6 +21,7 @@ from tfrtool.convert.formats.registry import Content, Format, Put, ReadPosition,
 from tfrtool.errors import (
     SchemaError,
     SourceError,
+    UsageError,
     human_count,
     os_errors_as,
     printable,
@@ -329,6 +330,13 @@ class CsvFormat(RowFormat):
         self._quote = '"' if quote is None else csv_quote(quote, self._delimiter)
         self._has_header, self._nulls = header, tuple(null)
 
+    def check_written(self) -> None:
+        """Raise a `UsageError` for options with which CSV can be read, but not written."""
+        csv_quote(self._quote or "none", self._delimiter, none=False)
+        for text in self._nulls:
+            if cell_number(text) is not None:
+                raise UsageError(f"--null {text!r} is a number, which a value may be")
+
     def scan(self, path: AnyPath) -> Scan:
         """Read a file through, and note which delimiter was detected."""
         scan = super().scan(path)
@@ -366,6 +374,15 @@ class CsvFormat(RowFormat):
             if self._nulls:
                 cells = ["" if cell in self._nulls else cell for cell in cells]
             yield dict(zip(names, cells, strict=True)), file.tell()
+
+    def decode(
+        self, rows: Sequence[Row], content: Content, path: AnyPath, first: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield rows as one batch; the columns of a schema are in its order without a header."""
+        if content.declared and not self._has_header:
+            names = (schema_next_to(path) or content).schema.names
+            rows = [dict(zip(names, row.values(), strict=False)) for row in rows]
+        yield from super().decode(rows, content, path, first)
 
     def _named(self, row: Row) -> Row:
         if "" not in row:
@@ -410,13 +427,15 @@ class CsvFormat(RowFormat):
         with _create_text(path) as file:
             # In quotes, texts keep the blanks that they start with.
             delimiter = self._delimiter or ("\t" if plain_suffix(path) == ".tsv" else ",")
-            writer = csv.writer(file, delimiter=delimiter, quoting=csv.QUOTE_NONNUMERIC)
+            quoting: Any = {"quotechar": self._quote, "quoting": csv.QUOTE_NONNUMERIC}
+            writer = csv.writer(file, delimiter=delimiter, **quoting)
             names = content.schema.names + ([LABEL_NAME] if content.named_label else [])
-            writer.writerow(names)
+            if self._has_header:
+                writer.writerow(names)
             # Of columns in which an empty cell is a value that is missing.
             nullable = {*names} - _required(content)
             yield lambda batch: writer.writerows(
-                [_cell(value, name in nullable) for name, value in row.items()]
+                [_cell(value, name in nullable, self._nulls) for name, value in row.items()]
                 for row in rows_of(with_texts(content.with_names(batch)))
             )
 
@@ -452,15 +471,19 @@ def _required(content: Content) -> set[str]:
     return {EXACT, PAYLOAD}
 
 
-def _cell(value: Any, nullable: bool) -> str | int | float:
+def _cell(value: Any, nullable: bool, nulls: Sequence[str]) -> str | int | float:
+    """Return a cell; a missing value is the first of the texts that stand for one."""
     if isinstance(value, int | float):
         return value
     if isinstance(value, str | bytes):
         data = value if isinstance(value, bytes) else value.encode()
-        if b"\0" in data or data.startswith(_BASE64.encode()) or (nullable and not data):
+        is_null = (nullable and not data) or data in [text.encode() for text in nulls]
+        if b"\0" in data or data.startswith(_BASE64.encode()) or is_null:
             return json.dumps({"base64": base64.b64encode(data).decode()})
     value = as_json(value)
-    return "" if value is None else value if isinstance(value, str) else json.dumps(value)
+    if value is None:
+        return nulls[0] if nulls else ""
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _raise_all(errors: Mapping[str, tuple[int, Exception]], path: AnyPath) -> None:
