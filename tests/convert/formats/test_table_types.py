@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
 import json
 import re
@@ -23,7 +24,7 @@ from tests.examples.strategies import string
 from tests.photos import image_bytes
 from tests.records.strategies import shard_of
 from tfrtool.cli import main
-from tfrtool.examples.example import decode_example
+from tfrtool.examples.example import DType, decode_example
 from tfrtool.examples.objects.read_objects import read_objects
 
 NOON, BEFORE = dt.datetime(2024, 1, 1, 12), dt.datetime(1969, 1, 1, 0, 0, 0, 5)
@@ -469,13 +470,46 @@ def test_boxes(boxes: Any, numbers: list[list[float]], sizes: str, tmp_path: Pat
         ({"box": [1]}, {}, "needs a column 'objects/bbox'"),
     ],
 )
+@pytest.mark.parametrize("form", ["parquet", "jsonl"])
 def test_boxes_that_are_refused(
-    objects: dict[str, Any], more: dict[str, Any], words: str, tmp_path: Path
+    objects: dict[str, Any], more: dict[str, Any], words: str, form: str, tmp_path: Path
 ) -> None:
     """The error names the file and what is missing."""
-    pq.write_table(pa.Table.from_pylist([{"objects": objects, **more}]), tmp_path / "a.parquet")
-    with pytest.raises(tfrtool.SchemaError, match=rf"a\.parquet: .*{words}"):
-        tfrtool.convert(tmp_path / "a.parquet", tmp_path / "new", flatten=True, boxes="coco")
+    source, row = tmp_path / f"a.{form}", {"objects": objects, **more}
+    if form == "jsonl":
+        more = {name: "text" if name == "image" else one for name, one in more.items()}
+        source.write_text(json.dumps({"objects": objects, **more}))
+    else:
+        pq.write_table(pa.Table.from_pylist([row]), source)
+    with pytest.raises(tfrtool.SchemaError, match=rf"a\.{form}(, record 0)?: .*{words}"):
+        tfrtool.convert(source, tmp_path / "new", flatten=True, boxes="coco")
     assert not (tmp_path / "new").exists()
     with pytest.raises(tfrtool.UsageError, match="--boxes applies to"):
-        tfrtool.convert(tmp_path / "a.parquet", tmp_path / "new", boxes="coco")
+        tfrtool.convert(source, tmp_path / "new", boxes="coco")
+
+
+@pytest.mark.parametrize("sizes", ["columns", "image"])
+def test_boxes_in_json_lines(sizes: str, tmp_path: Path) -> None:
+    """Boxes become float32, even if all are whole; rows without objects have none."""
+    image = {"base64": base64.b64encode(image_bytes(size=(8, 16))).decode()}
+    more = {"width": 8, "height": 16} if sizes == "columns" else {"image": image}
+    rows: list[Any] = [
+        {"objects": [{"bbox": [0, 0, 8, 16], "label": 1}], **more},
+        {"objects": {"bbox": [[0, 0, 8, 8], [0, 8, 8, 8.0]], "label": [0, 1]}, **more},
+        {"objects": [], **more},
+        more,
+    ]
+    for name, some in (("a", rows[:2]), ("b", rows[2:])):
+        lines = [f"{json.dumps(row)}\n" for row in some]
+        (tmp_path / f"{name}.jsonl").write_text("".join(lines))
+    sources = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
+    tfrtool.convert(sources, tmp_path / "new", flatten=True, boxes="coco", select=["objects/bbox"])
+    found = [decode_example(one).features for one in payloads_in(tmp_path / "new")]
+    boxes = [one["objects/bbox"] if one else None for one in found]
+    assert [one and one.dtype for one in boxes[:2]] == [DType.FLOAT32] * 2
+    assert [[*one.values] if one else None for one in boxes] == [
+        [0, 0, 1, 1],
+        [0, 0, 0.5, 1, 0.5, 0, 1, 1],
+        None,
+        None,
+    ]

@@ -1,5 +1,6 @@
 """Boxes of objects in tables, as records have them: in shares of the sides of their images."""
 
+from contextlib import suppress
 from typing import Literal
 
 import numpy as np
@@ -14,8 +15,8 @@ from tfrtool.examples.arrow.value_types import nested_array
 BOXES = "objects/bbox"
 BoxFormat = Literal["coco", "voc", "yolo"]
 
-_SIZES = ("width", "height")
-_IMAGE = "image"
+SIZES = ("width", "height")
+IMAGE = "image"
 
 
 def relative_boxes(batch: pa.RecordBatch, form: BoxFormat) -> pa.RecordBatch:
@@ -66,10 +67,11 @@ def _sizes(batch: pa.RecordBatch, rows: NDArray[np.int64]) -> NDArray[np.float64
     found = np.zeros((len(rows), 2))
     names = batch.schema.names
     for place, row in enumerate(rows.tolist()):
-        if {*_SIZES} <= {*names}:
-            found[place] = [batch.column(name)[row].as_py() or 0 for name in _SIZES]
-        elif _IMAGE in names:
-            image = batch.column(_IMAGE)[row].as_py()
+        if {*SIZES} <= {*names}:
+            with suppress(TypeError, ValueError):  # zeros are an error
+                found[place] = [batch.column(name)[row].as_py() or 0 for name in SIZES]
+        elif IMAGE in names:
+            image = batch.column(IMAGE)[row].as_py()
             data = image.get("bytes") if isinstance(image, dict) else image
             try:
                 frame = read_frame(data or b"")

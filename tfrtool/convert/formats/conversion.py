@@ -11,6 +11,7 @@ from typing import Any
 
 from tfrtool.convert.carried import CarriedMetadata
 from tfrtool.convert.convert_options import ConvertOptions
+from tfrtool.convert.formats.boxes import BOXES
 from tfrtool.convert.formats.convert_task import ConvertTask, read_rows
 from tfrtool.convert.formats.parquet import ParquetFormat
 from tfrtool.convert.formats.payload_formats import PayloadFormat
@@ -150,8 +151,8 @@ def convert(
             raise UsageError(f"--flatten applies to {known}, not to {form.name}")
         form = type(form)(flatten=True)
     if options.boxes is not None:
-        if not (options.flatten and isinstance(form, ParquetFormat)):
-            raise UsageError("--boxes applies to Parquet and Arrow with --flatten")
+        if not (options.flatten and isinstance(form, ParquetFormat | JsonLinesFormat)):
+            raise UsageError("--boxes applies to Parquet, Arrow and JSON Lines with --flatten")
         form = type(form)(flatten=True, boxes=options.boxes)
     goal, single = _goal(folder, options.to, form)
     form, goal = _with_csv(options, form, goal)
@@ -185,6 +186,8 @@ def convert(
         before, said = _content_of(
             form, [*scans.values()], found.folders, tuple(select), options, schema, cast=casts
         )
+        if options.boxes and all(BOXES not in s.content.columns.names for s in scans.values()):
+            raise SchemaError(f"--boxes needs a column {BOXES!r}", path=next(iter(scans)))
         before.columns.select([label_feature] if label_feature else [])
         label = label_feature or (found.info.label_feature if found.info else None)
         label = rename.get(label, label) if label else None

@@ -7,7 +7,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
@@ -17,6 +17,7 @@ from typing import IO, Any, BinaryIO, ClassVar
 
 import pyarrow as pa
 
+from tfrtool.convert.formats.boxes import BOXES, IMAGE, SIZES, BoxFormat, relative_boxes
 from tfrtool.convert.formats.registry import Content, Format, Put, ReadPosition, Scan
 from tfrtool.errors import (
     SchemaError,
@@ -133,6 +134,13 @@ class RowFormat(Format):
         """Return a row without a schema, each column under the name that its feature gets."""
         return row
 
+    def _cells(self, row: Row, number: int) -> Iterable[tuple[str, Any]]:
+        try:
+            return self._named(row).items()
+        except SchemaError as error:
+            error.record = number
+            raise
+
     def _notes(self, columns: Mapping[str, CellTypes]) -> list[str]:  # noqa: ARG002
         """Return what becomes of columns, a clause each."""
         return []
@@ -151,7 +159,7 @@ class RowFormat(Format):
         with os_errors_as(SourceError, path), self._open(path) as file:
             for row, end in self._rows(file, path, 0):
                 check_column_count(max(len(row), len(columns)), path)
-                for name, cell in self._named(row).items() if content is None else ():
+                for name, cell in self._cells(row, rows) if content is None else ():
                     column = columns.setdefault(name, CellTypes())
                     known = len(column.dtypes)
                     try:
@@ -255,9 +263,15 @@ class JsonLinesFormat(RowFormat):
     widening: ClassVar[Sequence[DType]] = (DType.INT64, DType.FLOAT32)
     names_labels = True
 
-    def __init__(self, flatten: bool = False) -> None:
-        """Say whether objects become columns of their values."""
-        self._flatten = flatten
+    def __init__(self, flatten: bool = False, boxes: BoxFormat | None = None) -> None:
+        """Say whether objects become columns of their values, and what numbers boxes have."""
+        self._flatten, self._boxes = flatten, boxes
+
+    def scan(self, path: AnyPath) -> Scan:
+        """Read a file through; boxes become float32, whatever their numbers."""
+        scan = super().scan(path)
+        others = {name: one for name, one in scan.numbers.items() if name != BOXES}
+        return scan if self._boxes is None else replace(scan, numbers=others)
 
     def _named(self, row: Row) -> Row:
         if not self._flatten:
@@ -268,7 +282,19 @@ class JsonLinesFormat(RowFormat):
             names = [name for name, _ in pairs]
             duplicate = next(name for name in names if names.count(name) > 1)
             raise SchemaError(f"duplicate column {printable(duplicate)!r}")
-        return flat
+        if self._boxes is None or flat.get(BOXES) is None:
+            return flat
+        try:
+            arrays = {
+                name: pa.array(
+                    [from_json(flat[name], pa.binary()) if name == IMAGE else flat[name]]
+                )
+                for name in {BOXES, *SIZES, IMAGE}.intersection(flat)
+            }
+        except (ValueError, TypeError, OverflowError, pa.ArrowException) as error:
+            raise SchemaError(f"invalid values for --boxes: {error}") from error
+        (boxes,) = relative_boxes(pa.record_batch(arrays), self._boxes).column(BOXES).to_pylist()
+        return flat | {BOXES: boxes}
 
     def _rows(self, file: BinaryIO, path: AnyPath, start: int) -> Iterator[tuple[Row, int]]:
         for place, _, end, row in json_rows(file, path, start=start, limit=MAX_TEXT_ROW_BYTES):
