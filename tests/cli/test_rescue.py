@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,23 @@ def test_index_elsewhere(shard: Path, tmp_path: Path, capsys: Capture) -> None:
     assert places == [out / f"{shard.name}.idx", out / "more" / f"{shard.name}.idx"]
     assert [len(place.read_text().splitlines()) for place in places] == [4, 1]
     assert not [*shard.parent.glob("*.idx"), *other.parent.glob("*.idx")]
+
+
+def test_index_goes_on_after_a_shard_without_one(shard: Path, capsys: Capture) -> None:
+    """A compressed or damaged shard is named with its reason, the others are indexed: code 3."""
+    packed, cut = shard.with_name("a.tfrecord.gz"), shard.with_name("b.tfrecord")
+    packed.write_bytes(gzip.compress(shard.read_bytes()))
+    cut.write_bytes(shard.read_bytes()[:-1])
+    last = shard.with_name("z.tfrecord")
+    last.write_bytes(shard.read_bytes())
+    assert main(["index", *map(str, (packed, cut, shard, last)), "--json"]) == 3
+    captured = capsys.readouterr()
+    indexed = [json.loads(line)["path"] for line in captured.out.splitlines()]
+    assert indexed == [str(shard), str(last)]
+    first, second = captured.err.splitlines()
+    assert f"warning: not indexed: {packed}: compressed with gzip" in first
+    assert f"warning: not indexed: {cut}, record 3" in second
+    assert not packed.with_name("a.tfrecord.gz.idx").exists()
 
 
 @pytest.mark.parametrize("command", [["count"], ["inspect", "shard"]])

@@ -17,6 +17,7 @@ from tests.conftest import MakeShard
 from tests.datasets import flip_bit
 from tfrtool.cli import main
 from tfrtool.convert.diff import Place, diff
+from tfrtool.errors import ShardError, UsageError
 from tfrtool.records.framing import frame
 
 Sides = dict[str, list[tuple[bytes, bytes]]]
@@ -126,6 +127,32 @@ def test_payloads_that_are_no_examples(make_shard: MakeShard) -> None:
         report = diff(a, b, key=key)
         assert (report.only_a, report.only_b, report.changed) == (1, 1, 0)
     assert report.without_key == (2, 2)
+
+
+def test_errors(make_shard: MakeShard, tmp_path: Path) -> None:
+    """No such key, no such file, no shard."""
+    shard = make_shard([tfrtool.encode_example({"a": 1})])
+    (tmp_path / "text.tfrecord").write_bytes(b"hello" * 100)
+    with pytest.raises(UsageError, match="'nope'"):
+        diff(shard, shard, key="nope")
+    with pytest.raises(ShardError, match="none"):
+        diff(shard, tmp_path / "none")
+    with pytest.raises(ShardError, match="not a TFRecord file"):
+        diff(shard, tmp_path / "text.tfrecord")
+
+
+def test_exit_codes(make_shard: MakeShard, capsys: pytest.CaptureFixture[str]) -> None:
+    """0 if nothing differs, 3 if something does; the page has the places."""
+    a = make_shard([tfrtool.encode_example({"a": 1})], "a.tfrecord")
+    b = make_shard([tfrtool.encode_example({"a": 2}), b"\n"], "b.tfrecord")
+    assert main(["diff", str(a), str(a)]) == 0
+    assert "same records" in capsys.readouterr().out
+    assert main(["diff", str(a), str(b), "--limit", "1"]) == 3
+    text = capsys.readouterr().out
+    assert "differ: 1 only in SOURCE, 2 only in TARGET" in text
+    assert f"{b} 0\n" in text
+    assert "1 more" in text
+    assert main(["diff", str(a), str(b), "--key", "nope", "--json"]) == 2
 
 
 def test_damage_is_not_called_the_same(

@@ -126,6 +126,17 @@ def test_an_error_names_all_features_that_cannot_be_cast(tmp_path: Path) -> None
     assert not (tmp_path / "out").exists()
 
 
+def test_damage_is_listed_or_stops_the_work(tmp_path: Path) -> None:
+    """A damaged record is left out and listed, or nothing is written at all."""
+    source = write_foreign(tmp_path / "in", [[_record(number) for number in range(5)]])
+    flip_bit(source / "part-00000-of-00001.tfrecord", 20)
+    report = tfrtool.edit(source, tmp_path / "out", drop=["text"], on_error="skip")
+    assert (report.records_out, report.corrupt) == (4, 1)
+    with pytest.raises(tfrtool.CorruptShardError):
+        tfrtool.edit(source, tmp_path / "stop", drop=["text"])
+    assert not (tmp_path / "stop").exists()
+
+
 @pytest.mark.parametrize(
     ("options", "want"),
     [
@@ -196,6 +207,15 @@ def test_metadata_is_made_anew_where_names_are_parts(pets: Path, tmp_path: Path)
     made = json.loads((tmp_path / "out" / "features.json").read_text())["featuresDict"]["features"]
     assert sorted(made) == ["image", "label", "name"]
     assert made["label"]["classLabel"] == {"numClasses": "2"}
+
+
+def test_an_edit_needs_a_change(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without one nothing is copied."""
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(shard_of([tfrtool.encode_example({"n": 1})]))
+    assert main(["edit", str(path), str(tmp_path / "out")]) == 2
+    assert "--select, --drop" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("value", ["1234567891.0", "1e300"])

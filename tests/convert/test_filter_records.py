@@ -61,6 +61,22 @@ def test_columns_that_come_late_are_found(tmp_path: Path) -> None:
     assert (report.records_out, report.corrupt) == (60, 0)
 
 
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ("lable = 1", "lable.*did you mean 'label'"),
+        ("label =", "incomplete"),
+        ("", "empty"),
+        ("label = 1; DROP TABLE records", "invalid condition"),
+    ],
+)
+def test_bad_conditions_are_told(pets: Path, tmp_path: Path, where: str, message: str) -> None:
+    """Before anything is written."""
+    with pytest.raises(tfrtool.UsageError, match=message):
+        tfrtool.filter_records(pets, tmp_path / "new", where=where)
+    assert not (tmp_path / "new").exists()
+
+
 def test_lists_keep_and_drop(pets: Path, tmp_path: Path) -> None:
     """A line names a shard by its name or path, and a record; damaged ones don't shift others."""
     first = pets / "pets-train.tfrecord-00000-of-00002"
@@ -124,6 +140,15 @@ def test_a_sample_has_just_as_many(pets: Path, tmp_path: Path) -> None:
     drawn = payloads_of(tmp_path / "0", "train")
     assert drawn == [payload for payload in TRAIN if payload in drawn]
     assert tfrtool.filter_records(pets, tmp_path / "all", sample=9999).records_out == 700
+
+
+def test_nothing_to_keep_is_an_error(pets: Path, tmp_path: Path) -> None:
+    """No rule, and no record that passes."""
+    with pytest.raises(tfrtool.UsageError, match="--where, --keep"):
+        tfrtool.filter_records(pets, tmp_path / "new")
+    with pytest.raises(tfrtool.WriteError, match="0 of 700"):
+        tfrtool.filter_records(pets, tmp_path / "new", where="label > 99")
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize(

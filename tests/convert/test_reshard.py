@@ -233,6 +233,20 @@ def test_missing_shards_and_records_are_told(pets: Path, tmp_path: Path) -> None
     assert kinds == ["count", "missing-shard"]
 
 
+def test_a_dry_run_says_what_would_be_written(
+    pets: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The plan has the shards' names and records; the run has the same; nothing is left of it."""
+    assert main(["reshard", str(pets), str(tmp_path / "new"), "--shards", "2", "--dry-run"]) == 0
+    printed = capsys.readouterr().out
+    assert "1,500 records in, 1,500 out" in printed
+    assert "new-train.tfrecord-00001-of-00002  600 records" in printed
+    assert not (tmp_path / "new").exists()
+    with pytest.raises(tfrtool.UsageError, match=r"--shards 301.*300 records"):
+        tfrtool.reshard(pets, tmp_path / "new", shards=301)
+    assert os.listdir(tmp_path) == ["pets"]  # noqa: PTH208
+
+
 @pytest.mark.tf
 @pytest.mark.parametrize("compression", ["none", "gzip", "zlib"])
 def test_bytes_are_those_of_tensorflow(pets: Path, tmp_path: Path, compression: str) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
+import tfrtool
 from tests.conftest import MakeShard
 from tests.datasets import flip_bit
 from tests.examples.strategies import int64, string
@@ -178,6 +180,13 @@ def test_what_is_there_is_not_replaced(make_shard: MakeShard, tmp_path: Path) ->
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["a.tfrecord", "sheet.png"]
 
 
+@pytest.mark.parametrize("name", ["sheet", "sheet.tfrecord", "sheet.pdf", "missing/sheet.png", "."])
+def test_a_name_that_can_be_no_sheet(name: str, make_shard: MakeShard, tmp_path: Path) -> None:
+    """Unknown formats, missing directories and directories are refused before anything is read."""
+    with pytest.raises(UsageError):
+        contact_sheet([make_shard([painted(0)])], tmp_path / name)
+
+
 @pytest.mark.parametrize("suffix", [*SUFFIXES, ".JPG"])
 def test_every_format_of_a_sheet(suffix: str, make_shard: MakeShard, tmp_path: Path) -> None:
     """A sheet is saved in each format that is offered."""
@@ -229,6 +238,16 @@ def test_what_comes_meanwhile_is_not_replaced(make_shard: MakeShard, tmp_path: P
     assert out.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{"limit": 0}, {"columns": 0}, {"thumb": 8}, {"thumb": 4096}, {"limit": 10_000, "thumb": 512}],
+)
+def test_impossible_sheets(options: dict[str, int], tmp_path: Path) -> None:
+    """Sheets of no or of too many pixels are refused before anything is read."""
+    with pytest.raises(UsageError):
+        contact_sheet(tmp_path / "none", tmp_path / "a.png", **options)  # type: ignore[arg-type]
+
+
 def test_progress_is_told(make_shard: MakeShard, tmp_path: Path) -> None:
     """The callback hears of every picture."""
     heard: list[tuple[int, int | None]] = []
@@ -240,6 +259,13 @@ def test_progress_is_told(make_shard: MakeShard, tmp_path: Path) -> None:
         on_progress=lambda now: heard.append((now.done, now.total)),
     )
     assert heard == [(1, 9), (2, 9), (3, 9)]
+
+
+def test_library_users_have_it(make_shard: MakeShard, tmp_path: Path) -> None:
+    """The verb and its options are public, and the report goes into JSON."""
+    path = make_shard([painted(0)])
+    report = tfrtool.contact_sheet([path], tmp_path / "s.webp", thumb=64)
+    assert json.loads(json.dumps(to_json_values(report)))["images"] == 1
 
 
 def test_real_shards(shared_data: Path, tmp_path: Path) -> None:

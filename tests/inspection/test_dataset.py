@@ -11,7 +11,7 @@ import pytest
 
 from tests.datasets import write_pets
 from tests.examples.strategies import int64, string
-from tfrtool.errors import DatasetError
+from tfrtool.errors import DatasetError, UsageError
 from tfrtool.examples.example import encode_example
 from tfrtool.inspection.dataset import dataset_summary
 from tfrtool.inspection.dataset import record_labels as labels
@@ -109,6 +109,26 @@ def test_extra_shards(copy: Path, name: str) -> None:
     assert all(split.records == split.expected_records for split in found.splits.values())
 
 
+def test_names_alone(tmp_path: Path) -> None:
+    """Without metadata splits come from names, and missing numbers from their counts."""
+    shard(tmp_path / "a-train-00000-of-00003.tfrecord", [0, 1])
+    shard(tmp_path / "a-train-00002-of-00003.tfrecord", [0, 1])
+    shard(tmp_path / "a-test-00000-of-00001.tfrecord", [1])
+    found = inspect(tmp_path)
+    assert faults(found) == [("missing-shard", "a-train-00001-of-00003.tfrecord")]
+    assert {name: split.records for name, split in found.splits.items()} == {"train": 4, "test": 1}
+    assert [split.expected_records for split in found.splits.values()] == [None, None]
+    assert found.version is None
+
+
+def test_folders_of_splits(tmp_path: Path) -> None:
+    """TFX's folders are splits."""
+    for name in ("Split-train", "Split-eval"):
+        shard(tmp_path / name / "data_tfrecord-00000-of-00001", [0, 1])
+    found = inspect(tmp_path)
+    assert {name: split.records for name, split in found.splits.items()} == {"train": 2, "eval": 2}
+
+
 @pytest.mark.tf
 def test_the_newest_version_is_taken(pets: Path, tmp_path: Path) -> None:
     """Of versions in folders the newest is read, by number and not by letter."""
@@ -155,6 +175,17 @@ def test_labels_with_the_same_text_stay_apart(tmp_path: Path) -> None:
     (split,) = inspect(tmp_path).splits.values()
     assert sorted(split.labels.values()) == [1, 1, 2]
     assert len(split.labels) == 3
+
+
+def test_a_label_that_is_named(tmp_path: Path) -> None:
+    """--label takes any feature; one that no record has is a mistake, with the candidates."""
+    payload = encode_example({"a": int64(1), "b": int64(2)})
+    (tmp_path / "train-00000-of-00001").write_bytes(frame(payload) * 3)
+    assert inspect(tmp_path).label is None
+    assert set(inspect(tmp_path).label_candidates) == {"a", "b"}
+    assert inspect(tmp_path, "b").splits["train"].labels == {"2": 3}
+    with pytest.raises(UsageError, match=r"feature 'c'.*a, b"):
+        inspect(tmp_path, "c")
 
 
 @pytest.mark.parametrize("where", ["in a shard", "in all"])

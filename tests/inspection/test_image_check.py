@@ -58,6 +58,20 @@ def test_cut_image_is_a_fault(make_shard: MakeShard) -> None:
     assert "truncated" in fault.message.lower()
 
 
+def test_every_feature_that_holds_images_is_looked_at(make_shard: MakeShard) -> None:
+    """A mask beside the image is decoded, too, and so is each of a list."""
+    mask = image_bytes("PNG")
+    cut = mask[: len(mask) // 2]
+    payloads = [
+        example(image=string(JPEG), mask=string(mask)),
+        example(image=string(JPEG), mask=string(cut)),
+        example(image=string(JPEG), mask=string(mask, cut)),
+    ]
+    found = faults(verify([str(make_shard(payloads))], images=True, workers=1))
+    assert [record for _, record, _ in found] == [1, 2]
+    assert all("'mask'" in message for _, _, message in found)
+
+
 def test_what_is_no_image_among_images(make_shard: MakeShard) -> None:
     """Other bytes, and none, are faults where the feature holds images, in any shard of it."""
     values = (b"", b"error: timed out", b"\x00\xff\x01")
@@ -129,3 +143,13 @@ def test_pillow_bomb_is_a_fault(make_shard: MakeShard) -> None:
     )
     assert record == 0
     assert "pixels" in message
+
+
+def test_reports_of_the_same_images_are_equal(make_shard: MakeShard) -> None:
+    """Reports are compared by what they say, and by the payloads."""
+    other = image_bytes(size=(64, 48), tint=7)
+    paths = [make_shard([example(image=string(data))]) for data in (JPEG, JPEG)]
+    first, again = (verify([str(path)], images=True, workers=1) for path in paths)
+    assert (first, hash(first.shards), repr(first)) == (again, hash(again.shards), repr(again))
+    changed = make_shard([example(image=string(other.ljust(len(JPEG), b"\0")[: len(JPEG)]))])
+    assert verify([str(changed)], images=True, workers=1) != first

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.photos import image_bytes, write_class_folders
-from tests.sources.trees import WRITERS, contents, labelled, open_tree
+from tests.sources.trees import WRITERS, contents, labelled, open_tree, write_folder
 from tfrtool.errors import SourceError, UsageError
 from tfrtool.records.framing import frame
 from tfrtool.sources.folders.class_layout import LabelFrom
@@ -91,6 +91,21 @@ def test_other_files_are_an_error(data: bytes, found: str, tmp_path: Path) -> No
     assert caught.value.path == str(path)
     assert ".tar" in str(caught.value.expected)
     assert caught.value.found == found
+
+
+def test_tables(tmp_path: Path) -> None:
+    """A text is a table, whatever its name; one that isn't is an error that names it."""
+    tree = {"files/1.jpg": b"a", "files/2.jpg": b"b"}
+    write_folder(tmp_path, tree)
+    for name in ("table.csv", "table"):
+        (tmp_path / name).write_text("path,label\nfiles/1.jpg,cat\nfiles/2.jpg,dog\n")
+        source = open_tree(tmp_path / name)
+        assert labelled(source) == [("files/1.jpg", "cat"), ("files/2.jpg", "dog")]
+        assert contents(source) == tree
+    (tmp_path / "notes.txt").write_text("Some text.\n")
+    with pytest.raises(SourceError) as caught:
+        open_tree(tmp_path / "notes.txt")
+    assert caught.value.path == str(tmp_path / "notes.txt")
 
 
 @pytest.mark.parametrize("source", ["a.csv", "tfds:cats_vs_dogs"])

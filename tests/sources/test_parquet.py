@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -136,3 +138,20 @@ def test_the_command_takes_parquet(folder: Path, capsys: pytest.CaptureFixture[s
     pq.write_table(table, folder / "table.csv")
     assert main(["write", str(folder / "table.csv"), str(folder / "d"), "--dry-run"]) == 1
     assert "no image can be used" in capsys.readouterr().err
+
+
+def test_other_sources_do_without_pyarrow(folder: Path) -> None:
+    """Pyarrow is loaded for a Parquet table, and for nothing else."""
+    (folder / "table.csv").write_text("path,label\na.jpg,x\n")
+    program = (
+        "import sys; from pathlib import Path; from tfrtool.sources.folders.class_layout import *;"
+        "from tfrtool.sources.open_source import open_source;"
+        "open_source(sys.argv[1], LabelFrom.FOLDER, Path('.'));print('pyarrow' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(folder / "table.csv")],
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    assert done.stdout.strip() == "False"

@@ -246,6 +246,22 @@ def test_records_that_are_no_examples(tmp_path: Path, make_shard: MakeShard, run
     assert "5 records in 1 shard" in Page(out).text
 
 
+def test_a_place_is_checked_before_anything_is_read(splits: Path, tmp_path: Path, run: Run) -> None:
+    """A wrong ending, a file that is there and no folder are refused; nothing is left."""
+    taken = tmp_path / "taken.html"
+    taken.write_text("mine")
+    for out, why in (
+        (tmp_path / "r.txt", "must end in .html"),
+        (taken, "--overwrite"),
+        (tmp_path / "no" / "r.html", f"{tmp_path / 'no'}: "),
+    ):
+        code, _, error = run("report", splits, "--out", out)
+        assert (code, why in error) == (2, True)
+    assert taken.read_text() == "mine"
+    assert run("report", splits, "--out", taken, "--overwrite")[0] == 0
+    assert "42 records" in taken.read_text()
+
+
 def test_what_all_records_share_is_one_number(make_shard: MakeShard, tmp_path: Path) -> None:
     """It is no range; a page about one file is called as the file is."""
     image = image_payload(1, data=image_bytes(size=(28, 12)))

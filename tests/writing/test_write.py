@@ -13,10 +13,11 @@ import pytest
 
 import tfrtool
 from tests.photos import image_bytes, write_class_folders
-from tfrtool.errors import UsageError, WriteError
+from tfrtool.errors import SourceError, UsageError, WriteError
 from tfrtool.examples.example import decode_example
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_records
+from tfrtool.storage.commit import STAGING
 from tfrtool.storage.progress import Progress
 
 pytestmark = pytest.mark.tf
@@ -153,6 +154,16 @@ def test_disguised_images_are_converted_and_listed(tmp_path: Path, tf: Any) -> N
         assert tf.io.decode_jpeg(image, channels=3).shape[2] == 3
 
 
+def test_on_bad_fail_writes_nothing(tmp_path: Path) -> None:
+    """Where bad images are not to be skipped, the first is an error, and nothing is left."""
+    source = write_class_folders(tmp_path / "photos", count=2)
+    (source / "cat" / "bad.jpg").write_text("no image")
+    with pytest.raises(SourceError) as caught:
+        tfrtool.write(source, tmp_path / "out", on_error="stop")
+    assert caught.value.path == str(source / "cat" / "bad.jpg")
+    assert not (tmp_path / "out").exists()
+
+
 def test_what_is_there_is_not_touched(tmp_path: Path) -> None:
     """A directory that isn't empty is refused, and stays as it was."""
     source = write_class_folders(tmp_path / "photos", count=2)
@@ -163,6 +174,34 @@ def test_what_is_there_is_not_touched(tmp_path: Path) -> None:
         with pytest.raises(UsageError):
             tfrtool.write(source, dataset, existing=existing)
     assert [path.name for path in dataset.iterdir()] == ["thesis.txt"]
+
+
+def test_overwrite_replaces_our_files_only(tmp_path: Path) -> None:
+    """Old shards go, new ones come, and a file that is not ours stays."""
+    source = write_class_folders(tmp_path / "photos", count=4)
+    dataset = tmp_path / "out"
+    tfrtool.write(source, dataset, shards=4)
+    (dataset / "notes.txt").write_text("mine")
+    tfrtool.write(source, dataset, shards=2, existing="overwrite")
+    assert sorted(path.name for path in dataset.iterdir()) == [
+        "dataset_info.json",
+        "features.json",
+        "label.labels.txt",
+        "notes.txt",
+        "out-train.tfrecord-00000-of-00002",
+        "out-train.tfrecord-00001-of-00002",
+        "write_report.json",
+    ]
+
+
+def test_two_writers_can_not_meet(tmp_path: Path) -> None:
+    """A dataset that is being written is refused to a second writer."""
+    source = write_class_folders(tmp_path / "photos", count=2)
+    (tmp_path / "out" / STAGING).mkdir(parents=True)
+    with pytest.raises(UsageError, match="interrupted"):
+        tfrtool.write(source, tmp_path / "out")
+    tfrtool.write(source, tmp_path / "out", existing="overwrite")
+    assert not (tmp_path / "out" / STAGING).exists()
 
 
 def test_dataset_inside_its_source_is_refused(tmp_path: Path) -> None:

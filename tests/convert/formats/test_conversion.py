@@ -221,6 +221,13 @@ def test_select_and_rename(pets: Path, tmp_path: Path) -> None:
         tfrtool.convert(pets, tmp_path / "other", to="csv", select=["lable"])
 
 
+def test_the_card_of_hugging_face(pets: Path, tmp_path: Path) -> None:
+    """The card of a folder lists the files and the number of rows of each split."""
+    tfrtool.convert(pets, tmp_path / "pets", to="hf")
+    card = (tmp_path / "pets" / "README.md").read_text()
+    assert "path: train-*.parquet" in card
+
+
 @pytest.mark.parametrize("to", ["jsonl", "parquet"])
 def test_other_class_names_are_refused(pets: Path, to: str, tmp_path: Path) -> None:
     """Sources that name classes in another order would give labels another meaning."""
