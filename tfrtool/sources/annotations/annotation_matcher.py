@@ -204,6 +204,8 @@ class _AnnotationMatcher:
         others = image.objects
         if isinstance(others, PlainObjects) and self._are_own_classes and not first:
             rows.extend(others.fields)
+            points = (len(one[_KEYPOINTS - len(_OPTIONAL)]) // 3 for one in others.fields)
+            self._points = max(self._points, *points) if rows else self._points
             others = ()
         for one in others:
             try:

@@ -125,9 +125,13 @@ _ROW = np.dtype(
 """An image or an object: the number of its image, its id and place in its list, the bytes of its
 text, and the numbers of its file and category."""
 
-_PLAIN, _OTHER, _IMAGE = range(3)
-"""Kinds of rows. The text of a plain object is its outline. Of another one, it is its box, fields,
-problem and the size of its mask. The box of an image holds its sides."""
+_PLAIN, _FULL, _OTHER, _IMAGE = range(4)
+"""Kinds of rows. The text of a plain object is its outline. Of a full one, it is all else that is
+valid, its outline, key points, attributes and flags. Of another one, it is its box, fields, problem
+and the size of its mask. The box of an image holds its sides."""
+
+_VISIBLE = frozenset((0, 1, 2))
+_NO_OUTLINES = (b"null", b"[]", b"")
 
 _IDS = np.dtype([("id", "i8"), ("number", "i8"), ("file", "i4")])
 _UNKNOWN = (None, "", ())
@@ -445,7 +449,7 @@ class CocoReader(AnnotationReader):
         sides = np.add.reduceat(np.where(is_image[:, None], table["box"][:, 2:], 0), starts)
         (x0, y0, x1, y1), (width, height) = table["box"].T, np.repeat(sides, counts, axis=0).T
         labels = np.array([self._label(one) for one in self._category_ids])[table["category"]]
-        is_plain = (table["kind"] == _PLAIN) & (labels >= 0)
+        is_plain = (table["kind"] <= _FULL) & (labels >= 0)
         is_plain &= (x0 >= 0) & (x0 < x1) & (x1 <= width) & (y0 >= 0) & (y0 < y1) & (y1 <= height)
         if self._repeated:
             ids = np.where(self._are_repeated(table), _NO_ID, ids)
@@ -454,11 +458,11 @@ class CocoReader(AnnotationReader):
         is_fast &= is_image[starts] | is_image[starts + counts - 1]
         is_fast &= table["file"][starts] == table["file"][starts + counts - 1]
         is_fast &= counts <= MAX_IMAGE_OBJECTS + 1
-        objects = table["kind"] == _PLAIN
+        objects = table["kind"] <= _FULL
         for name, has_one in (
             ("id", (ids != _NO_ID) & ~is_image),
             ("area", objects & ~np.isnan(areas)),
-            ("segmentation", objects & (table["size"] > 0)),
+            ("segmentation", (table["kind"] == _PLAIN) & (table["size"] > 0)),
         ):
             if has_one.any():
                 self.optional.add(name)
@@ -479,6 +483,9 @@ class CocoReader(AnnotationReader):
                 strict=False,
             )
         ]
+        for at in np.flatnonzero(table["kind"] == _FULL).tolist():
+            outline, points, text_, *flags = bucket.value(at)
+            fields[at] = (*fields[at][:8], *flags, "", outline, points, text_)
         for start, stop, fast in zip(
             starts.tolist(), (starts + counts).tolist(), is_fast.tolist(), strict=True
         ):
@@ -574,25 +581,57 @@ class CocoReader(AnnotationReader):
         table["box"][:, 2:] += table["box"][:, :2]
         if any(one.iscrowd is not None for one in found):
             file.optional.add("crowd")
-        are_polygons = _are_polygons(outlines)
+        are_polygons, kinds = _are_polygons(outlines), list[int]()
+        has_any_outline = False
         for at, (one, more, is_polygons) in enumerate(
             zip(found, extras, are_polygons, strict=True)
         ):
+            kind, has_outline = _OTHER, texts[at] not in _NO_OUTLINES
             if (
-                is_polygons
+                (is_polygons or not has_outline)
                 and one.bbox is not None
                 and not one.iscrowd
-                and not one.keypoints
-                and not more
                 and type(one) is not _Invalid
                 and self._masks is not Masks.PNG
             ):
-                if self._masks is Masks.NONE:
+                if self._masks is Masks.NONE or not has_outline:
                     texts[at] = b""
-            else:
-                texts[at] = marshal.dumps(self._other_object(file, one, more, ids[at]), _FORMAT)
-                table["kind"][at] = _OTHER
+                kind = _FULL if one.keypoints or more else _PLAIN
+            if kind != _PLAIN:
+                rest, problem = self._rest(file, one, more)
+                if kind == _FULL and problem is None:
+                    has_any_outline |= bool(texts[at])
+                    texts[at] = marshal.dumps((texts[at].decode(), *rest), _FORMAT)
+                else:
+                    kind = _OTHER
+                    values = self._other_object(file, one, rest, problem, ids[at])
+                    texts[at] = marshal.dumps(values, _FORMAT)
+            kinds.append(kind)
+        if has_any_outline:
+            file.optional.add("segmentation")
+        table["kind"] = kinds
         return table, texts
+
+    def _rest(
+        self, file: _CocoFile, one: _Annotation, attributes: Mapping[str, Any]
+    ) -> tuple[tuple[tuple[float, ...], str, bool, bool], str | None]:
+        """Return key points, attributes and flags of an object, and its problem, if any."""
+        problem = one.problem if isinstance(one, _Invalid) else None
+        points, text, flags = tuple(one.keypoints or ()), "", dict[str, bool]()
+        if attributes:
+            flags = known_flags(attributes)
+            try:
+                text = attributes_text(attributes)
+            except ValueError as error:
+                problem = problem or str(error)
+            file.optional.update(flags, ("attributes",))
+        if points:
+            file.optional.add("keypoints")
+        if one.iscrowd not in _FLAGS:
+            problem = problem or _PROBLEMS["iscrowd"]
+        if points and (len(points) % 3 or not _VISIBLE.issuperset(points[2::3])):
+            problem = problem or _PROBLEMS["keypoints"]
+        return (points, text, flags.get("difficult", False), flags.get("truncated", False)), problem
 
     def _attributes(self, file: _CocoFile, members: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
         """Return the ``attributes`` of an object, and its members that COCO doesn't have."""
@@ -604,11 +643,10 @@ class CocoReader(AnnotationReader):
         return values | inner
 
     def _other_object(
-        self, file: _CocoFile, one: _Annotation, attributes: Mapping[str, Any], id_: int
+        self, file: _CocoFile, one: _Annotation, rest: Any, problem: str | None, id_: int
     ) -> tuple[Any, ...]:
         """Return the box, the fields, the problem and the size of the mask of an object."""
-        problem = one.problem if isinstance(one, _Invalid) else None
-        box, outline, size, points = NO_BOX, "", None, tuple(one.keypoints or ())
+        box, outline, size = NO_BOX, "", None
         try:
             polygons, outline, size = self._outline(bytes(one.segmentation), file.counts)
             if one.bbox is not None:
@@ -621,19 +659,8 @@ class CocoReader(AnnotationReader):
                 problem = problem or "no bbox"
         except ValueError as error:
             problem = problem or str(error)
-        if one.iscrowd not in _FLAGS:
-            problem = problem or _PROBLEMS["iscrowd"]
-        if len(points) % 3 or not {*points[2::3]} <= {0, 1, 2}:
-            problem = problem or _PROBLEMS["keypoints"]
-        known, text, flags = None if id_ == _NO_ID else id_, "", known_flags(attributes)
-        try:
-            text = attributes_text(attributes)
-        except ValueError as error:
-            problem = problem or str(error)
-        file.optional |= flags.keys()
-        difficult, truncated = flags.get("difficult", False), flags.get("truncated", False)
-        crowd = bool(one.iscrowd)
-        fields = known, one.area, crowd, difficult, truncated, "", outline, points, text
+        known = None if id_ == _NO_ID else id_
+        fields = known, one.area, bool(one.iscrowd), *rest[2:], "", outline, *rest[:2]
         return box, fields, problem, size
 
     def _label(self, category: object) -> int:
@@ -656,10 +683,14 @@ class CocoReader(AnnotationReader):
             if kind == _IMAGE:
                 continue
             known, problem, size = None if id_ == _NO_ID else id_, None, None
-            if kind == _PLAIN:
-                outline = bucket.text[slice(*bucket.spans[at])].decode()
+            if kind <= _FULL:
                 box, area = box.tolist(), None if area != area else area
-                fields = known, area, False, False, False, "", outline, (), ""
+                if kind == _FULL:
+                    outline, points, text, *flags = bucket.value(at)
+                else:
+                    outline = bucket.text[slice(*bucket.spans[at])].decode()
+                    points, text, flags = (), "", [False, False]
+                fields = known, area, False, *flags, "", outline, points, text
             else:
                 box, fields, problem, size = bucket.value(at)
                 for place_, name in _LATE:
