@@ -31,8 +31,16 @@ def _scalars(tf: Any, run: Path) -> dict[str, list[tuple[int, float]]]:
     return found
 
 
-def test_tensorboard_and_callbacks_get_steps_and_epochs(tf: Any, few: Path, tmp_path: Path) -> None:
-    """Callbacks are called as ``fit`` calls them; TensorBoard gets each step and epoch."""
+@pytest.mark.parametrize(
+    "loader", [{}, {"cache": "none"}, {"recipe": "notebook"}], ids=["features", "images", "recipe"]
+)
+def test_tensorboard_and_callbacks_get_steps_and_epochs(
+    tf: Any, few: Path, tmp_path: Path, loader: dict[str, Any]
+) -> None:
+    """Callbacks are called as ``fit`` calls them, for all images once an epoch.
+
+    TensorBoard gets each step and epoch.
+    """
     import keras
 
     told: list[tuple[str, int]] = []
@@ -61,7 +69,7 @@ def test_tensorboard_and_callbacks_get_steps_and_epochs(tf: Any, few: Path, tmp_
             assert not all((one == other).all() for one, other in pairs)
             told.append(("over", 0))
 
-    options = small_options(few, batch_size=8, schedule="cosine", tensorboard=tmp_path)
+    options = small_options(few, batch_size=8, schedule="cosine", tensorboard=tmp_path, **loader)
     report = train(**options, callbacks=[Spy()])
     steps = [("step", 0), ("step", 1), ("test", 0)]
     one, two = [("epoch", 0), *steps, ("end", 0)], [("epoch", 1), *steps, ("end", 1)]

@@ -367,15 +367,20 @@ class TrainingRun:
     def _fit(self, callbacks: Sequence[Any], done: int, epochs: int, meter: EpochMeter) -> None:
         """Train from an epoch to another, by Keras' ``fit`` on one device."""
         data, devices, options, model = self._data, self._devices, self._options, self._model
-        order = {"first_epoch": done, "epochs": epochs - done}
         steps = [-(-images // options.batch_size) for images in data.images]
         weights = list((self._class_weights or {}).values())
         if self._cache == "features":
+            order = {"first_epoch": done, "epochs": epochs - done}
             batches = list(self._load_features(order, meter))
         else:
-            chosen = {"cache": self._cache, "on_progress": options.on_progress, **order}
+            chosen = {"cache": self._cache, "on_progress": options.on_progress}
             loaded = data.changed(rescale=self._rescale, **chosen)
-            makers = [partial(_load_part, data.dataset, part) for part in loaded.parts]
+            several, makers = isinstance(model, ReplicaModel), []
+            for part in loaded.parts:
+                # ``fit`` makes an iterator for each validation, and each epoch of other recipes.
+                is_one = several or (part.training and options.recipe == "tfrtool")
+                held = replace(part, first_epoch=done, epochs=epochs - done if is_one else 1)
+                makers.append(partial(_load_part, data.dataset, held))
             if isinstance(model, ReplicaModel):
                 model.class_weights, weights = weights, []
                 model.iterators = tuple(devices.distribute(make) for make in makers)
