@@ -95,6 +95,35 @@ def test_a_file_is_joined(shard: Path, words: dict[str, Path], form: str, capsys
     assert {"label": 1, "word": "one, 1", "day": None, "n": 4} in found
 
 
+MANY = "".join(f"{n},{n}\n" for n in range(30_000))
+CSV = {
+    "a;b\n1;x, y\n": [{"a": 1, "b": "x, y"}],
+    "a,d\n1,2024-01-05\n2,05/06/2024\n": [{"a": 1, "d": "2024-01-05"}, {"a": 2, "d": "05/06/2024"}],
+    "d\n05/06/2024\n": [{"d": "05/06/2024"}],
+    "zip,b\n02134,#1\n#2,\n": [{"zip": "02134", "b": "#1"}, {"zip": "#2", "b": None}],
+    "a,b\n1,2\n3,4,5\n": "rows have different numbers of columns, or a quotation mark is not",
+    "# note\na,b\n1,2\n": "rows have different numbers of columns",
+    'a,b\n1,"x\n2,y\n': "a quotation mark is not closed",
+    f"a,b\n{MANY}1,2,3\n": "line 30002: expected Number of Columns: 2 Found: 3",
+}
+
+
+@pytest.mark.parametrize("number", range(len(CSV)))
+def test_no_value_of_csv_is_changed_or_skipped(
+    shard: Path, tmp_path: Path, number: int, capsys: Capture
+) -> None:
+    """All lines are rows, days and months are not guessed, and zeros stay; or it is an error."""
+    text, expected = [*CSV.items()][number]
+    (tmp_path / "w.csv").write_text(text)
+    words = shard, "SELECT * FROM w", "--with", f"w={tmp_path / 'w.csv'}"
+    if isinstance(expected, list):
+        assert _rows(capsys, *words) == expected
+    else:
+        error = query(capsys, *words, code=2)[1]
+        assert "w.csv: can't be read: " in error
+        assert expected in error
+
+
 def test_several_tables_are_joined(shard: Path, words: dict[str, Path], capsys: Capture) -> None:
     """Tables of all kinds can be in one query, the records of the shards twice."""
     sql = "SELECT a.word, b.day, count(*) AS n FROM records r JOIN a USING (label) JOIN b "

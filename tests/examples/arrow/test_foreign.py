@@ -91,6 +91,13 @@ def test_values_of_a_type(kind: pa.DataType, value: Any, feature: Feature) -> No
     assert written(pa.record_batch({"a": fixed})) == [{"a": twice}] * 2
 
 
+def test_uuids_are_noted() -> None:
+    """They become bytes, which a query for their text does not find."""
+    _, notes = foreign_columns(pa.schema([("a", pa.uuid()), ("b", pa.list_(pa.uuid()))]))
+    assert notes[0] == "column 'a': UUIDs become 16 bytes each"
+    assert len(notes) == 2
+
+
 FAR = 2**62
 REFUSED = [
     (pa.uint64(), [1, 2**63], "uint64"),

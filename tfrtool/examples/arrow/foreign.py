@@ -56,6 +56,7 @@ def foreign_columns(
             columns.append(Column(key=key, form=Form.FEATURE, dtype=None))
             continue
         dtype, note = _mapping(kind)
+        note = note or "UUIDs become 16 bytes each" * ("arrow.uuid" in str(field.type))
         levels = [{size} if size else None for size in shape[1:]]
         for level, lengths in enumerate((sizes or {}).get(field.name, ())):
             levels[level] = lengths or None

@@ -42,7 +42,8 @@ from tfrtool.records.reader import read_shard
 from tfrtool.records.shards import find_shards
 from tfrtool.records.stream import total_bytes
 from tfrtool.sources.formats import parquet_reader
-from tfrtool.sources.formats.unpacked import open_unpacked
+from tfrtool.sources.formats.text_rows import detect_delimiter
+from tfrtool.sources.formats.unpacked import open_unpacked, plain_suffix
 from tfrtool.storage.arguments import Paths, as_path, check_no_url
 from tfrtool.storage.child import send_to_parent
 from tfrtool.storage.progress import BYTES, Meter, OnProgress, counting, no_progress
@@ -96,9 +97,15 @@ class _ParquetTable:
 
 @dataclass(frozen=True, slots=True)
 class _TextTable:
-    """A file of CSV or JSON."""
+    """A file of CSV or JSON.
+
+    Attributes:
+        path: where it is.
+        delimiter: what is between the values of CSV; "" for JSON.
+    """
 
     path: Path
+    delimiter: str
 
 
 _AnyTable = _ShardTable | _ParquetTable | _TextTable
@@ -256,13 +263,20 @@ def _located(
             # DuckDB has no limit for what a compressed file unpacks to.
             while path.suffix.lower() == ".gz" and file.read(_CHUNK):
                 pass
-            found[name] = _TextTable(Path(place).absolute()) if is_text else _ParquetTable(path)
+            is_csv = is_text and plain_suffix(path) in (".csv", ".tsv")
+            delimiter = detect_delimiter(file, path) if is_csv else ""
+        own = _TextTable(Path(place).absolute(), delimiter)
+        found[name] = own if is_text else _ParquetTable(path)
     return found
 
 
 def _answer(known: Mapping[str, _AnyTable], sql: str, as_text: bool) -> None:
     """Run a query in the process that is for it, and send rows, damage and progress."""
-    files = {name: one.path for name, one in known.items() if isinstance(one, _TextTable)}
+    files = {
+        name: (one.path, one.delimiter)
+        for name, one in known.items()
+        if isinstance(one, _TextTable)
+    }
     tables = {
         name: _reported(one) for name, one in known.items() if not isinstance(one, _TextTable)
     }

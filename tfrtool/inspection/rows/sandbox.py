@@ -18,7 +18,7 @@ from tfrtool.engines.pool import cores
 from tfrtool.errors import ShardError, UsageError
 from tfrtool.examples.arrow.columns import PLACES
 from tfrtool.examples.arrow.value_types import texts_of
-from tfrtool.inspection.rows.sql_errors import as_sql_error, memory_error, sql_message
+from tfrtool.inspection.rows.sql_errors import as_sql_error, file_message, memory_error, sql_message
 from tfrtool.storage.child import Child, ChildDied
 from tfrtool.storage.limits import MAX_DUCKDB_MEMORY, MAX_SQL_MEMORY
 
@@ -55,6 +55,12 @@ _TEXT_IN_ARROW = frozenset(
 
 _TEXT_IN_PYTHON = frozenset({"date", "time", "time_ns"})
 """Types with values that Python can't hold, and all whose names start with "timestamp"."""
+
+_CSV = (
+    "quote = '\"', escape = '\"', header = true, skip = 0, comment = '', strict_mode = true, "
+    "dateformat = '%Y-%m-%d', sample_size = -1"
+)
+"""How CSV is read; types are chosen by all rows."""
 
 Scan = Callable[[Collection[str]], Iterator[pa.RecordBatch]]
 """Reads all rows, with the columns of these names; called once for each time they are needed."""
@@ -293,20 +299,23 @@ class Sandbox:
     """
 
     def __init__(
-        self, tables: Mapping[str, tuple[pa.Schema, Scan]], files: Mapping[str, Path] | None = None
+        self,
+        tables: Mapping[str, tuple[pa.Schema, Scan]],
+        files: Mapping[str, tuple[Path, str]] | None = None,
     ) -> None:
         """Offer rows as tables, first the columns that are not called ``_*``.
 
         Args:
             tables: the schema and the rows of each.
-            files: files of CSV or JSON, which are read at once, and nothing else of the disk.
+            files: files of CSV, with their delimiters, or of JSON, with "". They are read at once,
+                and nothing else of the disk.
         """
         import duckdb
 
         self._duckdb, files = duckdb, files or {}
-        self._connection = connect(files=[*files.values()])
+        self._connection = connect(files=[path for path, _ in files.values()])
         self.table_names = [*tables, *files]
-        columns = [column for name, path in files.items() for column in self._load(name, path)]
+        columns = [column for name, file in files.items() for column in self._load(name, *file)]
         self._tables = [
             _RowsView(number, name, self._connection, *table)
             for number, (name, table) in enumerate(tables.items())
@@ -314,17 +323,21 @@ class Sandbox:
         self._names = {k: v for table in self._tables for k, v in table.names.items()}
         self._all_names = [*self._names.values(), *columns]
 
-    def _load(self, name: str, path: Path) -> list[str]:
-        """Read a file as a table, and return the names of its columns."""
-        is_json = re.search(r"\.(jsonl|ndjson|json)(\.gz)?$", path.name, re.IGNORECASE)
-        form = "read_json($1, sample_size = -1)"
-        form = form if is_json else "read_csv($1, header = true, sample_size = -1)"
+    def _load(self, name: str, path: Path, delimiter: str) -> list[str]:
+        """Read a file as a table, and return the names of its columns.
+
+        DuckDB chooses types that all values have. Left to itself it would skip first lines and
+        comments, and guess whether day or month comes first.
+        """
+        read, values = "read_json($1, sample_size = -1)", [str(path)]
+        if delimiter:
+            read, values = f"read_csv($1, delim = $2, {_CSV})", [str(path), delimiter]
         try:
-            self._connection.execute(f"CREATE TABLE {quoted(name)} AS FROM {form}", (str(path),))
+            self._connection.execute(f"CREATE TABLE {quoted(name)} AS FROM {read}", values)
         except self._duckdb.OutOfMemoryException as error:
             raise memory_error() from error
         except self._duckdb.Error as error:
-            raise UsageError(f"can't be read: {sql_message(error)}", path=path) from error
+            raise UsageError(f"can't be read: {file_message(error)}", path=path) from error
         columns: list[str] = self._connection.sql(f"FROM {quoted(name)}").columns
         return columns
 
