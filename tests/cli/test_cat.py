@@ -66,6 +66,16 @@ def test_csv_and_text(shard: Path, capsys: Capture, tmp_path: Path) -> None:
     assert [row[2:] for row in csv.reader(io.StringIO(out, newline=""))][1:] == [[t] for t in lines]
 
 
+def test_conditions_and_samples(shard: Path, capsys: Capture) -> None:
+    """A condition and a sample choose records; the seed decides the sample."""
+    out, _ = cat(capsys, shard, "--where", "label = 1 AND name LIKE '%6'", "--select", "name")
+    assert [json.loads(line)["record"] for line in out.splitlines()] == [16]
+    drawn = [cat(capsys, shard, "--sample", "5", "--seed", seed)[0] for seed in "112"]
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert len(drawn[0].splitlines()) == 5
+    assert cat(capsys, shard, "--where", "label = 9") == ("", "")
+
+
 def test_damage(shard: Path, capsys: Capture) -> None:
     """Damage that is met is named and left out, or stopped at; that behind the end is not met."""
     data = bytearray(shard.read_bytes())

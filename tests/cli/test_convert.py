@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,52 @@ def shards(tmp_path: Path) -> Path:
         payloads = [tfrtool.encode_example({"n": n, "xs": [n, n]}) for n in range(4)]
         (folder / f"rows-{split}.tfrecord-00000-of-00001").write_bytes(shard_of(payloads))
     return folder
+
+
+def test_it_says_what_it_did(shards: Path, tmp_path: Path, capsys: Capture) -> None:
+    """Losses on stderr, results on stdout; and the same as JSON."""
+    assert run("convert", shards, tmp_path / "out", "--to", "csv", "--workers", "1") == 0
+    out, err = capsys.readouterr()
+    assert "8 records in, 8 out" in out
+    assert "tfrecord to csv" in out
+    assert "train: 4 records, 1 file" in out
+    assert re.fullmatch("tfrtool: .*lists .*JSON.*: 'xs'\n", err)
+    code, report = run_json(capsys, "convert", shards, tmp_path / "other", "--to", "parquet")
+    assert (code, report["from"], report["to"], report["records_out"]) == (
+        0,
+        "tfrecord",
+        "parquet",
+        8,
+    )
+    assert report["columns"] == {"n": "int64", "xs": "list<item: int64>"}
+    assert report["digest_in"] is not None
+    assert report["digest_out"] is None  # a table has no payloads
+    written = json.loads((tmp_path / "other" / "write_report.json").read_text())
+    assert written["splits"] == report["splits"]
+
+
+def test_a_dry_run_writes_nothing(shards: Path, tmp_path: Path, capsys: Capture) -> None:
+    """It says on stdout what would be written, and what can't be kept."""
+    assert run("convert", shards, tmp_path / "out", "--to", "csv", "--dry-run") == 0
+    out, err = capsys.readouterr()
+    assert "nothing written" in out
+    assert re.search("not kept: .*lists .*JSON.*: 'xs'", out)
+    assert err == ""
+    assert run("convert", shards, tmp_path / "out.jsonl", "--select", "n", "--dry-run") == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["rows"]
+
+
+def test_damaged_records_are_skipped(shards: Path, tmp_path: Path, capsys: Capture) -> None:
+    """They are named, and the exit code is 3; or the first stops the work, and nothing is left."""
+    path = shards / "rows-train.tfrecord-00000-of-00001"
+    flip_bit(path, 20)
+    code, report = run_json(capsys, "convert", shards, tmp_path / "out", "--to", "jsonl")
+    assert code == 3
+    assert report["splits"]["train"]["records"] == 3
+    assert report["faults"][0]["record"] == 0
+    stop = ("convert", shards, tmp_path / "new", "--to", "jsonl", "--on-error", "stop")
+    assert "record 0, offset 0" in failure(capsys, 1, *stop)
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize("to", ["parquet", "csv", "arrayrecord"])

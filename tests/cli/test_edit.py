@@ -89,3 +89,15 @@ def test_what_is_skipped_is_named_and_hostile_names_are_escaped(
     assert "secret" not in shown
     assert main([*words[:2], str(tmp_path / "other"), "--drop", "id", "--on-error", "skip"]) == 3
     assert main([*words[:2], str(tmp_path / "third"), "--drop", "id"]) == 1
+
+
+def test_a_file_that_is_no_shard(tmp_path: Path, capsys: Capture) -> None:
+    """Nothing can be read of it, whatever is to be done to its features."""
+    (tmp_path / "a.tfrecord").write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
+    for change in ("--drop", "--add"):
+        words = ["edit", str(tmp_path / "a.tfrecord"), str(tmp_path / "out"), change, "x=1"]
+        for choice in ("skip", "stop"):
+            assert main([*words, "--on-error", choice]) == 1
+            line = capsys.readouterr().err
+            assert "a.tfrecord" in line
+            assert "git lfs pull" in line

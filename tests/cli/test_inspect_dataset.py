@@ -110,6 +110,21 @@ def test_hostile_names(capsys: Capture, tmp_path: Path) -> None:
 
 
 @pytest.mark.tf
+@pytest.mark.parametrize(
+    ("words", "code"), [(["none"], 1), ([""], 2), ([".", "--workers", "0"], 2), ([], 2)]
+)
+def test_usage(
+    capsys: Capture, pets: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], code: int
+) -> None:
+    """What makes no sense is told in a line."""
+    monkeypatch.chdir(pets)
+    assert run(*words) == code
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("tfrtool: error: ")
+
+
+@pytest.mark.tf
 def test_nothing_heavy_is_loaded(pets: Path) -> None:
     """Neither TensorFlow nor numpy nor Pillow is loaded."""
     program = (

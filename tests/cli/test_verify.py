@@ -86,6 +86,19 @@ def test_cause_and_next_step(pets: Path, capsys: Capture) -> None:
     assert "1 fault\n" in out
 
 
+def test_broken_image(tmp_path: Path, capsys: Capture) -> None:
+    """--images decodes; without it an image is bytes."""
+    image = (FIXTURES / "pets" / "dog" / "dog-061.jpg").read_bytes()
+    directory = write_foreign(tmp_path / "a", [[image_payload(0), image_payload(1, data=image)]])
+    assert run(directory) == 0
+    capsys.readouterr()
+    code, objects = run_json(capsys, directory, "--images")
+    assert code == 3
+    (fault,) = objects[0]["faults"]
+    assert (fault["kind"], fault["record"]) == ("parse", 1)
+    assert "'image'" in fault["message"]
+
+
 def test_leakage(tmp_path: Path, capsys: Capture) -> None:
     """The same image in two splits is a fault, with shard, record, label and split."""
     directory = write_foreign(tmp_path / "a", [[image_payload(0), image_payload(1)]])
@@ -129,6 +142,16 @@ def test_unreadable_shard_does_not_hide_the_others(pets: Path, capsys: Capture) 
     assert re.search(r"read +3 shards", captured.out)
     (line,) = captured.err.splitlines()
     assert line.startswith(f"tfrtool: error: {bad}: can't be read")
+
+
+@pytest.mark.tf
+def test_broken_metadata(pets: Path, capsys: Capture) -> None:
+    """A dataset_info.json that is no JSON is a fault, and the shards are verified."""
+    (pets / "dataset_info.json").write_text("{")
+    assert run(pets) == 3
+    out = capsys.readouterr().out
+    assert "dataset_info.json" in out
+    assert re.search(r"records +20\b", out)
 
 
 def test_hostile_counts(tmp_path: Path, capsys: Capture) -> None:

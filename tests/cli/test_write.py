@@ -19,6 +19,46 @@ def photos(tmp_path: Path) -> Path:
     return write_class_folders(tmp_path / "mes photos d'été", count=10)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--split", "train=0.5"], 2),
+        (["--split", "train"], 2),
+        (["--shards", "0"], 2),
+        (["--shards", "21"], 2),
+        (["--name", "cats-vs-dogs"], 2),
+        (["--version", "1.0"], 2),
+        (["--compression", "bzip2"], 2),
+        (["--shard-size", "big"], 2),
+        (["--unknown"], 2),
+    ],
+)
+def test_usage_errors(
+    arguments: list[str],
+    code: int,
+    photos: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A request that makes no sense ends with 2, says why, and leaves nothing."""
+    assert main(["write", str(photos), str(tmp_path / "pets"), *arguments]) == code
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err != ""
+    assert not (tmp_path / "pets").exists()
+
+
+def test_source_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A source that isn't there, is empty, or has no images ends with 1 and one line."""
+    (tmp_path / "empty").mkdir()
+    for source in ("missing", "empty"):
+        assert main(["write", str(tmp_path / source), str(tmp_path / "pets")]) == 1
+        output = capsys.readouterr()
+        assert output.out == ""
+        (line,) = output.err.splitlines()
+        assert str(tmp_path / source) in line
+
+
 def test_one_class_is_written_with_a_warning(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -26,6 +66,26 @@ def test_one_class_is_written_with_a_warning(
     source = write_class_folders(tmp_path / "photos", ("cat",))
     assert main(["write", str(source), str(tmp_path / "pets")]) == 0
     assert "one class" in capsys.readouterr().err
+
+
+def test_compression_warns_of_tfds(
+    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """GZIP shards are written, and it is said that TFDS can't read them."""
+    assert main(["write", str(photos), str(tmp_path / "pets"), "--compression", "gzip"]) == 0
+    assert "TFDS" in capsys.readouterr().err
+    assert next((tmp_path / "pets").glob("*.tfrecord-*")).read_bytes()[:2] == b"\x1f\x8b"
+
+
+def test_shard_size_is_a_size(
+    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--shard-size 2KiB makes as many shards as records of 2048 bytes together need."""
+    arguments = ["write", str(photos), str(tmp_path / "pets"), "--shard-size", "2KiB", "--json"]
+    assert main(arguments) == 0
+    data = json.loads(capsys.readouterr().out)
+    train = data["splits"]["train"]
+    assert len(train["shards"]) == -(-train["bytes"] // 2048)
 
 
 def test_resume_may_be_repeated(

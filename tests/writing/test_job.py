@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 import tfrtool
-from tfrtool.errors import DatasetError, ShardError
+from tfrtool.errors import DatasetError, ShardError, UsageError, WriteError
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import frame
+from tfrtool.records.tally import Tally
 from tfrtool.records.writer import ShardWriter
 from tfrtool.storage.arguments import as_member
 from tfrtool.writing.job import FileTask, JobPlan, run_job
@@ -65,11 +66,36 @@ def _run(
     return run_job(settings, "reshard", {"n": 1}, lambda _: plan, lambda *_: texts)
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_job_writes_what_its_tasks_say(tmp_path: Path, workers: int) -> None:
+    """Files, records and digests are those of the tasks, on any number of workers."""
+    report = _run(tmp_path / "d", _tasks(), workers=workers)
+    names = ["label.labels.txt", *(t.name for t in _tasks()), "write_report.json"]
+    assert sorted(p.name for p in (tmp_path / "d").iterdir()) == sorted(names)
+    tally = Tally()
+    tally.add(str(n).encode() for task in reversed(_tasks()) for n in task.numbers)
+    assert report.records_in == report.records_out == tally.records == 2700
+    assert report.digest_out == report.digest_in == f"{tally.digest:016x}"
+    with pytest.raises(UsageError, match="already exists"):
+        _run(tmp_path / "d", _tasks())
+    assert _run(tmp_path / "d", _tasks(), "resume").complete
+    again = _run(tmp_path / "d", _tasks(count=2), "overwrite")
+    assert again.records_out == 1800
+    assert len(list((tmp_path / "d").iterdir())) == 4
+
+
 def test_a_worker_that_dies_is_an_error_and_what_is_whole_is_resumed(tmp_path: Path) -> None:
     """The error names the file; an interrupted job goes on with files that were whole."""
     with pytest.raises(ShardError, match=r"n-train.tfrecord-00002-of-00003: a worker process died"):
         _run(tmp_path / "d", _tasks("die"), workers=2)
     assert not (tmp_path / "d").exists()  # an exception leaves all as it was
+
+
+def test_a_full_disk_is_an_error_that_leaves_nothing(tmp_path: Path) -> None:
+    """An error of the system names the file."""
+    with pytest.raises(WriteError, match=r"n-train.tfrecord-00002-of-00003: .*no space left"):
+        _run(tmp_path / "d", _tasks("fail"))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_sources_without_a_whole_record_make_no_dataset(tmp_path: Path) -> None:

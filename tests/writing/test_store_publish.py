@@ -17,6 +17,7 @@ import tfrtool
 from tests.datasets import image_payload, write_foreign
 from tests.emulators import Bucket, Misbehaviour
 from tests.stored import PREFIX, local_digests, steps, stored_digests
+from tfrtool.cli import main
 from tfrtool.errors import DatasetError, TfrtoolError, UsageError, WriteError
 
 FIRST, SECOND = 6, 4
@@ -299,3 +300,13 @@ def test_a_failed_upload_leaves_no_parts(
         _write(source, url, shards=1)
     assert raised.value.path == f"{url}/cats-train.tfrecord-00000-of-00001"
     assert bucket.names() == bucket.uploads() == []
+
+
+def test_the_command_line(url: str, sources: list[Path]) -> None:
+    """Exit codes are those of local targets."""
+    words = ["reshard", str(sources[0]), url, "--shards", "1"]
+    assert main(words) == 0
+    assert main(words) == 2
+    assert main([*words, "--resume"]) == 0
+    assert main([*words, "--overwrite"]) == 0
+    assert main(["count", url]) == 0
