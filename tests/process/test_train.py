@@ -17,7 +17,7 @@ from tfrtool.training.checkpoint import CHECKPOINT, read_state
 
 pytestmark = [pytest.mark.tf, pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")]
 
-EPOCHS = 400
+EPOCHS = 10_000
 
 
 @pytest.fixture(scope="module")
