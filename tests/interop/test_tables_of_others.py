@@ -212,7 +212,7 @@ def test_options_of_csv(tmp_path: Path, capsys: Capture) -> None:
     assert run("convert", path, tmp_path / "raw", "--quote", "none") == 0
     assert records(tmp_path / "raw") == [{"a": (1,), "b": (b'"x',)}, {"a": (2,), "b": (b'y"',)}]
     for option in (("--quote", "'"), ("--no-header",), ("--null", "NA")):
-        assert run("convert", tmp_path / "out", tmp_path / "x.csv", *option) == 2
+        assert run("convert", tmp_path / "out", tmp_path / "x.parquet", *option) == 2
         assert f"{option[0]} applies to CSV, not to tfrecord" in capsys.readouterr().err
     assert run("convert", path, tmp_path / "x", "--quote", "ab") == 2
     assert "invalid --quote 'ab'" in capsys.readouterr().err
