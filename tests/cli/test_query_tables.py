@@ -148,6 +148,7 @@ def test_damage_in_a_joined_shard_is_listed(shard: Path, tmp_path: Path, capsys:
 
 
 BAD_TABLES = {
+    "w={empty}": "empty.csv: it is empty",
     "w": "invalid --with 'w': expected NAME=FILE",
     "records={csv}": "invalid table name 'records': expected letters, digits and _",
     "a b={csv}": "invalid table name 'a b': expected letters, digits and _",
@@ -172,13 +173,17 @@ def test_what_cannot_be_joined(
 ) -> None:
     """One line says what is wrong with the table, and which file it is."""
     broken, fake, fifo = tmp_path / "b.jsonl", tmp_path / "f.parquet", tmp_path / "p.csv"
+    empty = tmp_path / "empty.csv"
+    empty.touch()
     broken.write_text('{"a": 1}\n{"a": \n')
     fake.write_bytes(b"PAR1 and nothing else")
     os.mkfifo(fifo)
     bomb = tmp_path / "b.csv.gz"
     monkeypatch.setattr("tfrtool.sources.formats.unpacked.unpacked_limit", lambda _: 100)
     bomb.write_bytes(gzip.compress(b"a,b\n" * 100))
-    text = table.format(csv=words["csv"], broken=broken, fake=fake, fifo=fifo, bomb=bomb)
+    text = table.format(
+        csv=words["csv"], broken=broken, fake=fake, fifo=fifo, bomb=bomb, empty=empty
+    )
     assert main(["query", str(shard), "SELECT 1", "--with", text]) in (1, 2)
     out, err = capsys.readouterr()
     assert out == ""

@@ -122,7 +122,7 @@ class StoredTypes:
 
 
 def _time_text(microseconds: int, word: str) -> int | str:
-    """Return a time in ISO 8601, those with a zone in UTC, or the number if there is no such."""
+    """Return a time in ISO 8601, those with a zone in UTC; the number if it is out of range."""
     try:
         time = _EPOCH + timedelta(microseconds=microseconds)
     except OverflowError:

@@ -37,7 +37,7 @@ class LabelEncoding(enum.Enum):
     ONE_HOT = "one-hot"  # a value for each class, one of them 1 and all others 0
     MULTI_HOT = "multi-hot"  # the same, any of them 1
     LIST = "list"  # the numbers or the names of the classes, as many as there are
-    VALUE = "value"  # one number, which is no class
+    VALUE = "value"  # one number to predict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

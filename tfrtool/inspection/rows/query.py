@@ -265,6 +265,9 @@ def _located(
                 pass
             is_csv = is_text and plain_suffix(path) in (".csv", ".tsv")
             delimiter = detect_delimiter(file, path) if is_csv else ""
+            file.seek(0)
+            if is_text and not file.read(_CHUNK).strip():
+                raise SourceError("it is empty", path=path)
         own = _TextTable(Path(place).absolute(), delimiter)
         found[name] = own if is_text else _ParquetTable(path)
     return found
