@@ -189,7 +189,8 @@ def fold_columns(
     """Do what `infer_columns` does; return what more records can be added to."""
     total = ColumnsFold()
     meter = Meter(on_progress, "finding columns", BYTES, total_bytes(shards))
-    for fold in map_shards(_fold, shards, workers, _worth(shards), on_counts=meter.add):
+    worth = _worth(shards)
+    for fold in map_shards(_fold, shards, workers, worth, on_counts=meter.add, short=True):
         total.merge(fold)
     meter.finish()
     return total
