@@ -21,12 +21,14 @@ from tfrtool.examples.example import DType, Feature, encode_example
 pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("quick_base")]
 
 
-def _payload(value: float, dtype: DType = DType.FLOAT32) -> bytes:
+def _payload(value: float, dtype: DType = DType.FLOAT32, **others: tuple[float, ...]) -> bytes:
     data = image_bytes(tint=20 * int(min(abs(value), 10)))
+    kinds = {name: Feature(dtype=DType.FLOAT32, values=values) for name, values in others.items()}
     return encode_example(
         {
             "image": Feature(dtype=DType.STRING, values=(data,)),
             "price": Feature(dtype=dtype, values=(value,)),
+            **kinds,
         }
     )
 
@@ -93,7 +95,11 @@ def test_regression(prices: Path, tmp_path: Path, capfd: Any) -> None:
     ("changes", "problem"),
     [
         ({"label_feature": None}, "regression requires --label-feature"),
-        ({"label_feature": "image"}, "'image' can't be the label: expected one int64 or float32"),
+        ({"label_feature": "image"}, "'image' can't be the label: expected int64 or float32"),
+        ({"label_feature": "price,image"}, "'image' can't be the label: expected int64 or float32"),
+        ({"label_feature": "price,cost"}, "no feature 'cost'"),
+        ({"label_feature": "price, price"}, "names a feature twice"),
+        ({"label_feature": "price,image", "task": None}, "require --task regression"),
         ({"head": "sigmoid"}, "--head cannot be used with --task regression"),
         ({"class_weights": "balanced"}, "--class-weights cannot be used with --task regression"),
         ({"label_smoothing": 0.1}, "--label-smoothing cannot be used with --task regression"),
@@ -134,3 +140,114 @@ def test_values(prices: Path, tmp_path: Path) -> None:
         tfrtool.train(**options)
     clean = planned(**options, on_error="skip")
     assert (clean.train_images, clean.skipped) == (2, 2)
+
+
+_SEVERAL: dict[str, Any] = {"task": "regression", "label_feature": "price,corner"}
+
+
+@pytest.fixture(scope="module")
+def boards(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a dataset of 16 images with three numbers: a price, and a vector of two."""
+    folder = tmp_path_factory.mktemp("boards") / "boards"
+    numbers = [range(k, 16, 2) for k in (0, 1)]
+    return write_foreign(
+        folder, [[_payload(n / 2, corner=(n % 3, -n / 8)) for n in shard] for shard in numbers]
+    )
+
+
+def _linear(image_size: Any, outputs: int) -> Any:
+    import keras
+
+    layers = [keras.Input((image_size, image_size, 3)), keras.layers.Flatten()]
+    return keras.Sequential([*layers, keras.layers.Dense(outputs, kernel_initializer="zeros")])
+
+
+def test_several_targets(boards: Path, tmp_path: Path, capfd: Any) -> None:
+    """Weights equal those of fit on arrays, also resumed; figures are those of scikit-learn."""
+    import keras
+
+    metrics = pytest.importorskip("sklearn.metrics")
+    data = tfrtool.dataset(boards, **_SEVERAL)
+    assert data.targets == ("price", "corner[0]", "corner[1]")
+    options = {**_SEVERAL, "image_size": 8, "batch_size": 4, "optimizer": "sgd"}
+    options |= {"learning_rate": 0.01, "model": _linear}
+    out, found = tmp_path / "run", tmp_path / "found"
+    tfrtool.train(boards, **options, epochs=1, out=out)
+    report = tfrtool.train(boards, **options, epochs=3, out=out, resume=True, export="tflite")
+    assert report.plan.targets == data.targets
+    assert report.exported[0].difference < 1e-3
+
+    fitted = _linear(8, 3)
+    fitted.compile(keras.optimizers.SGD(0.01, momentum=0.9), "mse")
+    load: dict[str, Any] = {"image_size": 8, "batch_size": 4, "cache": report.plan.cache}
+    for images, labels in data.load(**load, epochs=3):
+        assert labels.shape == (4, 3)
+        fitted.train_on_batch(images, labels)
+    saved = tfrtool.load_model(out)
+    assert saved.facts.targets == data.targets
+    ((images, labels),) = data.load(image_size=8, training=False, rescale=None)
+    expected = fitted.predict(images.numpy() / 255, verbose=0)
+    scores = saved.whole(images.numpy().astype("float32")).numpy()
+    np.testing.assert_allclose(scores, expected, rtol=1e-3, atol=1e-4)
+
+    words = [str(out), str(boards), "--label-feature", "corner,price", "--out", str(found)]
+    assert main(["evaluate", *words]) == 0
+    assert "corner[1]" in capfd.readouterr().out
+    figures = json.loads((found / "evaluation.json").read_text())
+    for n, one in enumerate(figures["targets"]):
+        truth, guess = labels[:, n], expected[:, n]
+        assert one["target"] == data.targets[n]
+        assert one["mae"] == pytest.approx(metrics.mean_absolute_error(truth, guess), rel=1e-3)
+        assert one["r2"] == pytest.approx(metrics.r2_score(truth, guess), rel=1e-3)
+    assert figures["loss"] == pytest.approx(metrics.mean_squared_error(labels, expected), rel=1e-3)
+    assert figures["r2"] == pytest.approx(metrics.r2_score(labels, expected), rel=1e-3)
+    line = json.loads((found / "predictions.jsonl").read_text().splitlines()[1])
+    assert line["value"] == {"price": 1.0, "corner[0]": 2.0, "corner[1]": -0.25}
+    with pytest.raises(UsageError, match="don't match those that the model predicts"):
+        tfrtool.evaluate(out, boards, label_feature="price")
+
+    (tmp_path / "one.jpg").write_bytes(image_bytes(tint=0))
+    (one,) = tfrtool.predict(out, tmp_path / "one.jpg")
+    assert isinstance(one.value, dict)
+    assert [*one.value] == list(data.targets)
+    assert main(["predict", str(out), str(tmp_path / "one.jpg")]) == 0
+    assert f"corner[0] {one.value['corner[0]']:.6g}" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("bad", "problem"),
+    [
+        (_payload(1.0, corner=(1.0,)), "record 1"),
+        (_payload(1.0, corner=(1.0, 2.0, 3.0)), "record 1"),
+        (_payload(1.0), "record 1.*corner"),
+        (
+            _payload(1.0, corner=(1.0, float("nan"))),
+            "record 1.*'corner': expected 2 finite float32",
+        ),
+        (_payload(1, DType.INT64, corner=(1.0, 2.0)), "record 1.*price"),
+    ],
+)
+def test_damaged_targets(tmp_path: Path, bad: bytes, problem: str) -> None:
+    """A target that is missing, not finite, or has another length or type is an error."""
+    good = _payload(1.0, corner=(1.0, 2.0))
+    data = tfrtool.dataset(write_foreign(tmp_path / "bad", [[good, bad, good]]), **_SEVERAL)
+    options = small_options(data, epochs=1, model=_linear, trainable="all", image_size=8)
+    with pytest.raises(DatasetError, match=problem):
+        tfrtool.train(**options)
+    clean = planned(**options, on_error="skip")
+    assert (clean.train_images, clean.skipped) == (2, 1)
+
+
+def test_vector_of_a_function(boards: Path) -> None:
+    """A user's function may return a vector of numbers."""
+    import tensorflow as tf
+
+    def decode(record: Any) -> Any:
+        kind = tf.io.FixedLenFeature([2], tf.float32)
+        corner = tf.io.parse_single_example(record, {"corner": kind})["corner"]
+        return tf.zeros([8, 8, 3], tf.uint8), corner
+
+    data = tfrtool.dataset(boards, decode_function=decode, task="regression")
+    ((_, labels),) = data.load(image_size=8, training=False)
+    assert data.targets == ("value[0]", "value[1]")
+    assert sorted(labels.numpy()[:, 1]) == [-n / 8 for n in range(15, -1, -1)]

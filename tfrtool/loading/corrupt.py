@@ -187,7 +187,7 @@ def _faults(dataset: DatasetFacts, file: AnyPath, compression: Compression) -> I
 
 def _record_check(dataset: DatasetFacts) -> Callable[[Record | Fault], str | None]:
     """Return a function from an item of a shard to the reason why a record can't be used."""
-    image, label = dataset.image_feature, dataset.label_feature
+    image = dataset.image_feature
     own = dataset.decode is not None
     signature = [tf.TensorSpec([], tf.string)]
     decode = tf.function(record_decoder(dataset), signature, autograph=False)
@@ -206,9 +206,9 @@ def _record_check(dataset: DatasetFacts) -> Callable[[Record | Fault], str | Non
                     if problem is not None:
                         return f"the image in {image!r} can't be decoded: {problem}"
                 features = parse(item.payload)
-                form = dataset.label_form
-                stage = f"invalid label in feature {label!r}: expected {form.expected}"
-                label_tensor(form, features[label])
+                for label, form in dataset.label_forms.items():
+                    stage = f"invalid label in feature {label!r}: expected {form.expected}"
+                    label_tensor(form, features[label])
                 stage = f"the image in {image!r} can't be decoded"
             decode(item.payload)
         except (*_READ_ERRORS, ValueError) as error:

@@ -47,7 +47,7 @@ class Dataset(DatasetFacts):
             pairs of images, float32 [batch, height, width, channels] (uint8 without ``rescale``),
             and labels, int64 [batch]. With ``one_hot``, or if images can have several classes (see
             ``task``), labels are float32 [batch, classes] of 0 and 1. With ``task="regression"`` of
-            `open_dataset`, they are float32 [batch].
+            `open_dataset`, they are float32 [batch], or [batch, targets] for several numbers.
 
         Raises:
             UsageError: a split or value is unknown, or options can't be combined.

@@ -87,7 +87,7 @@ class DatasetFacts(Shown):
 
     @property
     def task(self) -> Task:
-        """Whether an image has exactly one class, or any number of them, or a number."""
+        """Whether an image has exactly one class, or any number of them, or numbers."""
         return self.label_form.task
 
     @property
@@ -96,14 +96,26 @@ class DatasetFacts(Shown):
         return self.task is Task.REGRESSION
 
     @property
-    def label_width(self) -> int | None:
-        """Length of a multi-label vector, or None if a label is a class number."""
-        return len(self.class_names) if self.task is Task.MULTI else None
+    def label_forms(self) -> dict[str, LabelForm]:
+        """How labels are stored, by feature."""
+        return dict(self.label_form.parts) or {self.label_feature: self.label_form}
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Names of the numbers to predict, in their order; NAME[0], NAME[1] ... for a vector."""
+        if not self.is_regression:
+            return ()
+        names = []
+        for feature, form in self.label_forms.items():
+            name = feature or "value"
+            numbers = range(form.width or 0)
+            names += [name] if form.width is None else [f"{name}[{n}]" for n in numbers]
+        return tuple(names)
 
     @property
     def label_bytes(self) -> int:
         """Size of a label in memory, in bytes."""
-        return 8 if self.label_width is None else 4 * self.label_width
+        return 8 if self.task is Task.SINGLE else 4 * len(self.targets or self.class_names)
 
     @property
     def decode_function(self) -> Callable[[Any], Any] | None:

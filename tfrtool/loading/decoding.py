@@ -39,10 +39,18 @@ def parser(dataset: DatasetFacts) -> Callable[[Tensor], dict[str, Tensor]]:
     form = dataset.image_form
     specs = {side: tf.io.FixedLenFeature([], tf.int64) for side in form.size_features}
     specs[dataset.image_feature] = tf.io.FixedLenFeature([], tf.string)
-    specs[dataset.label_feature] = dataset.label_form.parsing()
+    specs |= {name: label.parsing() for name, label in dataset.label_forms.items()}
     keys = {feature_key(name): spec for name, spec in specs.items()}  # a name need not be text
     parse = tf.io.parse_single_example
     return lambda record: {feature_name(key): value for key, value in parse(record, keys).items()}
+
+
+def _label(dataset: DatasetFacts, features: Mapping[str, Tensor]) -> Tensor:
+    forms = dataset.label_forms
+    labels = [label_tensor(form, features[name]) for name, form in forms.items()]
+    if len(labels) == 1:
+        return labels[0]
+    return tf.concat([tf.reshape(label, [-1]) for label in labels], 0)
 
 
 def check_limits(dataset: DatasetFacts, shard: AnyPath, compression: Compression) -> None:
@@ -124,9 +132,9 @@ def record_decoder(dataset: DatasetFacts) -> Callable[[Tensor], Batch]:
     """Return a function from a serialized record, string [], to its image and its label.
 
     The image has its stored size, uint8 [height, width, channels]. The label is int64 [], or
-    float32 [classes] of 0 and 1 if images may have several classes, or float32 [] if it is a number
-    to predict. An invalid label or image is
-    an ``InvalidArgumentError`` when the graph runs.
+    float32 [classes] of 0 and 1 if images may have several classes, or float32 [] or [targets] if
+    it is to be predicted as numbers. An invalid label or image is an ``InvalidArgumentError`` when
+    the graph runs.
     """
     if dataset.decode_function is not None:
         function = dataset.decode_function
@@ -142,8 +150,7 @@ def record_decoder(dataset: DatasetFacts) -> Callable[[Tensor], Batch]:
 
     def decode(record: Tensor) -> Batch:
         features = parse(record)
-        label = label_tensor(dataset.label_form, features[dataset.label_feature])
-        return _full_image(dataset, features), label
+        return _full_image(dataset, features), _label(dataset, features)
 
     return decode
 
@@ -191,7 +198,7 @@ def decoder(
         if decoding == "fast" and not (dataset.image_form.size or dataset.decode_function):
             features = parser(dataset)(record)
             image = _fast_image(dataset, features, size, resize)
-            label = label_tensor(dataset.label_form, features[dataset.label_feature])
+            label = _label(dataset, features)
         else:
             image, label = decode_full(record)
             if floats:

@@ -23,7 +23,7 @@ _BITS = frozenset((0, 1))
 
 
 class Task(enum.Enum):
-    """What a model predicts: an image's one class, for each class whether it is of it, a number."""
+    """What a model predicts: an image's one class, for each class whether it is of it, numbers."""
 
     SINGLE = "single-label"
     MULTI = "multi-label"
@@ -37,7 +37,7 @@ class LabelEncoding(enum.Enum):
     ONE_HOT = "one-hot"  # a value for each class, one of them 1 and all others 0
     MULTI_HOT = "multi-hot"  # the same, any of them 1
     LIST = "list"  # the numbers or the names of the classes, as many as there are
-    VALUE = "value"  # one number to predict
+    VALUE = "value"  # numbers to predict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +48,8 @@ class LabelForm:
     dtype: DType = DType.INT64  # STRING for names, FLOAT32 only for vectors
     encoding: LabelEncoding = LabelEncoding.CLASS
     numbers: tuple[int, ...] = ()  # stored for the classes, ascending, if not 0, 1, 2 ...
+    width: int | None = None  # of a vector of numbers to predict
+    parts: tuple[tuple[str, "LabelForm"], ...] = ()  # by feature, if several have such numbers
 
     @property
     def task(self) -> Task:
@@ -66,7 +68,8 @@ class LabelForm:
     def expected(self) -> str:
         """Describe the label that each record must have."""
         if self.encoding is LabelEncoding.VALUE:
-            return f"one finite {self.dtype.value}"
+            count = self.width or "one"
+            return f"{count} finite {self.dtype.value}{'' if self.width is None else ' values'}"
         if self.is_vector:
             return f"a {self.encoding.value} vector of {len(self.names)} values"
         values = some_of([*map(str, self.numbers or self.names)], 6)
@@ -90,21 +93,23 @@ class LabelForm:
         dtype = getattr(tf, self.dtype.value)
         if self.encoding is LabelEncoding.LIST:
             return tf.io.RaggedFeature(dtype)
-        return tf.io.FixedLenFeature([len(self.names)] if self.is_vector else [], dtype)
+        width = len(self.names) if self.is_vector else self.width
+        return tf.io.FixedLenFeature([] if width is None else [width], dtype)
 
 
 def label_tensor(form: LabelForm, values: Tensor) -> Tensor:
     """Return a record's class, int64 []; or float32 [classes] of 0 and 1 if it may have several.
 
-    A number to predict is float32 []. An invalid label raises an ``InvalidArgumentError`` when the
-    graph runs, by a gather from a tensor without that index: an assertion takes five operations,
-    which shows with small images.
+    Numbers to predict are float32 [], or [width] for a vector. An invalid label raises an
+    ``InvalidArgumentError`` when the graph runs, by a gather from a tensor without that index: an
+    assertion takes five operations, which shows with small images.
     """
     import tensorflow as tf
 
     if form.encoding is LabelEncoding.VALUE:
         value = tf.cast(values, tf.float32)
-        return tf.gather(value[None], tf.where(tf.math.is_finite(value), 0, -1))
+        finite = tf.reduce_all(tf.math.is_finite(value))
+        return tf.gather(value[None], tf.where(finite, 0, -1))
     if form.is_vector:
         vector = tf.cast(values, tf.float32)
         valid = tf.reduce_all(tf.equal(values, 0) | tf.equal(values, 1))

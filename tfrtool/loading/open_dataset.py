@@ -53,7 +53,7 @@ _DECODED = ("image/jpeg", "image/png", "image/gif", "image/bmp", "image/webp")
 _EXPECTED = {
     "image": "a JPEG, PNG, GIF, BMP or WebP file, or uint8 pixels with a height and width",
     "label": "int64, text, or a vector of 0 and 1",
-    "number": "one int64 or float32, for --task regression",
+    "number": "int64 or float32, for --task regression",
 }
 _SHOWN = 6
 
@@ -71,7 +71,8 @@ def open_dataset(path: str | os.PathLike[str], options: OpenOptions) -> Dataset:
 
     A ``decode_function``, or its name such as ``FILE.py:FUNCTION``, maps a serialized record, a
     string tensor, to an image, uint8 [height, width, 3], and a label: a class number, int64 [], or
-    float32 [classes] of 0 and 1. It must consist of TensorFlow operations.
+    float32 [classes] of 0 and 1. For regression, the label is float32 [] or float32 [targets]. It
+    must consist of TensorFlow operations.
 
     Args:
         path: directory with the shards, with versions of the dataset, or with one directory per
@@ -199,26 +200,26 @@ def _with_features(
     first, usual = FirstRecords(), ((info and info.label_feature) or "", *LABELS)
     for number, example in enumerate(_first_examples(dataset, skip)):
         features = first.add(example, info)
-        for wanted in (wanted_image, wanted_label):
+        named = _label_names(wanted_label, features, regression=regression)
+        for wanted in (wanted_image, *named):
             if wanted is not None and wanted not in features:
                 hint = suggestion(wanted, features, "features")
                 raise UsageError(f"no feature {wanted!r}", path=root, hint=hint)
         image = wanted_image or first.roles.image or ""
         others = (name for name in usual if name in features and name != image)
-        label = wanted_label or first.roles.label or next(others, "")
+        labels = named or [first.roles.label or next(others, "")]
         form = _image_form(features, image, described.get(image, {})) if image in features else None
         usable = _is_number if regression else _is_label
-        if form and label in features and usable(features[label]):
+        bad = [name for name in labels if name not in features or not usable(features[name])]
+        if form and not bad:
             break
+        label = next(iter(bad), "")
         role, name = ("label", label) if form else ("image", image)
         kind = "number" if regression and role == "label" else role
         problem = problem if number else _unclear(root, features, role, name, _EXPECTED[kind])
     else:
         raise problem
-    value = LabelForm(dtype=features[label].dtype or DType.INT64, encoding=LabelEncoding.VALUE)
-    about = described.get(label, {})
-    listed = about.get("sequence", {}).get("feature")
-    names = _class_names(root, label, listed or about, features[label])
+    label = ",".join(labels)
     dataset = replace(
         dataset,
         image_feature=image,
@@ -227,12 +228,41 @@ def _with_features(
         objects=tuple(filter(of_objects, features)) if has_boxes(features) else (),
     )
     if regression:
-        return replace(dataset, label_form=value)
+        return replace(dataset, label_form=_value_form({name: features[name] for name in labels}))
+    about = described.get(label, {})
+    listed = about.get("sequence", {}).get("feature")
+    names = _class_names(root, label, listed or about, features[label])
     shards = chain.from_iterable(dataset.local_split(name).shards for name in dataset.splits)
     label_form = find_label_form(
         label, features[label], names=names, listed=bool(listed), shards=shards, skip=skip
     )
     return replace(dataset, label_form=label_form)
+
+
+def _label_names(
+    wanted: str | None, features: Mapping[str, Feature], *, regression: bool
+) -> list[str]:
+    """Return the requested label features: one, or several separated by commas for regression."""
+    if wanted is None or wanted in features or "," not in wanted:
+        return [] if wanted is None else [wanted]
+    if not regression:
+        raise UsageError("several label features require --task regression")
+    names = [name.strip() for name in wanted.split(",")]
+    if len({*names}) < len(names):
+        raise UsageError(f"--label-feature {wanted} names a feature twice")
+    return names
+
+
+def _value_form(features: Mapping[str, Feature]) -> LabelForm:
+    """Return how numbers to predict are stored; the first record decides the length of vectors."""
+    parts = []
+    for name, item in features.items():
+        count, dtype = len(item.values), item.dtype or DType.INT64
+        width = None if count == 1 else count
+        parts.append((name, LabelForm(dtype=dtype, encoding=LabelEncoding.VALUE, width=width)))
+    if len(parts) == 1:
+        return parts[0][1]
+    return LabelForm(encoding=LabelEncoding.VALUE, parts=tuple(parts))
 
 
 def _described(root: AnyPath) -> Mapping[str, Any]:
@@ -296,7 +326,7 @@ def _is_label(item: Feature) -> bool:
 
 
 def _is_number(item: Feature) -> bool:
-    return item.dtype in (DType.INT64, DType.FLOAT32) and len(item.values) == 1
+    return item.dtype in (DType.INT64, DType.FLOAT32) and 1 <= len(item.values) <= MAX_CLASSES
 
 
 def _is_regression(options: FeatureOptions) -> bool:
@@ -372,8 +402,10 @@ def _decoded_labels(
     expected = "int64 [] or float32 [classes]"
     regression = _is_regression(options)
     if regression:
-        expected, several = "float32 []", False
-        single = label.dtype == tf.float32 and label.shape.rank == 0
+        expected, single = (
+            "float32 [] or [targets]",
+            label.dtype == tf.float32 and not label.shape.rank,
+        )
     if image.dtype != tf.uint8 or image.shape.rank != 3 or not (several or single):
         raise UsageError(
             f"--decode-function {name} returns the wrong types",
@@ -381,7 +413,8 @@ def _decoded_labels(
             found=types,
         )
     if regression:
-        return LabelForm(dtype=DType.FLOAT32, encoding=LabelEncoding.VALUE)
+        width = label.shape[0] if several else None
+        return LabelForm(dtype=DType.FLOAT32, encoding=LabelEncoding.VALUE, width=width)
     if several:
         classes = names or [*map(str, range(label.shape[0]))]
         return LabelForm(names=tuple(classes), encoding=LabelEncoding.MULTI_HOT)

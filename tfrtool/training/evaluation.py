@@ -39,7 +39,7 @@ from tfrtool.training.saved_model import SavedModel, load_model
 from tfrtool.training.scores import EpochScores
 
 _FIGURES = ("precision", "recall", "f1")
-_OF_VALUES = ("mae", "rmse", "r2")
+_OF_VALUES = ("mae", "rmse", "r2", "targets")
 _OF_CLASSES = (
     *("accuracy", *_FIGURES, "top_k_accuracy", "auc", "mean_average_precision"),
     *("classes", "confusion"),
@@ -85,6 +85,23 @@ class ClassFigures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TargetFigures:
+    """How well one number is predicted.
+
+    Attributes:
+        target: name of the number.
+        mae: mean absolute error.
+        rmse: root of the mean squared error.
+        r2: coefficient of determination, as in scikit-learn; None if all numbers are the same.
+    """
+
+    target: str
+    mae: float
+    rmse: float
+    r2: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ImageResult:
     """Prediction for one image.
 
@@ -94,9 +111,10 @@ class ImageResult:
         labels: true classes, one or more.
         predicted: the most probable class, or all with a probability of at least 0.5.
         probabilities: of these classes, 0 to 1.
-        loss: cross-entropy in nats, with several classes the mean; the squared error of a number.
-        value: for regression, the true number; otherwise None.
-        predicted_value: for regression, the predicted number; otherwise None.
+        loss: cross-entropy in nats, with several classes the mean; for regression, the mean squared
+            error.
+        value: for regression, the true number, or several by name; otherwise None.
+        predicted_value: for regression, the predicted number, or several by name; otherwise None.
     """
 
     shard: AnyPath
@@ -105,8 +123,8 @@ class ImageResult:
     predicted: tuple[str, ...]
     probabilities: Mapping[str, float]
     loss: float
-    value: float | None = None
-    predicted_value: float | None = None
+    value: float | Mapping[str, float] | None = None
+    predicted_value: float | Mapping[str, float] | None = None
 
     def to_json(self, task: Task) -> Mapping[str, Any]:
         """Return a line of predictions.jsonl."""
@@ -140,7 +158,9 @@ class EvaluationReport:
         loss: mean cross-entropy, in nats; for regression, the mean squared error.
         mae: for regression, the mean absolute error; otherwise None, as the following two.
         rmse: root of the mean squared error.
-        r2: coefficient of determination, as in scikit-learn; None if all numbers are the same.
+        r2: coefficient of determination, as in scikit-learn, the mean over several numbers; None if
+            all numbers are the same.
+        targets: for regression, figures for each number that the model predicts.
         accuracy: fraction of images classified correctly. With several classes per image, the
             fraction of correct decisions per class. None for regression, as the following three.
         precision: mean over the classes with images or predictions, as the following two;
@@ -171,6 +191,7 @@ class EvaluationReport:
     mae: float | None = None
     rmse: float | None = None
     r2: float | None = None
+    targets: tuple[TargetFigures, ...] = ()
     accuracy: float | None = None
     precision: float | None = None
     recall: float | None = None
@@ -309,7 +330,7 @@ class _Evaluator:
         self._counts = np.zeros((3, len(self._names)), np.int64)
 
     def _class_numbers(self) -> Any:
-        """Return the model's class number for each of the dataset's classes."""
+        """Return the model's number for each of the dataset's classes or targets."""
         dataset, task = self._dataset, self._saved.facts.task
         if dataset.task is not task:
             raise UsageError(
@@ -318,6 +339,8 @@ class _Evaluator:
                 expected=task.value,
                 found=dataset.task.value,
             )
+        if task is Task.REGRESSION:
+            return _match_targets(self._saved, dataset)
         numbers = {name: number for number, name in enumerate(self._names)}
         unknown = [name for name in dataset.class_names if name not in numbers]
         if unknown:
@@ -466,42 +489,76 @@ class _Evaluator:
 class _ValueEvaluator(_Evaluator):
     """Compares the numbers that a model predicts with those of a dataset."""
 
-    _absolute = _total = _squares = 0.0
+    def __init__(self, saved: SavedModel, dataset: Dataset, options: EvaluateOptions) -> None:
+        super().__init__(saved, dataset, options)
+        # Of squared errors, absolute errors, true numbers and their squares, for each target.
+        self._sums = np.zeros((4, saved.facts.outputs))
 
     def _results(
         self, labels: Any, scores: Any, places: Iterator[tuple[AnyPath, int | None]]
     ) -> Iterator[ImageResult]:
-        truths, guesses = labels.astype(np.float64), scores[:, 0]
-        losses = np.square(guesses - truths)
+        truths = np.empty_like(scores)
+        truths[:, self._numbers] = labels.reshape(scores.shape)
+        losses = np.square(scores - truths)
         self._images += len(losses)
-        self._losses += float(losses.sum())
-        self._absolute += float(np.abs(guesses - truths).sum())
-        self._total += float(truths.sum())
-        self._squares += float(np.square(truths).sum())
-        for truth, guess, loss in zip(truths.tolist(), guesses.tolist(), losses, strict=True):
+        for total, values in zip(
+            self._sums, (losses, np.abs(scores - truths), truths, np.square(truths)), strict=True
+        ):
+            total += values.sum(axis=0)
+        for truth, guess, loss in zip(truths, scores, losses.mean(axis=1), strict=True):
             shard, record = next(places)
             yield ImageResult(
                 shard=shard,
                 record=record,
-                labels=(f"{truth:.6g}",),
-                predicted=(f"{guess:.6g}",),
+                labels=tuple(f"{value:.6g}" for value in truth),
+                predicted=tuple(f"{value:.6g}" for value in guess),
                 probabilities={},
                 loss=float(loss),
-                value=truth,
-                predicted_value=guess,
+                value=self._saved.facts.named_values(truth),
+                predicted_value=self._saved.facts.named_values(guess),
             )
 
     def figures(self) -> dict[str, Any]:
         """Return the figures of a report over all images."""
-        images, spread = self._images, self._squares - self._total**2 / self._images
+        squared, absolute, total, squares = self._sums
+        spread = squares - total**2 / self._images
+        loss, names = float(squared.mean() / self._images), self._saved.facts.targets or ("value",)
+        targets = tuple(
+            TargetFigures(
+                target=name,
+                mae=float(absolute[n] / self._images),
+                rmse=math.sqrt(squared[n] / self._images),
+                r2=float(1 - squared[n] / spread[n]) if spread[n] > 0 else None,
+            )
+            for n, name in enumerate(names)
+        )
         return {
             "task": Task.REGRESSION,
-            "images": images,
-            "loss": self._losses / images,
-            "mae": self._absolute / images,
-            "rmse": math.sqrt(self._losses / images),
-            "r2": 1 - self._losses / spread if spread > 0 else None,
+            "images": self._images,
+            "loss": loss,
+            "mae": _mean([one.mae for one in targets]),
+            "rmse": math.sqrt(loss),
+            "r2": _mean([one.r2 for one in targets]),
+            "targets": targets,
         }
+
+
+def _match_targets(saved: SavedModel, dataset: Dataset) -> Any:
+    """Return the number of the model's output for each of the dataset's targets.
+
+    A single one may have any name, as may those of a function that decodes records.
+    """
+    own, targets = dataset.targets, saved.facts.targets or ("value",)
+    if sorted(own) == sorted(targets):
+        return np.array([targets.index(name) for name in own])
+    if len(own) != len(targets) or (len(own) > 1 and dataset.decode is None):
+        raise UsageError(
+            "the numbers in the dataset don't match those that the model predicts",
+            path=dataset.directory,
+            expected=some_of(list(targets), 5),
+            found=some_of(list(own), 5),
+        )
+    return np.arange(len(own))
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -50,14 +50,14 @@ class Prediction:
         classes: probability by class name, highest first, as many as requested. Empty if the image
             can't be read.
         problem: why the image can't be read, or None.
-        value: the predicted number, of a model for regression; otherwise None.
+        value: the number that a model for regression predicts, or several by name; otherwise None.
         task: what the model predicts.
     """
 
     path: str
     classes: Mapping[str, float] = field(default_factory=dict)
     problem: str | None = None
-    value: float | None = None
+    value: float | Mapping[str, float] | None = None
     task: Task = Task.SINGLE
 
     @property
@@ -131,7 +131,7 @@ def predict_files(
                 continue
             row = next(rows)
             if not names:
-                yield made(path=path, value=float(row[0]))
+                yield made(path=path, value=saved.facts.named_values(row))
                 continue
             order = np.argsort(-row, kind="stable")[: options.top]
             classes = {names[number]: float(row[number]) for number in order}

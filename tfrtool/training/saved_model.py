@@ -42,6 +42,7 @@ class ModelFacts:
     class_names: tuple[str, ...]  # by class number
     task: Task = Task.SINGLE
     channels: Channels = 3
+    targets: tuple[str, ...] = ()  # for regression, names of the outputs in their order
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -51,7 +52,12 @@ class ModelFacts:
     @property
     def outputs(self) -> int:
         """Number of values that the model returns for an image."""
-        return 1 if self.task is Task.REGRESSION else len(self.class_names)
+        return len(self.targets) or 1 if self.task is Task.REGRESSION else len(self.class_names)
+
+    def named_values(self, values: Any) -> float | dict[str, float]:
+        """Return the number that a model for regression predicts, or several by name."""
+        numbers = [float(value) for value in values]
+        return numbers[0] if len(numbers) == 1 else dict(zip(self.targets, numbers, strict=True))
 
 
 class _Member(msgspec.Struct, kw_only=True):
@@ -61,6 +67,7 @@ class _Member(msgspec.Struct, kw_only=True):
     class_names: tuple[str, ...]
     task: Task = Task.SINGLE
     channels: Channels = 3
+    targets: tuple[str, ...] = ()
     resize: dict[str, Any] = msgspec.field(default_factory=lambda: _RESIZE)
 
 
@@ -71,7 +78,7 @@ class SavedModel:
     Attributes:
         path: path of the file.
         whole: ``keras.Model`` from pixels, 0 to 255, [batch, height, width, channels], to
-            probabilities, float32 [batch, classes], or to numbers, float32 [batch, 1].
+            probabilities, float32 [batch, classes], or to numbers, float32 [batch, targets].
         facts: image size, class names and task of the model.
     """
 

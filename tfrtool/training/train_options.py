@@ -217,7 +217,8 @@ class TrainOptions(OpenOptions):
     )
     task: Literal["classification", "regression"] | None = _dataset(
         None,
-        "Predict classes, or the number in --label-feature.  [default: classification]",
+        "Predict classes, or the numbers in --label-feature NAME[,NAME...].  [default: "
+        "classification]",
     )
     model: Any = _model(
         MOBILENET_V2,

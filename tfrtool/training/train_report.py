@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _DIGITS = {"seconds": 3, "images_per_second": 1, "input_wait_fraction": 4}
 """Decimals in JSON; 6 for all others."""
 
-_NOT_IN_JSON = ("options", "rescale", "class_names", "damage", "phase", "worker")
+_NOT_IN_JSON = ("options", "rescale", "class_names", "targets", "damage", "phase", "worker")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +36,7 @@ class TrainPlan:
         channels: 3 for RGB, 1 for gray images.
         rescale: how pixel values are rescaled.
         class_names: names of the classes, by class number.
+        targets: for regression, names of the numbers that are predicted, in the order of outputs.
         task: whether an image has exactly one class, or any number of them.
         forms: how unusual images and labels were interpreted, one clause each.
         train_images: number of training images.
@@ -65,6 +66,7 @@ class TrainPlan:
     channels: Channels = 3
     rescale: Rescale
     class_names: tuple[str, ...]
+    targets: tuple[str, ...] = ()
     task: Task
     forms: tuple[str, ...]
     train_images: int
@@ -257,6 +259,8 @@ class TrainReport(Shown):
             "saved_epoch": self.saved_epoch,
             "stopped_early": self.stopped_early,
         }
+        if self.plan.targets:
+            data["targets"] = list(self.plan.targets)
         if self.exported:
             data["exported"] = {
                 one.kind: {"path": str(one.path), "difference": one.difference}

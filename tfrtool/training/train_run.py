@@ -135,7 +135,7 @@ class TrainingRun:
             self._classifier = build_classifier(
                 name,
                 data.training.image_size,
-                1 if dataset.task is Task.REGRESSION else len(dataset.class_names),
+                len(dataset.targets or dataset.class_names),
                 options.initial_weights,
                 options.trained,
                 None if isinstance(options.model, str) else options.model,
@@ -176,6 +176,7 @@ class TrainingRun:
             channels=options.channels,
             rescale=self._rescale,
             class_names=dataset.class_names,
+            targets=dataset.targets,
             task=dataset.task,
             forms=dataset.notes,
             train_images=images[0],
@@ -272,7 +273,7 @@ class TrainingRun:
 
         def text(label: Any) -> str:
             if not names:
-                return f"{label:.6g}"
+                return shortened_name(", ".join(f"{one:.6g}" for one in label.reshape(-1)), 24)
             if not label.shape:
                 return shortened_name(names[label], 18)
             shares = [(names[number], label[number]) for number in np.flatnonzero(label)]
@@ -469,6 +470,7 @@ class TrainingRun:
             image_size=plan.image_size,
             channels=plan.channels,
             class_names=plan.class_names,
+            targets=plan.targets,
             task=plan.task,
         )
         with os_errors_as(WriteError, path, "can't be written"), new_file_by_name(path) as made:

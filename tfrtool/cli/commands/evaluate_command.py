@@ -70,7 +70,15 @@ def _page(report: "EvaluationReport", out: str | None, top_k: int) -> Page:
     if report.task is Task.REGRESSION:
         errors = ("loss", report.loss), ("MAE", report.mae), ("RMSE", report.rmse)
         shown = ((name, f"{value:.6g}") for name, value in errors)
-        return [*page, facts(split, *shown, ("R2", _figure(report.r2))), *_end(report, out)]
+        page.append(facts(split, *shown, ("R2", _figure(report.r2))))
+        if len(report.targets) > 1:
+            each = [
+                (printable(one.target), f"{one.mae:.6g}", f"{one.rmse:.6g}", _figure(one.r2))
+                for one in report.targets
+            ]
+            figures = ("target", "MAE", "RMSE", "R2")
+            page += [Heading("targets"), Table(head=figures, rows=each, right=range(1, 4))]
+        return [*page, *_end(report, out)]
     page += [
         facts(
             split,

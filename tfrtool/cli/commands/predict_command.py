@@ -1,7 +1,7 @@
 """``tfrtool predict``."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from typing import Any
 
@@ -60,7 +60,10 @@ def predict_command(model: str, images: tuple[str, ...], as_json: bool, **given:
                 emit(found.to_json())
             elif found.problem is None:
                 cells = [f"{printable(found.path):{path}}"]
-                cells += [] if found.value is None else [f"{found.value:.6g}"]
+                if isinstance(found.value, Mapping):
+                    cells += [f"{printable(name)} {one:.6g}" for name, one in found.value.items()]
+                elif found.value is not None:
+                    cells.append(f"{found.value:.6g}")
                 for name, probability in found.classes.items():
                     cells.append(f"{printable(name):{label}}  {probability:.4f}")
                 emit("  ".join(cells))

@@ -118,7 +118,7 @@ def render_plan(plan: "TrainPlan") -> str:
         + ("" if plan.precision == "float32" else f", {plan.precision}"),
         f"  classes  {len(plan.class_names)} ({classes}){_MULTI if multi else ''}"
         if plan.class_names
-        else f"  target   {printable(plan.options.label_feature or 'value')}, regression",
+        else f"  target   {printable(some_of(list(plan.targets), _CLASSES_SHOWN))}, regression",
         *(f"  data     {printable(note)}" for note in plan.forms),
         f"  images   {plan.train_images:,} for training, {validated}",
         *_weights(plan),
