@@ -75,11 +75,9 @@ def rows_json(batches: Iterable[Any], *, folded: bool = False) -> Iterator[dict[
     from tfrtool.inspection.rows.batches import rows_of  # Arrow, which the others do without
 
     for batch in batches:
-        # Numbers of float32 are written as the shortest decimals of these, wherever they are.
-        kinds = {one.name: one.type if "float" in str(one.type) else None for one in batch.schema}
         for row in rows_of(batch):
             row = {name: _folded(value) for name, value in row.items()} if folded else row
-            yield {name: _cell(value, kinds[name]) for name, value in row.items()}
+            yield {name: as_json(value, nulls=True) for name, value in row.items()}
 
 
 def _folded(value: Any) -> Any:
@@ -99,19 +97,6 @@ def _folded(value: Any) -> Any:
         content = content.removeprefix("image/").upper()
         content += f" {width}x{height}" if width and height else ""
     return f"<{content}, {human_bytes(len(value))}>"
-
-
-def _cell(value: Any, kind: Any) -> Any:
-    """Return a value of a type as JSON values; without the type if there is no float32 in it."""
-    if kind is None or value is None:
-        return as_json(value, nulls=True)
-    if hasattr(kind, "item_type"):  # a map
-        return [[_cell(k, kind.key_type), _cell(v, kind.item_type)] for k, v in value]
-    if isinstance(value, list):
-        return [_cell(one, kind.value_type) for one in value]
-    if isinstance(value, dict):
-        return {field.name: _cell(value[field.name], field.type) for field in kind}
-    return as_json(value, short=str(kind) == "float", nulls=True)
 
 
 def rows_table(rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> Page:

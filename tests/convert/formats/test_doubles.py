@@ -14,14 +14,15 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tfrtool
 from tests.convert.formats.test_conversion import payloads_in
+from tests.records.strategies import read_strictly, shard_of
 from tfrtool.cli import main
 from tfrtool.errors import SourceError
-from tfrtool.examples.example import DType, Feature, decode_example
+from tfrtool.examples.example import DType, Feature, decode_example, encode_example
 
 FORMATS = ("parquet", "csv", "jsonl")
 WHOLE = st.integers(-(2**70), 2**70).map(float)
@@ -32,6 +33,7 @@ NUMBERS = st.one_of(
     st.lists(st.floats() | SMALL | st.none(), min_size=1, max_size=6),
     st.lists(st.floats(width=32) | st.sampled_from([-0.0, 1e300, 0.1]), min_size=1, max_size=6),
 )
+ANY_FLOAT32 = st.floats(width=32, allow_nan=False) | st.just(math.nan)
 
 
 def table(path: Path, values: Sequence[float | None]) -> Path:
@@ -110,6 +112,31 @@ def test_any_doubles(
             assert feature.dtype is (DType.INT64 if whole else DType.FLOAT32)
             expected = int(value) if whole else single(value)
             assert repr(list(feature.values)) == repr([expected])
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+@settings(max_examples=settings().max_examples // 3)
+@given(values=st.lists(ANY_FLOAT32, min_size=1, max_size=6), data=st.data())
+def test_any_float32(
+    form: str, tmp_path_factory: pytest.TempPathFactory, values: list[float], data: st.DataObject
+) -> None:
+    """Text has the shortest digits of each float32, as numpy writes them, and they come back."""
+    folder = tmp_path_factory.mktemp("singles")
+    size = data.draw(st.integers(1, len(values)))
+    held = [values[at : at + size] for at in range(0, len(values), size)]
+    payloads = [
+        encode_example({"x": Feature(dtype=DType.FLOAT32, values=tuple(some))}) for some in held
+    ]
+    (folder / "a.tfrecord").write_bytes(shard_of(payloads))
+    tfrtool.convert(folder / "a.tfrecord", folder / f"b.{form}", workers=1)
+    text = (folder / f"b.{form}").read_text()
+    words = re.findall(r"nan|-?inf(?:inity)?|-?\d[-+.\de]*", text, re.IGNORECASE)
+    finite = [word for word in words if word[-1].isdigit()]
+    shortest = [float(str(np.float32(one))) for one in values if math.isfinite(one)]
+    assert finite == [*map(repr, shortest)]
+    assert len(words) == len(values)
+    tfrtool.convert(folder / f"b.{form}", folder / "c.tfrecord", workers=1)
+    assert read_strictly((folder / "c.tfrecord").read_bytes()) == payloads
 
 
 def test_ids_of_pandas_with_a_gap(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

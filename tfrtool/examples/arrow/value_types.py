@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tfrtool.examples.arrow.arrays import list_array
+from tfrtool.examples.arrow.arrays import list_array, struct_array
 from tfrtool.examples.example import DType
 
 TYPE_WORDS = "int64, float32, string, timestamp, timestamp(ZONE), date or decimal(DIGITS,SCALE)"
@@ -61,6 +61,13 @@ def texts_of(array: pa.Array) -> pa.Array:
         texts = [None if one is None else format(one, "f") for one in array.to_pylist()]
         return pa.array(texts, pa.string())
     return array.cast(pa.string())
+
+
+def short_floats(array: pa.Array) -> pa.Array:
+    """Return float32 as doubles, which are written with the fewest digits that identify them."""
+    if not pa.types.is_float32(array.type):
+        return array
+    return array.cast(pa.string()).cast(pa.float64())
 
 
 def microseconds_of(array: pa.Array) -> pa.Array:
@@ -114,9 +121,19 @@ def nested_array(
 
 
 def map_values(array: pa.Array, function: Callable[[pa.Array], pa.Array]) -> pa.Array:
-    """Return an array with a function applied to its values, or to those of its lists."""
-    if not pa.types.is_nested(array.type):
+    """Return an array with a function applied to its values, at any depth."""
+    types, kind = pa.types, array.type
+    if not types.is_nested(kind):
         return function(array)
+    if types.is_struct(kind):
+        fields = [map_values(one, function) for one in array.flatten()]
+        made = [pa.field(one.name, field.type) for one, field in zip(kind, fields, strict=True)]
+        places = np.flatnonzero(np.asarray(array.is_valid()))
+        return struct_array(pa.struct(made), len(array), places, fields)
+    if types.is_map(kind):
+        keys, items = map_values(array.keys, function), map_values(array.items, function)
+        maps = pa.MapArray.from_arrays(array.offsets, keys, items)
+        return pc.if_else(array.is_valid(), maps, None)
     inner = map_values(array.flatten(), function)
     places = np.flatnonzero(np.asarray(array.is_valid()))
     counts = np.asarray(pc.fill_null(pc.list_value_length(array), 0))[places]

@@ -18,6 +18,7 @@ from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch
 from tfrtool.examples.arrow.foreign import conform
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.arrow.messages import MessageColumns
+from tfrtool.examples.arrow.value_types import map_values, short_floats
 from tfrtool.examples.dataset_files import find_files
 from tfrtool.examples.example import DType, Feature, PayloadKind
 from tfrtool.examples.roles import LabelNames, find_roles, info_beside
@@ -318,7 +319,11 @@ def decode_records(
 
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a batch."""
+    """Yield the rows of a batch; float32 values are the shortest decimals of these."""
+    for at, field in enumerate(batch.schema):
+        if "float" in str(field.type):
+            floats = map_values(batch.column(at), short_floats)
+            batch = batch.set_column(at, field.name, floats)
     for start in range(0, batch.num_rows, _ROWS):
         yield from batch.slice(start, _ROWS).to_pylist()
 

@@ -106,8 +106,9 @@ def as_json(value: Any, *, short: bool = False, nulls: bool = False) -> Any:
 
 def shortest_float(value: float) -> float:
     """Return the float with the fewest digits that is the same float32 as ``value``."""
-    # Nine significant digits identify all float32 values (IEEE 754, 5.12.2).
-    for digits in range(6, 9):
+    # Nine significant digits identify all float32 values (IEEE 754, 5.12.2), and up to six are
+    # distinct, except among subnormal numbers.
+    for digits in range(6 if abs(value) >= 2.0**-126 else 1, 9):
         candidate = float(f"{value:.{digits}g}")
         if array("f", [candidate])[0] == value:
             return candidate
