@@ -17,7 +17,7 @@ import tfrtool
 from tests.examples.strategies import int64
 from tests.records.strategies import shard_of
 from tfrtool.cli import main
-from tfrtool.cli.csv_output import CsvOptions
+from tfrtool.sources.formats.csv_options import CsvOptions
 
 Capture = pytest.CaptureFixture[str]
 COUNT = "SELECT label, count(*) AS n FROM records GROUP BY label ORDER BY n, label"
@@ -71,6 +71,15 @@ def test_lines(shard: Path, capsys: Capture) -> None:
     rows = list(csv.reader(io.StringIO(out)))
     assert rows == [["label", "n"], ["a,b", "6"], ["größer", "7"], ['{"base64": "/w=="}', "7"]]
     assert query(capsys, shard, "SELECT 1 AS one WHERE false", "--format", "csv")[0] == "one\n"
+
+
+@pytest.mark.parametrize(("words", "null"), [([], ""), (["--null", "NA"], "NA")])
+def test_texts_are_not_nulls(shard: Path, capsys: Capture, words: list[str], null: str) -> None:
+    """A text that looks like a missing value is in quotation marks."""
+    sql = "SELECT NULL AS a, 'NA' AS b, '' AS c, 'x, \"y\"' AS d"
+    out, _ = query(capsys, shard, sql, "--format", "csv", *words)
+    texts = [f'"{text}"' if text == null else text for text in ("NA", "")]
+    assert out.splitlines()[1] == ",".join([null, *texts, '"x, ""y"""'])
 
 
 def test_files(shard: Path, capsys: Capture, tmp_path: Path) -> None:

@@ -140,7 +140,15 @@ _Function = Callable[..., Any]
 
 _GROUPS = (
     *("Source", "Dataset", "Selection", "Model", "Optimization", "Input pipeline"),
-    *("Labels and features", "Annotations", "Splits and order", "Images", "Shards", "Output"),
+    *(
+        "Labels and features",
+        "Annotations",
+        "Splits and order",
+        "Images",
+        "Shards",
+        "Output",
+        "CSV",
+    ),
     *("Measurement", "Execution", "Comparison"),
 )
 """The order of groups in the help."""

@@ -5,12 +5,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tfrtool.cli.csv_output import CsvOptions
 from tfrtool.errors import human_bytes, printable
 from tfrtool.examples.content import describe_bytes
 from tfrtool.images.header import claimed_sides, is_jpeg, read_jpeg_header
 from tfrtool.inspection.summary.summary_json import as_json
 from tfrtool.page import Page, Table
+from tfrtool.sources.formats.csv_options import CsvOptions
 
 _SHORT_BYTES = 16
 """Bytes that a table shows as base64; longer values are described."""

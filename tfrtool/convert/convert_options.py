@@ -13,6 +13,7 @@ from tfrtool.errors import SchemaError, UsageError
 from tfrtool.images.recipe import parse_size
 from tfrtool.inspection.inspect_options import ProtoOptions
 from tfrtool.records.shard_sets import check_split_name
+from tfrtool.sources.formats.csv_options import CsvOptions
 from tfrtool.sources.items import Starting
 from tfrtool.storage.progress import OnProgress, no_progress
 from tfrtool.writing.run_options import (
@@ -302,38 +303,11 @@ class EditOptions(RunOptions, NameOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConvertOptions(SizeOptions, ProtoOptions):
+class ConvertOptions(SizeOptions, ProtoOptions, CsvOptions):
     """Options of convert."""
 
     from_format: FormatName | None = option(
         None, "Format of SOURCE.  [default: detected]", group="Source", cli="--from"
-    )
-    delimiter: str | None = option(
-        None,
-        "Column delimiter of CSV, or tab.  [default: detected, or a comma]",
-        metavar="CHAR",
-        group="Source",
-    )
-    quote: str | None = option(
-        None,
-        'Quotation mark of CSV, or none in CSV that is read.  [default: "]',
-        metavar="CHAR",
-        group="Source",
-    )
-    header: bool = option(
-        True,
-        "Whether CSV starts with the column names. Without, they are those of schema.json, or "
-        "column1, column2 ...",
-        group="Source",
-        cli="--header/--no-header",
-    )
-    null: Sequence[str] = option(
-        (),
-        "Text for missing values in CSV, such as NA. Repeatable.",
-        metavar="TEXT",
-        group="Source",
-        repeat=True,
-        parse=tuple,
     )
     select: Sequence[str] | None = option(
         None,

@@ -160,21 +160,3 @@ def user_cache(part: str, environment: Mapping[str, str] = os.environ) -> Path |
         except RuntimeError:
             return None
     return base / "tfrtool" / part
-
-
-def csv_delimiter(text: str) -> str:
-    """Return the character that --delimiter names; `UsageError` if it can't be one."""
-    delimiter = "\t" if text in ("tab", r"\t") else text
-    if not re.fullmatch(r'[^"\r\n\0]', delimiter):
-        raise UsageError(f"invalid --delimiter {text!r}: expected one character, or tab")
-    return delimiter
-
-
-def csv_quote(text: str, delimiter: str | None, *, none: bool = True) -> str:
-    """Return the character that --quote names, "" for none; `UsageError` if it can't be one."""
-    if none and text == "none":
-        return ""
-    if not re.fullmatch(r"[^\s\0]", text) or text == delimiter:
-        known = "one character, or none" if none else "one character"
-        raise UsageError(f"invalid --quote {text!r}: expected {known}")
-    return text

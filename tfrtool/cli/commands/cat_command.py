@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tfrtool.cli.csv_output import CsvOptions
 from tfrtool.cli.damage import Damage
 from tfrtool.cli.output import Outcome, binary_output, emit, note, warn
 from tfrtool.cli.parameters import SHARDS, SKIP_OR_STOP, command, resolve_shards, resolve_sources
@@ -14,6 +13,7 @@ from tfrtool.cli.process import stdout_closed
 from tfrtool.declare import option
 from tfrtool.errors import ShardError, UsageError, human_bytes, printable
 from tfrtool.inspection.inspect_options import CatOptions, ProtoOptions
+from tfrtool.sources.formats.csv_options import CsvOptions
 
 _HELD = 1000
 """Lines that wait for a record with each selected feature."""

@@ -13,7 +13,6 @@ from typing import Any, BinaryIO, Literal
 
 import click
 
-from tfrtool.cli.csv_output import CsvOptions
 from tfrtool.cli.damage import Damage
 from tfrtool.cli.layout import render
 from tfrtool.cli.output import Outcome, binary_output, emit, note
@@ -38,6 +37,7 @@ from tfrtool.errors import (
 from tfrtool.inspection.inspect_options import ProtoOptions
 from tfrtool.page import Page
 from tfrtool.records.compression import named_compression
+from tfrtool.sources.formats.csv_options import CsvOptions
 from tfrtool.storage.arguments import as_path
 from tfrtool.storage.scratch_folder import ScratchFolder
 

@@ -54,6 +54,7 @@ from tfrtool.records.compression import named_compression
 from tfrtool.records.framing import LocatedFault
 from tfrtool.records.stream import total_bytes
 from tfrtool.records.tally import Tally
+from tfrtool.sources.formats.csv_options import CsvOptions
 from tfrtool.storage.arguments import Paths, as_path
 from tfrtool.storage.atomic_files import move, new_file_by_name
 from tfrtool.storage.json_values import to_json_values
@@ -293,20 +294,14 @@ def _scan(form: Format, path: AnyPath) -> Scan:
 
 def _with_csv(options: ConvertOptions, form: Format, goal: Format) -> tuple[Format, Format]:
     """Return formats with the options of CSV: those of CSV that is read, or else written."""
-    csv = {
-        "--delimiter": options.delimiter is not None,
-        "--quote": options.quote is not None,
-        "--no-header": not options.header,
-        "--null": bool(options.null),
-    }
-    names = [name for name, is_set in csv.items() if is_set]
-    if not names:
-        return form, goal
-    made = CsvFormat(options.delimiter, options.quote, options.header, options.null)
+    csv = CsvOptions.take({**vars(options)})
     if form.name == "csv":
-        return made, goal
+        return CsvFormat(csv), goal
     if goal.name != "csv":
-        raise UsageError(f"{names[0]} applies to CSV, not to {form.name} or {goal.name}")
+        for name in csv.changed():
+            raise UsageError(f"{name} applies to CSV, not to {form.name} or {goal.name}")
+        return form, goal
+    made = CsvFormat(csv)
     made.check_written()
     return form, made
 

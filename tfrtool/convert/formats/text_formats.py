@@ -37,6 +37,7 @@ from tfrtool.examples.stored_types import SCHEMA, schema_of
 from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.inspection.rows.batches import BATCH_BYTES, BATCH_RECORDS, LABEL_NAME, rows_of
 from tfrtool.inspection.summary.summary_json import as_json
+from tfrtool.sources.formats.csv_options import CsvOptions
 from tfrtool.sources.formats.text_rows import (
     DELIMITERS,
     CellTypes,
@@ -47,7 +48,6 @@ from tfrtool.sources.formats.text_rows import (
 )
 from tfrtool.sources.formats.unpacked import create_packed, open_unpacked, plain_suffix
 from tfrtool.sources.tables.table_columns import check_column_count
-from tfrtool.storage.arguments import csv_delimiter, csv_quote
 from tfrtool.storage.json_files import read_json, reading_metadata
 from tfrtool.storage.limits import MAX_TEXT_ROW_BYTES
 from tfrtool.storage.progress import BYTES, count_work
@@ -337,28 +337,15 @@ class CsvFormat(RowFormat):
     widening = (DType.INT64, DType.FLOAT32, DType.STRING)
     names_labels = True
 
-    def __init__(
-        self,
-        delimiter: str | None = None,
-        quote: str | None = None,
-        header: bool = True,
-        null: Sequence[str] = (),
-    ) -> None:
-        """Take the options of CSV.
-
-        Args:
-            delimiter: the character between columns, or "tab"; None detects it in each file.
-            quote: the character around cells, or "none"; None is a double quote.
-            header: whether the first row has the names of the columns.
-            null: texts that stand for missing values, besides empty cells.
-        """
-        self._delimiter = None if delimiter is None else csv_delimiter(delimiter)
-        self._quote = '"' if quote is None else csv_quote(quote, self._delimiter)
-        self._has_header, self._nulls = header, tuple(null)
+    def __init__(self, options: CsvOptions | None = None) -> None:
+        """Take the options of CSV."""
+        self._options = options = options or CsvOptions()
+        self._delimiter, self._nulls = options.delimiter, options.null
+        self._quote = "" if options.quote == "none" else options.quote
 
     def check_written(self) -> None:
         """Raise a `UsageError` for options with which CSV can be read, but not written."""
-        csv_quote(self._quote or "none", self._delimiter, none=False)
+        self._options.check_written()
         for text in self._nulls:
             if cell_number(text) is not None:
                 raise UsageError(f"--null {text!r} is a number, which a value may be")
@@ -387,7 +374,7 @@ class CsvFormat(RowFormat):
         delimiter = self._delimiter or detect_delimiter(file, path, self._quote)
         read = partial(csv_rows, file, path, delimiter, quote=self._quote, limit=MAX_TEXT_ROW_BYTES)
         names, behind = next(read(), []), file.tell()
-        if not self._has_header:
+        if not self._options.header:
             names, behind = [f"column{number}" for number in range(1, len(names) + 1)], 0
         check_column_count(len(names), path)
         if len(set(names)) < len(names):
@@ -405,7 +392,7 @@ class CsvFormat(RowFormat):
         self, rows: Sequence[Row], content: Content, path: AnyPath, first: int
     ) -> Iterator[pa.RecordBatch]:
         """Yield rows as one batch; the columns of a schema are in its order without a header."""
-        if content.declared and not self._has_header:
+        if content.declared and not self._options.header:
             names = (schema_next_to(path) or content).schema.names
             rows = [dict(zip(names, row.values(), strict=False)) for row in rows]
         yield from super().decode(rows, content, path, first)
@@ -456,7 +443,7 @@ class CsvFormat(RowFormat):
             quoting: Any = {"quotechar": self._quote, "quoting": csv.QUOTE_NONNUMERIC}
             writer = csv.writer(file, delimiter=delimiter, **quoting)
             names = content.schema.names + ([LABEL_NAME] if content.named_label else [])
-            if self._has_header:
+            if self._options.header:
                 writer.writerow(names)
             # Of columns in which an empty cell is a value that is missing.
             nullable = {*names} - _required(content)
