@@ -100,12 +100,37 @@ CSV = {
     "a;b\n1;x, y\n": [{"a": 1, "b": "x, y"}],
     "a,d\n1,2024-01-05\n2,05/06/2024\n": [{"a": 1, "d": "2024-01-05"}, {"a": 2, "d": "05/06/2024"}],
     "d\n05/06/2024\n": [{"d": "05/06/2024"}],
+    "t\n05/06/2024 10:00:00\n": [{"t": "05/06/2024 10:00:00"}],
+    "t,u\n2024-05-06T10:00,2024-02-30 10:00\n": [
+        {"t": "2024-05-06 10:00:00", "u": "2024-02-30 10:00"}
+    ],
+    "a,b,c\n1e400,1e300,inf\n2,3,4\n": [
+        {"a": "1e400", "b": 1e300, "c": "Infinity"},
+        {"a": "2", "b": 3.0, "c": 4.0},
+    ],
+    "n,m\n9007199254740993,9007199254740992\n1.5,1.5\n": [
+        {"n": "9007199254740993", "m": 9007199254740992.0},
+        {"n": "1.5", "m": 1.5},
+    ],
     "zip,b\n02134,#1\n#2,\n": [{"zip": "02134", "b": "#1"}, {"zip": "#2", "b": None}],
     "a,b\n1,2\n3,4,5\n": "rows have different numbers of columns, or a quotation mark is not",
     "# note\na,b\n1,2\n": "rows have different numbers of columns",
     'a,b\n1,"x\n2,y\n': "a quotation mark is not closed",
     f"a,b\n{MANY}1,2,3\n": "line 30002: expected Number of Columns: 2 Found: 3",
 }
+
+
+def test_no_number_of_json_is_rounded(shard: Path, tmp_path: Path, capsys: Capture) -> None:
+    """A column with numbers that DuckDB's types don't hold is text."""
+    text = (
+        '{"a b": 12345678901234567890123, "n": {"x y": ["1"]}, "d": 1.5}\n{"a b": 1, "d": 1e30}\n'
+    )
+    (tmp_path / "w.jsonl").write_text(text)
+    words = shard, "SELECT * FROM w", "--with", f"w={tmp_path / 'w.jsonl'}"
+    assert _rows(capsys, *words) == [
+        {"a b": "12345678901234567890123", "n": {"x y": ["1"]}, "d": 1.5},
+        {"a b": "1", "n": None, "d": 1e30},
+    ]
 
 
 @pytest.mark.parametrize("number", range(len(CSV)))

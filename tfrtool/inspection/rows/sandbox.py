@@ -58,9 +58,21 @@ _TEXT_IN_PYTHON = frozenset({"date", "time", "time_ns"})
 
 _CSV = (
     "quote = '\"', escape = '\"', header = true, skip = 0, comment = '', strict_mode = true, "
-    "dateformat = '%Y-%m-%d', sample_size = -1"
+    "dateformat = '%Y-%m-%d', sample_size = -1, auto_type_candidates = "
+    "['BOOLEAN', 'BIGINT', 'HUGEINT', 'DOUBLE', 'TIME', 'DATE', 'VARCHAR']"
 )
 """How CSV is read; types are chosen by all rows."""
+
+_ROUNDED = (
+    "(isinf(TRY_CAST({text} AS DOUBLE)) AND {text} NOT ILIKE '%inf%') OR "
+    "(regexp_full_match({text}, '[+-]?[0-9]+') AND coalesce("
+    "TRY_CAST(TRY_CAST({text} AS DOUBLE) AS HUGEINT) <> TRY_CAST({text} AS HUGEINT), true))"
+)
+"""Whether a text is a number that a double doesn't hold, other than because of its fraction."""
+
+_TIME = r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?"
+_TIMES = {"TIMESTAMP": _TIME, "TIMESTAMPTZ": rf"{_TIME}(Z|[+-]\d\d(:?\d\d)?)"}
+"""Types of texts as ISO 8601 has them."""
 
 Scan = Callable[[Collection[str]], Iterator[pa.RecordBatch]]
 """Reads all rows, with the columns of these names; called once for each time they are needed."""
@@ -224,6 +236,12 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def _struct(texts: Mapping[str, str]) -> str:
+    """Return a struct of texts as SQL has it."""
+    parts = (quoted(name) + ": '" + text.replace("'", "''") + "'" for name, text in texts.items())
+    return f"{{{', '.join(parts)}}}"
+
+
 def quoted_names(names: Collection[str]) -> list[str]:
     """Return, quoted, what columns of these names are called in a view."""
     taken: set[str] = set()
@@ -327,19 +345,48 @@ class Sandbox:
         """Read a file as a table, and return the names of its columns.
 
         DuckDB chooses types that all values have. Left to itself it would skip first lines and
-        comments, and guess whether day or month comes first.
+        comments, guess whether day or month comes first, and round integers beyond its own.
         """
-        read, values = "read_json($1, sample_size = -1)", [str(path)]
+        read, values = "read_json($1, sample_size = -1", [str(path)]
         if delimiter:
-            read, values = f"read_csv($1, delim = $2, {_CSV})", [str(path), delimiter]
+            read, values = f"read_csv($1, delim = $2, {_CSV}", [str(path), delimiter]
+        table, run = quoted(name), self._connection.execute
         try:
-            self._connection.execute(f"CREATE TABLE {quoted(name)} AS FROM {read}", values)
+            run(f"CREATE TABLE {table} AS FROM {read})", values)
+            found = self._connection.sql(f"FROM {table}")
+            types = dict(zip(found.columns, map(str, found.types), strict=True))
+            texts = dict[str, str]()
+            for column in [one for one, kind in types.items() if kind == "DOUBLE"]:
+                if self._finds(f"{table} WHERE abs({quoted(column)}) >= 2^53"):
+                    as_text = {column: "VARCHAR"}
+                    raw = "all_varchar = true" if delimiter else f"columns = {_struct(as_text)}"
+                    rounded = _ROUNDED.format(text=quoted(column))
+                    if self._finds(f"{read}, {raw}) WHERE {rounded}", values):
+                        texts |= as_text
+            if texts:
+                chosen = f"types = {_struct(texts)}"
+                chosen = chosen if delimiter else f"columns = {_struct(types | texts)}"
+                run(f"CREATE OR REPLACE TABLE {table} AS FROM {read}, {chosen})", values)
+            for column in [one for one, kind in types.items() if kind == "VARCHAR" and delimiter]:
+                self._find_times(table, quoted(column))
         except self._duckdb.OutOfMemoryException as error:
             raise memory_error() from error
         except self._duckdb.Error as error:
             raise UsageError(f"can't be read: {file_message(error)}", path=path) from error
-        columns: list[str] = self._connection.sql(f"FROM {quoted(name)}").columns
-        return columns
+        return [*types]
+
+    def _finds(self, sql: str, values: Sequence[str] = ()) -> bool:
+        """Return whether there are rows in what SQL says after FROM."""
+        return bool(self._connection.execute(f"SELECT 1 FROM {sql} LIMIT 1", values).fetchall())
+
+    def _find_times(self, table: str, column: str) -> None:
+        """Make timestamps of a column of texts if all are."""
+        for kind, pattern in _TIMES.items():
+            is_one = f"regexp_full_match({column}, $1) AND TRY_CAST({column} AS {kind}) IS NOT NULL"
+            answer = self._connection.execute(f"SELECT bool_and({is_one}) FROM {table}", [pattern])
+            if answer.fetchall() == [(True,)]:
+                self._connection.execute(f"ALTER TABLE {table} ALTER {column} TYPE {kind}")
+                return
 
     def check(self, sql: str) -> None:
         """Check that a SELECT makes sense, and prepare to read it; otherwise `UsageError`.
