@@ -65,7 +65,9 @@ def _loops(images: Any, shards: list[str]) -> Iterator[tuple[str, Any]]:
     if importlib.util.find_spec("grain"):
         import grain
 
-        batches = grain.MapDataset.source(images).batch(_BATCH)
+        # As a DataLoader without workers: by default, Grain reads in 16 threads.
+        options = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
+        batches = grain.MapDataset.source(images).batch(_BATCH).to_iter_dataset(options)
         yield "Grain", batches
         yield "JAX, Grain", batches
 
