@@ -267,9 +267,12 @@ class TrainingRun:
     def show_augment(self, path: Path) -> None:
         """Draw the first training images, as they are in the first epoch, with their labels."""
         names = self.plan.class_names
-        data = self._data.changed(epochs=1, batch_size=min(self._options.batch_size, _DRAWN))
+        # A cache changes the order. With cached features, images come without one.
+        cache = "none" if self._cache == "features" else self._cache
+        data = self._data.changed(epochs=1, cache=cache)
         with data.naming_damage():
-            batch = next(load(data.dataset, data.training).as_numpy_iterator())
+            full = next(load(data.dataset, data.training).as_numpy_iterator())
+        batch = [part[:_DRAWN] for part in full]
 
         def text(label: Any) -> str:
             if not names:
