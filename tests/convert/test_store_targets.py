@@ -90,9 +90,8 @@ class _Nodes(Engine):
         self, function: Callable[[Any], Any], tasks: Iterable[Any], **_: object
     ) -> Iterator[Any]:
         for task in tasks:
-            (data, folders), (body, files) = (
-                _pickled(one, Path.exists) for one in (function, task)
-            )
+            data, folders = _pickled(function, Path.exists)[:2]
+            body, files = _pickled(task, Path.exists)[:2]
             assert not [*folders, *files]
             yield pickle.loads(data)(pickle.loads(body))
 

@@ -96,7 +96,7 @@ def test_a_write_to_a_store_needs_no_folder_of_this_machine(tmp_path: Path) -> N
     settings = JobSettings(folder=root, name="pets", version="1.0.0")
     staging = StoreStaging(settings, root, tmp_path)
     assert _pickled(tmp_path, Path.exists)[1] == [str(tmp_path)]
-    data, asked = _pickled(staging, Path.exists)
+    data, asked, _ = _pickled(staging, Path.exists)
     assert asked == []
     assert str(tmp_path).encode() not in data
 

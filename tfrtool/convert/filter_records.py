@@ -16,6 +16,7 @@ from tfrtool.convert.feature_values import feature_values, image_feature, no_fea
 from tfrtool.convert.reshard import Selection, as_numbers, copy_records, shuffled
 from tfrtool.convert.source_records import OnFault, Rows, SourceRecords
 from tfrtool.declare import takes
+from tfrtool.engines.engine import Engine
 from tfrtool.errors import UsageError, WriteError, os_errors_as
 from tfrtool.examples.dataset_files import DatasetFiles
 from tfrtool.inspection.rows.query import matching_records
@@ -136,7 +137,7 @@ def _select(
             files.paths,
             where,
             sources=source,
-            workers=settings.workers,
+            workers=None if isinstance(settings.workers, Engine) else settings.workers,
             on_fault=lambda found: unparsed.append(found) if _is_unparsed(found) else None,
             on_progress=settings.on_progress,
         )

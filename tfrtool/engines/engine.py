@@ -1,11 +1,13 @@
 """Where tasks run: on this machine, or on a cluster."""
 
 import abc
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
 from tfrtool.declare import option
-from tfrtool.storage.progress import OnCounts
+from tfrtool.storage.progress import OnCounts, OnProgress
+from tfrtool.storage.remote_path import RemotePath
 
 Result = TypeVar("Result")
 Task = TypeVar("Task")
@@ -43,6 +45,14 @@ class Engine(abc.ABC):
         what tasks count with `count_work`, in the thread that takes the results. ``short`` is as
         for `map_shards`.
         """
+
+    def hold(
+        self,
+        paths: Sequence[RemotePath],  # noqa: ARG002
+        on_progress: OnProgress,  # noqa: ARG002
+    ) -> AbstractContextManager[None]:
+        """Download objects once for all tasks in the body, if the engine can keep them."""
+        return nullcontext()
 
 
 Workers = int | Engine | None

@@ -7,12 +7,18 @@ from pathlib import Path
 
 from tfrtool.engines.engine import Engine, Workers
 from tfrtool.errors import ShardError, WriteError, os_errors_as
-from tfrtool.storage.progress import BYTES, Meter, OnProgress
+from tfrtool.storage.progress import BYTES, Meter, OnProgress, count_work
 from tfrtool.storage.remote_path import AnyPath, RemotePath
 from tfrtool.storage.scratch_folder import ScratchFolder
 from tfrtool.storage.stores import ChangedError
 
-_BLOCK, _AT_ONCE = 8 * 1024 * 1024, 4
+BLOCK = 8 * 1024 * 1024
+"""Bytes that a request downloads."""
+
+_AT_ONCE = 4
+
+Block = tuple[RemotePath, int]
+"""An object, and where a block of it starts."""
 
 
 @contextmanager
@@ -25,8 +31,8 @@ def local_copies(
 ) -> Iterator[None]:
     """Download objects of stores to the folder for temporary files, to be read there in the body.
 
-    Copies take at most half of the free space. Objects that don't fit are read from the store, and
-    so are those that the nodes of a cluster read.
+    Copies take at most half of the free space. Objects that don't fit are read from the store. An
+    engine holds copies itself, see `Engine.hold`.
 
     Args:
         paths: the files; local ones, and those that have a copy, are ignored.
@@ -39,12 +45,16 @@ def local_copies(
         WriteError: a copy can't be written, or there is not enough room for those that are needed.
     """
     remote = [path for path in paths if isinstance(path, RemotePath) and path.copy is None]
-    if not remote or isinstance(workers, Engine):
+    if not remote:
         yield
         return
     for path in remote:
         with os_errors_as(ShardError, path):
             path.known()
+    if isinstance(workers, Engine):
+        with workers.hold(remote, on_progress):
+            yield
+        return
     with ScratchFolder() as folder:
         copies = {path: Path(folder, str(number)) for number, path in enumerate({*remote})}
         needed = 2 * sum(path.known().size for path in copies)
@@ -64,23 +74,28 @@ def local_copies(
                 path.copy = None
 
 
+def blocks_of(paths: Iterable[RemotePath]) -> list[Block]:
+    """Return the blocks of objects, at least one for each."""
+    return [(path, at) for path in paths for at in range(0, path.known().size or 1, BLOCK)]
+
+
+def fetch(block: Block) -> bytes:
+    """Download a block; `ShardError` if the object has changed."""
+    path, start = block
+    with os_errors_as(ShardError, path):
+        data, status = path.store.get(path.key, start, BLOCK, path.known().etag)
+        if status.size != path.known().size:
+            raise ChangedError(str(path))
+    count_work(len(data), BYTES)
+    return data
+
+
 def _download(copies: dict[RemotePath, Path], on_progress: OnProgress) -> None:
     """Download objects in blocks, and fetch the next blocks ahead."""
-    sizes = {path: path.known().size for path in copies}
-    places = [(path, at) for path, size in sizes.items() for at in range(0, size or 1, _BLOCK)]
-
-    def fetch(place: tuple[RemotePath, int]) -> bytes:
-        path, start = place
-        data, status = path.store.get(path.key, start, _BLOCK, path.known().etag)
-        if status.size != sizes[path]:
-            raise ChangedError(str(path))
-        return data
-
-    meter = Meter(on_progress, "downloading", BYTES, sum(sizes.values()))
-    blocks = places[0][0].store.ahead(fetch, places, _AT_ONCE)
-    for path, _ in places:
-        with os_errors_as(ShardError, path):
-            data = next(blocks)
+    blocks = blocks_of(copies)
+    meter = Meter(on_progress, "downloading", BYTES, sum(path.known().size for path in copies))
+    fetched = blocks[0][0].store.ahead(fetch, blocks, _AT_ONCE)
+    for (path, _), data in zip(blocks, fetched, strict=True):
         with (
             os_errors_as(WriteError, copies[path].parent, "can't be written to"),
             copies[path].open("ab") as file,

@@ -1,5 +1,6 @@
 """Tasks on the nodes of a Ray cluster; a process or node that dies costs only its current task."""
 
+import errno
 import importlib
 import io
 import os
@@ -8,18 +9,22 @@ import signal
 import socket
 import sys
 import threading
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections import Counter, defaultdict
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from functools import partial
-from itertools import islice, takewhile
+from itertools import chain, islice, repeat, takewhile
 from pathlib import Path
-from typing import Any, TypeVar
+from pickle import PickleBuffer
+from typing import Any, NamedTuple, TypeVar
 
 from tfrtool.engines.engine import Engine
+from tfrtool.engines.local_copies import BLOCK, Block, blocks_of, fetch
 from tfrtool.errors import ClusterError, ShardError, UsageError, os_reason, reason_of
 from tfrtool.storage.child import ChildError
-from tfrtool.storage.progress import Counts, OnCounts, counting
+from tfrtool.storage.progress import BYTES, Counts, Meter, OnCounts, OnProgress, counting
+from tfrtool.storage.remote_path import RemotePath, reading_from
+from tfrtool.storage.stores import ChangedError, Status, Store, etags_differ
 
 Result = TypeVar("Result")
 Task = TypeVar("Task")
@@ -74,6 +79,7 @@ class RayCluster(Engine):
         self._address, self._workers = address, workers
         self._connection = ExitStack()
         self._users = 0
+        self._held: Mapping[str, _Held] = {}
         self.ray: Any = None  # the module, while connected
 
     def __enter__(self) -> "RayCluster":
@@ -104,49 +110,87 @@ class RayCluster(Engine):
             ClusterError: the cluster can't be reached, or has another version of tfrtool.
             ShardError: a file doesn't exist on a node; or a task lost its worker again and again.
         """
-        with self:
-            ray, here, waiting = self.ray, str(Path.cwd()), iter(tasks)
-            head, folders = _pickled(partial(_run_counted, function), Path.is_dir)
-            shared = ray.put(head)  # sent to each node once
-            options = {"num_cpus": 1, "max_retries": _RETRIES, "scheduling_strategy": "SPREAD"}
-            run = ray.remote(**options)(node_call())
-            order: dict[Any, Task] = {}  # calls whose result was not taken
-            done: set[Any] = set()
-            try:
-                while True:
-                    room = self._workers or 2 * int(ray.cluster_resources().get("CPU", 0)) or 1
-                    for task in islice(waiting, max(0, room - len(order) + len(done))):
-                        body, paths = _pickled((task,), Path.exists)
-                        call = run.remote(_VERSION, here, [*folders, *paths], shared, body)
-                        order[call] = task
-                    if not (running := [call for call in order if call not in done]):
-                        break
-                    done.update(ray.wait(running, timeout=_SECONDS, fetch_local=False)[0])
-                    ready = takewhile(done.__contains__, order) if in_order else done
-                    for call in [*ready]:
-                        done.remove(call)
-                        result, counts = self._result(call, order.pop(call))
-                        if on_counts is not None:
-                            on_counts(counts)
-                        yield result
-            finally:
-                left = [call for call in order if call not in done]
-                for call in left:
-                    ray.cancel(call, force=True)
-                if left:  # no task writes after this
-                    ray.wait(left, num_returns=len(left), timeout=_SECONDS, fetch_local=False)
+        with self, closing(self._calls(function, tasks, in_order=in_order)) as calls:
+            for task, answer, buffers in calls:
+                result, counts = self._result(task, [answer, buffers])
+                if on_counts is not None:
+                    on_counts(counts)
+                yield result
 
-    def _result(self, call: Any, task: object) -> Any:
+    @contextmanager
+    def hold(self, paths: Sequence[RemotePath], on_progress: OnProgress) -> Iterator[None]:
+        """Download objects once, and keep them in the object stores of the nodes in the body.
+
+        They take at most half of these. Objects that don't fit are read from their store.
+        """
+        sizes = {path: path.known().size for path in paths if str(path) not in self._held}
+        with self:
+            if 2 * sum(sizes.values()) > self.ray.cluster_resources().get("object_store_memory", 0):
+                yield
+                return
+            meter = Meter(on_progress, "downloading", BYTES, sum(sizes.values()))
+            blocks = defaultdict[RemotePath, list[Any]](list)
+            with closing(self._calls(_fetch, blocks_of(sizes), in_order=True)) as calls:
+                for (path, at), answer, buffers in calls:
+                    meter.add(self._result((path, at), [answer])[1])
+                    blocks[path].append(buffers)
+            meter.finish()
+            before = self._held
+            held = {str(path): _Held(path.known(), some) for path, some in blocks.items()}
+            self._held = {**before, **held}
+            try:
+                with reading_held(held):
+                    yield
+            finally:
+                self._held = before
+
+    def _calls(
+        self, function: Callable[[Task], object], tasks: Iterable[Task], *, in_order: bool
+    ) -> Generator[tuple[Task, Any, Any]]:
+        """Yield tasks that are done, with what refers to their answers and buffers."""
+        ray, here, waiting = self.ray, str(Path.cwd()), iter(tasks)
+        head, folders, urls = _pickled(partial(_run_counted, function), Path.is_dir)
+        shared = ray.put(head)  # sent to each node once
+        options = {"num_cpus": 1, "max_retries": _RETRIES, "scheduling_strategy": "SPREAD"}
+        run = ray.remote(num_returns=2, **options)(node_call())
+        order: dict[Any, tuple[Task, Any]] = {}  # calls whose result was not taken
+        done: set[Any] = set()
+        try:
+            while True:
+                room = self._workers or 2 * int(ray.cluster_resources().get("CPU", 0)) or 1
+                for task in islice(waiting, max(0, room - len(order) + len(done))):
+                    body, paths, own = _pickled((task,), Path.exists)
+                    held = {url: self._held[url] for url in (*urls, *own) if url in self._held}
+                    call, buffers = run.remote(
+                        _VERSION, here, [*folders, *paths], shared, body, held
+                    )
+                    order[call] = task, buffers
+                if not (running := [call for call in order if call not in done]):
+                    break
+                done.update(ray.wait(running, timeout=_SECONDS, fetch_local=False)[0])
+                ready = takewhile(done.__contains__, order) if in_order else done
+                for call in [*ready]:
+                    done.remove(call)
+                    task, buffers = order.pop(call)
+                    yield task, call, buffers
+        finally:
+            left = [call for call in order if call not in done]
+            for call in left:
+                ray.cancel(call, force=True)
+            if left:  # no task writes after this
+                ray.wait(left, num_returns=len(left), timeout=_SECONDS, fetch_local=False)
+
+    def _result(self, task: object, parts: list[Any]) -> Any:
         """Return the result of a task, or raise its error."""
         try:
-            answer = self.ray.get(call)
+            answer = self.ray.get(parts)
         except self.ray.exceptions.RayError as error:
             reason = _LOST.get(type(error).__name__)
             if reason is None:
                 raise ClusterError(f"the cluster can't run a task: {reason_of(error)}") from error
             raise ShardError(
                 f"a task failed {_RETRIES + 1} times, the last time because {reason}",
-                path=next(iter(_pickled(task, lambda _: True)[1]), None),
+                path=next(chain(*_pickled(task, lambda _: True)[1:]), None),
                 hint="check whether it ran out of memory, or use fewer --workers",
             ) from error
         return node_result(*answer)
@@ -160,13 +204,70 @@ def _run_counted(function: Callable[[Task], Result], task: Task) -> tuple[Result
     return result, dict(total)
 
 
-def node_call() -> Callable[..., tuple[str, str, bytes]]:
+def _fetch(block: Block) -> PickleBuffer:
+    return PickleBuffer(fetch(block))
+
+
+class _Held(NamedTuple):
+    """An object of a store whose blocks the nodes hold, in order."""
+
+    status: Status
+    blocks: Sequence[Any]
+
+
+class _HeldStore(Store):
+    """Reads an object that the nodes hold, instead of its store."""
+
+    def __init__(self, url: str, held: _Held) -> None:
+        super().__init__(url, None, writes=False)
+        self._held = held
+
+    def head(self, key: str) -> Status:  # noqa: ARG002
+        return self._held.status
+
+    def get(self, key: str, start: int, size: int, etag: str | None = None) -> tuple[bytes, Status]:  # noqa: ARG002
+        ray, status = importlib.import_module("ray"), self._held.status
+        if etags_differ(etag, status.etag):
+            raise ChangedError(self.url)
+        stop = min(start + size, status.size)
+        first = start // BLOCK
+        try:
+            found = ray.get([*self._held.blocks[first : -(-stop // BLOCK)]])
+        except ray.exceptions.RayError as error:
+            what = f"its copy on the nodes is lost: {type(error).__name__}"
+            raise OSError(errno.EIO, what, self.url) from error
+        parts = [
+            memoryview(data)[max(start - at, 0) : max(stop - at, 0)]
+            for at, (data,) in zip(range(first * BLOCK, stop, BLOCK), found, strict=True)
+        ]
+        return b"".join(parts), status
+
+    def ahead(
+        self,
+        call: Callable[[Task], Result],
+        items: Iterable[Task],
+        most: int = 1,  # noqa: ARG002
+    ) -> Iterator[Result]:
+        return map(call, items)
+
+
+def reading_held(held: Mapping[str, _Held]) -> AbstractContextManager[None]:
+    """Read objects, by URL, from what the nodes hold of them."""
+    return reading_from({url: _HeldStore(url, one) for url, one in held.items()})
+
+
+def node_call() -> Callable[..., tuple[tuple[str, str, bytes], list[Any]]]:
     """Return the function that nodes run; it is sent whole, for nodes without tfrtool."""
     late = _LATE
 
     def run(
-        version: str, folder: str, paths: Sequence[str], function: bytes, arguments: bytes
-    ) -> tuple[str, str, bytes]:
+        version: str,
+        folder: str,
+        paths: Sequence[str],
+        function: bytes,
+        arguments: bytes,
+        held: Mapping[str, Any],
+    ) -> tuple[tuple[str, str, bytes], list[Any]]:
         import contextlib
         import os
         import socket
@@ -179,26 +280,36 @@ def node_call() -> Callable[..., tuple[str, str, bytes]]:
         try:
             from tfrtool.storage import child
         except ImportError as error:
-            return host, "none", str(error).encode()
+            return (host, "none", str(error).encode()), []
         if (found := sys.modules["tfrtool"].__version__) != version:
-            return host, "other", found.encode()
+            return (host, "other", found.encode()), []
+        from tfrtool.engines.ray_cluster import reading_held
+
         with contextlib.suppress(OSError):
             os.chdir(folder)  # paths may be relative
         end = time.monotonic() + late
         for path in paths:
             while not os.path.lexists(path):
                 if time.monotonic() > end:
-                    return host, "absent", os.fsencode(path)
+                    return (host, "absent", os.fsencode(path)), []
                 time.sleep(0.2)
-        return host, "done", child.answer(function, arguments)
+        buffers: list[Any] = []
+        with reading_held(held):
+            return (host, "done", child.answer(function, arguments, buffers.append)), buffers
 
     return run
 
 
-def node_result(host: str, state: str, data: bytes) -> Any:
-    """Return the result of `node_call`, or raise its error."""
+def node_result(answer: tuple[str, str, bytes], buffers: Iterable[Any] = repeat(b"")) -> Any:
+    """Return the result of `node_call`, or raise its error.
+
+    Without its buffers, the result of `_fetch` is empty.
+    """
+    host, state, data = answer
     if state == "done":
-        result, error, trace = pickle.loads(data)
+        result, error, trace = pickle.loads(
+            data, buffers=map(bytearray, buffers)
+        )  # Ray's can't be changed
         if error is not None:
             raise error from ChildError(trace)
         return result
@@ -212,30 +323,34 @@ def node_result(host: str, state: str, data: bytes) -> Any:
 
 def arguments_of(function: Callable[..., object], *arguments: object) -> tuple[object, ...]:
     """Return the arguments with which `node_call` calls a function of a module."""
-    head, folders = _pickled(function, Path.is_dir)
-    body, paths = _pickled(arguments, Path.exists)
-    return _VERSION, str(Path.cwd()), [*folders, *paths], head, body
+    head, folders, _ = _pickled(function, Path.is_dir)
+    body, paths, _ = _pickled(arguments, Path.exists)
+    return _VERSION, str(Path.cwd()), [*folders, *paths], head, body, {}
 
 
 class _Pickler(pickle.Pickler):
-    """Pickles, and collects the local paths that are pickled."""
+    """Pickles, and collects the local paths and the URLs that are pickled."""
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file)
         self.paths: list[Path] = []
+        self.urls: list[str] = []
 
     def reducer_override(self, value: Any) -> Any:
         if type(value) is type(Path()):
             self.paths.append(value)
+        elif type(value) is RemotePath:
+            self.urls.append(str(value))
         return NotImplemented
 
 
-def _pickled(value: object, exists: Callable[[Path], bool]) -> tuple[bytes, list[str]]:
-    """Pickle; also return some of the paths in it, which must exist on a node as they do here."""
+def _pickled(value: object, exists: Callable[[Path], bool]) -> tuple[bytes, list[str], list[str]]:
+    """Pickle; also return some of the paths in it, which must exist on a node, and the URLs."""
     file = io.BytesIO()
     pickler = _Pickler(file)
     pickler.dump(value)
-    return file.getvalue(), [str(path) for path in islice(filter(exists, pickler.paths), _CHECKED)]
+    paths = [str(path) for path in islice(filter(exists, pickler.paths), _CHECKED)]
+    return file.getvalue(), paths, pickler.urls
 
 
 @contextmanager

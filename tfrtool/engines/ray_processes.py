@@ -112,7 +112,7 @@ def _worker() -> type:
         def ready(self) -> None:
             pass
 
-        def call(self, *task: Any) -> tuple[str, str, Any]:
+        def call(self, *task: Any) -> tuple[tuple[str, str, bytes], list[Any]]:
             return run(*task)
 
     return Worker

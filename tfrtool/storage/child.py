@@ -200,10 +200,18 @@ def _listen(tasks: queue.SimpleQueue[tuple[bytes, bytes]]) -> None:
         os._exit(0)
 
 
-def answer(function: bytes, arguments: bytes) -> bytes:
-    """Call a function, both pickled; return, pickled, its result, or its error and the trace."""
+def answer(
+    function: bytes,
+    arguments: bytes,
+    on_buffer: Callable[[pickle.PickleBuffer], object] | None = None,
+) -> bytes:
+    """Call a function, both pickled; return, pickled, its result, or its error and the trace.
+
+    ``on_buffer`` gets what `pickle.dumps` leaves out of the result.
+    """
     try:
-        return pickle.dumps((pickle.loads(function)(*pickle.loads(arguments)), None, ""))
+        result = pickle.loads(function)(*pickle.loads(arguments))
+        return pickle.dumps((result, None, ""), 5, buffer_callback=on_buffer)
     except Exception as error:  # noqa: BLE001 - it is raised in the parent
         kind = type(error)
         if isinstance(error, MemoryError):

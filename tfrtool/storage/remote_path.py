@@ -4,7 +4,9 @@ import fnmatch
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path, PurePosixPath
@@ -15,6 +17,8 @@ from tfrtool.storage.stores import OBJECT_STORES, Status, Store, keep_query, sto
 
 # At least two letters, because "C:/" is not a URL. One slash: pathlib turns two into one.
 _URL = re.compile(r"([a-z][a-z0-9+.-]+):/+", re.IGNORECASE)
+
+_held: ContextVar[Mapping[str, Store] | None] = ContextVar("held", default=None)
 
 MAGIC = re.compile(r"[*?\[]")
 """Characters of wildcards."""
@@ -48,8 +52,8 @@ class RemotePath:
 
     @property
     def store(self) -> Store:
-        """The bucket or host."""
-        return store_of(str(self))
+        """The bucket or host; or what `reading_from` has for this object."""
+        return (_held.get() or {}).get(str(self)) or store_of(str(self))
 
     @property
     def key(self) -> str:
@@ -181,6 +185,16 @@ class RemotePath:
             if _is_sound(name) and any(_matches(parts[:end], wanted) for end in ends):
                 found.append(base._below(name, status))
         return found
+
+
+@contextmanager
+def reading_from(stores: Mapping[str, Store]) -> Iterator[None]:
+    """Read objects, by URL, from other stores in this thread."""
+    token = _held.set({**(_held.get() or {}), **stores})
+    try:
+        yield
+    finally:
+        _held.reset(token)
 
 
 AnyPath = Path | RemotePath

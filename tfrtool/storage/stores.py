@@ -107,7 +107,7 @@ class Store:
         def ask() -> tuple[bytes, Status]:
             answer = self._library.get(key, options=options)
             status = self._status(answer.meta)
-            if _differ(etag, status.etag):
+            if etags_differ(etag, status.etag):
                 raise ChangedError(self.url_of(key))
             data = bytes(answer.bytes())
             missing = min(size, max(status.size - start, 0)) - len(data)
@@ -122,7 +122,7 @@ class Store:
             return self._ask(key, ask)
         except BehindEndError:
             status = self.head(key)
-            if _differ(etag, status.etag) or start < status.size:
+            if etags_differ(etag, status.etag) or start < status.size:
                 raise ChangedError(self.url_of(key)) from None
             return b"", status
 
@@ -314,7 +314,7 @@ class Store:
         raise AssertionError
 
 
-def _differ(before: str | None, now: str | None) -> bool:
+def etags_differ(before: str | None, now: str | None) -> bool:
     return before is not None and _bare(before) != _bare(now or "")
 
 
