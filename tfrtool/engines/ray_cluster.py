@@ -39,6 +39,9 @@ _LATE = 5.0
 _CHECKED = 16
 """Paths of a task that are looked for on its node."""
 
+_INLINE = 64 * 1024
+"""Most bytes of a function that are sent with each call."""
+
 _SHOWN = "RAY_BACKEND_LOG_LEVEL"
 """If the environment has this variable, Ray's logs are shown."""
 
@@ -110,7 +113,7 @@ class RayCluster(Engine):
             ClusterError: the cluster can't be reached, or has another version of tfrtool.
             ShardError: a file doesn't exist on a node; or a task lost its worker again and again.
         """
-        with self, closing(self._calls(function, tasks, in_order=in_order)) as calls:
+        with self, closing(self._calls(function, tasks, in_order=in_order, cpus=1)) as calls:
             for task, answer, buffers in calls:
                 result, counts = self._result(task, [answer, buffers])
                 if on_counts is not None:
@@ -130,7 +133,9 @@ class RayCluster(Engine):
                 return
             meter = Meter(on_progress, "downloading", BYTES, sum(sizes.values()))
             blocks = defaultdict[RemotePath, list[Any]](list)
-            with closing(self._calls(_fetch, blocks_of(sizes), in_order=True)) as calls:
+            # What waits for a block that is fetched again, after its node died, has the CPUs.
+            fetched = self._calls(_fetch, blocks_of(sizes), in_order=True, cpus=0)
+            with closing(fetched) as calls:
                 for (path, at), answer, buffers in calls:
                     meter.add(self._result((path, at), [answer])[1])
                     blocks[path].append(buffers)
@@ -145,13 +150,19 @@ class RayCluster(Engine):
                 self._held = before
 
     def _calls(
-        self, function: Callable[[Task], object], tasks: Iterable[Task], *, in_order: bool
+        self,
+        function: Callable[[Task], object],
+        tasks: Iterable[Task],
+        *,
+        in_order: bool,
+        cpus: int,
     ) -> Generator[tuple[Task, Any, Any]]:
         """Yield tasks that are done, with what refers to their answers and buffers."""
         ray, here, waiting = self.ray, str(Path.cwd()), iter(tasks)
         head, folders, urls = _pickled(partial(_run_counted, function), Path.is_dir)
-        shared = ray.put(head)  # sent to each node once
-        options = {"num_cpus": 1, "max_retries": _RETRIES, "scheduling_strategy": "SPREAD"}
+        # A large one is sent to each node once; but it is gone when a lost block is fetched again.
+        shared = ray.put(head) if len(head) > _INLINE else head
+        options = {"num_cpus": cpus, "max_retries": _RETRIES, "scheduling_strategy": "SPREAD"}
         run = ray.remote(num_returns=2, **options)(node_call())
         order: dict[Any, tuple[Task, Any]] = {}  # calls whose result was not taken
         done: set[Any] = set()
