@@ -1,16 +1,22 @@
 """Local copies of objects of stores, for commands that read them more than once."""
 
+import errno
+import importlib
 import shutil
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 from tfrtool.engines.engine import Engine, Workers
 from tfrtool.errors import ShardError, WriteError, os_errors_as
 from tfrtool.storage.progress import BYTES, Meter, OnProgress, count_work
-from tfrtool.storage.remote_path import AnyPath, RemotePath
+from tfrtool.storage.remote_path import AnyPath, RemotePath, reading_from
 from tfrtool.storage.scratch_folder import ScratchFolder
-from tfrtool.storage.stores import ChangedError
+from tfrtool.storage.stores import ChangedError, Status, Store, etags_differ
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 BLOCK = 8 * 1024 * 1024
 """Bytes that a request downloads."""
@@ -103,3 +109,51 @@ def _download(copies: dict[RemotePath, Path], on_progress: OnProgress) -> None:
             file.write(data)
         meter.add({BYTES: len(data)})
     meter.finish()
+
+
+class Held(NamedTuple):
+    """An object of a store whose blocks the nodes hold, in order."""
+
+    status: Status
+    blocks: Sequence[Any]
+
+
+class _HeldStore(Store):
+    """Reads an object that the nodes hold, instead of its store."""
+
+    def __init__(self, url: str, held: Held) -> None:
+        super().__init__(url, None, writes=False)
+        self._held = held
+
+    def head(self, key: str) -> Status:  # noqa: ARG002
+        return self._held.status
+
+    def get(self, key: str, start: int, size: int, etag: str | None = None) -> tuple[bytes, Status]:  # noqa: ARG002
+        ray, status = importlib.import_module("ray"), self._held.status
+        if etags_differ(etag, status.etag):
+            raise ChangedError(self.url)
+        stop = min(start + size, status.size)
+        first = start // BLOCK
+        try:
+            found = ray.get([*self._held.blocks[first : -(-stop // BLOCK)]])
+        except ray.exceptions.RayError as error:
+            what = f"its copy on the nodes is lost: {type(error).__name__}"
+            raise OSError(errno.EIO, what, self.url) from error
+        parts = [
+            memoryview(data)[max(start - at, 0) : max(stop - at, 0)]
+            for at, (data,) in zip(range(first * BLOCK, stop, BLOCK), found, strict=True)
+        ]
+        return b"".join(parts), status
+
+    def ahead(
+        self,
+        call: Callable[[Item], Result],
+        items: Iterable[Item],
+        most: int = 1,  # noqa: ARG002
+    ) -> Iterator[Result]:
+        return map(call, items)
+
+
+def reading_held(held: Mapping[str, Held]) -> AbstractContextManager[None]:
+    """Read objects, by URL, from what the nodes hold of them."""
+    return reading_from({url: _HeldStore(url, one) for url, one in held.items()})

@@ -1,6 +1,5 @@
 """Tasks on the nodes of a Ray cluster; a process or node that dies costs only its current task."""
 
-import errno
 import importlib
 import io
 import os
@@ -11,20 +10,19 @@ import sys
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from itertools import chain, islice, repeat, takewhile
 from pathlib import Path
 from pickle import PickleBuffer
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from tfrtool.engines.engine import Engine
-from tfrtool.engines.local_copies import BLOCK, Block, blocks_of, fetch
+from tfrtool.engines.local_copies import Block, Held, blocks_of, fetch, reading_held
 from tfrtool.errors import ClusterError, ShardError, UsageError, os_reason, reason_of
 from tfrtool.storage.child import ChildError
 from tfrtool.storage.progress import BYTES, Counts, Meter, OnCounts, OnProgress, counting
-from tfrtool.storage.remote_path import RemotePath, reading_from
-from tfrtool.storage.stores import ChangedError, Status, Store, etags_differ
+from tfrtool.storage.remote_path import RemotePath
 
 Result = TypeVar("Result")
 Task = TypeVar("Task")
@@ -82,7 +80,7 @@ class RayCluster(Engine):
         self._address, self._workers = address, workers
         self._connection = ExitStack()
         self._users = 0
-        self._held: Mapping[str, _Held] = {}
+        self._held: Mapping[str, Held] = {}
         self.ray: Any = None  # the module, while connected
 
     def __enter__(self) -> "RayCluster":
@@ -141,7 +139,7 @@ class RayCluster(Engine):
                     blocks[path].append(buffers)
             meter.finish()
             before = self._held
-            held = {str(path): _Held(path.known(), some) for path, some in blocks.items()}
+            held = {str(path): Held(path.known(), some) for path, some in blocks.items()}
             self._held = {**before, **held}
             try:
                 with reading_held(held):
@@ -219,54 +217,6 @@ def _fetch(block: Block) -> PickleBuffer:
     return PickleBuffer(fetch(block))
 
 
-class _Held(NamedTuple):
-    """An object of a store whose blocks the nodes hold, in order."""
-
-    status: Status
-    blocks: Sequence[Any]
-
-
-class _HeldStore(Store):
-    """Reads an object that the nodes hold, instead of its store."""
-
-    def __init__(self, url: str, held: _Held) -> None:
-        super().__init__(url, None, writes=False)
-        self._held = held
-
-    def head(self, key: str) -> Status:  # noqa: ARG002
-        return self._held.status
-
-    def get(self, key: str, start: int, size: int, etag: str | None = None) -> tuple[bytes, Status]:  # noqa: ARG002
-        ray, status = importlib.import_module("ray"), self._held.status
-        if etags_differ(etag, status.etag):
-            raise ChangedError(self.url)
-        stop = min(start + size, status.size)
-        first = start // BLOCK
-        try:
-            found = ray.get([*self._held.blocks[first : -(-stop // BLOCK)]])
-        except ray.exceptions.RayError as error:
-            what = f"its copy on the nodes is lost: {type(error).__name__}"
-            raise OSError(errno.EIO, what, self.url) from error
-        parts = [
-            memoryview(data)[max(start - at, 0) : max(stop - at, 0)]
-            for at, (data,) in zip(range(first * BLOCK, stop, BLOCK), found, strict=True)
-        ]
-        return b"".join(parts), status
-
-    def ahead(
-        self,
-        call: Callable[[Task], Result],
-        items: Iterable[Task],
-        most: int = 1,  # noqa: ARG002
-    ) -> Iterator[Result]:
-        return map(call, items)
-
-
-def reading_held(held: Mapping[str, _Held]) -> AbstractContextManager[None]:
-    """Read objects, by URL, from what the nodes hold of them."""
-    return reading_from({url: _HeldStore(url, one) for url, one in held.items()})
-
-
 def node_call() -> Callable[..., tuple[tuple[str, str, bytes], list[Any]]]:
     """Return the function that nodes run; it is sent whole, for nodes without tfrtool."""
     late = _LATE
@@ -294,7 +244,7 @@ def node_call() -> Callable[..., tuple[tuple[str, str, bytes], list[Any]]]:
             return (host, "none", str(error).encode()), []
         if (found := sys.modules["tfrtool"].__version__) != version:
             return (host, "other", found.encode()), []
-        from tfrtool.engines.ray_cluster import reading_held
+        from tfrtool.engines.local_copies import reading_held
 
         with contextlib.suppress(OSError):
             os.chdir(folder)  # paths may be relative
