@@ -22,8 +22,8 @@ _TURNED: Mapping[int, Callable[[float, float], tuple[float, float]]] = {
 """Where a point of the stored image, in shares of its sides, is once the image is upright, by its
 EXIF orientation (Exif 2.32, table 6)."""
 
-_NOT_FINITE = "9000000000.0"
-"""What readers of JSON make of NaN and infinity."""
+NOT_FINITE = "9.87654321234568e307"
+"""What readers of JSON make of NaN and infinity: no value that a file is likely to have."""
 
 CVAT_USUAL: Mapping[str, Any] = {
     "occluded": False, "z_order": 0, "group_id": 0, "source": "manual"
@@ -60,7 +60,7 @@ def attributes_text(attributes: Mapping[str, Any]) -> str:
     text = encode(attributes).decode() if attributes else ""
     if len(text) > MAX_ATTRIBUTES:
         raise ValueError(f"attributes have more than {MAX_ATTRIBUTES:,} characters")
-    if _NOT_FINITE in text:
+    if NOT_FINITE in text:
         raise ValueError("an attribute is not a finite number, or nested too deeply")
     return text
 

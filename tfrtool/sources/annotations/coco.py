@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from tfrtool.errors import SourceError, WriteError, human_count, os_errors_as, printable, some_of
-from tfrtool.examples.objects.annotation import Skeleton, attributes_text
+from tfrtool.examples.objects.annotation import NOT_FINITE, Skeleton, attributes_text
 from tfrtool.examples.objects.record_features import Masks
 from tfrtool.images.masks import outline_points, run_lengths
 from tfrtool.sources.annotations.annotation_reader import (
@@ -818,7 +818,7 @@ def _any(text: msgspec.Raw) -> Any:
     try:
         return msgspec.json.decode(text)
     except _ERRORS:
-        return 9e9
+        return float(NOT_FINITE)
 
 
 def _loose_members(text: bytes) -> dict[str, Any]:

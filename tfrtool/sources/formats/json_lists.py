@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfrtool.errors import SourceError
+from tfrtool.examples.objects.annotation import NOT_FINITE
 from tfrtool.storage.limits import MAX_PART_BYTES
 from tfrtool.storage.remote_path import AnyPath
 
@@ -75,7 +76,7 @@ class JsonWindow(NamedTuple):
 
 def without_nan(text: bytes) -> bytes:
     """Replace NaN and infinity, which Python's json writes, by a number out of any range."""
-    return _NOT_JSON.sub(lambda match: match[1] or b"9e9".ljust(len(match[0])), text)
+    return _NOT_JSON.sub(lambda match: match[1] or NOT_FINITE.encode(), text)
 
 
 class JsonFile:
