@@ -4,6 +4,7 @@ import io
 import math
 import re
 from collections.abc import Iterator
+from html import unescape
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,8 @@ _MOST_ELEMENTS = 10 * MAX_IMAGE_OBJECTS
 
 _NUMBER = re.compile("-?[0-9]{1,9}")
 _EDGE = re.compile(r'data-node-from="(\d{1,4})"[^>]{0,99}?data-node-to="(\d{1,4})"')
+
+_CIRCLE = re.compile(r"<circle\b[^>]{0,999}+")
 
 
 class CvatReader(ImageFilesReader):
@@ -94,9 +97,18 @@ class CvatReader(ImageFilesReader):
         for label in meta.iter("label"):
             name = (label.findtext("name") or "").strip()
             if name in points and label.findtext("type") == "skeleton":
-                edges = _EDGE.findall(label.findtext("svg") or "")
-                lines = [[*map(int, edge)] for edge in edges]
-                found = Skeleton.parse({"keypoints": points[name], "skeleton": lines})
+                svg, nodes = label.findtext("svg") or "", points[name]
+                # Lines are between nodes, whose numbers have gaps once points were deleted.
+                order = {node: at for at, node in enumerate(nodes, start=1)}
+                places = {str(at): at for at in order.values()}
+                circles = [match[0] for match in _CIRCLE.finditer(svg)]
+                labels = [unescape(_attribute(one, "label-name")) for one in circles]
+                if len(labels) == len(order) and {*labels} == {*order}:
+                    ids = [_attribute(one, "node-id") for one in circles]
+                    places = {id_: order[one] for id_, one in zip(ids, labels, strict=True)}
+                edges = _EDGE.findall(svg)
+                lines = [[places.get(end, 0) for end in edge] for edge in edges]
+                found = Skeleton.parse({"keypoints": nodes, "skeleton": lines})
                 if found := found or Skeleton.parse({"keypoints": points[name]}):
                     self.skeletons[name] = found
 
@@ -177,6 +189,11 @@ class CvatReader(ImageFilesReader):
             raise ValueError("skeleton has no visible points" if not seen else "invalid key point")
         (x0, y0), (x1, y1) = map(min, zip(*seen, strict=True)), map(max, zip(*seen, strict=True))
         return self.parsed(where, label, (x0, y0, x1, y1), keypoints=tuple(points), **more)
+
+
+def _attribute(element: str, name: str) -> str:
+    match = re.search(f' data-{name}="([^"]*)"', element)
+    return match[1] if match else ""
 
 
 def _own(text: str | None, usual: Any) -> Any:
