@@ -167,7 +167,9 @@ def _cvat(folder: Path, elements: str, meta: str = "") -> Source:
 
 def test_skeletons_of_cvat(tmp_path: Path) -> None:
     """Key points have the names and lines of their skeleton, and come out again."""
-    svg = '&lt;line data-node-from="1" data-node-to="2"&gt;'
+    circle = '&lt;circle r="1" data-node-id="{}" data-label-name="{}"&gt;&lt;/circle&gt;'
+    svg = '&lt;line data-node-from="4" stroke="black" data-node-to="9"&gt;&lt;/line&gt;'
+    svg += "".join(circle.format(*one) for one in ((9, "ear"), (4, "tail"), (2, "nose")))
     meta = f"<label><name>pose</name><type>skeleton</type><svg>{svg}</svg></label>"
     for name in ("nose", "tail", "ear"):
         meta += f"<label><name>{name}</name><type>points</type><parent>pose</parent></label>"
@@ -183,14 +185,22 @@ def test_skeletons_of_cvat(tmp_path: Path) -> None:
     whole = json.loads((tmp_path / "out" / "annotations.json").read_text())
     category = next(one for one in whole["categories"] if one["name"] == "pose")
     assert category["keypoints"] == ["nose", "tail", "ear"]
-    assert category["skeleton"] == [[1, 2]]
+    assert category["skeleton"] == [[2, 3]]
     assert whole["annotations"][0]["keypoints"] == pytest.approx([*one.keypoints], abs=0.01)
+    tfrtool.extract(tmp_path / "ds", tmp_path / "cvat", annotations="cvat")
+    again = open_annotated(tmp_path / "cvat", f"cvat:{tmp_path / 'cvat'}")
+    assert objects_of(again)["images/a.jpg"].objects[0].keypoints == pytest.approx(one.keypoints)
+    assert dict(again.features.skeletons) == dict(source.features.skeletons)
 
 
 _LABELMES = {"description": "a\tb", "group_id": 3, "flags": {"ok": True, "no": False},
              "attributes": {"state": "old"}, "difficult": True, "score": None}  # fmt: skip
 _VIAS = {"state": "", "parts": {"tail": True, "ear": False}, "n": [1, 2.5]}
-_COCOS = {"attributes": {"occluded": True, "Truncated": 1}, "track": [1, {"a": None}], "e": "é"}
+_COCOS = {
+    "attributes": {"occluded": True, "Truncated": 1, "far": 9e9},
+    "track": [1, {"a": None}],
+    "e": "é",
+}
 _KITTIS = "cat 0.34 2 -1.57 10 10 40 40 1.5 1.6 3.6 -0.6 1.7 46.7 -1.5 0.9\n"
 
 
@@ -245,7 +255,7 @@ _KITTIS = "cat 0.34 2 -1.57 10 10 40 40 1.5 1.6 3.6 -0.6 1.7 46.7 -1.5 0.9\n"
             {"images": [{"id": 1, "file_name": "a.jpg"}], "categories": [{"id": 1, "name": "cat"}],
              "annotations": [{"id": 1, "image_id": 1, "category_id": 1, "bbox": [10, 10, 30, 30],
                               **_COCOS}]},
-            {"occluded": True, "Truncated": 1, "track": [1, {"a": None}], "e": "é"},
+            {"occluded": True, "Truncated": 1, "far": 9e9, "track": [1, {"a": None}], "e": "é"},
             ["truncated"],
         ),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -189,3 +190,31 @@ def test_the_same_place_in_two_years(tmp_path: Path) -> None:
         write_voc(tmp_path / year, [scene], {"train": ["1"]})
     source = open_annotated(tmp_path, f"voc:{tmp_path}")
     assert [found[0][1] for found in boxes(source).values()] == [8, 16]
+
+
+@pytest.mark.parametrize(
+    ("points", "outline"),
+    [
+        ((10, 20, 30, 20.5, 30, 40), [[10, 20, 30, 20.5, 30, 40]]),
+        ((10, 20, 30, 20), None),
+        (("a", 20, 30, 20, 30, 40), None),
+    ],
+)
+def test_polygons_are_outlines(
+    points: tuple[object, ...], outline: list[list[float]] | None, tmp_path: Path
+) -> None:
+    """Points are elements x1, y1, x2 ...; the box is the one in the file, also without them."""
+    scenes(tmp_path / "s", SCENES[:1])
+    names = [f"{axis}{at}" for at in (1, 2, 3) for axis in "xy"]
+    pairs = zip(names, points, strict=False)
+    polygon = "".join(f"<{name}>{value}</{name}>" for name, value in pairs)
+    box = "<xmin>9</xmin><ymin>20</ymin><xmax>31</xmax><ymax>40</ymax>"
+    (tmp_path / "s" / "a.xml").write_text(
+        f"<annotation><filename>a.jpg</filename><object><name>cat</name><bndbox>{box}</bndbox>"
+        f"<polygon>{polygon}</polygon></object></annotation>"
+    )
+    source = open_annotated(tmp_path / "s", f"voc:{tmp_path / 's'}")
+    (one,) = objects_of(source)["a.jpg"].objects
+    assert one[:4] == (9, 20, 31, 40)
+    assert (json.loads(one.segmentation) if one.segmentation else None) == outline
+    assert bool(source.notices) == (outline is None)

@@ -102,6 +102,9 @@ class VocReader(ImageFilesReader):
             if text not in FLAGS and text not in _UNKNOWN:
                 self._unread[f"{flag}: {text}"[:40]] += 1
         others = [child for child in element if child.tag not in _READ]
+        lines = [_outline(one) for one in others if one.tag == "polygon"]
+        if all(lines):
+            others = [one for one in others if one.tag != "polygon"]
         named = [*element.iterfind("attributes/attribute")]
         leaves = ({one.tag: text} for one in others if not len(one) and (text := _text(one, ".")))
         pairs = ({one.findtext("name") or "": one.findtext("value") or ""} for one in named)
@@ -110,7 +113,19 @@ class VocReader(ImageFilesReader):
         if (occluded := attributes.get("occluded")) in FLAGS:
             attributes["occluded"] = FLAGS[occluded]
         pose = _text(element, "pose") or None
-        return self.parsed(where, name, box, problem, attributes=attributes, pose=pose, **flags)
+        known = {"attributes": attributes, "pose": pose, **flags}
+        if lines and all(lines) and problem is None and box is not None:
+            made = self.outlined(where, name, lines, **known)
+            return made if made.problem else made._replace(box=(box[0], box[1], box[2], box[3]))
+        return self.parsed(where, name, box, problem, **known)
+
+
+def _outline(polygon: Any) -> tuple[float, ...]:
+    """Return the points of a polygon, which are elements x1, y1, x2, y2 ...; () for others."""
+    names = [f"{axis}{at}" for at in range(1, len(polygon) // 2 + 1) for axis in "xy"]
+    if len(names) < 6 or [one.tag for one in polygon] != names:
+        return ()
+    return numbers_of(_text(one, ".") for one in polygon) or ()
 
 
 def _text(element: Any, path: str) -> str:
