@@ -175,9 +175,12 @@ def _check_range(spec: OptionSpec, value: Any, name: str, whole: bool) -> None:
         wanted = (
             f"from {spec.least} to {last}" if spec.above is None else f"{wanted} and at most {last}"
         )
-    below = spec.least is not None and value < spec.least
-    below = below or (spec.above is not None and not value > spec.above)
-    if below or (spec.most is not None and value > spec.most):
+    fits = (  # NaN never does
+        (spec.least is None or value >= spec.least)
+        and (spec.above is None or value > spec.above)
+        and (spec.most is None or value <= spec.most)
+    )
+    if not fits:
         raise UsageError(f"{name} must be {wanted}, got {value}")
 
 

@@ -102,6 +102,27 @@ def test_warm_up_and_label_smoothing(few: Path, tmp_path: Path) -> None:
     assert report.epochs[-1].val_loss == pytest.approx(expected, rel=1e-3)
 
 
+def _check_sheet(path: Path, images: Any) -> None:
+    """Check that a sheet shows images of 32 pixels, five times as large."""
+    layout = SheetLayout(images=len(images), thumb=160)
+    with Image.open(path) as sheet:
+        for number, pixels in enumerate(images):
+            left, top = layout.corner(number)
+            tile = np.asarray(sheet.crop((left, top, left + 160, top + 160)))
+            np.testing.assert_array_equal(tile[::5, ::5], pixels)
+
+
+def test_shown_images_of_a_cached_run(pets: Path, tmp_path: Path) -> None:
+    """The first batch is that of the run, whose cache has an order of its own."""
+    changes: dict[str, Any] = {"cache": "disk", "augment": "flip", "seed": 3}
+    changes["cache_directory"] = tmp_path / "cache"
+    tfrtool.train(**small_options(pets, **changes, show_augment=tmp_path / "some.png"))
+    batches = tfrtool.dataset(pets).load(
+        batch_size=16, image_size=32, rescale=None, epochs=2, **changes
+    )
+    _check_sheet(tmp_path / "some.png", next(iter(batches))[0].numpy())
+
+
 def test_mixed_images(few: Path, tmp_path: Path) -> None:
     """Training images are mixed, the loss takes their shares; validation images stay."""
     import keras
@@ -113,12 +134,7 @@ def test_mixed_images(few: Path, tmp_path: Path) -> None:
     ((first, _),) = tfrtool.dataset(few).load(
         batch_size=16, image_size=32, rescale=None, one_hot=True, augment="flip,mixup=0.4,cutmix=1"
     )
-    layout = SheetLayout(images=14, thumb=160)
-    with Image.open(tmp_path / "some.png") as sheet:
-        for number, pixels in enumerate(first.numpy()):
-            left, top = layout.corner(number)
-            tile = np.asarray(sheet.crop((left, top, left + 160, top + 160)))
-            np.testing.assert_array_equal(tile[::5, ::5], pixels)
+    _check_sheet(tmp_path / "some.png", first.numpy())
     assert "show_augment" not in json.loads((tmp_path / "run" / "run.json").read_text())["options"]
     images, labels = _validation(few)
     scores = tfrtool.load_model(tmp_path / "run").whole(images * 255)
@@ -138,6 +154,8 @@ def test_mixed_images(few: Path, tmp_path: Path) -> None:
         ({"image_size": 31}, "--image-size must be at least 32 for --model cnn, got 31"),
         ({"warm_up": 3}, "--warm-up 3 must not exceed --epochs 2"),
         ({"label_smoothing": 1}, "--label-smoothing must be from 0 to 0.9"),
+        ({"label_smoothing": float("nan")}, "--label-smoothing must be from 0 to 0.9, got nan"),
+        ({"image_size": (32, 33000)}, "invalid --image-size 32x33000: expected N"),
     ],
 )
 def test_impossible_heads(changes: dict[str, Any], problem: str) -> None:

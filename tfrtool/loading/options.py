@@ -178,7 +178,8 @@ def as_image_size(size: Any, option: str = "image_size") -> ImageSize:
     whole = all(type(side) is int and 1 <= side <= _LARGEST_SIDE for side in sides)
     if not whole or len(sides) not in (1, 2):
         expected = f"N or (width, height), from 1 to {_LARGEST_SIDE:,} pixels"
-        raise UsageError(f"invalid {option} {size!r}"[:100], expected=expected)
+        shown = size_text((sides[0], sides[1])) if len(sides) == 2 else repr(size)
+        raise UsageError(f"invalid {option} {shown}"[:100], expected=expected)
     return (sides[0], sides[1]) if sides[1:] not in ([], sides[:1]) else sides[0]
 
 
