@@ -465,3 +465,14 @@ def test_damage_loses_nothing(kind: str, damage: Callable[[bytes], bytes], tmp_p
     with contextlib.suppress(TfrtoolError):  # it checks that each object is accounted for
         source = open_annotated(tmp_path, meant, tmp_path)
         assert not any("passwd" in key for key in boxes(source))
+
+
+def test_photos_are_not_masks(tmp_path: Path) -> None:
+    """A PNG in a folder that holds images and masks alike is no mask of itself."""
+    for folder in ("image_2", "semantic"):
+        (tmp_path / "s" / folder).mkdir(parents=True)
+        (tmp_path / "s" / folder / "a.png").write_bytes(_bytes_of(Image.new("L", (9, 9), 7)))
+    with pytest.raises(SourceError, match=r"is read as a mask"):
+        open_annotated(tmp_path / "s", f"masks:{tmp_path / 's'}")
+    source = open_annotated(tmp_path / "s" / "image_2", f"masks:{tmp_path / 's' / 'semantic'}")
+    assert boxes(source) == {"a.png": [("7", 0, 0, 9, 9)]}

@@ -1,7 +1,7 @@
 """Images and their annotations: every object is written, or listed with a reason."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -84,6 +84,7 @@ class _AnnotationMatcher:
         self._splits, self._first = set[str](), dict[str, str]()  # where keys are annotated, or ""
         self._numbers: dict[str, int] = {}
         self._are_own_classes = True
+        self._used: Set[str] = frozenset()
         self._dropped, self._dropped_names = 0, set[str]()  # classes that are dropped
         for key, size, place, problem in listing.entries:
             self._files.pop(key, None)  # of members of an archive with one name, the last counts
@@ -97,6 +98,7 @@ class _AnnotationMatcher:
     def source(self, reader: AnnotationReader) -> Source:
         """Read the annotations, and return the source."""
         images, others = reader.images(), dict[str, str]()
+        self._used = reader.used
         first = next(images, None)
         classes, new = reader.classes(), dict[str, str]()
         if chosen := ClassMap.parse(self._options.class_map, self._options.only_classes):
@@ -189,6 +191,8 @@ class _AnnotationMatcher:
         key = image.name
         try:
             key, name = self._find(image)
+            if key in self._used:
+                raise UnfitError("is read as a mask, and not an image; pass the folder of masks")
             if image.problem is not None:
                 raise UnfitError(image.problem)
             size = self._size(key, image)

@@ -205,6 +205,12 @@ class AnnotationFolder:
             if found := line.strip():
                 yield f"{key}, line {number}", found
 
+    def is_within_images(self, key: str) -> bool:
+        """Return whether a file is in the folder of images, too; true where that isn't known."""
+        if self.images is None:
+            return True
+        return not os.path.relpath(self.path(key), self.images).startswith("..")
+
     def name(self, key: str) -> str:
         """Return an image's path below the folder of images, if it is in there."""
         if self.images is None:

@@ -69,7 +69,8 @@ class MaskReader(ImageFilesReader):
 
     def parse(self, key: str, data: bytes) -> Iterator[ParsedImage]:
         """Yield the image of a mask."""
-        self.used.add(self._folder.name(key))
+        if self._folder.is_within_images(key):
+            self.used.add(self._folder.name(key))
         stem = self.image_stem(key)
         image = ParsedImage(stem, key, other_name=stem.rpartition("/")[2])
         try:
