@@ -43,6 +43,15 @@ TYPED: dict[str, pa.Array] = {
 }
 
 
+def test_intervals_are_noted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Arrow reads DuckDB's intervals as bytes, like those that are bytes."""
+    values = "INTERVAL 3 DAY AS a, [INTERVAL 1 MONTH] AS b, '123456789abc'::BLOB AS c"
+    duckdb.sql(f"COPY (SELECT {values}) TO '{tmp_path / 'a.parquet'}'")
+    assert main(["convert", str(tmp_path / "a.parquet"), str(tmp_path / "a.tfrecord")]) == 0
+    noted = re.findall(r"column '(.)': intervals become 12 bytes each", capsys.readouterr().err)
+    assert noted == ["a", "b"]
+
+
 def test_types_come_back(tmp_path: Path) -> None:
     """Times, decimals and tensors come back from records and from each format, equal in type."""
     table = pa.table(TYPED).select(sorted(TYPED))

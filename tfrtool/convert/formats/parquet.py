@@ -358,6 +358,12 @@ def _content(facts: ParquetFacts, sizes: NestedSizes) -> tuple[Content, tuple[st
     """
     schema = facts.schema
     columns, images, notes = _columns(schema, sizes)
+    if notes is not None:
+        notes += tuple(
+            f"column {name!r}: intervals become 12 bytes each"
+            for name in schema.names
+            if any(f"{path}.".startswith(f"{name}.") for path in facts.intervals)
+        )
     nulls = set() if notes is None else _names_with_nulls(facts, images)
     some = [
         replace(one, form=Form.OPTIONAL) if one.form is Form.SCALAR and name in nulls else one

@@ -46,6 +46,7 @@ class ParquetFacts(NamedTuple):
     nullable: frozenset[str]  # paths of columns with nulls, or without a count of them
     leaves: int  # columns, with each field of a struct for itself
     bytes: int  # of the file
+    intervals: tuple[str, ...] = ()  # paths of columns that Arrow reads as 12 bytes
 
     def check_unpacked(self, path: str | AnyPath) -> None:
         """Raise a `SourceError` if all columns have more bytes than they may have."""
@@ -232,6 +233,7 @@ def _facts(path: str | AnyPath, size: int) -> ParquetFacts:
             nullable=frozenset(nullable),
             leaves=metadata.num_columns,
             bytes=size,
+            intervals=tuple(one.path for one in parquet.schema if one.converted_type == "INTERVAL"),
         )
 
 
