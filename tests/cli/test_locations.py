@@ -56,7 +56,14 @@ TEXTS |= {
 }
 TEXTS |= {"--annotations", "--column", "--label-column", "--labels", "--multi-label"}
 TEXTS |= {"--delimiter", "--sample", "--decode-function", "--cycle-length", "--block-length"}
-TEXTS |= {"--parallel-calls", "--shuffle-buffer", "--prefetch", "--export", "--image-size"}
+TEXTS |= {
+    "--batched-parse",
+    "--parallel-calls",
+    "--shuffle-buffer",
+    "--prefetch",
+    "--export",
+    "--image-size",
+}
 """Options that are neither paths nor of a type that says what they are."""
 
 

@@ -137,7 +137,7 @@ def test_labels_by_every_way(name: str, tmp_path: Path) -> None:
     values, _, _, expected, _ = FORMS[name]
     dataset = open_dataset(write_labels(tmp_path / "d", values))
     disk = {"cache": "disk", "cache_directory": tmp_path / "cache"}
-    for options in ({"cache": "memory"}, disk, disk):
+    for options in ({"cache": "memory"}, {"batched_parse": 4}, disk, disk):
         np.testing.assert_array_equal(loaded_labels(dataset, batch_size=2, **options), expected)
     naive = dataset.load(image_size=SIZE, training=False, recipe="naive")
     np.testing.assert_array_equal(np.concatenate([one.numpy() for _, one in naive]), expected)
@@ -174,8 +174,11 @@ def test_wrong_label_is_named_or_skipped(name: str, tmp_path: Path) -> None:
     assert len(loaded_labels(dataset)) == 4
 
 
-@pytest.mark.parametrize("name", ["one-hot", "multi-hot", "lists with gaps", "lists of names"])
-def test_label_that_changed_since_is_named(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "at_once"),
+    [("one-hot", None), ("multi-hot", 4), ("lists with gaps", None), ("lists of names", 4)],
+)
+def test_label_that_changed_since_is_named(name: str, at_once: int | None, tmp_path: Path) -> None:
     """The graph refuses a wrong label as well, and the record is named."""
     values = FORMS[name][0]
     directory = write_labels(tmp_path / "d", values)
@@ -184,7 +187,7 @@ def test_label_that_changed_since_is_named(name: str, tmp_path: Path) -> None:
     last = max(directory.iterdir())
     write_labels(directory, [*values[:2], wrong.get(name, (4, 5)), *values[3:]])
     with pytest.raises(DatasetError) as caught, naming_damage(dataset, "train"):
-        loaded_labels(dataset)
+        loaded_labels(dataset, batched_parse=at_once)
     assert (caught.value.path, caught.value.record) == (str(last), 0)
     assert "invalid label in feature 'label'" in caught.value.what
 

@@ -6,6 +6,7 @@ import itertools
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,20 @@ def test_a_first_epoch_is_mixed(
     dataset = tfrtool.dataset(write_numbered(tmp_path / "d", [25] * 8))
     labels = labels_of(load(dataset, cache=cache))
     assert abs(np.corrcoef(labels, np.arange(200))[0, 1]) < 0.3
+
+
+def test_records_parsed_at_once(numbered: Dataset, tf: Any) -> None:
+    """Images, labels and their order are those of records parsed one by one, in each epoch."""
+    options = {"epochs": 2, "seed": 3, "cache": "none", "augment": "flip"}
+    expected = list(load(numbered, **options))
+    for decode in ("exact", "fast"):
+        found = load(numbered, batched_parse=7, decode=decode, **options)
+        for one, other in zip(found, expected, strict=True):
+            for values, others in zip(one, other, strict=True):
+                np.testing.assert_array_equal(values, others)
+    own = replace(numbered, decode=lambda _: (tf.zeros([8, 8, 3], tf.uint8), 0))
+    with pytest.raises(UsageError, match="--batched-parse cannot be used"):
+        load(own, batched_parse=7)
 
 
 def test_shards_and_images_are_shuffled(numbered: Dataset) -> None:
@@ -369,6 +384,7 @@ def _by_label(batches: Any) -> list[tuple[int, Any]]:
         ({"seed": -1}, "seed must be"),
         ({"cycle_length": 0}, "cycle_length must be"),
         ({"parallel_calls": 5000}, "parallel_calls must be from 1 to 1024"),
+        ({"batched_parse": 2000}, "batched_parse must be from 1 to 1024"),
         ({"shuffle_buffer": 0}, "shuffle_buffer must be"),
         ({"prefetch": -1}, "prefetch must be"),
         ({"cache": "features"}, "training only"),

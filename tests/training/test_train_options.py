@@ -93,6 +93,7 @@ def test_the_loader_is_told_what_was_asked_for(pets: Path, tmp_path: Path) -> No
         "cycle_length": 2,
         "block_length": 3,
         "parallel_calls": 4,
+        "batched_parse": 8,
         "shuffle_buffer": 5,
         "prefetch": 0,
         "deterministic": False,

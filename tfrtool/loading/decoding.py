@@ -27,6 +27,8 @@ from tfrtool.records.reader import read_shard
 from tfrtool.storage.limits import MAX_SHARDS
 from tfrtool.storage.remote_path import AnyPath
 
+Features = dict[str, Tensor]
+
 _RGB = 3
 _WHITE = 255
 _JPEG = b"\xff\xd8\xff"
@@ -34,14 +36,17 @@ _RATIOS = (2, 4, 8)
 """By which libjpeg can shrink an image while it decodes it."""
 
 
-def parser(dataset: DatasetFacts) -> Callable[[Tensor], dict[str, Tensor]]:
-    """Return a function from a serialized record, string [], to its image and label features."""
+def parser(dataset: DatasetFacts, *, batched: bool = False) -> Callable[[Tensor], Features]:
+    """Return a function from a serialized record, string [], to its image and label features.
+
+    With ``batched``, it is one from records, string [n], to their features in batches.
+    """
     form = dataset.image_form
     specs = {side: tf.io.FixedLenFeature([], tf.int64) for side in form.size_features}
     specs[dataset.image_feature] = tf.io.FixedLenFeature([], tf.string)
     specs |= {name: label.parsing() for name, label in dataset.label_forms.items()}
     keys = {feature_key(name): spec for name, spec in specs.items()}  # a name need not be text
-    parse = tf.io.parse_single_example
+    parse = tf.io.parse_example if batched else tf.io.parse_single_example
     return lambda record: {feature_name(key): value for key, value in parse(record, keys).items()}
 
 
@@ -128,9 +133,14 @@ def _fast_image(
     return tf.switch_case(which, [lambda: resize(_full_image(dataset, features)), *choices])
 
 
-def record_decoder(dataset: DatasetFacts) -> Callable[[Tensor], Batch]:
+def _as_parsed(features: Features) -> Features:
+    return features
+
+
+def record_decoder(dataset: DatasetFacts, *, parsed: bool = False) -> Callable[[Any], Batch]:
     """Return a function from a serialized record, string [], to its image and its label.
 
+    With ``parsed``, it takes the features of a record instead, as those of `parser`.
     The image has its stored size, uint8 [height, width, channels]. The label is int64 [], or
     float32 [classes] of 0 and 1 if images may have several classes, or float32 [] or [targets] if
     it is to be predicted as numbers. An invalid label or image is an ``InvalidArgumentError`` when
@@ -146,9 +156,9 @@ def record_decoder(dataset: DatasetFacts) -> Callable[[Tensor], Batch]:
             return image, label
 
         return decode_own
-    parse = parser(dataset)
+    parse = _as_parsed if parsed else parser(dataset)
 
-    def decode(record: Tensor) -> Batch:
+    def decode(record: Any) -> Batch:
         features = parse(record)
         return _full_image(dataset, features), _label(dataset, features)
 
@@ -181,22 +191,24 @@ def decoder(
     channels: int = _RGB,
     *,
     floats: bool = False,
-) -> Callable[[Tensor], Batch]:
+    parsed: bool = False,
+) -> Callable[[Any], Batch]:
     """Return a function from a serialized record, string [], to an image and its label.
 
     The image is uint8 [height, width, channels], resized as by ``tf.image.resize`` and rounded;
-    with ``floats`` it is float32 from 0 to 255, as in published pipelines. Labels are those of
-    `record_decoder`.
+    with ``floats`` it is float32 from 0 to 255, as in published pipelines. Labels and ``parsed``
+    are those of `record_decoder`.
     """
-    size, decode_full = image_shape(image_size)[:2], record_decoder(dataset)
+    size, decode_full = image_shape(image_size)[:2], record_decoder(dataset, parsed=parsed)
+    parse = _as_parsed if parsed else parser(dataset)
 
     def resize(image: Tensor) -> Tensor:
         # The kernel for float32 is faster by more than a float copy of a small image takes.
         return rounded(tf.image.resize(tf.cast(image, tf.float32), size))
 
-    def decode(record: Tensor) -> Batch:
+    def decode(record: Any) -> Batch:
         if decoding == "fast" and not (dataset.image_form.size or dataset.decode_function):
-            features = parser(dataset)(record)
+            features = parse(record)
             image = _fast_image(dataset, features, size, resize)
             label = _label(dataset, features)
         else:

@@ -358,6 +358,9 @@ class LoadOptions(Options):
     parallel_calls: int | None = _load(
         None, "number of images decoded in parallel. None decodes 8 per core.", least=1, most=1024
     )
+    batched_parse: int | None = _load(
+        None, "number of records parsed at once. None parses each by itself.", least=1, most=1024
+    )
     shuffle_buffer: int | None = _load(
         None,
         "number of images in the shuffle buffer. None holds all images cached in memory, 128 MiB "
@@ -424,7 +427,10 @@ class LoadOptions(Options):
         return int(records * (self.holdout or 0))
 
 
-KNOBS = ("cycle_length", "block_length", "parallel_calls", "shuffle_buffer", "prefetch")
+KNOBS = (
+    *("cycle_length", "block_length", "parallel_calls"),
+    *("batched_parse", "shuffle_buffer", "prefetch"),
+)
 """Numbers of tfrtool's own pipeline."""
 
 

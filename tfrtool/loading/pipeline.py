@@ -13,7 +13,7 @@ from tfrtool.errors import DatasetError, UsageError
 from tfrtool.loading.augment import augmenter, mixer
 from tfrtool.loading.cache import disk_cache
 from tfrtool.loading.dataset_facts import DatasetFacts, Split
-from tfrtool.loading.decoding import check_limits, decoder, rescaler
+from tfrtool.loading.decoding import check_limits, decoder, parser, rescaler
 from tfrtool.loading.labels import Task
 from tfrtool.loading.options import LoadOptions, Rescale, as_augment
 from tfrtool.loading.tensors import Batch, Tensor, TfDataset
@@ -77,7 +77,13 @@ def _build(dataset: DatasetFacts, options: LoadOptions) -> TfDataset:
     cycle = options.cycle_length or (_FILLING_CYCLE if filling else _CYCLE)
     cycle = min(cycle, len(split.shards))
     window = min(_SHUFFLE, int(_SHUFFLED_BYTES / split.record_bytes)) or 1
-    decode = decoder(dataset, options.image_size, options.decode, options.channels)
+    at_once = options.batched_parse
+    if at_once and dataset.decode_function is not None:
+        raise UsageError("--batched-parse cannot be used with a decoder of your own")
+    parse = parser(dataset, batched=True) if at_once else None
+    decode = decoder(
+        dataset, options.image_size, options.decode, options.channels, parsed=bool(at_once)
+    )
     rescale = rescaler(options.linear) if options.linear else None
     augment = as_augment(options.augment) if options.training else None
     change = augmenter(augment) if augment else None
@@ -97,6 +103,8 @@ def _build(dataset: DatasetFacts, options: LoadOptions) -> TfDataset:
         if options.training:  # before they are decoded, images are a sixth of the size
             buffer = options.shuffle_buffer or window
             records = records.shuffle(buffer, 2 * epoch + 1, reshuffle_each_iteration=False)
+        if parse is not None:
+            records = records.batch(at_once).map(parse, cores(), **parallel).unbatch()
         return records.map(decode, options.parallel_calls or cores() * _AHEAD, **parallel)
 
     zero = tf.constant(0, tf.int64)

@@ -39,7 +39,7 @@ RUN_FILE = "run.json"
 
 _FREE = frozenset(
     {
-        *("cache_directory", "parallel_calls", "prefetch", "recipe", "export"),
+        *("cache_directory", "parallel_calls", "batched_parse", "prefetch", "recipe", "export"),
         *("tensorboard", "profile", "shard_cache", "strategy"),
     }
 )

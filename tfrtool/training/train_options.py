@@ -362,6 +362,7 @@ class TrainOptions(OpenOptions):
     cycle_length: int | None = _knob("Shards to read in parallel; auto is 4.")
     block_length: int | None = _knob("Consecutive records to take from a shard; auto is 1.")
     parallel_calls: int | None = _knob("Images to decode ahead; auto is 8 per core.", most=1024)
+    batched_parse: int | None = _knob("Records to parse at once; auto is 1.", most=1024)
     shuffle_buffer: int | None = _knob(
         "Images in the shuffle buffer; auto is all cached images, or 1024 (at most 32 MiB) without "
         "a cache."
