@@ -195,7 +195,7 @@ def read_bitmap(data: bytes) -> Bitmap:
 def class_pixels(data: bytes, *, by_color: bool = False) -> npt.NDArray[Any]:
     """Return the pixels of a mask: values, or numbers in a palette; or 24 bits of each color.
 
-    `ValueError` if it is not an image.
+    `ValueError` if it is not an image, or has colors where values are expected.
     """
     try:
         with open_image(data) as image:
@@ -203,11 +203,18 @@ def class_pixels(data: bytes, *, by_color: bool = False) -> npt.NDArray[Any]:
                 red, green, blue = np.moveaxis(np.asarray(image.convert("RGB"), np.int32), 2, 0)
                 colors: npt.NDArray[Any] = (red << 16) + (green << 8) + blue
                 return colors
-            plain = image if image.mode in ("1", "L", "P", "I;16") else image.convert("L")
-            values: npt.NDArray[Any] = np.asarray(plain)
-            return values
+            is_plain = image.mode in ("1", "L", "P", "I;16")
+            values: npt.NDArray[Any] = np.asarray(image if is_plain else image.convert("RGB"))
     except Exception as error:  # decoders raise anything on hostile bytes
         raise ValueError(f"mask can't be used: {decoder_reason(error)}") from error
+    if is_plain:
+        return values
+    if (values != values[..., :1]).any():
+        raise ValueError(
+            "mask has colors; their classes must be in a labelmap.txt next to the masks, in lines "
+            "such as cat:128,0,0"
+        )
+    return values[..., 0]
 
 
 def object_masks(

@@ -409,6 +409,9 @@ def test_masks_of_other_sizes_and_colors_are_listed(tmp_path: Path) -> None:
     source = open_annotated(tmp_path / "images", f"masks:{tmp_path / 'masks'}", masks="png")
     assert ("a.jpg", "a.png: color (1, 2, 3) has no class") in lost(source)
     assert "mask can't be used" in listed(source)["c"]
+    (tmp_path / "masks" / "labelmap.txt").unlink()
+    source = open_annotated(tmp_path / "images", f"masks:{tmp_path / 'masks'}", masks="png")
+    assert "mask has colors; their classes must be in a labelmap.txt" in listed(source)["a.jpg"]
     (tmp_path / "masks" / "labelmap.txt").write_text("cat:9,9\n")
     with pytest.raises(SourceError, match="line 1 is not name:r,g,b"):
         open_annotated(tmp_path / "images", f"masks:{tmp_path / 'masks'}")
