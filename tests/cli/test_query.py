@@ -80,6 +80,9 @@ def test_texts_are_not_nulls(shard: Path, capsys: Capture, words: list[str], nul
     out, _ = query(capsys, shard, sql, "--format", "csv", *words)
     texts = [f'"{text}"' if text == null else text for text in ("NA", "")]
     assert out.splitlines()[1] == ",".join([null, *texts, '"x, ""y"""'])
+    several = ["--null", "NA", "--null", "-"]
+    _, err = query(capsys, shard, sql, "--format", "csv", *several, code=2)
+    assert "--null can be given only once" in err
 
 
 def test_files(shard: Path, capsys: Capture, tmp_path: Path) -> None:

@@ -59,6 +59,8 @@ class CsvOptions(Options):
         own = cls(**{one.name: words.pop(one.name) for one in fields(cls)})
         if form == "csv":
             own.check_written()
+            if len(own.null) > 1:
+                raise UsageError("--null can be given only once for CSV that is written")
         elif form and (names := own.changed()):
             raise UsageError(f"{names[0]} requires CSV output")
         return own
