@@ -315,12 +315,12 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def begun(large: Path, target: Path, nodes: Nodes) -> subprocess.Popen[str]:
-    """Start a job, and return as soon as one of its shards is whole."""
+def begun(large: Path, target: Path, nodes: Nodes, shards: int = 1) -> subprocess.Popen[str]:
+    """Start a job, and return as soon as so many of its 24 shards are whole."""
     words = ("--shards", 24, "--compression", "gzip", "--json")
     where = ("--engine", "ray", "--engine-address", nodes.address)
     process = tool("reshard", large, target, *words, *where)
-    while not logged(target):
+    while logged(target) < shards:
         assert process.poll() is None
         time.sleep(0.005)
     return process
@@ -357,9 +357,10 @@ def test_a_driver_that_is_killed(large: Path, nodes: Nodes, tmp_path: Path) -> N
 
 @needs_proc
 @pytest.mark.slow
-def test_an_interrupt(large: Path, nodes: Nodes, tmp_path: Path) -> None:
-    """Ctrl-C ends the tasks, and nothing is left behind."""
-    process = begun(large, tmp_path / "made", nodes)
+@pytest.mark.parametrize("shards", [1, 6, 11])
+def test_an_interrupt(shards: int, large: Path, nodes: Nodes, tmp_path: Path) -> None:
+    """Ctrl-C ends the tasks, mostly as one is completed, and nothing is left behind."""
+    process = begun(large, tmp_path / "made", nodes, shards)
     process.send_signal(signal.SIGINT)
     out, errors = process.communicate(timeout=300)
     assert (process.returncode, out, errors) == (130, "", "\ntfrtool: interrupted\n")

@@ -23,6 +23,7 @@ from tfrtool.errors import ClusterError, ShardError, UsageError, os_reason, reas
 from tfrtool.storage.child import ChildError
 from tfrtool.storage.progress import BYTES, Counts, Meter, OnCounts, OnProgress, counting
 from tfrtool.storage.remote_path import RemotePath
+from tfrtool.storage.signals import signals_wait
 
 Result = TypeVar("Result")
 Task = TypeVar("Task")
@@ -170,10 +171,10 @@ class RayCluster(Engine):
                 for task in islice(waiting, max(0, room - len(order) + len(done))):
                     body, paths, own = _pickled((task,), Path.exists)
                     held = {url: self._held[url] for url in (*urls, *own) if url in self._held}
-                    call, buffers = run.remote(
-                        _VERSION, here, [*folders, *paths], shared, body, held
-                    )
-                    order[call] = task, buffers
+                    where = _VERSION, here, [*folders, *paths]
+                    with signals_wait():  # what was sent is in `order`
+                        call, buffers = run.remote(*where, shared, body, held)
+                        order[call] = task, buffers
                 if not (running := [call for call in order if call not in done]):
                     break
                 done.update(ray.wait(running, timeout=_SECONDS, fetch_local=False)[0])
@@ -183,10 +184,11 @@ class RayCluster(Engine):
                     task, buffers = order.pop(call)
                     yield task, call, buffers
         finally:
-            left = [call for call in order if call not in done]
-            for call in left:
-                ray.cancel(call, force=True)
-            if left:  # no task writes after this
+            if left := [call for call in order if call not in done]:
+                # In Ray's own thread: Ray aborts if another one cancels what that is completing.
+                kept = ray.put(None)
+                kept._on_completed(lambda _: [ray.cancel(call, force=True) for call in left])
+                # No task writes after this.
                 ray.wait(left, num_returns=len(left), timeout=_SECONDS, fetch_local=False)
 
     def _result(self, task: object, parts: list[Any]) -> Any:
