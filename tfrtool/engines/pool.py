@@ -130,9 +130,10 @@ def map_shards(
 class Processes(Engine):
     """Processes of this machine, as many as are worth their start."""
 
-    def __init__(self, workers: int | None = None) -> None:
-        """Set the most processes; None takes the cores."""
+    def __init__(self, workers: int | None = None, ready: Sequence[Child] = ()) -> None:
+        """Set the most processes, where None takes the cores, and give some that have started."""
         self._workers = cores() if workers is None else workers
+        self._ready = ready
         if self._workers < 1:
             raise UsageError(f"--workers must be at least 1, got {workers}")
 
@@ -153,7 +154,9 @@ class Processes(Engine):
             size = sum(
                 p.stat().st_size for p in tasks if isinstance(p, Path | RemotePath) and p.is_file()
             )
-        workers = min(self._workers, len(tasks), 1 + size // max(worth, 1))
+        short = short or bool(self._ready)
+        worth_it = max(size // max(worth, 1), len(self._ready))
+        workers = min(self._workers, len(tasks), 1 + worth_it)
         # A frozen program's executable is not a Python that could be started.
         if workers <= 1 or getattr(sys, "frozen", False):
             for task in tasks:
@@ -185,10 +188,14 @@ class Processes(Engine):
                 idle.put(child)
 
         with ThreadPoolExecutor(workers) as threads, ExitStack() as children:
-            for _ in range(workers - short):
-                idle.put(children.enter_context(Child()))
             if short:
                 idle.put(None)
+            ready = self._ready[: workers - short]
+            for child in ready:
+                idle.put(child)
+                children.push(partial(_kill_after_error, child))
+            for _ in range(workers - short - len(ready)):
+                idle.put(children.enter_context(Child()))
             waiting = deque(threads.submit(call, task) for task in tasks)
             # After an error, processes end in the middle of their work.
             children.callback(threads.shutdown, wait=False, cancel_futures=True)
@@ -197,10 +204,10 @@ class Processes(Engine):
             if not in_order:
                 waiting.clear()  # `events` has each when it is done
             for _ in tasks:
-                ready = None
-                while ready is None:
+                done = None
+                while done is None:
                     if in_order and waiting[0].done() and events.empty():
-                        ready = waiting.popleft()
+                        done = waiting.popleft()
                         break
                     event: Future[Result] | Counts = {}
                     with suppress(Empty):
@@ -209,8 +216,8 @@ class Processes(Engine):
                         if on_counts is not None:
                             on_counts(event)
                     elif not in_order:
-                        ready = event
-                yield ready.result()
+                        done = event
+                yield done.result()
 
 
 class Threads(Engine):
@@ -252,6 +259,11 @@ class Threads(Engine):
                         waiting += (pool.submit(run, task) for task in islice(rest, 1))
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _kill_after_error(child: Child, error: object, *_: object) -> None:
+    if error is not None:
+        child.kill()
 
 
 def _run_counted(function: Callable[[Task], Result], task: Task) -> Result:

@@ -87,12 +87,16 @@ def read_tensor(data: bytes) -> tuple[int, tuple[int, ...], Iterator[Field]]:
 
 def read_varint(data: bytes | memoryview, position: int) -> tuple[int, int]:
     """Return the varint at a position, and where it ends; `ValueError` if there is none."""
-    value = 0
-    for shift, byte in enumerate(data[position : position + 10]):
-        value |= (byte & 0x7F) << 7 * shift
-        if byte < 0x80:
-            return value, position + shift + 1
-    raise ValueError("not a varint")
+    value = shift = 0
+    try:
+        while (byte := data[position]) > 0x7F and shift < 63:
+            value |= (byte & 0x7F) << shift
+            position, shift = position + 1, shift + 7
+    except IndexError:
+        byte = 0x80
+    if byte > 0x7F:
+        raise ValueError("not a varint")
+    return value | byte << shift, position + 1
 
 
 def varint(value: int) -> bytes:

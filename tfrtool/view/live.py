@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 from markupsafe import Markup
 
 from tfrtool.errors import ShardError, UsageError
-from tfrtool.inspection.rows.sandbox import SqlChild
+from tfrtool.inspection.rows.sql_child import SqlChild
 from tfrtool.inspection.table.offset_reader import OffsetReader
 from tfrtool.inspection.table.record_table import RecordTable, write_side
 from tfrtool.storage.arguments import Paths

@@ -82,7 +82,7 @@ def test_shards_and_their_places(tmp_path: Path) -> None:
         read_batches(paths, columns, exact=True, batch_records=20, on_fault=faults.append)
     )
     own = RowColumns(sources=paths).with_splits()
-    tables = [own.add_to(batch, PLACES) for batch in batches]
+    tables = [own.add_to(batch.table, batch.path, batch.places(), PLACES) for batch in batches]
     wanted = {*PLACES, *columns.names, "_payload"}
     assert all(set(table.schema.names) == wanted for table in tables)
     schema = own.schema(columns)

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path, PurePath
-from typing import Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import click
 
@@ -40,6 +40,9 @@ from tfrtool.records.compression import named_compression
 from tfrtool.sources.formats.csv_options import CsvOptions
 from tfrtool.storage.arguments import as_path
 from tfrtool.storage.scratch_folder import ScratchFolder
+
+if TYPE_CHECKING:
+    from tfrtool.examples.arrow.messages import MessageColumns
 
 _FORMATS = ("table", "jsonl", "csv", "parquet", "arrow")
 _HEAD = 4096
@@ -114,7 +117,6 @@ def query_command(
     Exit code 3 means that damaged records were skipped.
     """
     from tfrtool.cli.bars import Bars
-    from tfrtool.examples.arrow.messages import MessageColumns
     from tfrtool.inspection.rows.query import query, write_arrow, write_parquet
     from tfrtool.storage.atomic_files import new_file
 
@@ -144,7 +146,7 @@ def query_command(
             on_fault=damage,
             on_progress=bars,
             on_note=note,
-            proto=None if proto is None else MessageColumns.read(proto),
+            proto=None if proto is None else _columns(proto),
             **words,
         ) as reader,
     ):
@@ -157,6 +159,12 @@ def query_command(
     if out is not None:
         note(f"wrote {human_count(rows, 'row')} to {printable(out)}")
     return damage.outcome()
+
+
+def _columns(proto: str) -> "MessageColumns":
+    from tfrtool.examples.arrow.messages import MessageColumns  # imports Arrow
+
+    return MessageColumns.read(proto)
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from tfrtool.examples.arrow.value_types import map_values, short_floats
 from tfrtool.examples.dataset_files import find_files
 from tfrtool.examples.example import DType, Feature, PayloadKind
 from tfrtool.examples.roles import LabelNames, find_roles, info_beside
+from tfrtool.examples.short_payloads import shorten
 from tfrtool.examples.stored_types import StoredTypes
 from tfrtool.inspection.verify.payload_check import unparseable
 from tfrtool.records.framing import Fault, LocatedFault, Record
@@ -49,6 +50,12 @@ _RECORD, _BYTE = 6e-6, 1.3e-9
 """Seconds for each: 25,000 images of 22 KB took 0.8 s, 800,000 records of 120 bytes 5 s."""
 
 
+_KEPT_RECORD = 64
+"""Bytes besides the payload of a record that is kept."""
+
+_MOST_KEPT = 32 * 1024 * 1024
+"""Bytes of shortened records, about, that are kept for a second pass."""
+
 LABEL_NAME = "label_name"
 """The column with the class name of each record's label, where class names are known."""
 
@@ -59,6 +66,33 @@ class Batch(NamedTuple):
     table: pa.RecordBatch
     path: AnyPath
     records: list[Record]
+
+    def places(self) -> NDArray[np.int64]:
+        """Return the indexes, the offsets and the lengths of the records."""
+        numbers = [[record.index, record.offset, len(record.payload)] for record in self.records]
+        return np.array(numbers, np.int64).reshape(-1, 3).T.copy()
+
+
+class KeptRecords(NamedTuple):
+    """All records of an intact shard of Examples, without most bytes of long values.
+
+    They take the place of the shard where only other values are needed.
+    """
+
+    payloads: list[bytes]
+    places: NDArray[np.int64]  # as those of a batch
+    shortened: set[bytes]  # names of features
+
+    def tables(self, columns: Columns) -> list[pa.RecordBatch] | None:
+        """Return them as tables with these columns; None if they don't hold all values."""
+        if not self.shortened.isdisjoint(one.key for one in columns.columns):
+            return None
+        step = columns.batch_records
+        parts = [self.payloads[at : at + step] for at in range(0, len(self.payloads), step)]
+        try:
+            return [_decode(part, columns, at * step) for at, part in enumerate(parts)]
+        except (MisfitError, SchemaError):
+            return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,17 +154,20 @@ class RowColumns:
             fields = {*fields, self.label or "", "context"}
         return narrowed(columns, fields)
 
-    def add_to(self, batch: Batch, names: Collection[str]) -> pa.RecordBatch:
-        """Return the table of a batch with those of these columns that are named, too."""
-        table, path, records = batch
-        numbers = [[record.index, record.offset, len(record.payload)] for record in records]
-        columns = np.array(numbers, np.int64).reshape(-1, 3).T.copy()
-        held = dict(zip(PLACES[1:4], map(numbers_array, columns), strict=True))
+    def add_to(
+        self,
+        table: pa.RecordBatch,
+        path: AnyPath,
+        places: NDArray[np.int64],
+        names: Collection[str],
+    ) -> pa.RecordBatch:
+        """Return a table of a shard's records with those of these columns that are named, too."""
+        held = dict(zip(PLACES[1:4], map(numbers_array, places), strict=True))
         if PLACES[0] in names:
-            held[PLACES[0]] = text_array(np.zeros(len(records), np.int32), [str(path)])
+            held[PLACES[0]] = text_array(np.zeros(len(table), np.int32), [str(path)])
         if PLACES[4] in names:
             split = (self.splits or {}).get(path)
-            which = np.full(len(records), -1 if split is None else 0, np.int32)
+            which = np.full(len(table), -1 if split is None else 0, np.int32)
             held[PLACES[4]] = text_array(which, [split or ""])
         held |= zip(table.schema.names, table.columns, strict=True)
         if LABEL_NAME in names and LABEL_NAME not in held:
@@ -185,14 +222,25 @@ def infer_columns(
 
 
 def fold_columns(
-    shards: Sequence[AnyPath], *, workers: Workers = None, on_progress: OnProgress = no_progress
+    shards: Sequence[AnyPath],
+    *,
+    kept: dict[AnyPath, KeptRecords] | None = None,
+    workers: Workers = None,
+    on_progress: OnProgress = no_progress,
 ) -> ColumnsFold:
-    """Do what `infer_columns` does; return what more records can be added to."""
-    total = ColumnsFold()
+    """Do what `infer_columns` does; return what more records can be added to.
+
+    ``kept`` gets the records of shards, as many as fit into little memory.
+    """
+    total, room = ColumnsFold(), _MOST_KEPT
     meter = Meter(on_progress, "finding columns", BYTES, total_bytes(shards))
-    worth = _worth(shards)
-    for fold in map_shards(_fold, shards, workers, worth, on_counts=meter.add, short=True):
+    worth, run = _worth(shards), partial(_fold, keep=kept is not None)
+    folds = map_shards(run, shards, workers, worth, on_counts=meter.add, short=True)
+    for path, (fold, held, size) in zip(shards, folds, strict=True):
         total.merge(fold)
+        if kept is not None and held is not None and size <= room:
+            kept[path] = held
+            room -= size
     meter.finish()
     return total
 
@@ -204,12 +252,33 @@ def _worth(shards: Sequence[AnyPath]) -> int:
     return int(_WORTH_A_PROCESS / (_BYTE + _RECORD / length))
 
 
-def _fold(path: AnyPath) -> ColumnsFold:
-    fold = ColumnsFold()
+def _fold(path: AnyPath, *, keep: bool) -> tuple[ColumnsFold, KeptRecords | None, int]:
+    """Return a fold of a shard, its shortened records if they may be kept, and their bytes."""
+    fold, names, faults = ColumnsFold(), set[bytes](), list[Fault]()
+    payloads, places, size = list[bytes](), list[tuple[int, int, int]](), 0
+
+    def shortened(items: Iterable[Record | Fault]) -> Iterator[Record | Fault]:
+        for item in items:
+            if isinstance(item, Record):
+                index, offset, payload, crc = item
+                if keep:
+                    places.append((index, offset, len(payload)))
+                yield Record(index, offset, shorten(payload, names), crc)
+            else:
+                yield item
+
     with open_shard(path) as file:
-        for records in in_batches(read_records(file), lambda _: None):
-            fold.add([record.payload for record in records])
-    return fold
+        for records in in_batches(shortened(read_records(file)), faults.append):
+            batch = [record.payload for record in records]
+            fold.add(batch)
+            size += sum(map(len, batch)) + _KEPT_RECORD * len(batch)
+            keep = keep and size <= _MOST_KEPT
+            payloads = payloads + batch if keep else []
+    others = (+fold.kinds).keys() - {PayloadKind.EXAMPLE, PayloadKind.EMPTY}
+    if faults or not keep or others:
+        return fold, None, 0
+    numbers = np.array(places, np.int64).reshape(-1, 3).T.copy()
+    return fold, KeptRecords(payloads, numbers, names), size
 
 
 def unknown_note(
@@ -302,9 +371,8 @@ def decode_records(
 ) -> Iterator[Batch]:
     """Yield records of one shard as one batch, or as several between those that don't fit."""
     try:
-        payloads, plain = [record.payload for record in records], columns.plain
-        table = decode_batch(payloads, plain, exact=exact)
-        table = table if plain == columns else conform(table, columns, records[0].index)
+        payloads = [record.payload for record in records]
+        table = _decode(payloads, columns, records[0].index, exact=exact)
     except (MisfitError, SchemaError) as error:
         if len(records) == 1:
             why = error.why if isinstance(error, MisfitError) else error.what
@@ -316,6 +384,15 @@ def decode_records(
         yield from decode_records(path, records[half:], columns, report, exact=exact)
     else:
         yield Batch(table, path, records)
+
+
+def _decode(
+    payloads: Sequence[bytes], columns: Columns, index: int, *, exact: bool = False
+) -> pa.RecordBatch:
+    """Return payloads as a table; ``index`` is that of the first one, for errors."""
+    plain = columns.plain
+    table = decode_batch(payloads, plain, exact=exact)
+    return table if plain == columns else conform(table, columns, index)
 
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:

@@ -1,10 +1,9 @@
 """DuckDB over tables of records: in memory, without files, network, extensions or settings.
 
-It runs in a process of its own, whose memory is limited: see `SqlChild`.
+It runs in a process of its own, whose memory is limited: see `sql_child`.
 """
 
 import contextlib
-import os
 import re
 import secrets
 from collections import Counter
@@ -19,18 +18,10 @@ from tfrtool.errors import ShardError, UsageError
 from tfrtool.examples.arrow.columns import PLACES
 from tfrtool.examples.arrow.value_types import texts_of
 from tfrtool.inspection.rows.sql_errors import as_sql_error, file_message, memory_error, sql_message
-from tfrtool.storage.child import Child, ChildDied
-from tfrtool.storage.limits import MAX_DUCKDB_MEMORY, MAX_SQL_MEMORY
+from tfrtool.storage.limits import MAX_DUCKDB_MEMORY
 
 _THREADS = 8
 """Each takes 8 MiB of address space, and one thread alone reads records."""
-
-_ENVIRONMENT = {
-    "ARROW_DEFAULT_MEMORY_POOL": "system",
-    "MALLOC_ARENA_MAX": "2",
-    "OPENBLAS_NUM_THREADS": "1",
-}
-"""Keeps libraries from reserving address space that they don't use, some GiB of it."""
 
 _CONFIG = {
     "autoload_known_extensions": "false",
@@ -76,28 +67,6 @@ _TIMES = {"TIMESTAMP": _TIME, "TIMESTAMPTZ": rf"{_TIME}(Z|[+-]\d\d(:?\d\d)?)"}
 
 Scan = Callable[[Collection[str]], Iterator[pa.RecordBatch]]
 """Reads all rows, with the columns of these names; called once for each time they are needed."""
-
-
-class SqlChild(Child):
-    """A process with limited memory to run SQL in; it can be killed at any time.
-
-    DuckDB itself can't bound the size of one value, nor how long a query takes.
-    """
-
-    def __init__(self) -> None:
-        """Start the process."""
-        with Path(os.devnull).open("wb") as nowhere:  # what the C++ runtime says as it dies
-            super().__init__(nowhere, os.environ | _ENVIRONMENT, memory=MAX_SQL_MEMORY)
-
-    def __enter__(self) -> "SqlChild":
-        return self
-
-    def receive(self) -> object:
-        """Do what `Child.receive` does; `ShardError` if the memory was not enough."""
-        try:
-            return super().receive()
-        except (ChildDied, MemoryError) as error:
-            raise memory_error() from error
 
 
 def pack_batch(batch: pa.RecordBatch) -> bytes:

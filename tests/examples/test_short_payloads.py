@@ -1,0 +1,56 @@
+"""Shortened payloads: they have the same types and the same short values."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tfrtool
+from tfrtool.examples.arrow.decode_batch import decode_batch
+from tfrtool.examples.arrow.infer import ColumnsFold
+from tfrtool.examples.short_payloads import LONG, shorten
+
+NAMES = st.sampled_from(["a", "b", "image/encoded", "ä" * 20, "n" * 200])
+LONG_BYTES = st.builds(
+    lambda head, size: head + bytes(size),
+    st.sampled_from([b"\xff\xd8", b"\x80", b"GIF89a", "ä".encode() * 600]),
+    st.sampled_from([LONG - 90, LONG, 20_000, 3_000_000]),
+)
+TEXTS = st.integers(0, 2000).map(lambda n: "tä".encode() * n)
+VALUES = st.one_of(
+    st.binary(max_size=5),
+    TEXTS,
+    LONG_BYTES,
+    st.lists(LONG_BYTES, max_size=2),
+    st.lists(st.integers(-5, 2**40), max_size=400),
+    st.lists(st.floats(width=32, allow_nan=False), max_size=400),
+)
+
+
+def folded(payload: bytes) -> tuple[object, ...]:
+    """Return what a fold finds in a payload."""
+    fold = ColumnsFold()
+    fold.add([payload])
+    columns = [fold.table_columns(exact=exact) for exact in (True, False)]
+    return fold.kinds, columns
+
+
+@given(st.dictionaries(NAMES, VALUES), st.integers(0, 60), st.binary(max_size=2))
+def test_types_and_short_values_stay(features: dict[str, object], at: int, odd: bytes) -> None:
+    """A fold finds the same in a shortened payload, also if the payload is damaged."""
+    payload = tfrtool.encode_example({k: v for k, v in features.items() if v != []})
+    names = set[bytes]()
+    short = shorten(payload, names)
+    assert folded(short) == folded(payload)
+    assert (len(short) < len(payload)) == bool(names)
+    fold = ColumnsFold()
+    fold.add([payload])
+    columns = fold.table_columns(exact=False)
+    columns = columns.select([one for one in columns.names if one.encode() not in names])
+    assert decode_batch([short], columns).equals(decode_batch([payload], columns))
+    damaged = payload[:at] + odd + payload[at + len(odd) :]
+    assert folded(shorten(damaged, set())) == folded(damaged)
+
+
+def test_images_become_short() -> None:
+    """A photograph is not in what is left of its record."""
+    payload = tfrtool.encode_example({"image": b"\xff\xd8" * 50_000, "label": 1})
+    assert len(shorten(payload, set())) < 120

@@ -1,0 +1,253 @@
+"""Tables for SQL: the records of shards, as they are read, and files."""
+
+import os
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from tfrtool.engines.engine import Engine, Workers
+from tfrtool.engines.local_copies import local_copies
+from tfrtool.engines.pool import Processes
+from tfrtool.errors import SourceError, UsageError, os_errors_as
+from tfrtool.examples.arrow.columns import PLACES, Columns
+from tfrtool.examples.arrow.messages import MessageColumns
+from tfrtool.examples.example import PayloadKind
+from tfrtool.examples.stored_types import StoredTypes
+from tfrtool.inspection.rows.batches import (
+    KeptRecords,
+    OnFault,
+    RowColumns,
+    fold_columns,
+    read_batches,
+    unknown_note,
+)
+from tfrtool.inspection.rows.event_columns import EventColumns
+from tfrtool.inspection.rows.sandbox import Sandbox, Scan, pack_batch, unpack_batch
+from tfrtool.inspection.rows.sql_child import SqlChild
+from tfrtool.records.count import as_error
+from tfrtool.records.framing import Fault, FaultKind, LocatedFault
+from tfrtool.records.reader import read_shard
+from tfrtool.records.shards import find_shards
+from tfrtool.records.stream import total_bytes
+from tfrtool.sources.formats import parquet_reader
+from tfrtool.sources.formats.text_rows import detect_delimiter
+from tfrtool.sources.formats.unpacked import open_unpacked, plain_suffix
+from tfrtool.storage.arguments import Paths, as_path, check_no_url
+from tfrtool.storage.child import send_to_parent
+from tfrtool.storage.progress import BYTES, Meter, OnProgress, counting
+from tfrtool.storage.remote_path import AnyPath
+
+_RECORDS = "records"
+"""The table of the shards."""
+
+_TABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+_CHUNK = 1 << 20
+_LARGEST_ARRAY = 10_000
+"""Values of a tensor; DuckDB reserves memory for 2048 of them, and a larger one stays a list."""
+
+_TEXT_FILE = re.compile(r".+\.(csv|tsv|jsonl|ndjson|json)(\.gz)?", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class _ShardTable:
+    """Shards, and their columns."""
+
+    shards: Sequence[AnyPath]
+    columns: Columns
+    own: RowColumns
+    kept: Mapping[AnyPath, KeptRecords]
+
+    def schema(self) -> pa.Schema:
+        return self.own.schema(self.columns)
+
+    def scan(self, names: Collection[str], on_fault: OnFault) -> Iterator[pa.RecordBatch]:
+        own = self.own.with_splits() if PLACES[4] in names else self.own
+        columns = own.narrowed(self.columns, names)
+        for shard in self.shards:
+            kept = self.kept.get(shard)
+            tables = None if kept is None else kept.tables(columns)
+            if kept is not None and tables is not None:
+                start = 0
+                for table in tables:
+                    places = kept.places[:, start : start + len(table)]
+                    start += len(table)
+                    yield own.add_to(table, shard, places, names)
+                continue
+            batches = read_batches([shard], columns, on_fault=on_fault)
+            while True:
+                with counting(send_to_parent):  # DuckDB may ask for each batch in another thread
+                    batch = next(batches, None)
+                if batch is None:
+                    break
+                yield own.add_to(batch.table, shard, batch.places(), names)
+
+
+@dataclass(frozen=True, slots=True)
+class _ParquetTable:
+    """A Parquet file."""
+
+    path: AnyPath
+
+    def schema(self) -> pa.Schema:
+        return parquet_reader.read_facts(self.path).schema
+
+    def scan(self, names: Collection[str], _: OnFault) -> Iterator[pa.RecordBatch]:
+        return parquet_reader.read_batches(self.path, columns=[*names])
+
+
+@dataclass(frozen=True, slots=True)
+class _TextTable:
+    """A file of CSV or JSON.
+
+    Attributes:
+        path: where it is.
+        delimiter: what is between the values of CSV; "" for JSON.
+    """
+
+    path: Path
+    delimiter: str
+
+
+_AnyTable = _ShardTable | _ParquetTable | _TextTable
+
+
+@contextmanager
+def answers(
+    child: SqlChild,
+    shards: Sequence[AnyPath],
+    sql: str,
+    *,
+    tables: Mapping[str, str | os.PathLike[str]] | None,
+    sources: Paths | None,
+    workers: Workers,
+    as_text: bool,
+    proto: MessageColumns | None,
+    on_fault: Callable[[LocatedFault], None],
+    on_progress: OnProgress,
+    on_note: Callable[[str], None],
+) -> Iterator[pa.RecordBatchReader]:
+    """Do what `query` does, in a process that has checked the statement."""
+    if not isinstance(workers, Engine):
+        workers = Processes(workers, ready=[child])
+    with ExitStack() as copies:
+        known: dict[str, _AnyTable] = {}
+        places = {_RECORDS: tuple(shards), **_located(tables or {})}
+        own_shards = [path for one in places.values() if isinstance(one, tuple) for path in one]
+        copies.enter_context(local_copies(own_shards, workers, on_progress))
+        for name, paths in places.items():
+            if not isinstance(paths, tuple):
+                known[name] = paths
+                continue
+            columns: Columns
+            kept = dict[AnyPath, KeptRecords]()
+            if proto is not None and name == _RECORDS:
+                columns = proto
+                note = unknown_note(paths, proto, workers=workers, on_progress=on_progress)
+                if note:
+                    on_note(note)
+            else:
+                fold = fold_columns(paths, kept=kept, workers=workers, on_progress=on_progress)
+                columns = StoredTypes.read(paths).apply(fold.table_columns(exact=False))
+                held = (
+                    replace(one, shape=()) if abs(prod(one.shape)) > _LARGEST_ARRAY else one
+                    for one in columns.columns
+                )
+                columns = replace(columns, columns=tuple(held))
+                if columns.kind is PayloadKind.EVENT:
+                    columns = EventColumns(PayloadKind.EVENT, is_list=fold.event_values > 1)
+            named = (tables or {}).get(name, sources)
+            own = RowColumns.of(paths, columns, paths if named is None else named)
+            known[name] = _ShardTable(paths, columns, own, kept)
+        meter = Meter(on_progress, "reading", BYTES, total_bytes(shards))
+        child.send(_answer, known, sql, as_text)
+
+        def results() -> Iterator[Any]:
+            while (found := child.receive()) is not None:
+                if isinstance(found, LocatedFault):
+                    on_fault(found)
+                elif isinstance(found, dict):
+                    meter.add(found)
+                else:
+                    yield found
+            meter.finish()
+
+        found = results()
+        schema = next(found)
+        yield pa.RecordBatchReader.from_batches(schema, map(unpack_batch, found))
+
+
+def _located(
+    tables: Mapping[str, str | os.PathLike[str]],
+) -> dict[str, _ParquetTable | _TextTable | tuple[AnyPath, ...]]:
+    """Return the file of each table to join, or its shards."""
+    found: dict[str, _ParquetTable | _TextTable | tuple[AnyPath, ...]] = {}
+    for name, place in tables.items():
+        if not _TABLE_NAME.fullmatch(name) or name.casefold() == _RECORDS:
+            raise UsageError(
+                f"invalid table name {name[:100]!r}",
+                expected=f"letters, digits and _, and not {_RECORDS}",
+            )
+        if name.casefold() in map(str.casefold, found):
+            raise UsageError(f"two tables are named {name!r}")
+        path = as_path(place)
+        is_text = _TEXT_FILE.fullmatch(path.name) is not None
+        if is_text:
+            check_no_url(place, "only local CSV and JSON files can be joined")
+        if path.is_dir() or not (is_text or path.suffix.lower() == ".parquet"):
+            found[name] = shards = find_shards(place)
+            for shard in shards:
+                first = next(read_shard(shard), None)
+                if isinstance(first, Fault) and first.kind is FaultKind.NOT_TFRECORD:
+                    raise as_error(shard, first)  # even if the query doesn't use it
+            continue
+        with os_errors_as(SourceError, path), open_unpacked(path) as file:
+            # DuckDB has no limit for what a compressed file unpacks to.
+            while path.suffix.lower() == ".gz" and file.read(_CHUNK):
+                pass
+            is_csv = is_text and plain_suffix(path) in (".csv", ".tsv")
+            delimiter = detect_delimiter(file, path) if is_csv else ""
+            file.seek(0)
+            if is_text and not file.read(_CHUNK).strip():
+                raise SourceError("it is empty", path=path)
+        own = _TextTable(Path(place).absolute(), delimiter)
+        found[name] = own if is_text else _ParquetTable(path)
+    return found
+
+
+def _answer(known: Mapping[str, _AnyTable], sql: str, as_text: bool) -> None:
+    """Run a query in the process that is for it, and send rows, damage and progress."""
+    files = {
+        name: (one.path, one.delimiter)
+        for name, one in known.items()
+        if isinstance(one, _TextTable)
+    }
+    tables = {
+        name: _reported(one) for name, one in known.items() if not isinstance(one, _TextTable)
+    }
+    with closing(Sandbox(tables, files)) as sandbox:
+        try:
+            sandbox.check(sql)
+            with sandbox.read_exactly(sql, as_text=as_text) as reader:
+                send_to_parent(reader.schema)
+                for batch in reader:
+                    send_to_parent(pack_batch(batch))
+        except Exception as error:
+            raise sandbox.as_error(error, sql) from error
+
+
+def _reported(table: _ShardTable | _ParquetTable) -> tuple[pa.Schema, Scan]:
+    """Return a table's schema and rows; its first scan reports damage."""
+    scans = 0
+
+    def scan(names: Collection[str]) -> Iterator[pa.RecordBatch]:
+        nonlocal scans
+        scans += 1
+        return table.scan(names, send_to_parent if scans == 1 else lambda _: None)
+
+    return table.schema(), scan
