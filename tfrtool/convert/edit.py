@@ -30,6 +30,7 @@ from tfrtool.convert.source_records import (
 from tfrtool.declare import takes
 from tfrtool.engines.local_copies import local_copies
 from tfrtool.errors import DatasetError, SourceError, TfrtoolError, UsageError, suggestion
+from tfrtool.examples.arrow.columns import ColumnType
 from tfrtool.examples.dtypes import as_dtype
 from tfrtool.examples.example import (
     DTYPES,
@@ -490,12 +491,15 @@ def _edit_types(carried: CarriedMetadata, changes: Changes) -> None:
     """Keep the types of features that are stored as they were, under their new names."""
     columns = {}
     for name, column in carried.types.columns.items():
-        dtype, new = changes.cast.get(name, column.dtype), changes.rename.get(name, name)
-        if dtype is column.dtype and changes.keeps(name):
+        dtype, new = changes.cast.get(name) or column.dtype, changes.rename.get(name, name)
+        if not (changes.keeps(name) and dtype):
+            continue
+        if dtype is not column.dtype and column.logical:
+            what = f"{name!r} becomes {dtype.value}, so {SCHEMA} has no {column.logical}"
+            carried.warnings.append(what)
+        else:
+            column = ColumnType(dtype, column.logical, column.shape).of(column)
             columns[new] = replace(column, key=feature_key(new))
-        elif dtype is not None and changes.keeps(name):
-            what = column.logical or "the shape of a tensor"
-            carried.warnings.append(f"{name!r} becomes {dtype.value}, so {SCHEMA} has no {what}")
     carried.types = StoredTypes(columns=columns)
 
 

@@ -39,6 +39,8 @@ TYPED: dict[str, pa.Array] = {
     "times": pa.array([[NOON], [], None], pa.list_(pa.timestamp("us"))),
     "vector": pa.array([[1, 2], None, [3, 4]], Array),
     "boxes": pa.array([[[1, 2], [3, 4]], [], None], pa.list_(Array)),
+    "tags": pa.array([["x"], [], None]),
+    "ones": pa.array([[1], [2], [3]]),
     "tensor": pa.array([[[1, 2, 3], [4, 5, 6]]] * 3, pa.list_(pa.list_(pa.int64(), 3), 2)),
 }
 
@@ -46,10 +48,61 @@ TYPED: dict[str, pa.Array] = {
 def test_intervals_are_noted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Arrow reads DuckDB's intervals as bytes, like those that are bytes."""
     values = "INTERVAL 3 DAY AS a, [INTERVAL 1 MONTH] AS b, '123456789abc'::BLOB AS c"
+    values += ', INTERVAL 1 DAY AS "d.e", 1 AS d'
     duckdb.sql(f"COPY (SELECT {values}) TO '{tmp_path / 'a.parquet'}'")
     assert main(["convert", str(tmp_path / "a.parquet"), str(tmp_path / "a.tfrecord")]) == 0
-    noted = re.findall(r"column '(.)': intervals become 12 bytes each", capsys.readouterr().err)
-    assert noted == ["a", "b"]
+    noted = re.findall(r"column '(.+)': intervals become 12 bytes each", capsys.readouterr().err)
+    assert noted == ["a", "b", "d.e"]
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.arrow", "a.csv", "a.jsonl", "none.parquet"])
+def test_columns_without_values(name: str, tmp_path: Path) -> None:
+    """A note names each column that records can't have, unless another file has values of it."""
+    columns: dict[str, Any] = {"id": [1, 2], "n": pa.nulls(2), "i": pa.nulls(2, pa.int64())}
+    columns["l"] = pa.nulls(2, pa.list_(pa.string()))
+    table = pa.table(columns)
+    source = tmp_path / name
+    if name.endswith("parquet"):
+        table = table.slice(0, 0) if name == "none.parquet" else table
+        pq.write_table(table, source, write_statistics=["id", "n"])
+    elif name == "a.arrow":
+        pa.feather.write_feather(table, source)
+    elif name == "a.csv":
+        source.write_text("id,n,i,l\n1,,,\n2,,,\n")
+    else:
+        rows = table.to_pylist()
+        source.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+
+    def noted(*sources: Path) -> list[str]:
+        report = tfrtool.convert([*sources], tmp_path / "a.tfrecord", existing="overwrite")
+        return re.findall(r"column '(.+?)' has no values; skipped", " ".join(report.notes))
+
+    assert noted(source) == [*(["id"] if name == "none.parquet" else []), "n", "i", "l"]
+    if name.endswith("parquet"):
+        other = pa.table({**columns, "id": [1, 2], "i": [1, None]})
+        pq.write_table(other, tmp_path / "b.parquet")
+        assert noted(source, tmp_path / "b.parquet") == ["n", "l"]
+
+
+@pytest.mark.parametrize("form", ["parquet", "ipc", "ipc_stream"])
+def test_integers_beyond_64_bits(form: str, tmp_path: Path) -> None:
+    """The error names the columns, which Arrow's library doesn't."""
+    pl: Any = pytest.importorskip("polars")
+    values = pl.Series([[[2**70]]], dtype=pl.List(pl.List(pl.Int128)))
+    frame = pl.DataFrame({"ok": [1], "x.y": pl.Series([1], dtype=pl.Int128), "lists": values})
+    getattr(frame, f"write_{form}")(tmp_path / "a.table")
+    with pytest.raises(tfrtool.SourceError, match=r"a\.table: .*of columns 'x\.y', 'lists'"):
+        tfrtool.convert(tmp_path / "a.table", tmp_path / "out")
+
+
+def test_an_old_schema_is_replaced(tmp_path: Path) -> None:
+    """Records that replace others in one file don't get their types."""
+    target = tmp_path / "a.tfrecord"
+    for value in ("[5]", "5"):
+        (tmp_path / "rows.jsonl").write_text(f'{{"a": {value}}}\n')
+        tfrtool.convert(tmp_path / "rows.jsonl", target, existing="overwrite")
+    tfrtool.convert(target, tmp_path / "back.jsonl")
+    assert (tmp_path / "back.jsonl").read_text() == '{"a": 5}\n'
 
 
 def test_types_come_back(tmp_path: Path) -> None:

@@ -200,6 +200,9 @@ def convert(
         if casts and payloads:
             what = "--cast applies to tables, and neither SOURCE nor TARGET is one"
             raise UsageError(what, hint="change records with --cast of tfrtool edit")
+        if not form.payloads:
+            kept = () if goal.payloads else before.columns.names
+            said += _blank_notes([*scans.values()], select, kept)
         if goal.payloads and not form.payloads:
             said += _stored_notes(after.columns)
         if options.verify == "bytes" and not (after.exact or payloads):
@@ -241,6 +244,9 @@ def convert(
             names = " and ".join(found.splits)
             raise UsageError(f"one file can't hold the splits {names}", hint=hint)
 
+        # A schema that is there already must not give these records the types of others.
+        is_typed = single and goal.payloads and bool(StoredTypes.read([folder]).columns)
+
         def metadata(splits: Sequence[SplitInfo], _: Path) -> Mapping[str, str]:
             info = DatasetInfo(
                 name=settings.name,
@@ -249,7 +255,8 @@ def convert(
                 image_feature=next(iter(after.images), None),
                 label_feature=after.label or next(iter(after.class_names), None),
             )
-            return goal.metadata(after, info)
+            texts = goal.metadata(after, info)
+            return {**texts, SCHEMA: after.to_text()} if is_typed else texts
 
         chosen = {
             "to": goal.name,
@@ -513,6 +520,17 @@ def _native(columns: Columns, native: Columns) -> Columns | None:
     return None if made == columns else made
 
 
+def _blank_notes(
+    scans: Sequence[Scan], select: Collection[str], kept: Collection[str]
+) -> list[str]:
+    """Return notes on columns without values that aren't kept, a clause each."""
+    blank = {scan.path: {*scan.blank} for scan in scans}
+    valued = {n for scan in scans for n in scan.content.columns.names if n not in blank[scan.path]}
+    skipped = dict.fromkeys(name for scan in scans for name in scan.blank if name not in valued)
+    names = (name for name in skipped if name not in kept and (not select or name in select))
+    return [f"column {name!r} has no values; skipped" for name in names]
+
+
 def _stored_notes(columns: Columns) -> list[str]:
     """Return how records store values of other types, a clause each."""
     notes = []
@@ -520,7 +538,7 @@ def _stored_notes(columns: Columns) -> list[str]:
         if one.logical:
             form = "int64, in microseconds" if one.dtype is DType.INT64 else "text"
             notes.append(f"column {name!r}: {one.logical.partition('(')[0]}s become {form}")
-        if one.shape:
+        if len(one.shape) > 1 or one.shape > (0,):
             notes.append(f"column {name!r}: tensors become flat lists, in row-major order")
     return notes
 
@@ -665,7 +683,7 @@ def _shape(
 ) -> tuple[int, ...]:
     """Return the shape of the tensors in a column; a cast makes lists of them."""
     if cast is not None:
-        return ()
+        return next((one.shape[:1] and (-1,) for one, _ in held), ())
     shapes = {
         one.shape or (-1,): scan.path for one, scan in reversed(held) if one.form is Form.LIST
     }
@@ -676,7 +694,7 @@ def _shape(
     if not all(levels):
         return ()
     shape = tuple(-1 if len(sizes) > 1 else next(iter(sizes)) for sizes in levels)
-    return () if shape == (-1,) else shape
+    return shape if any(one.shape for one, _ in held) else ()
 
 
 def _dtype(

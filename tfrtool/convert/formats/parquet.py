@@ -117,6 +117,11 @@ class ParquetFormat(Format):
             positions=positions or [ReadPosition()],
             content=content,
             numbers=numbers,
+            blank=tuple(
+                name
+                for name in facts.schema.names
+                if not (rows and facts.blank.isdisjoint({name, f"{name}.bytes"}))
+            ),
             notes=notes,
         )
 
@@ -273,7 +278,11 @@ def _flat_facts(facts: ParquetFacts, boxes: BoxFormat | None) -> ParquetFacts:
     nullable = {name for name in schema.names if not paths.isdisjoint(_parents(name))}
     parts = [(name, part) for name in schema.names for part in _IMAGE_PARTS]
     nullable |= {f"{name}.{part}" for name, part in parts if f"{name}/{part}" in paths}
-    return facts._replace(schema=schema, nullable=facts.nullable | nullable)
+    paths = {path.replace(".", "/") for path in facts.blank}
+    blank = {name for name in schema.names if not paths.isdisjoint(_parents(name))}
+    return facts._replace(
+        schema=schema, nullable=facts.nullable | nullable, blank=facts.blank | blank
+    )
 
 
 def _parents(name: str) -> Iterator[str]:
@@ -362,7 +371,8 @@ def _content(facts: ParquetFacts, sizes: NestedSizes) -> tuple[Content, tuple[st
         notes += tuple(
             f"column {name!r}: intervals become 12 bytes each"
             for name in schema.names
-            if any(f"{path}.".startswith(f"{name}.") for path in facts.intervals)
+            if "[12]" in str(schema.field(name).type)
+            and any(f"{path}.".startswith(f"{name}.") for path in facts.intervals)
         )
     nulls = set() if notes is None else _names_with_nulls(facts, images)
     some = [

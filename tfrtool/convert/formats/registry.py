@@ -158,6 +158,7 @@ class Scan:
     fold: ColumnsFold = field(default_factory=ColumnsFold)  # of payloads
     numbers: Mapping[str, NumberRange] = field(default_factory=dict)  # by column
     faults: tuple[Fault, ...] = ()
+    blank: tuple[str, ...] = ()  # columns without values; all of them without rows
     notes: tuple[str, ...] = ()  # what becomes of types that no feature has, a clause each
 
     def piece(self, first: int, rows: int) -> Piece:

@@ -154,6 +154,7 @@ class RowFormat(Format):
     def scan(self, path: AnyPath) -> Scan:
         """Read a file through. Without a schema next to it, its columns are inferred."""
         content, positions, rows = schema_next_to(path), [ReadPosition()], 0
+        blank = {} if content is None else dict.fromkeys(content.schema.names)
         columns, errors = dict[str, CellTypes](), dict[str, tuple[int, Exception]]()
         left = path.stat().st_size
         with os_errors_as(SourceError, path), self._open(path) as file:
@@ -168,6 +169,8 @@ class RowFormat(Format):
                             self.widest(column.dtypes)
                     except ValueError as error:
                         errors.setdefault(name, (rows, error))
+                if blank:
+                    blank = {name: None for name in blank if row.get(name) in (None, "")}
                 rows += 1
                 if rows % _POSITION_EVERY == 0:
                     count_work(min(end - positions[-1].start, left), BYTES)
@@ -178,6 +181,7 @@ class RowFormat(Format):
         notes = self._notes(columns)
         if content is None:
             content = Content(columns=self._inferred(columns, rows, path), declared=False)
+            blank = dict.fromkeys(name for name, one in columns.items() if not one.dtypes)
         numbers = {name: one.numbers for name, one in columns.items() if one.numbers.seen}
         for one in numbers.values():
             one.flush()
@@ -188,6 +192,7 @@ class RowFormat(Format):
             positions=positions,
             content=content,
             numbers=numbers,
+            blank=tuple(blank),
             notes=tuple(notes),
         )
 
@@ -205,7 +210,7 @@ class RowFormat(Format):
                     else Form.SCALAR,
                     dtype=dtype,
                     is_text=dtype is DType.STRING and one.is_text,
-                    shape=(-1, *one.sizes) if one.sizes else (),
+                    shape=(-1, *one.sizes) if one.is_list else (),
                 )
                 for name, one in columns.items()
                 if (dtype := self.widest(one.dtypes))
@@ -353,10 +358,16 @@ class CsvFormat(RowFormat):
     def scan(self, path: AnyPath) -> Scan:
         """Read a file through, and note which delimiter was detected."""
         scan = super().scan(path)
-        if scan.content.declared or self._delimiter is not None:
+        if scan.content.declared or (self._delimiter is not None and scan.rows):
             return scan
         with os_errors_as(SourceError, path), self._open(path) as file:
-            delimiter = detect_delimiter(file, path, self._quote)
+            delimiter = self._delimiter or detect_delimiter(file, path, self._quote)
+            names = (
+                [] if scan.rows else next(csv_rows(file, path, delimiter, quote=self._quote), [])
+            )
+        scan = replace(scan, blank=(*scan.blank, *names))
+        if self._delimiter is not None:
+            return scan
         if delimiter == DELIMITERS[0]:
             return scan
         shown = "tab" if delimiter == "\t" else repr(delimiter)

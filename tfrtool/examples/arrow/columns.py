@@ -75,7 +75,7 @@ class Column:
         is_text: whether all values are UTF-8 text, so that they are strings in Arrow.
         logical: the word for times or decimals, which the values stand for.
         shape: sizes of the tensors that a LIST holds in row-major order; -1 is any number, as the
-            first size, and 0 is not known.
+            first size, and 0 is not known. One size is a list, even if no record has two values.
     """
 
     key: bytes

@@ -50,7 +50,6 @@ def foreign_columns(
     for key, field in _keys(schema).items():
         kind, shape = _unnested_type(field.type)
         if pa.types.is_null(kind) and not shape:
-            notes.append(f"column {field.name!r} has no values; skipped")
             continue
         if kind == FEATURE:
             columns.append(Column(key=key, form=Form.FEATURE, dtype=None))
@@ -74,7 +73,7 @@ def foreign_columns(
                 dtype=dtype,
                 is_text=text,
                 logical=logical_word(kind),
-                shape=(shape[0], *inner) if inner or shape[:1] > (0,) else (),
+                shape=(shape[0], *inner) if shape else (),
             )
         )
     if unsupported:
@@ -153,7 +152,8 @@ def _mapping(kind: pa.DataType) -> tuple[DType | None, str]:
         return DType.STRING, "" if logical_word(kind) else "decimals become text"
     if types.is_temporal(kind) and not types.is_interval(kind):
         is_kept = logical_word(kind) is not None
-        return DType.INT64, "" if is_kept else "times become int64, in microseconds"
+        what = "durations" if types.is_duration(kind) else "times"
+        return DType.INT64, "" if is_kept else f"{what} become int64, in microseconds"
     if _is_image(kind):
         return DType.STRING, "image bytes are kept, paths are dropped"
     return (DType.STRING if str(kind).partition("[")[0] in _BYTES else None), ""
@@ -323,7 +323,7 @@ def _conformed(name: str, array: pa.Array, column: Column, first_row: int) -> pa
     shape = column.shape or (-1,)
     whole = int(np.prod(shape[1:]))
     wrong = counts % whole != 0 if shape[0] < 0 else counts != whole * shape[0]
-    if inner and len(values) and column.shape and tuple(inner) != shape[1:]:
+    if inner and len(values) and shape[1:] and tuple(inner) != shape[1:]:
         wrong = counts > 0
     places = np.flatnonzero(np.asarray(array.is_valid()))
     if (wrong := places[wrong[places]]).size:

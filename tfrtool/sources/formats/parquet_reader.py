@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from tfrtool.errors import SourceError, human_bytes, os_errors_as
-from tfrtool.sources.formats.arrow_files import ArrowFile, null_paths, open_arrow
+from tfrtool.sources.formats.arrow_files import ArrowFile, leaf_paths, naming_columns, open_arrow
 from tfrtool.sources.formats.arrow_magic import is_arrow
 from tfrtool.storage.child import Child, ChildDied, ChildError, send_to_parent
 from tfrtool.storage.limits import MAX_PARQUET_MEMORY, unpacked_limit
@@ -44,6 +44,7 @@ class ParquetFacts(NamedTuple):
     schema: pa.Schema  # without dictionaries
     groups: tuple[tuple[int, int], ...]  # rows and uncompressed bytes of row groups or batches
     nullable: frozenset[str]  # paths of columns with nulls, or without a count of them
+    blank: frozenset[str]  # paths of columns without values
     leaves: int  # columns, with each field of a struct for itself
     bytes: int  # of the file
     intervals: tuple[str, ...] = ()  # paths of columns that Arrow reads as 12 bytes
@@ -195,6 +196,7 @@ def _opened(path: str | AnyPath) -> Iterator[Any]:
 
     with (
         open_regular(path) as file,
+        naming_columns(file),
         pq.ParquetFile(file, buffer_size=_BUFFER_BYTES, pre_buffer=False) as parquet,
     ):
         yield parquet
@@ -206,15 +208,19 @@ def _is_arrow(path: str | AnyPath) -> bool:
 
 
 def _arrow_facts(path: str | AnyPath, size: int) -> ParquetFacts:
-    groups, nullable = [], set[str]()
+    groups, nullable, valued, paths = [], set[str](), set[str](), set[str]()
     with open_arrow(path) as arrow:
         for batch in arrow.batches():
             batch.validate(full=True)
             groups.append((batch.num_rows, batch.nbytes))
             for name, column in zip(batch.schema.names, batch.columns, strict=True):
-                nullable.update(null_paths(name, column))
+                for leaf, array in leaf_paths(name, column):
+                    paths.add(leaf)
+                    nullable |= {leaf} if array.null_count else set()
+                    valued |= {leaf} if array.null_count < len(array) else set()
         schema = _plain_schema(arrow.schema)
-    return ParquetFacts(schema, tuple(groups), frozenset(nullable), len(schema), size)
+    blank = frozenset(paths - valued)
+    return ParquetFacts(schema, tuple(groups), frozenset(nullable), blank, len(schema), size)
 
 
 def _facts(path: str | AnyPath, size: int) -> ParquetFacts:
@@ -231,10 +237,37 @@ def _facts(path: str | AnyPath, size: int) -> ParquetFacts:
             schema=_plain_schema(parquet.schema_arrow),
             groups=tuple((group.num_rows, group.total_byte_size) for group in groups),
             nullable=frozenset(nullable),
+            blank=_blank_paths(parquet, chunks),
             leaves=metadata.num_columns,
             bytes=size,
             intervals=tuple(one.path for one in parquet.schema if one.converted_type == "INTERVAL"),
         )
+
+
+def _blank_paths(parquet: Any, chunks: Sequence[Any]) -> frozenset[str]:
+    """Return the paths of columns without values; those that no statistics describe are read."""
+    valued, unknown = set[str](), set[str]()
+    for one in chunks:
+        facts = one.statistics
+        if facts is None or not facts.has_null_count:
+            unknown.add(one.path_in_schema)
+        elif facts.num_values:
+            valued.add(one.path_in_schema)
+    blank = set[str]()
+    for leaf in parquet.schema:
+        if leaf.path in valued:
+            continue
+        if leaf.max_repetition_level == 0 and leaf.path not in unknown:
+            blank.add(leaf.path)
+            continue
+        rows, _ = _batch_rows(parquet, 0, [leaf.path])
+        for number, batch in enumerate(parquet.iter_batches(rows, columns=[leaf.path])):
+            path, array = next(leaf_paths(batch.schema.names[0], batch.column(0)))
+            blank |= set() if number else {path}
+            if array.null_count < len(array):
+                blank.discard(path)
+                break
+    return frozenset(blank)
 
 
 def _send_batches(
