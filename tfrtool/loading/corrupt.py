@@ -207,8 +207,10 @@ def _record_check(dataset: DatasetFacts) -> Callable[[Record | Fault], str | Non
                         return f"the image in {image!r} can't be decoded: {problem}"
                 features = parse(item.payload)
                 for label, form in dataset.label_forms.items():
-                    stage = f"invalid label in feature {label!r}: expected {form.expected}"
-                    label_tensor(form, features[label])
+                    try:
+                        label_tensor(form, features[label])
+                    except tf.errors.InvalidArgumentError:  # about an index of its gather
+                        return f"invalid label in feature {label!r}: expected {form.expected}"
                 stage = f"the image in {image!r} can't be decoded"
             decode(item.payload)
         except (*_READ_ERRORS, ValueError) as error:

@@ -248,6 +248,8 @@ def _label_names(
     if not regression:
         raise UsageError("several label features require --task regression")
     names = [name.strip() for name in wanted.split(",")]
+    if not all(names):
+        raise UsageError(f"--label-feature {wanted} has an empty name")
     if len({*names}) < len(names):
         raise UsageError(f"--label-feature {wanted} names a feature twice")
     return names

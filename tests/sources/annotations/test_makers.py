@@ -105,6 +105,7 @@ def test_shapes_of_labelme(tmp_path: Path) -> None:
         {"label": "a", "points": far, "group_id": 1, "shape_type": "polygon"},
         {"label": "b", "points": [[30, 40], [50, 50]], "shape_type": "mask", "mask": text},
         {"label": "c", "points": [[80, 60], [80, 70]], "shape_type": "circle"},
+        {"label": "d", "points": [[2, 3], *triangle], "shape_type": "rotation", "direction": 1.5},
         {"label": "c", "points": [[1, 1], [9, 9]], "shape_type": "line"},
         {"label": "c", "points": [[1, float("nan")], [9, 9]], "shape_type": "rectangle"},
         {"label": " ", "points": [[1, 2], [9, 9]], "shape_type": "rectangle"},
@@ -113,10 +114,12 @@ def test_shapes_of_labelme(tmp_path: Path) -> None:
     assert boxes(source)["a.jpg"] == [
         ("b", 30, 40, 50, 50),
         ("c", 70, 50, 90, 70),
+        ("d", 0, 0, 10, 10),
         ("a", 0, 0, 60, 60),
     ]
-    masked, _, joined = objects_of(source)["a.jpg"].objects
+    masked, _, turned, joined = objects_of(source)["a.jpg"].objects
     assert len(json.loads(joined.segmentation)) == 2
+    assert json.loads(turned.segmentation) == [[2, 3, 0, 0, 10, 0, 0, 10]]
     whole = mask_bitmap(masked.segmentation, 160, 120)
     assert whole.sum() == mask.sum()
     assert np.array_equal(whole[40:50, 30:50], mask)
@@ -316,9 +319,9 @@ def test_attributes_that_cannot_be_kept_are_listed(value: str, tmp_path: Path) -
         ("<annotations><track/></annotations>", "is CVAT for video"),
         ('<!DOCTYPE a [<!ENTITY b "c">]><annotations>&b;</annotations>', "XML entities"),
         ("<annotations><image", "invalid XML"),
-        (  # hours, if each start of an edge looked for its end in all of the text
+        (  # hours, if each start of an edge or circle looked for its end in all of the text
             "<annotations><meta><label><name>a</name><type>skeleton</type><svg>"
-            + 'data-node-from="1"' * 200_000
+            + '&lt;circle data-node-from="1"' * 200_000
             + "</svg></label><label><name>p</name><parent>a</parent></label></meta>",
             "invalid XML",
         ),
@@ -412,9 +415,49 @@ def test_masks_of_other_sizes_and_colors_are_listed(tmp_path: Path) -> None:
     (tmp_path / "masks" / "labelmap.txt").unlink()
     source = open_annotated(tmp_path / "images", f"masks:{tmp_path / 'masks'}", masks="png")
     assert "mask has colors; their classes must be in a labelmap.txt" in listed(source)["a.jpg"]
-    (tmp_path / "masks" / "labelmap.txt").write_text("cat:9,9\n")
-    with pytest.raises(SourceError, match="line 1 is not name:r,g,b"):
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        *(("labelmap.txt", line) for line in ("cat", "cat:::", "cat:9,9", "cat:9,9,256", "cat:a,b,c")),
+        *(("label_colors.txt", line) for line in ("cat", "1 2 cat", "1 2 999 cat")),
+    ],
+)  # fmt: skip
+def test_colors_that_are_refused(name: str, line: str, tmp_path: Path) -> None:
+    """The error has the line, and says where names without colors belong."""
+    scenes(tmp_path / "images", SCENES[:1])
+    (tmp_path / "masks").mkdir()
+    Image.new("RGB", (160, 120), (1, 2, 3)).save(tmp_path / "masks" / "a.png")
+    (tmp_path / "masks" / name).write_text(f"# map\n{line}\n")
+    form = "r g b name" if "colors" in name else "name:r,g,b"
+    with pytest.raises(SourceError, match=f"line 2 is not {form}: {line}") as caught:
         open_annotated(tmp_path / "images", f"masks:{tmp_path / 'masks'}")
+    assert "into classes.txt" in str(caught.value)
+
+
+def test_masks_of_camvid(tmp_path: Path) -> None:
+    """Colors are in label_colors.txt, and masks end in _L."""
+    scenes(tmp_path / "images", SCENES[:1])
+    (tmp_path / "LabeledApproved_full").mkdir()
+    mask = Image.new("RGB", (160, 120))
+    mask.paste((64, 192, 0), (10, 20, 30, 50))
+    mask.save(tmp_path / "LabeledApproved_full" / "a_L.png")
+    lines = "64 128 64\tAnimal\r\n64 192 0\t\tTraffic Light \r\n0 0 0 Void\r\n"
+    (tmp_path / "LabeledApproved_full" / "label_colors.txt").write_text(lines)
+    source = open_annotated(tmp_path / "images", f"masks:{tmp_path / 'LabeledApproved_full'}")
+    assert source.labels == ("Animal", "Traffic Light")
+    assert boxes(source) == {"a.jpg": [("Traffic Light", 10, 20, 30, 50)]}
+
+
+def test_folder_of_masks_whose_name_starts_with_dots(tmp_path: Path) -> None:
+    """It is in the folder of images, which therefore takes none of its masks for an image."""
+    scenes(tmp_path / "s", SCENES[:1])
+    (tmp_path / "s" / "..masks").mkdir()
+    Image.new("L", (160, 120), 1).save(tmp_path / "s" / "..masks" / "a.png")
+    source = open_annotated(tmp_path / "s", f"masks:{tmp_path / 's' / '..masks'}")
+    assert [*objects_of(source)] == ["a.jpg"]
+    assert not source.ignored
 
 
 @pytest.mark.parametrize("kind", ["labelme", "via"])

@@ -207,16 +207,17 @@ class AnnotationFolder:
 
     def is_within_images(self, key: str) -> bool:
         """Return whether a file is in the folder of images, too; true where that isn't known."""
-        if self.images is None:
-            return True
-        return not os.path.relpath(self.path(key), self.images).startswith("..")
+        return self.images is None or self._below_images(key) is not None
 
     def name(self, key: str) -> str:
         """Return an image's path below the folder of images, if it is in there."""
+        return self._below_images(key) or key
+
+    def _below_images(self, key: str) -> str | None:
         if self.images is None:
-            return key
-        name = os.path.relpath(self.path(key), self.images)
-        return key if name.startswith("..") else name.replace(os.sep, "/")
+            return None
+        name = os.path.relpath(self.path(key), self.images).replace(os.sep, "/")
+        return None if name == ".." or name.startswith("../") else name
 
 
 def _keys_in(place: AnyPath) -> list[str]:

@@ -35,7 +35,7 @@ _MOST_ELEMENTS = 10 * MAX_IMAGE_OBJECTS
 _NUMBER = re.compile("-?[0-9]{1,9}")
 _EDGE = re.compile(r'data-node-from="(\d{1,4})"[^>]{0,99}?data-node-to="(\d{1,4})"')
 
-_CIRCLE = re.compile(r"<circle\b[^>]{0,999}+")
+_CIRCLE = re.compile(r"<circle\b[^>]*")
 
 
 class CvatReader(ImageFilesReader):

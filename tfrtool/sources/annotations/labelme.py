@@ -37,6 +37,7 @@ class _LabelmeFile(msgspec.Struct, rename="camel"):  # the image itself in it is
 
 _FILE, _MEMBERS = msgspec.json.Decoder(_LabelmeFile), msgspec.json.Decoder(dict[str, Any])
 _READ = {*_LabelmeShape.__struct_fields__} - {"group_id"}
+_OUTLINES = ("polygon", "rotation", "quadrilateral")  # the last two are of X-AnyLabeling
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
 
 
@@ -44,7 +45,7 @@ class LabelmeReader(ImageFilesReader):
     """Reads LabelMe's JSON files; see `ImageFilesReader`."""
 
     suffix = ".json"
-    expected = "a JSON file for each image"
+    expected = "a JSON file for each image (XML files of LabelMe's web version are not read)"
     limit = MAX_METADATA_BYTES
 
     def parse(self, key: str, data: bytes) -> Iterator[ParsedImage]:
@@ -105,7 +106,7 @@ class LabelmeReader(ImageFilesReader):
         points, kind = shape.points, shape.shape_type or "polygon"
         parsed = partial(self.parsed, where, shape.label, attributes=attributes)
         flat = [side for point in points for side in point]
-        if kind == "polygon" or (kind.endswith("rectangle") and len(points) == 4):
+        if kind in _OUTLINES or (kind.endswith("rectangle") and len(points) == 4):
             return self.outlined(where, shape.label, [flat], attributes=attributes)
         if len(points) != 2 or kind not in ("rectangle", "circle", "mask"):
             what = f"{printable(kind[:20])} of {len(points)} points is not a box or an outline"

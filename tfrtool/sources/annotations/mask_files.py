@@ -15,9 +15,11 @@ from tfrtool.sources.folders.listing import is_image_name
 from tfrtool.storage.limits import MAX_CLASS_FILE_BYTES, MAX_IMAGE_BYTES
 
 _ENDING = re.compile(
-    r"[_-](?:mask|masks|seg|segmentation|label|labels|labelids|gt)$", re.IGNORECASE
+    r"[_-](?:mask|masks|seg|segmentation|label|labels|labelids|gt|(?-i:L))$", re.IGNORECASE
 )
-_LISTS = ("labelmap.txt", "classes.txt")
+_COLORS = {"labelmap.txt": "name:r,g,b", "label_colors.txt": "r g b name"}
+"""What the lines of lists of colors are."""
+
 _BACKGROUND, _VOID = 0, "255"
 _MOST_VALUES = 256
 
@@ -41,12 +43,15 @@ class MaskReader(ImageFilesReader):
     def files(self, keys: Sequence[str]) -> Sequence[str]:
         """Return the files in folders of masks, or else all; and learn the names of classes."""
         for key in self._keys:
-            if key.rpartition("/")[2] in _LISTS and not self._names:
+            name = key.rpartition("/")[2]
+            if name in (*_COLORS, "classes.txt") and not self._names:
                 text = self._folder.text(key, MAX_CLASS_FILE_BYTES)
                 try:
-                    self._names = _class_names(text, is_map=key.endswith(_LISTS[0]))
+                    self._names = _class_names(text, _COLORS.get(name))
                 except ValueError as error:
-                    raise SourceError(str(error), path=self._folder.path(key)) from error
+                    hint = "put names without colors into classes.txt, that of value 0 first"
+                    path = self._folder.path(key)
+                    raise SourceError(str(error), path=path, hint=hint) from error
         inner = [key for key in keys if any(map(is_annotation, key.split("/")[:-1]))]
         others = {*self._keys}.difference(inner or keys)
         self._images = {without_roles(key): key for key in filter(is_image_name, others)}
@@ -122,20 +127,24 @@ class MaskReader(ImageFilesReader):
         return kept
 
 
-def _class_names(text: str, *, is_map: bool) -> dict[int | tuple[int, ...], str]:
-    """Return the classes by colors, of ``name:r,g,b:parts:actions``, or by values from 0.
+def _class_names(text: str, form: str | None) -> dict[int | tuple[int, ...], str]:
+    """Return the classes by colors, of lines in a form of `_COLORS`, or by values from 0.
 
     The line of a value is its name; that of 0 is the background.
     """
     names = dict[int | tuple[int, ...], str]()
     for number, line in enumerate(text.rstrip().split("\n")):
-        if not is_map:
+        if form is None:
             names[number] = line.strip() if number else ""  # the background
         elif line.strip() and not line.startswith("#"):
-            name, color, *_ = (*line.split(":"), "")
-            cells = color.split(",")
-            if len(cells) != 3 or not all(one.strip().isdecimal() for one in cells):
-                raise ValueError(f"line {number + 1} is not name:r,g,b: {printable(line[:40])}")
-            red, green, blue = (min(int(one), 255) for one in cells)
-            names[red, green, blue] = "" if name.lower() == "background" else name.strip()
+            if ":" in form:
+                name, color, *_ = (*line.split(":"), "")
+                cells = [one.strip() for one in color.split(",")]
+            else:
+                *cells, name = line.split(None, 3)
+            sides = (*(int(one) for one in cells if one.isdecimal() and len(one) < 4),)
+            if len(sides) != 3 or len(cells) != 3 or max(sides) > 255:
+                raise ValueError(f"line {number + 1} is not {form}: {printable(line[:40])}")
+            name = name.strip()
+            names[sides] = name if any(sides) and name.lower() != "background" else ""
     return names
