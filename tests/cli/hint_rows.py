@@ -390,6 +390,7 @@ train undecodable --model cnn --image-size 32 --epochs 1 | 1
 ELSEWHERE = {
     "use tfrtool filter to drop records": "tests/convert/test_filter.py filters",
     "export the task as CVAT for images": "advice for CVAT",
+    "put names without colors into classes.txt": "tests/sources/annotations has such a list",
     "use OLD=NEW, or a file with the old and the new name": "tests/writing/test_class_map.py does",
     "redirect it to a file or a program": "tests/cli/test_query_tables.py does",
     "make one with protoc": "tests/cli/test_proto.py has such files",
