@@ -13,6 +13,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import feather
 
 import tfrtool
 from tests.datasets import flip_bit
@@ -45,11 +46,12 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     table = pa.table(dict(zip(NAMES, map(list, zip(*WORDS, strict=True)), strict=True)))
     lines = "".join(json.dumps(row) + "\n" for row in table.to_pylist())
     rows = "".join(f'{a},"{b}",{c or ""}\n' for a, b, c in WORDS)
-    files = {one: folder / f"words.{one}" for one in ("csv", "csv.gz", "jsonl", "parquet")}
+    files = {one: folder / f"words.{one}" for one in ("csv", "csv.gz", "jsonl", "parquet", "arrow")}
     files["csv"].write_text(f"label,word,day\n{rows}")
     files["csv.gz"].write_bytes(gzip.compress(files["csv"].read_bytes()))
     files["jsonl"].write_text(lines)
     pq.write_table(table, files["parquet"])
+    feather.write_feather(table, files["arrow"])
     files["tfrecord"] = folder / "words.tfrecord"
     examples = [
         {name: value for name, value in row.items() if value is not None}
@@ -87,7 +89,7 @@ JOIN = (
 )
 
 
-@pytest.mark.parametrize("form", ["csv", "csv.gz", "jsonl", "parquet", "tfrecord"])
+@pytest.mark.parametrize("form", ["csv", "csv.gz", "jsonl", "parquet", "arrow", "tfrecord"])
 def test_a_file_is_joined(shard: Path, words: dict[str, Path], form: str, capsys: Capture) -> None:
     """Each format gives what DuckDB gives for the same rows."""
     found = _rows(capsys, shard, JOIN, "--with", f"w={words[form]}")
@@ -181,6 +183,8 @@ BAD_TABLES = {
     "w=s3://bucket/a.csv": "only local CSV and JSON files can be joined",
     "w={fifo}": "a pipe or a device, not a regular file",
     "w={broken}": "can't be read: ",
+    "w={utf16}": "not UTF-8 text; save the table as UTF-8",
+    "w={twice}": "2 columns are named 'a'",
     "w={fake}": "not a Parquet file",
     "w={bomb}": "decompresses to more than",
     "w=/etc/passwd": "not a TFRecord file",
@@ -201,13 +205,23 @@ def test_what_cannot_be_joined(
     empty = tmp_path / "empty.csv"
     empty.touch()
     broken.write_text('{"a": 1}\n{"a": \n')
+    utf16, twice = tmp_path / "u.csv", tmp_path / "t.parquet"
+    utf16.write_text("a,b\n1,2\n", "utf-16")
+    pq.write_table(pa.table([[1], [2]], names=["a", "a"]), twice)
     fake.write_bytes(b"PAR1 and nothing else")
     os.mkfifo(fifo)
     bomb = tmp_path / "b.csv.gz"
     monkeypatch.setattr("tfrtool.sources.formats.unpacked.unpacked_limit", lambda _: 100)
     bomb.write_bytes(gzip.compress(b"a,b\n" * 100))
     text = table.format(
-        csv=words["csv"], broken=broken, fake=fake, fifo=fifo, bomb=bomb, empty=empty
+        csv=words["csv"],
+        broken=broken,
+        fake=fake,
+        fifo=fifo,
+        bomb=bomb,
+        empty=empty,
+        utf16=utf16,
+        twice=twice,
     )
     assert main(["query", str(shard), "SELECT 1", "--with", text]) in (1, 2)
     out, err = capsys.readouterr()

@@ -95,6 +95,15 @@ def test_integers_beyond_64_bits(form: str, tmp_path: Path) -> None:
         tfrtool.convert(tmp_path / "a.table", tmp_path / "out")
 
 
+def test_names_that_tables_use_themselves(tmp_path: Path) -> None:
+    """A note says which column has another name; the feature gets its own back."""
+    (tmp_path / "a.tfrecord").write_bytes(shard_of([tfrtool.encode_example({"_record": 1})]))
+    report = tfrtool.convert(tmp_path / "a.tfrecord", tmp_path / "t.csv")
+    assert report.notes == ["feature '_record' becomes column '_record_'"]
+    tfrtool.convert(tmp_path / "t.csv", tmp_path / "b.tfrecord")
+    assert (tmp_path / "b.tfrecord").read_bytes() == (tmp_path / "a.tfrecord").read_bytes()
+
+
 def test_an_old_schema_is_replaced(tmp_path: Path) -> None:
     """Records that replace others in one file don't get their types."""
     target = tmp_path / "a.tfrecord"

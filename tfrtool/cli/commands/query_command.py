@@ -72,8 +72,8 @@ def _parse_tables(texts: Iterable[str]) -> dict[str, str]:
 class _QueryOptions(ProtoOptions):
     tables: Mapping[str, str] | None = option(
         None,
-        "Also query FILE as the table NAME: CSV, JSON Lines, Parquet, or other shards; - for "
-        "standard input. Repeatable.",
+        "Also query FILE as the table NAME: CSV, JSON Lines, Parquet, Arrow, or other shards; - "
+        "for standard input. Repeatable.",
         metavar="NAME=FILE",
         cli="--with",
         repeat=True,

@@ -205,6 +205,12 @@ def convert(
             said += _blank_notes([*scans.values()], select, kept)
         if goal.payloads and not form.payloads:
             said += _stored_notes(after.columns)
+        if not goal.payloads:
+            said += [
+                f"feature {name!r} becomes column {column!r}"
+                for column, one in zip(after.columns.names, after.columns.columns, strict=False)
+                if column != (name := feature_name(one.key))
+            ]
         if options.verify == "bytes" and not (after.exact or payloads):
             hint = "use --exact to keep them"
             raise UsageError("--verify bytes requires payloads to compare", hint=hint)

@@ -2,6 +2,8 @@
 
 import os
 import re
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
@@ -48,9 +50,11 @@ _RECORDS = "records"
 
 _TABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _CHUNK = 1 << 20
+_UTF16 = (BOM_UTF16_LE, BOM_UTF16_BE)
 _LARGEST_ARRAY = 10_000
 """Values of a tensor; DuckDB reserves memory for 2048 of them, and a larger one stays a list."""
 
+_ARROW_FILE = re.compile(r".+\.(parquet|arrow|arrows|feather|ipc)", re.IGNORECASE)
 _TEXT_FILE = re.compile(r".+\.(csv|tsv|jsonl|ndjson|json)(\.gz)?", re.IGNORECASE)
 
 
@@ -90,12 +94,16 @@ class _ShardTable:
 
 @dataclass(frozen=True, slots=True)
 class _ParquetTable:
-    """A Parquet file."""
+    """A Parquet or Arrow file."""
 
     path: AnyPath
 
     def schema(self) -> pa.Schema:
-        return parquet_reader.read_facts(self.path).schema
+        schema = parquet_reader.read_facts(self.path).schema
+        for name, count in Counter(schema.names).items():
+            if count > 1:
+                raise SourceError(f"{count} columns are named {name!r}", path=self.path)
+        return schema
 
     def scan(self, names: Collection[str], _: OnFault) -> Iterator[pa.RecordBatch]:
         return parquet_reader.read_batches(self.path, columns=[*names])
@@ -199,7 +207,7 @@ def _located(
         is_text = _TEXT_FILE.fullmatch(path.name) is not None
         if is_text:
             check_no_url(place, "only local CSV and JSON files can be joined")
-        if path.is_dir() or not (is_text or path.suffix.lower() == ".parquet"):
+        if path.is_dir() or not (is_text or _ARROW_FILE.fullmatch(path.name)):
             found[name] = shards = find_shards(place)
             for shard in shards:
                 first = next(read_shard(shard), None)
@@ -213,8 +221,11 @@ def _located(
             is_csv = is_text and plain_suffix(path) in (".csv", ".tsv")
             delimiter = detect_delimiter(file, path) if is_csv else ""
             file.seek(0)
-            if is_text and not file.read(_CHUNK).strip():
+            head = file.read(_CHUNK)
+            if is_text and not head.strip():
                 raise SourceError("it is empty", path=path)
+            if is_text and (head.startswith(_UTF16) or b"\0" in head.partition(b"\n")[0]):
+                raise SourceError("not UTF-8 text", path=path, hint="save the table as UTF-8")
         own = _TextTable(Path(place).absolute(), delimiter)
         found[name] = own if is_text else _ParquetTable(path)
     return found

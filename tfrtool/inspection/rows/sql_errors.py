@@ -70,6 +70,7 @@ _MEANINGS = (
         "{1} is not a struct, so it has no field '{0}'",
     ),
     (r"Failure in decode: .*", "bytes are not UTF-8 text; use try(decode()) to get NULL instead"),
+    (r"[Ss]calar function .* threw an execution error, .* Error: (.*)", "{0}"),
     (
         r'Cannot access file "(.*)" - .*',
         "can't read '{0}': only the records, and files of tfrtool query --with, can be read",
