@@ -486,6 +486,26 @@ def test_a_cut_file_of_via_is_an_error(tmp_path: Path) -> None:
         open_annotated(tmp_path / "images", meant, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("place", "text", "what"),
+    [
+        ("labelme:{}", '{"a": 1}', "a LabelMe file"),
+        ("via:{}/a.json", '{"a": 1}', "a file of VIA"),
+        ("cvat:{}/a.xml", "<annotation/>", "a file of CVAT for images"),
+        ("voc:{}", "<annotations/>", "a Pascal VOC annotation"),
+    ],
+)
+def test_files_of_another_kind_alone_are_an_error(
+    place: str, text: str, what: str, tmp_path: Path
+) -> None:
+    """The error names the file, and not the images, which have no annotations then."""
+    scenes(tmp_path / "s", SCENES[:1])
+    name = "a.json" if "{" in text else "a.xml"
+    (tmp_path / "s" / name).write_text(text)
+    with pytest.raises(SourceError, match=f"{name}: not {what}"):
+        open_annotated(tmp_path / "s", place.format(tmp_path / "s"))
+
+
 _DEEP = b'{"shapes": ' + b"[" * 100_000
 
 

@@ -176,7 +176,7 @@ def test_other_files(voc: Path, tmp_path: Path) -> None:
     assert "pom.xml" in {entry.key for entry in source.ignored}
     with pytest.raises(SourceError, match="no XML files"):
         open_annotated(voc, f"voc:{voc / 'JPEGImages'}")
-    with pytest.raises(SourceError, match="no image has annotations"):
+    with pytest.raises(SourceError, match=r"pom\.xml: not a Pascal VOC annotation"):
         open_annotated(voc, f"voc:{voc / 'pom.xml'}")
     with pytest.raises(SourceError, match="no such file"):
         open_annotated(voc, f"voc:{tmp_path / 'gone'}")

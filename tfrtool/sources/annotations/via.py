@@ -61,7 +61,7 @@ class ViaReader(ImageFilesReader):
                 members = _FILE.decode(members["_via_img_metadata"])
             images = {name: _IMAGE.decode(raw) for name, raw in members.items()}
         except _ERRORS as error:
-            if self._name or not isinstance(error, msgspec.ValidationError):
+            if not isinstance(error, msgspec.ValidationError):
                 what = f"not a file of VIA: {printable(str(error))[:200]}"
                 path = self._folder.path(key)
                 raise SourceError(what, path=path, expected=self.expected) from error
