@@ -183,6 +183,7 @@ BAD_TABLES = {
     "w=s3://bucket/a.csv": "only local CSV and JSON files can be joined",
     "w={fifo}": "a pipe or a device, not a regular file",
     "w={broken}": "can't be read: ",
+    "w={long}": "can't be read: line 1: a row is longer than 2000000 bytes",
     "w={utf16}": "not UTF-8 text; save the table as UTF-8",
     "w={twice}": "2 columns are named 'a'",
     "w={fake}": "not a Parquet file",
@@ -205,7 +206,8 @@ def test_what_cannot_be_joined(
     empty = tmp_path / "empty.csv"
     empty.touch()
     broken.write_text('{"a": 1}\n{"a": \n')
-    utf16, twice = tmp_path / "u.csv", tmp_path / "t.parquet"
+    utf16, twice, long = tmp_path / "u.csv", tmp_path / "t.parquet", tmp_path / "l.csv"
+    long.write_text(f"a,b\n1,{'x' * 3_000_000}\n")
     utf16.write_text("a,b\n1,2\n", "utf-16")
     pq.write_table(pa.table([[1], [2]], names=["a", "a"]), twice)
     fake.write_bytes(b"PAR1 and nothing else")
@@ -222,6 +224,7 @@ def test_what_cannot_be_joined(
         empty=empty,
         utf16=utf16,
         twice=twice,
+        long=long,
     )
     assert main(["query", str(shard), "SELECT 1", "--with", text]) in (1, 2)
     out, err = capsys.readouterr()

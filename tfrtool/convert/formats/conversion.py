@@ -645,7 +645,8 @@ def _merged(
     if len(errors) > 1:
         names = some_of([f"--cast {name}:TYPE" for name in errors], _NOTES_ALIKE, " ")
         hint = f"use {names} to choose their types"
-        raise conversion_error([error.what for error in errors.values()], hint=hint)
+        path = scans[0].path if len(scans) == 1 else None
+        raise conversion_error([error.what for error in errors.values()], path, hint)
     if errors:
         raise next(iter(errors.values()))
     return Columns(next(iter(kinds)), tuple(merged)), notes

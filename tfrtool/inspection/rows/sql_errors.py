@@ -72,6 +72,10 @@ _MEANINGS = (
     (r"Failure in decode: .*", "bytes are not UTF-8 text; use try(decode()) to get NULL instead"),
     (r"[Ss]calar function .* threw an execution error, .* Error: (.*)", "{0}"),
     (
+        r'(?:"maximum_object_size"|[Mm]aximum line size) of (\d+) bytes exceeded.*',
+        "a row is longer than {0} bytes",
+    ),
+    (
         r'Cannot access file "(.*)" - .*',
         "can't read '{0}': only the records, and files of tfrtool query --with, can be read",
     ),
