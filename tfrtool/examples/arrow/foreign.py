@@ -321,7 +321,7 @@ def _conformed(name: str, array: pa.Array, column: Column, first_row: int) -> pa
         return values
     counts = np.bincount(rows - first_row, minlength=size)
     shape = column.shape or (-1,)
-    whole = int(np.prod(shape[1:]))
+    whole = max(int(np.prod(shape[1:])), 1)  # 0 if all inner lists are empty
     wrong = counts % whole != 0 if shape[0] < 0 else counts != whole * shape[0]
     if inner and len(values) and shape[1:] and tuple(inner) != shape[1:]:
         wrong = counts > 0
