@@ -453,6 +453,19 @@ def test_masks_of_camvid(tmp_path: Path) -> None:
     assert boxes(source) == {"a.jpg": [("Traffic Light", 10, 20, 30, 50)]}
 
 
+def test_masks_of_instances_are_not_read(tmp_path: Path) -> None:
+    """Next to classes, as in exports of CVAT, they are listed as ignored."""
+    scenes(tmp_path / "JPEGImages", SCENES[:1])
+    for name in ("SegmentationClass", "SegmentationObject"):
+        (tmp_path / name).mkdir()
+        Image.new("RGB", (160, 120), (9, 9, len(name))).save(tmp_path / name / "a.png")
+    (tmp_path / "labelmap.txt").write_text("cat:9,9,17::\n")
+    source = open_annotated(tmp_path, f"masks:{tmp_path}")
+    assert boxes(source) == {"JPEGImages/a.jpg": [("cat", 0, 0, 160, 120)]}
+    assert lost(source) == []
+    assert [one.key for one in source.ignored] == ["SegmentationObject/a.png"]
+
+
 def test_folder_of_masks_whose_name_starts_with_dots(tmp_path: Path) -> None:
     """It is in the folder of images, which therefore takes none of its masks for an image."""
     scenes(tmp_path / "s", SCENES[:1])

@@ -12,6 +12,7 @@ from tfrtool.sources.annotations.annotation_reader import ParsedImage, ParsedObj
 from tfrtool.sources.annotations.image_files import ImageFilesReader
 from tfrtool.sources.folders.annotated import is_annotation, without_roles
 from tfrtool.sources.folders.listing import is_image_name
+from tfrtool.sources.items import LeftOut
 from tfrtool.storage.limits import MAX_CLASS_FILE_BYTES, MAX_IMAGE_BYTES
 
 _ENDING = re.compile(
@@ -55,7 +56,12 @@ class MaskReader(ImageFilesReader):
         inner = [key for key in keys if any(map(is_annotation, key.split("/")[:-1]))]
         others = {*self._keys}.difference(inner or keys)
         self._images = {without_roles(key): key for key in filter(is_image_name, others)}
-        return inner or keys
+        classes = [key for key in inner if "SegmentationClass" in key.split("/")]
+        for key in {*inner}.difference(classes) if classes else ():  # VOC's SegmentationObject
+            self.ignored.add(LeftOut(key=key, reason="not in SegmentationClass"))
+            if self._folder.is_within_images(key):
+                self.used.add(self._folder.name(key))
+        return classes or inner or keys
 
     def image_stem(self, key: str) -> str:
         """Return the path of an image: next to masks, or in a folder ``images`` for theirs."""
