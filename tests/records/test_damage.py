@@ -320,7 +320,7 @@ def test_next_header_across_the_edge_of_a_block(edge: int) -> None:
 @pytest.mark.parametrize(
     "size", [BLOCK_SIZE - 40, more(BLOCK_SIZE), 2 * BLOCK_SIZE - 12, more(700_000)]
 )
-@pytest.mark.parametrize("fill", [b"\0", b"\x01\0\0\0\0\0\0\0", b"x"])
+@pytest.mark.parametrize("fill", [b"\0", b"\x01\0\0\0\0\0\0\0", more(b"x")])
 def test_damaged_record_longer_than_a_block(size: int, fill: bytes) -> None:
     """A long record whose length is wrong costs itself alone, whatever its payload is."""
     long = (fill * (size // len(fill) + 1))[:size]

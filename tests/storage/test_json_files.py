@@ -16,6 +16,7 @@ from tfrtool.storage.json_files import read_json, read_member, whole_number
 _values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.text() | st.floats(-1e9, 1e9),
     lambda inside: st.lists(inside) | st.dictionaries(st.text(), inside),
+    max_leaves=8,
 )
 
 

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tfrtool
+from tests.more import more
 from tests.photos import image_bytes
 from tests.records.strategies import shard_of
 from tfrtool.cli import main
@@ -115,14 +116,15 @@ def test_what_was_written_is_proved_however_well_it_packs(
     assert (tmp_path / "a.parquet").stat().st_size < 100_000
 
 
-def test_no_single_byte_kills_the_process(tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", [5, more(1)])
+def test_no_single_byte_kills_the_process(tmp_path: Path, step: int) -> None:
     """Whatever byte is changed, the file is converted, or it is an error."""
     source = io.BytesIO()
     table = pa.table({"a": [1, 2, None], "b": [["x"], [], ["y", "z"]]})
     pq.write_table(table, source, store_schema=False, write_page_index=True)
     data, path = source.getvalue(), tmp_path / "a.parquet"
     outcomes = set()
-    for at in range(0, len(data), 2):
+    for at in range(0, len(data), step):
         path.write_bytes(data[:at] + bytes([data[at] ^ 0x55]) + data[at + 1 :])
         try:
             tfrtool.convert(path, tmp_path / "new.jsonl", verify="none", existing="overwrite")
