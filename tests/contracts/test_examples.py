@@ -66,7 +66,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.chdir(folder)
         splits = ["--split", "train=0.8", "--split", "validation=0.2", "--shards", "4"]
         assert main(["write", "fixtures/pets", "shards/pets", *splits]) == 3
-        model = ["--model", "cnn", "--image-size", "32", "--epochs", "12", "--batch-size", "16"]
+        model = ["--model", "cnn", "--image-size", "32", "--epochs", "5", "--batch-size", "16"]
         model += ["--learning-rate", "0.001"]
         with small_cnn():
             assert main(["train", "shards/pets", *model, "--out", "run"]) == 0

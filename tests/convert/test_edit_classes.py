@@ -10,6 +10,7 @@ import pytest
 
 import tfrtool
 from tests.annotated_sets import scenes, write_coco
+from tests.more import more
 from tests.photos import write_class_folders
 from tests.records.strategies import shard_of
 from tfrtool.examples.example import Example, decode_example
@@ -25,8 +26,10 @@ def _records(folder: Path) -> list[Example]:
     ]
 
 
-@pytest.mark.parametrize("layout", ["tfod", "tfds"])
-@pytest.mark.parametrize("masks", ["polygons", "png"])
+@pytest.mark.parametrize(
+    ("layout", "masks"),
+    [("tfod", "polygons"), ("tfds", "png"), more("tfod", "png"), more("tfds", "polygons")],
+)
 @pytest.mark.parametrize(
     "class_map",
     [["cat=Cat"], ["dog=cat"], ["cat=pet", "dog=pet"], ["dog="], ["cat=dog", "dog=cat"]],
