@@ -141,8 +141,7 @@ def answers(
     on_note: Callable[[str], None],
 ) -> Iterator[pa.RecordBatchReader]:
     """Do what `query` does, in a process that has checked the statement."""
-    if not isinstance(workers, Engine):
-        workers = Processes(workers, ready=[child])
+    folding = workers if isinstance(workers, Engine) else Processes(workers, ready=[child])
     with ExitStack() as copies:
         known: dict[str, _AnyTable] = {}
         places = {_RECORDS: tuple(shards), **_located(tables or {})}
@@ -160,7 +159,7 @@ def answers(
                 if note:
                     on_note(note)
             else:
-                fold = fold_columns(paths, kept=kept, workers=workers, on_progress=on_progress)
+                fold = fold_columns(paths, kept=kept, workers=folding, on_progress=on_progress)
                 columns = StoredTypes.read(paths).apply(fold.table_columns(exact=False))
                 held = (
                     replace(one, shape=()) if abs(prod(one.shape)) > _LARGEST_ARRAY else one
@@ -172,18 +171,20 @@ def answers(
             named = (tables or {}).get(name, sources)
             own = RowColumns.of(paths, columns, paths if named is None else named)
             known[name] = _ShardTable(paths, columns, own, kept)
-        meter = Meter(on_progress, "reading", BYTES, total_bytes(shards))
         child.send(_answer, known, sql, as_text)
 
         def results() -> Iterator[Any]:
+            meter = None
             while (found := child.receive()) is not None:
                 if isinstance(found, LocatedFault):
                     on_fault(found)
                 elif isinstance(found, dict):
+                    meter = meter or Meter(on_progress, "reading", BYTES, total_bytes(shards))
                     meter.add(found)
                 else:
                     yield found
-            meter.finish()
+            if meter is not None:
+                meter.finish()
 
         found = results()
         schema = next(found)
