@@ -294,6 +294,9 @@ def test_events_are_columns_in_sql(run: Run, tmp_path: Path) -> None:
         [2, 1600000002.0, "acc", 0.1, "2"],
         [3, 1600000003.0, None, None, "3"],
     ]
+    for sql in ("SELECT count(*) FROM records", "SELECT count(_shard) FROM records"):
+        code, out, _ = run("query", shard, sql, "--format", "csv")
+        assert (code, out.split()[-1]) == (0, "3")
     shard.write_bytes(shard_of([event(1, simple, dense), event(3)]))
     _, out, _ = run("query", shard, "SELECT tag, value FROM records", "--format", "jsonl")
     assert json.loads(out.splitlines()[0]) == {"tag": ["loss", "acc"], "value": [float32, 0.1]}

@@ -83,14 +83,17 @@ class KeptRecords(NamedTuple):
     places: NDArray[np.int64]  # as those of a batch
     shortened: set[bytes]  # names of features
 
-    def tables(self, columns: Columns) -> list[pa.RecordBatch] | None:
-        """Return them as tables with these columns; None if they don't hold all values."""
+    def tables(self, columns: Columns) -> list[tuple[pa.RecordBatch, NDArray[np.int64]]] | None:
+        """Return tables with these columns, and places; None if they don't hold all values."""
         if not self.shortened.isdisjoint(one.key for one in columns.columns):
             return None
         step = columns.batch_records
-        parts = [self.payloads[at : at + step] for at in range(0, len(self.payloads), step)]
+        parts = [slice(at, at + step) for at in range(0, len(self.payloads), step)]
         try:
-            return [_decode(part, columns, at * step) for at, part in enumerate(parts)]
+            return [
+                (_decode(self.payloads[part], columns, part.start), self.places[:, part])
+                for part in parts
+            ]
         except (MisfitError, SchemaError):
             return None
 
@@ -162,12 +165,13 @@ class RowColumns:
         names: Collection[str],
     ) -> pa.RecordBatch:
         """Return a table of a shard's records with those of these columns that are named, too."""
+        size = places.shape[1]  # a table without columns has no rows
         held = dict(zip(PLACES[1:4], map(numbers_array, places), strict=True))
         if PLACES[0] in names:
-            held[PLACES[0]] = text_array(np.zeros(len(table), np.int32), [str(path)])
+            held[PLACES[0]] = text_array(np.zeros(size, np.int32), [str(path)])
         if PLACES[4] in names:
             split = (self.splits or {}).get(path)
-            which = np.full(len(table), -1 if split is None else 0, np.int32)
+            which = np.full(size, -1 if split is None else 0, np.int32)
             held[PLACES[4]] = text_array(which, [split or ""])
         held |= zip(table.schema.names, table.columns, strict=True)
         if LABEL_NAME in names and LABEL_NAME not in held:

@@ -76,11 +76,8 @@ class _ShardTable:
         for shard in self.shards:
             kept = self.kept.get(shard)
             tables = None if kept is None else kept.tables(columns)
-            if kept is not None and tables is not None:
-                start = 0
-                for table in tables:
-                    places = kept.places[:, start : start + len(table)]
-                    start += len(table)
+            if tables is not None:
+                for table, places in tables:
                     yield own.add_to(table, shard, places, names)
                 continue
             batches = read_batches([shard], columns, on_fault=on_fault)
