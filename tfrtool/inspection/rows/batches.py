@@ -277,7 +277,10 @@ def _fold(path: AnyPath, *, keep: bool) -> tuple[ColumnsFold, KeptRecords | None
             fold.add(batch)
             size += sum(map(len, batch)) + _KEPT_RECORD * len(batch)
             keep = keep and size <= _MOST_KEPT
-            payloads = payloads + batch if keep else []
+            if keep:
+                payloads += batch
+            else:
+                payloads.clear()
     others = (+fold.kinds).keys() - {PayloadKind.EXAMPLE, PayloadKind.EMPTY}
     if faults or not keep or others:
         return fold, None, 0

@@ -38,15 +38,17 @@ def query(
 ) -> "Iterator[pa.RecordBatchReader]":
     """Run a query over ``records``, and give its rows as they come.
 
-    The shards are read once for the types of the columns, and then once for each time that the
-    query goes through ``records``, only with the columns that it needs; those of a store from
-    `local_copies`. That and the query itself
-    are done by a process of its own with limited memory, which is killed when the block is left.
+    The shards are read once for the types of the columns. Intact shards whose records are short
+    without their long values, such as images, are not read again if the query needs no such value.
+    Others are read once more for each time that the query goes through ``records``, only with the
+    columns that it needs; those of a store from `local_copies`. The query itself is done by a
+    process of its own with limited memory, which is killed when the block is left.
 
     Args:
         shards: the files.
         sql: one SELECT statement.
-        tables: other tables to join, by name: files of CSV, JSON Lines or Parquet, or shards.
+        tables: other tables to join, by name: files of CSV, JSON Lines, Parquet or
+            Arrow, or shards.
         sources: what names the shards, such as their directory, which says their splits; None
             takes the files themselves.
         workers: how many processes at most look for the columns; None takes the cores.
@@ -55,7 +57,8 @@ def query(
         proto: the fields of other messages, which the records of the shards are.
         condition: the part of the statement that must be an expression.
         on_fault: called with the damage that is left out, once; what it raises ends the query.
-        on_progress: called with the bytes that are read, for the columns and then for the query.
+        on_progress: called with the bytes that are read, for the columns, and then for the
+            query if it reads them again.
         on_note: called with a note on the parts of messages that are not columns.
 
     Raises:
