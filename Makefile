@@ -90,7 +90,7 @@ $(READY_FOR_DOCS): $(READY)
 
 docs: $(READY_FOR_DOCS)
 	@# Without the variable, Material prints an announcement about MkDocs 2.
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 TF_CPP_MIN_LOG_LEVEL=2 $(BIN)/mkdocs build --quiet --strict
 	@echo "built site/index.html"
 
 tables: $(READY_TO_TEST)

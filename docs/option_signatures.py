@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import inspect
 from importlib import import_module
+from operator import attrgetter
 from typing import Any
 
 from griffe import Extension, Function, Parameter, ParameterKind, Parameters
 
 
 class OptionSignatures(Extension):
-    """Takes signatures and docstrings that `takes` has completed from the imported verbs."""
+    """Takes signatures and docstrings that `takes` completed from imported functions."""
 
     def on_function_instance(self, *, func: Function, **_: Any) -> None:
-        """Complete a verb."""
+        """Complete a function or method whose decorator is `takes`."""
         if not any(str(one.value).startswith("takes(") for one in func.decorators):
             return
-        verb = getattr(import_module(func.module.path), func.name)
+        module = import_module(func.module.path)
+        # Inside of a class, the path below the module has the class's name, too.
+        names = func.path.removeprefix(f"{func.module.path}.")
+        verb = attrgetter(names)(module)
         known = {one.name: one for one in func.parameters}
         parameters = inspect.signature(verb).parameters.values()
         func.parameters = Parameters(*(known.get(one.name) or _keyword(one) for one in parameters))
