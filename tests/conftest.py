@@ -1,4 +1,4 @@
-"""What all tests share: Hypothesis' settings, TensorFlow as an oracle, shards to read."""
+"""Settings and fixtures that all tests share, and how tests are ordered and distributed."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # TensorFlow may be imported by any test first.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-# What the system has outlives a process: tests need not wait for the disk. Those processes which
-# they start do.
+# Tests need not wait for the disk: written data survives the end of a process. Processes that tests
+# start do wait.
 os.fsync = os.fdatasync = lambda fd: None  # noqa: ARG005
 
 settings.register_profile("default", deadline=None, max_examples=10)
@@ -45,26 +45,27 @@ settings.register_profile("thorough", deadline=None, max_examples=5000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
-"""Files that other software wrote; they are next to the repository, not in it."""
+"""A folder of real data next to the repository, which is not distributed."""
 
 MakeShard = Callable[..., Path]
 AnyStore = TypeVar("AnyStore", bound=Controlled)
 
 _LONG = ("training", "loading", "process")
-"""Folders of tests that take seconds each."""
+"""Folders whose tests take seconds each; they run first."""
 
 _REAL = ("process", "engines", "loading", "training", "storage", "fuzz")
-"""Folders of tests of what processes do, and of how much time and memory they take."""
+"""Folders whose tests need real child processes, for their behavior, time or memory."""
 
 _REAL_FILES = ("test_hostile_parquet",)
+"""Further files of tests that need real child processes."""
 
 _FORKED = ("interrupt", "plain_keras", "standard_files", "train")
-"""Files of tests of processes that fork commands."""
+"""Files in tests/process that share a process which forks commands."""
 
 _STORES = re.compile(
     r"store|remote_shards|local_copies|shard_cache|die_anywhere|predict_command|coco\.|server"
 )
-"""Files of tests that start emulators of stores, which take seconds."""
+"""Files of tests that share the emulators of object stores, whose start takes seconds."""
 
 _WHOLE_FILE = re.compile(r"^pytestmark = .*pytest\.mark\.tf\b", re.MULTILINE)
 
@@ -74,15 +75,18 @@ def _without_tensorflow(config: pytest.Config) -> bool:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep TensorFlow out where its tests are left out: a marker that is missing is seen."""
-    gc.disable()  # what is collected stays
+    """If tests marked ``tf`` are deselected, make importing TensorFlow an error.
+
+    This finds tests that lack the marker.
+    """
+    gc.disable()  # collected tests stay in memory
     if _without_tensorflow(config):
         for name in ("tensorflow", "keras", "tensorflow_datasets"):
             sys.modules[name] = None  # type: ignore[assignment]  # importing it is an error
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Don't even import files of tests that all need TensorFlow, where they are left out."""
+    """Don't import files whose tests are all marked ``tf`` if those are deselected."""
     if not _without_tensorflow(config) or collection_path.suffix != ".py":
         return None
     return True if _WHOLE_FILE.search(collection_path.read_text("utf-8")) else None
@@ -90,7 +94,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Have in one worker what shares a cluster, stores, or a process that forks."""
+    """Run tests that share a cluster, stores, or a process that forks in the same worker."""
     if config.getoption("dist") != "loadscope":
         return None
     from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
@@ -101,7 +105,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             if module.startswith("tests/engines/"):
                 return "cluster"
             if module.startswith("tests/contracts/") and not module.endswith("test_examples.py"):
-                return "contracts"  # which read the same source
+                return "contracts"  # they read the same sources
             if _STORES.search(module):
                 return "stores"
             forked = (f"tests/process/test_{name}.py" for name in _FORKED)
@@ -111,9 +115,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what has TensorFlow as its oracle, and begin with what takes long.
+    """Mark the tests that use the fixture ``tf``, and run long tests first.
 
-    Else one worker waits at the end for the other's last file.
+    Otherwise, one worker waits at the end for the other's last file.
     """
     for item in items:
         if "tf" in getattr(item, "fixturenames", ()):
@@ -122,7 +126,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Let the collector of garbage pass over what stays: modules, and thousands of tests."""
+    """Exclude modules and collected tests from garbage collection, since they stay."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
@@ -131,7 +135,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True, scope="module")
 def _quick_children(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Have processes that start at once, where a test is not about processes."""
+    """Make child processes start at once in tests that are not about processes."""
     if request.path.parent.name in _REAL or request.path.stem in _REAL_FILES:
         yield
         return
@@ -141,15 +145,15 @@ def _quick_children(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """Return the folder of real data; skip where there is none."""
+    """Return the folder of real data; skip the test if it does not exist."""
     if not (SHARED_DATA / "MANIFEST.md").is_file():
-        pytest.skip("the folder of real data (../shared/data) is not here")
+        pytest.skip("needs ../shared/data, a folder of real data that is not distributed")
     return SHARED_DATA
 
 
 @pytest.fixture(scope="session")
 def tf() -> Any:
-    """Return the tensorflow module, which is the oracle for what its formats mean."""
+    """Return the tensorflow module, to compare tfrtool's results with TensorFlow's."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     import tensorflow
 
@@ -158,7 +162,7 @@ def tf() -> Any:
 
 @pytest.fixture(scope="module")
 def quick_graphs() -> Iterator[None]:
-    """Leave out TensorFlow's optimizer, which takes longer than it saves in a few small steps."""
+    """Disable TensorFlow's graph optimizer: for a few small steps, it costs more than it saves."""
     import tensorflow as tf
 
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
@@ -168,7 +172,7 @@ def quick_graphs() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def quick_cnn() -> Iterator[None]:
-    """Have a small cnn where it stands for any model."""
+    """Replace the cnn with a small one, for tests in which any model will do."""
     with small_cnn():
         yield
 
@@ -188,7 +192,7 @@ def make_shard(tmp_path: Path) -> MakeShard:
 
 @pytest.fixture(scope="session")
 def emulators() -> Iterator[Emulators]:
-    """Return the stores of this session; each is started when it is first asked for."""
+    """Return the emulated stores of this session; each is started at its first use."""
     stores = Emulators()
     yield stores
     stores.end()
@@ -196,13 +200,13 @@ def emulators() -> Iterator[Emulators]:
 
 @pytest.fixture
 def bucket(emulators: Emulators, monkeypatch: pytest.MonkeyPatch) -> Bucket:
-    """Return an empty bucket of S3's; the environment says where it is."""
+    """Return an empty emulated S3 bucket; environment variables name its address."""
     return _ready(emulators.bucket, monkeypatch)
 
 
 @pytest.fixture
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let what a store refuses be tried again at once."""
+    """Shorten the pauses before requests to a store are retried."""
     from tfrtool.storage import stores
     from tfrtool.storage.remote import obstore_stores
 
@@ -215,13 +219,13 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def google_bucket(emulators: Emulators, monkeypatch: pytest.MonkeyPatch) -> Bucket:
-    """Return an empty bucket of Google's; the environment says where it is."""
+    """Return an empty emulated Google bucket; environment variables name its address."""
     return _ready(emulators.google, monkeypatch)
 
 
 @pytest.fixture
 def container(emulators: Emulators, monkeypatch: pytest.MonkeyPatch) -> Container:
-    """Return an empty container of Azure's; the environment says where it is."""
+    """Return an empty emulated Azure container; environment variables name its address."""
     return _ready(emulators.container, monkeypatch)
 
 
@@ -235,7 +239,7 @@ def website(emulators: Emulators, monkeypatch: pytest.MonkeyPatch) -> Website:
 def any_bucket(
     request: pytest.FixtureRequest, emulators: Emulators, monkeypatch: pytest.MonkeyPatch
 ) -> Controlled:
-    """Return an empty bucket of each kind of store that can be written to."""
+    """Return an empty bucket of S3, Azure or Google: the test runs once for each."""
     makers: dict[str, Callable[[], Controlled]] = {
         "s3": emulators.bucket,
         "az": emulators.container,

@@ -1,4 +1,4 @@
-"""What a source file imports, and which of it the house plan forbids."""
+"""What a source file imports, and which of these imports the layering of packages forbids."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ RANKS = {
     "page": 8,
     "errors": 9,
 }
-"""The rooms from left to right; rooms of the same rank don't import each other."""
+"""The rank of each package: it may import only packages of a higher number, and itself."""
 
-HOMES = {
+ALLOWED_IN = {
     "tensorflow": {"loading", "training", "writing", "sources"},
     "keras": {"loading", "training", "writing", "sources"},
     "tensorflow_datasets": {"loading", "training", "writing", "sources"},
@@ -47,7 +47,7 @@ HOMES = {
     "tqdm": {"cli"},
     "rich": {"cli"},
 }
-"""Libraries that have a home, and the rooms that are it."""
+"""Libraries that only certain packages may import; any package may import the others."""
 
 
 @cache
@@ -57,7 +57,7 @@ def nodes_of(source: str) -> tuple[ast.AST, ...]:
 
 
 def imported_modules(source: str) -> Iterator[str]:
-    """Yield the dotted name of every module or member that ``source`` imports, wherever."""
+    """Yield the dotted name of every module or member that a file imports, also in functions."""
     for node in nodes_of(source):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -74,17 +74,17 @@ def _name(function: ast.expr) -> str:
 
 
 def forbidden_imports(path: str, source: str) -> list[str]:
-    """Return what a file of the package must not import.
+    """Return the imports of a file that its package must not have.
 
     Args:
-        path: the file, below the package, with slashes: "records/reader.py".
+        path: the file below ``tfrtool/``, with slashes: "records/reader.py".
         source: its text.
     """
-    room = path.partition("/")[0].removesuffix(".py")
-    return [name for name in imported_modules(source) if not _allowed(room, name)]
+    package = path.partition("/")[0].removesuffix(".py")
+    return [name for name in imported_modules(source) if not _allowed(package, name)]
 
 
-def _allowed(room: str, name: str) -> bool:
+def _allowed(package: str, name: str) -> bool:
     if name.startswith("."):
         return False
     top, _, rest = name.partition(".")
@@ -92,8 +92,8 @@ def _allowed(room: str, name: str) -> bool:
         target = rest.partition(".")[0]
         if target not in RANKS:
             return target == "__version__"
-        return target == room or RANKS[target] > RANKS[room]
-    return room in HOMES.get(top, {room})
+        return target == package or RANKS[target] > RANKS[package]
+    return package in ALLOWED_IN.get(top, {package})
 
 
 def import_cycles(sources: dict[str, str]) -> list[list[str]]:
@@ -119,14 +119,14 @@ def import_cycles(sources: dict[str, str]) -> list[list[str]]:
 
 
 def _prefixes(name: str) -> list[str]:
-    """Return the modules that an imported name may mean: itself, or what has it as a member."""
+    """Return the modules that an imported name may refer to: the name itself, or its parent."""
     return [name, name.rpartition(".")[0]]
 
 
 def _reached(path: str, direct: dict[str, set[str]]) -> set[str]:
-    found, left = set[str](), [path]
-    while left:
-        for other in direct[left.pop()] - found:
+    found, pending = set[str](), [path]
+    while pending:
+        for other in direct[pending.pop()] - found:
             found.add(other)
-            left.append(other)
+            pending.append(other)
     return found

@@ -1,4 +1,4 @@
-"""The documentation: commands, options and links exist, and examples print what is shown."""
+"""The documentation: named commands, options, links and targets of make exist."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ def test_each_page_has_the_options_of_its_command() -> None:
 
 
 def _known(path: tuple[str, ...]) -> set[str]:
-    """Return the options of a command, and those that all have."""
+    """Return the options of a command, including those of all commands."""
     names = {name for one in _find(path).params for name in (*one.opts, *one.secondary_opts)}
     return names | {"--help", "--version"}
 
 
 def _code(page: str) -> Iterator[str]:
-    """Yield what a page shows as code: spans, and the lines of what can be run."""
+    """Yield the code of a page: spans, and the lines of blocks that can be run."""
     text = (REPOSITORY / page).read_text("utf-8")
     for block in _BLOCK.finditer(text):
         if block["language"] in ("sh", "console"):
@@ -96,8 +96,8 @@ def test_commands_and_options_that_are_named_exist() -> None:
     assert wrong == []
 
 
-def test_links_lead_somewhere() -> None:
-    """A link within the repository leads to an existing file, and to a heading of it."""
+def test_links_exist() -> None:
+    """The target of a link within the repository exists: a file, or a heading of it."""
     broken = []
     for page in PAGES:
         for link in _LINK.findall(_BLOCK.sub("", (REPOSITORY / page).read_text("utf-8"))):
@@ -111,7 +111,7 @@ def test_links_lead_somewhere() -> None:
 
 
 def _anchors(page: Path) -> set[str]:
-    """Return what headings of a page are called in links."""
+    """Return the names of a page's headings in links."""
     headings = _HEADING.findall(_BLOCK.sub("", page.read_text("utf-8")))
     return {re.sub(r"[^\w -]", "", one.lower()).strip().replace(" ", "-") for one in headings}
 
@@ -127,22 +127,22 @@ def test_every_page_is_in_the_menu() -> None:
     assert sorted(menu) == sorted(pages)
 
 
-def test_the_drawing_has_all_rooms() -> None:
+def test_the_drawing_has_all_packages() -> None:
     """The drawing shows the current packages; `make pictures` updates it."""
-    drawing = (REPOSITORY / "docs" / "images" / "rooms.svg").read_text("utf-8")
+    drawing = (REPOSITORY / "docs" / "images" / "packages.svg").read_text("utf-8")
     drawn = re.findall(r'class="n" x="[\d.]+" y="(\d+)"[^>]*>([a-z]+)<', drawing)
-    rows = {int(y): RANKS[room] for y, room in drawn}
-    assert [room for _, room in drawn] == list(RANKS)
+    rows = {int(y): RANKS[package] for y, package in drawn}
+    assert [package for _, package in drawn] == list(RANKS)
     assert [rows[y] for y in sorted(rows)] == sorted(set(RANKS.values()))
 
 
 def test_the_readme_is_short() -> None:
-    """A newcomer can read the README to its end: the reference is in docs."""
+    """The README has at most 180 lines: the reference is in docs."""
     assert len(README.splitlines()) <= 180
 
 
-def test_the_makefile_has_what_the_pages_promise() -> None:
-    """`make demo`, `make test` and all the others that are named are there."""
+def test_the_makefile_has_all_named_targets() -> None:
+    """The Makefile has each target that a page names, such as `make test`."""
     makefile = (REPOSITORY / "Makefile").read_text("utf-8")
     assert {"demo", "test"} <= set(re.findall(r"^make (\w+)", README, re.MULTILINE))
     promised = "\n".join((REPOSITORY / page).read_text("utf-8") for page in PAGES)

@@ -1,7 +1,7 @@
-"""The documentation: commands and Python run as they are shown, from top to bottom of a page.
+"""The examples in the documentation run, in order from top to bottom of a page.
 
-Of README, landing page, quickstart and how-to pages that holds for every command, and of all other
-pages for Python and for commands with output.
+In README, landing page, quickstart and how-to pages, every command runs. In all other pages, Python
+and the commands with output run.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MADE_UP = {
     "tfrtool train shards/pets --out run": "tfrtool train shards/pets --model cnn "
     "--image-size 32 --epochs 1 --out run",
 }
-"""What the first pages call files of the reader's, and what stands for them here."""
+"""Names of a reader's files in the first pages, and what replaces them here."""
 SMALLER = {
     "--image-size 64 --batch-size 16": "--image-size 32 --batch-size 16",
     "cnn at 64 px, 230,050": "cnn at 32 px, 131,746",
@@ -52,7 +52,7 @@ SMALLER = {
     "   12  ...": "    4  ...",
     "12 epochs in": "4 epochs in",
 }
-"""A quarter of the pixels, and fewer epochs, of the run that README and quickstart show."""
+"""Changes to the run in README and quickstart: a quarter of the pixels, and fewer epochs."""
 
 pytestmark = pytest.mark.tf
 
@@ -86,13 +86,13 @@ def here(written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 @pytest.fixture
 def small() -> Iterator[None]:
-    """Have a small cnn stand for the real one, which the first pages train."""
+    """Replace the cnn, which the first pages train, with a small one."""
     with small_cnn():
         yield
 
 
-def test_there_are_ten() -> None:
-    """A page for each of the tasks that people come with, and each shows commands."""
+def test_there_are_ten_how_to_pages() -> None:
+    """There are ten how-to pages, and each shows commands."""
     assert len(PAGES) == 10
     for page in PAGES:
         assert any(block.language in ("sh", "console") for block in blocks_of(page)), page
@@ -103,7 +103,7 @@ def test_there_are_ten() -> None:
 @pytest.mark.filterwarnings("ignore")  # other libraries' own
 @pytest.mark.parametrize("page", [more(page) if page in MORE else page for page in LOCAL])
 def test_commands_run(page: str, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """What a reader copies from the page works, and prints what the page shows."""
+    """The commands of a page work, and print what the page shows."""
     shutil.rmtree(here / "run")
     assert run_page(page, capfd) >= 3
 
@@ -119,7 +119,7 @@ def test_first_pages_run(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """The same of the pages that are read first, which begin with nothing but the fixtures."""
+    """The first pages run, too, with only the fixtures to begin with."""
     if page != "docs/quickstart.md":  # which shows the parameters of the real cnn
         request.getfixturevalue("small")
     (tmp_path / "fixtures").symlink_to(REPOSITORY / "fixtures")
@@ -134,7 +134,7 @@ def test_first_pages_run(
 def test_examples_of_other_pages_run(
     page: str, here: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Python runs, and commands print what is shown below them."""
+    """Python examples run, and commands print the output that is shown."""
     if page == "docs/commands/write.md":  # where it begins
         shutil.rmtree(here / "shards")
     assert run_page(page, capfd, sh=False) >= 1
@@ -145,6 +145,6 @@ def test_examples_of_other_pages_run(
 def test_commands_for_a_bucket_run(
     bucket: Bucket, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The same with an object store in place of the page's bucket."""
+    """The commands for a bucket run against an emulated object store."""
     set_environment(bucket.environment, monkeypatch)
     assert run_page(STORE, capfd, {"s3://my-bucket": bucket.url}) >= 7

@@ -14,7 +14,7 @@ from tfrtool.cli.app import cli
 
 
 def test_every_option_and_command_of_a_hint_is_run() -> None:
-    """The rows do what the hints say: none of their options and commands is left out."""
+    """The rows run each option and command that the hints name."""
     known = "|".join(name for name in (*cli.commands, *cli.commands["inspect"].commands))  # type: ignore[attr-defined]
     done: dict[str, str] = {}
     for row in ALL:
@@ -42,7 +42,7 @@ def test_every_hint_has_its_test() -> None:
 
 
 def _hints(nodes: Sequence[ast.AST]) -> Iterator[str]:
-    """Yield the hints in a module, with ``{}`` for what is put into them."""
+    """Yield the hints in a module, with ``{}`` for inserted values."""
     given = [n.value for n in nodes if isinstance(n, ast.keyword) and n.arg == "hint"]
     names = {node.id for node in given if isinstance(node, ast.Name)}
     for node in nodes:

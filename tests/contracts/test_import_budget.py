@@ -1,4 +1,4 @@
-"""What the quick commands must not load."""
+"""Quick commands don't load heavy libraries."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ sys.stderr.write(json.dumps([code, loaded]))
 
 
 def all_loaded_by(commands: list[list[str]], suspects: list[str]) -> tuple[int, list[str]]:
-    """Run commands in a new interpreter; return the exit code and which suspects they loaded."""
+    """Run commands in a new interpreter; return the exit code and the suspects it loaded."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, json.dumps(commands), json.dumps(suspects)],
         capture_output=True,
@@ -47,7 +47,7 @@ def all_loaded_by(commands: list[list[str]], suspects: list[str]) -> tuple[int, 
 
 
 def loaded_by(words: list[str], suspects: list[str]) -> tuple[int, list[str]]:
-    """Run a command in a new interpreter; return its exit code and which suspects it loaded."""
+    """Run a command in a new interpreter; return its exit code and the suspects it loaded."""
     return all_loaded_by([words], suspects)
 
 
@@ -58,8 +58,8 @@ def shard(make_shard: MakeShard) -> Path:
     return make_shard([encode_example(features)] * 3)
 
 
-def test_commands_for_shards_are_light(shard: Path, tmp_path: Path) -> None:
-    """Help, and whatever reads or copies records, loads neither TensorFlow nor numpy."""
+def test_commands_for_shards_load_nothing_heavy(shard: Path, tmp_path: Path) -> None:
+    """Help, and commands that read or copy records, load neither TensorFlow nor numpy."""
     words: list[list[str]] = [["--version"], ["--help"], ["inspect", "shard", "--help"]]
     words += [["train", "--help"]]
     for options in ("", "--json", "--raw", "--feature b:int64=1"):
@@ -72,28 +72,28 @@ def test_commands_for_shards_are_light(shard: Path, tmp_path: Path) -> None:
     assert all_loaded_by(words, HEAVY) == (0, [])
 
 
-def test_sql_is_light(shard: Path) -> None:
-    """Conditions and queries leave DuckDB to a process of their own, and never wait for pandas."""
+def test_sql_loads_nothing_heavy(shard: Path) -> None:
+    """Conditions and queries load DuckDB only in a child process, and never load pandas."""
     where = ["cat", str(shard), "--where", "b = 1"]
     ask = ["query", str(shard), "SELECT b, count(*) FROM records GROUP BY b"]
     suspects = ["duckdb", "tensorflow", "pandas"]
     assert all_loaded_by([where, ask, [*ask, "--json"]], suspects) == (0, [])
 
 
-def test_resharding_is_light(shard: Path, tmp_path: Path) -> None:
-    """Copying records waits for nothing that would decode them, and takes no memory for it."""
+def test_resharding_loads_nothing_heavy(shard: Path, tmp_path: Path) -> None:
+    """Copying records loads no library that decodes them."""
     words = ["reshard", str(shard), str(tmp_path / "out"), "--shuffle", "--workers", "1"]
     assert loaded_by(words, ["tensorflow", "pyarrow", "pandas", "duckdb"]) == (0, [])
 
 
 def test_check_can_fail(shard: Path) -> None:
-    """What is loaded is seen: the protobuf runtime is."""
+    """The check can fail: it finds the protobuf runtime, which this command loads."""
     words = ["inspect", "shard", str(shard)]
     assert loaded_by(words, ["google.protobuf", "tensorflow"]) == (0, ["google.protobuf"])
 
 
-def test_importing_the_package_is_light() -> None:
-    """Importing the package alone loads nothing heavy, and none of its own modules."""
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    """`import tfrtool` loads no heavy library and no module of the package."""
     program = "import sys, tfrtool; print([n for n in sys.argv[1:] if n in sys.modules],"
     program += " [n for n in sys.modules if n.startswith('tfrtool.')])"
     done = subprocess.run(

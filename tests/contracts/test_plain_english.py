@@ -1,7 +1,7 @@
-"""What users read is plain English: no ruled-out words, no sentence that needs a second reading.
+"""Texts for users are plain English: no ruled-out words, and no sentence over 35 words.
 
-A counter can't judge a sentence. This guards against habits that make texts hard to read, and
-doesn't replace a reader.
+A count can't judge a sentence: this catches habits that make texts hard to read, and doesn't
+replace a reader.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ RULED_OUT = re.compile(
 """Words and phrases that readers have to decode."""
 
 EXCEPTIONS: dict[str, set[str]] = {}
-"""By file, phrases in which such a word is right."""
+"""Phrases in which such a word is right, by file."""
 
 LONGEST = 35
 """Words in a sentence."""
@@ -68,7 +68,7 @@ def long_sentences(text: str) -> list[str]:
 
 
 def ruled_out(text: str, where: str) -> list[str]:
-    """Return the ruled-out words of a text, with what stands around them."""
+    """Return the ruled-out words of a text, each with 30 characters of context."""
     text = " ".join(text.split())
     for phrase in EXCEPTIONS.get(where, ()):
         text = text.replace(phrase, "")
@@ -76,7 +76,7 @@ def ruled_out(text: str, where: str) -> list[str]:
 
 
 def strings_of(source: str) -> Iterator[tuple[int, str]]:
-    """Yield the line and text of all strings in a module that are no docstrings.
+    """Yield the line and text of all strings in a module that are not docstrings.
 
     Values in f-strings are replaced by ``x``.
     """
@@ -136,7 +136,7 @@ def test_help_is_plain() -> None:
 
 
 def test_messages_are_plain() -> None:
-    """Messages are plain: the strings in the code that are not docstrings."""
+    """Messages are plain: all strings in the code except docstrings."""
     found = []
     for module in MODULES:
         for line, text in strings_of((PACKAGE / module).read_text("utf-8")):
@@ -156,7 +156,7 @@ def test_pages_of_viewer_and_report_are_plain() -> None:
 
 
 def test_public_docstrings_are_plain() -> None:
-    """What the documentation shows of the Python names is plain."""
+    """The docstrings that the documentation of the Python names shows are plain."""
     found = []
     for name in tfrtool.__all__:
         text = inspect.getdoc(getattr(tfrtool, name)) or ""
@@ -165,7 +165,7 @@ def test_public_docstrings_are_plain() -> None:
 
 
 def test_the_guard_can_fail() -> None:
-    """Each check finds what it is for, and spares what is right."""
+    """Each check finds a violation, and passes what is allowed."""
     assert ruled_out("its kind is told from its content", "x") != []
     assert ruled_out("payloads that are no Examples", "x") != []
     assert ruled_out("there is no such file, and it is no longer needed", "x") == []

@@ -1,4 +1,4 @@
-"""What the package offers."""
+"""The public names: which there are, and that each is documented."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ ERRORS = {
 }  # fmt: skip
 
 
-def test_the_names_that_there_are() -> None:
-    """Verbs, what they take and yield, and errors: whoever adds a name decides to keep it."""
+def test_the_public_names_are_these() -> None:
+    """The public names are functions, their types, and errors. A new one is a promise: list it."""
     assert set(tfrtool.__all__) == VERBS | TYPES | ERRORS
 
 
@@ -54,7 +54,7 @@ def test_the_reference_has_every_name_once() -> None:
 
 @pytest.mark.tf
 def test_what_a_verb_returns_is_documented() -> None:
-    """A type of ours that a verb returns is public, or has its place in the reference."""
+    """A type of tfrtool that a function returns is public, or has an entry in the reference."""
     public, reference = [getattr(tfrtool, one) for one in tfrtool.__all__], _reference_names()
     for name in sorted(VERBS):
         for kind in _own_types(inspect.signature(getattr(tfrtool, name)).return_annotation):
@@ -68,8 +68,8 @@ def _own_types(hint: Any) -> set[Any]:
     return {kind for part in get_args(hint) for kind in _own_types(part)}
 
 
-def test_names_are_spelt_out_once_more_for_type_checkers() -> None:
-    """The stub for type checkers has the same names, and the old ones."""
+def test_the_stub_has_all_public_names() -> None:
+    """The stub for type checkers has the public names and the former ones."""
     stub = Path(tfrtool.__file__).with_suffix(".pyi").read_text("utf-8")
     names = set(re.findall(r"import \w+ as (\w+)|^(\w+) = ", stub, re.MULTILINE))
     old = {"open", "read", "filter"}
@@ -79,9 +79,9 @@ def test_names_are_spelt_out_once_more_for_type_checkers() -> None:
     assert tfrtool.filter is tfrtool.filter_records
 
 
-def test_convert_has_its_options_whichever_was_loaded_first() -> None:
-    """The room of that name is called as the verb, and shows the same keywords."""
-    import tfrtool.convert  # a room, which stands at the name of the verb from now on
+def test_convert_is_a_function_and_a_package() -> None:
+    """The package ``convert`` can be called as the function is, and shows the same keywords."""
+    import tfrtool.convert  # from now on, the name refers to the package
 
     assert inspect.ismodule(tfrtool.convert)
     shown = inspect.signature(tfrtool.convert).parameters
@@ -97,7 +97,7 @@ def test_unknown_names_are_attribute_errors() -> None:
 
 
 def test_records_in_and_out(tmp_path: Path) -> None:
-    """Plain values go into an Example and come out of it, and a shard is read from its path."""
+    """Plain values become an Example and are read back, also from a shard."""
     values = {"name": "größer", "label": 3, "box": [0.5, 1], "tags": [b"a", "b"], "one": [True]}
     payload = tfrtool.encode_example(values)
     expected = {"name": "größer".encode(), "label": 3, "box": [0.5, 1.0], "tags": [b"a", b"b"]}
@@ -120,14 +120,14 @@ def test_records_in_and_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [None, [], [1, "a"], [[1]], object()])
-def test_what_is_no_feature(value: object) -> None:
-    """What protobuf has no list for is refused, with the name."""
+def test_values_that_are_not_a_feature(value: object) -> None:
+    """A value that fits no list of protobuf is an error that names the feature."""
     with pytest.raises(tfrtool.UsageError, match="'x'"):
         tfrtool.encode_example({"x": value})
 
 
-def test_words_of_reading(tmp_path: Path) -> None:
-    """An unknown compression is refused before a file is opened."""
+def test_unknown_options_of_reading(tmp_path: Path) -> None:
+    """An unknown compression or `on_fault` is an error before a file is opened."""
     with pytest.raises(tfrtool.UsageError, match="gzip"):
         tfrtool.read_records(tmp_path / "none", compression="zip")
     with pytest.raises(tfrtool.UsageError, match="on_fault"):

@@ -1,4 +1,4 @@
-"""Habits that no linter checks for us."""
+"""Rules for source files that no linter checks."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from tests.contracts.imports import nodes_of
 
 PACKAGE = Path(tfrtool.__file__).parent
 REPOSITORY = PACKAGE.parent
-NAMELESS = {"inspect.py", "utils.py", "helpers.py", "common.py"}
-PRODUCT = sorted(
+FORBIDDEN_NAMES = {"inspect.py", "utils.py", "helpers.py", "common.py"}
+SOURCES = sorted(
     path.relative_to(REPOSITORY).as_posix()
     for path in PACKAGE.rglob("*.py")
     if "_pb2" not in path.name
 )
 
 
-def unwelcome(source: str) -> list[str]:
-    """Return the statements that are not at home in the product, by name."""
+def forbidden_statements(source: str) -> list[str]:
+    """Return the names of statements that the package must not have."""
     found = []
     for node in nodes_of(source):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
@@ -35,21 +35,21 @@ def unwelcome(source: str) -> list[str]:
     return found
 
 
-def test_product_is_free_of() -> None:
-    """The product has no print, assert, bare except, ``import *`` or changing globals."""
-    found = {path: unwelcome((REPOSITORY / path).read_text("utf-8")) for path in PRODUCT}
+def test_the_package_has_no_forbidden_statements() -> None:
+    """The package has no print, assert, bare except, ``import *`` or ``global``."""
+    found = {path: forbidden_statements((REPOSITORY / path).read_text("utf-8")) for path in SOURCES}
     assert {path: names for path, names in found.items() if names} == {}
 
 
 def test_checker_can_fail() -> None:
     """The check finds each of these."""
-    assert unwelcome("def f():\n    print('x')") == ["print"]
-    assert unwelcome("assert x") == ["assert"]
-    assert unwelcome("try:\n    f()\nexcept:\n    pass") == ["bare except"]
-    assert unwelcome("from os import *") == ["import *"]
-    assert unwelcome("def f():\n    global x\n    x = 1") == ["global"]
+    assert forbidden_statements("def f():\n    print('x')") == ["print"]
+    assert forbidden_statements("assert x") == ["assert"]
+    assert forbidden_statements("try:\n    f()\nexcept:\n    pass") == ["bare except"]
+    assert forbidden_statements("from os import *") == ["import *"]
+    assert forbidden_statements("def f():\n    global x\n    x = 1") == ["global"]
 
 
-def test_modules_have_names_that_say_something() -> None:
-    """No module is called after what it isn't, or like the standard library's inspect."""
-    assert [path for path in PRODUCT if Path(path).name in NAMELESS] == []
+def test_modules_are_named_after_a_subject() -> None:
+    """No module has a name without a subject, or that of the standard library's inspect."""
+    assert [path for path in SOURCES if Path(path).name in FORBIDDEN_NAMES] == []

@@ -1,4 +1,4 @@
-"""Choices of the public face: words are taken, and unknown ones are refused."""
+"""Enumerations of the public classes: a field takes a member's value, and no other string."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tfrtool.training.train_options import TrainOptions
 pytestmark = pytest.mark.tf
 
 RESULTS = {"Dataset", "Fault", "Shard", "Split"}
-"""What tfrtool itself makes, and nobody gives it."""
+"""Public dataclasses that tfrtool returns, and users don't create."""
 
 NEEDED: dict[str, dict[str, Any]] = {
     "Feature": {"values": ()},
@@ -44,11 +44,11 @@ def _dataclasses(hint: Any) -> set[Any]:
     return {kind for part in typing.get_args(hint) for kind in _dataclasses(part)}
 
 
-def _given() -> set[Any]:
-    """Return the public dataclasses that users make, and those that are parts of them."""
+def _user_made() -> set[Any]:
+    """Return the public dataclasses that users create, and those of their fields."""
     public = [getattr(tfrtool, name) for name in tfrtool.__all__ if name not in RESULTS]
     found: set[Any] = {one for one in public if dataclasses.is_dataclass(one)}
-    # What verbs make of their arguments.
+    # Functions create these from their arguments.
     found |= {Feature, ImageRecipe, LoadOptions, TrainOptions}
     for options in list(found):
         if options.__name__.endswith("Options"):
@@ -58,9 +58,9 @@ def _given() -> set[Any]:
 
 
 def _choices() -> list[Any]:
-    """Return each dataclass, field and enumeration that a word can be given for."""
+    """Return each dataclass, field and enumeration for which a string can be passed."""
     found = []
-    for kind in sorted(_given(), key=lambda one: str(one.__qualname__)):
+    for kind in sorted(_user_made(), key=lambda one: str(one.__qualname__)):
         hints = typing.get_type_hints(kind)
         for field in dataclasses.fields(kind):
             if typing.get_origin(hints[field.name]) in (None, typing.Union, type(int | None)):
@@ -72,33 +72,33 @@ def _choices() -> list[Any]:
     return found
 
 
-def _made(kind: Any, **changes: Any) -> Any:
-    """Return what comes of making a dataclass: itself, or the error's text."""
+def _created(kind: Any, **changes: Any) -> Any:
+    """Return a new instance of the dataclass, or the text of its error."""
     try:
         return kind(**{**NEEDED.get(kind.__name__, {}), **changes})
     except UsageError as error:
         return str(error)
 
 
-def test_the_choices_that_there_are() -> None:
-    """The search finds the options that everyone knows, and those inside of others."""
+def test_choices_are_found() -> None:
+    """The search finds public options and those nested in others."""
     names = {choice.id for choice in _choices()}
     assert "ImageRecipe.encode" in names
     assert len(names) >= 4
 
 
 @pytest.mark.parametrize(("kind", "name", "choices"), _choices())
-def test_words_stand_for_members(kind: Any, name: str, choices: type[enum.Enum]) -> None:
-    """A word does what its member does, in every field of every public dataclass."""
+def test_values_stand_for_members(kind: Any, name: str, choices: type[enum.Enum]) -> None:
+    """A member's value means the member, in every field of every public dataclass."""
     for member in choices:
-        by_word = _made(kind, **{name: member.value})
-        assert by_word == _made(kind, **{name: member})
-        assert isinstance(by_word, str) or getattr(by_word, name) is member
+        from_value = _created(kind, **{name: member.value})
+        assert from_value == _created(kind, **{name: member})
+        assert isinstance(from_value, str) or getattr(from_value, name) is member
 
 
 @pytest.mark.parametrize(("kind", "name", "choices"), _choices())
-def test_unknown_words_are_refused(kind: Any, name: str, choices: type[enum.Enum]) -> None:
-    """An unknown word is an error that lists the known ones."""
+def test_unknown_values_are_errors(kind: Any, name: str, choices: type[enum.Enum]) -> None:
+    """An unknown value is an error that lists the known ones."""
     for word in ("nonsense", "", 7, b"none", ["none"]):
         with pytest.raises(UsageError) as caught:
             kind(**{**NEEDED.get(kind.__name__, {}), name: word})
@@ -107,14 +107,14 @@ def test_unknown_words_are_refused(kind: Any, name: str, choices: type[enum.Enum
 
 
 @pytest.mark.parametrize("name", ["cache", "recipe"])
-def test_none_is_no_choice_where_it_is_no_default(name: str) -> None:
-    """None is refused where it does not mean anything."""
+def test_none_is_an_error_where_it_has_no_meaning(name: str) -> None:
+    """None is an error for a field in which it has no meaning."""
     with pytest.raises(UsageError):
         LoadOptions(image_size=64, **{name: None})  # type: ignore[arg-type]
 
 
-def test_functions_take_words_as_well(tmp_path: Path) -> None:
-    """So do the arguments of functions."""
+def test_functions_take_values_as_well(tmp_path: Path) -> None:
+    """An argument of a function takes a member's value, and rejects other strings."""
     directory = write_pets(tmp_path)
     with pytest.raises(UsageError):
         tfrtool.dataset(directory, on_error="stopp")  # type: ignore[arg-type]
@@ -128,8 +128,8 @@ def test_functions_take_words_as_well(tmp_path: Path) -> None:
         decode_example(payload, "exampel")  # type: ignore[arg-type]
 
 
-def test_a_cache_that_is_named_none_is_none(tmp_path: Path) -> None:
-    """`cache="none"` decodes again in every epoch, and keeps nothing in memory."""
+def test_cache_none_caches_nothing(tmp_path: Path) -> None:
+    """`cache="none"` reads the shards again in every epoch."""
     directory = write_pets(tmp_path)
     batches = tfrtool.dataset(directory).load(image_size=8, cache="none", training=False)
     assert sum(len(labels) for _, labels in batches) == 14

@@ -7,7 +7,7 @@ from typing import Any
 
 
 class _Verb(ModuleType):
-    """The room is called as its verb: ``tfrtool.convert(...)`` works whichever was loaded first."""
+    """This package, callable: ``tfrtool.convert(...)`` works whichever was loaded first."""
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         from tfrtool.convert.formats.conversion import convert

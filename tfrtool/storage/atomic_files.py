@@ -199,7 +199,7 @@ def sync_folder(folder: Path) -> None:
 def linked(source: AnyPath, target: Path) -> bool:
     """Give a regular file a further, free name; False where the system can't do that.
 
-    Nothing in this house writes to a file that has its final name, so both stay what they are.
+    tfrtool never writes to a file that has its final name, so both keep their content.
     """
     try:
         os.link(os.path.realpath(source), target)

@@ -1,4 +1,4 @@
-"""Rooms import only what stands to their right, and libraries stay in their homes."""
+"""Packages import only packages of lower rows, and libraries only where they are allowed."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import tfrtool
 from tests.contracts.imports import RANKS, forbidden_imports, import_cycles, imported_modules
 
 PACKAGE = Path(tfrtool.__file__).parent
-APART = {"__init__.py", "__main__.py"}
+WITHOUT_PACKAGE = {"__init__.py", "__main__.py"}
 FILES = sorted(
     path.relative_to(PACKAGE).as_posix()
     for path in PACKAGE.rglob("*.py")
-    if path.relative_to(PACKAGE).as_posix() not in APART
+    if path.relative_to(PACKAGE).as_posix() not in WITHOUT_PACKAGE
 )
 
 
-def test_arrows() -> None:
-    """A file imports only from its own room and rooms to the right."""
+def test_packages_import_only_lower_ones() -> None:
+    """A file imports only from its own package and from packages of lower rows."""
     found = {path: forbidden_imports(path, (PACKAGE / path).read_text("utf-8")) for path in FILES}
     assert {path: names for path, names in found.items() if names} == {}
 
@@ -29,7 +29,7 @@ def test_no_import_cycles() -> None:
 
 
 def test_cycles_are_found() -> None:
-    """The check can fail: it sees imports in functions, and cycles of several files."""
+    """The check can fail: it finds imports in functions, and cycles of several files."""
     cycle = {
         "records/a.py": "from tfrtool.records import b",
         "records/b.py": "def f():\n    from tfrtool.records.c import x",
@@ -39,8 +39,8 @@ def test_cycles_are_found() -> None:
     assert import_cycles(cycle) == [["records/a.py", "records/b.py", "records/c.py"]]
 
 
-def test_every_file_is_in_a_room() -> None:
-    """The rooms are those of the house plan; errors is a file."""
+def test_every_package_has_a_rank() -> None:
+    """RANKS lists each package, and each module directly in ``tfrtool/``."""
     assert {path.partition("/")[0].removesuffix(".py") for path in FILES} == set(RANKS)
 
 
@@ -67,7 +67,7 @@ BROKEN = [
 ]
 
 
-def test_checker_finds_what_is_forbidden() -> None:
+def test_forbidden_imports_are_found() -> None:
     """The check can fail: each of these lines is found."""
     for path, source in BROKEN:
         assert len(forbidden_imports(path, source)) == 1, (path, source)
@@ -83,13 +83,13 @@ SOUND = [
 ]
 
 
-def test_checker_lets_pass_what_is_allowed() -> None:
+def test_allowed_imports_pass() -> None:
     """The check passes what is allowed."""
     for path, source in SOUND:
         assert forbidden_imports(path, source) == [], (path, source)
 
 
-def test_checker_sees_imports_everywhere() -> None:
-    """Imports are seen in functions, conditions and calls."""
+def test_imports_are_found_everywhere() -> None:
+    """Imports are found in functions, conditions and calls."""
     source = "import a.b\ndef f():\n    from c import d, e\nif x:\n    __import__('g')\n"
     assert sorted(imported_modules(source)) == ["a.b", "c.d", "c.e", "g"]

@@ -1,4 +1,4 @@
-"""House rules that a program can check: unique names, one home for renames, known words."""
+"""Rules for the package: unique names, renames only in storage, the field's words, dependencies."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ NOT_OUR_WORDS = (
     "gone on with",
     "to draw the next from",
 )
-"""Words that TensorFlow's users would have to guess at; each has one of the field's own."""
+"""Words that users of TensorFlow would have to guess at; the field has another word for each."""
 
 
 def repeated_modules(paths: list[str]) -> list[str]:
-    """Return the names that more than one module has; packages may be called as their verb is."""
+    """Return the file names that more than one module has, except ``__init__.py``."""
     names = Counter(Path(path).name for path in paths)
     return sorted(name for name, count in names.items() if count > 1 and name != "__init__.py")
 
 
 def repeated_classes(sources: dict[str, str]) -> list[str]:
-    """Return the names that more than one class has, private ones too."""
+    """Return the names that several classes share, including private ones."""
     names = Counter(
         node.name
         for source in sources.values()
@@ -56,7 +56,7 @@ def repeated_classes(sources: dict[str, str]) -> list[str]:
 
 
 def renames(source: str) -> list[int]:
-    """Return the lines that rename a file: ``os.rename``, ``Path.replace`` and their like."""
+    """Return the lines that rename a file, such as by ``os.rename`` or ``Path.replace``."""
     calls = [node for node in nodes_of(source) if isinstance(node, ast.Call)]
     return [call.lineno for call in calls if _renames(call)]
 
@@ -72,36 +72,36 @@ def _renames(call: ast.Call) -> bool:
 
 
 def strange_words(text: str) -> list[str]:
-    """Return the words that are not the field's, however they stand in a name."""
+    """Return the words of NOT_OUR_WORDS in a text, also as parts of a name."""
     spaced = re.sub(r"_|(?<=[a-z])(?=[A-Z])", " ", text).lower()
     return re.findall(rf"\b(?:{'|'.join(map(re.escape, NOT_OUR_WORDS))})(?:s|ed)?\b", spaced)
 
 
-def test_modules_have_names_of_their_own() -> None:
-    """No two modules of the house are called the same."""
+def test_module_names_are_unique() -> None:
+    """No two modules of the package have the same name."""
     assert repeated_modules(list(SOURCES)) == []
 
 
-def test_classes_have_names_of_their_own() -> None:
-    """No two classes of the house are called the same."""
+def test_class_names_are_unique() -> None:
+    """No two classes of the package have the same name."""
     assert repeated_classes(SOURCES) == []
 
 
-def test_files_are_renamed_in_one_place() -> None:
-    """Only storage makes temporary names and renames: how files appear is decided there."""
+def test_only_storage_renames_files() -> None:
+    """Only ``tfrtool/storage`` makes temporary names and renames files."""
     found = {path: renames(SOURCES[path]) for path in SOURCES if not path.startswith("storage/")}
     assert {path: lines for path, lines in found.items() if lines} == {}
 
 
-def test_words_are_those_of_the_field() -> None:
-    """Code, help, messages and documentation use words that TensorFlow's users know."""
+def test_words_are_those_of_tensorflow() -> None:
+    """Code, help, messages and documentation use none of NOT_OUR_WORDS."""
     texts = SOURCES | {path: (REPOSITORY / path).read_text("utf-8") for path in DOCS}
     found = {path: strange_words(text) for path, text in texts.items()}
     assert {path: words for path, words in found.items() if words} == {}
 
 
 def test_checks_can_fail() -> None:
-    """Each check finds what it is for."""
+    """Each check finds a violation, and passes what is allowed."""
     assert repeated_modules(["a/plan.py", "b/plan.py", "b/c.py"]) == ["plan.py"]
     assert repeated_classes({"a": "class A: ...", "b": "class A: ...\nclass B: ..."}) == ["A"]
     assert renames("os.replace(a, b)\npath.rename(b)\npath.replace(b)") == [1, 2, 3]
@@ -110,14 +110,14 @@ def test_checks_can_fail() -> None:
     assert strange_words("feedback of a materialised view, salvageable") == []
 
 
-def test_pip_install_brings_what_the_package_imports() -> None:
-    """Of imported libraries, only Ray, fsspec and PyTorch are not dependencies."""
+def test_imported_libraries_are_dependencies() -> None:
+    """Imported libraries are dependencies, except Ray, fsspec, PyTorch and four optional ones."""
     project = (REPOSITORY / "pyproject.toml").read_text("utf-8")
     base = re.search(r"^dependencies = \[\n(.*?)^\]", project, re.DOTALL | re.MULTILINE)
     assert base is not None
     names = {re.split("[><=;]", line, maxsplit=1)[0] for line in re.findall('"(.*?)"', base[1])}
     modules = {"pillow": "PIL", "protobuf": "google", "pyyaml": "yaml"}
-    brought = {modules.get(name, name.replace("-", "_")) for name in names}
+    installed = {modules.get(name, name.replace("-", "_")) for name in names}
     imported = {
         name.partition(".")[0]
         for source in SOURCES.values()
@@ -125,6 +125,6 @@ def test_pip_install_brings_what_the_package_imports() -> None:
         if not name.startswith(".")
     }
     foreign = imported - set(sys.stdlib_module_names) - {"tfrtool", "_typeshed"}
-    brought |= {"keras", "array_record", "markupsafe"}  # which these require themselves
-    used_if_there = {"boto3", "botocore", "pandas", "polars"}
-    assert foreign - brought == {"ray", "fsspec", "torch"} | used_if_there
+    installed |= {"keras", "array_record", "markupsafe"}  # required by the dependencies
+    used_if_installed = {"boto3", "botocore", "pandas", "polars"}
+    assert foreign - installed == {"ray", "fsspec", "torch"} | used_if_installed
