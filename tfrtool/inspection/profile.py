@@ -172,7 +172,7 @@ class ShardProfile:
 
     def read(self, items: Iterable[Record | Fault]) -> None:
         """Add what is read, some records at a time."""
-        held, size = list[Record](), 0
+        batch, size = list[Record](), 0
         most, most_bytes = _STATISTICS_BATCH if self._asked.statistics else _BATCH
         share = self._asked.sample.get(self._source)
         try:
@@ -183,17 +183,17 @@ class ShardProfile:
                     for fold in self.folds:
                         fold.add_fault(item)
                     continue
-                if self.records + len(held) == share:
+                if self.records + len(batch) == share:
                     self.cut = True
                     break
-                held.append(item)
+                batch.append(item)
                 size += len(item.payload)
-                if size > most_bytes or len(held) == most:
-                    self._add(held, size)
-                    held, size = [], 0
+                if size > most_bytes or len(batch) == most:
+                    self._add(batch, size)
+                    batch, size = [], 0
         except ShardError as failure:
             self.failure = failure
-        self._add(held, size)
+        self._add(batch, size)
 
     def _add(self, records: Sequence[Record], size: int) -> None:
         self.records += len(records)
@@ -239,10 +239,10 @@ class ShardProfile:
             fold.finish()
         misfits, count = self.misfits()
         self.n_faults = self.damage.count + count
-        faults = sorted((*self.damage.kept, *misfits), key=lambda one: one.offset)[:MAX_FAULTS]
+        faults = sorted((*self.damage.kept, *misfits), key=lambda fault: fault.offset)[:MAX_FAULTS]
         if self._asked.parsing and self.shard is not None:
             causes = Causes(self.shard, self.records, self._source)
-            faults = [replace(one, cause=one.cause or causes.of(one)) for one in faults]
+            faults = [replace(fault, cause=fault.cause or causes.of(fault)) for fault in faults]
         self.faults = tuple(faults)
         if self.path in self._asked.hashed and self.is_whole:
             with suppress(OSError):  # it was read a moment ago
@@ -258,7 +258,7 @@ class ShardProfile:
 
     def add_faults(self, faults: CappedList[Fault]) -> None:
         """Add faults that only a look at other shards has shown."""
-        found = sorted((*self.faults, *faults.kept), key=lambda one: one.offset)
+        found = sorted((*self.faults, *faults.kept), key=lambda fault: fault.offset)
         self.faults, self.n_faults = tuple(found[:MAX_FAULTS]), self.n_faults + faults.count
 
     @property

@@ -91,8 +91,8 @@ def croissant(dataset: str | os.PathLike[str], options: DatasetOptions) -> Crois
         "distribution": [*map(_file, profiles, names), files],
         "recordSet": [one for one in sets if one.get("data") != []],
     }
-    whole = not (summary.faults or inferred.losses or inferred.skipped)
-    return Croissant(summary, content, whole)
+    is_complete = not (summary.faults or inferred.losses or inferred.skipped)
+    return Croissant(summary, content, is_complete)
 
 
 def _file(profile: ShardProfile, name: str) -> Json:

@@ -134,15 +134,15 @@ def read_dataset(
 
 def labels_asked(found: DatasetFiles, label: str | None = None) -> tuple[FirstRecords, LabelsAsked]:
     """Return what the first records of a dataset hold, and what to find in the others."""
-    root, said = found.folders[0], found.info.label_feature if found.info else None
+    root, label_in_info = found.folders[0], found.info.label_feature if found.info else None
     first = FirstRecords()
     shards = (path for one in found.splits.values() for path in islice(one.shards, _FIRST_SHARDS))
     for _ in first.read(shards):
         if first.roles.label is not None:
             break
-    is_list = _is_list(root, label or said)
+    is_list = _is_list(root, label or label_in_info)
     if label is None or first.payload not in EXAMPLES:
-        label = first.roles.label or (said if is_list else None)
+        label = first.roles.label or (label_in_info if is_list else None)
     return first, LabelsAsked(label, is_list, object_names(root) if first.has_boxes else None)
 
 
@@ -166,8 +166,9 @@ def dataset_report(
     for profile in profiles:
         if profile.failure is not None:
             raise profile.failure
-        counts[profile.path] = one = profile.fold(LabelCounts) or LabelCounts(None, False, None)
-        for value in one.labels:
+        label_counts = profile.fold(LabelCounts) or LabelCounts(None, False, None)
+        counts[profile.path] = label_counts
+        for value in label_counts.labels:
             codes.setdefault(value, len(codes))
     overflowed = len(codes) > MAX_LABELS or any(one.overflowed for one in counts.values())
     labelled = bool(codes)
@@ -180,10 +181,10 @@ def dataset_report(
             hint=suggestion(str(label), candidates, "label candidates"),
         )
     codes = {} if overflowed else codes
-    for one in counts.values():
-        table = [codes[value] for value in one.labels] if codes else []
-        one.codes = array("H", map(table.__getitem__, one.codes if codes else ()))
-        one.more = array("H", map(table.__getitem__, one.more if codes else ()))
+    for label_counts in counts.values():
+        table = [codes[value] for value in label_counts.labels] if codes else []
+        label_counts.codes = array("H", map(table.__getitem__, label_counts.codes if codes else ()))
+        label_counts.more = array("H", map(table.__getitem__, label_counts.more if codes else ()))
     texts = _texts(codes, LabelNames.read(root, label))
     splits = {name: _summary(split, read, counts, texts) for name, split in found.splits.items()}
     return DatasetSummary(
@@ -265,8 +266,8 @@ def _faults(
     by_folder: dict[AnyPath, dict[AnyPath, ShardProfile]] = {root: {}}
     for profile in profiles:
         by_folder.setdefault(profile.path.parent, {})[profile.path] = profile
-    for folder, inside in by_folder.items():
-        for fault in check_directory(folder, inside).faults:
+    for folder, profiles_here in by_folder.items():
+        for fault in check_directory(folder, profiles_here).faults:
             found = Fault(kind=fault.kind, offset=0, record=None, message=fault.message)
             yield LocatedFault(path=fault.path, fault=found)
     for split in splits:

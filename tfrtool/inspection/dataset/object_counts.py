@@ -99,7 +99,7 @@ class ObjectCounts:
         grid = range(_GRID)
         return ObjectSummary(
             objects=objects,
-            object_classes=dict(sorted(self._classes.items(), key=lambda one: (-one[1], one[0]))),
+            object_classes=dict(sorted(self._classes.items(), key=lambda kv: (-kv[1], kv[0]))),
             images_without_objects=self._images[0],
             objects_an_image=(counts[0][0], sum(middle) / 2, counts[-1][0]),
             object_sizes={size: self._sizes[size] for size in sizes},

@@ -120,8 +120,8 @@ def _needed_buffer(codes: Sequence[int]) -> tuple[int, float, int]:
             for code, count in part.items()
         )
         between = max(distances / len(parts) / window**2 + squares, 0.0)
-        inside = (1 - squares - between) / batch * (window - batch) / (window - 1)
-        ratio = (between + inside) / random
+        within = (1 - squares - between) / batch * (window - batch) / (window - 1)
+        ratio = (between + within) / random
         if window == batch:
             spread = ratio
         chance = _SIGMAS * noise / math.sqrt(len(parts)) * batch / window

@@ -157,45 +157,49 @@ class AnnotatedImages(ABC):
                 unknown = f"image size is unknown: {error}"
                 self._problems.add(f"{where}: {unknown}")
         if found.size not in (None, (width, height)):
-            said = " x ".join(map(str, found.size or ()))
+            recorded = " x ".join(map(str, found.size or ()))
             self._problems.add(
-                f"{where}: recorded size is {said}, but the image is {width} x {height} pixels"
+                f"{where}: recorded size is {recorded}, but the image is {width} x {height} pixels"
             )
         objects, classes, outlines, attributes = [], [], [], []
-        for number, one in enumerate(found.objects):
-            name, what = one.title or _UNNAMED, f"{where}, object {number}"
-            reason = unknown if one.is_inside else one.problem
-            if one.more.get("crowd") and "crowd" not in self.holds:
+        for number, found_object in enumerate(found.objects):
+            name, what = found_object.title or _UNNAMED, f"{where}, object {number}"
+            reason = unknown if found_object.is_inside else found_object.problem
+            if found_object.more.get("crowd") and "crowd" not in self.holds:
                 reason = reason or f"{self.form} does not support crowd regions"
-            if reason is None and not self._know(name, one.label):
+            if reason is None and not self._know(name, found_object.label):
                 reason = f"more than {MAX_CLASSES:,} classes"
             if reason is not None:
                 self._skipped.add(f"{what}: {reason}")
                 continue
-            if one.problem is not None:
-                self._problems.add(f"{what}: {one.problem}; clipped")
-            made = one.in_pixels(width, height)
+            if found_object.problem is not None:
+                self._problems.add(f"{what}: {found_object.problem}; clipped")
+            annotation = found_object.in_pixels(width, height)
             if found.masks and "masks" not in self.holds:
                 self.lost["masks"] += 1
             elif found.masks:
                 try:
-                    made = made._replace(segmentation=read_mask(found.masks[number], width, height))
+                    annotation = annotation._replace(
+                        segmentation=read_mask(found.masks[number], width, height)
+                    )
                 except ValueError as error:
                     self._problems.add(f"{what}: {error}")
-            outlines.append(outline_of(made.segmentation) if made.segmentation else None)
-            if made.segmentation and outlines[-1] is None:
+            outlines.append(
+                outline_of(annotation.segmentation) if annotation.segmentation else None
+            )
+            if annotation.segmentation and outlines[-1] is None:
                 self._problems.add(f"{what}: invalid outline")
-                made = made._replace(segmentation="")
-            if (more := parse_attributes(made.attributes)) is None:
+                annotation = annotation._replace(segmentation="")
+            if (more := parse_attributes(annotation.attributes)) is None:
                 self._problems.add(f"{what}: invalid attributes")
-                made = made._replace(attributes="")
-            others = {name: getattr(made, name) for name in _TITLES.keys() - self.holds}
+                annotation = annotation._replace(attributes="")
+            others = {name: getattr(annotation, name) for name in _TITLES.keys() - self.holds}
             others = {name: v for name, v in others.items() if v != _MISSING[name]}
             named = _NAMED if "attributes" in self.holds else ()
-            own = {name: others.pop(name) for name in named if name in others}
-            attributes.append(own | (more or {}))
+            named_fields = {name: others.pop(name) for name in named if name in others}
+            attributes.append(named_fields | (more or {}))
             self.lost.update(_TITLES[name] for name in others)
-            objects.append(made)
+            objects.append(annotation)
             classes.append(name)
         self._images += 1
         self._written += len(objects)
@@ -213,10 +217,10 @@ class AnnotatedImages(ABC):
         self, image: AnnotatedImage, images: Sequence[str], others: Sequence[str], suffix: str
     ) -> tuple[str, str]:
         """Write an image, and begin a file of another folder whose name differs in the suffix."""
-        stem, own = stem_and_suffix(image.parts[-1])
+        stem, image_suffix = stem_and_suffix(image.parts[-1])
         other = self.files.add((*others, stem + suffix), b"")  # which numbers it, if need be
         stem = other.rpartition("/")[2][: -len(suffix)]
-        return self.files.add((*images, stem + own), image.data), other
+        return self.files.add((*images, stem + image_suffix), image.data), other
 
     def leave_out(
         self, shard: AnyPath, record: int, features: Mapping[str, Feature], reason: str
@@ -276,8 +280,8 @@ def outline_of(text: str) -> Any:
         size, counts = found.get("size"), found.get("counts")
         runs = isinstance(counts, str) or _are_numbers(counts)
         return {"size": size, "counts": counts} if runs and _are_numbers(size) else None
-    whole = isinstance(found, list) and all(map(_are_numbers, found))
-    return found if whole and not any(len(line) % 2 for line in found) else None
+    is_polygons = isinstance(found, list) and all(map(_are_numbers, found))
+    return found if is_polygons and not any(len(line) % 2 for line in found) else None
 
 
 def _are_numbers(found: object) -> bool:
@@ -362,25 +366,28 @@ class CocoFiles(AnnotatedImages):
         file, parsed = self.files.add(image.parts, image.data), image.parsed
         wanted = int(parsed.source_id) if _NUMBER.fullmatch(parsed.source_id) else None
         target = self._jsons[image.split]
-        place = len(target.images)
+        image_index = len(target.images)
         sides = {"width": parsed.width, "height": parsed.height}
         target.images.append((wanted, json.dumps({"file_name": file, **sides})))
-        for one, name, outline, attributes in image.each():
-            wide, high = round(one.xmax - one.xmin, 6), round(one.ymax - one.ymin, 6)
+        for annotation, name, outline, attributes in image.each():
+            wide = round(annotation.xmax - annotation.xmin, 6)
+            high = round(annotation.ymax - annotation.ymin, 6)
             entry: dict[str, Any] = {
                 "category_id": self.classes[name][1],
-                "bbox": [*map(plain_number, (one.xmin, one.ymin, wide, high))],
-                "area": plain_number(wide * high if one.area is None else shortest_float(one.area)),
-                "iscrowd": int(one.crowd),
+                "bbox": [*map(plain_number, (annotation.xmin, annotation.ymin, wide, high))],
+                "area": plain_number(
+                    wide * high if annotation.area is None else shortest_float(annotation.area)
+                ),
+                "iscrowd": int(annotation.crowd),
             }
-            if one.keypoints:
-                entry["keypoints"] = [*map(plain_number, one.keypoints)]
-                entry["num_keypoints"] = sum(v > 0 for v in one.keypoints[2::3])
+            if annotation.keypoints:
+                entry["keypoints"] = [*map(plain_number, annotation.keypoints)]
+                entry["num_keypoints"] = sum(v > 0 for v in annotation.keypoints[2::3])
             if outline is not None:
                 entry["segmentation"] = outline
             if attributes:
                 entry["attributes"] = {**attributes}
-            target.objects.append((one.id, place, json.dumps(entry)))
+            target.objects.append((annotation.id, image_index, json.dumps(entry)))
         return [file]
 
     def end(self) -> list[str]:
@@ -421,14 +428,14 @@ class VocFiles(AnnotatedImages):
             f"\t<filename>{xml(file.rpartition('/')[2])}</filename>",
             f"\t<size><width>{parsed.width}</width><height>{parsed.height}</height>{depth}</size>",
         ]
-        for one, name, _, attributes in image.each():
-            sides = zip(SIDES, map(plain_number, one[:4]), strict=True)
+        for annotation, name, _, attributes in image.each():
+            sides = zip(SIDES, map(plain_number, annotation[:4]), strict=True)
             lines += [
                 "\t<object>",
                 f"\t\t<name>{xml(name)}</name>",
-                f"\t\t<pose>{xml(one.pose) or 'Unspecified'}</pose>",
-                f"\t\t<truncated>{one.truncated:d}</truncated>",
-                f"\t\t<difficult>{one.difficult:d}</difficult>",
+                f"\t\t<pose>{xml(annotation.pose) or 'Unspecified'}</pose>",
+                f"\t\t<truncated>{annotation.truncated:d}</truncated>",
+                f"\t\t<difficult>{annotation.difficult:d}</difficult>",
                 f"\t\t<bndbox>{''.join(f'<{side}>{v}</{side}>' for side, v in sides)}</bndbox>",
             ]
             named = (
@@ -475,14 +482,14 @@ class YoloFiles(AnnotatedImages):
             self._points = 0 if any(outlines) else len(objects[0].keypoints) // 3
         polygons = not self._points and any(isinstance(one, list) for one in outlines)
         lines = []
-        for one, outline, name in zip(objects, outlines, image.classes, strict=True):
+        for annotation, outline, name in zip(objects, outlines, image.classes, strict=True):
             if outline and not (polygons and isinstance(outline, list)):
                 self.lost["outlines"] += 1
-            points = list(one.keypoints)
+            points = list(annotation.keypoints)
             if points and len(points) != 3 * (self._points or 0):
                 self.lost["key points"] += 1
                 points = []
-            x0, y0, x1, y1 = one[:4]
+            x0, y0, x1, y1 = annotation[:4]
             if polygons:
                 parts = outline if isinstance(outline, list) and outline else None
                 line = joined(parts or [[x0, y0, x1, y0, x1, y1, x0, y1]])

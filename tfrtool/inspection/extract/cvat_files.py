@@ -48,29 +48,31 @@ class CvatFiles(AnnotatedImages):
         name = file.removeprefix("images/")
         head = _tag("image", {"id": len(self._texts), "name": name} | subset | sides)
         lines = [head]
-        for one, label, outline, attributes in image.each():
-            own = {
+        for annotation, label, outline, attributes in image.each():
+            cvat_attributes = {
                 name: attributes[name]
                 for name, usual in CVAT_USUAL.items()
                 if type(attributes.get(name)) is type(usual)
             }
-            others = {name: v for name, v in attributes.items() if name not in own}
+            others = {name: v for name, v in attributes.items() if name not in cvat_attributes}
             self._attributes[label].update(dict.fromkeys(others))
-            kind, place, inner = self._shape(one, label, outline, parsed)
+            kind, geometry, inner = self._shape(annotation, label, outline, parsed)
             named = (
                 f"{_tag('attribute', {'name': name})}{xml(text_of(v))}</attribute>"
                 for name, v in others.items()
             )
-            start = _tag(kind, {"label": label, **CVAT_USUAL, **own, **place})
+            start = _tag(kind, {"label": label, **CVAT_USUAL, **cvat_attributes, **geometry})
             lines.append("".join((start, *inner, *named, f"</{kind}>")))
         self._texts.append("\n".join((*lines, "</image>\n")))
         return [file]
 
     def _shape(
-        self, one: ObjectAnnotation, label: str, outline: Any, image: ImageAnnotation
+        self, annotation: ObjectAnnotation, label: str, outline: Any, image: ImageAnnotation
     ) -> tuple[str, Mapping[str, Any], Sequence[str]]:
         """Return the tag of an object, where it is, and the elements in it."""
-        points = [one.keypoints[at : at + 3] for at in range(0, len(one.keypoints), 3)]
+        points = [
+            annotation.keypoints[at : at + 3] for at in range(0, len(annotation.keypoints), 3)
+        ]
         if any(seen for *_, seen in points):
             self.lost["outlines"] += outline is not None
             known = self.skeletons.get(label)
@@ -88,19 +90,19 @@ class CvatFiles(AnnotatedImages):
             line = [*map(plain_number, joined(outline))]
             pairs = zip(line[::2], line[1::2], strict=True)
             return "polygon", {"points": ";".join(f"{x},{y}" for x, y in pairs)}, ()
-        if found := self._mask(one, outline, image):
+        if found := self._mask(annotation, outline, image):
             left, top, bitmap = found
             flat = [0, *bitmap.reshape(-1).tolist()]
             starts = [at for at in range(1, len(flat)) if flat[at] != flat[at - 1]]
             edges = [1, *starts, len(flat)]
             runs = (str(b - a) for a, b in pairwise(edges))
             high, wide = bitmap.shape
-            place = {"rle": ", ".join(runs), "left": left, "top": top, "width": wide}
-            return "mask", place | {"height": high}, ()
-        return "box", dict(zip(_BOX, map(plain_number, one[:4]), strict=True)), ()
+            geometry = {"rle": ", ".join(runs), "left": left, "top": top, "width": wide}
+            return "mask", geometry | {"height": high}, ()
+        return "box", dict(zip(_BOX, map(plain_number, annotation[:4]), strict=True)), ()
 
     def _mask(
-        self, one: ObjectAnnotation, outline: Any, image: ImageAnnotation
+        self, annotation: ObjectAnnotation, outline: Any, image: ImageAnnotation
     ) -> tuple[int, int, Any] | None:
         """Return where the mask of an object is, and its pixels; None if it has none."""
         import numpy as np
@@ -112,14 +114,15 @@ class CvatFiles(AnnotatedImages):
         try:
             if image.width * image.height > MAX_IMAGE_PIXELS:
                 raise ValueError
-            whole = mask_bitmap(json.dumps(outline), image.width, image.height)
+            bitmap = mask_bitmap(json.dumps(outline), image.width, image.height)
         except ValueError:
             self.lost["outlines"] += 1
             return None
-        xs, ys = ([*np.flatnonzero(whole.any(axis)).tolist()] for axis in (0, 1))
-        left, right = min([math.floor(one.xmin), *xs]), max([math.ceil(one.xmax) - 1, *xs])
-        top, low = min([math.floor(one.ymin), *ys]), max([math.ceil(one.ymax) - 1, *ys])
-        return left, top, whole[top : low + 1, left : right + 1]
+        xs, ys = ([*np.flatnonzero(bitmap.any(axis)).tolist()] for axis in (0, 1))
+        left, top = min([math.floor(annotation.xmin), *xs]), min([math.floor(annotation.ymin), *ys])
+        right = max([math.ceil(annotation.xmax) - 1, *xs])
+        low = max([math.ceil(annotation.ymax) - 1, *ys])
+        return left, top, bitmap[top : low + 1, left : right + 1]
 
     def end(self) -> list[str]:
         """Write the labels, and then the images."""

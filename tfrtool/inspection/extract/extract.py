@@ -118,8 +118,8 @@ class ExtractReport:
     @property
     def complete(self) -> bool:
         """Whether every record is intact and was extracted, with all of its objects."""
-        whole = self.annotations is None or self.annotations.complete
-        return whole and not self.fault_count and not self.skipped_count
+        objects_complete = self.annotations is None or self.annotations.complete
+        return objects_complete and not self.fault_count and not self.skipped_count
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``extract --json`` prints."""
@@ -350,10 +350,10 @@ class _Extraction:
             name = base if len(values) == 1 else numbered(base, number, "-")
             parts = (*folders, with_suffix(name, describe_bytes(value)))
             if self._objects is None:
-                made = [self._files.add(parts, value)]
+                paths = [self._files.add(parts, value)]
             else:
-                made = self._objects.add(self._shard, record, example.features, parts, value)
-            file, files = made[0], files + made
+                paths = self._objects.add(self._shard, record, example.features, parts, value)
+            file, files = paths[0], files + paths
             self._bytes += len(value)
             self._classes[file.rpartition("/")[0] or "."] += 1
             self._unlabelled += class_name is None and self._plan.by is not None

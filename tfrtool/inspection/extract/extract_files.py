@@ -118,8 +118,8 @@ def new_files(directory: Path, *, overwrite: bool = False) -> Iterator[NewFiles]
         with os_errors_as(WriteError, directory, "can't be written"):
             if not os.path.lexists(directory / LOCK):  # otherwise the lock names its owner
                 check_target(directory, overwrite)
-            made = [path for path in (directory, *directory.parents) if not path.exists()]
-            cleanup.callback(_remove_empty, made)
+            created = [path for path in (directory, *directory.parents) if not path.exists()]
+            cleanup.callback(_remove_empty, created)
             directory.mkdir(parents=True, exist_ok=True)
             cleanup.enter_context(locked(directory, "extract"))
             check_target(directory, overwrite)

@@ -53,10 +53,10 @@ def safe_path(name: bytes, *, windows: bool = os.name == "nt") -> tuple[str, ...
     what can't be in a name is written as ``%XX``, and too long names keep their end. Nothing may
     be left.
     """
-    kept = name[-4 * _PATH_BYTES :]
-    if len(kept) < len(name):
-        kept = kept.lstrip(bytes(range(0x80, 0xC0)))  # the cut may lie within a character
-    text = kept.decode("utf-8", "surrogateescape").replace("\\", "/")
+    tail = name[-4 * _PATH_BYTES :]
+    if len(tail) < len(name):
+        tail = tail.lstrip(bytes(range(0x80, 0xC0)))  # the cut may lie within a character
+    text = tail.decode("utf-8", "surrogateescape").replace("\\", "/")
     text = _SURROGATE.sub(lambda match: f"%{ord(match[0]) - 0xDC00:02X}", text)
     parts = [_cleaned(part, windows) for part in text.split("/") if part not in ("", ".", "..")]
     while len(parts) > 1 and (len(parts) > _FOLDERS + 1 or _size("/".join(parts)) > _PATH_BYTES):

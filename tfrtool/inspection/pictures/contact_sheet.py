@@ -194,11 +194,11 @@ def _tiles(
             index = item.record
             problem = f"{item.kind.value}: {item.message}"
             found = iter([("damaged record", "", Picture(problem=problem))])
-        for order, (label, place, picture) in enumerate(found):
-            number = f"{mark}{'?' if index is None else index}{place}"
+        for order, (label, list_index, picture) in enumerate(found):
+            number = f"{mark}{'?' if index is None else index}{list_index}"
             why = None
             if (reason := picture.problem) is not None:
-                reason = f"feature {roles.image!r}{place}: {reason}" if place else reason
+                reason = f"feature {roles.image!r}{list_index}: {reason}" if list_index else reason
                 why = BrokenImage(path=path, record=index, offset=item.offset, reason=reason)
             marks = []
             if boxes and not order and picture.image and not isinstance(item, Fault):

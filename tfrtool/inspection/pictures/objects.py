@@ -49,7 +49,7 @@ def mask_of(payload: bytes, roles: ImageRoles, number: int, box: int) -> Picture
     masks = masks_of(found)
     if not 0 <= number < len(masks):
         return Picture(problem="no such mask")
-    one, mask = masks[number]
+    parsed, mask = masks[number]
     if isinstance(mask, bytes):
         picture = decode_picture(mask, box)
     else:
@@ -57,7 +57,7 @@ def mask_of(payload: bytes, roles: ImageRoles, number: int, box: int) -> Picture
         width, height = found.size or (picture.width, picture.height)
         mark = _with_outline(DrawnObject((0, 0, 0, 0)), mask, width, height)
         picture = picture._replace(image=picture.image and mask_of_mark(picture.image, mark))
-    return picture._replace(image=picture.image and coloured(picture.image, hue_of(one)))
+    return picture._replace(image=picture.image and coloured(picture.image, hue_of(parsed)))
 
 
 def marks_of(
@@ -75,15 +75,17 @@ def marks_of(
     width, height = found.size or (picture.width, picture.height)
     masks = dict(enumerate(found.masks[:MAX_MASKS_DRAWN]))
     marks = []
-    for at, one in enumerate(found.objects):
-        if not one.can_be_drawn:
+    for at, parsed in enumerate(found.objects):
+        if not parsed.can_be_drawn:
             continue
-        mark = DrawnObject(one.box, _kind(one), one.title)
+        mark = DrawnObject(parsed.box, _kind(parsed), parsed.title)
         if at in masks and (mask := decode_picture(masks[at], box).image) is not None:
             mark = mark._replace(mask=mask.convert("L"))
-        elif at < MAX_MASKS_DRAWN and (text := one.more.get("segmentation")) and width and height:
+        elif (
+            at < MAX_MASKS_DRAWN and (text := parsed.more.get("segmentation")) and width and height
+        ):
             mark = _with_outline(mark, text, width, height)
-        points = one.more.get("keypoints", ())
+        points = parsed.more.get("keypoints", ())
         threes = zip(points[::3], points[1::3], points[2::3], strict=True)
         marks.append(mark._replace(points=[(x, y) for x, y, seen in threes if seen]))
     return marks
@@ -109,11 +111,11 @@ def _shares(outline: Any, width: int, height: int) -> Sequence[float]:
     return shares if all(map(math.isfinite, shares)) else ()
 
 
-def hue_of(one: ReadObject) -> str:
+def hue_of(parsed: ReadObject) -> str:
     """Return the colour that an object has everywhere."""
-    return colour_of(_kind(one))
+    return colour_of(_kind(parsed))
 
 
-def _kind(one: ReadObject) -> int:
+def _kind(parsed: ReadObject) -> int:
     """Return what gives an object its colour."""
-    return zlib.crc32(one.text.encode()) if one.label is None else one.label
+    return zlib.crc32(parsed.text.encode()) if parsed.label is None else parsed.label

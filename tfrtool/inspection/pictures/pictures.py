@@ -93,18 +93,18 @@ def pictures_in(
     """Do what `pictures_of` does for a parsed record."""
     features, name, found = with_first_steps(example), roles.image or "", False
     label, sides = _label(features, roles), _sides(features, name)
-    for held, place, value in string_values(example):
-        if held == name:
+    for feature, list_index, value in string_values(example):
+        if feature == name:
             found = True
             picture = decode_picture(value, box, sides, as_said=roles.has_boxes)
-            yield label, place, picture
+            yield label, list_index, picture
     lists = {f"[{step}]": item for step, item in enumerate(example.feature_lists.get(name, ()))}
     if name in example.features:
         lists = {"": example.features[name]}
-    for place, item in lists.items():
+    for list_index, item in lists.items():
         if item.dtype in _NUMBERS and len(item.values):
             found = True
-            yield label, place, decode_numbers(cast("list[float]", item.values), box, sides)
+            yield label, list_index, decode_numbers(cast("list[float]", item.values), box, sides)
     if not found:
         yield label, "", Picture(problem=f"no {name!r} in this record")
 

@@ -256,25 +256,25 @@ def schema_json(
     return {"feature": context}, skipped
 
 
-def _feature_json(one: FeatureStatistics, records: int, classes: Mapping[str, int]) -> Json:
-    data: Json = {"name": one.name}
-    if one.dtype is not None and not one.conflict:
-        data["type"] = _TYPES[one.dtype]
-    share = math.floor(10 * one.present / max(records, 1)) / 10
-    data["presence"] = {"min_fraction": share, "min_count": 1} if one.present else {}
-    spans = [one.lengths] + ([one.steps or (0, 0)] if one.is_list else [])
+def _feature_json(feature: FeatureStatistics, records: int, classes: Mapping[str, int]) -> Json:
+    data: Json = {"name": feature.name}
+    if feature.dtype is not None and not feature.conflict:
+        data["type"] = _TYPES[feature.dtype]
+    share = math.floor(10 * feature.present / max(records, 1)) / 10
+    data["presence"] = {"min_fraction": share, "min_count": 1} if feature.present else {}
+    spans = [feature.lengths] + ([feature.steps or (0, 0)] if feature.is_list else [])
     counts = [{"min": low, **({"max": high} if low == high else {})} for low, high in spans]
-    if one.is_list:
+    if feature.is_list:
         data["value_counts"] = {"value_count": counts}
-    elif one.present:
+    elif feature.present:
         data["value_count"] = counts[0]
-    values = one.range.distinct
-    if one.conflict or not values:
+    values = feature.range.distinct
+    if feature.conflict or not values:
         return data
-    if one.dtype is DType.INT64 and (count := classes.get(one.name)):
+    if feature.dtype is DType.INT64 and (count := classes.get(feature.name)):
         if all(0 <= int(value) < count for value in values):
             data["int_domain"] = {"min": 0, "max": count - 1, "is_categorical": True}
-    elif one.dtype is DType.STRING and len(values) <= DISTINCT_VALUES:
+    elif feature.dtype is DType.STRING and len(values) <= DISTINCT_VALUES:
         texts = [decode_text(value) for value in values if isinstance(value, bytes)]
         if None not in texts and min(values.values()) >= _FREQUENT:
             data["string_domain"] = {"value": sorted(filter(None, texts))}

@@ -50,9 +50,9 @@ def message_schema(
     """
     records = unknown = 0
     present = dict.fromkeys(columns.names, 0)
-    for table, _, held in read_batches(shards, columns, on_fault=on_fault):
-        records += len(held)
-        unknown += sum(columns.unknown_bytes(one.payload) for one in held)
+    for table, _, records_read in read_batches(shards, columns, on_fault=on_fault):
+        records += len(records_read)
+        unknown += sum(columns.unknown_bytes(one.payload) for one in records_read)
         for name, column in zip(table.schema.names, table.columns, strict=True):
             if pa.types.is_list(column.type) or pa.types.is_map(column.type):
                 present[name] += sum(map(bool, column.to_pylist()))

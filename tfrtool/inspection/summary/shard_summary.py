@@ -170,13 +170,13 @@ def inspect_shard(shard: Location, options: ShardOptions) -> ShardSummary:
         compression = detect_compression(file)
         partly = isinstance(source, RemotePath) and not options.whole
         partly = partly and size_of(source, file) > _READ_WHOLE
-        place = 0, 0
+        start = 0, 0
         if partly and record and compression is Compression.NONE:
-            place = hop(file, size_of(source, file), most=record)
-            if place[1] == size_of(source, file):
-                total, place = place[0], (0, 0)  # no such record: show what the first one is
-            file.seek(place[1])
-        reader = RecordReader(file, compression, place=place)
+            start = hop(file, size_of(source, file), most=record)
+            if start[1] == size_of(source, file):
+                total, start = start[0], (0, 0)  # no such record: show what the first one is
+            file.seek(start[1])
+        reader = RecordReader(file, compression, place=start)
 
         def items() -> Iterator[Record | Fault]:
             nonlocal cut
@@ -199,7 +199,7 @@ def inspect_shard(shard: Location, options: ShardOptions) -> ShardSummary:
         found = Shard(path=path_of(source), bytes=size_of(source, file), compression=compression)
     counted_by = None
     if not cut:
-        total = place[0] + profile.records
+        total = start[0] + profile.records
     elif total is None and isinstance(source, RemotePath):
         total, counted_by = _count_beside(source, file, found.bytes)
     kind, examples = profile.payload, profile.payload in EXAMPLES
@@ -218,7 +218,7 @@ def inspect_shard(shard: Location, options: ShardOptions) -> ShardSummary:
         misfit_count=profile.n_faults - profile.damage.count,
         sample=tuple(Sample(one, _parsed(one, kind, schema)) for one in shown),
         hidden={name: tuple(some) for name, some in (match.hidden if match else {}).items()},
-        whole=not cut and place[0] == 0,
+        whole=not cut and start[0] == 0,
         total=total,
         counted_by=counted_by,
     )
@@ -226,12 +226,16 @@ def inspect_shard(shard: Location, options: ShardOptions) -> ShardSummary:
 
 def _count_beside(source: RemotePath, file: BinaryIO, size: int) -> tuple[int | None, str | None]:
     """Return how many records metadata or a short index say that a shard has, and which of them."""
-    (one,) = group_shards([source])
-    (number,) = one.shards
+    (shard_set,) = group_shards([source])
+    (number,) = shard_set.shards
     info = info_beside(source.parent)
     for split in info.splits if info else ():
         lengths = split.shard_lengths
-        if split.name == one.split and len(lengths) == (one.count or 1) and number < len(lengths):
+        if (
+            split.name == shard_set.split
+            and len(lengths) == (shard_set.count or 1)
+            and number < len(lengths)
+        ):
             return lengths[number], DATASET_INFO
     index = source.with_name(f"{source.name}.idx")
     with suppress(OSError):
