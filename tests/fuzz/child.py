@@ -7,10 +7,21 @@ from __future__ import annotations
 
 import random
 import sys
+import time
 
 import atheris
 
 from tests.fuzz.target import load_target
+
+_CPU_SECONDS = 10.0
+"""An input for which this process works longer is a finding; most take a few milliseconds.
+
+It is not wall time, which other processes of a busy machine make longer.
+"""
+
+
+class TooSlowError(Exception):
+    """An input takes too long."""
 
 
 def main(name: str, flags: list[str]) -> None:
@@ -28,9 +39,15 @@ def main(name: str, flags: list[str]) -> None:
             return scramble(data)[:max_size]
         return mutate(data, random.Random(seed), scramble)[:max_size]
 
+    def check(data: bytes) -> None:
+        start = time.process_time()
+        target.check(data)
+        if (seconds := time.process_time() - start) > _CPU_SECONDS:
+            raise TooSlowError(f"{seconds:.1f} s of CPU time (limit {_CPU_SECONDS:.0f})")
+
     flags = [sys.argv[0], f"-max_len={target.max_length}", *flags]
     custom = {} if mutate is None else {"custom_mutator": mutated}
-    atheris.Setup(flags, target.check, **custom)
+    atheris.Setup(flags, check, **custom)
     atheris.Fuzz()
 
 
