@@ -166,19 +166,19 @@ class RowColumns:
     ) -> pa.RecordBatch:
         """Return a table of a shard's records with those of these columns that are named, too."""
         size = places.shape[1]  # a table without columns has no rows
-        held = dict(zip(PLACES[1:4], map(numbers_array, places), strict=True))
+        columns = dict(zip(PLACES[1:4], map(numbers_array, places), strict=True))
         if PLACES[0] in names:
-            held[PLACES[0]] = text_array(np.zeros(size, np.int32), [str(path)])
+            columns[PLACES[0]] = text_array(np.zeros(size, np.int32), [str(path)])
         if PLACES[4] in names:
             split = (self.splits or {}).get(path)
             which = np.full(size, -1 if split is None else 0, np.int32)
-            held[PLACES[4]] = text_array(which, [split or ""])
-        held |= zip(table.schema.names, table.columns, strict=True)
-        if LABEL_NAME in names and LABEL_NAME not in held:
-            labels = table.column("context").field(self.label) if "context" in held else None
+            columns[PLACES[4]] = text_array(which, [split or ""])
+        columns |= zip(table.schema.names, table.columns, strict=True)
+        if LABEL_NAME in names and LABEL_NAME not in columns:
+            labels = table.column("context").field(self.label) if "context" in columns else None
             labels = table.column(self.label) if labels is None else labels
-            held[LABEL_NAME] = class_names_of(labels, self.class_names)
-        return pa.RecordBatch.from_arrays([*held.values()], names=[*held])
+            columns[LABEL_NAME] = class_names_of(labels, self.class_names)
+        return pa.RecordBatch.from_arrays([*columns.values()], names=[*columns])
 
 
 def class_names_of(labels: pa.Array, names: Sequence[str]) -> pa.Array:
@@ -228,22 +228,22 @@ def infer_columns(
 def fold_columns(
     shards: Sequence[AnyPath],
     *,
-    kept: dict[AnyPath, KeptRecords] | None = None,
+    cached: dict[AnyPath, KeptRecords] | None = None,
     workers: Workers = None,
     on_progress: OnProgress = no_progress,
 ) -> ColumnsFold:
     """Do what `infer_columns` does; return what more records can be added to.
 
-    ``kept`` gets the records of shards, as many as fit into little memory.
+    ``cached`` gets the records of shards, as many as fit into little memory.
     """
     total, room = ColumnsFold(), _MOST_KEPT
     meter = Meter(on_progress, "finding columns", BYTES, total_bytes(shards))
-    worth, run = _worth(shards), partial(_fold, keep=kept is not None)
+    worth, run = _worth(shards), partial(_fold, keep=cached is not None)
     folds = map_shards(run, shards, workers, worth, on_counts=meter.add, short=True)
-    for path, (fold, held, size) in zip(shards, folds, strict=True):
+    for path, (fold, records, size) in zip(shards, folds, strict=True):
         total.merge(fold)
-        if kept is not None and held is not None and size <= room:
-            kept[path] = held
+        if cached is not None and records is not None and size <= room:
+            cached[path] = records
             room -= size
     meter.finish()
     return total

@@ -131,9 +131,9 @@ def write_arrow(
             report = reporting(path, on_fault)
             records = (record for _, record in group)
             for batch in in_batches(records, report, batch_records=columns.batch_records):
-                for table, _, held in decode_records(path, batch, columns, report):
-                    own = [[str(path)] * len(held), [record.index for record in held]]
-                    arrays = [pa.array(*one) for one in zip(own, schema.types, strict=False)]
+                for table, _, decoded in decode_records(path, batch, columns, report):
+                    locators = [[str(path)] * len(decoded), [record.index for record in decoded]]
+                    arrays = [pa.array(*one) for one in zip(locators, schema.types, strict=False)]
                     rows = pa.RecordBatch.from_arrays([*arrays, *table.columns], schema=schema)
                     writer.write_batch(rows)
 

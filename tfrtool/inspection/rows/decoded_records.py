@@ -126,11 +126,11 @@ def _targets(
     found = read_objects(features)
     if found.problems:
         raise ValueError(found.problems[0])
-    inside = [number for number, one in enumerate(found.objects) if one.is_inside]
-    objects = [found.objects[number] for number in inside]
+    usable = [number for number, one in enumerate(found.objects) if one.is_inside]
+    objects = [found.objects[number] for number in usable]
     labels = [one.label for one in objects]
     if None in labels:
-        raise ValueError(f"object {inside[labels.index(None)]} has no class number")
+        raise ValueError(f"object {usable[labels.index(None)]} has no class number")
     boxes = np.array([one.box for one in objects], np.float32).reshape(-1, 4)
     targets: dict[str, Any] = {
         "boxes": boxes.clip(0, 1) * np.array((*target, *target), np.float32),
@@ -141,11 +141,11 @@ def _targets(
     if points:
         flat = np.array(points, np.float32).reshape(len(points), -1, 3)
         targets["keypoints"] = flat * np.array((*target, 1), np.float32)
-    masks = found.masks and [found.masks[number] for number in inside]
+    masks = found.masks and [found.masks[number] for number in usable]
     outlines = [one.more.get("segmentation", "") for one in objects]
     for number, text in enumerate(outlines):
         if text and outline_of(text) is None:
-            raise ValueError(f"object {inside[number]}: invalid outline")
+            raise ValueError(f"object {usable[number]}: invalid outline")
     if masks or any(outlines) or not objects:
         targets["masks"] = object_masks(masks or outlines, size, target)
     return targets

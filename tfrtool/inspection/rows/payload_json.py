@@ -223,13 +223,13 @@ class PayloadJson:
             name, code = _DTYPES.get(dtype, (f"dtype {dtype}", ""))
             codes = {_CONTENT: code, _FLOATS: "f", _DOUBLE_VALUES: "d"}
             values: list[Any] = []
-            for number, held in fields:
-                if isinstance(held, int):
-                    values.append(_signed(held))
+            for number, content in fields:
+                if isinstance(content, int):
+                    values.append(_signed(content))
                 elif code:
-                    values += _numbers(held, codes.get(number, ""))
+                    values += _numbers(content, codes.get(number, ""))
                 else:
-                    values.append(self._bytes(held, depth))
+                    values.append(self._bytes(content, depth))
         except ValueError:
             return self._bytes(data, _DEEPEST)
         return {"dtype": name, "shape": list(shape), "values": values}

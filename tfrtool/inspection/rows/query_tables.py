@@ -64,21 +64,21 @@ class _ShardTable:
 
     shards: Sequence[AnyPath]
     columns: Columns
-    own: RowColumns
-    kept: Mapping[AnyPath, KeptRecords]
+    row_columns: RowColumns
+    cached: Mapping[AnyPath, KeptRecords]
 
     def schema(self) -> pa.Schema:
-        return self.own.schema(self.columns)
+        return self.row_columns.schema(self.columns)
 
     def scan(self, names: Collection[str], on_fault: OnFault) -> Iterator[pa.RecordBatch]:
-        own = self.own.with_splits() if PLACES[4] in names else self.own
-        columns = own.narrowed(self.columns, names)
+        row_columns = self.row_columns.with_splits() if PLACES[4] in names else self.row_columns
+        columns = row_columns.narrowed(self.columns, names)
         for shard in self.shards:
-            kept = self.kept.get(shard)
-            tables = None if kept is None else kept.tables(columns)
+            cached = self.cached.get(shard)
+            tables = None if cached is None else cached.tables(columns)
             if tables is not None:
                 for table, places in tables:
-                    yield own.add_to(table, shard, places, names)
+                    yield row_columns.add_to(table, shard, places, names)
                 continue
             batches = read_batches([shard], columns, on_fault=on_fault)
             while True:
@@ -86,7 +86,7 @@ class _ShardTable:
                     batch = next(batches, None)
                 if batch is None:
                     break
-                yield own.add_to(batch.table, shard, batch.places(), names)
+                yield row_columns.add_to(batch.table, shard, batch.places(), names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,25 +149,25 @@ def answers(
                 known[name] = paths
                 continue
             columns: Columns
-            kept = dict[AnyPath, KeptRecords]()
+            cached = dict[AnyPath, KeptRecords]()
             if proto is not None and name == _RECORDS:
                 columns = proto
                 note = unknown_note(paths, proto, workers=workers, on_progress=on_progress)
                 if note:
                     on_note(note)
             else:
-                fold = fold_columns(paths, kept=kept, workers=folding, on_progress=on_progress)
+                fold = fold_columns(paths, cached=cached, workers=folding, on_progress=on_progress)
                 columns = StoredTypes.read(paths).apply(fold.table_columns(exact=False))
-                held = (
+                bounded = (
                     replace(one, shape=()) if abs(prod(one.shape)) > _LARGEST_ARRAY else one
                     for one in columns.columns
                 )
-                columns = replace(columns, columns=tuple(held))
+                columns = replace(columns, columns=tuple(bounded))
                 if columns.kind is PayloadKind.EVENT:
                     columns = EventColumns(PayloadKind.EVENT, is_list=fold.event_values > 1)
             named = (tables or {}).get(name, sources)
-            own = RowColumns.of(paths, columns, paths if named is None else named)
-            known[name] = _ShardTable(paths, columns, own, kept)
+            row_columns = RowColumns.of(paths, columns, paths if named is None else named)
+            known[name] = _ShardTable(paths, columns, row_columns, cached)
         child.send(_answer, known, sql, as_text)
 
         def results() -> Iterator[Any]:
@@ -193,7 +193,7 @@ def _located(
 ) -> dict[str, _ParquetTable | _TextTable | tuple[AnyPath, ...]]:
     """Return the file of each table to join, or its shards."""
     found: dict[str, _ParquetTable | _TextTable | tuple[AnyPath, ...]] = {}
-    for name, place in tables.items():
+    for name, location in tables.items():
         if not _TABLE_NAME.fullmatch(name) or name.casefold() == _RECORDS:
             raise UsageError(
                 f"invalid table name {name[:100]!r}",
@@ -201,12 +201,12 @@ def _located(
             )
         if name.casefold() in map(str.casefold, found):
             raise UsageError(f"two tables are named {name!r}")
-        path = as_path(place)
+        path = as_path(location)
         is_text = _TEXT_FILE.fullmatch(path.name) is not None
         if is_text:
-            check_no_url(place, "only local CSV and JSON files can be joined")
+            check_no_url(location, "only local CSV and JSON files can be joined")
         if path.is_dir() or not (is_text or _ARROW_FILE.fullmatch(path.name)):
-            found[name] = shards = find_shards(place)
+            found[name] = shards = find_shards(location)
             for shard in shards:
                 first = next(read_shard(shard), None)
                 if isinstance(first, Fault) and first.kind is FaultKind.NOT_TFRECORD:
@@ -224,8 +224,8 @@ def _located(
                 raise SourceError("it is empty", path=path)
             if is_text and (head.startswith(_UTF16) or b"\0" in head.partition(b"\n")[0]):
                 raise SourceError("not UTF-8 text", path=path, hint="save the table as UTF-8")
-        own = _TextTable(Path(place).absolute(), delimiter)
-        found[name] = own if is_text else _ParquetTable(path)
+        text_table = _TextTable(Path(location).absolute(), delimiter)
+        found[name] = text_table if is_text else _ParquetTable(path)
     return found
 
 

@@ -273,7 +273,7 @@ class _RowsView:
             failure = f"CAST(error('{column} was not expected') AS {self.types[column]})"
             value = column if column in read else failure
             parts.append((name.startswith("_"), f"{value} AS {shown}"))
-        select = ", ".join(part for _, part in sorted(parts, key=lambda one: one[0]))
+        select = ", ".join(part for _, part in sorted(parts, key=lambda part: part[0]))
         self._connection.execute(
             f'CREATE OR REPLACE TEMP VIEW {quoted(self.name)} AS SELECT {select} FROM "{self.base}"'
         )
@@ -406,11 +406,11 @@ class Sandbox:
     def _explain(self, sql: str) -> pa.RecordBatchReader:
         """Return the lines of a query's plan, with the names that the query has."""
         names = self._names | {table.base: table.name for table in self._tables}
-        own = re.compile(rf"\b({'|'.join(names)})\b")
+        pattern = re.compile(rf"\b({'|'.join(names)})\b")
         plans = self._connection.execute(sql).fetchall()
         lines = []
         for line in "\n".join(plan for _, plan in plans).splitlines():
-            text = own.sub(lambda match: names[match[0]], line)
+            text = pattern.sub(lambda match: names[match[0]], line)
             if line.endswith("│"):  # the border of a box
                 text = text[:-1].rstrip().ljust(len(line) - 1) + "│"
             lines.append(text)

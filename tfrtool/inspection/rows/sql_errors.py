@@ -138,9 +138,9 @@ def sql_message(error: Exception) -> str:
     """Return the message of DuckDB's error, in bounded length."""
     text = re.sub(r"^(\w+ )+Error: ", "", _ends(str(error).strip().partition("\n")[0]))
     text = text.rstrip("!. ")
-    for theirs, ours in _MEANINGS:
-        if found := re.fullmatch(theirs, text, re.DOTALL):
-            text = ours.format(*found.groups()).replace("'~~'", "'LIKE'")
+    for pattern, meaning in _MEANINGS:
+        if found := re.fullmatch(pattern, text, re.DOTALL):
+            text = meaning.format(*found.groups()).replace("'~~'", "'LIKE'")
             break
     if text[1:2].islower():
         text = text[0].lower() + text[1:]
@@ -173,8 +173,8 @@ def _hint(
     if unknown is None or "Values list" in error:  # of a subquery
         return None
     candidates = re.findall(r'(?<=[:,] )"([^"\n]+)"', error.partition("\nCandidate ")[2])
-    own = [name for name in columns if not _HIDDEN.fullmatch(name)]
-    names = [*sorted(own, key=lambda name: name[:1] == "_"), *candidates]
+    visible = [name for name in columns if not _HIDDEN.fullmatch(name)]
+    names = [*sorted(visible, key=lambda name: name[:1] == "_"), *candidates]
     typed = dict.fromkeys(name if name.isidentifier() else f'"{name}"' for name in names)
     hint = suggestion(unknown[1], typed, "columns")
     if f'"{unknown[1]}"' in sql and hint and hint.startswith("columns"):

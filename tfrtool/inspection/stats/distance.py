@@ -17,20 +17,20 @@ samples of one distribution come out at most 0.004 apart."""
 
 
 def l_infinity(
-    some: Mapping[Any, int], others: Mapping[Any, int], totals: Sequence[int] = ()
+    counts: Mapping[Any, int], others: Mapping[Any, int], totals: Sequence[int] = ()
 ) -> float | None:
     """Return the greatest difference of a value's part of all; None where a side has none.
 
     The ``totals`` say how many there are in all, where not all are held.
     """
-    first, second = totals or (sum(some.values()), sum(others.values()))
+    first, second = totals or (sum(counts.values()), sum(others.values()))
     if not first or not second:
         return None
-    parts = (some.get(v, 0) / first - others.get(v, 0) / second for v in {*some, *others})
+    parts = (counts.get(v, 0) / first - others.get(v, 0) / second for v in {*counts, *others})
     return max(map(abs, parts))
 
 
-def jensen_shannon(some: NumberFold, others: NumberFold) -> float | None:
+def jensen_shannon(left: NumberFold, right: NumberFold) -> float | None:
     """Return the Jensen-Shannon divergence in bits, 0 to 1; None where a side has no values.
 
     Both sides are counted in the same bins, which are quantiles of both together, or each value in
@@ -38,9 +38,9 @@ def jensen_shannon(some: NumberFold, others: NumberFold) -> float | None:
     so one outlier moves all of them, and equal distributions come out far from each other. NaN and
     infinities are one more bin each; TFDV counts them as different values on each side.
     """
-    values = np.unique(np.append(some.values, others.values))
+    values = np.unique(np.append(left.values, right.values))
     shares = []
-    for fold in (some, others):
+    for fold in (left, right):
         counts = np.zeros(len(values) + 2)
         counts[np.searchsorted(values, fold.values)] = fold.counts
         counts[-2:] = fold.nan, fold.infinite
@@ -48,8 +48,8 @@ def jensen_shannon(some: NumberFold, others: NumberFold) -> float | None:
         if not total:
             return None
         shares.append(counts / total)
-    held = min(len(one.values) if one.error else one.count for one in (some, others))
-    most = min(max(held // _PER_BIN, _FEWEST_BINS), _MOST_BINS)
+    sample_size = min(len(one.values) if one.error else one.count for one in (left, right))
+    most = min(max(sample_size // _PER_BIN, _FEWEST_BINS), _MOST_BINS)
     if len(values) > most:
         both = (shares[0] + shares[1])[:-2]
         ranks = (np.cumsum(both) - both / 2) / both.sum()
@@ -61,5 +61,5 @@ def jensen_shannon(some: NumberFold, others: NumberFold) -> float | None:
 
 
 def _divergence(p: NDArray[np.float64], q: NDArray[np.float64]) -> float:
-    some = (p > 0) & (q > 0)
-    return float(np.sum(p[some] * np.log2(p[some] / q[some])))
+    shared = (p > 0) & (q > 0)
+    return float(np.sum(p[shared] * np.log2(p[shared] / q[shared])))

@@ -61,9 +61,9 @@ class NumberFold:
         self.minimum, self.maximum = min(low, other.minimum), max(high, other.maximum)
         self.zeros += other.zeros
         # Chan, Golub and LeVeque: Updating Formulae and a Pairwise Algorithm (1979).
-        total, apart = self.count + other.count, other.mean - self.mean
-        self.mean += apart * (other.count / total)
-        self.squares += other.squares + apart * apart * (self.count * (other.count / total))
+        total, shift = self.count + other.count, other.mean - self.mean
+        self.mean += shift * (other.count / total)
+        self.squares += other.squares + shift * shift * (self.count * (other.count / total))
         self.count = total
         self.error += other.error
         values = np.append(self.values, other.values)
@@ -76,15 +76,15 @@ class NumberFold:
     def _shrink(self, room: int) -> None:
         bit = 0
         while len(self.values) > room and self.counts.max() >> bit:
-            held = np.flatnonzero(self.counts >> bit & 1)
-            if len(held) > room // _LEVELS:
-                pairs = held[: len(held) // 2 * 2].reshape(-1, 2)
+            with_bit = np.flatnonzero(self.counts >> bit & 1)
+            if len(with_bit) > room // _LEVELS:
+                pairs = with_bit[: len(with_bit) // 2 * 2].reshape(-1, 2)
                 self.counts[pairs] -= 1 << bit
                 self.counts[pairs[:, self.turns >> bit & 1]] += 2 << bit
                 self.turns ^= 1 << bit
                 self.error += 1 << bit
-                kept = self.counts > 0
-                self.values, self.counts = self.values[kept], self.counts[kept]
+                nonzero = self.counts > 0
+                self.values, self.counts = self.values[nonzero], self.counts[nonzero]
             bit += 1
 
     def histogram(self) -> dict[str, list[Any]] | None:

@@ -63,9 +63,9 @@ def stats(shards: Locations, options: StatsOptions) -> StatsReport:
         ShardError: a file can't be read, or no file contains Examples or SequenceExamples.
     """
 
-    here = _total(_profiles(shards, options))
-    there = None if options.against is None else _total(_profiles(options.against, options))
-    return _report(here, there)
+    total = _total(_profiles(shards, options))
+    against = None if options.against is None else _total(_profiles(options.against, options))
+    return _report(total, against)
 
 
 def _profiles(shards: Locations, options: StatsOptions) -> Iterable[ShardProfile]:
@@ -98,8 +98,8 @@ def _total(profiles: Iterable[ShardProfile]) -> _Total:
     return total
 
 
-def _report(here: _Total, there: _Total | None) -> StatsReport:
-    paths = [*here.paths, *(there.paths if there else [])]
+def _report(total: _Total, against: _Total | None) -> StatsReport:
+    paths = [*total.paths, *(against.paths if against else [])]
     folders = dict.fromkeys(path.parent for path in paths)
 
     def labels(key: FeatureKey) -> Sequence[str]:
@@ -108,14 +108,14 @@ def _report(here: _Total, there: _Total | None) -> StatsReport:
         found = (LabelNames.read(folder, key.name).names for folder in where)
         return next(filter(None, found), ())
 
-    mine, records = here.fold.features, here.fold.records
+    mine, records = total.fold.features, total.fold.records
     compared = None
-    if there is not None:
-        others = there.fold.features
-        known = dict.fromkeys([*here.fold.known(), *there.fold.known()])
+    if against is not None:
+        others = against.fold.features
+        known = dict.fromkeys([*total.fold.known(), *against.fold.known()])
         compared = {
-            "shards": len(there.paths),
-            "records": there.fold.records,
+            "shards": len(against.paths),
+            "records": against.fold.records,
             "only_here": [str(key) for key in known if key not in others],
             "only_there": [str(key) for key in known if key not in mine],
             "distances": [
@@ -124,17 +124,17 @@ def _report(here: _Total, there: _Total | None) -> StatsReport:
                 for distance in (mine.get(key) or FeatureFold()).distances(
                     others.get(key) or FeatureFold(),
                     key,
-                    (records, there.fold.records),
+                    (records, against.fold.records),
                     is_class=bool(labels(key)),
                 )
             ],
         }
     return StatsReport(
-        shards=len(here.paths),
+        shards=len(total.paths),
         records=records,
-        payload=PayloadKind.SEQUENCE_EXAMPLE if here.fold.sequences else PayloadKind.EXAMPLE,
-        features=tuple(mine[key].to_json(key, records, labels(key)) for key in here.fold.known()),
-        skipped=here.fold.skipped,
-        losses=(*here.losses, *(there.losses if there else ())),
+        payload=PayloadKind.SEQUENCE_EXAMPLE if total.fold.sequences else PayloadKind.EXAMPLE,
+        features=tuple(mine[key].to_json(key, records, labels(key)) for key in total.fold.known()),
+        skipped=total.fold.skipped,
+        losses=(*total.losses, *(against.losses if against else ())),
         against=compared,
     )

@@ -101,8 +101,8 @@ class FeatureFold:
         starts = strings_array([bytes([byte]) for byte in _IMAGE_STARTS])
         likely = pc.is_in(pc.binary_slice(values, 0, 1), value_set=starts)
         sides = []
-        for place in np.flatnonzero(np.from_dlpack(likely.cast(pa.uint8()))).tolist():
-            value = values[place].as_buffer()  # no copy
+        for index in np.flatnonzero(np.from_dlpack(likely.cast(pa.uint8()))).tolist():
+            value = values[index].as_buffer()  # no copy
             content = describe_bytes(value[:18].to_pybytes())
             if not content.startswith("image/"):
                 continue
@@ -148,7 +148,7 @@ class FeatureFold:
             data |= {"values": shown["values"], "distinct": None if error else len(counts)}
             data |= {"distinct_exact": not error, "common_error": 0}
         if key.dtype in (DType.STRING, DType.INT64):
-            order = sorted(counts, key=lambda one: (-counts[one], one))
+            order = sorted(counts, key=lambda value: (-counts[value], value))
             data["common"] = common = []
             for value in order[:COMMONEST]:
                 found = value if isinstance(value, int) else string_json(value)
@@ -169,8 +169,9 @@ class FeatureFold:
         self, other: "FeatureFold", key: FeatureKey, records: tuple[int, int], *, is_class: bool
     ) -> list[Json]:
         """Return the distances to the same feature of other shards, where it may be a class."""
-        numbers, some, others = list(_MEASURED), self.numbers["values"], other.numbers["values"]
-        apart = {
+        numbers = list(_MEASURED)
+        values, other_values = self.numbers["values"], other.numbers["values"]
+        distances = {
             ("presence", "l_infinity"): l_infinity(
                 {True: self.present, False: records[0] - self.present},
                 {True: other.present, False: records[1] - other.present},
@@ -180,18 +181,20 @@ class FeatureFold:
         if key.dtype is DType.STRING:
             if not self.formats and not other.formats:
                 totals = self.numbers["bytes"].count, other.numbers["bytes"].count
-                held = self.strings.counts, other.strings.counts
-                apart["values", "l_infinity"] = l_infinity(*held, totals)
-        elif (is_class or _is_label(key)) and not some.error and not others.error:
-            apart["values", "l_infinity"] = l_infinity(some.distinct(), others.distinct())
+                counts = self.strings.counts, other.strings.counts
+                distances["values", "l_infinity"] = l_infinity(*counts, totals)
+        elif (is_class or _is_label(key)) and not values.error and not other_values.error:
+            distances["values", "l_infinity"] = l_infinity(
+                values.distinct(), other_values.distinct()
+            )
         else:
             numbers.append("values")
         for of in numbers:
-            apart[of, "jensen_shannon"] = jensen_shannon(self.numbers[of], other.numbers[of])
+            distances[of, "jensen_shannon"] = jensen_shannon(self.numbers[of], other.numbers[of])
         title = {"feature": key.name, "dtype": key.type_name}
         return [
             {**title, "of": of, "measure": measure, "distance": distance}
-            for (of, measure), distance in apart.items()
+            for (of, measure), distance in distances.items()
             if distance is not None
         ]
 
@@ -210,9 +213,9 @@ def column_parts(column: Column, array: pa.Array) -> Iterator[FeaturePart]:
         yield column.dtype, present, {"lengths": ones}, array
         return
     if column.is_list:
-        held = array.drop_null()
-        numbers["steps"] = np.from_dlpack(pc.list_value_length(held))
-        array = held.flatten()
+        steps = array.drop_null()
+        numbers["steps"] = np.from_dlpack(pc.list_value_length(steps))
+        array = steps.flatten()
     kinds = [(column.dtype, array)]
     if column.dtype is None:
         kinds = list(zip(DTYPES.values(), array.flatten(), strict=True))

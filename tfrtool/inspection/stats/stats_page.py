@@ -27,18 +27,18 @@ def stats_page(
     page: list[str | Table] = [Heading(f"{_of(records, report.shards)}, {report.payload.title}")]
     for title, name in (("numbers", "values"), ("list lengths", "lengths"), ("steps", "steps")):
         rows = []
-        for one in features:
-            held = one.get(name)
-            scalar = name == "lengths" and held and (held["min"], held["max"]) == (1, 1)
-            if held and held["count"] and not scalar:
-                rows.append((*_titles(one, records), *_numbers(held)))
+        for feature in features:
+            summary = feature.get(name)
+            scalar = name == "lengths" and summary and (summary["min"], summary["max"]) == (1, 1)
+            if summary and summary["count"] and not scalar:
+                rows.append((*_titles(feature, records), *_numbers(summary)))
         if rows:
             head = (title, "present", "mean", "std", "min", "median", "max", "zeros", "histogram")
             page.append(Table(head=head, rows=rows, right=frozenset(range(1, 8))))
     if rows := [
-        (*_titles(one, records), *_commonest(one))
-        for one in features
-        if "images" not in one and (one.get("common") or "bytes" in one)
+        (*_titles(feature, records), *_commonest(feature))
+        for feature in features
+        if "images" not in feature and (feature.get("common") or "bytes" in feature)
     ]:
         page.append(Table(head=("values", "present", "distinct", "most common"), rows=rows))
     if rows := [(name_text(one["name"]), *_image(one)) for one in features if "images" in one]:
@@ -59,10 +59,16 @@ def _titles(feature: Feature, records: int) -> tuple[str, str]:
     return name_text(feature["name"]), "all" if present == records else f"{present:,}"
 
 
-def _numbers(held: Feature) -> tuple[str, ...]:
-    middle = (held["mean"], held["std"], held["min"], held["quantiles"]["0.5"], held["max"])
-    drawn = Histogram(held["histogram"]["counts"], held["histogram"]["edges"])
-    return *map(_number, middle), f"{held['zeros']:,}", drawn
+def _numbers(summary: Feature) -> tuple[str, ...]:
+    middle = (
+        summary["mean"],
+        summary["std"],
+        summary["min"],
+        summary["quantiles"]["0.5"],
+        summary["max"],
+    )
+    drawn = Histogram(summary["histogram"]["counts"], summary["histogram"]["edges"])
+    return *map(_number, middle), f"{summary['zeros']:,}", drawn
 
 
 def _number(value: float) -> str:
@@ -72,7 +78,7 @@ def _number(value: float) -> str:
 
 
 def _commonest(feature: Feature) -> tuple[str, str]:
-    held = feature.get("values") or feature["bytes"]
+    values = feature.get("values") or feature["bytes"]
     parts = []
     for one in feature["common"][:_SHOWN]:
         value = one.get("name", one["value"])
@@ -80,7 +86,7 @@ def _commonest(feature: Feature) -> tuple[str, str]:
             value = value.get("text", f"({value['bytes']:,} bytes)")
         text = printable(str(value))
         text = text if len(text) <= _TEXT else f"{text[: _TEXT - 3]}..."
-        parts.append(f"{text} {one['count'] / held['count']:.1%}")
+        parts.append(f"{text} {one['count'] / values['count']:.1%}")
     about = "" if feature["distinct_exact"] else "about "
     return f"{about}{feature['distinct']:,}", ", ".join(parts)
 
@@ -98,18 +104,20 @@ def _image(feature: Feature) -> tuple[str, ...]:
 
 def _notes(report: StatsReport) -> list[str]:
     notes = ["too many feature names; some were skipped"] if report.skipped else []
-    for one in report.features:
-        held = one.get("values") or one.get("bytes") or one["lengths"]
-        counts = ((held["nan"], "NaN"), (held["infinite"], "infinite"))
-        odd = [f"{count:,} {what}" for count, what in counts if count]
-        if one.get("images", {}).get("unreadable"):
-            odd.append(f"{one['images']['unreadable']:,} images without a size in their header")
-        if held["rank_error"]:
-            odd.append(
-                f"approximate quantiles and histogram (rank error up to {held['rank_error']:.2%})"
+    for feature in report.features:
+        values = feature.get("values") or feature.get("bytes") or feature["lengths"]
+        counts = ((values["nan"], "NaN"), (values["infinite"], "infinite"))
+        remarks = [f"{count:,} {what}" for count, what in counts if count]
+        if feature.get("images", {}).get("unreadable"):
+            remarks.append(
+                f"{feature['images']['unreadable']:,} images without a size in their header"
             )
-        if odd:
-            notes.append(f"{name_text(one['name'])}: {', '.join(odd)}")
+        if values["rank_error"]:
+            remarks.append(
+                f"approximate quantiles and histogram (rank error up to {values['rank_error']:.2%})"
+            )
+        if remarks:
+            notes.append(f"{name_text(feature['name'])}: {', '.join(remarks)}")
     return notes
 
 
@@ -117,7 +125,7 @@ def _against(against: Mapping[str, Any], threshold: float | None) -> list[str | 
     lines = [f"only in SHARDS: {printable(name)}" for name in against["only_here"]]
     lines += [f"only in --against: {printable(name)}" for name in against["only_there"]]
     rows = []
-    for one in sorted(against["distances"], key=lambda one: -one["distance"]):
+    for one in sorted(against["distances"], key=lambda found: -found["distance"]):
         text = f"{one['distance']:.4f}"
         if threshold is not None and one["distance"] > threshold:
             text = Bad(f"{text} above threshold")
