@@ -65,13 +65,13 @@ def describe_table(table: RecordTable) -> Gallery:
     ):
         classes[split][name] = count
     rows = query.fetch('SELECT "#shard", count(*) FROM records GROUP BY 1 ORDER BY 1')
-    made = Gallery(dict(rows), dict(classes))
+    gallery = Gallery(dict(rows), dict(classes))
     if classes:
-        _add_strips(query, made)
+        _add_strips(query, gallery)
     if query.has_images:
-        _add_histograms(query, made)
-        _add_examples(query, made)
-        _add_similar(query, made)
+        _add_histograms(query, gallery)
+        _add_examples(query, gallery)
+        _add_similar(query, gallery)
         images = (
             'WITH one AS (SELECT *, "#width"::DOUBLE AS w, "#height"::DOUBLE AS h, '
             '"#brightness" AS b, "#entropy" AS e FROM records WHERE "#width" > 0), '
@@ -83,39 +83,39 @@ def describe_table(table: RecordTable) -> Gallery:
                 f"ORDER BY {key}, {ORDER} LIMIT {MOST}"
             )
             if found:
-                made.unusual[name] = [Row(*values) for values in found]
-    return made
+                gallery.unusual[name] = [Row(*values) for values in found]
+    return gallery
 
 
-def _add_strips(query: RecordQuery, made: Gallery) -> None:
+def _add_strips(query: RecordQuery, gallery: Gallery) -> None:
     for shard, cell, name in query.fetch(
         'SELECT "#shard", _record * least(n, '
         f'{_CELLS}) // n AS cell, mode("#classes"[1]) FROM (SELECT *, 1 + max(_record) OVER '
         f'(PARTITION BY "#shard") AS n FROM records WHERE "#shard" < {SHARDS}) '
         "GROUP BY ALL ORDER BY ALL"
     ):
-        cells = made.strips.setdefault(shard, [])
+        cells = gallery.strips.setdefault(shard, [])
         cells += [None] * (cell - len(cells)) + [name]
 
 
-def _add_histograms(query: RecordQuery, made: Gallery) -> None:
+def _add_histograms(query: RecordQuery, gallery: Gallery) -> None:
     for name in ("width", "height", "brightness", "entropy"):
         column = f'"#{name}"'
         ((low, high),) = query.fetch(f"SELECT min({column}), max({column}) FROM records")
         if low is None:
             continue
         counts, step = [0] * _BINS, (high - low) / _BINS or 1
-        for place, count in query.fetch(
+        for bin_index, count in query.fetch(
             f"SELECT least(floor(({column} - {low}) / {step}), {_BINS - 1})::INT, count(*) "
             f"FROM records WHERE {column} IS NOT NULL GROUP BY 1"
         ):
-            counts[place] = count
-        made.histograms[name] = counts, [*(low + step * n for n in range(_BINS)), high]
+            counts[bin_index] = count
+        gallery.histograms[name] = counts, [*(low + step * n for n in range(_BINS)), high]
 
 
-def _add_examples(query: RecordQuery, made: Gallery) -> None:
+def _add_examples(query: RecordQuery, gallery: Gallery) -> None:
     """Add records of each class, evenly spread from the first to the last."""
-    classes, each = ('unnest("#classes")', EACH) if made.classes else ("''", 2 * MOST)
+    classes, each = ('unnest("#classes")', EACH) if gallery.classes else ("''", 2 * MOST)
     largest = (
         f"WITH one AS (SELECT *, {classes} AS class FROM records), largest AS (SELECT class "
         f"FROM one GROUP BY 1 ORDER BY count(*) DESC, 1 LIMIT {CLASSES})"
@@ -128,10 +128,10 @@ def _add_examples(query: RecordQuery, made: Gallery) -> None:
         f"{largest} SELECT class, {ROW} FROM ({parts}) QUALIFY row_number() OVER "
         f"(PARTITION BY class, part ORDER BY {ORDER}) = 1 ORDER BY class, {ORDER}"
     ):
-        made.examples.setdefault(name, []).append(Row(*values))
+        gallery.examples.setdefault(name, []).append(Row(*values))
 
 
-def _add_similar(query: RecordQuery, made: Gallery) -> None:
+def _add_similar(query: RecordQuery, gallery: Gallery) -> None:
     """Add groups of images whose hashes differ in a few bits, the largest first.
 
     Hashes are compared if one of their quarters is the same. A group is around one image that is
@@ -145,27 +145,27 @@ def _add_similar(query: RecordQuery, made: Gallery) -> None:
         "FROM parts)"
     )
     alike: dict[int, set[int]] = {one: set() for one, count in counts.items() if count > 1}
-    for one, other in query.fetch(
+    for image_hash, other in query.fetch(
         f"{crowds} SELECT DISTINCT a.h, b.h FROM crowds AS a JOIN crowds AS b USING (n, part) "
         f"WHERE a.crowd <= {_CROWD} AND a.h <> b.h AND bit_count(xor(a.h, b.h)) <= {MOST_BITS}"
     ):
-        alike.setdefault(one, set()).add(other)
-    made.all_compared = not query.fetch(f"{crowds} FROM crowds WHERE crowd > {_CROWD} LIMIT 1")
+        alike.setdefault(image_hash, set()).add(other)
+    gallery.all_compared = not query.fetch(f"{crowds} FROM crowds WHERE crowd > {_CROWD} LIMIT 1")
     groups: list[tuple[int, list[int]]] = []
     taken: set[int] = set()
-    for centre in sorted(alike, key=lambda one: (-len(alike[one]), one)):
+    for centre in sorted(alike, key=lambda image_hash: (-len(alike[image_hash]), image_hash)):
         if centre not in taken:
             members = [one for one in (centre, *sorted(alike[centre])) if one not in taken]
             groups.append((sum(counts[one] for one in members), members))
             taken.update(members)
-    groups = sorted((one for one in groups if one[0] > 1), key=lambda one: -one[0])
-    made.similar_groups = len(groups)
+    groups = sorted((one for one in groups if one[0] > 1), key=lambda group: -group[0])
+    gallery.similar_groups = len(groups)
     for count, members in groups[:GROUPS]:
         listed = ", ".join(map(str, members))
         found = query.fetch(
             f'SELECT {ROW} FROM records WHERE "#hash" IN ({listed}) ORDER BY {ORDER} LIMIT {MOST}'
         )
-        made.similar.append((count, [Row(*values) for values in found]))
+        gallery.similar.append((count, [Row(*values) for values in found]))
 
 
 def sorted_classes(names: Iterable[str], known: Sequence[str]) -> list[str]:

@@ -11,7 +11,7 @@ from tfrtool.records.reader import read_records
 from tfrtool.records.stream import open_shard
 from tfrtool.storage.remote_path import AnyPath
 
-_HELD = 200
+_MOST_RECENT = 200
 """Records that are kept, of up to `_LARGEST` bytes each."""
 
 _LARGEST = 1024 * 1024
@@ -22,7 +22,7 @@ class OffsetReader:
 
     def __init__(self, shards: Sequence[AnyPath]) -> None:
         self._shards = shards
-        self._held: OrderedDict[tuple[int, int], Record] = OrderedDict()
+        self._recent: OrderedDict[tuple[int, int], Record] = OrderedDict()
         self._lock = Lock()
 
     def read(self, shard: int, offset: int) -> Record | None:
@@ -30,9 +30,9 @@ class OffsetReader:
 
         All records of a compressed shard up to it are read, and those next to it are kept.
         """
-        held = self._held.get((shard, offset))
-        if held is not None:
-            return held
+        found = self._recent.get((shard, offset))
+        if found is not None:
+            return found
         path = self._shards[shard]
         with os_errors_as(ShardError, path), open_shard(path) as file:
             form = detect_compression(file)
@@ -43,16 +43,16 @@ class OffsetReader:
             for item in read_records(file, compression=form, offset=start):
                 if isinstance(item, Record):
                     if item.offset == offset:
-                        held = item
+                        found = item
                     if len(item.payload) <= _LARGEST:
                         self._keep((shard, item.offset), item)
                 following += item.offset > offset
-                if is_plain or following > _HELD // 2 or (held is None and following):
+                if is_plain or following > _MOST_RECENT // 2 or (found is None and following):
                     break
-        return held
+        return found
 
-    def _keep(self, place: tuple[int, int], record: Record) -> None:
+    def _keep(self, key: tuple[int, int], record: Record) -> None:
         with self._lock:
-            self._held[place] = record
-            while len(self._held) > _HELD:
-                self._held.popitem(last=False)
+            self._recent[key] = record
+            while len(self._recent) > _MOST_RECENT:
+                self._recent.popitem(last=False)

@@ -127,15 +127,15 @@ class RecordQuery:
         for piece in table.pieces:
             files = groups.setdefault((piece.features, piece.start), [])
             files.append(str(table.folder / piece.file))
-        own = ", ".join(f'"{name}"' for name in OWN if name != "record")
+        stored = ", ".join(f'"{name}"' for name in OWN if name != "record")
         selects = [
-            f"SELECT {own}, record + {start} AS record, "
+            f"SELECT {stored}, record + {start} AS record, "
             f"{''.join(self._value(name, held) for name in self.features)} "
             f"FROM read_parquet([{', '.join(map(_literal, files))}])"
             for (held, start), files in groups.items()
         ]
-        made = {"_shard": "path", "_record": "record", "_offset": '"offset"', "_bytes": "bytes"}
-        parts = [f"{made.get(name, name.lstrip('_'))} AS {names[name]}" for name in extra]
+        sources = {"_shard": "path", "_record": "record", "_offset": '"offset"', "_bytes": "bytes"}
+        parts = [f"{sources.get(name, name.lstrip('_'))} AS {names[name]}" for name in extra]
         parts += [f'{name} AS "#{name}"' for name in (*IMAGE_COLUMNS, "hash", "digest", "shard")]
         parts += [names[name] for name in self.features]
         parts += [
@@ -149,15 +149,17 @@ class RecordQuery:
             f"FROM ({' UNION ALL '.join(selects)}) {sides} LEFT JOIN marks USING (shard, record)"
         )
 
-    def _value(self, name: str, held: tuple[TableFeature, ...]) -> str:
+    def _value(self, name: str, features: tuple[TableFeature, ...]) -> str:
         """Return a feature in SQL, from pieces that may have another form of it, or not have it."""
         wanted, value = self.features[name], "NULL"
-        for number, one in enumerate(held):
-            if one.name == name:
+        for number, feature in enumerate(features):
+            if feature.name == name:
                 value = f"c{number}"
-                if one.base != wanted.base:
-                    value = f"[encode(x) for x in {value}]" if one.is_list else f"encode({value})"
-                if wanted.is_list and not one.is_list:
+                if feature.base != wanted.base:
+                    value = (
+                        f"[encode(x) for x in {value}]" if feature.is_list else f"encode({value})"
+                    )
+                if wanted.is_list and not feature.is_list:
                     value = f"CASE WHEN c{number} IS NULL THEN NULL ELSE [{value}] END"
         kind = _TYPES[wanted.base] + "[]" * wanted.is_list
         return f"CAST({value} AS {kind}) AS {self.quoted[name]}, "
@@ -171,36 +173,36 @@ class RecordQuery:
         except duckdb.Error as error:
             raise as_sql_error(error, self.quoted, condition) from error
 
-    def matching(self, one: Question) -> str:
+    def matching(self, question: Question) -> str:
         """Return the WHERE of a question."""
         parts = ["true"]
-        if one.where.strip():
-            check_condition(one.where)
-            parts.append(f"(\n{one.where}\n)")
-        if one.text.strip():
-            parts.append(self._contains(_literal(one.text.strip().lower())))
-        if one.split is not None:
-            parts.append(f"coalesce(_split, '') = {_literal(one.split)}")
-        if one.label is not None:
-            parts.append(f'list_contains("#classes", {_literal(one.label)})')
-        if one.shard is not None:
-            parts.append(f'"#shard" = {one.shard}')
-        if one.record is not None:
-            parts.append('"#shard" = {} AND _record = {}'.format(*one.record))
-        if one.fault is not None:
-            kind = f'list_contains("#faults", {_literal(one.fault)})'
-            parts.append('len("#faults") > 0' if one.fault == "any" else kind)
-        if one.size is not None:
-            parts.append(f"{self.size_group} = {one.size}")
-        if one.copies == "any":
+        if question.where.strip():
+            check_condition(question.where)
+            parts.append(f"(\n{question.where}\n)")
+        if question.text.strip():
+            parts.append(self._contains(_literal(question.text.strip().lower())))
+        if question.split is not None:
+            parts.append(f"coalesce(_split, '') = {_literal(question.split)}")
+        if question.label is not None:
+            parts.append(f'list_contains("#classes", {_literal(question.label)})')
+        if question.shard is not None:
+            parts.append(f'"#shard" = {question.shard}')
+        if question.record is not None:
+            parts.append('"#shard" = {} AND _record = {}'.format(*question.record))
+        if question.fault is not None:
+            kind = f'list_contains("#faults", {_literal(question.fault)})'
+            parts.append('len("#faults") > 0' if question.fault == "any" else kind)
+        if question.size is not None:
+            parts.append(f"{self.size_group} = {question.size}")
+        if question.copies == "any":
             again = 'SELECT "#digest" FROM records GROUP BY 1 HAVING count(*) > 1'
             parts.append(f'"#digest" IN ({again})')
-        elif isinstance(one.copies, tuple):
-            parts.append(f'"#digest" = ({_of("digest", one.copies)})')
-        if one.like is not None:
-            parts.append(f'bit_count(xor("#hash", ({_of("hash", one.like)}))) <= {MOST_BITS}')
-        if one.marked is not None:
-            parts.append(f'"#marked" = {one.marked}')
+        elif isinstance(question.copies, tuple):
+            parts.append(f'"#digest" = ({_of("digest", question.copies)})')
+        if question.like is not None:
+            parts.append(f'bit_count(xor("#hash", ({_of("hash", question.like)}))) <= {MOST_BITS}')
+        if question.marked is not None:
+            parts.append(f'"#marked" = {question.marked}')
         return f"WHERE {' AND '.join(parts)}"
 
     @property
@@ -225,14 +227,14 @@ class RecordQuery:
 
     def _contains(self, part: str) -> str:
         texts = [('"#classes"', TableFeature("", "text", True))]
-        texts += [(self.quoted[name], one) for name, one in self.features.items()]
+        texts += [(self.quoted[name], feature) for name, feature in self.features.items()]
         parts = []
-        for column, one in texts:
-            if one.base in ("text", "bytes"):
-                value = "x" if one.is_list else column
-                shown = value if one.base == "text" else f"try(decode({value}))"
+        for column, feature in texts:
+            if feature.base in ("text", "bytes"):
+                value = "x" if feature.is_list else column
+                shown = value if feature.base == "text" else f"try(decode({value}))"
                 found = f"contains(lower({shown}), {part})"
-                found = f"list_bool_or([{found} for x in {column}])" if one.is_list else found
+                found = f"list_bool_or([{found} for x in {column}])" if feature.is_list else found
                 parts.append(f"coalesce({found}, false)")
         return f"({' OR '.join(parts)})"
 
@@ -351,8 +353,8 @@ def _merged(pieces: Iterable[TablePiece]) -> dict[str, TableFeature]:
     return {name: one for name, one in sorted(found.items()) if name not in conflicting}
 
 
-def _of(name: str, place: Place) -> str:
-    return 'SELECT "#{}" FROM records WHERE "#shard" = {} AND _record = {}'.format(name, *place)
+def _of(name: str, record: Place) -> str:
+    return 'SELECT "#{}" FROM records WHERE "#shard" = {} AND _record = {}'.format(name, *record)
 
 
 def _literal(value: str) -> str:

@@ -128,13 +128,13 @@ def merge_pieces(folder: Path, pieces: Sequence[TablePiece]) -> tuple[TablePiece
     for piece in pieces:
         if piece.rows < _ROWS:
             groups.setdefault(piece.features, []).append(piece)
-    for features, held in groups.items():
+    for features, small in groups.items():
         name = f"merged-{secrets.token_hex(8)}.parquet"
         with _storing(folder):
             pq.write_table(
-                pa.concat_tables(_read_piece(folder, one) for one in held), folder / name
+                pa.concat_tables(_read_piece(folder, one) for one in small), folder / name
             )
-        merged.append(TablePiece(name, sum(piece.rows for piece in held), features))
+        merged.append(TablePiece(name, sum(piece.rows for piece in small), features))
     return tuple(merged)
 
 
@@ -223,10 +223,10 @@ def _columns(
     classes = _classes(lists, roles) or [None] * len(records)
     for number, (record, row) in enumerate(zip(records, rows, strict=True)):
         row |= {"shard": shard, "record": record.index, "offset": record.offset}
-        held = classes[number] or []
-        row |= {"bytes": len(record.payload), "classes": held}
-        if roles.label in lists and held and held[0] in names:
-            row["label_name"] = held[0]
+        class_names = classes[number] or []
+        row |= {"bytes": len(record.payload), "classes": class_names}
+        if roles.label in lists and class_names and class_names[0] in names:
+            row["label_name"] = class_names[0]
         if record.payload_crc == -1:
             row["fault"] = FaultKind.PAYLOAD_CRC.value
         elif number in unparsed:
@@ -251,12 +251,12 @@ def _decoded(payloads: list[bytes], image: str | None) -> tuple[dict[str, pa.Arr
     columns = seen.table_columns()
     if not columns.parsed:
         return {}, set()
-    kept = [
+    selected = [
         (name, replace(column, form=Form.LIST))
         for name, column in zip(columns.names, columns.columns, strict=True)
         if column.dtype is not None and not column.is_list and name != image
     ][:MAX_COLUMNS]
-    chosen = Columns(columns.kind, tuple(column for _, column in kept))
+    chosen = Columns(columns.kind, tuple(column for _, column in selected))
     unparsed: set[int] = set()
     while True:
         try:
@@ -268,7 +268,7 @@ def _decoded(payloads: list[bytes], image: str | None) -> tuple[dict[str, pa.Arr
             if unparsed.issuperset(misfit.others):
                 return {}, unparsed
             unparsed.update(misfit.others)
-    names = (name for name, _ in kept)
+    names = (name for name, _ in selected)
     return dict(zip(names, chosen.arrays(table), strict=True)), unparsed
 
 

@@ -56,18 +56,18 @@ def written_shards(paths: Iterable[AnyPath]) -> frozenset[AnyPath]:
 
 
 def check_directory(
-    directory: AnyPath, verdicts: Verdicts, *, whole: bool = True
+    directory: AnyPath, verdicts: Verdicts, *, is_full_directory: bool = True
 ) -> DatasetFindings:
     """Compare the shards in a directory with its metadata and with their own names.
 
-    What is missing is what is not on the disk, whether it was to be verified or not. Unless the
-    ``whole`` directory is meant, only the sets of these shards are looked at.
+    What is missing is what is not on the disk, whether it was to be verified or not. Without
+    ``is_full_directory``, only the sets of these shards are looked at.
     """
     paths = {*verdicts}
     with suppress(OSError):  # readable files in a folder that can't be listed
         paths.update(shards_in(directory))
     sets = group_shards(sorted(paths))
-    if not whole:
+    if not is_full_directory:
         sets = tuple(one for one in sets if any(path in verdicts for path in one.paths))
     faults: list[DatasetFault] = []
     info = None
@@ -76,7 +76,7 @@ def check_directory(
     except DatasetError as error:
         faults.append(DatasetFault(directory / DATASET_INFO, error.what, FaultKind.PARSE))
     if info is not None and info.splits:
-        faults += _against_metadata(directory, info, sets, verdicts, whole)
+        faults += _against_metadata(directory, info, sets, verdicts, is_full_directory)
     else:
         faults += _against_names(sets)
     try:
@@ -99,7 +99,7 @@ def _against_metadata(
     info: DatasetInfo,
     sets: Sequence[ShardSet],
     verdicts: Verdicts,
-    whole: bool,
+    is_full_directory: bool,
 ) -> Iterator[DatasetFault]:
     known = {split.name for split in info.splits}
     for one in sets:
@@ -108,28 +108,28 @@ def _against_metadata(
             yield DatasetFault(one.paths[0], message)
     for split in info.splits:
         count = human_count(len(split.shard_lengths), "shard")
-        meant = info.shards_of(split, sets, directory)
-        others = [one for one in sets if one.split == split.name and one is not meant]
+        current = info.shards_of(split, sets, directory)
+        others = [one for one in sets if one.split == split.name and one is not current]
         for one in others if split.shard_lengths else ():
-            extra = " next to them, perhaps from an earlier write" if meant.shards else ""
+            extra = " next to them, perhaps from an earlier write" if current.shards else ""
             message = f"{DATASET_INFO} lists {count} for split {split.name!r}, "
             message += f"found {printable(one.name)}{extra}"
             yield DatasetFault(one.paths[0], message)
-        if meant.shards and split.shard_lengths:
-            yield from _split_against_metadata(directory, split, meant, verdicts)
-        elif split.shard_lengths and whole and not others:
+        if current.shards and split.shard_lengths:
+            yield from _split_against_metadata(directory, split, current, verdicts)
+        elif split.shard_lengths and is_full_directory and not others:
             message = f"no shards of split {split.name!r} found, {DATASET_INFO} lists {count}"
             yield DatasetFault(directory, message, FaultKind.MISSING_SHARD)
 
 
 def _split_against_metadata(
-    directory: AnyPath, split: SplitInfo, meant: ShardSet, verdicts: Verdicts
+    directory: AnyPath, split: SplitInfo, shard_set: ShardSet, verdicts: Verdicts
 ) -> Iterator[DatasetFault]:
     count = len(split.shard_lengths)
-    yield from _missing(meant)
+    yield from _missing(shard_set)
     checked: list[ShardProfile] = []
     for index, expected in enumerate(split.shard_lengths):
-        shard = meant.shards.get(index)
+        shard = shard_set.shards.get(index)
         verdict = None if shard is None else verdicts.get(shard)
         if verdict is None or verdict.error is not None:
             continue
@@ -152,11 +152,11 @@ def _split_against_metadata(
 
 
 def _against_names(sets: Sequence[ShardSet]) -> Iterator[DatasetFault]:
-    forgiven: list[ShardSet] = []
+    incomplete: list[ShardSet] = []
     for conflicting in find_conflicts(sets):
         # What an earlier write left need not be whole, where something is.
         if not all(one.n_missing for one in conflicting):
-            forgiven += [one for one in conflicting if one.n_missing]
+            incomplete += [one for one in conflicting if one.n_missing]
         counts = " and of ".join(f"{one.count:,}" for one in conflicting)
         message = (
             f"sets of {counts} shards in one folder, perhaps from an earlier write; a glob such as "
@@ -164,37 +164,37 @@ def _against_names(sets: Sequence[ShardSet]) -> Iterator[DatasetFault]:
         )
         yield DatasetFault(conflicting[-1].paths[0], message)
     for one in sets:
-        if one not in forgiven:
+        if one not in incomplete:
             yield from _missing(one)
 
 
-def _missing(one: ShardSet) -> Iterator[DatasetFault]:
-    for name in islice(one.missing, MISSING_LISTED):
-        message = f"missing: shard names give a total of {one.count:,}"
-        yield DatasetFault(one.directory / name, message, FaultKind.MISSING_SHARD)
-    more = one.n_missing - MISSING_LISTED
+def _missing(shard_set: ShardSet) -> Iterator[DatasetFault]:
+    for name in islice(shard_set.missing, MISSING_LISTED):
+        message = f"missing: shard names give a total of {shard_set.count:,}"
+        yield DatasetFault(shard_set.directory / name, message, FaultKind.MISSING_SHARD)
+    more = shard_set.n_missing - MISSING_LISTED
     if more > 0:
-        message = f"{more:,} more of {printable(one.name)} are missing"
-        yield DatasetFault(one.directory, message, FaultKind.MISSING_SHARD)
+        message = f"{more:,} more of {printable(shard_set.name)} are missing"
+        yield DatasetFault(shard_set.directory, message, FaultKind.MISSING_SHARD)
 
 
-def _within_set(one: ShardSet, verdicts: Verdicts) -> Iterator[DatasetFault]:
-    for path in one.extra:
-        message = f"shard number out of range: the name gives a total of {one.count:,}"
+def _within_set(shard_set: ShardSet, verdicts: Verdicts) -> Iterator[DatasetFault]:
+    for path in shard_set.extra:
+        message = f"shard number out of range: the name gives a total of {shard_set.count:,}"
         yield DatasetFault(path, message)
-    for index, paths in one.duplicates.items():
-        first = printable(one.shards[index].name)
+    for index, paths in shard_set.duplicates.items():
+        first = printable(shard_set.shards[index].name)
         for path in paths:
             yield DatasetFault(path, f"second file for shard number {index}, next to {first}")
     kinds: dict[Compression, list[AnyPath]] = {}
-    for path in one.paths:
+    for path in shard_set.paths:
         if path in verdicts and verdicts[path].records:
             kinds.setdefault(verdicts[path].compression, []).append(path)
     if len(kinds) > 1:
         rarest = min(kinds.values(), key=len)
         found = " and ".join(f"{len(paths):,} {kind.value}" for kind, paths in kinds.items())
         message = (
-            f"expected one compression for all of {printable(one.name)}, found {found}: "
+            f"expected one compression for all of {printable(shard_set.name)}, found {found}: "
             "TensorFlow reads one compression_type at a time"
         )
         yield DatasetFault(rarest[0], message, FaultKind.DECOMPRESSION)

@@ -93,9 +93,9 @@ def find_duplicates(shards: Sequence[ImageShard]) -> Duplicates:
     across_splits = _differ(splits.astype(np.uint64), unknown, starts)
     across_labels = _differ(prints["label"], prints["label"] == 0, starts)
     spoiled, several = across_splits | across_labels, counts > 1
-    kept = [np.flatnonzero(spoiled & several), np.flatnonzero(~spoiled & several)]
+    group_ids = [np.flatnonzero(spoiled & several), np.flatnonzero(~spoiled & several)]
     places: list[tuple[int, Any]] = []
-    for group in np.append(kept[0][:GROUPS_KEPT], kept[1][:GROUPS_KEPT]).tolist():
+    for group in np.append(group_ids[0][:GROUPS_KEPT], group_ids[1][:GROUPS_KEPT]).tolist():
         rows = starts[group] + np.arange(min(counts[group], COPIES_KEPT))
         places.append((group, rows))
     wanted: dict[int, dict[int, int]] = {}
@@ -118,10 +118,10 @@ def find_duplicates(shards: Sequence[ImageShard]) -> Duplicates:
             )
             for group, rows in places
         ),
-        spoiled=len(kept[0]),
+        spoiled=len(group_ids[0]),
         across_splits=int((across_splits & several).sum()),
         across_labels=int((across_labels & several).sum()),
-        within=len(kept[1]),
+        within=len(group_ids[1]),
     )
 
 

@@ -118,7 +118,7 @@ class ImageCheck(RecordFold):
             self._roles_of_first = self.roles
         self._records += 1
         role, absent = self.roles.image, True
-        for name, place, value in string_values(example):
+        for name, list_index, value in string_values(example):
             absent = absent and name != role
             if name not in self._features and len(self._features) == _FEATURES_KEPT:
                 continue
@@ -136,11 +136,11 @@ class ImageCheck(RecordFold):
                 if name == role or len(found.others.kept) < found.images + _OTHERS_KEPT:
                     what = f"{len(value)} bytes of {describe_bytes(value)} data"
                     what = f"expected an encoded image, found {what if value else 'an empty value'}"
-                    found.others.add(unparseable(record, f"feature {name!r}{place}: {what}"))
+                    found.others.add(unparseable(record, f"feature {name!r}{list_index}: {what}"))
                 else:
                     found.others.count += 1
             if problem:
-                found.broken.add(unparseable(record, f"feature {name!r}{place}: {problem}"))
+                found.broken.add(unparseable(record, f"feature {name!r}{list_index}: {problem}"))
             if value and (name == role or (role is None and encoded)):
                 self._remember(record, example, value, b"" if role else feature_key(name))
         self._absent += role is not None and absent

@@ -28,8 +28,8 @@ class ObjectCheck:
             return None
         found = read_objects(example.features, most=MAX_OBJECTS_CHECKED)
         problems = [*found.problems]
-        for at, one in enumerate(found.objects):
-            doubts = (what for what in self._doubts(one) if what not in problems)
+        for at, parsed in enumerate(found.objects):
+            doubts = (what for what in self._doubts(parsed) if what not in problems)
             problems += [f"object {at}: {what}" for what in doubts]
         if self._images and found.size:
             problems += _wrong_size(example, found.size)
@@ -37,15 +37,17 @@ class ObjectCheck:
             problems[_SHOWN:] = [f"{more:,} more"]
         return "; ".join(problems) or None
 
-    def _doubts(self, one: ReadObject) -> list[str]:
-        problems = [one.problem] if one.problem else []
-        if one.label is None or not self._names:
+    def _doubts(self, parsed: ReadObject) -> list[str]:
+        problems = [parsed.problem] if parsed.problem else []
+        if parsed.label is None or not self._names:
             return problems
-        name = self._names.get(one.label)
+        name = self._names.get(parsed.label)
         if name is None:
-            problems.append(f"class number {one.label} is not in the label map")
-        elif one.text not in ("", name) and not one.text.startswith(_FREEBASE):
-            problems.append(f"class {one.label} is {name!r} in the label map, not {one.text!r}")
+            problems.append(f"class number {parsed.label} is not in the label map")
+        elif parsed.text not in ("", name) and not parsed.text.startswith(_FREEBASE):
+            problems.append(
+                f"class {parsed.label} is {name!r} in the label map, not {parsed.text!r}"
+            )
         return problems
 
 

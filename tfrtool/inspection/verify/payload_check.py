@@ -135,8 +135,8 @@ class PayloadVote:
     @property
     def content(self) -> str:
         """What most payloads of an unknown kind hold, by `describe_bytes`."""
-        held = Counter(content for _, content in self._first if content)
-        return max(held, key=held.__getitem__, default="")
+        contents = Counter(content for _, content in self._first if content)
+        return max(contents, key=contents.__getitem__, default="")
 
 
 class ParserCheck(RecordFold):

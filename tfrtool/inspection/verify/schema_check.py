@@ -60,10 +60,10 @@ class _Found:
     records: list[RecordPlace] = field(default_factory=list)
     values: dict[str, None] = field(default_factory=dict)  # a few, as text
 
-    def add(self, place: RecordPlace, value: str = "") -> None:
+    def add(self, locator: RecordPlace, value: str = "") -> None:
         self.count += 1
         if len(self.records) < RECORDS_LISTED:
-            self.records.append(place)
+            self.records.append(locator)
         if value and len(self.values) < _VALUES_SHOWN:
             self.values[value] = None
 
@@ -111,7 +111,7 @@ class SchemaCheck(RecordFold):
                 self.reject(record, rejected)
                 continue
             self.records += 1
-            place = RecordPlace(self._path, record.index)
+            locator = RecordPlace(self._path, record.index)
             features: dict[_Key, Any] = {
                 (entry.key, False): entry.value for entry in message.context.feature
             }
@@ -120,16 +120,16 @@ class SchemaCheck(RecordFold):
             self.sequences |= message.HasField("feature_lists")
             for key, feature in features.items():
                 if key[1] or feature.WhichOneof("kind") is not None:
-                    self._check(key, feature, place)
+                    self._check(key, feature, locator)
             for key, absent in self.absent.items():
                 feature = features.get(key)
                 if feature is None or not (key[1] or feature.WhichOneof("kind")):
-                    absent.add(place)
+                    absent.add(locator)
 
-    def _check(self, key: _Key, feature: Any, place: RecordPlace) -> None:
+    def _check(self, key: _Key, feature: Any, locator: RecordPlace) -> None:
         spec = self._specs.get(key)
         if spec is None:
-            self._find("SCHEMA_NEW_COLUMN", key).add(place)
+            self._find("SCHEMA_NEW_COLUMN", key).add(locator)
             return
         counts = self.counts[key]
         counts.present += 1
@@ -143,7 +143,7 @@ class SchemaCheck(RecordFold):
                 if step.WhichOneof("kind") is not None:
                     kinds += _wrong(spec, step, spec.step_counts, counts)
         for kind, value in dict(kinds).items():
-            self._find(kind, key).add(place, value)
+            self._find(kind, key).add(locator, value)
 
     def _find(self, kind: str, key: _Key) -> _Found:
         """Return where to add records. Names of new features take limited memory."""
@@ -218,16 +218,16 @@ def _anomaly(kind: str, key: _Key, message: str, found: _Found | None) -> Anomal
 def _message(kind: str, spec: DataFeature, found: _Found) -> str:
     """Return what was expected and what was found instead."""
     least, most = spec.counts
-    some = f"{least:,} to {most:,}" if most is not None and most != least else f"{least:,}"
-    some += " or more" if most is None else ""
+    bounds = f"{least:,} to {most:,}" if most is not None and most != least else f"{least:,}"
+    bounds += " or more" if most is None else ""
     few = "at least " if kind.find("_SMALL_") > 0 else "at most "
     bound = spec.low if kind.find("_SMALL_") > 0 else spec.high
     expected = {
         "UNEXPECTED_DATA_TYPE": spec.dtype and spec.dtype.value,
         _UNEXPECTED_STRING: _domain(spec.domain or frozenset()),
         "INVALID_FEATURE_SHAPE": f"the shape {list(spec.shape or ())}",
-        "FEATURE_TYPE_LOW_NUMBER_VALUES": f"{some} values",
-        "FEATURE_TYPE_HIGH_NUMBER_VALUES": f"{some} values",
+        "FEATURE_TYPE_LOW_NUMBER_VALUES": f"{bounds} values",
+        "FEATURE_TYPE_HIGH_NUMBER_VALUES": f"{bounds} values",
         "FLOAT_TYPE_HAS_NAN": "numbers",
         "FLOAT_TYPE_HAS_INF": "finite numbers",
     }.get(kind, f"{few}{bound}")
@@ -241,7 +241,7 @@ def _domain(values: frozenset[bytes]) -> str:
 
 
 def _wrong(
-    spec: DataFeature, feature: Any, counts: tuple[int, int | None], held: _Counts
+    spec: DataFeature, feature: Any, counts: tuple[int, int | None], totals: _Counts
 ) -> list[tuple[str, str]]:
     """Return the anomalies of a feature's values in a record, each with what was found."""
     kind = feature.WhichOneof("kind")
@@ -252,8 +252,8 @@ def _wrong(
     if dtype is DType.STRING:
         if spec.domain is not None:
             others = [value for value in values if value not in spec.domain]
-            held.values += len(values)
-            held.unexpected += len(others)
+            totals.values += len(values)
+            totals.unexpected += len(others)
             wrong += [(_UNEXPECTED_STRING, _shown(one)) for one in others[:1]]
         return wrong
     name = "BOOL_TYPE" if spec.is_bool else "INT_TYPE" if dtype is DType.INT64 else "FLOAT_TYPE"
@@ -300,4 +300,4 @@ def find_anomalies(schema: DataSchema, checks: Iterable[SchemaCheck]) -> tuple[A
     total = SchemaCheck(schema, Path())
     for check in checks:
         total.merge(check, 0)
-    return tuple(sorted(total.anomalies(), key=lambda one: (one.feature, one.anomaly)))
+    return tuple(sorted(total.anomalies(), key=lambda anomaly: (anomaly.feature, anomaly.anomaly)))

@@ -152,8 +152,8 @@ def verify_report(
         for shard in shards:
             by_folder.setdefault(shard.path.parent, {})[shard.path] = shard
     directories = tuple(
-        check_directory(folder, inside, whole=folder in located.folders)
-        for folder, inside in by_folder.items()
+        check_directory(folder, profiles, is_full_directory=folder in located.folders)
+        for folder, profiles in by_folder.items()
     )
     set_of = {path: one for found in directories for one in found.sets for path in one.paths}
     duplicates = None
@@ -205,14 +205,14 @@ def _same_records(
     """Yield shards of one set, or of two splits, that have the same records in the same order."""
     earlier: dict[bytes, list[ShardProfile]] = {}
     for shard in shards:
-        own = set_of.get(shard.path)
-        if own is None or shard.records < 2 or not shard.is_whole:
+        shard_set = set_of.get(shard.path)
+        if shard_set is None or shard.records < 2 or not shard.is_whole:
             continue
         same = earlier.setdefault(shard.digest, [])
         for other in same:
-            theirs = set_of[other.path]
-            splits = {own.split, theirs.split}
-            if own is theirs or (len(splits) == 2 and None not in splits):
+            other_set = set_of[other.path]
+            splits = {shard_set.split, other_set.split}
+            if shard_set is other_set or (len(splits) == 2 and None not in splits):
                 count, name = human_count(shard.records, "record"), printable(other.path.name)
                 yield DatasetFault(shard.path, f"contains the same {count} as {name}")
                 break
