@@ -40,11 +40,11 @@ def bars(
     for name, row in rows.items():
         text = _cut(name, left)
         parts.append(_text(left - 8, y + line * len(series) / 2 + 4, text, "end", title=name))
-        for n, one in enumerate(series):
-            value = row.get(one, 0)
+        for n, series_name in enumerate(series):
+            value = row.get(series_name, 0)
             size = room * value / most
-            title = f"{name}, {one}: {number(value)}" if several else ""
-            value_text = f"{number(value)} {_cut(one, 120)}" if several else number(value)
+            title = f"{name}, {series_name}: {number(value)}" if several else ""
+            value_text = f"{number(value)} {_cut(series_name, 120)}" if several else number(value)
             parts.append(_rect(left, y + 2, max(size, 0.5), line - 4, n, title=title))
             parts.append(_text(left + size + 6, y + 12, value_text, classes="n"))
             y += line
@@ -85,32 +85,32 @@ def number(value: float) -> str:
 
 
 def _svg(
-    width: float, height: float, label: str, inside: Markup, kind: str, *, stretch: bool = False
+    width: float, height: float, label: str, content: Markup, kind: str, *, stretch: bool = False
 ) -> Markup:
     ratio = Markup(' preserveAspectRatio="none"') if stretch else Markup("")
     return Markup(
         '<svg class="{}" viewBox="0 0 {:.0f} {:.0f}" width="{:.0f}" height="{:.0f}" role="img"'
         ' aria-label="{}"{}>{}</svg>'
-    ).format(kind, width, height, width, height, label, ratio, inside)
+    ).format(kind, width, height, width, height, label, ratio, content)
 
 
 def _rect(
     x: float, y: float, width: float, height: float, colour: int = 0, *, title: str = ""
 ) -> Markup:
-    inside = Markup("<title>{}</title>").format(title) if title else Markup("")
+    content = Markup("<title>{}</title>").format(title) if title else Markup("")
     return Markup(
         '<rect class="c{}" x="{:.2f}" y="{:.2f}" width="{:.2f}" height="{:.2f}">{}</rect>'
-    ).format(colour % COLOURS, x, y, width, height, inside)
+    ).format(colour % COLOURS, x, y, width, height, content)
 
 
 def _text(
     x: float, y: float, text: str, anchor: str = "start", classes: str = "", *, title: str = ""
 ) -> Markup:
-    inside = escape(text)
+    content = escape(text)
     if title and title != text:
-        inside = Markup("<title>{}</title>{}").format(title, inside)
+        content = Markup("<title>{}</title>{}").format(title, content)
     return Markup('<text class="{}" x="{:.1f}" y="{:.1f}" text-anchor="{}">{}</text>').format(
-        classes, x, y, anchor, inside
+        classes, x, y, anchor, content
     )
 
 

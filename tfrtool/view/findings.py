@@ -128,8 +128,8 @@ class Findings:
             for shard in found.shards:
                 for fault in shard.faults:
                     if fault.record is not None and shard.path in number:
-                        one = kinds.setdefault((number[shard.path], fault.record), {})
-                        one[fault.kind.value] = None
+                        record_kinds = kinds.setdefault((number[shard.path], fault.record), {})
+                        record_kinds[fault.kind.value] = None
             rows = [(*place, list(held)) for place, held in kinds.items()]
             self.table = replace(
                 self.table, faults=write_side(self.table.folder, "faults", rows, version=1)

@@ -65,12 +65,12 @@ class Guard:
         if refused is not None:
             await _answer(send, *refused)
             return
-        given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
+        token = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
         pairs = (
             part.partition("=") for one in headers.get("cookie", ()) for part in one.split(";")
         )
         cookies = [value for name, _, value in pairs if name.strip() == self.cookie]
-        if scope["path"] == "/" and self._is_token(given):
+        if scope["path"] == "/" and self._is_token(token):
             # Out of the address, where histories and copied links would keep it.
             _accept(scope)
             cookie = f"{self.cookie}={self._token}; Path=/; HttpOnly; SameSite=Strict"
@@ -108,8 +108,8 @@ class Guard:
         except ValueError:
             return False
 
-    def _is_token(self, given: str) -> bool:
-        return secrets.compare_digest(given.encode(), self._token.encode())
+    def _is_token(self, token: str) -> bool:
+        return secrets.compare_digest(token.encode(), self._token.encode())
 
 
 def _accept(scope: Scope) -> None:

@@ -58,46 +58,46 @@ class PageAddress:
     """What an address asks for.
 
     Attributes:
-        given: its parameters.
+        parameters: its query parameters, without unknown and empty ones.
         question: the same as a question.
         page: number of the page, from 1.
         thumb: size of thumbnails.
         count: records per page.
     """
 
-    def __init__(self, given: Mapping[str, str], *, has_images: bool) -> None:
+    def __init__(self, query: Mapping[str, str], *, has_images: bool) -> None:
         """Read the parameters; `UsageError` if a number isn't one."""
-        self.given = {
-            name: given[name].replace("\0", "")
+        self.parameters = {
+            name: query[name].replace("\0", "")
             for name in _KNOWN
-            if name in given and (given[name].strip() or name == "split")
+            if name in query and (query[name].strip() or name == "split")
         }
-        kept = self.given
-        copies = kept.get("copies")
-        self.page = max(1, min(number_of(kept.get("page", "1")), 10**9))
+        parameters = self.parameters
+        copies = parameters.get("copies")
+        self.page = max(1, min(number_of(parameters.get("page", "1")), 10**9))
         self.question = Question(
-            where=kept.get("where", ""),
-            text=kept.get("text", ""),
-            split=kept.get("split"),
-            label=kept.get("label"),
-            shard=number_of(kept["shard"]) if "shard" in kept else None,
-            fault=kept.get("fault"),
-            size=number_of(kept["size"]) if "size" in kept else None,
+            where=parameters.get("where", ""),
+            text=parameters.get("text", ""),
+            split=parameters.get("split"),
+            label=parameters.get("label"),
+            shard=number_of(parameters["shard"]) if "shard" in parameters else None,
+            fault=parameters.get("fault"),
+            size=number_of(parameters["size"]) if "size" in parameters else None,
             copies=copies if copies in (None, "any") else place_of(copies),
-            like=place_of(kept["like"]) if "like" in kept else None,
-            marked={"1": True, "0": False}.get(kept.get("marked", "")),
-            sort=kept.get("sort", ""),
-            descending=kept.get("descending") == "1",
+            like=place_of(parameters["like"]) if "like" in parameters else None,
+            marked={"1": True, "0": False}.get(parameters.get("marked", "")),
+            sort=parameters.get("sort", ""),
+            descending=parameters.get("descending") == "1",
         )
-        self.thumb = kept.get("thumb", "m") if kept.get("thumb", "m") in THUMBS else "m"
-        self.as_table = not has_images or kept.get("view") == "table"
+        self.thumb = parameters.get("thumb", "m") if parameters.get("thumb", "m") in THUMBS else "m"
+        self.as_table = not has_images or parameters.get("view") == "table"
         self.count = _PAGE["table" if self.as_table else self.thumb]
 
     def url(self, path: str = "/", /, **changes: Any) -> str:
         """Return an address with some parameters changed; None removes one."""
-        given = self.given | {"page": None, "n": None, "was": None} | changes
-        kept = {name: value for name, value in given.items() if value is not None}
-        return f"{path}?{urlencode(kept)}" if kept else path
+        merged = self.parameters | {"page": None, "n": None, "was": None} | changes
+        parameters = {name: value for name, value in merged.items() if value is not None}
+        return f"{path}?{urlencode(parameters)}" if parameters else path
 
 
 def number_of(text: str) -> int:
@@ -154,7 +154,7 @@ def records_page(live: Live, asked: PageAddress) -> str:
             break
         except TfrtoolError as error:
             problem = problem or error
-            question = replace(question, where=asked.given.get("was", ""), sort="")
+            question = replace(question, where=asked.parameters.get("was", ""), sort="")
     features, columns, examples = _columns(live)
     items = [
         {
@@ -207,7 +207,7 @@ def _facets(live: Live, asked: PageAddress, result: Answer) -> list[dict[str, An
     """Return the filters with their counts; those with one value only if it is chosen."""
     shown = []
     for name, title in _FACETS.items():
-        chosen = asked.given.get(name)
+        chosen = asked.parameters.get(name)
         counts = {str(value): count for value, count in result.facets.get(name, ()) if count}
         if name == "fault" and counts:
             counts = {"any": sum(counts.values()), **counts}
@@ -215,11 +215,11 @@ def _facets(live: Live, asked: PageAddress, result: Answer) -> list[dict[str, An
             counts = {"1": counts["True"]} if "True" in counts else {}
         elif name in ("shard", "size"):
             counts = dict(
-                sorted(counts.items(), key=lambda one: int(one[0]) or 10**9 * (name == "size"))
+                sorted(counts.items(), key=lambda entry: int(entry[0]) or 10**9 * (name == "size"))
             )
         if name not in ("fault", "copies", "marked") and len(counts) < 2 and chosen is None:
             continue
-        most = None if asked.given.get("all") == name else _FACET
+        most = None if asked.parameters.get("all") == name else _FACET
         listed = [*counts][:most]
         if chosen is not None and chosen not in listed:
             listed.append(chosen)
@@ -273,15 +273,15 @@ def record_page(live: Live, asked: PageAddress, shard: int, record: int, start: 
     """Render a record, with some of its bytes from ``start`` on in hexadecimal."""
     found = live.found
     row = live.ask(answer, Question(record=(shard, record)), 0, 1).rows[0]
-    number, near = number_of(asked.given.get("n", "0")), Answer()
-    if "n" in asked.given:
+    number, near = number_of(asked.parameters.get("n", "0")), Answer()
+    if "n" in asked.parameters:
         near = live.ask(answer, asked.question, max(number - 1, 0), 3)
     rows = {(one.shard, one.record): n for n, one in enumerate(near.rows, max(number - 1, 0))}
     item = live.reader.read(shard, row.offset)
     verdicts = () if found.verdict is None else found.verdict.shards
     number = rows.get((shard, record), number)
     page = number // asked.count + 1
-    here = asked.url(f"/record/{shard}/{record}", n=asked.given.get("n"))
+    here = asked.url(f"/record/{shard}/{record}", n=asked.parameters.get("n"))
     return _render(
         live,
         "record",
@@ -366,11 +366,11 @@ def _feature(live: Live, name: str, value: Any, *, is_label: bool) -> dict[str, 
         text = f"{value} {names[value]}"
     count = f"{len(value):,} values" if isinstance(value, list) else f"{len(text):,} characters"
     cut = f" ... {len(text) - _LONGEST_TEXT:,} more characters" * (len(text) > _LONGEST_TEXT)
-    whole = text[:_LONGEST_TEXT] + cut if len(text) > _FOLDED else None
+    long_text = text[:_LONGEST_TEXT] + cut if len(text) > _FOLDED else None
     return {
         "name": short(name, 400),
         "text": printable(text[:_FOLDED]),
-        "whole": whole,
+        "long_text": long_text,
         "count": count,
     }
 

@@ -66,14 +66,14 @@ def environment() -> Any:
     """Return Jinja2 with the templates, which escapes everything."""
     import jinja2
 
-    made = jinja2.Environment(
+    jinja = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    made.filters |= {
+    jinja.filters |= {
         "number": lambda value: (
             drawings.number(value) if isinstance(value, int | float) else short(str(value), _PROSE)
         ),
@@ -82,9 +82,9 @@ def environment() -> Any:
         "percent": lambda share: f"{100 * share:.1f} %",
         "cell": _cell,
     }
-    made.tests["table"] = lambda block: isinstance(block, Table)
-    made.globals |= {"human_count": human_count}
-    return made
+    jinja.tests["table"] = lambda block: isinstance(block, Table)
+    jinja.globals |= {"human_count": human_count}
+    return jinja
 
 
 def _cell(text: str) -> str:
@@ -156,8 +156,8 @@ def _about(found: Findings, _: Links) -> dict[str, Any]:
     rows = {} if found.gallery is None else found.gallery.shard_rows
     splits: dict[str, Counter[str]] = {}
     for number, (path, name) in enumerate(zip(found.paths, found.splits, strict=True)):
-        one = {"shards": 1, "records": rows.get(number, 0), "bytes": path.stat().st_size}
-        splits.setdefault(name or NO_SPLIT, Counter()).update(one)
+        counts = {"shards": 1, "records": rows.get(number, 0), "bytes": path.stat().st_size}
+        splits.setdefault(name or NO_SPLIT, Counter()).update(counts)
     source = ""
     if found.schema is not None:
         source = python_source(found.schema.features, found.schema.records)[:_SOURCE]

@@ -83,16 +83,16 @@ def report(dataset: Paths, out: str | os.PathLike[str], options: ReportOptions) 
         def picture(row: Row) -> str | None:
             """Return a thumbnail as a data URL, while there is room for it."""
             nonlocal room
-            place = row.shard, row.record
-            if place not in pictures and room > 0:
+            key = row.shard, row.record
+            if key not in pictures and room > 0:
                 record = reader.read(row.shard, row.offset)
                 data = record and encoded(thumbnail(record.payload, found.roles(row.shard), _THUMB))
                 if data:
                     kind = "png" if data.startswith(b"\x89PNG") else "jpeg"
                     text = base64.b64encode(data).decode()
-                    pictures[place] = f"data:image/{kind};base64,{text}"
-            room -= len(pictures.get(place, ""))
-            return pictures.get(place) if room > 0 else None
+                    pictures[key] = f"data:image/{kind};base64,{text}"
+            room -= len(pictures.get(key, ""))
+            return pictures.get(key) if room > 0 else None
 
         def page() -> bytes:
             sections = {name: section(name, found, Links(picture)) for name in SECTIONS}

@@ -51,10 +51,10 @@ def application(live: Live) -> Any:
             what, hint, status = "not found", None, 404
             try:
                 with turns:
-                    made = make(request)
-                if isinstance(made, Response):
-                    return made
-                return Response(made.encode("utf-8", "backslashreplace"), media_type="text/html")
+                    content = make(request)
+                if isinstance(content, Response):
+                    return content
+                return Response(content.encode("utf-8", "backslashreplace"), media_type="text/html")
             except TfrtoolError as error:
                 what, hint, status = str(error), error.hint, 400
             except (IndexError, KeyError):
@@ -65,8 +65,8 @@ def application(live: Live) -> Any:
 
         return respond
 
-    def asked(given: Mapping[str, str]) -> PageAddress:
-        return PageAddress(given, has_images=live.found.has_images)
+    def asked(query: Mapping[str, str]) -> PageAddress:
+        return PageAddress(query, has_images=live.found.has_images)
 
     def record(request: Request) -> Any:
         shard, number = (number_of(request.path_params[name]) for name in ("shard", "record"))
@@ -75,14 +75,14 @@ def application(live: Live) -> Any:
 
     def picture(request: Request) -> Response:
         """Return an image or a mask, decoded and encoded again."""
-        given, query = request.path_params, request.query_params
-        shard, offset = number_of(given["shard"]), number_of(given["offset"])
+        params, query = request.path_params, request.query_params
+        shard, offset = number_of(params["shard"]), number_of(params["offset"])
         box, number = number_of(query.get("box", "160")), number_of(query.get("image", "0"))
         roles = live.found.roles(shard)
         item = live.reader.read(shard, offset)
         data = None
-        if item is not None and "mask" in given:
-            mask = mask_of(item.payload, roles, number_of(given["mask"]), LARGE)
+        if item is not None and "mask" in params:
+            mask = mask_of(item.payload, roles, number_of(params["mask"]), LARGE)
             data = encoded(mask, exact=True)
         elif item is not None and box >= LARGE:
             data = encoded(picture_of(item.payload, roles, LARGE, number))
@@ -107,17 +107,17 @@ def application(live: Live) -> Any:
         return PlainTextResponse(live.marks.text(), headers=headers)
 
     def changed(body: str) -> Response:
-        given = parse_qs(body, keep_blank_values=True)
-        mark, unmark = (set(map(place_of, given.get(name, ()))) for name in ("mark", "seen"))
-        if bulk := given.get("bulk", [""])[0]:
-            query = dict(parse_qsl(given.get("query", [""])[0], keep_blank_values=True))
+        form = parse_qs(body, keep_blank_values=True)
+        mark, unmark = (set(map(place_of, form.get(name, ()))) for name in ("mark", "seen"))
+        if bulk := form.get("bulk", [""])[0]:
+            query = dict(parse_qsl(form.get("query", [""])[0], keep_blank_values=True))
             found = live.ask(select_records, asked(query).question, copies=bulk == "copies")
             places = {(shard, record) for shard, record in found}
             mark, unmark = (set(), places) if bulk == "unmark" else (places, set())
         live.marks.change(mark, unmark)
-        if "script" in given:
+        if "script" in form:
             return PlainTextResponse(f"{len(live.marks.places):,} marked")
-        back = given.get("back", ["/"])[0]
+        back = form.get("back", ["/"])[0]
         return RedirectResponse(back if re.fullmatch(r"/(?![/\\])[!-~]*", back) else "/", 303)
 
     async def change_marks(request: Request) -> Response:
@@ -126,7 +126,7 @@ def application(live: Live) -> Any:
 
     return Starlette(
         routes=[
-            Route("/", endpoint(lambda one: records_page(live, asked(one.query_params)))),
+            Route("/", endpoint(lambda request: records_page(live, asked(request.query_params)))),
             Route("/overview", endpoint(lambda _: overview_page(live))),
             Route("/record/{shard}/{record}", endpoint(record)),
             Route("/image/{shard}/{offset}", endpoint(picture)),
@@ -178,8 +178,8 @@ def serve(live: Live, *, host: str, port: int, token: str, on_ready: Callable[[s
         except (OSError, ValueError) as error:
             reason = os_reason(error) if isinstance(error, OSError) else reason_of(error)
             raise UsageError(f"can't listen on {host}:{port}: {reason}") from error
-        own = socket.gethostname() if host in ("0.0.0.0", "::") else host
-        hosts = {host, own, "localhost", "127.0.0.1", "::1"}
+        host_name = socket.gethostname() if host in ("0.0.0.0", "::") else host
+        hosts = {host, host_name, "localhost", "127.0.0.1", "::1"}
         config = uvicorn.Config(
             Guard(application(live), hosts=hosts, token=token),
             log_level="critical",
@@ -194,7 +194,7 @@ def serve(live: Live, *, host: str, port: int, token: str, on_ready: Callable[[s
             proxy_headers=False,
             http=GuardedProtocol,
         )
-        shown = f"[{own}]" if ":" in own else own
+        shown = f"[{host_name}]" if ":" in host_name else host_name
         on_ready(f"http://{shown}:{listener.getsockname()[1]}/?token={token}")
         live.start()  # not before: the first page has both cores until then
         Server(config).run(sockets=[listener])
