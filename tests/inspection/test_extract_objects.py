@@ -41,6 +41,9 @@ from tfrtool.examples.objects.record_features import (
     Layout,
 )
 from tfrtool.inspection.extract.annotations import outline_of, unique_numbers
+from tfrtool.sources.annotations.annotation_kinds import KINDS
+
+EXPORTED = [kind.name for kind in KINDS.values() if kind.writer]
 
 _CENTS = st.integers(0, 100 * HIGH).map(lambda v: v / 100)
 _SIDES = st.lists(_CENTS, min_size=2, max_size=2, unique=True).map(sorted)
@@ -171,11 +174,11 @@ def test_voc(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("form", ["voc", "yolo"])
-def test_names_that_differ_in_the_suffix(tmp_path: Path, form: str) -> None:
+@pytest.mark.parametrize("kind", ["voc", "yolo"])
+def test_names_that_differ_in_the_suffix(tmp_path: Path, kind: str) -> None:
     """Images that would share an annotation file get numbers, and keep their own."""
     names = ["a.jpg", "a.png", "x/a.jpg", "n" * 255, "b 50%.jpg", "../up.jpg"]
-    take(dataset(tmp_path / "ds", {"train": [record(name=n) for n in names]}), tmp_path / "o", form)
+    take(dataset(tmp_path / "ds", {"train": [record(name=n) for n in names]}), tmp_path / "o", kind)
     found = {path.rpartition("/")[2] for path in files_below(tmp_path / "o")}
     pictures = {name for name in found if name.endswith((".jpg", ".png"))}
     others = {name.rpartition(".")[0] for name in found if name.endswith((".xml", ".txt"))}
@@ -184,8 +187,8 @@ def test_names_that_differ_in_the_suffix(tmp_path: Path, form: str) -> None:
     assert len(pictures) == len(names)
 
 
-@pytest.mark.parametrize("form", ["coco", "cvat", "voc", "yolo"])
-def test_what_is_wrong_is_listed(tmp_path: Path, form: str) -> None:
+@pytest.mark.parametrize("kind", EXPORTED)
+def test_what_is_wrong_is_listed(tmp_path: Path, kind: str) -> None:
     """Boxes of no use, outlines that are none, unlike sizes and unknown ones: all is told."""
     bad = [PLAIN._replace(xmax=5), PLAIN._replace(xmin=700, xmax=800)]
     over, odd = PLAIN._replace(xmax=700), PLAIN._replace(segmentation="[[1, NaN]]")
@@ -195,7 +198,7 @@ def test_what_is_wrong_is_listed(tmp_path: Path, form: str) -> None:
     floats = {name: Feature(dtype=DType.FLOAT32, values=some) for name, some in sides.items()}
     payloads.append(encode_example({"image/encoded": string(b"\xff\xd8\xffnone"), **floats}))
     payloads.append(encode_example({"image/height": int64(1), **floats}))
-    report = take(dataset(tmp_path / "ds", {"train": payloads}), tmp_path / "out", form)
+    report = take(dataset(tmp_path / "ds", {"train": payloads}), tmp_path / "out", kind)
     objects = report.annotations
     assert objects is not None
     assert objects.written == 3
@@ -264,27 +267,27 @@ def test_tfds_layout(tmp_path: Path) -> None:
     assert whole["categories"][2] == {"id": 3, "name": CLASSES[2]}
 
 
-@pytest.mark.parametrize("form", ["coco", "cvat", "voc", "yolo"])
-def test_overwrite_and_options(tmp_path: Path, form: Any) -> None:
+@pytest.mark.parametrize("kind", EXPORTED)
+def test_overwrite_and_options(tmp_path: Path, kind: Any) -> None:
     """The same extract can be run again over itself; folders by a feature exclude it."""
     ds = dataset(tmp_path / "ds", {"train": [record(PLAIN), record(name="b.jpg")]})
-    take(ds, tmp_path / "out", form)
+    take(ds, tmp_path / "out", kind)
     before = files_below(tmp_path / "out")
-    take(ds, tmp_path / "out", form, overwrite=True)
+    take(ds, tmp_path / "out", kind, overwrite=True)
     assert files_below(tmp_path / "out") == before
-    take(ds, tmp_path / "one", form, limit=1)
+    take(ds, tmp_path / "one", kind, limit=1)
     assert len(files_below(tmp_path / "one")) < len(before)
     with pytest.raises(UsageError, match="cannot be used together"):
-        extract([ds], tmp_path / "x", annotations=form, by="image/format")
+        extract([ds], tmp_path / "x", annotations=kind, by="image/format")
 
 
 @settings(max_examples=settings().max_examples // 4)
 @given(
-    st.sampled_from(["coco", "cvat", "voc", "yolo"]),
+    st.sampled_from(EXPORTED),
     st.lists(st.tuples(hostile_objects, st.integers(0, 2)), min_size=1, max_size=3),
 )
 def test_whatever_records_hold_all_objects_are_accounted_for(
-    form: str, records: list[tuple[dict[str, Feature], int]]
+    kind: str, records: list[tuple[dict[str, Feature], int]]
 ) -> None:
     """Lists of any types and lengths make files that are read, and nothing is lost unsaid."""
     sides = ("xmin", "ymin", "xmax", "ymax")
@@ -293,10 +296,10 @@ def test_whatever_records_hold_all_objects_are_accounted_for(
     }
     with workshop() as folder:
         payloads = [
-            encode_example({"image": string(PHOTO), **(whole if kind else {}), **features})
-            for features, kind in records
+            encode_example({"image": string(PHOTO), **(whole if has_boxes else {}), **features})
+            for features, has_boxes in records
         ]
-        take(write_shard(folder / SHARD, payloads), folder / "out", form)
+        take(write_shard(folder / SHARD, payloads), folder / "out", kind)
         for path in folder.rglob("out/*.json"):
             json.loads(path.read_text(), parse_constant=pytest.fail)
         for path in folder.rglob("out/Annotations/*"):

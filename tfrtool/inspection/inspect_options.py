@@ -10,6 +10,7 @@ from tfrtool.engines.engine import workers_option
 from tfrtool.errors import UsageError
 from tfrtool.records.framing import LocatedFault
 from tfrtool.records.shards import Locations
+from tfrtool.sources.annotations.annotation_kinds import ExportKind
 from tfrtool.storage.arguments import Paths
 from tfrtool.storage.progress import OnProgress, no_progress
 
@@ -228,7 +229,7 @@ class ExtractOptions(Options):
     )
     flat: bool = option(False, "Write all files directly into TARGET, without class folders.")
     limit: int | None = option(None, "Extract only the first N records.", metavar="N", least=1)
-    annotations: Literal["coco", "cvat", "voc", "yolo"] | None = option(
+    annotations: ExportKind | None = option(
         None, "Also export the annotated objects in this format."
     )
     overwrite: bool = option(False, "Replace what an earlier extract wrote to TARGET.")

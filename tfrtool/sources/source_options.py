@@ -5,11 +5,8 @@ from dataclasses import dataclass
 
 from tfrtool.errors import UsageError
 from tfrtool.examples.objects.record_features import Layout, Masks
+from tfrtool.sources.annotations.annotation_kinds import KIND_NAMES, KINDS
 from tfrtool.storage.arguments import parse_enum_fields
-
-ANNOTATION_KINDS = (
-    *("coco", "voc", "yolo", "csv", "labelme", "cvat", "via", "kitti", "dota", "masks"),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,16 +29,15 @@ class SourceOptions:
 
     def __post_init__(self) -> None:
         parse_enum_fields(self, masks=Masks, layout=Layout)
-        several = self.annotations or ()
-        several = (several,) if isinstance(several, str) else tuple(several)
-        object.__setattr__(self, "annotations", several)
-        if several:
-            for one in several:
-                kind, _, where = str(one).partition(":")
-                if kind not in ANNOTATION_KINDS or not where:
-                    kinds = " or ".join((", ".join(ANNOTATION_KINDS[:-1]), ANNOTATION_KINDS[-1]))
-                    expected = f"KIND:PATH with KIND {kinds}"
-                    raise UsageError(f"invalid --annotations {one!r}", expected=expected)
+        annotations = self.annotations or ()
+        annotations = (annotations,) if isinstance(annotations, str) else tuple(annotations)
+        object.__setattr__(self, "annotations", annotations)
+        if annotations:
+            for argument in annotations:
+                kind, _, path = str(argument).partition(":")
+                if kind not in KINDS or not path:
+                    expected = f"KIND:PATH with KIND {KIND_NAMES}"
+                    raise UsageError(f"invalid --annotations {argument!r}", expected=expected)
             others = (self.columns, self.multi_label, self.label_column, self.label_depth)
             if self.labels == "keep" or any(others):
                 raise UsageError(

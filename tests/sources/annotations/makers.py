@@ -1,9 +1,9 @@
-"""Scenes as annotation tools save them, each in the ways of two makers."""
+"""Scenes as annotation tools save them, in the ways of two makers for each format."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import quoteattr
@@ -11,7 +11,16 @@ from xml.sax.saxutils import quoteattr
 import numpy as np
 from PIL import Image
 
-from tests.annotated_sets import COLOURS, SCENES, Scene, Thing, scenes, write_coco
+from tests.annotated_sets import (
+    COLOURS,
+    SCENES,
+    Scene,
+    Thing,
+    scenes,
+    write_box_csv,
+    write_coco,
+    write_voc,
+)
 
 __all__ = ["MAKERS", "Maker"]
 
@@ -272,9 +281,28 @@ def _label_studio_obb(folder: Path) -> str:
     return _yolo_obb(folder, image_folder="images", data=False)
 
 
-MAKERS: Sequence[Maker] = (
-    *(_labelme, _anylabeling, _via_project, _via_regions, _cvat_task, _cvat_project, _kitti),
-    *(_kitti_tracker, _dota, _dota_plain, _masks, _grey_masks, _lvis, _lvis_old),
-    *(_roboflow_obb, _label_studio_obb),
-)
-"""Two for each format."""
+def _voc(folder: Path) -> str:
+    """LabelImg's folder, without lists of splits."""
+    scenes(folder / "JPEGImages")
+    return f"voc:{write_voc(folder)}"
+
+
+def _csv(folder: Path) -> str:
+    """A table with pixels, as ``generate_tfrecord.py`` reads it."""
+    images = scenes(folder / "images", [scene for scene in SCENES if scene.things])
+    return f"csv:{write_box_csv(folder / 'boxes.csv', images)}"
+
+
+MAKERS: Mapping[str, Sequence[Maker]] = {
+    "labelme": (_labelme, _anylabeling),
+    "via": (_via_project, _via_regions),
+    "cvat": (_cvat_task, _cvat_project),
+    "kitti": (_kitti, _kitti_tracker),
+    "dota": (_dota, _dota_plain),
+    "masks": (_masks, _grey_masks),
+    "coco": (_lvis, _lvis_old),
+    "yolo": (_roboflow_obb, _label_studio_obb),
+    "voc": (_voc,),
+    "csv": (_csv,),
+}
+"""By kind: two makers, if no other test file has the format's variants."""

@@ -8,6 +8,7 @@ import io
 import json
 from collections.abc import Callable
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import numpy as np
@@ -22,10 +23,22 @@ from tests.sources.annotations.told import boxes, listed, lost, objects_of, open
 from tfrtool.errors import SourceError, TfrtoolError
 from tfrtool.examples.example import decode_example
 from tfrtool.images.masks import mask_bitmap
+from tfrtool.sources.annotations.annotation_kinds import KINDS
 from tfrtool.sources.items import Source
 
-_via = MAKERS[3]
-NAMES = [maker.__name__.strip("_") for maker in MAKERS]
+_via = MAKERS["via"][1]
+BY_NAME = {maker.__name__.strip("_"): maker for makers in MAKERS.values() for maker in makers}
+
+
+@pytest.fixture(params=BY_NAME)
+def maker(request: pytest.FixtureRequest) -> Maker:
+    """Return each maker."""
+    return BY_NAME[request.param]
+
+
+def test_every_kind_has_makers() -> None:
+    """The tests of this file know all formats; new ones are added to `MAKERS`."""
+    assert MAKERS.keys() == KINDS.keys()
 
 
 def _names(things: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
@@ -33,7 +46,6 @@ def _names(things: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
     return sorted((str(name).replace("_", " ").split()[-1], *box) for name, *box in things)
 
 
-@pytest.mark.parametrize("maker", MAKERS, ids=NAMES)
 def test_every_object_is_written(maker: Maker, tmp_path: Path) -> None:
     """Boxes are those of the scenes, whatever the file says besides."""
     source = open_annotated(tmp_path, maker(tmp_path), tmp_path)
@@ -48,7 +60,6 @@ def test_every_object_is_written(maker: Maker, tmp_path: Path) -> None:
         assert _names(found[key]) == expected[name]
 
 
-@pytest.mark.parametrize("maker", MAKERS, ids=NAMES)
 def test_source_may_be_the_folder_of_images(maker: Maker, tmp_path: Path) -> None:
     """Images are found from the folder that has only them, too."""
     meant = maker(tmp_path)
@@ -59,12 +70,12 @@ def test_source_may_be_the_folder_of_images(maker: Maker, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("maker", "reader"), [("labelme", "from_labelme"), ("cvat_task", "from_cvat")]
+    ("name", "reader"), [("labelme", "from_labelme"), ("cvat_task", "from_cvat")]
 )
-def test_globox_reads_the_same(maker: str, reader: str, tmp_path: Path) -> None:
+def test_globox_reads_the_same(name: str, reader: str, tmp_path: Path) -> None:
     """The reference reader has the same boxes."""
     globox = pytest.importorskip("globox")
-    meant = MAKERS[NAMES.index(maker)](tmp_path)
+    meant = BY_NAME[name](tmp_path)
     read = getattr(globox.AnnotationSet, reader)
     place = Path(meant.partition(":")[2])
     told = read(place, recursive=True) if place.is_dir() else read(place)
@@ -522,7 +533,7 @@ def test_files_of_another_kind_alone_are_an_error(
 _DEEP = b'{"shapes": ' + b"[" * 100_000
 
 
-@pytest.mark.parametrize("kind", ["labelme", "via", "cvat", "kitti", "dota", "masks"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     "damage",
     [
@@ -537,11 +548,10 @@ _DEEP = b'{"shapes": ' + b"[" * 100_000
 )
 def test_damage_loses_nothing(kind: str, damage: Callable[[bytes], bytes], tmp_path: Path) -> None:
     """A damaged file is refused or listed, and each object that is read is kept or listed."""
-    maker = next(one for one, name in zip(MAKERS, NAMES, strict=True) if name.startswith(kind))
-    meant = maker(tmp_path)
+    meant = MAKERS[kind][0](tmp_path)
     place = Path(meant.partition(":")[2])
     files = [place] if place.is_file() else sorted(place.rglob("*.*"))
-    suffix = {"labelme": ".json", "kitti": ".txt", "dota": ".txt", "masks": ".png"}.get(kind, "")
+    suffix = getattr(resolve_name(KINDS[kind].reader), "suffix", "")
     for path in [one for one in files if one.is_file() and one.suffix.endswith(suffix)][:3]:
         path.write_bytes(damage(path.read_bytes()))
     with contextlib.suppress(TfrtoolError):  # it checks that each object is accounted for

@@ -102,8 +102,9 @@ class AnnotatedImage(NamedTuple):
 class AnnotatedImages(ABC):
     """A fold over images and their objects, which become files of one format."""
 
-    form: ClassVar[str]
+    kind: ClassVar[str]  # its name in `KINDS`
     holds: ClassVar[frozenset[str]]  # the fields of `ObjectAnnotation` that it has a place for
+    moves_images: ClassVar[bool] = True  # whether images are in folders that the format requires
 
     def __init__(self, files: NewFiles, shards: Sequence[AnyPath]) -> None:
         """Learn the splits of shards, and the class names in their folders."""
@@ -166,7 +167,7 @@ class AnnotatedImages(ABC):
             name, what = found_object.title or _UNNAMED, f"{where}, object {number}"
             reason = unknown if found_object.is_inside else found_object.problem
             if found_object.more.get("crowd") and "crowd" not in self.holds:
-                reason = reason or f"{self.form} does not support crowd regions"
+                reason = reason or f"{self.kind} does not support crowd regions"
             if reason is None and not self._know(name, found_object.label):
                 reason = f"more than {MAX_CLASSES:,} classes"
             if reason is not None:
@@ -233,7 +234,7 @@ class AnnotatedImages(ABC):
     def report(self) -> ExtractedObjects:
         """Return what became of all objects."""
         return ExtractedObjects(
-            format=self.form,
+            format=self.kind,
             files=tuple(self.end()),
             images=self._images,
             objects=self._objects,
@@ -351,7 +352,7 @@ class _CocoJson:
 class CocoFiles(AnnotatedImages):
     """COCO's instances: a JSON file per split, which names images by their paths."""
 
-    form = "coco"
+    kind, moves_images = "coco", False
     holds = frozenset(ObjectAnnotation._fields).difference(_NAMED) | {"masks"}
 
     def __init__(self, files: NewFiles, shards: Sequence[AnyPath]) -> None:
@@ -405,7 +406,7 @@ class CocoFiles(AnnotatedImages):
 class VocFiles(AnnotatedImages):
     """Pascal VOC: an XML file of each image, and a list of the images of each split."""
 
-    form = "voc"
+    kind = "voc"
     holds = frozenset(("difficult", "truncated", "pose", "attributes"))
 
     def __init__(self, files: NewFiles, shards: Sequence[AnyPath]) -> None:
@@ -459,7 +460,7 @@ class YoloFiles(AnnotatedImages):
     their boxes. Key points are written, if the first record with objects has some, and no outlines.
     """
 
-    form = "yolo"
+    kind = "yolo"
     holds = frozenset(("segmentation", "keypoints"))
 
     def __init__(self, files: NewFiles, shards: Sequence[AnyPath]) -> None:

@@ -27,7 +27,7 @@ _QUOTES = ('"', "\n", "\t")
 class CvatFiles(AnnotatedImages):
     """CVAT for images 1.1: an XML file, and the folder ``images``."""
 
-    form = "cvat"
+    kind = "cvat"
     holds = frozenset(("segmentation", "keypoints", "attributes", "masks"))
 
     def __init__(self, files: NewFiles, shards: Sequence[AnyPath]) -> None:

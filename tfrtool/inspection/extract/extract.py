@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 from tfrtool.declare import takes
@@ -14,14 +15,7 @@ from tfrtool.errors import ShardError, UsageError, printable, some_of
 from tfrtool.examples.content import decode_text, describe_bytes
 from tfrtool.examples.example import DType, Example, Feature, PayloadKind, Value, decode_example
 from tfrtool.examples.roles import SAMPLE, LabelNames, info_beside
-from tfrtool.inspection.extract.annotations import (
-    AnnotatedImages,
-    CocoFiles,
-    ExtractedObjects,
-    VocFiles,
-    YoloFiles,
-)
-from tfrtool.inspection.extract.cvat_files import CvatFiles
+from tfrtool.inspection.extract.annotations import AnnotatedImages, ExtractedObjects
 from tfrtool.inspection.extract.extract_files import NewFiles, metadata_beside, new_files
 from tfrtool.inspection.extract.safe_names import (
     numbered,
@@ -38,6 +32,7 @@ from tfrtool.records.framing import Fault, LocatedFault, Record
 from tfrtool.records.reader import read_records
 from tfrtool.records.shards import find_shards
 from tfrtool.records.stream import open_shard
+from tfrtool.sources.annotations.annotation_kinds import KINDS
 from tfrtool.storage.arguments import Paths, as_local_path
 from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.json_values import to_json_values
@@ -46,10 +41,6 @@ from tfrtool.storage.remote_path import AnyPath
 
 # How many faults, records and names a report lists; the metadata has a line about each record.
 _LISTED = 1000
-_FORMATS: Mapping[str, type[AnnotatedImages]] = {
-    one.form: one for one in (CocoFiles, CvatFiles, VocFiles, YoloFiles)
-}
-"""What writes each format."""
 
 # Binary values are kept in full up to here: hashes and keys, but not images and masks.
 _KEPT_BYTES = 1024
@@ -162,8 +153,9 @@ def extract(
     flat = options.flat
     with new_files(directory, overwrite=options.overwrite) as files:
         plan = plan_extract(shards, options)
-        kind = options.annotations
-        objects = None if kind is None else _FORMATS[kind](files, shards)
+        objects: AnnotatedImages | None = None
+        if options.annotations is not None:
+            objects = resolve_name(KINDS[options.annotations].writer)(files, shards)
         plan = replace(plan, by=None, guess=None) if flat or objects else plan
         extraction = _Extraction(plan, flat, files, objects)
         total = sum(path.stat().st_size for path in shards if path.exists())
@@ -344,8 +336,7 @@ class _Extraction:
             if folder.casefold() not in ("", *(part.casefold() for part in folders)):
                 folders = [folder, *folders]
         files: list[str] = []
-        # VOC and YOLO have images in folders of their own.
-        at = -1 if self._objects and self._objects.form != "coco" else 0
+        at = -1 if self._objects and self._objects.moves_images else 0
         for number, value in enumerate(values, 1):
             name = base if len(values) == 1 else numbered(base, number, "-")
             parts = (*folders, with_suffix(name, describe_bytes(value)))

@@ -4,15 +4,19 @@ import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from glob import glob
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tfrtool.errors import SourceError, os_errors_as, os_reason
 from tfrtool.examples.objects.annotation import ObjectAnnotation, Skeleton
-from tfrtool.sources.folders.listing import SPLIT_NAMES, list_directory
+from tfrtool.sources.folders.listing import SPLIT_NAMES, is_pattern, list_directory
 from tfrtool.sources.folders.store_listing import list_store
 from tfrtool.sources.items import LeftOut
+from tfrtool.sources.source_options import SourceOptions
+from tfrtool.storage.arguments import as_path
 from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.limits import MAX_CLASSES, MAX_LISTED, MAX_METADATA_BYTES
 from tfrtool.storage.opening import read_bounded
@@ -95,7 +99,9 @@ class ParsedImage(NamedTuple):
 class AnnotationReader(ABC):
     """Reads annotation files.
 
-    A file that can't be used at all is a `SourceError` with its path and the place in it.
+    A reader that `KINDS` names has a class method ``open``, which returns the readers of an
+    `AnnotationRequest` by their paths. They open their files when images are asked for. A file
+    that can't be used at all is a `SourceError` with its path and the place in it.
 
     Attributes:
         notices: what a user should know, each a clause; complete once all images are read.
@@ -125,6 +131,52 @@ class AnnotationReader(ABC):
         known = {name: value for name, value in fields.items() if value is not None}
         self.optional.update(known)
         return ObjectAnnotation(0, 0, 0, 0, 0, **known)[5:]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnnotationRequest:
+    """What ``--annotations`` names of one kind.
+
+    Attributes:
+        paths: files, folders or patterns, as the user typed them.
+        images: the folder of images, if SOURCE is one.
+        scratch: a folder for what is too much for memory.
+        options: how the source is understood.
+        root: a second folder for files, if the kind takes one.
+    """
+
+    paths: Sequence[str]
+    images: Path | None
+    scratch: Path
+    options: SourceOptions
+    root: AnyPath | None = None
+
+    def files(self) -> list[AnyPath]:
+        """Return the paths, and the files that each pattern matches."""
+        return [path for text in self.paths for path in _matching(text)]
+
+    def folders(self, suffixes: Sequence[str]) -> "Iterator[tuple[AnyPath, AnnotationFolder, str]]":
+        """Yield each path, its folder, and the name of the file if the path has such a suffix."""
+        for path in map(as_path, self.paths):
+            is_file = path.suffix.lower() in suffixes
+            folder = AnnotationFolder(path.parent if is_file else path, self.images, self.root)
+            yield path, folder, path.name if is_file else ""
+
+
+def _matching(text: str) -> list[AnyPath]:
+    """Return the path that a text is, or the files that it matches as a pattern."""
+    path = as_path(text)
+    if not is_pattern(text) or path.exists():
+        return [path]
+    if isinstance(path, RemotePath):
+        with os_errors_as(SourceError, path):
+            matches: list[AnyPath] = [*path.matching()]
+    else:
+        paths = map(Path, glob(text, recursive=True))  # noqa: PTH207 - of any folder
+        matches = [path for path in paths if path.is_file()]
+    if not matches:
+        raise SourceError("no annotation files match", path=text)
+    return sorted(matches, key=str)
 
 
 LINK_OUT = "link leads outside the folder"

@@ -14,6 +14,7 @@ from tfrtool.sources.annotations.annotation_reader import (
     NO_BOX,
     AnnotationFolder,
     AnnotationReader,
+    AnnotationRequest,
     ParsedImage,
     ParsedObject,
     check_splits,
@@ -76,6 +77,12 @@ class _OtherTableError(SourceError):
 
 class CsvBoxReader(AnnotationReader):
     """Reads tables of any length, sorted by images in a scratch folder; see `AnnotationReader`."""
+
+    @classmethod
+    def open(cls, request: AnnotationRequest) -> Mapping[AnyPath, AnnotationReader]:
+        """Return one reader of all tables."""
+        paths = request.files()
+        return {paths[0]: cls(paths, request.scratch)}
 
     def __init__(self, places: Sequence[AnyPath], scratch: Path) -> None:
         """Take the paths of tables, or of folders of tables."""

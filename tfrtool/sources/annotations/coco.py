@@ -24,6 +24,7 @@ from tfrtool.sources.annotations.annotation_reader import (
     NO_BOX,
     AnnotationFolder,
     AnnotationReader,
+    AnnotationRequest,
     ParsedImage,
     ParsedObject,
     PlainObjects,
@@ -238,6 +239,13 @@ class CocoReader(AnnotationReader):
     Files are read twice: first for the ids of images, which elements are then sorted by, and then
     image by image. Files of one split are merged by the ids of images and of objects.
     """
+
+    @classmethod
+    def open(cls, request: AnnotationRequest) -> Mapping[AnyPath, AnnotationReader]:
+        """Return one reader of all files."""
+        paths, options = request.files(), request.options
+        reader = cls(paths, request.scratch, Masks(options.masks), options.group_by)
+        return {paths[0]: reader}
 
     def __init__(
         self, places: Sequence[AnyPath], scratch: Path, masks: Masks, group_by: str | None = None

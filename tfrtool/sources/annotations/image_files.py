@@ -16,6 +16,7 @@ from tfrtool.sources.annotations.annotation_reader import (
     NO_BOX,
     AnnotationFolder,
     AnnotationReader,
+    AnnotationRequest,
     Box,
     ParsedImage,
     ParsedObject,
@@ -27,6 +28,7 @@ from tfrtool.sources.folders.listing import SPLIT_NAMES
 from tfrtool.sources.items import label_problem
 from tfrtool.sources.tables.table_columns import TEXT_SHOWN
 from tfrtool.storage.limits import MAX_ANNOTATION_BYTES, MAX_IMAGE_OBJECTS, MAX_OUTLINE_POINTS
+from tfrtool.storage.remote_path import AnyPath
 from tfrtool.storage.sorted_rows import SortedRows
 
 _SHOWN = 8
@@ -45,12 +47,18 @@ class ImageFilesReader(AnnotationReader):
     expected: ClassVar[str]
     limit: ClassVar[int] = MAX_ANNOTATION_BYTES
 
-    def __init__(self, folder: AnnotationFolder, name: str | None, scratch: Path) -> None:
+    @classmethod
+    def open(cls, request: AnnotationRequest) -> Mapping[AnyPath, AnnotationReader]:
+        """Return a reader for each folder or file."""
+        folders = request.folders([cls.suffix])
+        return {path: cls(folder, name, request.scratch) for path, folder, name in folders}
+
+    def __init__(self, folder: AnnotationFolder, name: str, scratch: Path) -> None:
         """Take files to read.
 
         Args:
             folder: of the files.
-            name: of the only file to read; None for all.
+            name: of the only file to read; "" for all.
             scratch: a folder for what is too much for memory.
         """
         super().__init__()

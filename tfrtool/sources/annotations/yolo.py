@@ -15,6 +15,7 @@ from tfrtool.sources.annotations.annotation_reader import (
     NO_BOX,
     AnnotationFolder,
     AnnotationReader,
+    AnnotationRequest,
     ParsedImage,
     ParsedObject,
     number_classes,
@@ -33,7 +34,7 @@ from tfrtool.storage.limits import (
     MAX_IMAGE_OBJECTS,
     MAX_YAML_BYTES,
 )
-from tfrtool.storage.remote_path import RemotePath
+from tfrtool.storage.remote_path import AnyPath, RemotePath
 
 _OUTSIDE = re.compile(r"/|[a-z][a-z0-9+.-]*:/|\.\.(?:/|$)", re.IGNORECASE)
 _ABSOLUTE = re.compile(r"/|[a-z][a-z0-9+.-]*:/", re.IGNORECASE)
@@ -58,10 +59,16 @@ class YoloReader(AnnotationReader):
     See `AnnotationReader`.
     """
 
-    def __init__(self, folder: AnnotationFolder, name: str | None) -> None:
+    @classmethod
+    def open(cls, request: AnnotationRequest) -> Mapping[AnyPath, AnnotationReader]:
+        """Return a reader for each folder, or file like ``data.yaml``."""
+        folders = request.folders([".yaml", ".yml"])
+        return {path: cls(folder, name) for path, folder, name in folders}
+
+    def __init__(self, folder: AnnotationFolder, name: str) -> None:
         """Take the folder, and the name of ``data.yaml`` where it has another."""
         super().__init__()
-        self._folder, self._config_name, self._path = folder, name or "", folder.place
+        self._folder, self._config_name, self._path = folder, name, folder.place
         self._names: dict[int, str] = {}
         self._used = set[int]()  # classes of labels
         self._points = 0, 0  # of an object, and numbers of each
