@@ -135,8 +135,8 @@ def test_each_image_once_in_the_first_split(images: list[tuple[str, str, bool]])
     for position in left:
         same = [at for at in good if images[at][0] == images[position][0]]
         assert position == min(same, key=lambda at: (SPLITS.index(images[at][1]), at))
-    assert kept.shared(source).kept == []
-    shared = {keys[0][-1] for image in found.shared(source).kept for keys in image.values()}
+    assert kept.shared(source).entries == []
+    shared = {keys[0][-1] for image in found.shared(source).entries for keys in image.values()}
     assert shared == {
         content
         for content in "abcdef"

@@ -188,7 +188,7 @@ def append(
     settings = replace(options.settings(folder), name=name, version=version)
     split, dedupe = options.split, options.dedupe
     before = find_sources(root, folder)
-    for lack in faults_of(before, {}).kept:
+    for lack in faults_of(before, {}).entries:
         raise DatasetError(lack.fault.message, path=lack.path)
     carried = CarriedMetadata([root], before.paths)
     add = partial(_new_records, source, settings, before, options)

@@ -119,7 +119,7 @@ class _ComparedRecords:
             marker=partial(_digest, key=key),
             dtype=_HALVES if key is None else _KEYED,
         )
-        for entry in self.table.faults.kept:
+        for entry in self.table.faults.entries:
             if entry.fault.kind is FaultKind.NOT_TFRECORD:
                 raise as_error(entry.path, entry.fault)
         self.without_key = int(np.count_nonzero(~self.table.marks["known"])) if key else 0
@@ -235,7 +235,7 @@ def diff(a: Paths, b: Paths, options: DiffOptions) -> DiffReport:
             for kind, found in rows.items()
         },
         corrupt=sum(side.table.faults.count for side in sides),
-        faults=[fault for side in sides for fault in side.table.faults.kept],
+        faults=[fault for side in sides for fault in side.table.faults.entries],
         notes=[*dict.fromkeys(side_a.notes + side_b.notes)],
     )
 

@@ -110,9 +110,9 @@ def parts_of(source: AnyPath | Stream) -> list[Part]:
 
 def later(faults: CappedList[Fault], index: int) -> CappedList[Fault]:
     """Return the faults of a part whose records are counted from ``index`` on."""
-    faults.kept = [
+    faults.entries = [
         fault if fault.record is None else replace(fault, record=fault.record + index)
-        for fault in faults.kept
+        for fault in faults.entries
     ]
     return faults
 

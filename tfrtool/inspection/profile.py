@@ -239,7 +239,9 @@ class ShardProfile:
             fold.finish()
         misfits, count = self.misfits()
         self.n_faults = self.damage.count + count
-        faults = sorted((*self.damage.kept, *misfits), key=lambda fault: fault.offset)[:MAX_FAULTS]
+        faults = sorted((*self.damage.entries, *misfits), key=lambda fault: fault.offset)[
+            :MAX_FAULTS
+        ]
         if self._asked.parsing and self.shard is not None:
             causes = Causes(self.shard, self.records, self._source)
             faults = [replace(fault, cause=fault.cause or causes.of(fault)) for fault in faults]
@@ -252,13 +254,13 @@ class ShardProfile:
     def misfits(self) -> tuple[list[Fault], int]:
         """Return the first faults of intact records, and their number; none without Examples."""
         folds = self.folds if self._vote.holds_examples else ()
-        return [one for fold in folds for one in fold.faults.kept], sum(
+        return [one for fold in folds for one in fold.faults.entries], sum(
             fold.faults.count for fold in folds
         )
 
     def add_faults(self, faults: CappedList[Fault]) -> None:
         """Add faults that only a look at other shards has shown."""
-        found = sorted((*self.faults, *faults.kept), key=lambda fault: fault.offset)
+        found = sorted((*self.faults, *faults.entries), key=lambda fault: fault.offset)
         self.faults, self.n_faults = tuple(found[:MAX_FAULTS]), self.n_faults + faults.count
 
     @property

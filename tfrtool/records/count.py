@@ -73,7 +73,7 @@ def count_shard(shard: Location) -> ShardCount:
                 faults.add(item)
             else:
                 records += 1
-    return ShardCount(records, tuple(faults.kept), faults.count)
+    return ShardCount(records, tuple(faults.entries), faults.count)
 
 
 def count_records(shard: Location) -> int:

@@ -112,7 +112,7 @@ def repair_shard(
         if size > end:
             lost.add(LostRange(offset=end, bytes=size - end))
         if not writer.tally.records:
-            first = faults.kept[0]
+            first = faults.entries[0]
             what = f"no intact records to recover: {first.message}"
             raise CorruptShardError(what, path=path, record=first.record, offset=first.offset)
         writer.verify()
@@ -121,10 +121,10 @@ def repair_shard(
         out=out,
         compression=new_compression,
         records=writer.tally.records,
-        lost=tuple(lost.kept),
+        lost=tuple(lost.entries),
         lost_count=lost.count,
         lost_bytes=max(size, end) - saved,
-        faults=tuple(faults.kept),
+        faults=tuple(faults.entries),
         fault_count=faults.count,
     )
 

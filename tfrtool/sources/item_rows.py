@@ -181,7 +181,7 @@ class ItemRows:
             labels=labels,
             reader=reader,
             splits=splits_in_order(self._splits - {""}),
-            rejected=tuple(rejected.kept),
+            rejected=tuple(rejected.entries),
             more_rejected=rejected.more,
             notices=tuple(filter(None, notices)),
             grouped=self._grouped,

@@ -174,7 +174,7 @@ def with_labels(source: Source, options: SourceOptions, where: str, scratch: Pat
                 hint="use --column NAME:int64 to write a table's numbers as they are",
             )
     if not items:
-        first = rejected.kept[min(len(source.rejected), len(rejected.kept) - 1)]
+        first = rejected.entries[min(len(source.rejected), len(rejected.entries) - 1)]
         raise SourceError(
             f"no image has a usable label ({printable(first.key)}: {first.reason})",
             path=where,
@@ -188,7 +188,7 @@ def with_labels(source: Source, options: SourceOptions, where: str, scratch: Pat
         labels=tuple(names or sorted(used, key=int if numeric else None)),
         notices=(*source.notices, *notice),
         features=features,
-        rejected=tuple(rejected.kept),
+        rejected=tuple(rejected.entries),
         more_rejected=rejected.more + source.more_rejected,
     )
 

@@ -138,7 +138,7 @@ def read_tfds(
         labels=dataset.classes,
         reader=TfdsReader(shards=tuple(one[0] for one in dataset.shards), image=dataset.image),
         splits=tuple(splits) if len(used) > 1 else (),
-        rejected=tuple(sorted(rejected.kept, key=attrgetter("key"))),
+        rejected=tuple(sorted(rejected.entries, key=attrgetter("key"))),
         more_rejected=rejected.more,
     )
 

@@ -362,7 +362,7 @@ def _job_report(state: JobState) -> JobReport:
         digest_out=known_digest(out, digest_out) if known else None,
         skipped=dict(planned.skipped),
         corrupt=planned.faults.count + sum(file.corrupt for file in files),
-        faults=(*planned.faults.kept, *(fault for file in files for fault in file.faults)),
+        faults=(*planned.faults.entries, *(fault for file in files for fault in file.faults)),
         rejected=tuple(planned.rejected(files)),
         metadata=(),
         dropped=dict(dropped),

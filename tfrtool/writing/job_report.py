@@ -190,7 +190,7 @@ class FinishedFile:
             read=read.records,
             read_digest=read.digest,
             corrupt=written.faults.count,
-            faults=written.faults.kept,
+            faults=written.faults.entries,
             facts=written.facts,
         )
 

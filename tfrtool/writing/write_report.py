@@ -162,7 +162,7 @@ def report_on(
             for key, kind, why in total.converted
         ),
         ignored=_shown(source.ignored),
-        across_splits=tuple(shared.kept),
+        across_splits=tuple(shared.entries),
         truncated={name: count for name, count in beyond.items() if count} or None,
         annotations=_annotations(source, sum(total.labels.values()), total.lost, bad),
         metadata=None if usual else (*_label_texts(source), FEATURES, DATASET_INFO, REPORT),

@@ -200,8 +200,8 @@ def plan_extract(shards: Sequence[AnyPath], options: ExtractOptions) -> ExtractP
     types, path = {key: item.dtype for key, item in first.features.items()}, shards[0]
     if not first.records:
         reason = first.payload.title
-        if first.payload is PayloadKind.EMPTY and first.faults.kept:
-            reason = f"no intact records ({first.faults.kept[0].message})"
+        if first.payload is PayloadKind.EMPTY and first.faults.entries:
+            reason = f"no intact records ({first.faults.entries[0].message})"
         expected = "records with features"
         raise ShardError("nothing to extract", path=path, expected=expected, found=reason)
     names = [f"{printable(key)} ({_dtype(types[key])})" for key in sorted(types)]
@@ -375,11 +375,11 @@ class _Extraction:
             bytes=self._bytes,
             classes=dict(sorted(self._classes.items())),
             unlabelled=self._unlabelled,
-            skipped=tuple(self._skipped.kept),
+            skipped=tuple(self._skipped.entries),
             skipped_count=self._skipped.count,
-            renamed=tuple(self._renamed.kept),
+            renamed=tuple(self._renamed.entries),
             renamed_count=self._renamed.count,
-            faults=tuple(self._faults.kept),
+            faults=tuple(self._faults.entries),
             fault_count=self._faults.count,
             annotations=objects,
         )

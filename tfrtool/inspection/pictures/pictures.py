@@ -70,7 +70,7 @@ def image_roles(path: AnyPath, image: str | None = None, label: str | None = Non
         has_boxes=first.has_boxes,
         types=StoredTypes.read([path]),
         features=tuple(first.features),
-        faults=tuple(first.faults.kept),
+        faults=tuple(first.faults.entries),
     )
 
 

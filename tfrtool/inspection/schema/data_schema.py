@@ -176,7 +176,7 @@ def _parsed(content: Json) -> tuple[tuple[DataFeature, ...], tuple[str, ...]]:
             unchecked.add(f"{key} of {name!r}")
     for key in content.keys() - {"default_environment", "represent_variable_length_as_ragged"}:
         unchecked.add(key)
-    return tuple(found.values()), tuple(sorted(unchecked.kept))
+    return tuple(found.values()), tuple(sorted(unchecked.entries))
 
 
 _DOMAINS = ("string_domain", "int_domain", "float_domain")

@@ -133,7 +133,7 @@ class ImageCheck(RecordFold):
                 problem = pixels
             else:
                 found.empty += not value
-                if name == role or len(found.others.kept) < found.images + _OTHERS_KEPT:
+                if name == role or len(found.others.entries) < found.images + _OTHERS_KEPT:
                     what = f"{len(value)} bytes of {describe_bytes(value)} data"
                     what = f"expected an encoded image, found {what if value else 'an empty value'}"
                     found.others.add(unparseable(record, f"feature {name!r}{list_index}: {what}"))
@@ -194,9 +194,9 @@ class ImageCheck(RecordFold):
         wrong = [self._image.broken]
         for name in self._others_with_images:
             wrong += [self._features[name].broken, self._features[name].others]
-        faults = [fault for one in wrong for fault in one.kept]
+        faults = [fault for one in wrong for fault in one.entries]
         faults.sort(key=lambda fault: (fault.offset, fault.message))
-        self.faults.kept = faults[:MAX_FAULTS]
+        self.faults.entries = faults[:MAX_FAULTS]
         self.faults.count = sum(one.count for one in wrong)
 
     @property

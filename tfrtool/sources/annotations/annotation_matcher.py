@@ -124,7 +124,7 @@ class _AnnotationMatcher:
             self._ignored.add(LeftOut(key=key, reason="not in the annotations"))
         self._ignored.merge(reader.ignored)
         if not self._items:
-            listed = next(iter((*self._rejected.kept, *self._ignored.kept)), None)
+            listed = next(iter((*self._rejected.entries, *self._ignored.entries)), None)
             why = f" ({printable(listed.key)}: {listed.reason})" if listed else ""
             raise SourceError(
                 f"no image has annotations{why}",
@@ -142,8 +142,8 @@ class _AnnotationMatcher:
             labels=labels,
             reader=self._reader,
             splits=splits_in_order(self._splits),
-            rejected=tuple(self._rejected.kept),
-            ignored=tuple(self._ignored.kept),
+            rejected=tuple(self._rejected.entries),
+            ignored=tuple(self._ignored.entries),
             more_rejected=self._rejected.more,
             more_ignored=self._ignored.more,
             notices=(*reader.notices, *self._notices(), *filter(None, (notice,))),
@@ -161,8 +161,8 @@ class _AnnotationMatcher:
             ),
             annotations=AnnotationAccount(
                 read=self._read,
-                rejected=tuple(self._lost.kept),
-                clipped=tuple(self._clipped.kept),
+                rejected=tuple(self._lost.entries),
+                clipped=tuple(self._clipped.entries),
                 more_rejected=self._lost.more,
                 more_clipped=self._clipped.more,
                 dropped=self._dropped,
@@ -171,7 +171,7 @@ class _AnnotationMatcher:
 
     def _notices(self) -> Iterator[str]:
         if self._stale.count:
-            shown = ", ".join(self._stale.kept)
+            shown = ", ".join(self._stale.entries)
             if more := self._stale.more:
                 shown += f" and {more:,} more"
             what = "<filename> differs from the name of the XML file, which is used instead"

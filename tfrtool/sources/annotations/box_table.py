@@ -106,7 +106,7 @@ class CsvBoxReader(AnnotationReader):
             if not own_splits:
                 named[path] = split
         if not self._tables:
-            found = next((one.reason for one in self.ignored.kept), None)
+            found = next((one.reason for one in self.ignored.entries), None)
             place = self._places[0]
             raise SourceError("no tables of boxes", path=place, expected="*.csv", found=found)
         if not has_splits or all(named.values()) or len(named) == len(self._tables):

@@ -90,7 +90,7 @@ class ImageFilesReader(AnnotationReader):
                 stem = key[: -len(self.suffix)]
                 self._rows.add((at, stem, objects, tuple(image._replace(objects=()))))
                 at += 1
-        if not at and (foreign := self.ignored.kept):
+        if not at and (foreign := self.ignored.entries):
             path = self._folder.path(foreign[0].key)
             raise SourceError(foreign[0].reason, path=path, expected=self.expected)
         splits = self.splits(keys, {key[: -len(self.suffix)] for key in files})

@@ -135,8 +135,8 @@ def arrange(
         reader=listing.reader,
         notices=notices,
         splits=tuple(name for name in SPLIT_ORDER if name in classes),
-        rejected=tuple(rejected.kept),
-        ignored=tuple(ignored.kept),
+        rejected=tuple(rejected.entries),
+        ignored=tuple(ignored.entries),
         more_rejected=rejected.more,
         more_ignored=ignored.more,
     )
@@ -245,7 +245,7 @@ def _nothing(
         known = annotations_at(Path(where))
         hint = known and f"run {write_command('IMAGES', known)} to write the boxes"
         return SourceError(what, path=where, hint=hint)
-    found = f"{printable(rejected.kept[0].key)}: {rejected.kept[0].reason}"
+    found = f"{printable(rejected.entries[0].key)}: {rejected.entries[0].reason}"
     if label_from is LabelFrom.FILENAME:
         what, expected = "no file name contains a label", "names such as cat.0.jpg"
         return SourceError(what, path=where, expected=expected, found=found)
