@@ -1,5 +1,6 @@
 # make demo          watch it work: photos become shards, and shards a trained model
 # make test          the gate: format, lint, types, tests
+# make rules         all static checks, in half a minute: format, lint, types, imports, names, docs
 # make test-fast     only the quick tests that need no TensorFlow
 # make test-several  the long tests, which take some minutes
 # make test-frameworks  the tests with PyTorch, JAX and Grain, which it installs (1.3 GB)
@@ -7,6 +8,7 @@
 # make docs          build the documentation in site/
 # make tables        update the option tables in docs/commands from the help
 # make pictures      update the pictures in docs/images
+# make readability   lower the counts of vague names and long functions in tests/rules
 # make golden        update the expected output in tests/golden
 # make fixtures      rebuild the files in fixtures/
 # make bench         measure speed against alternatives
@@ -27,7 +29,7 @@ READY_FOR_DOCS := $(VENV)/.ready-for-docs
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test run-tests test-several test-fast test-frameworks check format bench docs tables pictures fuzz fixtures golden clean
+.PHONY: help demo test run-tests test-several test-fast test-frameworks check rules format bench docs tables readability pictures fuzz fixtures golden clean
 
 help:
 	@sed -n 's/^# //p;/^$$/q' Makefile
@@ -77,6 +79,9 @@ check: $(READY_TO_TEST)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+rules: check
+	$(BIN)/python -m pytest --quiet tests/rules
+
 format: $(READY_TO_TEST)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -92,6 +97,9 @@ docs: $(READY_FOR_DOCS)
 	@# Without the variable, Material prints an announcement about MkDocs 2.
 	NO_MKDOCS_2_WARNING=1 TF_CPP_MIN_LOG_LEVEL=2 $(BIN)/mkdocs build --quiet --strict
 	@echo "built site/index.html"
+
+readability: $(READY_TO_TEST)
+	$(BIN)/python -m tests.rules.readability
 
 tables: $(READY_TO_TEST)
 	$(BIN)/python -m fixtures.option_tables

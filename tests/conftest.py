@@ -104,8 +104,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             module = nodeid.split("::")[0]
             if module.startswith("tests/engines/"):
                 return "cluster"
-            if module.startswith("tests/contracts/") and not module.endswith("test_examples.py"):
-                return "contracts"  # they read the same sources
+            if module.startswith("tests/rules/"):
+                return "rules"  # they read the same sources
             if _STORES.search(module):
                 return "stores"
             forked = (f"tests/process/test_{name}.py" for name in _FORKED)

@@ -1,34 +1,16 @@
-"""The public names: which there are, and that each is documented."""
+"""The public names: each is documented, and does what it shows."""
 
 from __future__ import annotations
 
 import inspect
-import re
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 
 import tfrtool
+from tests.rules.test_reference import VERBS, reference_names
 from tfrtool.records.framing import frame
-
-VERBS = {
-    "append", "bench", "contact_sheet", "convert", "count", "croissant", "dataset", "diff", "edit",
-    "encode_example", "evaluate", "extract", "filter_records", "find_shards", "infer_schema",
-    "inspect_dataset", "inspect_shard", "load_model", "open_records", "parse_example", "predict",
-    "read_records", "read_table", "repair", "report", "reshard", "stats", "train", "verify",
-    "write",
-}  # fmt: skip
-TYPES = {"Dataset", "Fault", "FeatureSpec", "Record", "Records", "Schema", "Shard", "Split"}
-ERRORS = {
-    "ClusterError", "CorruptShardError", "DatasetError", "SchemaError", "ShardError",
-    "SourceError", "TfrtoolError", "TrainingError", "UsageError", "WeightsError", "WriteError",
-}  # fmt: skip
-
-
-def test_the_public_names_are_these() -> None:
-    """The public names are functions, their types, and errors. A new one is a promise: list it."""
-    assert set(tfrtool.__all__) == VERBS | TYPES | ERRORS
 
 
 @pytest.mark.tf
@@ -37,25 +19,10 @@ def test_every_public_name_is_documented() -> None:
     assert [name for name in tfrtool.__all__ if not getattr(tfrtool, name).__doc__] == []
 
 
-def _reference_names() -> list[str]:
-    """Return the names in the Python section of the docs, in order of pages."""
-    pages = sorted((Path(__file__).parents[2] / "docs" / "python").glob("*.md"))
-    text = "".join(page.read_text("utf-8") for page in pages)
-    return re.findall(r"^::: (tfrtool\..+)$", text, re.MULTILINE)
-
-
-def test_the_reference_has_every_name_once() -> None:
-    """Each name in __all__ is on one page of the reference."""
-    homes = {f"{home}.{name}": f"tfrtool.{name}" for name, (home, _) in tfrtool._HOME_OF.items()}
-    names = [homes.get(name, name).removeprefix("tfrtool.") for name in _reference_names()]
-    assert sorted(name for name in names if "." not in name) == sorted(tfrtool.__all__)
-    assert "tfrtool.convert" not in _reference_names()  # a package of this name is documented
-
-
 @pytest.mark.tf
 def test_what_a_verb_returns_is_documented() -> None:
     """A type of tfrtool that a function returns is public, or has an entry in the reference."""
-    public, reference = [getattr(tfrtool, one) for one in tfrtool.__all__], _reference_names()
+    public, reference = [getattr(tfrtool, one) for one in tfrtool.__all__], reference_names()
     for name in sorted(VERBS):
         for kind in _own_types(inspect.signature(getattr(tfrtool, name)).return_annotation):
             assert kind in public or f"{kind.__module__}.{kind.__qualname__}" in reference, name
@@ -68,17 +35,6 @@ def _own_types(hint: Any) -> set[Any]:
     return {kind for part in get_args(hint) for kind in _own_types(part)}
 
 
-def test_the_stub_has_all_public_names() -> None:
-    """The stub for type checkers has the public names and the former ones."""
-    stub = Path(tfrtool.__file__).with_suffix(".pyi").read_text("utf-8")
-    names = set(re.findall(r"import \w+ as (\w+)|^(\w+) = ", stub, re.MULTILINE))
-    old = {"open", "read", "filter"}
-    assert {one or other for one, other in names} == {*tfrtool.__all__} | old
-    assert set(tfrtool.__all__) <= set(dir(tfrtool))
-    assert tfrtool.open is tfrtool.open_records
-    assert tfrtool.filter is tfrtool.filter_records
-
-
 def test_convert_is_a_function_and_a_package() -> None:
     """The package ``convert`` can be called as the function is, and shows the same keywords."""
     import tfrtool.convert  # from now on, the name refers to the package
@@ -88,6 +44,12 @@ def test_convert_is_a_function_and_a_package() -> None:
     assert list(shown)[:2] == ["source", "target"]
     assert {"to", "select", "workers"} <= set(shown)
     assert not [one for one in shown.values() if one.kind is one.VAR_KEYWORD]
+
+
+def test_former_names_still_work() -> None:
+    """The names of an earlier release are the same functions."""
+    assert tfrtool.open is tfrtool.open_records
+    assert tfrtool.filter is tfrtool.filter_records
 
 
 def test_unknown_names_are_attribute_errors() -> None:

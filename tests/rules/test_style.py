@@ -6,7 +6,8 @@ import ast
 from pathlib import Path
 
 import tfrtool
-from tests.contracts.imports import nodes_of
+from tests.rules.breaches import expect_none
+from tests.rules.imports import nodes_of
 
 PACKAGE = Path(tfrtool.__file__).parent
 REPOSITORY = PACKAGE.parent
@@ -38,7 +39,11 @@ def forbidden_statements(source: str) -> list[str]:
 def test_the_package_has_no_forbidden_statements() -> None:
     """The package has no print, assert, bare except, ``import *`` or ``global``."""
     found = {path: forbidden_statements((REPOSITORY / path).read_text("utf-8")) for path in SOURCES}
-    assert {path: names for path, names in found.items() if names} == {}
+    expect_none(
+        found,
+        "The package has no print (use `emit` in cli), no assert (raise an error of "
+        "tfrtool/errors.py), no bare except, no `import *`, no `global`. Found:",
+    )
 
 
 def test_checker_can_fail() -> None:
@@ -52,4 +57,7 @@ def test_checker_can_fail() -> None:
 
 def test_modules_are_named_after_a_subject() -> None:
     """No module has a name without a subject, or that of the standard library's inspect."""
-    assert [path for path in SOURCES if Path(path).name in FORBIDDEN_NAMES] == []
+    expect_none(
+        [path for path in SOURCES if Path(path).name in FORBIDDEN_NAMES],
+        f"A module is named after its one subject, and not {', '.join(sorted(FORBIDDEN_NAMES))}:",
+    )

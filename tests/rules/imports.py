@@ -6,7 +6,14 @@ import ast
 from collections.abc import Iterator
 from functools import cache
 
-__all__ = ["RANKS", "forbidden_imports", "import_cycles", "imported_modules", "nodes_of"]
+__all__ = [
+    "RANKS",
+    "forbidden_imports",
+    "allowed_instead",
+    "import_cycles",
+    "imported_modules",
+    "nodes_of",
+]
 
 RANKS = {
     "cli": 0,
@@ -82,6 +89,17 @@ def forbidden_imports(path: str, source: str) -> list[str]:
     """
     package = path.partition("/")[0].removesuffix(".py")
     return [name for name in imported_modules(source) if not _allowed(package, name)]
+
+
+def allowed_instead(path: str, name: str) -> str:
+    """Return what a file may import instead of ``name``, as part of a message."""
+    package, top = path.partition("/")[0].removesuffix(".py"), name.partition(".")[0]
+    if name.startswith("."):
+        return f"{name}: write the absolute name, tfrtool..."
+    if top in ALLOWED_IN:
+        return f"{name}: {top} is imported only in {', '.join(sorted(ALLOWED_IN[top]))}"
+    lower = [other for other, rank in RANKS.items() if rank > RANKS[package]]
+    return f"{name}: {package} imports only {', '.join(lower) or 'libraries'}"
 
 
 def _allowed(package: str, name: str) -> bool:

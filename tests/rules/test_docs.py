@@ -9,7 +9,8 @@ from pathlib import Path
 import click
 from option_tables import option_table
 
-from tests.contracts.imports import RANKS
+from tests.rules.breaches import expect_none
+from tests.rules.imports import RANKS
 from tfrtool.cli.app import cli
 
 REPOSITORY = Path(__file__).parents[2]
@@ -44,16 +45,25 @@ def _find(path: tuple[str, ...]) -> click.Command:
 def test_each_page_has_the_options_of_its_command() -> None:
     """Each command has a page or a section with its options; `make tables` generates them."""
     general = (REPOSITORY / "docs" / "commands" / "overview.md").read_text("utf-8")
+    wrong = []
     for path in _commands(cli):
         page = (REPOSITORY / "docs" / "commands" / f"{path[0]}.md").read_text("utf-8")
         name = " ".join(path)
-        assert re.search(rf"^#+ tfrtool {name} ", page, re.MULTILINE), name
+        if not re.search(rf"^#+ tfrtool {name} ", page, re.MULTILINE):
+            wrong.append(f"{path[0]}.md has no heading `tfrtool {name} ...`")
         table = option_table(name)
         section = f"<!-- options: {name} -->\n\n{table}\n<!-- end of options -->"
-        assert section in page, f"{name}: run `make tables`"
+        if section not in page:
+            wrong.append(f"{path[0]}.md: the table of `tfrtool {name}` differs from its help")
         for parameter in _find(path).params:
-            if isinstance(parameter, click.Option):
-                assert f"`{parameter.opts[0]}" in table + general, name
+            named = f"`{parameter.opts[0]}" in table + general
+            if isinstance(parameter, click.Option) and not named:
+                wrong.append(f"overview.md lacks {parameter.opts[0]}, which has no group")
+    expect_none(
+        wrong,
+        "docs/commands has the help's options as tables between `<!-- options: NAME -->` and "
+        "`<!-- end of options -->`; `make tables` updates them:",
+    )
 
 
 def _known(path: tuple[str, ...]) -> set[str]:
@@ -93,7 +103,7 @@ def test_commands_and_options_that_are_named_exist() -> None:
                 for word in re.findall(r"(?<=\s)--[a-z-]+", call)
                 if word not in options[path]
             ]
-    assert wrong == []
+    expect_none(wrong, "Pages name only commands and options that exist. Correct the page:")
 
 
 def test_links_exist() -> None:
@@ -107,7 +117,7 @@ def test_links_exist() -> None:
             target = (REPOSITORY / page).parent / name if name else REPOSITORY / page
             if not target.exists() or (anchor and anchor not in _anchors(target)):
                 broken.append((page, link))
-    assert broken == []
+    expect_none(broken, "Links in pages lead to a file, or to a heading of one. Broken:")
 
 
 def _anchors(page: Path) -> set[str]:
@@ -124,7 +134,12 @@ def test_every_page_is_in_the_menu() -> None:
         for page in PAGES
         if page != "README.md"
     ]
-    assert sorted(menu) == sorted(pages)
+    expect_none(
+        sorted(set(menu) ^ set(pages)),
+        "The menu in mkdocs.yml (`nav`) lists each page in docs and in the root, except README. "
+        "Only in the menu, or only a file:",
+    )
+    assert len(menu) == len(set(menu))
 
 
 def test_the_drawing_has_all_packages() -> None:
@@ -132,13 +147,16 @@ def test_the_drawing_has_all_packages() -> None:
     drawing = (REPOSITORY / "docs" / "images" / "packages.svg").read_text("utf-8")
     drawn = re.findall(r'class="n" x="[\d.]+" y="(\d+)"[^>]*>([a-z]+)<', drawing)
     rows = {int(y): RANKS[package] for y, package in drawn}
-    assert [package for _, package in drawn] == list(RANKS)
-    assert [rows[y] for y in sorted(rows)] == sorted(set(RANKS.values()))
+    update = "docs/images/packages.svg shows other packages than RANKS: run `make pictures`"
+    assert [package for _, package in drawn] == list(RANKS), update
+    assert [rows[y] for y in sorted(rows)] == sorted(set(RANKS.values())), update
 
 
 def test_the_readme_is_short() -> None:
     """The README has at most 180 lines: the reference is in docs."""
-    assert len(README.splitlines()) <= 180
+    limit = 180
+    length = len(README.splitlines())
+    assert length <= limit, f"README.md has {length} lines, {limit} are allowed: move to docs"
 
 
 def test_the_makefile_has_all_named_targets() -> None:
@@ -146,5 +164,6 @@ def test_the_makefile_has_all_named_targets() -> None:
     makefile = (REPOSITORY / "Makefile").read_text("utf-8")
     assert {"demo", "test"} <= set(re.findall(r"^make (\w+)", README, re.MULTILINE))
     promised = "\n".join((REPOSITORY / page).read_text("utf-8") for page in PAGES)
-    for target in re.findall(r"(?:^|`)make (?:PYTHON=\S+ )?([a-z]+)", promised, re.MULTILINE):
-        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+    named = re.findall(r"(?:^|`)make (?:PYTHON=\S+ )?([a-z-]+)", promised, re.MULTILINE)
+    missing = {target for target in named if not re.search(rf"^{target}:", makefile, re.MULTILINE)}
+    expect_none(missing, "Pages name only targets that the Makefile has. Missing:")

@@ -5,7 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import tfrtool
-from tests.contracts.imports import RANKS, forbidden_imports, import_cycles, imported_modules
+from tests.rules.breaches import expect_none
+from tests.rules.imports import (
+    RANKS,
+    allowed_instead,
+    forbidden_imports,
+    import_cycles,
+    imported_modules,
+)
 
 PACKAGE = Path(tfrtool.__file__).parent
 WITHOUT_PACKAGE = {"__init__.py", "__main__.py"}
@@ -19,13 +26,22 @@ FILES = sorted(
 def test_packages_import_only_lower_ones() -> None:
     """A file imports only from its own package and from packages of lower rows."""
     found = {path: forbidden_imports(path, (PACKAGE / path).read_text("utf-8")) for path in FILES}
-    assert {path: names for path, names in found.items() if names} == {}
+    expect_none(
+        [(path, allowed_instead(path, name)) for path, names in found.items() for name in names],
+        "A package imports only packages below it, and libraries only where ALLOWED_IN of "
+        "tests/rules/imports.py allows them (docs/architecture.md). Move the code, or pass the "
+        "value as an argument:",
+    )
 
 
 def test_no_import_cycles() -> None:
     """No two files import each other, directly or through others."""
     sources = {path: (PACKAGE / path).read_text("utf-8") for path in FILES}
-    assert import_cycles(sources) == []
+    expect_none(
+        import_cycles(sources),
+        "No two files import each other. Move what both need to a third file, or under "
+        "TYPE_CHECKING if it is only a type:",
+    )
 
 
 def test_cycles_are_found() -> None:
@@ -41,7 +57,11 @@ def test_cycles_are_found() -> None:
 
 def test_every_package_has_a_rank() -> None:
     """RANKS lists each package, and each module directly in ``tfrtool/``."""
-    assert {path.partition("/")[0].removesuffix(".py") for path in FILES} == set(RANKS)
+    expect_none(
+        {path.partition("/")[0].removesuffix(".py") for path in FILES} ^ set(RANKS),
+        "RANKS of tests/rules/imports.py lists each package and no other; then run "
+        "`make pictures`. Missing there, or only there:",
+    )
 
 
 BROKEN = [

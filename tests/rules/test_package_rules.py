@@ -9,7 +9,8 @@ from collections import Counter
 from pathlib import Path
 
 import tfrtool
-from tests.contracts.imports import imported_modules, nodes_of
+from tests.rules.breaches import expect_none
+from tests.rules.imports import imported_modules, nodes_of
 
 PACKAGE = Path(tfrtool.__file__).parent
 REPOSITORY = PACKAGE.parent
@@ -79,25 +80,38 @@ def strange_words(text: str) -> list[str]:
 
 def test_module_names_are_unique() -> None:
     """No two modules of the package have the same name."""
-    assert repeated_modules(list(SOURCES)) == []
+    expect_none(
+        repeated_modules(list(SOURCES)),
+        "Each module has a file name of its own: rename all but one of",
+    )
 
 
 def test_class_names_are_unique() -> None:
     """No two classes of the package have the same name."""
-    assert repeated_classes(SOURCES) == []
+    expect_none(
+        repeated_classes(SOURCES),
+        "Each class has a name of its own, also a private one: rename all but one of",
+    )
 
 
 def test_only_storage_renames_files() -> None:
     """Only ``tfrtool/storage`` makes temporary names and renames files."""
     found = {path: renames(SOURCES[path]) for path in SOURCES if not path.startswith("storage/")}
-    assert {path: lines for path, lines in found.items() if lines} == {}
+    expect_none(
+        found,
+        "Only tfrtool/storage renames files and makes temporary names: use "
+        "storage/atomic_files.py, or Staging for several files. Lines that do it elsewhere:",
+    )
 
 
 def test_words_are_those_of_tensorflow() -> None:
     """Code, help, messages and documentation use none of NOT_OUR_WORDS."""
     texts = SOURCES | {path: (REPOSITORY / path).read_text("utf-8") for path in DOCS}
     found = {path: strange_words(text) for path, text in texts.items()}
-    assert {path: words for path, words in found.items() if words} == {}
+    expect_none(
+        found,
+        "Use words that users of TensorFlow know, instead of those in NOT_OUR_WORDS:",
+    )
 
 
 def test_checks_can_fail() -> None:
@@ -127,4 +141,8 @@ def test_imported_libraries_are_dependencies() -> None:
     foreign = imported - set(sys.stdlib_module_names) - {"tfrtool", "_typeshed"}
     installed |= {"keras", "array_record", "markupsafe"}  # required by the dependencies
     used_if_installed = {"boto3", "botocore", "pandas", "polars"}
-    assert foreign - installed == {"ray", "fsspec", "torch"} | used_if_installed
+    expect_none(
+        sorted(foreign - installed - used_if_installed - {"ray", "fsspec", "torch"}),
+        "A library that the package imports is in `dependencies` of pyproject.toml, and pinned in "
+        "constraints.txt. Missing:",
+    )
