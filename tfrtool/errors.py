@@ -193,14 +193,14 @@ def reason_of(error: object) -> str:
     """Return what an error of a library says, on one line of bounded length."""
     import re  # for errors only
 
-    said = str(getattr(error, "message", error))  # TensorFlow's names its operations otherwise
-    if (reason := _disk_reason(said)) is not None:
+    text = str(getattr(error, "message", error))  # TensorFlow's names its operations otherwise
+    if (reason := _disk_reason(text)) is not None:
         return reason
-    said = said[:4000]  # it may quote a payload, and the expressions take quadratic time
-    said = re.sub(r"\{\{function_node .*?\}\} *", "", said)  # and nodes that nobody has named
+    text = text[:4000]  # it may quote a payload, and the expressions take quadratic time
+    text = re.sub(r"\{\{function_node .*?\}\} *", "", text)  # and nodes that nobody has named
     # Keras begins with the layer that it was in, and makes the reason bold.
-    said = re.sub(r"\x1b\[\d*m|Exception encountered when calling [^ ]*\(\)\.", "", said)
-    return " ".join(said.split())[:200] or type(error).__name__
+    text = re.sub(r"\x1b\[\d*m|Exception encountered when calling [^ ]*\(\)\.", "", text)
+    return " ".join(text.split())[:200] or type(error).__name__
 
 
 @contextmanager

@@ -35,9 +35,9 @@ class Prose(str):
 
     def __new__(cls, text: str, first: str = "") -> "Prose":
         """Make a text."""
-        made = super().__new__(cls, text)
-        made.first = first
-        return made
+        prose = super().__new__(cls, text)
+        prose.first = first
+        return prose
 
 
 class Histogram(str):
@@ -49,9 +49,9 @@ class Histogram(str):
     def __new__(cls, counts: Sequence[float], edges: Sequence[float]) -> "Histogram":
         """Draw the counts between edges; a bucket with anything in it has a bar."""
         most = max(counts)
-        made = super().__new__(cls, "".join(_BARS[math.ceil(8 * n / most)] for n in counts))
-        made.counts, made.edges = counts, edges
-        return made
+        histogram = super().__new__(cls, "".join(_BARS[math.ceil(8 * n / most)] for n in counts))
+        histogram.counts, histogram.edges = counts, edges
+        return histogram
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -189,7 +189,7 @@ def _run(
             start = task.find_first(file)
             if start is not None:
                 file.seek(start)
-                reader = RecordReader(file, Compression.NONE, place=(0, start), stop=task.end)
+                reader = RecordReader(file, Compression.NONE, position=(0, start), stop=task.end)
                 fold.read(reader.read())
                 end, records = reader.end, reader.records
         task.check()

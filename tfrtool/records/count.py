@@ -169,8 +169,11 @@ def indexed(file: BinaryIO, shard: AnyPath, size: int) -> list[int]:
     index = shard.with_name(f"{shard.name}{INDEX}")
     try:
         status = index.stat()
-        own = shard.stat() if isinstance(shard, RemotePath) else os.fstat(file.fileno())
-        if status.st_mtime_ns >= own.st_mtime_ns and status.st_size * _WORTH_ITS_INDEX < size:
+        shard_status = shard.stat() if isinstance(shard, RemotePath) else os.fstat(file.fileno())
+        if (
+            status.st_mtime_ns >= shard_status.st_mtime_ns
+            and status.st_size * _WORTH_ITS_INDEX < size
+        ):
             numbers = [*map(int, read_bounded(index).split())]
             starts, sizes = [*numbers[::2], size], numbers[1::2]
             if [0, *map(add, starts, sizes)] == starts and min(sizes) >= FRAME_SIZE:

@@ -82,17 +82,17 @@ def make_index(shard: AnyPath) -> "array[int]":
     raise CorruptShardError("was changed while it was read", path=shard)
 
 
-def write_index(shard: AnyPath, place: AnyPath) -> int:
+def write_index(shard: AnyPath, index: AnyPath) -> int:
     """Write the index of a shard as DALI reads it, and return the number of records.
 
     It has a line ``offset size`` for each record, the frame's 16 bytes included, and replaces what
     was there. The errors are those of `make_index`, and `WriteError`.
     """
     offsets = make_index(shard)
-    with os_errors_as(WriteError, place, "can't be written"):
-        if not isinstance(place, RemotePath):
-            place.parent.mkdir(parents=True, exist_ok=True)
-        with new_file(place) as file:
+    with os_errors_as(WriteError, index, "can't be written"):
+        if not isinstance(index, RemotePath):
+            index.parent.mkdir(parents=True, exist_ok=True)
+        with new_file(index) as file:
             file.writelines(b"%d %d\n" % (start, end - start) for start, end in pairwise(offsets))
     return len(offsets) - 1
 
@@ -242,14 +242,14 @@ class Records(Sequence[T]):
     def _decoded(self, record: Record, path: AnyPath) -> T:
         return record if self._decode is None else decode_record(self._decode, record, path)  # type: ignore[return-value]
 
-    def _place(self, number: int) -> tuple[int, int]:
+    def _locate(self, number: int) -> tuple[int, int]:
         shard = bisect_right(self._ends, number)
         return shard, number - (self._ends[shard - 1] if shard else 0)
 
     def _frames(self, numbers: Iterable[int]) -> dict[int, bytes]:
         """Return the frames of records by number; in a store, neighbors come by one request."""
         found: dict[int, bytes] = {}
-        placed = sorted((*self._place(number), number) for number in {*numbers})
+        placed = sorted((*self._locate(number), number) for number in {*numbers})
         for shard, group in groupby(placed, itemgetter(0)):
             wanted, offsets = [*group], self._offsets[shard]
             ranges = [(offsets[at], offsets[at + 1] - offsets[at]) for _, at, _ in wanted]
@@ -273,7 +273,7 @@ class Records(Sequence[T]):
         yield self._files[shard]
 
     def _record(self, number: int, frame: bytes) -> T:
-        shard, index = self._place(number)
+        shard, index = self._locate(number)
         path, offsets = self._paths[shard], self._offsets[shard]
         offset, size = offsets[index], offsets[index + 1] - offsets[index]
         end = size - FOOTER_SIZE

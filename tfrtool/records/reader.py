@@ -94,8 +94,8 @@ def read_records(
     Payloads longer than ``max_record_bytes`` are faults. ``index`` and ``offset`` say which record
     stands at that position, and where it is in the shard.
     """
-    place = index, offset
-    return RecordReader(file, compression, verify_payload, max_record_bytes, place).read()
+    position = index, offset
+    return RecordReader(file, compression, verify_payload, max_record_bytes, position).read()
 
 
 class RecordReader:
@@ -112,17 +112,17 @@ class RecordReader:
         compression: Compression | None = None,
         verify_payload: bool = True,
         max_record_bytes: int = MAX_RECORD_BYTES,
-        place: tuple[int, int] = (0, 0),
+        position: tuple[int, int] = (0, 0),
         stop: int = sys.maxsize,
     ) -> None:
-        """Look at the first bytes of ``file``; `read_records` says which ``place`` that is.
+        """Detect the compression; ``position`` is the index and offset of the next record.
 
         Records that start at the offset ``stop`` or behind it are not read.
         """
         compression = compression or detect_compression(file)
         plain = compression is Compression.NONE
         self._inflater = None if plain else Inflater(file, compression)
-        self._index, offset = place
+        self._index, offset = position
         self._file, self._counted = file, offset
         self._size = _size(file, offset) if plain else None
         self._window = Window(self._inflater or file, offset)
@@ -146,9 +146,9 @@ class RecordReader:
         while following is not None and following < self._stop:
             offset = following
             self._count(offset)
-            held = window.load(offset, HEADER_SIZE)
-            if held < HEADER_SIZE:
-                yield from self._end(offset, held)
+            loaded = window.load(offset, HEADER_SIZE)
+            if loaded < HEADER_SIZE:
+                yield from self._end(offset, loaded)
                 return
             data, start, index = window.data, window.start, self._index
             filled = min(len(data), self._stop - start)
@@ -179,7 +179,7 @@ class RecordReader:
             # A record that is not held to its end, or damage.
             self._index = index
             data = payload = b""
-            item, following = self._one(start + position)
+            item, following = self._read_checked(start + position)
             yield item
             del item
         if self._certain and self._search.is_unused:
@@ -206,7 +206,7 @@ class RecordReader:
             pass
         return self._window.end
 
-    def _one(self, offset: int) -> tuple[Record | Fault, int | None]:
+    def _read_checked(self, offset: int) -> tuple[Record | Fault, int | None]:
         """Read what stands at ``offset``, a whole header at least, with every check there is.
 
         Returns:
@@ -223,13 +223,13 @@ class RecordReader:
                 f"expected at most {self._limit} bytes"
             )
             return self._search_on(self._fault(FaultKind.OVERSIZED_LENGTH, offset, message))
-        whole = self._size is None or end + FOOTER_SIZE <= self._size
-        if whole:
+        is_complete = self._size is None or end + FOOTER_SIZE <= self._size
+        if is_complete:
             payload = window.take(body, length)
-            whole = window.load(end, FOOTER_SIZE) >= FOOTER_SIZE
-            if not whole:
+            is_complete = window.load(end, FOOTER_SIZE) >= FOOTER_SIZE
+            if not is_complete:
                 window.give_back(body, payload)
-        if not whole:
+        if not is_complete:
             message = (
                 f"record is truncated: expected {length + FRAME_SIZE} bytes, "
                 f"found {(window.end if self._size is None else self._size) - offset}"
@@ -250,14 +250,14 @@ class RecordReader:
         window.give_back(body, payload)
         payload = b""  # it is not held twice while the next record is looked for
         window.pinned = body
-        held = window.load(after, HEADER_SIZE)
-        whole = held == 0 or holds_header(window.view(after, after + HEADER_SIZE))
-        if held >= HEADER_SIZE and not whole:
+        loaded = window.load(after, HEADER_SIZE)
+        header_follows = loaded == 0 or holds_header(window.view(after, after + HEADER_SIZE))
+        if loaded >= HEADER_SIZE and not header_follows:
             # Two damaged records in a row, or bytes that were put in or taken out of this one?
             point = self._search.find_next(after, after + 1, near=True)
-            whole = point is not None and point.proven
+            header_follows = point is not None and point.proven
         window.pinned = None
-        if whole:
+        if header_follows:
             chain = self._search.find_chain(body, after)
             return self._go_on(fault, after if chain is None else chain)
         return self._search_on(fault)
@@ -286,12 +286,12 @@ class RecordReader:
         record = self._index if known and self._certain else None
         return Fault(kind=kind, offset=offset, record=record, message=message)
 
-    def _end(self, offset: int, held: int) -> Iterator[Fault]:
+    def _end(self, offset: int, size: int) -> Iterator[Fault]:
         """Yield the fault of an end that is too short for a header, if it is one."""
-        rest = self._window.view(offset, offset + held)
+        rest = self._window.view(offset, offset + size)
         if self._inflater is not None and self._inflater.failure is not None:
             kind, message = FaultKind.DECOMPRESSION, self._inflater.failure
-            yield self._fault(kind, offset, message, known=held > 0)
+            yield self._fault(kind, offset, message, known=size > 0)
         elif not rest and offset == 0:
             message = "file is empty"
             if self._inflater is not None:
@@ -299,14 +299,14 @@ class RecordReader:
             yield self._fault(FaultKind.EMPTY, 0, message, known=False)
         elif _is_cut_header(rest):
             message = (
-                f"file ends within a record header: expected {HEADER_SIZE} bytes, found {held}"
+                f"file ends within a record header: expected {HEADER_SIZE} bytes, found {size}"
             )
             yield self._fault(FaultKind.TRUNCATED, offset, message)
         elif offset == 0:
             yield self._not_tfrecord(rest)
         elif rest:
-            noun = "bytes" if held > 1 else "byte"
-            message = f"{held} trailing {noun} after the last record"
+            noun = "bytes" if size > 1 else "byte"
+            message = f"{size} trailing {noun} after the last record"
             yield self._fault(FaultKind.TRAILING_BYTES, offset, message, known=False)
 
     def _bad_length(

@@ -50,13 +50,13 @@ def headers(data: bytes) -> Iterator[int]:
         # The upper half of the length lies within the run, and the lower half before it; or all of
         # it is zero, and ends where the run does, for its CRC starts with 0x29.
         first, end = zeros.span()
-        places = [*range(max(first - 4, 0), min(first, end - 7, last + 1))]
+        starts = [*range(max(first - 4, 0), min(first, end - 7, last + 1))]
         if first <= end - 8 <= last:
-            places.append(end - 8)
-        for place in places:
-            length, crc = HEADER.unpack_from(data, place)
-            if length < _FOUR_GIB and mask(crc32c(data[place : place + 8])) == crc:
-                yield place
+            starts.append(end - 8)
+        for position in starts:
+            length, crc = HEADER.unpack_from(data, position)
+            if length < _FOUR_GIB and mask(crc32c(data[position : position + 8])) == crc:
+                yield position
 
 
 class Search:
@@ -97,12 +97,12 @@ class Search:
         position, last, outer = start, start + reach if near else None, window.pinned
         try:
             while last is None or position <= last:
-                kept = [at for at in (outer, covered, first) if at is not None]
-                window.pinned = min(kept, default=None)
-                held = min(window.load(position, BLOCK_SIZE), BLOCK_SIZE)
-                places = headers(window.view(position, position + held))
-                ends = [window.end] if held < BLOCK_SIZE else []
-                for candidate in chain((position + place for place in places), ends):
+                needed = [at for at in (outer, covered, first) if at is not None]
+                window.pinned = min(needed, default=None)
+                loaded = min(window.load(position, BLOCK_SIZE), BLOCK_SIZE)
+                starts = headers(window.view(position, position + loaded))
+                ends = [window.end] if loaded < BLOCK_SIZE else []
+                for candidate in chain((position + at for at in starts), ends):
                     if last is not None and candidate > last:
                         break
                     candidates += first is not None
@@ -124,7 +124,7 @@ class Search:
                 if ends:
                     break
                 # A header may lie across the edge of the block.
-                position += held - (HEADER_SIZE - 1)
+                position += loaded - (HEADER_SIZE - 1)
                 if position - FOOTER_SIZE > covered:
                     crc = extend_crc32c(crc, window.view(covered, position - FOOTER_SIZE))
                     covered = position - FOOTER_SIZE
@@ -145,13 +145,15 @@ class Search:
         between. The window still holds the bytes from the start of the chain on, or from ``end``.
         """
         window, seen = self._window, set[int]()
-        position, held = start, BLOCK_SIZE
+        position, loaded = start, BLOCK_SIZE
         try:
-            while held == BLOCK_SIZE and (end is None or position < end):
-                held = min(window.load(position, BLOCK_SIZE), BLOCK_SIZE)
-                stop = position + held if end is None else min(position + held, end + HEADER_SIZE)
-                for place in headers(window.view(position, stop)):
-                    first = offset = window.pinned = position + place
+            while loaded == BLOCK_SIZE and (end is None or position < end):
+                loaded = min(window.load(position, BLOCK_SIZE), BLOCK_SIZE)
+                stop = (
+                    position + loaded if end is None else min(position + loaded, end + HEADER_SIZE)
+                )
+                for header in headers(window.view(position, stop)):
+                    first = offset = window.pinned = position + header
                     while offset not in seen and (end is None or offset < end):
                         if not self._record_at(offset):
                             break
@@ -166,7 +168,7 @@ class Search:
                             return first
                 window.pinned = end
                 # A header may lie across the edge of the block.
-                position += held - (HEADER_SIZE - 1)
+                position += loaded - (HEADER_SIZE - 1)
             return None
         finally:
             window.pinned = None
@@ -179,12 +181,12 @@ class Search:
         length, crc = HEADER.unpack_from(window.data, offset - window.start)
         if length > self._limit or mask(crc32c(LENGTH.pack(length))) != crc:
             return False
-        held, end = window.load(offset, FRAME_SIZE + length), offset + HEADER_SIZE + length
-        if held >= FRAME_SIZE + length and window.view(end, end + FOOTER_SIZE) == CRC.pack(
+        loaded, end = window.load(offset, FRAME_SIZE + length), offset + HEADER_SIZE + length
+        if loaded >= FRAME_SIZE + length and window.view(end, end + FOOTER_SIZE) == CRC.pack(
             mask(crc32c(window.view(offset + HEADER_SIZE, end)))
         ):
             return True
-        self._misled += min(held, FRAME_SIZE + length)
+        self._misled += min(loaded, FRAME_SIZE + length)
         return False
 
 

@@ -271,7 +271,7 @@ class _ShardFinder:
         if isinstance(folder, RemotePath):
             listed = self._entries(folder)[0]
             files = [one for one in listed if is_shard_name(one.name) is not False]
-            return self.choose(sorted(files, key=lambda one: natural_order(one.name)))
+            return self.choose(sorted(files, key=lambda path: natural_order(path.name)))
         with os.scandir(folder) as entries:
             names = [e.name for e in entries if is_shard_name(e.name) is not False and e.is_file()]
         return self.choose([folder / name for name in sorted(names, key=natural_order)])
@@ -280,7 +280,7 @@ class _ShardFinder:
         """Return the folders in a folder, without hidden ones."""
         if isinstance(folder, RemotePath):
             below = [one for one in self._entries(folder)[1] if not one.name.startswith(".")]
-            return sorted(below, key=lambda one: one.name)
+            return sorted(below, key=lambda path: path.name)
         with os.scandir(folder) as entries:
             names = sorted(e.name for e in entries if not e.name.startswith(".") and e.is_dir())
         return [folder / name for name in names]

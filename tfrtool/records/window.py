@@ -50,12 +50,12 @@ class Window:
         while (missing := offset + size - self.end) > 0 and not self._ended:
             keep = offset if self.pinned is None else min(offset, self.pinned)
             keep = min(max(keep, self.start), self.end)
-            kept = self.data[keep - self.start :]
-            wanted = max(self._block, len(kept) // 4)
+            tail = self.data[keep - self.start :]
+            wanted = max(self._block, len(tail) // 4)
             self._block = min(2 * self._block, BLOCK_SIZE)
-            if kept and self.pinned is None:  # then the next block is read alone, and not copied
+            if tail and self.pinned is None:  # then the next block is read alone, and not copied
                 wanted = min(missing, wanted)
-            self.start, self.data = keep, kept + self._read(wanted)
+            self.start, self.data = keep, tail + self._read(wanted)
         return max(self.end - offset, 0)
 
     def view(self, start: int, end: int) -> bytes:
@@ -67,11 +67,11 @@ class Window:
 
         Where they are not held yet, none are afterwards: a long payload is in memory once.
         """
-        held = self.view(offset, offset + size)
-        if len(held) == size:
-            return held
+        loaded = self.view(offset, offset + size)
+        if len(loaded) == size:
+            return loaded
         taken = io.BytesIO()
-        taken.write(held)
+        taken.write(loaded)
         self.data = b""
         while (left := size - taken.tell()) and not self._ended:
             taken.write(self._read(min(left, BLOCK_SIZE)))

@@ -144,8 +144,8 @@ def parse_path_fields(options: Any, *names: str) -> None:
     for name in names:
         location = getattr(options, name)
         if location is not None or defaults[name] is not None:
-            made = as_path(location) if name == "dataset" else as_local_path(location)
-            object.__setattr__(options, name, made)
+            path = as_path(location) if name == "dataset" else as_local_path(location)
+            object.__setattr__(options, name, path)
 
 
 def user_cache(part: str, environment: Mapping[str, str] = os.environ) -> Path | None:

@@ -47,14 +47,14 @@ def _acquire(path: Path, folder: Path) -> int:
     descriptor = os.open(path, _FLAGS | os.O_CREAT, 0o600)
     try:
         status = os.fstat(descriptor)
-        ours = not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
-        if not (stat.S_ISREG(status.st_mode) and status.st_nlink <= 1 and ours):
+        is_own_file = not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
+        if not (stat.S_ISREG(status.st_mode) and status.st_nlink <= 1 and is_own_file):
             what = "it is not a lock file of this user"
             raise OSError(errno.EPERM, what, os.fspath(path))
         if not _lock(descriptor):
-            said = os.read(descriptor, 64).decode("ascii", "replace")
-            held = re.fullmatch(r"([a-z]+) (\d+)\n", said)
-            holder = f"tfrtool {held[1]} (process {held[2]})" if held else "tfrtool"
+            content = os.read(descriptor, 64).decode("ascii", "replace")
+            owner = re.fullmatch(r"([a-z]+) (\d+)\n", content)
+            holder = f"tfrtool {owner[1]} (process {owner[2]})" if owner else "tfrtool"
             raise UsageError(f"in use by another {holder}", path=folder)
     except BaseException:
         os.close(descriptor)

@@ -18,7 +18,7 @@ from tfrtool.storage.stores import OBJECT_STORES, Status, Store, keep_query, sto
 # At least two letters, because "C:/" is not a URL. One slash: pathlib turns two into one.
 _URL = re.compile(r"([a-z][a-z0-9+.-]+):/+", re.IGNORECASE)
 
-_held: ContextVar[Mapping[str, Store] | None] = ContextVar("held", default=None)
+_stores: ContextVar[Mapping[str, Store] | None] = ContextVar("stores", default=None)
 
 MAGIC = re.compile(r"[*?\[]")
 """Characters of wildcards."""
@@ -53,7 +53,7 @@ class RemotePath:
     @property
     def store(self) -> Store:
         """The bucket or host; or what `reading_from` has for this object."""
-        return (_held.get() or {}).get(str(self)) or store_of(str(self))
+        return (_stores.get() or {}).get(str(self)) or store_of(str(self))
 
     @property
     def key(self) -> str:
@@ -190,11 +190,11 @@ class RemotePath:
 @contextmanager
 def reading_from(stores: Mapping[str, Store]) -> Iterator[None]:
     """Read objects, by URL, from other stores in this thread."""
-    token = _held.set({**(_held.get() or {}), **stores})
+    token = _stores.set({**(_stores.get() or {}), **stores})
     try:
         yield
     finally:
-        _held.reset(token)
+        _stores.reset(token)
 
 
 AnyPath = Path | RemotePath
@@ -244,13 +244,13 @@ def remote_path(url: str) -> RemotePath:
     if scheme in ("http", "https"):
         rest, _, query = rest.partition("#")[0].partition("?")
         shown = shown.partition("#")[0].partition("?")[0]
-    place, _, key = rest.partition("/")
-    if "@" in place and scheme != "hf":
+    authority, _, key = rest.partition("/")
+    if "@" in authority and scheme != "hf":
         hint = "pass credentials in environment variables or a profile"
         raise UsageError("a URL must not contain a user name or password", path=shown, hint=hint)
     if scheme == "file":
         raise UsageError("file:// URLs are not supported, use a path", path=shown)
-    if not place:
+    if not authority:
         raise UsageError("no bucket or host in the URL", path=shown)
     if any(part in ("", ".", "..") for part in key.rstrip("/").split("/")) and key.strip("/"):
         raise UsageError("empty parts or dots between the slashes of a URL", path=shown)

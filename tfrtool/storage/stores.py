@@ -306,8 +306,10 @@ class Store:
             try:
                 return call()
             except Exception as error:  # noqa: BLE001 - see `as_os_error`
-                own = isinstance(error, UsageError) or (isinstance(error, OSError) and error.errno)
-                found = error if own else as_os_error(error, self.url_of(key))
+                is_translated = isinstance(error, UsageError) or (
+                    isinstance(error, OSError) and error.errno
+                )
+                found = error if is_translated else as_os_error(error, self.url_of(key))
             if pause is None or not isinstance(found, CutShortError):
                 raise found from None
             time.sleep(pause)
@@ -388,19 +390,19 @@ def store_of(url: str) -> Store:
         UsageError: no installed library reads such URLs.
     """
     scheme, _, rest = url.partition("://")
-    place = rest.partition("/")[0] if scheme in OBJECT_STORES else ""
+    authority = rest.partition("/")[0] if scheme in OBJECT_STORES else ""
     query = _queries().get(url, "") if scheme.startswith("http") else ""
     # A forked process makes connections of its own.
-    return _store(scheme, place, query, os.getpid())
+    return _store(scheme, authority, query, os.getpid())
 
 
 @lru_cache(maxsize=64)
-def _store(scheme: str, place: str, query: str, _process: int) -> Store:
-    web, url = scheme.startswith("http"), f"{scheme}://{place}"
+def _store(scheme: str, authority: str, query: str, _process: int) -> Store:
+    web, url = scheme.startswith("http"), f"{scheme}://{authority}"
     kind = "obstore_stores" if scheme in OBJECT_STORES else "fsspec_files"
     try:
         module = importlib.import_module(f"tfrtool.storage.remote.{kind}")
-        library = module.library_for(scheme, place, query)
+        library = module.library_for(scheme, authority, query)
     except ImportError as error:
         missing = (error.name or "").partition(".")[0]
         raise UsageError(

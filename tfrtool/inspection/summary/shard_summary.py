@@ -176,7 +176,7 @@ def inspect_shard(shard: Location, options: ShardOptions) -> ShardSummary:
             if start[1] == size_of(source, file):
                 total, start = start[0], (0, 0)  # no such record: show what the first one is
             file.seek(start[1])
-        reader = RecordReader(file, compression, place=start)
+        reader = RecordReader(file, compression, position=start)
 
         def items() -> Iterator[Record | Fault]:
             nonlocal cut

@@ -21,7 +21,7 @@ class _Answer(NamedTuple):
 class FsspecFiles:
     """A file system to read from: not all of them create files atomically."""
 
-    def __init__(self, scheme: str, _place: str, _query: str) -> None:
+    def __init__(self, scheme: str, _authority: str, _query: str) -> None:
         """Find the file system of a protocol; `ImportError` if its library is missing."""
         if scheme not in fsspec.available_protocols():
             expected = "s3://, gs://, az://, https://, hf:// or another that fsspec supports"
@@ -31,9 +31,9 @@ class FsspecFiles:
         except ImportError:
             if scheme == "hf":  # the extra has it
                 raise
-            said = known_implementations[scheme].get("err")
+            requirement = known_implementations[scheme].get("err")
             raise UsageError(
-                f"{scheme}:// URLs require a library that is not installed: {said}"
+                f"{scheme}:// URLs require a library that is not installed: {requirement}"
             ) from None
         if kind._get_kwargs_from_urls(f"{scheme}://host/key"):  # how to log in there is not asked
             raise UsageError(f"{scheme}:// URLs are not supported; download the files first")

@@ -35,21 +35,21 @@ _CREDENTIALS = (
 _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 
 
-def library_for(scheme: str, place: str, query: str) -> Any:
+def library_for(scheme: str, authority: str, query: str) -> Any:
     """Return a bucket, a container or a host, which finds its credentials by itself."""
-    url = f"{scheme}://{place}" + (f"?{query}" if query else "")
+    url = f"{scheme}://{authority}" + (f"?{query}" if query else "")
     options: dict[str, Any] = {"timeout": "60s", "connect_timeout": "10s"}
     endpoint = next(filter(None, map(os.environ.get, _ENDPOINTS.get(scheme, ()))), url)
     allowed = [os.environ.get(f"{name}_ALLOW_HTTP", "") for name in ("AWS", "GOOGLE", "AZURE")]
     if endpoint.startswith("http://") or "true" in map(str.lower, allowed):
         options["allow_http"] = True
     retries = {**_RETRIES, "retry_timeout": _patience()}
-    given: Any = {"client_options": options, "retry_config": retries}
+    settings: Any = {"client_options": options, "retry_config": retries}
     if scheme == "s3" and not any(map(os.environ.get, _CREDENTIALS)) and find_spec("boto3"):
-        given |= _profile()
+        settings |= _profile()
     if scheme == "az":
-        return stores.AzureStore(place, **given)
-    return stores.from_url(url, **given)
+        return stores.AzureStore(authority, **settings)
+    return stores.from_url(url, **settings)
 
 
 def _patience() -> timedelta:

@@ -70,7 +70,7 @@ class _Blocks(io.RawIOBase):
     def __init__(self, path: RemotePath) -> None:
         self.store, self.key, self.name = path.store, path.key, str(path)
         self._position = self._start = self._steady = 0
-        self._held = b""
+        self._buffer = b""
         self.digest: hashlib._Hash | None = None
         self.hashed = 0
         self._length = _LEAST  # of the block that is fetched next
@@ -78,7 +78,7 @@ class _Blocks(io.RawIOBase):
         known = path.status
         if known is None or known.size < 0 or known.etag is None:
             # One request finds it and brings its beginning.
-            self._held, path.status = self.store.get(self.key, 0, _LEAST)
+            self._buffer, path.status = self.store.get(self.key, 0, _LEAST)
             if known is not None and known.size not in (-1, path.status.size):
                 raise ChangedError(self.name)
         self.status = path.known()
@@ -104,10 +104,10 @@ class _Blocks(io.RawIOBase):
         view = memoryview(buffer).cast("B")
         if self._position >= self.status.size or not view:
             return 0
-        if not 0 <= self._position - self._start < len(self._held):
-            self._start, self._held = self._next(len(view))
+        if not 0 <= self._position - self._start < len(self._buffer):
+            self._start, self._buffer = self._next(len(view))
         at = self._position - self._start
-        part = memoryview(self._held)[at : at + len(view)]
+        part = memoryview(self._buffer)[at : at + len(view)]
         view[: len(part)] = part
         if self.digest is not None and 0 <= (known := self.hashed - self._position) < len(part):
             self.digest.update(part[known:])
@@ -121,8 +121,8 @@ class _Blocks(io.RawIOBase):
 
     def _next(self, wanted: int) -> tuple[int, bytes]:
         """Return a block that holds the position, and where it begins."""
-        last = self._start + len(self._held)
-        if self._held and last <= self._position < last + self._length:
+        last = self._start + len(self._buffer)
+        if self._buffer and last <= self._position < last + self._length:
             self._steady += 1
             self._length = min(2 * self._length, _MOST)
         else:
@@ -130,17 +130,17 @@ class _Blocks(io.RawIOBase):
         if self._steady < _STEADY:
             size = max(self._length, min(wanted, _MOST))
             return self._position, self.fetch(self._position, size)
-        places = self._places(self._position)
-        blocks = self._ahead or self.store.ahead(self._block, places, _AHEAD + 1)
+        spans = self._spans(self._position)
+        blocks = self._ahead or self.store.ahead(self._block, spans, _AHEAD + 1)
         self._ahead = None  # after an error, start again
         found = next(one for one in blocks if self._position < one[0] + len(one[1]))
         self._ahead = blocks
         return found
 
-    def _block(self, place: tuple[int, int]) -> tuple[int, bytes]:
-        return place[0], self.fetch(*place)
+    def _block(self, span: tuple[int, int]) -> tuple[int, bytes]:
+        return span[0], self.fetch(*span)
 
-    def _places(self, start: int) -> Iterator[tuple[int, int]]:
+    def _spans(self, start: int) -> Iterator[tuple[int, int]]:
         while start < self.status.size:
             yield start, (length := min(self._length, max(self.end - start, _LEAST)))
             start += length
