@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from tests.rules.breaches import expect_none
+
 REPOSITORY = Path(__file__).parents[2]
 PAGES = ("README.md", "CONTRIBUTING.md", "docs/architecture.md")
 DEVELOPMENT = PAGES[1:]
@@ -46,13 +48,9 @@ def exists(path: str) -> bool:
     return any(any(root.glob(pattern)) for root in ROOTS)
 
 
-def missing_paths(page: str, paths: Iterable[str]) -> list[str]:
-    """Return a message for each path of a page that does not exist."""
-    return [
-        f"{page}: {path} does not exist: correct the path or the page"
-        for path in sorted(paths)
-        if not exists(path)
-    ]
+def missing_paths(page: str, paths: Iterable[str]) -> list[tuple[str, str]]:
+    """Return the paths of a page that don't exist, each with the page."""
+    return [(page, path) for path in sorted({*paths}) if not exists(path)]
 
 
 def classes_of(folders: Iterable[str]) -> Iterator[str]:
@@ -62,14 +60,10 @@ def classes_of(folders: Iterable[str]) -> Iterator[str]:
             yield from re.findall(r"^\s*class (\w+)", file.read_text("utf-8"), re.MULTILINE)
 
 
-def missing_classes(page: str, text: str, classes: set[str]) -> list[str]:
-    """Return a message for each class that a page names and that does not exist."""
+def missing_classes(page: str, text: str, classes: set[str]) -> list[tuple[str, str]]:
+    """Return the classes that a page names and that don't exist, each with the page."""
     named = {span for span in spans_of(text) if _CLASS.fullmatch(span)} - {*dir(builtins)}
-    return [
-        f"{page}: no class {name} in {', '.join(SOURCES)}: correct the name or the page; "
-        "a class of another library needs its module, such as os.PathLike"
-        for name in sorted(named - classes)
-    ]
+    return [(page, name) for name in sorted(named - classes)]
 
 
 def test_paths_of_pages_exist() -> None:
@@ -77,10 +71,13 @@ def test_paths_of_pages_exist() -> None:
     wrong = []
     for page in PAGES:
         text = (REPOSITORY / page).read_text("utf-8")
-        wrong += missing_paths(
-            page, paths_of(text) if page in DEVELOPMENT else _IN_README.findall(text)
-        )
-    assert not wrong, "\n".join(wrong)
+        paths = paths_of(text) if page in DEVELOPMENT else _IN_README.findall(text)
+        wrong += missing_paths(page, paths)
+    expect_none(
+        wrong,
+        "Paths that pages name exist below the repository or below tfrtool/. "
+        "Correct the path or the page:",
+    )
 
 
 def test_classes_of_pages_exist() -> None:
@@ -88,16 +85,18 @@ def test_classes_of_pages_exist() -> None:
     classes, wrong = {*classes_of(SOURCES)}, []
     for page in DEVELOPMENT:
         wrong += missing_classes(page, (REPOSITORY / page).read_text("utf-8"), classes)
-    assert not wrong, "\n".join(wrong)
+    expect_none(
+        wrong,
+        f"Classes that pages name are in {', '.join(SOURCES)}. Correct the name or the page; a "
+        "class of another library needs its module, such as os.PathLike:",
+    )
 
 
 def test_checks_can_fail() -> None:
     """Missing paths and classes are found; placeholders and built folders are not."""
     text = "`cli/render/page.py`, `cli/app.py` and `.venv/bin/python -m pytest tests/nothing`\n"
     text += "`cli/commands/NAME_command.py`, `cli/commands/NAME_text.py` and `site/`\n"
-    assert missing_paths("p.md", paths_of(text)) == [
-        f"p.md: {path} does not exist: correct the path or the page"
-        for path in ("cli/commands/NAME_text.py", "cli/render/page.py", "tests/nothing")
-    ]
-    found = missing_classes("p.md", "`Format`, `RecordFolder`, `NAME`, `None`", {"Format"})
-    assert [line.partition(" in ")[0] for line in found] == ["p.md: no class RecordFolder"]
+    names = ("cli/commands/NAME_text.py", "cli/render/page.py", "tests/nothing")
+    assert missing_paths("p.md", paths_of(text)) == [("p.md", name) for name in names]
+    text = "`Format`, `RecordFolder`, `NAME`, `None`"
+    assert missing_classes("p.md", text, {"Format"}) == [("p.md", "RecordFolder")]
