@@ -7,6 +7,7 @@
 # make format        fix formatting and what ruff can fix
 # make docs          build the documentation in site/
 # make tables        update the option tables in docs/commands from the help
+# make pages         run all examples of the docs, so that the gate runs only changed pages
 # make pictures      update the pictures in docs/images
 # make readability   lower the counts of vague names and long functions in tests/rules
 # make golden        update the expected output in tests/golden
@@ -29,7 +30,7 @@ READY_FOR_DOCS := $(VENV)/.ready-for-docs
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test run-tests test-several test-fast test-frameworks check rules format bench docs tables readability pictures fuzz fixtures golden clean
+.PHONY: help demo test run-tests test-several test-fast test-frameworks check rules format bench docs tables readability pages pictures fuzz fixtures golden clean
 
 help:
 	@sed -n 's/^# //p;/^$$/q' Makefile
@@ -100,6 +101,9 @@ docs: $(READY_FOR_DOCS)
 
 readability: $(READY_TO_TEST)
 	$(BIN)/python -m tests.rules.readability
+
+pages: $(READY_TO_TEST)
+	$(BIN)/python -m tests.contracts.executed_pages
 
 tables: $(READY_TO_TEST)
 	$(BIN)/python -m fixtures.option_tables

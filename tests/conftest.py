@@ -24,6 +24,7 @@ from tests.emulators import (
     Website,
     set_environment,
 )
+from tests.more import more
 from tests.quick_children import quick_children
 from tests.training.small_base import small_cnn
 from tfrtool.records.framing import frame
@@ -235,7 +236,7 @@ def website(emulators: Emulators, monkeypatch: pytest.MonkeyPatch) -> Website:
     return _ready(emulators.website, monkeypatch)
 
 
-@pytest.fixture(params=["s3", "az", "gs"])
+@pytest.fixture(params=["s3", more("az"), more("gs")])
 def any_bucket(
     request: pytest.FixtureRequest, emulators: Emulators, monkeypatch: pytest.MonkeyPatch
 ) -> Controlled:

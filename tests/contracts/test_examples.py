@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.contracts.executed_pages import if_changed
 from tests.doc_examples import REPOSITORY, blocks_of, run_page
 from tests.emulators import Bucket, set_environment
-from tests.more import more
 from tests.training.small_base import small_cnn
 from tfrtool.cli import main
 
@@ -24,8 +24,6 @@ PAGES = sorted(
 CLUSTER, STORE = "docs/how-to/cluster.md", "docs/how-to/object-storage.md"
 LOCAL = [page for page in PAGES if page not in (CLUSTER, STORE)]
 FIRST = ("README.md", "docs/index.md", "docs/quickstart.md")
-MORE = {"docs/index.md", "docs/how-to/photos-to-model.md"}
-"""Pages whose commands are those of README and quickstart; `make test-several` runs them."""
 OTHERS = sorted(
     path
     for file in REPOSITORY.glob("docs/**/*.md")
@@ -101,7 +99,7 @@ def test_there_are_ten_how_to_pages() -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("small", "quick_graphs")
 @pytest.mark.filterwarnings("ignore")  # other libraries' own
-@pytest.mark.parametrize("page", [more(page) if page in MORE else page for page in LOCAL])
+@pytest.mark.parametrize("page", [if_changed(page) for page in LOCAL])
 def test_commands_run(page: str, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The commands of a page work, and print what the page shows."""
     shutil.rmtree(here / "run")
@@ -110,7 +108,7 @@ def test_commands_run(page: str, here: Path, capfd: pytest.CaptureFixture[str]) 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick_graphs")
-@pytest.mark.parametrize("page", [more(page) if page in MORE else page for page in FIRST])
+@pytest.mark.parametrize("page", [if_changed(page) for page in FIRST])
 def test_first_pages_run(
     page: str,
     request: pytest.FixtureRequest,
@@ -130,7 +128,7 @@ def test_first_pages_run(
 
 @pytest.mark.usefixtures("small", "quick_graphs")
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("page", OTHERS)
+@pytest.mark.parametrize("page", [if_changed(page) for page in OTHERS])
 def test_examples_of_other_pages_run(
     page: str, here: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -142,9 +140,10 @@ def test_examples_of_other_pages_run(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("here", "small", "quick_graphs")
+@pytest.mark.parametrize("page", [if_changed(STORE)])
 def test_commands_for_a_bucket_run(
-    bucket: Bucket, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    page: str, bucket: Bucket, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The commands for a bucket run against an emulated object store."""
     set_environment(bucket.environment, monkeypatch)
-    assert run_page(STORE, capfd, {"s3://my-bucket": bucket.url}) >= 7
+    assert run_page(page, capfd, {"s3://my-bucket": bucket.url}) >= 7

@@ -95,10 +95,19 @@ JOBS = {
 EVERY = {"reshard over the same names"}
 """Jobs that die before each of their effects; the others before some."""
 
+FAMILIES = {*EVERY, "convert", "append", "write over another"}
+"""A job of each kind, which the gate runs; `make test-several` runs the others, too."""
+
 SOME = 7
 
 CASES = [
-    pytest.param(name, marks=[pytest.mark.tf, pytest.mark.slow] if "write" in name else [])
+    pytest.param(
+        name,
+        marks=[
+            *([pytest.mark.tf, pytest.mark.slow] if "write" in name else []),
+            *([] if name in FAMILIES else [pytest.mark.more]),
+        ],
+    )
     for name in JOBS
 ]
 

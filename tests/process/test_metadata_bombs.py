@@ -114,11 +114,11 @@ def test_absurd_values(
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("dataset_info.json", "[" * 10**6),
+        more("dataset_info.json", "[" * 10**6),
         more("dataset_info.json", "1" * 10**6),
         ("dataset_info.json", "[" + "[]," * 10**7 + "[]]"),
         ("dataset_info.json", "pipe"),
-        ("write_report.json", "[" + "[]," * 10**7 + "[]]"),
+        more("write_report.json", "[" + "[]," * 10**7 + "[]]"),
         more("write_report.json", "pipe"),
     ],
     ids=["deep", "long", "many", "pipe", "many in a report", "pipe for a report"],
@@ -192,7 +192,7 @@ def test_billions_of_classes(dataset: Path) -> None:
     [
         more("item {" + "a:1 " * 80_000 + "}", "320,007 characters (limit 65,536)"),
         ("item {\n" * 500_000, "nested too deeply"),
-        ("item { name: '" + "\\'" * 2_000_000, "characters (limit 65,536)"),
+        more("item { name: '" + "\\'" * 2_000_000, "characters (limit 65,536)"),
         more("item {" + "\n" * 5_000_000, 'Expected "}"'),
         more("item {\n id: 1\n}\n" * 150_000, "item 1 has no name"),
     ],
