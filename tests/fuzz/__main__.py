@@ -67,7 +67,7 @@ def explanation(outcome: Outcome) -> list[str]:
     for path in outcome.findings:
         lines += [f"{outcome.name}: {path}", f"  python -m tests.fuzz {outcome.name} {path}"]
     if outcome.failed and not outcome.findings:
-        lines.append(f"{outcome.name}: it ended in some other way, see {outcome.log}")
+        lines.append(f"{outcome.name}: it crashed or reached too little code, see {outcome.log}")
     return lines
 
 

@@ -11,7 +11,7 @@ import time
 
 import atheris
 
-from tests.fuzz.target import load_target
+from tests.fuzz.target import Target, load_target
 
 _CPU_SECONDS = 10.0
 """An input for which this process works longer is a finding; most take a few milliseconds.
@@ -26,9 +26,14 @@ class TooSlowError(Exception):
 
 def main(name: str, flags: list[str]) -> None:
     """Fuzz a target until libFuzzer ends."""
+    # Modules are instrumented as they are imported, most of them by the first input.
     with atheris.instrument_imports(include=["tfrtool"]):
         target = load_target(name)
-    target.check(b"")  # what starts with the first input doesn't count as its time
+        target.check(b"")  # what starts with the first input doesn't count as its time
+        _fuzz(target, flags)
+
+
+def _fuzz(target: Target, flags: list[str]) -> None:
     mutate = target.mutate
 
     def mutated(data: bytes, max_size: int, seed: int) -> bytes:

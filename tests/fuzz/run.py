@@ -22,6 +22,9 @@ _INPUT_SECONDS = 120
 _GRACE_SECONDS = 300
 """For starting, reading the corpus, and ending; after that the process is killed."""
 
+_LEAST_COVERAGE = 100
+"""Places in the instrumented code; a target that reaches fewer is not guided by coverage."""
+
 _ARTIFACTS = ("crash-*", "timeout-*", "oom-*", "leak-*")
 _COVERAGE = re.compile(rb"\bcov: (\d+)")
 _UNITS = re.compile(rb"stat::number_of_executed_units: (\d+)")
@@ -40,7 +43,8 @@ class Outcome:
         memory: the most that the process took, in MiB.
         findings: the inputs on which something was wrong: a crash, a hang, too much memory.
         log: all that libFuzzer wrote.
-        failed: whether the process ended in any other way than in time and with code 0.
+        failed: whether the process ended in any other way than in time and with code 0, or reached
+            too little of the code.
     """
 
     name: str
@@ -97,15 +101,16 @@ def fuzz(name: str, seconds: int, home: Path) -> Outcome:
         except subprocess.TimeoutExpired:
             code = None
     text = log.read_bytes()
+    coverage = _last(_COVERAGE, text)
     return Outcome(
         name=name,
         seconds=seconds,
         runs=_last(_UNITS, text),
-        coverage=_last(_COVERAGE, text),
+        coverage=coverage,
         memory=_last(_PEAK, text),
         findings=tuple(sorted(_findings(found) - before)),
         log=log,
-        failed=code != 0,
+        failed=code != 0 or coverage < _LEAST_COVERAGE,
     )
 
 
