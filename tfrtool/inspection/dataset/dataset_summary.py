@@ -140,6 +140,7 @@ def labels_asked(found: DatasetFiles, label: str | None = None) -> tuple[FirstRe
     for _ in first.read(shards):
         if first.roles.label is not None:
             break
+    first.features.clear()  # a value may be as large as its record
     is_list = _is_list(root, label or label_in_info)
     if label is None or first.payload not in EXAMPLES:
         label = first.roles.label or (label_in_info if is_list else None)
