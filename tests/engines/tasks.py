@@ -39,7 +39,7 @@ def first_only(folder: Path) -> None:
     try:
         (folder / "first").touch(exist_ok=False)
     except FileExistsError:
-        time.sleep(10)
+        time.sleep(300)
 
 
 def done() -> None:
