@@ -108,11 +108,11 @@ def declared(options: Any) -> Iterator[tuple[Field[Any], OptionSpec]]:
             yield one, one.metadata[_KEY]
 
 
-def option_flag(one: Field[Any], spec: OptionSpec) -> str:
+def option_flag(option_field: Field[Any], spec: OptionSpec) -> str:
     """Return the name of an option as the user types it; for Python alone, as in Python."""
     if spec.cli is None:
-        return one.name
-    names = re.split("[|/]", spec.cli) if spec.cli else [f"--{one.name.replace('_', '-')}"]
+        return option_field.name
+    names = re.split("[|/]", spec.cli) if spec.cli else [f"--{option_field.name.replace('_', '-')}"]
     return names[0]
 
 
@@ -136,15 +136,15 @@ class Options:
     """Base of the options of verbs: checks choices and ranges, and takes words for members."""
 
     def __post_init__(self) -> None:
-        for one, spec in declared(self):
-            value = getattr(self, one.name)
-            if value is None and one.default is None:
+        for option_field, spec in declared(self):
+            value = getattr(self, option_field.name)
+            if value is None and option_field.default is None:
                 continue
-            name = option_flag(one, spec)
-            if choices := choices_of(one.type):
-                object.__setattr__(self, one.name, as_choice(choices, value, name))
+            name = option_flag(option_field, spec)
+            if choices := choices_of(option_field.type):
+                object.__setattr__(self, option_field.name, as_choice(choices, value, name))
             elif (spec.least, spec.most, spec.above) != (None, None, None):
-                _check_range(spec, value, name, _is_whole(one.type))
+                _check_range(spec, value, name, _is_whole(option_field.type))
 
 
 def as_choice(choices: tuple[Any, ...], value: Any, name: str) -> Any:
@@ -156,18 +156,18 @@ def as_choice(choices: tuple[Any, ...], value: Any, name: str) -> Any:
     raise UsageError(f"invalid {name} {repr(value)[:100]}", expected=f"one of {known}")
 
 
-def is_flag(one: Field[Any], spec: OptionSpec) -> bool:
+def is_flag(option_field: Field[Any], spec: OptionSpec) -> bool:
     """Return whether an option takes no value."""
-    return one.type is bool and not spec.metavar
+    return option_field.type is bool and not spec.metavar
 
 
 def _is_whole(kind: Any) -> bool:
     return kind is int or (int in get_args(kind) and float not in get_args(kind))
 
 
-def _check_range(spec: OptionSpec, value: Any, name: str, whole: bool) -> None:
-    noun = "a whole number" if whole else "a number"
-    if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
+def _check_range(spec: OptionSpec, value: Any, name: str, integral: bool) -> None:
+    noun = "a whole number" if integral else "a number"
+    if isinstance(value, bool) or not isinstance(value, int if integral else int | float):
         raise UsageError(f"{name} must be {noun}, got {repr(value)[:100]}")
     wanted = f"above {spec.above:g}" if spec.above is not None else f"at least {spec.least}"
     if spec.most is not None:
@@ -216,9 +216,9 @@ def takes(options: Callable[P, O_co]) -> _Decorator[P, O_co]:
 
     def decorate(verb: Any) -> Any:
         signature = inspect.signature(verb)
-        *own, last = signature.parameters.values()
+        *leading, last = signature.parameters.values()
         keywords = inspect.signature(options).parameters
-        names = [parameter.name for parameter in own]
+        names = [parameter.name for parameter in leading]
 
         @wraps(verb)
         def call(*arguments: Any, **words: Any) -> Any:
@@ -227,12 +227,12 @@ def takes(options: Callable[P, O_co]) -> _Decorator[P, O_co]:
                     hint = suggestion(word, [*names, *keywords], "options")
                     text = f"{verb.__name__}() has no option {word!r}"
                     raise TypeError(f"{text}; {hint}" if hint else text)
-            given = {name: words.pop(name) for name in names if name in words}
-            made = options(*arguments[len(own) :], **words)
-            return verb(*arguments[: len(own)], **given, **{last.name: made})
+            named = {name: words.pop(name) for name in names if name in words}
+            built = options(*arguments[len(leading) :], **words)
+            return verb(*arguments[: len(leading)], **named, **{last.name: built})
 
         call.__signature__ = signature.replace(  # type: ignore[attr-defined]
-            parameters=[*own, *keywords.values()]
+            parameters=[*leading, *keywords.values()]
         )
         call.__doc__ = _documented(verb.__doc__ or "", options)
         return call
@@ -254,10 +254,10 @@ def _documented(text: str, options: Any) -> str:
     return f"{body}\n{text[end:]}" if section else body
 
 
-def python_help(one: Field[Any], spec: OptionSpec) -> str:
+def python_help(option_field: Field[Any], spec: OptionSpec) -> str:
     """Return the help of an option for Python: with its default, and other options as arguments."""
     text = spec.help
-    if choices := choices_of(one.type):
+    if choices := choices_of(option_field.type):
         text += f" One of {', '.join(repr(word_of(choice)) for choice in choices)}."
     text = re.sub(r"--([a-z][a-z-]*)", lambda m: f"``{m[1].replace('-', '_')}``", text)
     return re.sub(r"\s+\[default: ([^]]*)\]", r" Default: \1.", text)

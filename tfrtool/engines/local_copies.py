@@ -111,31 +111,31 @@ def _download(copies: dict[RemotePath, Path], on_progress: OnProgress) -> None:
     meter.finish()
 
 
-class Held(NamedTuple):
+class NodeCopy(NamedTuple):
     """An object of a store whose blocks the nodes hold, in order."""
 
     status: Status
     blocks: Sequence[Any]
 
 
-class _HeldStore(Store):
+class _NodeCopyStore(Store):
     """Reads an object that the nodes hold, instead of its store."""
 
-    def __init__(self, url: str, held: Held) -> None:
+    def __init__(self, url: str, node_copy: NodeCopy) -> None:
         super().__init__(url, None, writes=False)
-        self._held = held
+        self._node_copy = node_copy
 
     def head(self, key: str) -> Status:  # noqa: ARG002
-        return self._held.status
+        return self._node_copy.status
 
     def get(self, key: str, start: int, size: int, etag: str | None = None) -> tuple[bytes, Status]:  # noqa: ARG002
-        ray, status = importlib.import_module("ray"), self._held.status
+        ray, status = importlib.import_module("ray"), self._node_copy.status
         if etags_differ(etag, status.etag):
             raise ChangedError(self.url)
         stop = min(start + size, status.size)
         first = start // BLOCK
         try:
-            found = ray.get([*self._held.blocks[first : -(-stop // BLOCK)]])
+            found = ray.get([*self._node_copy.blocks[first : -(-stop // BLOCK)]])
         except ray.exceptions.RayError as error:
             what = f"its copy on the nodes is lost: {type(error).__name__}"
             raise OSError(errno.EIO, what, self.url) from error
@@ -154,6 +154,6 @@ class _HeldStore(Store):
         return map(call, items)
 
 
-def reading_held(held: Mapping[str, Held]) -> AbstractContextManager[None]:
+def reading_node_copies(copies: Mapping[str, NodeCopy]) -> AbstractContextManager[None]:
     """Read objects, by URL, from what the nodes hold of them."""
-    return reading_from({url: _HeldStore(url, one) for url, one in held.items()})
+    return reading_from({url: _NodeCopyStore(url, one) for url, one in copies.items()})

@@ -49,12 +49,12 @@ def busy_seconds() -> float | None:
     """
     try:
         text = Path("/proc/stat").read_text("ascii")
-        own = {f"cpu{number}" for number in os.sched_getaffinity(0)}
+        usable = {f"cpu{number}" for number in os.sched_getaffinity(0)}
     except (OSError, AttributeError):
         return None
     lines = [line.split() for line in text.splitlines()]
     # proc(5): user, nice, system, idle, iowait, irq, softirq and steal.
-    counts = [list(map(int, line[1:9])) for line in lines if line and line[0] in own]
+    counts = [list(map(int, line[1:9])) for line in lines if line and line[0] in usable]
     return sum(sum(core) - core[3] - core[4] for core in counts) / os.sysconf("SC_CLK_TCK")
 
 

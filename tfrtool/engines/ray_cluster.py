@@ -18,7 +18,7 @@ from pickle import PickleBuffer
 from typing import Any, TypeVar
 
 from tfrtool.engines.engine import Engine
-from tfrtool.engines.local_copies import Block, Held, blocks_of, fetch, reading_held
+from tfrtool.engines.local_copies import Block, NodeCopy, blocks_of, fetch, reading_node_copies
 from tfrtool.errors import ClusterError, ShardError, UsageError, os_reason, reason_of
 from tfrtool.storage.child import ChildError
 from tfrtool.storage.progress import BYTES, Counts, Meter, OnCounts, OnProgress, counting
@@ -81,7 +81,7 @@ class RayCluster(Engine):
         self._address, self._workers = address, workers
         self._connection = ExitStack()
         self._users = 0
-        self._held: Mapping[str, Held] = {}
+        self._copies: Mapping[str, NodeCopy] = {}
         self.ray: Any = None  # the module, while connected
 
     def __enter__(self) -> "RayCluster":
@@ -125,7 +125,7 @@ class RayCluster(Engine):
 
         They take at most half of these. Objects that don't fit are read from their store.
         """
-        sizes = {path: path.known().size for path in paths if str(path) not in self._held}
+        sizes = {path: path.known().size for path in paths if str(path) not in self._copies}
         with self:
             if 2 * sum(sizes.values()) > self.ray.cluster_resources().get("object_store_memory", 0):
                 yield
@@ -139,14 +139,14 @@ class RayCluster(Engine):
                     meter.add(self._result((path, at), [answer])[1])
                     blocks[path].append(buffers)
             meter.finish()
-            before = self._held
-            held = {str(path): Held(path.known(), some) for path, some in blocks.items()}
-            self._held = {**before, **held}
+            before = self._copies
+            copies = {str(path): NodeCopy(path.known(), parts) for path, parts in blocks.items()}
+            self._copies = {**before, **copies}
             try:
-                with reading_held(held):
+                with reading_node_copies(copies):
                     yield
             finally:
-                self._held = before
+                self._copies = before
 
     def _calls(
         self,
@@ -169,11 +169,13 @@ class RayCluster(Engine):
             while True:
                 room = self._workers or 2 * int(ray.cluster_resources().get("CPU", 0)) or 1
                 for task in islice(waiting, max(0, room - len(order) + len(done))):
-                    body, paths, own = _pickled((task,), Path.exists)
-                    held = {url: self._held[url] for url in (*urls, *own) if url in self._held}
+                    body, paths, task_urls = _pickled((task,), Path.exists)
+                    copies = {
+                        url: self._copies[url] for url in (*urls, *task_urls) if url in self._copies
+                    }
                     where = _VERSION, here, [*folders, *paths]
                     with signals_wait():  # what was sent is in `order`
-                        call, buffers = run.remote(*where, shared, body, held)
+                        call, buffers = run.remote(*where, shared, body, copies)
                         order[call] = task, buffers
                 if not (running := [call for call in order if call not in done]):
                     break
@@ -186,8 +188,8 @@ class RayCluster(Engine):
         finally:
             if left := [call for call in order if call not in done]:
                 # In Ray's own thread: Ray aborts if another one cancels what that is completing.
-                kept = ray.put(None)
-                kept._on_completed(lambda _: [ray.cancel(call, force=True) for call in left])
+                trigger = ray.put(None)
+                trigger._on_completed(lambda _: [ray.cancel(call, force=True) for call in left])
                 # No task writes after this.
                 ray.wait(left, num_returns=len(left), timeout=_SECONDS, fetch_local=False)
 
@@ -229,7 +231,7 @@ def node_call() -> Callable[..., tuple[tuple[str, str, bytes], list[Any]]]:
         paths: Sequence[str],
         function: bytes,
         arguments: bytes,
-        held: Mapping[str, Any],
+        copies: Mapping[str, Any],
     ) -> tuple[tuple[str, str, bytes], list[Any]]:
         import contextlib
         import os
@@ -246,7 +248,7 @@ def node_call() -> Callable[..., tuple[tuple[str, str, bytes], list[Any]]]:
             return (host, "none", str(error).encode()), []
         if (found := sys.modules["tfrtool"].__version__) != version:
             return (host, "other", found.encode()), []
-        from tfrtool.engines.local_copies import reading_held
+        from tfrtool.engines.local_copies import reading_node_copies
 
         with contextlib.suppress(OSError):
             os.chdir(folder)  # paths may be relative
@@ -257,7 +259,7 @@ def node_call() -> Callable[..., tuple[tuple[str, str, bytes], list[Any]]]:
                     return (host, "absent", os.fsencode(path)), []
                 time.sleep(0.2)
         buffers: list[Any] = []
-        with reading_held(held):
+        with reading_node_copies(copies):
             return (host, "done", child.answer(function, arguments, buffers.append)), buffers
 
     return run
@@ -331,10 +333,10 @@ def _connected(address: str | None) -> Iterator[Any]:
             hint = 'run pip install "tfrtool[ray]"'
             raise UsageError("Ray is not installed", hint=hint) from error
         if ray.is_initialized():
-            own = ray.get_runtime_context().gcs_address
-            if address not in (None, "auto", own):
+            connected = ray.get_runtime_context().gcs_address
+            if address not in (None, "auto", connected):
                 what = "this program is connected to another Ray cluster"
-                raise UsageError(what, expected=address, found=own)
+                raise UsageError(what, expected=address, found=connected)
             yield ray
             return
         _connect(ray, address or before.get("RAY_ADDRESS"), shown=_SHOWN in before)

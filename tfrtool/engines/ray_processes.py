@@ -60,7 +60,7 @@ class RayProcesses:
 
     def __exit__(self, *error: object) -> None:
         """End the processes, in the middle of their work if need be."""
-        calls = [self.begin(place, self._end) for place in range(self._count)]
+        calls = [self.begin(index, self._end) for index in range(self._count)]
         self._ray.wait(calls, num_returns=len(calls), timeout=_SECONDS)
         self._kill()
 
@@ -68,13 +68,13 @@ class RayProcesses:
         for actor in self._actors:
             self._ray.kill(actor)
 
-    def begin(self, place: int, function: Callable[..., object], *arguments: object) -> Any:
+    def begin(self, index: int, function: Callable[..., object], *arguments: object) -> Any:
         """Call a function in one process, at the same time as other calls; see `result`."""
-        return self._actors[place].call.remote(*arguments_of(function, *arguments))
+        return self._actors[index].call.remote(*arguments_of(function, *arguments))
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
         """Return the results of a function in all processes; ClusterError names a late one."""
-        calls = [self.begin(place, function, *arguments) for place in range(self._count)]
+        calls = [self.begin(index, function, *arguments) for index in range(self._count)]
         self._wait_for_all(calls, "a worker did not respond")
         return [self.result(call) for call in calls]
 

@@ -76,10 +76,10 @@ class Part:
         while 0 < at < self.end:
             file.seek(at)
             block = file.read(min(_LOOKED_AT, self.end - at) + HEADER_SIZE - 1)
-            for place in headers(block):
-                (length,) = LENGTH.unpack_from(block, place)
-                if at + place + FRAME_SIZE + length <= self.stamp[0]:
-                    return at + place
+            for position in headers(block):
+                (length,) = LENGTH.unpack_from(block, position)
+                if at + position + FRAME_SIZE + length <= self.stamp[0]:
+                    return at + position
             at += max(len(block) - HEADER_SIZE + 1, 1)
         return None if at else 0
 
@@ -108,7 +108,7 @@ def parts_of(source: AnyPath | Stream) -> list[Part]:
     return [Part(path=source, stamp=stamp, start=start, end=end) for start, end in bounds]
 
 
-def later(faults: CappedList[Fault], index: int) -> CappedList[Fault]:
+def shift_record_index(faults: CappedList[Fault], index: int) -> CappedList[Fault]:
     """Return the faults of a part whose records are counted from ``index`` on."""
     faults.entries = [
         fault if fault.record is None else replace(fault, record=fault.record + index)
@@ -123,7 +123,7 @@ def map_folds(
     workers: Workers,
     worth: int,
     *,
-    whole: Callable[[Any], Result] | None = None,
+    read_unsplit: Callable[[Any], Result] | None = None,
     one_pass: Collection[AnyPath | Stream] = (),
     on_counts: OnCounts | None = None,
 ) -> Iterator[Result]:
@@ -137,7 +137,7 @@ def map_folds(
         sources: the shards.
         workers: as for `map_shards`.
         worth: as for `map_shards`.
-        whole: returns the result for a source that is not read in parts; None uses ``begin``.
+        read_unsplit: reads a source that is not split, and returns its result; None uses ``begin``.
         one_pass: sources that are not read in parts.
         on_counts: gets the bytes of the files that are read.
     """
@@ -147,7 +147,7 @@ def map_folds(
         tasks += parts or [source]
         if not isinstance(source, Stream) and source.is_file():
             size += source.stat().st_size
-    run = partial(_run, whole=whole, begin=begin)
+    run = partial(_run, read_unsplit=read_unsplit, begin=begin)
     short = all(isinstance(task, Part) for task in tasks)
     results = map_shards(run, tasks, workers, worth, size, on_counts=on_counts, short=short)
     for parts in cut:
@@ -173,11 +173,11 @@ def map_folds(
 
 
 def _run(
-    task: Any, whole: Callable[[Any], Any] | None, begin: Callable[..., ShardFold[Any]]
+    task: Any, read_unsplit: Callable[[Any], Any] | None, begin: Callable[..., ShardFold[Any]]
 ) -> Any:
     if not isinstance(task, Part):
-        if whole is not None:
-            return whole(task)
+        if read_unsplit is not None:
+            return read_unsplit(task)
         fold = begin(task)
         fold.read(read_shard(task))
         return fold.found()

@@ -8,7 +8,7 @@ from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from tfrtool.engines.split_shards import later, map_folds
+from tfrtool.engines.split_shards import map_folds, shift_record_index
 from tfrtool.errors import ShardError, printable
 from tfrtool.examples.example import PayloadKind
 from tfrtool.inspection.inspect_options import ScanOptions
@@ -219,7 +219,7 @@ class ShardProfile:
         for mine, others in pairs:
             mine.merge(others, index)
         self._vote.merge(other._vote)
-        self.damage.merge(later(other.damage, index))
+        self.damage.merge(shift_record_index(other.damage, index))
         self.records += other.records
         self.lost += other.lost
         self.payload_bytes += other.payload_bytes
@@ -399,7 +399,7 @@ def profile_shards(
             sources,
             pool,
             worth,
-            whole=partial(profile_shard, asked=asked),
+            read_unsplit=partial(profile_shard, asked=asked),
             one_pass=sources if at_once else {*asked.hashed, *asked.sample},
             on_counts=meter.add,
         )

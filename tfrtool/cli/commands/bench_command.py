@@ -24,7 +24,7 @@ _HEAD = ("1st CPU ms", "range", "images/s", "later CPU ms", "range", "images/s",
     options=BenchOptions,
 )
 @click.argument("dataset", type=INPUT)
-def bench_command(dataset: str, as_json: bool, **given: Any) -> Outcome:
+def bench_command(dataset: str, as_json: bool, **words: Any) -> Outcome:
     """Compare the input pipeline with published ones, without training.
 
     DATASET is a directory of shards. Measures a naive tf.data pipeline, the usual one of notebooks,
@@ -40,7 +40,7 @@ def bench_command(dataset: str, as_json: bool, **given: Any) -> Outcome:
         bars(replace(progress, what="measuring", note=progress.what))
 
     with Bars() as bars:
-        report = bench(resolve_dataset(dataset), on_progress=show, **given)
+        report = bench(resolve_dataset(dataset), on_progress=show, **words)
     for result in report.to_json() if as_json else [_page(report)]:
         emit(result)
     return Outcome.DAMAGE if any(one.skipped for one in report.pipelines) else Outcome.FINE

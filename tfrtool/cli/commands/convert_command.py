@@ -67,7 +67,7 @@ def convert_command(source: tuple[str, ...], target: str, as_json: bool, **words
 
 @contextmanager
 def _files_for_streams(
-    source: tuple[str, ...], target: str, form: str | None, goal: str | None
+    source: tuple[str, ...], target: str, source_format: str | None, target_format: str | None
 ) -> Iterator[tuple[tuple[str, ...], str]]:
     """Give temporary files in place of standard input and output; errors name them ``-``."""
     if "-" not in (*source, target):
@@ -75,16 +75,16 @@ def _files_for_streams(
         return
     if "-" in source and len(source) > 1:
         raise UsageError("standard input cannot be used together with other sources", path="-")
-    if target == "-" and goal not in _STREAMED:
+    if target == "-" and target_format not in _STREAMED:
         raise UsageError("standard output requires --to jsonl, csv or arrow", path="-")
     with ScratchFolder() as scratch:
         if "-" in source:
-            suffix = f".{_STREAMED.get(form, form)}" if form else ""
+            suffix = f".{_STREAMED.get(source_format, source_format)}" if source_format else ""
             source = (str(Path(scratch, f"stdin{suffix}")),)
             with Path(source[0]).open("xb") as file:
                 shutil.copyfileobj(standard_input(), file)
         if target == "-":
-            target = str(Path(scratch, f"stdout.{_STREAMED[goal or '']}"))
+            target = str(Path(scratch, f"stdout.{_STREAMED[target_format or '']}"))
         try:
             yield source, target
         except TfrtoolError as error:

@@ -27,7 +27,7 @@ _MATRIX, _CLASSES, _PAIRS, _WORST = 12, 50, 10, 10
 )
 @click.argument("model", type=LOCAL_INPUT)
 @click.argument("dataset", type=INPUT)
-def evaluate_command(model: str, dataset: str, *, as_json: bool, **given: Any) -> Outcome:
+def evaluate_command(model: str, dataset: str, *, as_json: bool, **words: Any) -> Outcome:
     """Evaluate a model on a dataset and show its worst mistakes.
 
     MODEL is a model.keras file, or the directory that tfrtool train --out wrote. DATASET is a
@@ -43,10 +43,10 @@ def evaluate_command(model: str, dataset: str, *, as_json: bool, **given: Any) -
 
             start_devices()
 
-        report = evaluate(model, path, **given, on_progress=bars)
+        report = evaluate(model, path, **words, on_progress=bars)
     warn_of_damage(report.damage)
-    emit(report.to_json() if as_json else _page(report, given["out"], given["top_k"]))
-    if given["out"]:
+    emit(report.to_json() if as_json else _page(report, words["out"], words["top_k"]))
+    if words["out"]:
         from tfrtool.images.letters import undrawn
 
         warn_of_letters(undrawn(report.names))
@@ -91,7 +91,7 @@ def _page(report: "EvaluationReport", out: str | None, top_k: int) -> Page:
         ),
     ]
     # The worst first, where not all can be shown; those without images last.
-    classes = sorted(report.classes, key=lambda one: 2.0 if one.f1 is None else one.f1)
+    classes = sorted(report.classes, key=lambda figures: 2.0 if figures.f1 is None else figures.f1)
     classes = classes[:_CLASSES] if len(classes) > _CLASSES else [*report.classes]
     rows = [
         (

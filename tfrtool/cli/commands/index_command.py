@@ -38,11 +38,11 @@ def index_command(shards: tuple[str, ...], out: str | None, as_json: bool) -> Ou
     from tfrtool.storage.arguments import as_path
 
     paths = resolve_shards(shards)
-    places = index_paths(paths, None if out is None else as_path(out))
+    indexes = index_paths(paths, None if out is None else as_path(out))
     errors: list[ShardError] = []
-    for path, place in zip(paths, places, strict=True):
+    for path, index in zip(paths, indexes, strict=True):
         try:
-            records, name = write_index(path, place), printable(str(place))
+            records, name = write_index(path, index), printable(str(index))
         except ShardError as error:
             errors.append(error)
             if len(errors) == len(paths):

@@ -86,8 +86,8 @@ def _page(summary: "DatasetSummary") -> Page:
         page.append(_splits(summary))
         if any(split.labels for split in summary.splits.values()):
             page.append(_labels(summary.splits))
-        held = {name: one.objects for name, one in summary.splits.items() if one.objects}
-        page += [_object_classes(held)] if held else []
+        objects = {name: one.objects for name, one in summary.splits.items() if one.objects}
+        page += [_object_classes(objects)] if objects else []
     for name, split in summary.splits.items():
         about = [] if split.shuffle is None else [_order(split.shuffle)]
         about += [] if split.objects is None else [_objects(split.objects)]
@@ -155,15 +155,15 @@ def _labels(splits: "Mapping[str, SplitSummary]") -> Table:
         names.sort(key=lambda name: -sum(one[name] for one in counts.values()))
     if any(split.unlabelled for split in splits.values()):
         names[_LABELS_SHOWN:_LABELS_SHOWN] = ["(none)"]
-        for split, one in zip(splits.values(), counts.values(), strict=True):
-            one["(none)"] = split.unlabelled
+        for split, label_counts in zip(splits.values(), counts.values(), strict=True):
+            label_counts["(none)"] = split.unlabelled
     return _shares("label", names, counts, [split.records for split in splits.values()])
 
 
 def _object_classes(splits: "Mapping[str, ObjectSummary]") -> Table:
     counts = {name: Counter(one.object_classes) for name, one in splits.items()}
-    whole = sum(counts.values(), Counter[str]())
-    names = [name for name, _ in whole.most_common()]
+    total = sum(counts.values(), Counter[str]())
+    names = [name for name, _ in total.most_common()]
     return _shares("objects", names, counts, [one.objects for one in splits.values()])
 
 

@@ -90,13 +90,13 @@ def inspect_schema_command(shards: tuple[str, ...], as_json: bool, **words: Any)
         lines += map(loss_text, inferred.losses)
         emit(python_source(inferred.features, inferred.records, notes=lines))
     else:
-        made = tfds_features(inferred.features, inferred.records, labels=not inferred.sampled)
-        for name, reason in made.skipped.items():
+        described = tfds_features(inferred.features, inferred.records, labels=not inferred.sampled)
+        for name, reason in described.skipped.items():
             warn(f"skipped feature {name!r}: {reason}")
             outcome = Outcome.DAMAGE
-        if not made.content["featuresDict"]["features"]:
+        if not described.content["featuresDict"]["features"]:
             raise ShardError("no feature has a type that TFDS supports")
-        emit(json.dumps(made.content, indent=2))
+        emit(json.dumps(described.content, indent=2))
     return outcome
 
 

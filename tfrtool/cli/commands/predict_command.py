@@ -26,7 +26,7 @@ _WIDEST_PATH, _WIDEST_LABEL = 60, 30
 )
 @click.argument("model", type=LOCAL_INPUT)
 @click.argument("images", nargs=-1, required=True, type=INPUT)
-def predict_command(model: str, images: tuple[str, ...], as_json: bool, **given: Any) -> Outcome:
+def predict_command(model: str, images: tuple[str, ...], as_json: bool, **words: Any) -> Outcome:
     """Classify images with a model saved by tfrtool train.
 
     MODEL is a model.keras file, or the directory that tfrtool train --out wrote. IMAGES are files,
@@ -52,7 +52,7 @@ def predict_command(model: str, images: tuple[str, ...], as_json: bool, **given:
     unreadable = 0
     # On a terminal, the lines themselves show the progress.
     with nullcontext(no_progress) if sys.stdout.isatty() else Bars() as progress:
-        for found in predict_files(saved, files, PredictOptions(**given, on_progress=progress)):
+        for found in predict_files(saved, files, PredictOptions(**words, on_progress=progress)):
             if found.problem is not None:
                 unreadable += 1
                 warn(f"{printable(found.path)}: {printable(found.problem)}")

@@ -48,11 +48,11 @@ def train_command(dataset: str | None, *, as_json: bool, **words: Any) -> Outcom
         click.get_current_context().get_parameter_source,
         click.core.ParameterSource.DEFAULT,
     )
-    given = {name: one for name, one in words.items() if source_of(name) != default}
-    if "compare_rounds" in given and not words["compare"]:
+    passed = {name: one for name, one in words.items() if source_of(name) != default}
+    if "compare_rounds" in passed and not words["compare"]:
         raise UsageError("--compare-rounds requires --compare")
     # Before TensorFlow starts, so that wrong options are reported at once.
-    options = resumed(TrainOptions(dataset, **given))
+    options = resumed(TrainOptions(dataset, **passed))
     if options.strategy in ("auto", "multi-worker") and find_workers() is not None:
         # TensorFlow logs a lot about a lost worker; our error names it.
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -109,12 +109,12 @@ def render_plan(plan: "TrainPlan") -> str:
     if options.augment is not None:
         loader += f", augment {options.augment}"
     decay = f", {options.schedule} decay" if options.schedule == "cosine" else ""
-    made = plan.made["effective"]
-    loss = f", compiled loss {printable(made['loss'])}" if "loss" in made else ""
+    effective = plan.made["effective"]
+    loss = f", compiled loss {printable(effective['loss'])}" if "loss" in effective else ""
     lines = [
         f"{plan.model} at {size_text(plan.image_size)} px, "
         f"{human_count(plan.trainable_parameters, 'trainable parameter')}, "
-        f"{made['optimizer']}, learning rate {made['learning_rate']:g}{decay}{loss}"
+        f"{effective['optimizer']}, learning rate {effective['learning_rate']:g}{decay}{loss}"
         + ("" if plan.precision == "float32" else f", {plan.precision}"),
         f"  classes  {len(plan.class_names)} ({classes}){_MULTI if multi else ''}"
         if plan.class_names
@@ -220,23 +220,23 @@ def render_end(report: "TrainReport") -> str:
 
 def _comparison(report: "TrainReport") -> list[str]:
     """Return costs and results of the recipes, their ratios, and what disturbed them."""
-    *others, ours = report.compared
-    rounds = len(ours.seconds_each)
+    *others, baseline = report.compared
+    rounds = len(baseline.seconds_each)
     lines = ["", "  recipe     CPU s   seconds     memory  images/s  input wait     loss  accuracy"]
     lines += map(_compared_run, report.compared)
     if report.notebook_skipped:
         lines.append(f"  notebook was skipped: {printable(report.notebook_skipped)}")
     lines.append(
-        f"  medians of {rounds} rounds relative to {ours.recipe}, smallest and largest in "
+        f"  medians of {rounds} rounds relative to {baseline.recipe}, smallest and largest in "
         "parentheses:"
         if rounds > 1
-        else f"  relative to {ours.recipe}, from one round; use --compare-rounds 3 to measure the "
-        "spread:"
+        else f"  relative to {baseline.recipe}, from one round; use --compare-rounds 3 to measure "
+        "the spread:"
     )
     for name, what in (("cpu_seconds", "CPU time"), ("seconds", "wall-clock time")):
         shown = []
         for other in others:
-            ratios = other.ratios(ours, name)
+            ratios = other.ratios(baseline, name)
             least, median, most = (f"{ratios[key]:.2g}" for key in ("least", "median", "most"))
             spread = f" ({least} to {most})" if rounds > 1 else ""
             shown.append(f"{other.recipe} {median}x{spread}")

@@ -103,13 +103,13 @@ def _page(report: "VerifyReport") -> Page:
     return [*page, Heading(verdict), facts(*_sums(report))]
 
 
-def _places(one: "Anomaly") -> str:
+def _places(anomaly: "Anomaly") -> str:
     """Return in which records an anomaly is."""
-    if one.count is None:
+    if anomaly.count is None:
         return ""
-    path = one.records[0].path
-    shown = [str(place.record) for place in one.records[:_PLACES_SHOWN] if place.path == path]
-    word, more = "records" if len(shown) > 1 else "record", one.count - len(shown)
+    path = anomaly.records[0].path
+    shown = [str(place.record) for place in anomaly.records[:_PLACES_SHOWN] if place.path == path]
+    word, more = "records" if len(shown) > 1 else "record", anomaly.count - len(shown)
     text = f"; {word} {', '.join(shown)} of {printable(path.name)}"
     return text + (f" and {more:,} more" if more else "")
 

@@ -5,7 +5,7 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tfrtool.engines.split_shards import later
+from tfrtool.engines.split_shards import shift_record_index
 from tfrtool.examples.content import describe_bytes
 from tfrtool.examples.example import (
     DType,
@@ -78,8 +78,8 @@ class _FeatureImages:
     def merge(self, other: "_FeatureImages", index: int) -> None:
         self.images += other.images
         self.empty += other.empty
-        self.broken.merge(later(other.broken, index))
-        self.others.merge(later(other.others, index))
+        self.broken.merge(shift_record_index(other.broken, index))
+        self.others.merge(shift_record_index(other.others, index))
 
 
 class ImageCheck(RecordFold):

@@ -8,7 +8,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from tfrtool.engines.split_shards import later
+from tfrtool.engines.split_shards import shift_record_index
 from tfrtool.examples.content import describe_bytes
 from tfrtool.examples.example import (
     PayloadKind,
@@ -75,7 +75,7 @@ class RecordFold(abc.ABC):
 
     def merge(self, other: Any, index: int) -> None:
         """Add the fold over the part that follows, whose first record has this index."""
-        self.faults.merge(later(other.faults, index))
+        self.faults.merge(shift_record_index(other.faults, index))
         self.sequences |= other.sequences
 
     def finish(self) -> None:  # noqa: B027 - of those that need it
