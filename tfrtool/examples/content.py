@@ -199,17 +199,17 @@ def _is_tensor(value: bytes) -> bool:
     dtype, shape, fields = read_tensor(value)
     count = math.prod(shape)
     if dtype == _STRING:
-        for number, held in fields:
-            if number != _STRINGS or isinstance(held, int):
+        for number, field_value in fields:
+            if number != _STRINGS or isinstance(field_value, int):
                 return False
             count -= 1
         return count == 0
     rest = list(islice(fields, 2))
     if dtype not in _ITEM_BYTES or len(rest) != 1:
         return dtype in _ITEM_BYTES and not rest and count == 0
-    ((number, held),) = rest
-    if not isinstance(held, bytes):
+    ((number, field_value),) = rest
+    if not isinstance(field_value, bytes):
         return False
     if number == _CONTENT:
-        return len(held) == count * _ITEM_BYTES[dtype]
-    return number in _NUMBERS and len(held) > 0
+        return len(field_value) == count * _ITEM_BYTES[dtype]
+    return number in _NUMBERS and len(field_value) > 0

@@ -30,16 +30,16 @@ class SplitFiles:
     n_missing: int = 0
     extra: list[AnyPath] = field(default_factory=list)
 
-    def add(self, one: ShardSet, lengths: Sequence[int] = ()) -> None:
+    def add(self, shard_set: ShardSet, lengths: Sequence[int] = ()) -> None:
         """Add what there is of a set that has to be whole."""
-        for index, path in one.shards.items():
-            if one.count is None or index < one.count:
+        for index, path in shard_set.shards.items():
+            if shard_set.count is None or index < shard_set.count:
                 self.shards[path] = lengths[index] if lengths else None
         if lengths:
             self.expected = (self.expected or 0) + sum(lengths)
-        self.missing += (one.directory / name for name in one.missing)
-        self.n_missing += one.n_missing
-        self.extra += (path for path in one.paths if path not in self.shards)
+        self.missing += (shard_set.directory / name for name in shard_set.missing)
+        self.n_missing += shard_set.n_missing
+        self.extra += (path for path in shard_set.paths if path not in self.shards)
 
 
 @dataclass(slots=True)
@@ -99,11 +99,11 @@ def find_files(
     arguments = as_paths(sources)
     for path in arguments:
         with os_errors_as(ShardError, path):
-            files, whole = look(path), path.is_dir()
-        if files or not whole:
+            files, is_folder = look(path), path.is_dir()
+        if files or not is_folder:
             sets = group_shards(files or locate_shards(path).paths)
             for one in sets:
-                if whole:
+                if is_folder:
                     split(one.split).add(one)
                 else:
                     split(one.split).shards.update(dict.fromkeys(one.paths))
@@ -112,14 +112,17 @@ def find_files(
             root, shards, notes = find_folders(path)
             sets, info = group_shards(shards), info_beside(root)
             if info is None or not info.splits:
-                for one in sorted(sets, key=lambda one: one.split_below(root) or ""):
-                    split(one.split_below(root)).add(one)
+                for shard_set in sorted(sets, key=lambda each: each.split_below(root) or ""):
+                    split(shard_set.split_below(root)).add(shard_set)
             else:
-                for said in info.splits:
-                    chosen, own = info.shards_of(said, sets, root), split(said.name)
-                    own.add(chosen, said.shard_lengths)
-                    others = (one for one in sets if one.split == said.name and one is not chosen)
-                    own.extra += (path for one in others for path in one.paths)
+                for split_info in info.splits:
+                    chosen = info.shards_of(split_info, sets, root)
+                    split_files = split(split_info.name)
+                    split_files.add(chosen, split_info.shard_lengths)
+                    others = (
+                        one for one in sets if one.split == split_info.name and one is not chosen
+                    )
+                    split_files.extra += (path for one in others for path in one.paths)
             found.folders.append(root)
             found.info = info
             found.notes += (f"{printable(str(path))}: {note}" for note in notes)

@@ -146,14 +146,14 @@ class NumberRange:
 
     Attributes:
         doubles: whether some are floating-point numbers.
-        whole: whether int64 holds all of them as they are: no fraction, NaN, or negative zero.
+        all_integral: whether int64 holds all of them exactly: no fraction, NaN, or negative zero.
         change: the largest relative change of a number that becomes float32.
         wide: the first whole number that float32 can't hold, with its row.
     """
 
     seen: bool = False
     doubles: bool = False
-    whole: bool = True
+    all_integral: bool = True
     change: float = 0.0
     wide: tuple[int, int | float] | None = None
     _values: "array[float]" = field(default_factory=lambda: array("d"))
@@ -168,7 +168,7 @@ class NumberRange:
             if len(self._values) >= _BATCH:
                 self.flush()
         elif not -_EXACT_FLOAT32 <= value <= _EXACT_FLOAT32:
-            self.whole &= value in INT64
+            self.all_integral &= value in INT64
             single = float(np.float32(value)) if abs(value) < FLOAT32_END else math.inf
             if single != value:
                 self.flush()  # of rows before
@@ -190,9 +190,9 @@ class NumberRange:
             return
         self.seen = True
         integral = np.isfinite(values) & (values == np.trunc(values))
-        held = integral & (values >= -(2.0**63)) & (values < 2.0**63)
-        held &= (values != 0) | ~np.signbit(values)
-        self.whole &= bool(held.all())
+        fits_int64 = integral & (values >= -(2.0**63)) & (values < 2.0**63)
+        fits_int64 &= (values != 0) | ~np.signbit(values)
+        self.all_integral &= bool(fits_int64.all())
         changes = relative_changes(values)
         self.change = max(self.change, float(changes.max()))
         wide = np.flatnonzero(integral & (changes > 0))
@@ -208,11 +208,11 @@ class NumberRange:
         self.flush()
         if dtype is not DType.FLOAT32 or self.wide is None:
             return dtype
-        return DType.INT64 if self.whole else DType.STRING
+        return DType.INT64 if self.all_integral else DType.STRING
 
     def merge(self, other: "NumberRange") -> None:
         """Take in what the fold over another file has seen, but for its ``wide``."""
         self.seen |= other.seen
         self.doubles |= other.doubles
-        self.whole &= other.whole
+        self.all_integral &= other.all_integral
         self.change = max(self.change, other.change)

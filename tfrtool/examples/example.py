@@ -214,17 +214,17 @@ def encode_example(features: Mapping[str, Any]) -> bytes:
     return message.SerializeToString(deterministic=True)
 
 
-def _as_feature(name: str, given: Any) -> Feature:
-    if (exact := _EXACT.get(type(given))) is not None:  # most are, and need no search
-        return Feature(dtype=exact, values=(given,))
+def _as_feature(name: str, raw: Any) -> Feature:
+    if (exact := _EXACT.get(type(raw))) is not None:  # most are, and need no search
+        return Feature(dtype=exact, values=(raw,))
     # Of a dictionary, the keys alone would be taken; a set has no order.
-    single = isinstance(given, str | bytes | Mapping | Set) or not isinstance(given, Iterable)
-    values = [v.encode() if isinstance(v, str) else v for v in ([given] if single else given)]
+    single = isinstance(raw, str | bytes | Mapping | Set) or not isinstance(raw, Iterable)
+    values = [v.encode() if isinstance(v, str) else v for v in ([raw] if single else raw)]
     for dtype, kind in _SORTS.items():
         if values and all(isinstance(value, kind) for value in values):
-            made = map(int, values) if dtype is DType.INT64 else values  # of a bool, too
-            return Feature(dtype=dtype, values=tuple(made))
-    found = type(given).__name__
+            converted = map(int, values) if dtype is DType.INT64 else values  # of a bool, too
+            return Feature(dtype=dtype, values=tuple(converted))
+    found = type(raw).__name__
     what = f"invalid value for feature {name!r}"
     raise UsageError(what, expected="bytes, strings or numbers", found=found)
 

@@ -71,8 +71,8 @@ def values_text(feature: FeatureStatistics) -> str:
             low, high = value_text(found.minimum), value_text(found.maximum)
             parts.append((low if low == high else f"{low} to {high}") + " bytes" * strings)
         parts += [f"{len(distinct)} distinct" if distinct else ""]
-    odd = ((found.nan, "NaN"), (found.infinite, "infinite"))
-    parts += [f"{count:,} {what}" for count, what in odd if count]
+    nonfinite = ((found.nan, "NaN"), (found.infinite, "infinite"))
+    parts += [f"{count:,} {what}" for count, what in nonfinite if count]
     return ", ".join(filter(None, parts))
 
 

@@ -59,8 +59,8 @@ def parse_example(payload: bytes, schema: Schema | None = None) -> dict[str, Par
             raise SchemaError("; ".join(map(str, parsed.misfits)))
         return dict(parsed.values)
     found: dict[str, ParsedValue] = {}
-    for name, held in example.features.items():
-        found[name] = held.values[0] if len(held.values) == 1 else list(held.values)
+    for name, feature in example.features.items():
+        found[name] = feature.values[0] if len(feature.values) == 1 else list(feature.values)
     steps = example.feature_lists.items()
     return found | {name: [list(step.values) for step in some] for name, some in steps}
 

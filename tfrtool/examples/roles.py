@@ -99,8 +99,8 @@ def measures(name: str) -> bool:
     return _NO_CLASS.search(name) is not None
 
 
-def _choose(said: str | None, usual: Iterable[str], candidates: Sequence[str]) -> str | None:
-    for name in (said, *usual):
+def _choose(declared: str | None, usual: Iterable[str], candidates: Sequence[str]) -> str | None:
+    for name in (declared, *usual):
         if name in candidates:
             return name
     return candidates[0] if len(candidates) == 1 else None

@@ -73,22 +73,22 @@ class ValueStatistics:
             for start in range(0, len(values), _BATCH):
                 self.take(kind, values[start : start + _BATCH])
             return
-        held = measures = list(values)
+        countable = measures = list(values)
         if kind == "bytes_list":
-            self.pixels.update(map(png_form, held[:DESCRIBED]))
-            measures = [len(value) for value in held]
+            self.pixels.update(map(png_form, countable[:DESCRIBED]))
+            measures = [len(value) for value in countable]
         # Float32 values are too small for the sum of a list to overflow: it is finite if they are.
-        elif kind == "float_list" and not math.isfinite(sum(held)):
-            finite = [value for value in held if math.isfinite(value)]
-            nan = sum(map(math.isnan, held))
+        elif kind == "float_list" and not math.isfinite(sum(countable)):
+            finite = [value for value in countable if math.isfinite(value)]
+            nan = sum(map(math.isnan, countable))
             self.nan += nan
-            self.infinite += len(held) - len(finite) - nan
-            held = measures = finite
+            self.infinite += len(countable) - len(finite) - nan
+            countable = measures = finite
         if measures:
             self._widen(min(measures), max(measures))
         if kind == "bytes_list" and (self.maximum or 0) > DISTINCT_BYTES:
             self.distinct = None
-        self._count(held)
+        self._count(countable)
 
     def _count(self, values: Iterable[Value] | Counter[Value] | None) -> None:
         if values is None:
@@ -132,11 +132,11 @@ class FeatureStatistics:
     unset: int = 0  # records, or steps of a feature list, that have it without a kind
     duplicates: int = 0  # records that have it more than once; the last one counts
 
-    def start(self, kind: str, place: Place) -> ValueStatistics:
+    def start(self, kind: str, first: Place) -> ValueStatistics:
         """Begin with a kind that has not been seen before."""
         distinct = Counter[Value]() if self.counted else None
-        held = self.kinds[kind] = ValueStatistics(first=place, distinct=distinct)
-        return held
+        statistics = self.kinds[kind] = ValueStatistics(first=first, distinct=distinct)
+        return statistics
 
     def merge(self, other: "FeatureStatistics") -> None:
         """Add what another fold has seen of the same feature."""
@@ -191,8 +191,8 @@ class FeatureStatistics:
         return self._span(0) if self.unset else self._span()
 
     def _span(self, *others: int) -> tuple[int, int] | None:
-        held = [*others, *(n for kind in self.kinds.values() for n in (kind.low, kind.high))]
-        return (min(held), max(held)) if held else None
+        lengths = [*others, *(n for kind in self.kinds.values() for n in (kind.low, kind.high))]
+        return (min(lengths), max(lengths)) if lengths else None
 
     @property
     def content(self) -> Counter[str]:
@@ -274,12 +274,12 @@ class SchemaFold:
         known = bool(columns) and columns == self._last and entries[0].HasField("value")
         if not known and not holds_features(message):
             return False
-        place = self.records if index is None else index
+        record_index = self.records if index is None else index
         self.records += 1
         if not known:
             entries, columns = self._arranged(entries, context)
             self._last = columns
-        self._take(columns, [entry.value for entry in entries], place)
+        self._take(columns, [entry.value for entry in entries], record_index)
         if message.HasField("feature_lists"):
             self.sequences += 1
             found = self._arranged(message.feature_lists.feature_list, lists)
@@ -287,7 +287,7 @@ class SchemaFold:
                 steps = entry.value.feature  # millions, maybe: never all as objects of Python
                 column.lists.present += 1
                 column.lists.stretch(len(steps), len(steps))
-                self._take(repeat(column, len(steps)), steps, place)
+                self._take(repeat(column, len(steps)), steps, record_index)
         return True
 
     def _arranged(
@@ -295,19 +295,19 @@ class SchemaFold:
     ) -> tuple[list[Any], list[FeatureStatistics]]:
         """Return the entries that count, and the column of each."""
         last = {entry.key: entry for entry in entries}
-        kept, found = [], []
+        effective, found = [], []
         for key, entry in last.items():
             column = columns.get(key) or self._begin(key, columns)
             if column is None:
                 self.skipped += 1
                 continue
-            kept.append(entry)
+            effective.append(entry)
             found.append(column)
         if len(last) < len(entries):
             for key, count in Counter(entry.key for entry in entries).items():
                 if count > 1 and key in columns:
                     columns[key].duplicates += 1
-        return kept, found
+        return effective, found
 
     def _begin(self, key: bytes, columns: _Features) -> FeatureStatistics | None:
         """Keep a new name, if there is room for it."""
@@ -318,7 +318,7 @@ class SchemaFold:
         columns[key] = FeatureStatistics(key, columns is self._maps[1], self._values)
         return columns[key]
 
-    def _take(self, columns: Iterable[Any], features: Iterable[Any], place: int) -> None:
+    def _take(self, columns: Iterable[Any], features: Iterable[Any], record_index: int) -> None:
         """Add features, each to its column. This is the hot loop: 0.5 us a feature."""
         take_values, describe, text = self._values, self._content, self._text
         for column, feature in zip(columns, features, strict=True):
@@ -328,21 +328,21 @@ class SchemaFold:
                 continue
             values = getattr(feature, kind).value
             length = len(values)
-            held = column.kinds.get(kind)
-            if held is None:
-                held = column.start(kind, (self._source, place))
-            held.present += 1
-            if not held.low <= length <= held.high:
-                held.stretch(length, length)
+            statistics = column.kinds.get(kind)
+            if statistics is None:
+                statistics = column.start(kind, (self._source, record_index))
+            statistics.present += 1
+            if not statistics.low <= length <= statistics.high:
+                statistics.stretch(length, length)
             if length != 1:
-                held.several += length > 1
-                held.empty += length == 0
+                statistics.several += length > 1
+                statistics.empty += length == 0
             if describe and kind == "bytes_list":
-                held.describe(values)
-            if text and kind == "bytes_list" and held.is_text:
-                held.is_text = all(map(is_plain_text, values))
+                statistics.describe(values)
+            if text and kind == "bytes_list" and statistics.is_text:
+                statistics.is_text = all(map(is_plain_text, values))
             if take_values:
-                held.take(kind, values)
+                statistics.take(kind, values)
 
     def merge(self, other: "SchemaFold") -> None:
         """Add what another fold over other records has seen; that one is used up."""

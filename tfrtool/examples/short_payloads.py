@@ -51,17 +51,17 @@ def shorten(payload: bytes, names: set[bytes]) -> bytes:
                     size, first = read_varint(payload, first + 1)
                     if first + size != stop:
                         return payload
-                kept = payload[first : first + _KEPT]
+                prefix = payload[first : first + _KEPT]
                 # No UTF-8 starts with bytes from 0x80 to 0xC1, or from 0xF5 on.
-                may_be_text = kept[0] < 0x80 or 0xC1 < kept[0] < 0xF5
-                if may_be_text and not has_controls(kept):
+                may_be_text = prefix[0] < 0x80 or 0xC1 < prefix[0] < 0xF5
+                if may_be_text and not has_controls(prefix):
                     return payload
                 if payload[at - 2] != 0x0A or length > _SHORT_NAME:
                     return payload
                 found.append(name)
                 parts.append(
                     b"\x0a%c\x0a%c%b%b%b"
-                    % (length + 2 + len(_KEPT_HEAD) + _KEPT, length, name, _KEPT_HEAD, kept)
+                    % (length + 2 + len(_KEPT_HEAD) + _KEPT, length, name, _KEPT_HEAD, prefix)
                 )
             at = stop
     except (ValueError, IndexError):

@@ -51,26 +51,30 @@ class StoredTypes:
         for path in paths:
             if len(paths) > _FEW and path.parent not in listed:  # a store is asked once
                 listed[path.parent] = {one.name for one in path.parent.iterdir()}
-            for place in (schema_of(path), path.with_name(SCHEMA)):
-                if place not in known:
-                    is_there = place.name in listed.get(path.parent, {place.name})
-                    known[place] = _read(place) if is_there else None
-                if known[place] is not None:
+            for schema_path in (schema_of(path), path.with_name(SCHEMA)):
+                if schema_path not in known:
+                    is_there = schema_path.name in listed.get(path.parent, {schema_path.name})
+                    known[schema_path] = _read(schema_path) if is_there else None
+                if known[schema_path] is not None:
                     break
-            own = known[place] or {}
-            files += [own] if own not in files else []
-        held: dict[str, list[Column]] = {}
-        for own in files:
-            for name, column in own.items():
-                held.setdefault(name, []).append(column)
+            types = known[schema_path] or {}
+            files += [types] if types not in files else []
+        columns_by_name: dict[str, list[Column]] = {}
+        for types in files:
+            for name, column in types.items():
+                columns_by_name.setdefault(name, []).append(column)
         alike = {
             name: len({(one.dtype, one.logical, one.shape) for one in some}) == 1
-            for name, some in held.items()
+            for name, some in columns_by_name.items()
         }
-        partial = frozenset(name for name, some in held.items() if len(some) < len(files))
+        partial = frozenset(
+            name for name, some in columns_by_name.items() if len(some) < len(files)
+        )
         return cls(
-            columns={n: some[0] for n, some in held.items() if alike[n] and n not in partial},
-            conflicts=frozenset(name for name in held if not alike[name]),
+            columns={
+                n: some[0] for n, some in columns_by_name.items() if alike[n] and n not in partial
+            },
+            conflicts=frozenset(name for name in columns_by_name if not alike[name]),
             partial=partial,
         )
 
@@ -81,12 +85,12 @@ class StoredTypes:
         from tfrtool.examples.arrow.columns import ColumnType, Form
 
         changed = []
-        for one in columns.columns:
-            own = self.columns.get(feature_name(one.key), one)
-            if own.dtype is one.dtype:
-                one = replace(one, form=Form.LIST) if own.form is Form.LIST else one
-                one = ColumnType(own.dtype, own.logical, own.shape).of(one)
-            changed.append(one)
+        for column in columns.columns:
+            stored = self.columns.get(feature_name(column.key), column)
+            if stored.dtype is column.dtype:
+                column = replace(column, form=Form.LIST) if stored.form is Form.LIST else column
+                column = ColumnType(stored.dtype, stored.logical, stored.shape).of(column)
+            changed.append(column)
         return replace(columns, columns=tuple(changed))
 
     def shown(self, name: str, dtype: DType, values: list[Any], *, is_whole: bool) -> list[Any]:
@@ -133,16 +137,16 @@ def _time_text(microseconds: int, word: str) -> int | str:
     return text if word == "timestamp" else f"{text}+00"
 
 
-def _read(place: AnyPath) -> "dict[str, Column] | None":
+def _read(path: AnyPath) -> "dict[str, Column] | None":
     """Return the columns of a schema that have such types; None without a file."""
-    with suppress(FileNotFoundError), reading_metadata(place, "tfrtool"):
-        data = read_json(place)
-        own = data.get("columns") if isinstance(data, dict) else None
-        if not isinstance(own, dict) or own.get("kind") != PayloadKind.EXAMPLE.value:
+    with suppress(FileNotFoundError), reading_metadata(path, "tfrtool"):
+        data = read_json(path)
+        declared = data.get("columns") if isinstance(data, dict) else None
+        if not isinstance(declared, dict) or declared.get("kind") != PayloadKind.EXAMPLE.value:
             return {}  # of somebody else, or of other messages
         from tfrtool.examples.arrow.columns import Columns
 
-        columns = Columns.from_json(own).columns
+        columns = Columns.from_json(declared).columns
         # A type that doesn't exist is an error here.
         return {
             feature_name(one.key): one for one in columns if one.type and (one.logical or one.shape)

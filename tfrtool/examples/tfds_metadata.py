@@ -79,7 +79,7 @@ class DatasetInfo:
         count = len(split.shard_lengths)
         fitting = [one for one in sets if one.split == split.name]
         fitting = [one for one in fitting if not count or (one.count or 1) == count]
-        fitting.sort(key=lambda one: not one.prefix.startswith(f"{self.name}-"))
+        fitting.sort(key=lambda shard_set: not shard_set.prefix.startswith(f"{self.name}-"))
         absent = ShardSet(
             directory=directory,
             prefix=f"{self.name}-{split.name}.tfrecord-",

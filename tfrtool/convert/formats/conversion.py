@@ -717,7 +717,7 @@ def _dtype(
             total.merge(scan.numbers[name])
         else:
             singles |= one.dtype is DType.FLOAT32
-    whole = total.seen and total.whole and not singles
+    whole = total.seen and total.all_integral and not singles
     dtypes = {
         DType.INT64 if whole and one.dtype is DType.FLOAT32 else one.dtype: scan.path
         for one, scan in reversed(held)
@@ -730,7 +730,7 @@ def _dtype(
         raise _conflict(name, "types", places) from error
     if dtype is DType.STRING and len(dtypes) > 1 and cast is None:
         return dtype, f" becomes text: it is {' and '.join(places)}"
-    if dtype is DType.INT64 and total.doubles and total.whole:
+    if dtype is DType.INT64 and total.doubles and total.all_integral:
         return dtype, ": whole numbers become int64"
     if dtype is not DType.FLOAT32 or not total.seen:
         return dtype, ""

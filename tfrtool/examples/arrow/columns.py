@@ -110,10 +110,10 @@ class Column:
     @property
     def type(self) -> pa.DataType:
         """The column's type in Arrow."""
-        held = self.value_type
+        arrow_type = self.value_type
         if self.form is Form.LIST:
-            held = nested_type(held, self.shape or (-1,))
-        return pa.list_(held) if self.is_list else held
+            arrow_type = nested_type(arrow_type, self.shape or (-1,))
+        return pa.list_(arrow_type) if self.is_list else arrow_type
 
     @property
     def plain(self) -> "Column":
@@ -215,12 +215,12 @@ class Columns:
         """Return the array of each column in a batch that has them."""
         if self.kind is not PayloadKind.SEQUENCE_EXAMPLE:
             return [batch.column(name) for name in self.names]
-        held: dict[str, pa.Array] = {}
+        arrays_by_name: dict[str, pa.Array] = {}
         for field in batch.schema:
             if field.name in (CONTEXT, LISTS) and pa.types.is_struct(field.type):
                 names = [one.name for one in field.type]
-                held |= zip(names, batch.column(field.name).flatten(), strict=True)
-        return [held[name] for name in self.names]
+                arrays_by_name |= zip(names, batch.column(field.name).flatten(), strict=True)
+        return [arrays_by_name[name] for name in self.names]
 
     @property
     def batch_records(self) -> int:
@@ -264,8 +264,8 @@ class Columns:
             if self.kind is PayloadKind.SEQUENCE_EXAMPLE:
                 lists = [pa.field(name, one.type) for name, one in named if one.is_list]
                 # Parquet has no struct without fields.
-                held = pa.field(LISTS, pa.struct(lists) if lists else pa.bool_())
-                fields = [*([pa.field(CONTEXT, pa.struct(fields))] if fields else []), held]
+                list_field = pa.field(LISTS, pa.struct(lists) if lists else pa.bool_())
+                fields = [*([pa.field(CONTEXT, pa.struct(fields))] if fields else []), list_field]
             if exact:
                 fields.append(pa.field(EXACT, pa.binary()))
         content = {"kind": self.kind.value, "columns": [_column_json(one) for one in self.columns]}
@@ -281,15 +281,15 @@ class Columns:
         if declared is None:
             return None
         fields = {field.name: field for field in schema}
-        kept = list(declared.columns)
+        present = list(declared.columns)
         if declared.kind is PayloadKind.EXAMPLE:
             named = zip(declared.names, declared.columns, strict=True)
             by_name = {name: column for name, column in named if name in fields}
-            kept = [by_name[name] for name in fields if name in by_name]
-        found = replace(declared, columns=tuple(kept))
+            present = [by_name[name] for name in fields if name in by_name]
+        found = replace(declared, columns=tuple(present))
         expected = {field.name: field.type for field in found.to_arrow(exact=EXACT in fields)}
-        held = {name: field.type for name, field in fields.items() if name not in PLACES}
-        return found if held == expected else None
+        actual = {name: field.type for name, field in fields.items() if name not in PLACES}
+        return found if actual == expected else None
 
     @classmethod
     def declared(cls, schema: pa.Schema) -> "Columns | None":

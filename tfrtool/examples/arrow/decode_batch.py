@@ -64,9 +64,9 @@ def decode_batch(
     if ends[-1] > _MOST_BYTES:
         index = int(np.searchsorted(ends, _MOST_BYTES, "right")) - 1
         raise MisfitError({index: "its batch is larger than 2 GiB"})
-    own, parts = [], []
+    payload_columns, parts = [], []
     if exact or not columns.parsed:
-        own.append(strings_array(payloads))
+        payload_columns.append(strings_array(payloads))
     if columns.parsed:
         keys = [
             strings_array([one.key for one in some]) for some in (columns.context, columns.lists)
@@ -81,7 +81,7 @@ def decode_batch(
     arrays = [
         one[0] if len(one) == 1 else pa.concat_arrays(one) for one in zip(*parts, strict=True)
     ]
-    arrays += own
+    arrays += payload_columns
     if not arrays:  # only so a batch without columns has a number of rows
         rows = struct_array(pa.struct([]), len(payloads), None, [])
         return pa.RecordBatch.from_struct_array(rows).replace_schema_metadata(schema.metadata)
@@ -92,18 +92,18 @@ class _Table:
     """A batch in the making.
 
     Attributes:
-        arrays: the table's; none if the scan has found payloads to be odd.
+        arrays: the table's; none if the scan has found irregular payloads.
         misfits: what the arrays can't hold, by the places of the payloads.
     """
 
     def __init__(self, scan: WireScan, columns: Columns, keys: Sequence[pa.Array]) -> None:
         self.arrays: list[pa.Array] = []
         self.misfits: dict[int, str] = {}
-        self._scan, self._rows = scan, len(scan.odd)
+        self._scan, self._rows = scan, len(scan.irregular)
         sequences = np.flatnonzero(scan.sequence)
         context = self._split(columns.context, keys[0], scan.context)
         lists = self._split(columns.lists, keys[1], scan.lists)
-        if scan.odd.any():
+        if scan.irregular.any():
             return
         self.arrays = [
             self._features(column, rows, self._rows, rows, start, end)
@@ -115,14 +115,14 @@ class _Table:
             )
             return
         *first, last = columns.to_arrow()
-        held = [struct_array(field.type, self._rows, None, self.arrays) for field in first]
+        structs = [struct_array(field.type, self._rows, None, self.arrays) for field in first]
         if lists:
             steps = [self._steps(*one) for one in lists]
-            held.append(struct_array(last.type, self._rows, sequences, steps))
+            structs.append(struct_array(last.type, self._rows, sequences, steps))
         else:
             bits = pa.py_buffer(np.packbits(scan.sequence, bitorder="little"))
-            held.append(pa.Array.from_buffers(last.type, self._rows, [bits, bits]))
-        self.arrays = held
+            structs.append(pa.Array.from_buffers(last.type, self._rows, [bits, bits]))
+        self.arrays = structs
 
     def _split(
         self, columns: Sequence[Column], keys: pa.Array, maps: tuple[Ints, Ints]
@@ -151,14 +151,16 @@ class _Table:
         if column.dtype is None:
             parts = []
             for dtype, tag in TAGS.items():
-                one = kind == tag
-                values, counts = self._values(dtype, rows[one], start[one], end[one])
-                parts.append(list_array(pa.list_(TYPES[dtype]), size, places[one], counts, values))
+                of_kind = kind == tag
+                values, counts = self._values(dtype, rows[of_kind], start[of_kind], end[of_kind])
+                parts.append(
+                    list_array(pa.list_(TYPES[dtype]), size, places[of_kind], counts, values)
+                )
             return struct_array(FEATURE, size, places, parts)
         fits, form = kind == TAGS[column.dtype], column.form
         takes_unset = column.is_list or form in (Form.UNSET, Form.ANY)
         wrong = np.flatnonzero(~fits & (kind != NONE) if takes_unset else ~fits)
-        self._refuse(column, rows[wrong], lambda one: _NAMES[int(kind[wrong[one]])])
+        self._refuse(column, rows[wrong], lambda index: _NAMES[int(kind[wrong[index]])])
         if form.is_single and form not in (Form.OPTIONAL, Form.ANY):
             missing = np.delete(np.arange(size), places)
             self._refuse(column, missing, lambda _: "no feature")
@@ -170,7 +172,7 @@ class _Table:
         if form is Form.LIST:
             return list_array(pa.list_(column.value_type), size, places, counts, values)
         wrong = np.flatnonzero(counts > 1 if form in (Form.EMPTY, Form.ANY) else counts != 1)
-        self._refuse(column, rows[wrong], lambda one: f"{counts[wrong[one]]} values")
+        self._refuse(column, rows[wrong], lambda index: f"{counts[wrong[index]]} values")
         if self.misfits:
             return pa.nulls(size, column.value_type)
         return values if len(values) == size else scattered(values, size, places[counts == 1])
@@ -189,8 +191,8 @@ class _Table:
         dtype = column.dtype.value if column.dtype else "a list"
         count = {Form.SCALAR: "one"}.get(column.form, "at most one")
         expected = f"{count} {dtype} value" if column.form.is_single else f"{dtype} values"
-        for one, row in enumerate(rows.tolist()):
-            why = f"feature {name}: expected {expected}, found {found(one)}"
+        for index, row in enumerate(rows.tolist()):
+            why = f"feature {name}: expected {expected}, found {found(index)}"
             self.misfits.setdefault(row, why)
 
     def _values(self, dtype: DType, rows: Ints, start: Ints, end: Ints) -> tuple[pa.Array, Ints]:

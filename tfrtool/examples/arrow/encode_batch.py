@@ -22,9 +22,9 @@ def encode_batch(batch: pa.RecordBatch, columns: Columns) -> list[bytes]:
     They are the bytes of `encode_example`; or those of the column ``_payload``, where it is there.
     A null in a column of one value is what its form says, and else a feature that is absent.
     """
-    own = EXACT if EXACT in batch.schema.names else PAYLOAD
-    if own == EXACT or not columns.parsed:
-        return list(batch.column(own).to_pylist())
+    payload_column = EXACT if EXACT in batch.schema.names else PAYLOAD
+    if payload_column == EXACT or not columns.parsed:
+        return list(batch.column(payload_column).to_pylist())
     if columns != columns.plain:
         batch, columns = conform(batch, columns.plain, 0), columns.plain
     blank = pa.repeat(_NOTHING, batch.num_rows)
@@ -32,15 +32,15 @@ def encode_batch(batch: pa.RecordBatch, columns: Columns) -> list[bytes]:
     context = _map(0x0A, [one for one in fields if not one[0].is_list], blank)
     if columns.kind is not PayloadKind.SEQUENCE_EXAMPLE:
         return list(context.to_pylist())
-    held = batch.column(LISTS)
-    there = pc.if_else(held.is_valid() if columns.lists else held, blank, None)
-    lists = _map(0x12, [one for one in fields if one[0].is_list], there)
+    list_column = batch.column(LISTS)
+    blank_lists = pc.if_else(list_column.is_valid() if columns.lists else list_column, blank, None)
+    lists = _map(0x12, [one for one in fields if one[0].is_list], blank_lists)
     return list(_joined(context, lists.fill_null(b"")).to_pylist())
 
 
 def _map(tag: int, fields: list[tuple[Column, pa.Array]], blank: pa.Array) -> pa.Array:
     """Return one of the two maps of each record, null where ``blank`` is."""
-    fields.sort(key=lambda one: (*one[0].key, 256))  # the order of `encode_example`
+    fields.sort(key=lambda field: (*field[0].key, 256))  # the order of `encode_example`
     entries = (_entries(column, array).fill_null(b"") for column, array in fields)
     return _headed(_field(tag), _joined(blank, *entries))
 
@@ -75,13 +75,13 @@ def _features(column: Column, array: pa.Array) -> pa.Array:
 def _of_kind(dtype: DType, array: pa.Array, *, lists: bool) -> pa.Array:
     values = array.flatten() if lists else array
     strings = dtype is DType.STRING
-    held = _headed(_field(0x0A), values.cast(pa.large_binary())) if strings else _packed(values)
+    encoded = _headed(_field(0x0A), values.cast(pa.large_binary())) if strings else _packed(values)
 
     def head(size: int) -> bytes:
         packed = b"\x0a" + varint(size) if size and not strings else b""
         return bytes([TAGS[dtype]]) + varint(len(packed) + size) + packed
 
-    return _headed(head, _regrouped(array, held) if lists else held)
+    return _headed(head, _regrouped(array, encoded) if lists else encoded)
 
 
 def _packed(values: pa.Array) -> pa.Array:
@@ -92,28 +92,28 @@ def _packed(values: pa.Array) -> pa.Array:
     else:
         bits = numbers.view(np.uint64)
         sizes = np.ones(len(bits), np.int64)
-        for place in range(1, 10):
-            sizes += bits >= np.uint64(1) << np.uint64(7 * place)
+        for byte_index in range(1, 10):
+            sizes += bits >= np.uint64(1) << np.uint64(7 * byte_index)
         starts = np.cumsum(sizes) - sizes
         out = np.zeros(int(sizes.sum()), np.uint8)
-        for place in range(int(sizes.max(initial=0))):
-            longer = np.flatnonzero(sizes > place)
-            part = (bits[longer] >> np.uint64(7 * place)).astype(np.uint8) & np.uint8(0x7F)
-            part[sizes[longer] > place + 1] |= np.uint8(0x80)
-            out[starts[longer] + place] = part
-    held = binary_array(np.append(0, np.cumsum(sizes)), out)
-    return pc.if_else(values.is_valid(), held, None) if values.null_count else held
+        for byte_index in range(int(sizes.max(initial=0))):
+            longer = np.flatnonzero(sizes > byte_index)
+            part = (bits[longer] >> np.uint64(7 * byte_index)).astype(np.uint8) & np.uint8(0x7F)
+            part[sizes[longer] > byte_index + 1] |= np.uint8(0x80)
+            out[starts[longer] + byte_index] = part
+    packed = binary_array(np.append(0, np.cumsum(sizes)), out)
+    return pc.if_else(values.is_valid(), packed, None) if values.null_count else packed
 
 
 def _regrouped(lists: pa.Array, parts: pa.Array) -> pa.Array:
     """Return together what each list has of the parts, which have no nulls; null where it is."""
-    there = lists.is_valid()
+    is_valid = lists.is_valid()
     if not len(parts):
-        return pc.if_else(there, _NOTHING, None)
+        return pc.if_else(is_valid, _NOTHING, None)
     counts = pc.list_value_length(lists).fill_null(0).to_numpy()
     _, places, data = parts.buffers()
     ends = np.frombuffer(places, np.int64)[parts.offset + np.append(0, np.cumsum(counts))]
-    return pc.if_else(there, binary_array(ends, data or b""), None)
+    return pc.if_else(is_valid, binary_array(ends, data or b""), None)
 
 
 def _headed(head: Callable[[int], bytes], messages: pa.Array) -> pa.Array:

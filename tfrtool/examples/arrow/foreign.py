@@ -130,13 +130,13 @@ def _keys(schema: pa.Schema) -> dict[bytes, pa.Field]:
     """Return the columns that are features, by the features' keys."""
     declared = Columns.declared(schema)
     known = {} if declared is None else dict(zip(declared.names, declared.columns, strict=False))
-    own = () if declared is None else (EXACT, *PLACES)
+    reserved = () if declared is None else (EXACT, *PLACES)
     found: dict[bytes, pa.Field] = {}
     for field in schema:
         key = known[field.name].key if field.name in known else feature_key(field.name)
         if key in found:
             raise SchemaError(f"duplicate column {field.name!r}")
-        if field.name not in own:
+        if field.name not in reserved:
             found[key] = field
     return found
 
@@ -287,7 +287,7 @@ def _conformed(name: str, array: pa.Array, column: Column, first_row: int) -> pa
     if column.dtype is None:
         return array.cast(FEATURE)
     size, rows = len(array), np.arange(first_row, first_row + len(array))
-    is_list, place = _is_list(array.type), f"column {name!r}, row"
+    is_list, prefix = _is_list(array.type), f"column {name!r}, row"
     values, inner = array, list[int]()
     while _is_list(values.type):
         lengths = np.asarray(pc.fill_null(pc.list_value_length(values), 0))
@@ -295,12 +295,12 @@ def _conformed(name: str, array: pa.Array, column: Column, first_row: int) -> pa
             inner.append(int(lengths[0]) if len(lengths) else 0)
             if (lengths != inner[-1]).any():
                 row = rows[np.flatnonzero(lengths != inner[-1])[0]]
-                raise SchemaError(f"{place} {row}: lists of different lengths")
+                raise SchemaError(f"{prefix} {row}: lists of different lengths")
         rows, values = np.repeat(rows, lengths), _plain(values.flatten())
         nulls = np.flatnonzero(np.asarray(values.is_null()))
         if len(nulls):
             what = "a null within a list, which a feature can't store"
-            raise SchemaError(f"{place} {rows[nulls[0]]}: {what}")
+            raise SchemaError(f"{prefix} {rows[nulls[0]]}: {what}")
     if is_list != (column.form is Form.LIST) or _mapping(values.type)[0] is None:
         raise SchemaError(f"the type of column {name!r} changes", found=array.type)
     try:
@@ -314,22 +314,22 @@ def _conformed(name: str, array: pa.Array, column: Column, first_row: int) -> pa
                 target, hint = column.logical or column.dtype.value, None
                 if logical_word(values.type) and column.dtype is DType.INT64:
                     target, hint = "int64 microseconds", f"use --cast {name}:string to store text"
-                what = f"{place} {row}: {what} can't be stored as {target}"
+                what = f"{prefix} {row}: {what} can't be stored as {target}"
                 raise SchemaError(what, hint=hint) from None
         raise
     if not is_list:
         return values
     counts = np.bincount(rows - first_row, minlength=size)
     shape = column.shape or (-1,)
-    whole = max(int(np.prod(shape[1:])), 1)  # 0 if all inner lists are empty
-    wrong = counts % whole != 0 if shape[0] < 0 else counts != whole * shape[0]
+    inner_size = max(int(np.prod(shape[1:])), 1)  # 0 if all inner lists are empty
+    wrong = counts % inner_size != 0 if shape[0] < 0 else counts != inner_size * shape[0]
     if inner and len(values) and shape[1:] and tuple(inner) != shape[1:]:
         wrong = counts > 0
     places = np.flatnonzero(np.asarray(array.is_valid()))
     if (wrong := places[wrong[places]]).size:
         sizes = ", ".join("any" if one < 0 else str(one) for one in shape)
         what = f"{counts[wrong[0]]} values don't have the shape [{sizes}]"
-        raise SchemaError(f"{place} {first_row + wrong[0]}: {what}")
+        raise SchemaError(f"{prefix} {first_row + wrong[0]}: {what}")
     return nested_array(values, column.shape, size, places, counts[places])
 
 

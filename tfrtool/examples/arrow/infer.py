@@ -73,7 +73,7 @@ class ColumnsFold(SchemaFold):
         return [*refused]
 
     def _take_scan(self, scan: WireScan) -> None:
-        """Take in payloads if none of them is odd."""
+        """Take in payloads if none of them is irregular."""
         maps = [scan.features(one) for one in (scan.context, scan.lists)]
         places = [self._find(*one, scan) for one in zip(self._maps, maps, strict=True)]
         context, lists = maps
@@ -87,19 +87,19 @@ class ColumnsFold(SchemaFold):
             look.others_than_text(scan, tuple(features.values()))
             for features, look in zip(self._maps, looks, strict=True)
         ]
-        if scan.odd.any():
+        if scan.irregular.any():
             return
         self.sequences += int(np.count_nonzero(scan.sequence))
         self._last = []
         parts = zip(self._maps, places, looks, others, strict=True)
-        for features, held, look, binary in parts:
-            self.skipped += int(np.count_nonzero(held < 0))
-            look.count_in(tuple(features.values()), held, binary)
+        for features, indexes, look, binary in parts:
+            self.skipped += int(np.count_nonzero(indexes < 0))
+            look.count_in(tuple(features.values()), indexes, binary)
 
     def _find(self, features: dict[bytes, FeatureStatistics], found: Found, scan: WireScan) -> Ints:
         """Return the place of each entry's key; a new one gets a place if there is room."""
         places, _ = scan.find(found, strings_array(tuple(features)))
-        new = np.flatnonzero((places < 0) & ~scan.odd[found.owner])
+        new = np.flatnonzero((places < 0) & ~scan.irregular[found.owner])
         if new.size:
             keys = found.key.take(numbers_array(new)).unique().to_pylist()
             if [key for key in keys if self._begin(key, features)]:
@@ -161,7 +161,7 @@ class ColumnsFold(SchemaFold):
 class _Look(NamedTuple):
     """What a scan sees of features."""
 
-    place: Ints  # of the feature's key; -1 where there was no room
+    feature_index: Ints  # -1 where there was no room for the feature
     owner: Ints  # the record
     kind: NDArray[np.uint8]
     start: Ints  # where its strings or packed numbers are
@@ -169,7 +169,9 @@ class _Look(NamedTuple):
     number: NDArray[np.uint8]  # of its values; 2 for more
 
     @classmethod
-    def at(cls, scan: WireScan, place: Ints, owner: Ints, start: Ints, end: Ints) -> "_Look":
+    def at(
+        cls, scan: WireScan, feature_index: Ints, owner: Ints, start: Ints, end: Ints
+    ) -> "_Look":
         """Look at features."""
         kind, start, end = scan.kinds(owner, start, end)
         size = end - start
@@ -178,13 +180,13 @@ class _Look(NamedTuple):
         counts = scan.integers(owner[unsure], start[unsure], end[unsure])[1]
         number[unsure] = np.minimum(counts, 2)
         strings = np.flatnonzero((kind == STRINGS) & (size > 0))
-        tag, _, stop, one = scan.field(start[strings], end[strings])
-        more, _, _, two = scan.field(stop, end[strings])
+        tag, _, stop, first_ok = scan.field(start[strings], end[strings])
+        more, _, _, second_ok = scan.field(stop, end[strings])
         several = stop != end[strings]
         number[strings] = 1 + several
-        ok = one & (tag == FIRST) & (~several | (two & (more == FIRST)))
-        scan.odd[owner[strings[~ok]]] = True
-        return cls(place, owner, kind, start, end, number)
+        ok = first_ok & (tag == FIRST) & (~several | (second_ok & (more == FIRST)))
+        scan.irregular[owner[strings[~ok]]] = True
+        return cls(feature_index, owner, kind, start, end, number)
 
     def others_than_text(
         self, scan: WireScan, features: Sequence[FeatureStatistics]
@@ -194,23 +196,25 @@ class _Look(NamedTuple):
         live = [
             "bytes_list" not in one.kinds or one.kinds["bytes_list"].is_text for one in features
         ]
-        strings = np.flatnonzero((self.kind == STRINGS) & (self.place >= 0) & (self.number > 0))
-        strings = strings[np.array(live, np.bool_)[self.place[strings]]]
-        owner, place = self.owner[strings], self.place[strings]
+        strings = np.flatnonzero(
+            (self.kind == STRINGS) & (self.feature_index >= 0) & (self.number > 0)
+        )
+        strings = strings[np.array(live, np.bool_)[self.feature_index[strings]]]
+        owner, feature_index = self.owner[strings], self.feature_index[strings]
         first, stop, counts = scan.children(owner, self.start[strings], self.end[strings])
-        if scan.odd.any():
+        if scan.irregular.any():
             return binary
-        place = np.repeat(place, counts)
+        feature_index = np.repeat(feature_index, counts)
         # The first value shows it in most cases: images are not copied.
-        for which in np.unique(place, return_index=True)[1].tolist():
+        for which in np.unique(feature_index, return_index=True)[1].tolist():
             if not is_plain_text(scan.data[first[which] : stop[which]]):
-                binary.add(int(place[which]))
-        rest = ~np.isin(place, [*binary])
-        place, values = place[rest], scan.strings(first[rest], stop[rest])
+                binary.add(int(feature_index[which]))
+        rest = ~np.isin(feature_index, [*binary])
+        feature_index, values = feature_index[rest], scan.strings(first[rest], stop[rest])
         if not _are_text(values):
-            for one in np.unique(place).tolist():
-                if not _are_text(values.filter(bools_array(place == one))):
-                    binary.add(one)
+            for index in np.unique(feature_index).tolist():
+                if not _are_text(values.filter(bools_array(feature_index == index))):
+                    binary.add(index)
         return binary
 
     def count_in(
@@ -224,19 +228,23 @@ class _Look(NamedTuple):
 
         for feature, count in zip(features, counts(entries), strict=True):
             feature.lists.present += count if feature.is_list else 0
-        for feature, count in zip(features, counts(self.place[self.kind == NONE]), strict=True):
+        for feature, count in zip(
+            features, counts(self.feature_index[self.kind == NONE]), strict=True
+        ):
             feature.unset += count
         for tag, name in _KINDS.items():
             found = self.kind == tag
-            some = (found, found & (self.number == 0), found & (self.number == 2))
-            columns = zip(features, *(counts(self.place[one]) for one in some), strict=True)
-            for place, (feature, count, empty, several) in enumerate(columns):
+            masks = (found, found & (self.number == 0), found & (self.number == 2))
+            columns = zip(
+                features, *(counts(self.feature_index[one]) for one in masks), strict=True
+            )
+            for index, (feature, count, empty, several) in enumerate(columns):
                 if count:
-                    held = feature.kinds.setdefault(name, ValueStatistics())
-                    held.present += count
-                    held.empty += empty
-                    held.several += several
-                    held.is_text &= place not in binary
+                    statistics = feature.kinds.setdefault(name, ValueStatistics())
+                    statistics.present += count
+                    statistics.empty += empty
+                    statistics.several += several
+                    statistics.is_text &= index not in binary
 
 
 def _are_text(values: pa.Array) -> bool:

@@ -175,11 +175,11 @@ class MessageColumns(Columns):
     def decode(self, payloads: Sequence[bytes]) -> tuple[pa.RecordBatch, dict[int, str]]:
         """Decode payloads to a batch, with the reasons of those that can't be by their places."""
         schema, rows, rejected = self.to_arrow(), [], dict[int, str]()
-        for place, payload in enumerate(payloads):
+        for index, payload in enumerate(payloads):
             try:
                 rows.append(self.row(payload))
             except ValueError as error:
-                rejected[place] = str(error)
+                rejected[index] = str(error)
         kind = pa.struct([(name, one.kind) for name, one in self.chosen_fields.items()])
         batch = pa.RecordBatch.from_struct_array(pa.array(rows, kind))
         return pa.RecordBatch.from_arrays(batch.columns, schema=schema), rejected
@@ -204,8 +204,8 @@ class MessageColumns(Columns):
 
     def unknown_note(self, count: int) -> str | None:
         """Return a note on as many bytes of unknown fields; None without any."""
-        held = f"{human_count(count, 'byte')} of fields that {self.message} doesn't have"
-        return f"not shown: {held}" if count else None
+        unknown = f"{human_count(count, 'byte')} of fields that {self.message} doesn't have"
+        return f"not shown: {unknown}" if count else None
 
     def _parse(self, payload: bytes) -> Message:
         """Parse a payload; `ValueError` if it is not such a message, or exceeds a limit."""
@@ -240,9 +240,9 @@ def _files(data: bytes) -> list[Any]:
     files = list(descriptor_pb2.FileDescriptorSet.FromString(data).file)
     messages: list[Any] = [*files]
     while messages:
-        one = messages.pop()
-        del one.extension[:]
-        messages += one.nested_type if hasattr(one, "nested_type") else one.message_type
+        message = messages.pop()
+        del message.extension[:]
+        messages += message.nested_type if hasattr(message, "nested_type") else message.message_type
     return files
 
 
@@ -288,11 +288,11 @@ def _fields_of(data: bytes, message: str) -> dict[str, MessageField]:
             key, value = (value_of(one, outer) for one in inner.fields)
             pairs = partial(_pairs, value.convert)
             return MessageField(pa.map_(key.kind, value.kind), pairs, [])
-        one = value_of(field, outer)
+        single = value_of(field, outer)
         if field.is_repeated:
-            items = list if one.convert is _same else partial(_items, one.convert)
-            return MessageField(pa.list_(one.kind), items, [])
-        return one._replace(default=None) if field.has_presence else one
+            items = list if single.convert is _same else partial(_items, single.convert)
+            return MessageField(pa.list_(single.kind), items, [])
+        return single._replace(default=None) if field.has_presence else single
 
     def value_of(field: FieldDescriptor, outer: tuple[str, ...]) -> MessageField:
         inner, number = field.message_type, field.default_value

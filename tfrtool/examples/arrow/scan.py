@@ -2,7 +2,7 @@
 
 What it understands is the form in which writers write: one field of each sort, a key and a value in
 each map entry, no key twice, one kind in a feature, packed numbers. Whatever is not of this form is
-`odd`, and left to protobuf: what protobuf makes of it is written again in this form, by
+`irregular`, and left to protobuf: what protobuf makes of it is written again in this form, by
 `canonical`. A length is held against the end of what it is in before it is used.
 """
 
@@ -50,14 +50,14 @@ class Found(NamedTuple):
 
 
 class WireScan:
-    """Payloads in sequence; some can't be scanned, and are called odd.
+    """Payloads in sequence; some can't be scanned, and are called irregular.
 
     Values read beyond the end of a message are discarded. Each method takes the payload that its
-    messages belong to (``owner``), which becomes odd if one of them is.
+    messages belong to (``owner``), which becomes irregular if one of them is.
 
     Attributes:
         data: the payloads, joined.
-        odd: which payloads are not of the form that is understood here, as far as was seen.
+        irregular: which payloads are not of the form that is understood here, as far as was seen.
         sequence: which have feature lists.
     """
 
@@ -66,25 +66,25 @@ class WireScan:
         lengths = np.fromiter(map(len, payloads), np.int64, len(payloads))
         self._ends = np.cumsum(lengths)
         # One alone, which may be large, is not copied.
-        one = payloads[0] if len(payloads) == 1 else b""
-        self.data = one or b"".join([*payloads, b"\0"])
+        single = payloads[0] if len(payloads) == 1 else b""
+        self.data = single or b"".join([*payloads, b"\0"])
         self._bytes = np.frombuffer(self.data, np.uint8)
-        self.odd = np.zeros(len(payloads), np.bool_)
+        self.irregular = np.zeros(len(payloads), np.bool_)
         self._fields = Counter[int]()  # read one by one, by payload
         first, stop = self._map(FIRST, self._ends - lengths)
         self.context = first, stop
         self.sequence = stop < self._ends
         self.lists = self._map(SECOND, stop)
-        self.odd |= self.lists[1] != self._ends
+        self.irregular |= self.lists[1] != self._ends
 
     def _map(self, tag: int, at: Ints) -> tuple[Ints, Ints]:
         """Return where a map is; nothing, and where what follows starts, if it is not there."""
-        there = np.flatnonzero((self._tags(at) == tag) & (at < self._ends))
+        present = np.flatnonzero((self._tags(at) == tag) & (at < self._ends))
         first, stop = at.copy(), at.copy()
-        _, begin, close, ok = self.field(at[there], self._ends[there])
-        self.odd[there[~ok]] = True
-        there = there[ok]
-        first[there], stop[there] = begin[ok], close[ok]
+        _, begin, close, ok = self.field(at[present], self._ends[present])
+        self.irregular[present[~ok]] = True
+        present = present[ok]
+        first[present], stop[present] = begin[ok], close[ok]
         return first, stop
 
     def _tags(self, at: Ints) -> NDArray[np.uint8]:
@@ -130,28 +130,28 @@ class WireScan:
             tag, first, last, ok = self.field(at, stop)
             ok &= tag == FIRST
             if not ok.all():
-                self.odd[owner[live[~ok]]] = True
+                self.irregular[owner[live[~ok]]] = True
                 live, first, last, stop = live[ok], first[ok], last[ok], stop[ok]
             starts.append(first)
             stops.append(last)
             counts[live] += 1
             on = last < stop
             live, at, stop = (live, last, stop) if on.all() else (live[on], last[on], stop[on])
-        for one, begin, close in zip(live.tolist(), at.tolist(), stop.tolist(), strict=True):
-            of_payload = int(owner[one])
+        for index, begin, close in zip(live.tolist(), at.tolist(), stop.tolist(), strict=True):
+            of_payload = int(owner[index])
             spans = islice(read_spans(self.data, begin, close), most + 1)
             try:
-                held = np.fromiter(chain.from_iterable(spans), np.int64).reshape(-1, 3)
+                fields = np.fromiter(chain.from_iterable(spans), np.int64).reshape(-1, 3)
             except ValueError:
-                held = np.zeros((1, 3), np.int64)
-            self._fields[of_payload] += len(held)
-            too_many = counts[one] + len(held) > most or self._fields[of_payload] > MAX_FIELDS
-            if too_many or (held[:, 0] != FIRST).any():
-                self.odd[of_payload] = True
+                fields = np.zeros((1, 3), np.int64)
+            self._fields[of_payload] += len(fields)
+            too_many = counts[index] + len(fields) > most or self._fields[of_payload] > MAX_FIELDS
+            if too_many or (fields[:, 0] != FIRST).any():
+                self.irregular[of_payload] = True
                 continue
-            starts.append(held[:, 1])
-            stops.append(held[:, 2])
-            counts[one] += len(held)
+            starts.append(fields[:, 1])
+            stops.append(fields[:, 2])
+            counts[index] += len(fields)
         if len(starts) == 2:
             return starts[1], stops[1], counts
         # Each field starts where the one before it has stopped, or later.
@@ -165,13 +165,13 @@ class WireScan:
         kind = np.where(none | ~ok, np.uint8(NONE), tag)
         # Of numbers there is one more field, in which they are packed, unless there are none.
         packed = np.flatnonzero((kind > STRINGS) & (first < end))
-        tag, begin, stop, there = self.field(first[packed], end[packed])
-        there &= (tag == FIRST) & (stop == end[packed])
-        there &= (kind[packed] == INTEGERS) | ((stop - begin) % 4 == 0)
-        ok[packed] &= there
+        tag, begin, stop, valid = self.field(first[packed], end[packed])
+        valid &= (tag == FIRST) & (stop == end[packed])
+        valid &= (kind[packed] == INTEGERS) | ((stop - begin) % 4 == 0)
+        ok[packed] &= valid
         first[packed] = begin
         kind[~ok] = NONE
-        self.odd[owner[~ok]] = True
+        self.irregular[owner[~ok]] = True
         return kind, np.where(kind == NONE, end, first), end
 
     def strings(self, start: Ints, end: Ints) -> pa.Array:
@@ -187,8 +187,8 @@ class WireScan:
         """Return the bytes at these places, which are in order, one after the other."""
         if len(start) == 1:
             return self._bytes[start[0] : end[0]]
-        held = self.strings(start, end).buffers()[2]
-        return np.frombuffer(held or b"", np.uint8, int((end - start).sum()))
+        content = self.strings(start, end).buffers()[2]
+        return np.frombuffer(content or b"", np.uint8, int((end - start).sum()))
 
     def integers(self, owner: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints]:
         """Return the packed int64 at these places, and how many are at each."""
@@ -200,33 +200,33 @@ class WireScan:
         stops = np.flatnonzero(data < 0x80) + 1  # each number ends with a byte without high bit
         counts = np.diff(np.searchsorted(stops, last, "right"), prepend=0)
         lengths = np.diff(stops, prepend=0)
-        held = size > 0
-        odd = np.zeros(len(size), np.bool_)
-        odd[held] = data[last[held] - 1] > 0x7F
+        nonempty = size > 0
+        malformed = np.zeros(len(size), np.bool_)
+        malformed[nonempty] = data[last[nonempty] - 1] > 0x7F
         wrong = (lengths > 10) | ((lengths == 10) & (data[stops - 1] > 1))
-        odd[np.searchsorted(last, stops[wrong] - 1, "right")] = True
-        if odd.any():
-            self.odd[owner[odd]] = True
-            return self.integers(owner, start, np.where(odd, start, end))
+        malformed[np.searchsorted(last, stops[wrong] - 1, "right")] = True
+        if malformed.any():
+            self.irregular[owner[malformed]] = True
+            return self.integers(owner, start, np.where(malformed, start, end))
         values = np.zeros(len(stops), np.uint64)
         begin = stops - lengths
-        for place in range(int(lengths.max(initial=0))):
-            longer = slice(None) if place == 0 else np.flatnonzero(lengths > place)
-            byte = data[begin[longer] + place] & np.uint8(0x7F)
-            values[longer] |= byte.astype(np.uint64) << np.uint64(7 * place)
+        for byte_index in range(int(lengths.max(initial=0))):
+            longer = slice(None) if byte_index == 0 else np.flatnonzero(lengths > byte_index)
+            byte = data[begin[longer] + byte_index] & np.uint8(0x7F)
+            values[longer] |= byte.astype(np.uint64) << np.uint64(7 * byte_index)
         return values.view(np.int64), counts
 
     def features(self, maps: tuple[Ints, Ints]) -> Found:
         """Return the entries of one of the two maps of all records, in order."""
-        every = np.arange(len(self.odd))
+        every = np.arange(len(self.irregular))
         start, end, counts = self.children(every, *maps, MAX_FEATURES)
         owner = np.repeat(every, counts)
         tag, key, key_end, ok = self.field(start, end)
         ok &= tag == FIRST
-        tag, value, stop, there = self.field(key_end, end)
-        ok &= there & (tag == SECOND) & (stop == end)
+        tag, value, stop, value_ok = self.field(key_end, end)
+        ok &= value_ok & (tag == SECOND) & (stop == end)
         if not ok.all():
-            self.odd[owner[~ok]] = True
+            self.irregular[owner[~ok]] = True
             parts = (owner, key, key_end, value, end)
             owner, key, key_end, value, end = (part[ok] for part in parts)
         return Found(owner, self.strings(key, key_end), value, end)
@@ -234,36 +234,36 @@ class WireScan:
     def find(self, found: Found, keys: pa.Array) -> tuple[Ints, Ints]:
         """Return the place of each feature's key, -1 where it is none; and the features by place.
 
-        Payloads that have one of the keys twice become odd.
+        Payloads that have one of the keys twice become irregular.
         """
         nowhere = numbers_array(np.full(len(found.owner), -1, np.int32))
-        held = pc.coalesce(pc.index_in(found.key, value_set=keys), nowhere)
-        places: Any = np.from_dlpack(held)
+        indexes = pc.coalesce(pc.index_in(found.key, value_set=keys), nowhere)
+        places: Any = np.from_dlpack(indexes)
         # Numbers of 16 bits are sorted by their digits, which takes no time.
         order = np.argsort(
             places.astype(np.int16) if len(keys) < 1 << 15 else places, kind="stable"
         )
         first, second = order[:-1], order[1:]
         twice = (places[first] == places[second]) & (found.owner[first] == found.owner[second])
-        self.odd[found.owner[second[twice & (places[second] >= 0)]]] = True
+        self.irregular[found.owner[second[twice & (places[second] >= 0)]]] = True
         return places, order
 
 
 def scanned(
     payloads: Sequence[bytes], take: Callable[[WireScan], _Taken]
 ) -> tuple[_Taken, dict[int, str]]:
-    """Return what ``take`` returns for payloads; protobuf rewrites the odd ones first.
+    """Return what ``take`` returns for payloads; protobuf rewrites the irregular ones first.
 
     Payloads that aren't Examples are empty, and returned with the reason.
-    ``take`` is called again with another scan if it finds payloads to be odd.
+    ``take`` is called again with another scan if it finds irregular payloads.
     """
     payloads, again, refused = list(payloads), set[int](), dict[int, str]()
     while True:
         scan = WireScan(payloads)
         taken = take(scan)
-        if not scan.odd.any():
+        if not scan.irregular.any():
             return taken, refused
-        for index in np.flatnonzero(scan.odd).tolist():
+        for index in np.flatnonzero(scan.irregular).tolist():
             try:
                 payloads[index] = canonical(payloads[index], again=index in again)
             except ValueError as error:
@@ -274,7 +274,7 @@ def scanned(
 def canonical(payload: bytes, *, again: bool = False) -> bytes:
     """Return an Example or SequenceExample as protobuf has it, as `WireScan` understands it.
 
-    `ValueError` if it is none, or what came of it is odd ``again``.
+    `ValueError` if it is none, or what came of it is irregular ``again``.
     """
     if again:
         raise ValueError(f"payload ({len(payload)} bytes) can't be decoded")
@@ -296,9 +296,9 @@ def _unique(message: Any, name: str) -> None:
     entries = getattr(message, name)
     last = {entry.key: entry for entry in entries}
     if len(last) < len(entries):
-        kept = [type(entry).FromString(entry.SerializeToString()) for entry in last.values()]
+        unique = [type(entry).FromString(entry.SerializeToString()) for entry in last.values()]
         message.ClearField(name)  # takes no time, unlike deleting a part
-        getattr(message, name).extend(kept)
+        getattr(message, name).extend(unique)
     for entry in getattr(message, name):
         entry.key = entry.key
         entry.value.SetInParent()

@@ -127,9 +127,11 @@ def map_values(array: pa.Array, function: Callable[[pa.Array], pa.Array]) -> pa.
         return function(array)
     if types.is_struct(kind):
         fields = [map_values(one, function) for one in array.flatten()]
-        made = [pa.field(one.name, field.type) for one, field in zip(kind, fields, strict=True)]
+        struct_fields = [
+            pa.field(one.name, field.type) for one, field in zip(kind, fields, strict=True)
+        ]
         places = np.flatnonzero(np.asarray(array.is_valid()))
-        return struct_array(pa.struct(made), len(array), places, fields)
+        return struct_array(pa.struct(struct_fields), len(array), places, fields)
     if types.is_map(kind):
         keys, items = map_values(array.keys, function), map_values(array.items, function)
         maps = pa.MapArray.from_arrays(array.offsets, keys, items)

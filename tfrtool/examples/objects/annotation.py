@@ -92,14 +92,14 @@ class Skeleton(NamedTuple):
         if not all(isinstance(name, str) and len(name) <= MAX_CLASS_NAME for name in names):
             return None
         known = range(1, len(names) + 1)
-        made = list[tuple[int, int]]()
+        edges = list[tuple[int, int]]()
         for line in lines if isinstance(lines, list) else ():
-            if not isinstance(line, list) or len(line) != 2 or len(made) == MAX_KEYPOINTS:
+            if not isinstance(line, list) or len(line) != 2 or len(edges) == MAX_KEYPOINTS:
                 return None
             if not all(type(end) is int and end in known for end in line):
                 return None
-            made.append((line[0], line[1]))
-        return cls(tuple(names), tuple(made))
+            edges.append((line[0], line[1]))
+        return cls(tuple(names), tuple(edges))
 
     def to_json(self) -> dict[str, Any]:
         """Return the members of a category."""
@@ -148,10 +148,10 @@ class ImageAnnotation(NamedTuple):
         """
         if turn == _UPRIGHT and (width, height) == (self.width, self.height):
             return self
-        place = _TURNED.get(turn, _TURNED[_UPRIGHT])
+        turn_point = _TURNED.get(turn, _TURNED[_UPRIGHT])
 
         def move(x: float, y: float) -> tuple[float, float]:
-            x, y = place(x / self.width, y / self.height)
+            x, y = turn_point(x / self.width, y / self.height)
             return x * width, y * height
 
         scale = width * height / (self.width * self.height)
@@ -160,25 +160,26 @@ class ImageAnnotation(NamedTuple):
 
 
 def _moved(
-    one: ObjectAnnotation, move: Callable[[float, float], tuple[float, float]], scale: float
+    annotation: ObjectAnnotation, move: Callable[[float, float], tuple[float, float]], scale: float
 ) -> ObjectAnnotation:
-    (x0, y0), (x1, y1) = move(one.xmin, one.ymin), move(one.xmax, one.ymax)
-    points = [*one.keypoints]
+    x0, y0 = move(annotation.xmin, annotation.ymin)
+    x1, y1 = move(annotation.xmax, annotation.ymax)
+    points = [*annotation.keypoints]
     for at in range(0, len(points), 3):
         if any(points[at : at + 3]):  # all 0: a point that nobody has labeled
             points[at : at + 2] = move(points[at], points[at + 1])
-    segmentation = one.segmentation
+    segmentation = annotation.segmentation
     if segmentation.startswith("["):
         polygons = json.loads(segmentation)
         pairs = [zip(line[::2], line[1::2], strict=True) for line in polygons]
         moved = [[side for x, y in line for side in move(x, y)] for line in pairs]
         segmentation = json.dumps(moved, separators=(",", ":"))
-    return one._replace(
+    return annotation._replace(
         xmin=min(x0, x1),
         ymin=min(y0, y1),
         xmax=max(x0, x1),
         ymax=max(y0, y1),
-        area=None if one.area is None else one.area * scale,
+        area=None if annotation.area is None else annotation.area * scale,
         segmentation=segmentation,
         keypoints=tuple(points),
     )
@@ -206,8 +207,8 @@ class ExtraFeatures(NamedTuple):
         values, annotation = marshal.loads(packed)
         if annotation is not None:
             width, height, objects, *rest = annotation
-            made = tuple(ObjectAnnotation(*one) for one in objects)
-            annotation = ImageAnnotation(width, height, made, *rest)
+            unpacked = tuple(ObjectAnnotation(*one) for one in objects)
+            annotation = ImageAnnotation(width, height, unpacked, *rest)
         return cls(values, annotation)
 
 

@@ -81,8 +81,8 @@ def object_skeletons(directory: AnyPath) -> dict[str, Skeleton]:
     found: Any = None
     with contextlib.suppress(OSError, ValueError):
         found = read_json(directory / KEYPOINTS)
-    some = islice(found.items(), MAX_CLASSES) if isinstance(found, dict) else ()
-    parsed = ((name, Skeleton.parse(one)) for name, one in some if isinstance(one, dict))
+    entries = islice(found.items(), MAX_CLASSES) if isinstance(found, dict) else ()
+    parsed = ((name, Skeleton.parse(one)) for name, one in entries if isinstance(one, dict))
     return {name: skeleton for name, skeleton in parsed if skeleton is not None}
 
 
@@ -101,21 +101,21 @@ def parse_label_items(text: str) -> dict[int, tuple[str, str]]:
     try:
         found = text_format.Parse(text, _label_map()(), allow_unknown_field=True)
     except text_format.ParseError as error:
-        said = printable(str(error).partition(" : ")[2][-_SHOWN:]).rstrip(".")
-        raise ValueError(f"line {error.GetLine() or 1}: {said}") from None
+        reason = printable(str(error).partition(" : ")[2][-_SHOWN:]).rstrip(".")
+        raise ValueError(f"line {error.GetLine() or 1}: {reason}") from None
     except RecursionError:
         raise ValueError("nested too deeply") from None
     names: dict[int, tuple[str, str]] = {}
-    for place, item in enumerate(found.item, start=1):
+    for position, item in enumerate(found.item, start=1):
         name = item.display_name or item.name
         if not item.HasField("id") or item.id < 0:
-            raise ValueError(f"item {place} has no id, or a negative one")
+            raise ValueError(f"item {position} has no id, or a negative one")
         if not name:
-            raise ValueError(f"item {place} has no name")
+            raise ValueError(f"item {position} has no name")
         if item.id in names:
-            raise ValueError(f"item {place}: duplicate id {item.id}")
+            raise ValueError(f"item {position}: duplicate id {item.id}")
         names[item.id] = name, item.name
-        if place > MAX_CLASSES:
+        if position > MAX_CLASSES:
             raise ValueError(f"more than {MAX_CLASSES:,} items")
     return names
 
@@ -127,11 +127,11 @@ def _label_map() -> Any:
 
     field = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(name="label_map.proto", package="label_map")
-    item, whole = file.message_type.add(name="Item"), file.message_type.add(name="LabelMap")
+    item, label_map = file.message_type.add(name="Item"), file.message_type.add(name="LabelMap")
     kinds = {"name": field.TYPE_STRING, "id": field.TYPE_INT32, "display_name": field.TYPE_STRING}
     for number, (name, kind) in enumerate(kinds.items(), start=1):
         item.field.add(name=name, number=number, type=kind, label=field.LABEL_OPTIONAL)
-    items = whole.field.add(name="item", number=1, label=field.LABEL_REPEATED)
+    items = label_map.field.add(name="item", number=1, label=field.LABEL_REPEATED)
     items.type, items.type_name = field.TYPE_MESSAGE, ".label_map.Item"
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)

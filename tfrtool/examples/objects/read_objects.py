@@ -90,8 +90,10 @@ class RecordObjects(NamedTuple):
 
     def in_pixels(self, width: int, height: int) -> ImageAnnotation:
         """Return the objects that are inside of an image of that size."""
-        inside = tuple(one.in_pixels(width, height) for one in self.objects if one.is_inside)
-        return ImageAnnotation(width, height, inside)
+        objects_inside = tuple(
+            one.in_pixels(width, height) for one in self.objects if one.is_inside
+        )
+        return ImageAnnotation(width, height, objects_inside)
 
 
 def has_boxes(features: Collection[str]) -> bool:
@@ -152,18 +154,18 @@ class _Lists:
         if self._tfod:
             lists = [self._values(f"{OBJECTS}bbox/{side}", DType.FLOAT32) for side in SIDES]
             counts = [len(some) for some in lists]
-            self._count, whole = max(counts), min(counts) == max(counts)
+            self._count, is_complete = max(counts), min(counts) == max(counts)
             sides = ", ".join(f"{side} {n}" for side, n in zip(SIDES, counts, strict=True))
             torn = f"box lists differ in length: {sides}"
             boxes = [*zip(*(self._cut(some, 1) for some in lists), strict=False)]
         else:
             name = next((name for name in _BOXES if name in self._features), _BOXES[0])
             flat = self._values(name, DType.FLOAT32)
-            self._count, whole = -(-len(flat) // 4), not len(flat) % 4
+            self._count, is_complete = -(-len(flat) // 4), not len(flat) % 4
             torn = f"{name!r} has {len(flat)} values, not a multiple of 4"
             y0, x0, y1, x1 = (self._cut(flat, 4)[at::4] for at in range(4))
             boxes = [*zip(x0, y0, x1, y1, strict=False)]
-        if whole:
+        if is_complete:
             return boxes, None
         self._problems.append(torn)
         count = self._count if self._most is None else min(self._count, self._most)

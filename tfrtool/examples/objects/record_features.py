@@ -186,17 +186,17 @@ class RecordFeatures:
         labels, annotation = self.numbers(label, numbers), extra.annotation
         filename = key.encode("utf-8", "surrogateescape")
         sides: dict[str, Any] = {"image/height": image.height, "image/width": image.width}
-        made: dict[str, Any]
+        features: dict[str, Any]
         if self.layout is Layout.TFDS:
-            made = {"image": image.data, "image/filename": filename}
+            features = {"image": image.data, "image/filename": filename}
             if self.label is not LabelKind.NONE:
                 several = self.label is LabelKind.CLASSES
-                made["label"] = _list(DType.INT64, labels) if several else labels[0]
+                features["label"] = _list(DType.INT64, labels) if several else labels[0]
             if image.format == "raw":
-                made |= {**sides, "image/channels": 3}
+                features |= {**sides, "image/channels": 3}
         else:
             source_id = annotation.source_id.encode() if annotation else b""
-            made = {
+            features = {
                 "image/encoded": image.data,
                 **sides,
                 "image/filename": filename,
@@ -204,15 +204,18 @@ class RecordFeatures:
                 "image/source_id": source_id or filename,
             }
             if self.label is not LabelKind.NONE:
-                made["image/class/label"] = _list(DType.INT64, labels)
+                features["image/class/label"] = _list(DType.INT64, labels)
                 if self.label is not LabelKind.NUMBER:
-                    made["image/class/text"] = _list(DType.STRING, self.names(label))
+                    features["image/class/text"] = _list(DType.STRING, self.names(label))
         for name, dtype, is_list in self.columns:
-            some = extra.values.get(name, ())
-            made[name] = Feature(dtype=dtype, values=some if is_list else some[:1])
+            column_values = extra.values.get(name, ())
+            features[name] = Feature(
+                dtype=dtype, values=column_values if is_list else column_values[:1]
+            )
         if self.has_objects:
-            made |= self._objects(annotation or ImageAnnotation(image.width, image.height), masks)
-        return made
+            annotation = annotation or ImageAnnotation(image.width, image.height)
+            features |= self._objects(annotation, masks)
+        return features
 
     def _objects(self, annotation: ImageAnnotation, masks: Sequence[bytes]) -> dict[str, Feature]:
         objects, tfod = annotation.objects, self.layout is Layout.TFOD
@@ -220,28 +223,28 @@ class RecordFeatures:
         boxes = [
             (one.xmin / wide, one.ymin / high, one.xmax / wide, one.ymax / high) for one in objects
         ]
-        made: dict[str, Feature] = {}
+        features: dict[str, Feature] = {}
         if tfod:
             for at, side in enumerate(SIDES):
-                made[f"bbox/{side}"] = _list(DType.FLOAT32, (box[at] for box in boxes))
+                features[f"bbox/{side}"] = _list(DType.FLOAT32, (box[at] for box in boxes))
             ids = (self.class_id(one.label) for one in objects)
-            made["class/label"] = _list(DType.INT64, ids)
+            features["class/label"] = _list(DType.INT64, ids)
             names = (self.classes[one.label] for one in objects)
-            made["class/text"] = _list(DType.STRING, names)
+            features["class/text"] = _list(DType.STRING, names)
         else:
             yxyx = chain.from_iterable((y0, x0, y1, x1) for x0, y0, x1, y1 in boxes)
-            made["bbox"] = _list(DType.FLOAT32, yxyx)
-            made["label"] = _list(DType.INT64, (one.label for one in objects))
+            features["bbox"] = _list(DType.FLOAT32, yxyx)
+            features["label"] = _list(DType.INT64, (one.label for one in objects))
         for name in (name for name in self.optional if name in FIELDS):
             field = FIELDS[name]
             values = (getattr(one, name) for one in objects)
-            made[field.tfod if tfod else field.tfds] = _list(
+            features[field.tfod if tfod else field.tfds] = _list(
                 field.dtype, (field.missing if value is None else value for value in values)
             )
         if "segmentation" in self.optional and self.masks is Masks.POLYGONS:
-            made["segmentation"] = _list(DType.STRING, (one.segmentation for one in objects))
+            features["segmentation"] = _list(DType.STRING, (one.segmentation for one in objects))
         if "segmentation" in self.optional and self.masks is Masks.PNG:
-            made["mask"] = Feature(dtype=DType.STRING, values=tuple(masks))
+            features["mask"] = Feature(dtype=DType.STRING, values=tuple(masks))
         if self.keypoints:
             size = 3 * self.keypoints
             points = [[*one.keypoints, *(0.0,) * size][:size] for one in objects]
@@ -250,15 +253,15 @@ class RecordFeatures:
             seen = [int(v) for some in points for v in some[2::3]]
             if tfod:
                 counts = (sum(v > 0 for v in some[2::3]) for some in points)
-                made["keypoint/x"] = _list(DType.FLOAT32, x)
-                made["keypoint/y"] = _list(DType.FLOAT32, y)
-                made["keypoint/visibility"] = _list(DType.INT64, seen)
-                made["keypoint/num"] = _list(DType.INT64, counts)
+                features["keypoint/x"] = _list(DType.FLOAT32, x)
+                features["keypoint/y"] = _list(DType.FLOAT32, y)
+                features["keypoint/visibility"] = _list(DType.INT64, seen)
+                features["keypoint/num"] = _list(DType.INT64, counts)
             else:
                 flat = chain.from_iterable(zip(x, y, seen, strict=True))
-                made["keypoints"] = _list(DType.FLOAT32, flat)
+                features["keypoints"] = _list(DType.FLOAT32, flat)
         start = OBJECTS if tfod else TFDS_OBJECTS
-        return {start + name: feature for name, feature in made.items()}
+        return {start + name: feature for name, feature in features.items()}
 
     def features_json(
         self, class_count: int, encoding: str = "jpeg", size: tuple[int, int] | None = None
@@ -289,10 +292,12 @@ class RecordFeatures:
         }
         special["objects/keypoints"] = connector("Tensor", "float32", (3 * self.keypoints,))
         label = "" if self.label is LabelKind.CLASSES else "0"
-        made = self.values(WrittenImage(b"", encoding, 1, 1), "", label, {"0": 0}, ExtraFeatures())
+        sample = self.values(
+            WrittenImage(b"", encoding, 1, 1), "", label, {"0": 0}, ExtraFeatures()
+        )
         columns = {column.name: column.is_list for column in self.columns}
         features, objects = dict[str, Json](), dict[str, Json]()
-        for name, value in made.items():
+        for name, value in sample.items():
             kind, is_list = kinds[getattr(value, "dtype", type(value))], isinstance(value, Feature)
             if name in columns:
                 features[name] = sequence(kind) if columns[name] else kind
