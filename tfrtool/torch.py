@@ -176,13 +176,13 @@ class IterableRecords(IterableDataset):  # type: ignore[misc]  # torch need not 
 
 def _shuffled(items: Iterable[_Item], size: int, chance: random.Random) -> Iterator[_Item]:
     """Yield items in another order, holding at most ``size`` of them."""
-    held: list[_Item] = []
+    buffer: list[_Item] = []
     for item in items:
-        if len(held) < size:
-            held.append(item)
+        if len(buffer) < size:
+            buffer.append(item)
             continue
         at = chance.randrange(size)
-        yield held[at]
-        held[at] = item
-    chance.shuffle(held)
-    yield from held
+        yield buffer[at]
+        buffer[at] = item
+    chance.shuffle(buffer)
+    yield from buffer

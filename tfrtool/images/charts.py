@@ -76,9 +76,9 @@ def draw_confusion(confusion: Confusion, names: Sequence[str], title: str) -> by
                 draw.text((x + cell // 2, y + cell // 2), text, ink, small, anchor="mm")
     for number in range(0, count, math.ceil((letters + 2) / cell)):
         middle = number * cell + cell // 2
-        text, own = labels[number]
-        draw.text((left - _GAP, top + middle), text, _INK, own, anchor="rm")
-        _write_upwards(canvas, (left + middle, top - _GAP), text, own)
+        text, label_font = labels[number]
+        draw.text((left - _GAP, top + middle), text, _INK, label_font, anchor="rm")
+        _write_upwards(canvas, (left + middle, top - _GAP), text, label_font)
     draw.text((left + side // 2, top - room - _GAP), "prediction", _INK, font, anchor="mb")
     _write_upwards(canvas, (_MARGIN + letters // 2, top + side), "true label", font)
     return _png(canvas)
@@ -129,20 +129,20 @@ def _draw_chart(
     x0, x1 = left + _CHART_LEFT, left + _CHART_WIDTH - _CHART_RIGHT
     y0, y1 = _CHART_HEIGHT - _CHART_BOTTOM, _CHART_TOP
 
-    def place(step: int, value: float) -> tuple[float, float]:
+    def to_pixels(step: int, value: float) -> tuple[float, float]:
         x = (x0 + x1) / 2 if steps == 1 else x0 + (x1 - x0) * (step - 1) / (steps - 1)
         return x, y0 + (y1 - y0) * (value - ticks[0]) / (ticks[-1] - ticks[0])
 
     for tick in ticks:
-        y = place(1, tick)[1]
+        y = to_pixels(1, tick)[1]
         draw.line([(x0, y), (x1, y)], _GRID)
         draw.text((x0 - 8, y), f"{tick:g}", _INK, small, anchor="rm")
     for step in {1, *range(max(steps // 8, 1), steps + 1, max(steps // 8, 1))}:
-        draw.text((place(step, ticks[0])[0], y0 + 6), str(step), _INK, small, anchor="mt")
+        draw.text((to_pixels(step, ticks[0])[0], y0 + 6), str(step), _INK, small, anchor="mt")
     draw.text(((x0 + x1) / 2, y0 + 26), axis or "epoch", _INK, small, anchor="mt")
     for number, (name, points) in enumerate(lines.items()):
         colour = _COLOURS[number % len(_COLOURS)]
-        places = [place(step, value) for step, value in points]
+        places = [to_pixels(step, value) for step, value in points]
         draw.line(places, colour, 3, joint="curve")
         for x, y in places:
             draw.ellipse([x - 3, y - 3, x + 3, y + 3], colour)

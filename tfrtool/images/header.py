@@ -173,7 +173,7 @@ def limit_problem(data: bytes) -> str | None:
     if len(data) > MAX_IMAGE_BYTES:
         return f"{len(data):,} bytes (limit {MAX_IMAGE_BYTES:,})"
     if not is_jpeg(data):
-        return structure_problem(data, held=True) or pixels_problem(*claimed_sides(data))
+        return structure_problem(data, all_frames=True) or pixels_problem(*claimed_sides(data))
     header = read_jpeg_header(data)
     # To look for scans takes longer than all the rest.
     return header.problem or (None if header.single else read_jpeg_scans(data, header).problem)

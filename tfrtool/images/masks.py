@@ -62,8 +62,8 @@ def _uncompressed(text: str) -> npt.NDArray[np.int64]:
     places = 5 * (np.arange(len(digits)) - np.repeat(starts, lengths))
     runs = np.add.reduceat((digits & 31) << places, starts)
     runs -= np.where(digits[ends] & 16, 1 << 5 * lengths, 0)
-    for some in (runs[1::2], runs[2::2]):
-        np.cumsum(some, out=some)
+    for alternate_runs in (runs[1::2], runs[2::2]):
+        np.cumsum(alternate_runs, out=alternate_runs)
     return runs
 
 
@@ -104,8 +104,8 @@ def mask_picture(mask: Any) -> Image.Image:
 
 
 def _unpacked(runs: npt.NDArray[np.int64], width: int, height: int) -> Bitmap:
-    inside = np.arange(len(runs)) % 2
-    bitmap: Bitmap = np.repeat(inside.astype(np.uint8), runs).reshape((width, height)).T
+    is_inside = np.arange(len(runs)) % 2
+    bitmap: Bitmap = np.repeat(is_inside.astype(np.uint8), runs).reshape((width, height)).T
     return bitmap
 
 
@@ -246,9 +246,9 @@ def pasted_mask(bitmap: Bitmap, left: int, top: int, width: int, height: int) ->
         raise ValueError(f"mask of {width} x {height} pixels (limit {MAX_IMAGE_PIXELS:,})")
     if not (0 <= left <= width - wide and 0 <= top <= height - high):
         raise ValueError("mask reaches out of the image")
-    whole = np.zeros((height, width), np.uint8)
-    whole[top : top + high, left : left + wide] = bitmap
-    return mask_text(whole)
+    full_mask = np.zeros((height, width), np.uint8)
+    full_mask[top : top + high, left : left + wide] = bitmap
+    return mask_text(full_mask)
 
 
 def mask_png(bitmap: Bitmap) -> bytes:

@@ -38,7 +38,7 @@ def draw_marks(image: Image.Image, marks: Iterable[DrawnObject], letters: int = 
     Names are drawn in letters of this size where they fit into their boxes.
     """
     ordered = [(_within(image, mark.box), mark) for mark in marks]
-    ordered.sort(key=lambda one: -_area(one[0]))
+    ordered.sort(key=lambda entry: -_area(entry[0]))
     image = image.copy()
     for _, mark in ordered:
         _draw_mask(image, mark)
@@ -48,20 +48,20 @@ def draw_marks(image: Image.Image, marks: Iterable[DrawnObject], letters: int = 
         colour = colour_of(mark.kind)
         for inset, ink in enumerate(("black", colour, colour)):  # seen on any ground
             if min(right - left, bottom - top) > 2 * inset**2:
-                inside = (left + inset, top + inset, right - inset, bottom - inset)
-                draw.rectangle(inside, outline=ink)
+                outline = (left + inset, top + inset, right - inset, bottom - inset)
+                draw.rectangle(outline, outline=ink)
     taken: list[tuple[int, ...]] = []
     for (left, top, right, bottom), mark in ordered if image.height >= 4 * letters else ():
         text, font = fitted(mark.name, letters, right - left - 2 * _PAD - 2)
-        place = (left, top, left + round(font.getlength(text)) + 2 * _PAD, top + letters + 3)
-        if len(text) < min(_FEWEST_LETTERS, len(mark.name)) or not text or place[3] > bottom:
+        label_box = (left, top, left + round(font.getlength(text)) + 2 * _PAD, top + letters + 3)
+        if len(text) < min(_FEWEST_LETTERS, len(mark.name)) or not text or label_box[3] > bottom:
             continue
-        if not any(_meet(place, one) for one in taken):
-            taken.append(place)
-            draw.rectangle(place, colour_of(mark.kind))
+        if not any(_meet(label_box, one) for one in taken):
+            taken.append(label_box)
+            draw.rectangle(label_box, colour_of(mark.kind))
             write(draw, (left + _PAD, top), text, letters, "black")
     for _, mark in ordered:
-        for x, y in (_place(image, *point) for point in mark.points):
+        for x, y in (_to_pixel(image, *point) for point in mark.points):
             draw.ellipse((x - 2, y - 2, x + 2, y + 2), colour_of(mark.kind), "black")
     return image
 
@@ -73,9 +73,9 @@ def colour_of(kind: int) -> str:
 
 def coloured(mask: Image.Image, colour: str) -> Image.Image:
     """Return a mask as a picture to lay over another: 0 is transparent."""
-    made = Image.new("RGBA", mask.size, colour)
-    made.putalpha(mask.convert("L").point([0, *[255] * 255]))
-    return made
+    layer = Image.new("RGBA", mask.size, colour)
+    layer.putalpha(mask.convert("L").point([0, *[255] * 255]))
+    return layer
 
 
 def _draw_mask(image: Image.Image, mark: DrawnObject) -> None:
@@ -91,19 +91,21 @@ def mask_of_mark(image: Image.Image, mark: DrawnObject, value: int = 255) -> Ima
         found = mark.mask.resize(image.size, Image.Resampling.NEAREST)
         veil = found.point([0, *[value] * 255])
     for outline in mark.outlines:
-        corners = [_place(image, *pair) for pair in zip(outline[::2], outline[1::2], strict=False)]
+        corners = [
+            _to_pixel(image, *pair) for pair in zip(outline[::2], outline[1::2], strict=False)
+        ]
         if len(corners) > 1:
             ImageDraw.Draw(veil).polygon(corners, value)
     return veil
 
 
-def _place(image: Image.Image, x: float, y: float) -> tuple[int, int]:
+def _to_pixel(image: Image.Image, x: float, y: float) -> tuple[int, int]:
     x, y = (min(max(share, 0.0), 1.0) for share in (x, y))
     return round(x * (image.width - 1)), round(y * (image.height - 1))
 
 
 def _within(image: Image.Image, box: Sequence[float]) -> tuple[int, int, int, int]:
-    (x0, y0), (x1, y1) = _place(image, *box[:2]), _place(image, *box[2:])
+    (x0, y0), (x1, y1) = _to_pixel(image, *box[:2]), _to_pixel(image, *box[2:])
     return min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1)
 
 
@@ -111,5 +113,5 @@ def _area(sides: Sequence[int]) -> int:
     return (sides[2] - sides[0]) * (sides[3] - sides[1])
 
 
-def _meet(one: Sequence[int], other: Sequence[int]) -> bool:
-    return one[0] <= other[2] and other[0] <= one[2] and one[1] <= other[3] and other[1] <= one[3]
+def _meet(box: Sequence[int], other: Sequence[int]) -> bool:
+    return box[0] <= other[2] and other[0] <= box[2] and box[1] <= other[3] and other[1] <= box[3]

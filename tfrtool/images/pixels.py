@@ -115,17 +115,17 @@ def decode_picture(
             return Picture(problem="text, not an image")
         if (square := _square(len(data))) is not None:
             return draw_pixels(data, square, box, guessed=True)
-        said = "" if sides is None else f", or {sides[0]} x {sides[1]} pixels"
-        return Picture(problem=f"not an image in a known format{said}")
+        or_pixels = "" if sides is None else f", or {sides[0]} x {sides[1]} pixels"
+        return Picture(problem=f"not an image in a known format{or_pixels}")
 
 
 def decode_numbers(values: Sequence[float], box: int, sides: Sides | None = None) -> Picture:
     """Draw numbers, channels last, as pixels: 0 to 255, 0 to 1 or -1 to 1, else their range."""
-    said = raw_shape(len(values), sides)
-    shape = said or _square(len(values))
+    stored_shape = raw_shape(len(values), sides)
+    shape = stored_shape or _square(len(values))
     if shape is None:
         return Picture(problem=f"{len(values):,} numbers don't match an image size")
-    return draw_pixels(_as_bytes(values), shape, box, guessed=said is None)
+    return draw_pixels(_as_bytes(values), shape, box, guessed=stored_shape is None)
 
 
 def raw_shape(length: int, sides: Sides | None) -> tuple[int, int, int] | None:

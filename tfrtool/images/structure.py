@@ -31,16 +31,16 @@ _FAST_PPM = re.compile(
 """What Pillow doesn't decode in Python, about a million bytes per second."""
 
 
-def structure_problem(data: bytes, *, held: bool = False) -> str | None:
+def structure_problem(data: bytes, *, all_frames: bool = False) -> str | None:
     """Return why an image other than a JPEG must not be decoded, or None.
 
-    Bytes of an unknown format have no problem here. With ``held``, the decoder holds all frames of
+    Bytes of an unknown format have no problem here. With ``all_frames``, the decoder keeps all frames
     a GIF, as TensorFlow's does.
     """
     if data.startswith(b"\x89PNG\r\n\x1a\n"):
         return _png_problem(data)
     if data.startswith((b"GIF87a", b"GIF89a")):
-        return _gif_problem(data, held)
+        return _gif_problem(data, all_frames)
     if data.startswith(_BIG_TIFFS):
         return "BigTIFF is not supported"
     if data.startswith((b"II\x2a\0", b"MM\0\x2a", b"II\0\x2a", b"MM\x2a\0")):
@@ -73,16 +73,16 @@ def _tags_problem(data: bytes) -> str | None:
     """Check the first directory of a TIFF or of Exif data, as far as it goes."""
     order = "<" if data.startswith(b"II") else ">"
     try:
-        (place,) = struct.unpack_from(order + "I", data, 4)
-        (tags,) = struct.unpack_from(order + "H", data, place)
+        (position,) = struct.unpack_from(order + "I", data, 4)
+        (tags,) = struct.unpack_from(order + "H", data, position)
     except struct.error:
         return None
-    place += 2
-    room = (len(data) - place) // 12
+    position += 2
+    room = (len(data) - position) // 12
     if tags > MAX_TAGS and (tags <= room or len(data) > _SEGMENT):
         return f"{tags:,} tags (limit {MAX_TAGS:,})"
     claimed, tile = 0, {}
-    entries = data[place : place + 12 * min(tags, room)]
+    entries = data[position : position + 12 * min(tags, room)]
     for tag, kind, values, value in struct.iter_unpack(order + "HHII", entries):
         if tag in (_STRIP_OFFSETS, _TILE_OFFSETS) and values > MAX_STRIPS:
             return f"{values:,} strips or tiles (limit {MAX_STRIPS:,})"
@@ -112,7 +112,7 @@ def _png_problem(data: bytes) -> str | None:
     return f"more than {MAX_CHUNKS:,} chunks"
 
 
-def _gif_problem(data: bytes, held: bool) -> str | None:
+def _gif_problem(data: bytes, all_frames: bool) -> str | None:
     """Walk through the blocks of a GIF (GIF89a specification, appendix A)."""
     frames = pixels = blocks = stray = 0
     position = 13 + _table(data, 10)
@@ -138,7 +138,7 @@ def _gif_problem(data: bytes, held: bool) -> str | None:
         blocks += kind == 0x21
         if frames > MAX_FRAMES:
             return f"more than {MAX_FRAMES:,} frames"
-        if held and pixels > MAX_HELD_PIXELS:
+        if all_frames and pixels > MAX_HELD_PIXELS:
             return f"more than {MAX_HELD_PIXELS:,} pixels in all frames together"
         if blocks > MAX_CHUNKS:
             return f"more than {MAX_CHUNKS:,} metadata blocks"
