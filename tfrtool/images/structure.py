@@ -34,8 +34,8 @@ _FAST_PPM = re.compile(
 def structure_problem(data: bytes, *, all_frames: bool = False) -> str | None:
     """Return why an image other than a JPEG must not be decoded, or None.
 
-    Bytes of an unknown format have no problem here. With ``all_frames``, the decoder keeps all frames
-    a GIF, as TensorFlow's does.
+    Bytes of an unknown format have no problem here. With ``all_frames``, the decoder keeps all
+    frames of a GIF, as TensorFlow's does.
     """
     if data.startswith(b"\x89PNG\r\n\x1a\n"):
         return _png_problem(data)
