@@ -108,8 +108,8 @@ class SourceFindings:
         leaders = self.first_copies.copy()
         if not leaders.any():
             return
-        led = np.unique(leaders)[1:]
-        leaders[led - 1] = led
+        first_numbers = np.unique(leaders)[1:]
+        leaders[first_numbers - 1] = first_numbers
         rows = SortedRows[tuple[int, int, int, tuple[object, ...]]](self._scratch, by=3)
         for position, (item, leader) in enumerate(zip(source.items, leaders, strict=True)):
             if leader:

@@ -388,11 +388,11 @@ class ImageShard(FileTask):
         ):
             records = partial(_records_of, self.maker)
             computes = not recipe.always and recipe.check is not Check.DECODE
-            for made in run_in_order(records, jobs, self.threads or 1, computes=computes):
-                for item, finding, _ in made:
+            for batch in run_in_order(records, jobs, self.threads or 1, computes=computes):
+                for item, finding, _ in batch:
                     account.add(item, finding, self.maker)
-                writer.write(payload for *_, payload in made if payload is not None)
-                count_work(len(made), self.unit)
+                writer.write(payload for *_, payload in batch if payload is not None)
+                count_work(len(batch), self.unit)
         if not writer.tally.records:
             raise EmptyShardError
         facts = {IMAGES: account.to_text()}
@@ -403,7 +403,7 @@ def _records_of(
     maker: RecordMaker, images: Sequence[PlannedImage]
 ) -> list[tuple[Item, Finding, bytes | None]]:
     """Return records of images; None for those that are bad."""
-    made: list[tuple[Item, Finding, bytes | None]] = []
+    records: list[tuple[Item, Finding, bytes | None]] = []
     for _, _, finding, item in images:
         if finding is None:
             data, finding = maker.check(item)
@@ -412,8 +412,8 @@ def _records_of(
             if maker.is_known(item, data, finding):
                 finding = Finding(0, problem=_KNOWN)
         payload = None if finding.problem is not None else maker.payload(item, data, finding)
-        made.append((item, finding, payload))
-    return made
+        records.append((item, finding, payload))
+    return records
 
 
 class ImageThreads(Threads):

@@ -194,49 +194,51 @@ def run_tasks(
         check_shard_count(len(planned.tasks), len({task.split for task in planned.tasks}))
         changed = planned.options
         options = settings.options if changed is None else changed
-        own = replace(settings, options={**options, **({"index": True} if settings.index else {})})
-        return planned, own, planned.digest(own)
+        effective = replace(
+            settings, options={**options, **({"index": True} if settings.index else {})}
+        )
+        return planned, effective, planned.digest(effective)
 
     def state(files: Sequence[FinishedFile], warnings: Sequence[str] = (), **more: Any) -> JobState:
         facts = {
-            "dataset": own.folder,
-            "name": own.name,
-            "dry_run": own.dry_run,
+            "dataset": effective.folder,
+            "name": effective.name,
+            "dry_run": effective.dry_run,
             "resumed": more.pop("resumed", 0),
             "seconds": round(time.perf_counter() - start, 3),
             "plan": digest,
-            "options": own.options,
+            "options": effective.options,
             "warnings": (*planned.warnings, *warnings),
             "complete": "before" in more,
         }
-        return JobState(settings=own, planned=planned, files=files, facts=facts, **more)
+        return JobState(settings=effective, planned=planned, files=files, facts=facts, **more)
 
     with settings.running():
         if settings.dry_run:
             with ScratchFolder() as scratch:
-                planned, own, digest = checked(Path(scratch))
+                planned, effective, digest = checked(Path(scratch))
             return describe(state([*map(_planned_file, planned.tasks)]))[0]
         with staging(settings) as staged:
             scratch_folder = staged.folder / "scratch"  # deleted with the rest
             with os_errors_as(WriteError, scratch_folder, "can't be written to"):
                 scratch_folder.mkdir(exist_ok=True)
-            planned, own, digest = checked(scratch_folder)
+            planned, effective, digest = checked(scratch_folder)
             names = [task.name for task in planned.tasks]
-            if own.existing is Existing.RESUME:
-                complete = complete_shards(digest, own, names, interrupted=staged.resumed)
+            if effective.existing is Existing.RESUME:
+                complete = complete_shards(digest, effective, names, interrupted=staged.resumed)
                 if complete is not None:
                     shards = {shard.path: shard for shard in complete}
                     files = [
                         FinishedFile(shard=shards[task.name], split=task.split)
                         for task in planned.tasks
                     ]
-                    return describe(state(files, before=read_object(own.folder / REPORT)))[0]
+                    return describe(state(files, before=read_object(effective.folder / REPORT)))[0]
             finished = staged.begin(digest, names)
             resumed = len(finished)
-            _write_files(planned.tasks, finished, staged, own, unit, worth)
+            _write_files(planned.tasks, finished, staged, effective, unit, worth)
             files = [finished[name] for name in names]
             warnings = [_STARTED_OVER] if staged.left and not resumed else []
-            done = state(files, warnings, resumed=resumed, folder=staged.place)
+            done = state(files, warnings, resumed=resumed, folder=staged.target)
             report, texts = describe(done)
             staged.publish([file.shard for file in files], texts)
             return report

@@ -78,13 +78,15 @@ class Staging(abc.ABC):
 
     Attributes:
         folder: a private folder of this machine.
-        place: where finished files are.
+        target: where finished files are.
         resumed: whether an interrupted job is resumed.
         left: whether that one left any files.
     """
 
-    def __init__(self, settings: JobSettings, folder: Path, place: AnyPath, notes: AnyPath) -> None:
-        self.settings, self.folder, self.place, self.notes = settings, folder, place, notes
+    def __init__(
+        self, settings: JobSettings, folder: Path, target: AnyPath, notes: AnyPath
+    ) -> None:
+        self.settings, self.folder, self.target, self.notes = settings, folder, target, notes
         self.resumed = self.left = False
         self._facts: dict[str, Any] = {}  # the content of the claim
 
@@ -106,7 +108,7 @@ class Staging(abc.ABC):
     def _noted(self, name: str) -> FinishedFile | None:
         with contextlib.suppress(ValueError):  # the note may have come with somebody else's folder
             file = FinishedFile.from_json(read_object(self._note(name), follow=False))
-            if file.shard.path == name and is_whole(self.place / name, file.shard):
+            if file.shard.path == name and is_whole(self.target / name, file.shard):
                 return file
         return None
 
@@ -123,13 +125,13 @@ class Staging(abc.ABC):
                 path.write_bytes(data)
 
     def _may_write(
-        self, names: Collection[str], ours: Collection[str], *, interrupted: bool, complete: bool
+        self, names: Collection[str], owned: Collection[str], *, interrupted: bool, complete: bool
     ) -> None:
         """Find out whether to resume a write; `UsageError` if it may not go where the target is.
 
         Args:
             names: the files and folders that are there.
-            ours: names of what tfrtool wrote there.
+            owned: names of what tfrtool wrote there.
             interrupted: whether a write was interrupted there.
             complete: whether there is a dataset.
         """
@@ -145,7 +147,7 @@ class Staging(abc.ABC):
             elif complete:
                 what, hint = "already exists", "use --overwrite to replace it"
             raise UsageError(what, path=dataset, hint=hint)
-        foreign = {*names}.difference(ours, [STAGING])
+        foreign = {*names}.difference(owned, [STAGING])
         if complete:  # besides its own, those that would be taken for shards of the new one
             foreign = {name for name in foreign if is_shard_of(name, self.settings.name)}
         if foreign or not (complete or interrupted):
@@ -321,22 +323,22 @@ def _in_folder(settings: JobSettings, dataset: Path) -> Iterator[FolderStaging]:
 
 def _swap(dataset: Path, new: Sequence[str], old: Sequence[str], *, back: bool = False) -> None:
     """Move old files into `PUBLISHING` and new ones out of it, or ``back``; some may be moved."""
-    place = dataset / PUBLISHING
+    publishing = dataset / PUBLISHING
     phases = [
-        [(dataset / name, place / _REPLACED / name) for name in old],
-        [(place / name, dataset / name) for name in new],
+        [(dataset / name, publishing / _REPLACED / name) for name in old],
+        [(publishing / name, dataset / name) for name in new],
     ]
     if back:
         phases = [[pair[::-1] for pair in reversed(pairs)] for pairs in reversed(phases)]
     for pairs in phases:
-        for source, goal in pairs:
+        for source, destination in pairs:
             # A new file may have the name of an old one, which is in its place already then.
-            if os.path.lexists(source) and not os.path.lexists(goal):
-                move(source, goal)
-        sync_folder(place / _REPLACED)
+            if os.path.lexists(source) and not os.path.lexists(destination):
+                move(source, destination)
+        sync_folder(publishing / _REPLACED)
         sync_folder(dataset)
     for name in () if back else new:
-        if os.path.lexists(place / name):  # another program has made a file of that name
+        if os.path.lexists(publishing / name):  # another program has made a file of that name
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(dataset / name))
 
 
@@ -346,25 +348,27 @@ def _finish_publishing(dataset: Path) -> None:
     Raises:
         WriteError: that is impossible, or the journal lists files that tfrtool doesn't write.
     """
-    place, staged = dataset / PUBLISHING, dataset / STAGING
-    if not os.path.lexists(place):
+    publishing, staged = dataset / PUBLISHING, dataset / STAGING
+    if not os.path.lexists(publishing):
         return
     try:
-        private_folder(place)
+        private_folder(publishing)
         try:
-            journal = read_json(place / _JOURNAL, follow=False)
+            journal = read_json(publishing / _JOURNAL, follow=False)
             new, old = list(journal["new"]), list(journal["old"])
             known = all(map(is_ours, [*new, *old]))
         except (ValueError, KeyError, TypeError):
             known = False
         if not known:
-            raise OSError(errno.EINVAL, "it is not what an interrupted write leaves", str(place))
+            raise OSError(
+                errno.EINVAL, "it is not what an interrupted write leaves", str(publishing)
+            )
         with signals_wait():
             for name in new:
-                if not os.path.lexists(place / name):
+                if not os.path.lexists(publishing / name):
                     (dataset / name).lstat()
             _swap(dataset, new, old)
-            move(place, staged)
+            move(publishing, staged)
             sync_folder(dataset)
     except OSError as error:
         raise WriteError(
@@ -378,7 +382,7 @@ def _finish_publishing(dataset: Path) -> None:
 class StoreStaging(Staging):
     """Files of a job in a store. It can be pickled: any machine may upload a file."""
 
-    place: RemotePath
+    target: RemotePath
     notes: RemotePath
 
     def __init__(self, settings: JobSettings, root: RemotePath, folder: Path) -> None:
@@ -387,21 +391,21 @@ class StoreStaging(Staging):
         self._begun = self._committed = False
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "folder": self.place}  # the local one isn't elsewhere
+        return {**super().__getstate__(), "folder": self.target}  # the local one isn't elsewhere
 
     def claim(self) -> None:
         """Claim the dataset's folder; the errors are those of `staging`."""
         data, etag = _read(self.notes / CLAIM)
         before, commits = _object(data), self._commits()
-        complete = any(commits.values()) and not has_uncommitted_write(self.place)
-        names = {path.name for path in self.place.iterdir()} - {STAGING}
-        ours = _names_of_ours(self.place)
+        complete = any(commits.values()) and not has_uncommitted_write(self.target)
+        names = {path.name for path in self.target.iterdir()} - {STAGING}
+        owned = _names_of_ours(self.target)
         if data is not None:
             name = str(before.get("name"))
-            ours |= {n for n in names if is_shard_of(n.removesuffix(INDEX), name) or _describes(n)}
+            owned |= {n for n in names if is_shard_of(n.removesuffix(INDEX), name) or _describes(n)}
             listed = map(str, before.get("old") or ())
-            ours |= {*filter(is_ours, listed)}
-        self._may_write(names, ours, interrupted=data is not None, complete=complete)
+            owned |= {*filter(is_ours, listed)}
+        self._may_write(names, owned, interrupted=data is not None, complete=complete)
         if self.settings.existing is Existing.RESUME and complete and data is None:
             return  # it is left as it is
         is_fresh = not (names or complete or data is not None)
@@ -410,14 +414,14 @@ class StoreStaging(Staging):
             "name": self.settings.name,
             "plan": before.get("plan") if self.resumed else None,
             "commit": before.get("commit") if self.resumed else None,
-            "old": [] if is_fresh else sorted(_with_indexes(ours)),
+            "old": [] if is_fresh else sorted(_with_indexes(owned)),
         }
         self._put_claim(etag)
         if self._commits() != commits:  # another write has ended just before that claim
             self._release()
-            raise _lost(self.place)
+            raise _lost(self.target)
         if data is not None:
-            abort_uploads(self.place)
+            abort_uploads(self.target)
         self.left = self.resumed and any(path.name != CLAIM for path in self._listed_notes())
 
     def begin(self, plan: str, names: Iterable[str]) -> dict[str, FinishedFile]:
@@ -425,16 +429,16 @@ class StoreStaging(Staging):
         return {} if self._claim is None else super().begin(plan, names)
 
     def _begin(self, plan: str, finished: Mapping[str, FinishedFile]) -> None:
-        store = self.place.store
+        store = self.target.store
         with self._errors():
             self._put_claim(self._claim, plan=plan, commit=None)
             self._begun = True
             if self._facts["old"]:
                 old = [n for n in self._facts["old"] if n.removesuffix(INDEX) not in finished]
-                for some in (COMMITS, filter(_describes, old), old):  # readers notice by metadata
-                    store.delete([(self.place / name).key for name in some])
-                kept = {self.notes / CLAIM, *map(self._note, finished)}
-                store.delete([path.key for path in self._listed_notes() if path not in kept])
+                for doomed in (COMMITS, filter(_describes, old), old):  # readers notice by metadata
+                    store.delete([(self.target / name).key for name in doomed])
+                retained = {self.notes / CLAIM, *map(self._note, finished)}
+                store.delete([path.key for path in self._listed_notes() if path not in retained])
 
     @contextlib.contextmanager
     def scratch_dir(self) -> Iterator[Path]:
@@ -444,45 +448,45 @@ class StoreStaging(Staging):
 
     def copy(self, source: AnyPath, name: str) -> str | None:
         """Have the store copy a shard, where it can; return the copy's ETag."""
-        if not isinstance(source, RemotePath) or source.store.url != self.place.store.url:
+        if not isinstance(source, RemotePath) or source.store.url != self.target.store.url:
             return None
-        goal = self.place / name
-        with os_errors_as(WriteError, goal, "can't be copied in the store"):
+        shard_path = self.target / name
+        with os_errors_as(WriteError, shard_path, "can't be copied in the store"):
             if source.known().size > _MOST_COPIED:
                 return None
             self._check_claim()
-            goal.store.copy(source.key, goal.key)
-            return _etag(goal)
+            shard_path.store.copy(source.key, shard_path.key)
+            return _etag(shard_path)
 
     def upload(self, path: Path) -> str | None:
         """Upload a shard, which is gone here then."""
-        goal = self.place / path.name
-        with os_errors_as(WriteError, goal, "can't be uploaded"):
+        shard_path = self.target / path.name
+        with os_errors_as(WriteError, shard_path, "can't be uploaded"):
             self._check_claim()
-            etag = goal.store.upload(goal.key, path)
+            etag = shard_path.store.upload(shard_path.key, path)
         path.unlink()
         return etag or None
 
     def publish(self, shards: Sequence[ShardReport], metadata: Mapping[str, str]) -> None:
         """Commit."""
-        store, commit = self.place.store, DATASET_INFO if DATASET_INFO in metadata else REPORT
+        store, commit = self.target.store, DATASET_INFO if DATASET_INFO in metadata else REPORT
         names = [shard.path for shard in shards]
         known = {*chain.from_iterable(shard.names for shard in shards)}
         with self._errors():
-            store.delete([path.key for path in self._made() if path.name not in known])
+            store.delete([path.key for path in self._written_shards() if path.name not in known])
             self._check_claim()
             with ThreadPoolExecutor(_AT_ONCE) as threads:
-                whole = [*threads.map(is_whole, [self.place / name for name in names], shards)]
-        for name in (name for name, one in zip(names, whole, strict=True) if not one):
+                intact = [*threads.map(is_whole, [self.target / name for name in names], shards)]
+        for name in (name for name, one in zip(names, intact, strict=True) if not one):
             hint = f"run tfrtool {self.settings.command} --resume to write what is missing"
             what = "changed or deleted during the write"
-            raise WriteError(what, path=self.place / name, hint=hint)
+            raise WriteError(what, path=self.target / name, hint=hint)
         with signals_wait(), self._errors():
             self._put_claim(self._claim, commit=commit)
             for name, text in metadata.items():
                 if name != commit:
-                    store.put((self.place / name).key, text.encode())
-            _put(self.place, self.place / commit, metadata[commit].encode(), None)
+                    store.put((self.target / name).key, text.encode())
+            _put(self.target, self.target / commit, metadata[commit].encode(), None)
             self._committed = True
             if _etag(self.notes / CLAIM) == self._claim:
                 self._release(map(self._note, names))
@@ -495,42 +499,42 @@ class StoreStaging(Staging):
             if keep or _etag(self.notes / CLAIM) != self._claim:
                 return  # or another write has taken over what this one has made
             if self._begun:
-                abort_uploads(self.place)
-                doomed = self._made()
-                doomed += (path for path in self.place.iterdir() if _describes(path.name))
-                self.place.store.delete([path.key for path in doomed])
+                abort_uploads(self.target)
+                doomed = self._written_shards()
+                doomed += (path for path in self.target.iterdir() if _describes(path.name))
+                self.target.store.delete([path.key for path in doomed])
             self._release()
 
     def _listed_notes(self) -> Iterator[RemotePath]:
-        for key, _ in self.place.store.list(self.notes.key):
-            yield self.place / key.removeprefix(self.place.key).lstrip("/")
+        for key, _ in self.target.store.list(self.notes.key):
+            yield self.target / key.removeprefix(self.target.key).lstrip("/")
 
-    def _made(self) -> list[RemotePath]:
+    def _written_shards(self) -> list[RemotePath]:
         name = self.settings.name
         return [
             path
-            for path in self.place.iterdir()
+            for path in self.target.iterdir()
             if is_shard_of(path.name.removesuffix(INDEX), name)
         ]
 
     def _errors(self) -> contextlib.AbstractContextManager[None]:
-        return os_errors_as(WriteError, self.place, "can't be written")
+        return os_errors_as(WriteError, self.target, "can't be written")
 
     def _commits(self) -> dict[str, str | None]:
-        return {name: _etag(self.place / name) for name in COMMITS}
+        return {name: _etag(self.target / name) for name in COMMITS}
 
     def _put_claim(self, etag: str | None, **facts: Any) -> None:
         """Make the claim, or change the one with an ETag; `UsageError` if it is another's."""
         self._facts |= facts
         data = json.dumps(self._facts).encode()
-        self._claim = _put(self.place, self.notes / CLAIM, data, etag)
+        self._claim = _put(self.target, self.notes / CLAIM, data, etag)
 
     def _check_claim(self) -> None:
         if _etag(self.notes / CLAIM) != self._claim:
-            raise _lost(self.place)
+            raise _lost(self.target)
 
     def _release(self, noted: Iterable[AnyPath] = ()) -> None:
-        store, claim = self.place.store, self.notes / CLAIM
+        store, claim = self.target.store, self.notes / CLAIM
         listed = {path.key for path in self._listed_notes()}
         listed |= {path.key for path in noted if isinstance(path, RemotePath)}
         store.delete([*(listed - {claim.key})])  # lists of some stores are late
@@ -660,8 +664,8 @@ def listed_shards(report: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 def listed_metadata(report: Mapping[str, Any]) -> list[str]:
     """Return the names of the metadata that a report lies next to, in the order of appearance."""
     listed = report.get("metadata", METADATA)
-    some = listed if isinstance(listed, list | tuple) else ()
-    return [name for name in some if isinstance(name, str) and _METADATA_NAME.fullmatch(name)]
+    names = listed if isinstance(listed, list | tuple) else ()
+    return [name for name in names if isinstance(name, str) and _METADATA_NAME.fullmatch(name)]
 
 
 def _names_of_ours(folder: AnyPath) -> set[str]:
@@ -694,7 +698,7 @@ def complete_shards(
     path = dataset / REPORT
     if not (path.exists() or path.is_symlink()) or has_uncommitted_write(dataset):
         return None
-    report, place = read_object(path), dataset
+    report, at_fault = read_object(path), dataset
     what = "already complete, but written with other options, images or records"
     hint = "use --overwrite to replace it"
     if report.get("plan") == plan:
@@ -706,11 +710,11 @@ def complete_shards(
         amiss += [shard.path for shard in shards if not is_whole(dataset / shard.path, shard)]
         if shards and not amiss and {shard.path for shard in shards}.issuperset(names):
             return shards
-        what, place = "missing, or changed since it was written", dataset / [*amiss, REPORT][0]
+        what, at_fault = "missing, or changed since it was written", dataset / [*amiss, REPORT][0]
         hint = "use --overwrite to write the dataset again"
     if interrupted:
         return None
-    raise UsageError(what, path=place, hint=hint)
+    raise UsageError(what, path=at_fault, hint=hint)
 
 
 def is_shard(name: str) -> bool:

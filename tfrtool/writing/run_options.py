@@ -100,8 +100,8 @@ class RunOptions(Options):
             what = "a directory of shards can't have the name of a compressed file"
             hint = "choose another name, and use --compression to compress the shards"
             raise UsageError(what, path=folder, hint=hint)
-        given = (getattr(self, key, None) for key in ("name", "version"))
-        name, version = dataset_identity(folder, *given)
+        identity = (getattr(self, key, None) for key in ("name", "version"))
+        name, version = dataset_identity(folder, *identity)
         check_dataset_name(name)
         check_version(version)
         return JobSettings(

@@ -81,9 +81,9 @@ def draw_splits(
         for at, (item, first) in enumerate(zip(source.items, firsts.data, strict=True)):
             if not first:
                 numbers[at] = draw(drawn_by(item))
-    led = np.flatnonzero(firsts)
-    numbers[led] = numbers[firsts[led].astype(np.int64) - 1]
-    return numbers, len(led)
+    followers = np.flatnonzero(firsts)
+    numbers[followers] = numbers[firsts[followers].astype(np.int64) - 1]
+    return numbers, len(followers)
 
 
 def drawn_by(item: Item) -> str:
@@ -142,22 +142,22 @@ def _stratified(
     for at, (item, good, first, is_led) in enumerate(rows):
         if not good:
             continue
-        own = [ids.setdefault(label, len(ids)) for label in maker.labels_of(item) or [""]]
+        label_ids = [ids.setdefault(label, len(ids)) for label in maker.labels_of(item) or [""]]
         if len(ids) > MAX_CLASSES:
             what = "too many different labels for --stratify"
             raise UsageError(what, expected=f"at most {MAX_CLASSES:,}")
         counts += [0] * (len(ids) - len(counts))
-        for label in own:
+        for label in label_ids:
             counts[label] += 1
         images += 1
         if not first:
             draws[at] = int.from_bytes(digest(drawn_by(item)), "big")
-        if is_led or len(own) > 1:
+        if is_led or len(label_ids) > 1:
             unit = first - 1 if first else at
-            labels.setdefault(unit, []).extend(own)
+            labels.setdefault(unit, []).extend(label_ids)
             sizes[unit] += 1
         else:
-            ranks[at] = own[0]
+            ranks[at] = label_ids[0]
     named = sorted((count, label) for label, count in zip(ids, counts, strict=True))
     rank_of = np.zeros(len(ids), np.int32)
     rank_of[[ids[label] for _, label in named]] = np.arange(len(ids))
@@ -166,12 +166,12 @@ def _stratified(
     wanted = _Wanted([*(options.splits or {}).values()], [*(count for count, _ in named), images])
     numbers, large = np.zeros(len(firsts), np.uint16), []
     pairs_of = dict[int, tuple[tuple[int, int], ...]]()  # of images alone with several labels
-    for at, own in labels.items():
-        pairs = tuple(sorted(Counter(rank_of[own].tolist()).items()))
+    for at, label_ids in labels.items():
+        pairs = tuple(sorted(Counter(rank_of[label_ids].tolist()).items()))
         if sizes[at] == 1 and pairs[0][1] == 1:
             ranks[at], pairs_of[at] = pairs[0][0], pairs
         else:
-            large.append((-len(own), int(draws[at]), at, pairs))
+            large.append((-len(label_ids), int(draws[at]), at, pairs))
     for _, _, at, pairs in sorted(large):
         numbers[at] = wanted.best(sizes[at], pairs)
         wanted.give(int(numbers[at]), sizes[at], pairs)
@@ -181,10 +181,10 @@ def _stratified(
     for rank, (start, end) in enumerate(pairwise(bounds)):
         quotas = wanted.quotas(rank, end - start) if start < end else []
         for split, (low, high) in enumerate(pairwise(accumulate(quotas, initial=start))):
-            some = alone[low:high]
-            numbers[some] = split
-            wanted.give(split, len(some), [(rank, len(some))])
-            for at in some.tolist() if pairs_of else ():
+            members = alone[low:high]
+            numbers[members] = split
+            wanted.give(split, len(members), [(rank, len(members))])
+            for at in members.tolist() if pairs_of else ():
                 wanted.give(split, 0, pairs_of.get(at, ())[1:])
     return numbers
 
@@ -193,8 +193,8 @@ class _Wanted:
     """How many images of each label each split still wants, and how many of all."""
 
     def __init__(self, shares: Sequence[float], counts: Sequence[int]) -> None:
-        whole = math.fsum(shares)
-        self._shares = [share / whole for share in shares]
+        total = math.fsum(shares)
+        self._shares = [share / total for share in shares]
         self._counts = counts  # the last one is that of all images
         self._left = [[share * count for share in self._shares] for count in self._counts]
 
@@ -212,10 +212,10 @@ class _Wanted:
         """
         scores = [0.0] * len(self._shares)
         for rank, count in (*labels, (-1, images)):
-            left, whole = self._left[rank], self._counts[rank]
-            over = count if max(self._shares) * whole > count - _LITTLE else 0
+            left, total = self._left[rank], self._counts[rank]
+            over = count if max(self._shares) * total > count - _LITTLE else 0
             for split, share in enumerate(self._shares):
-                scores[split] += count * (2 * left[split] - over) / (whole * share)
+                scores[split] += count * (2 * left[split] - over) / (total * share)
         return max(range(len(scores)), key=scores.__getitem__)
 
     def quotas(self, rank: int, count: int) -> list[int]:
@@ -232,6 +232,6 @@ class _Wanted:
         rest = sum(self._left[-1]) - count
         lags = [w - share * rest for w, share in zip(self._left[-1], self._shares, strict=True)]
         for _ in range(count - sum(quotas)):
-            some = [split for split in splits if left[split] - quotas[split] > _LITTLE] or splits
-            quotas[max(some, key=lambda split: lags[split] - quotas[split])] += 1
+            behind = [split for split in splits if left[split] - quotas[split] > _LITTLE] or splits
+            quotas[max(behind, key=lambda split: lags[split] - quotas[split])] += 1
         return quotas

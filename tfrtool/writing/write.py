@@ -64,10 +64,10 @@ def write(
         SourceError: the source has no usable images; or an image is bad and ``on_error`` is "stop".
         WriteError: a file can't be written.
     """
-    path, place = as_path(dataset), as_path(source)  # a pattern, or tfds:NAME, is one, too
+    path, source_path = as_path(dataset), as_path(source)  # a pattern, or tfds:NAME, is one, too
     with os_errors_as(SourceError, as_text(source)):
-        inside = place.is_dir() and path.resolve().is_relative_to(place.resolve())
-    if inside:
+        is_nested = source_path.is_dir() and path.resolve().is_relative_to(source_path.resolve())
+    if is_nested:
         hint = "choose a directory outside"
         raise UsageError("the dataset would be inside its source", path=path, hint=hint)
     return write_images(as_text(source), options.settings(path), options)
@@ -109,7 +109,7 @@ class ImageJob:
                 it is known. TensorFlow isn't needed then, and splits may be empty.
             known: images that are not to be written again.
         """
-        self._place, self._settings, self._options = source, settings, options
+        self._source_text, self._settings, self._options = source, settings, options
         self._adapt, self._known, self._tensorflow = adapt, known, adapt is None
         pool = options.pool
         self._cluster = pool if isinstance(pool, Engine) else None
@@ -167,10 +167,10 @@ class ImageJob:
             for shard in planned
         ]
         # Places in an archive are those of the file as it is now; a table only names images.
-        place, stamp = as_path(self._place), 0
-        if place.suffix.lower() not in TABLE_NAMES:
+        source_path, stamp = as_path(self._source_text), 0
+        if source_path.suffix.lower() not in TABLE_NAMES:
             with suppress(OSError, ValueError):
-                stamp = place.stat().st_mtime_ns if place.is_file() else 0
+                stamp = source_path.stat().st_mtime_ns if source_path.is_file() else 0
         return JobPlan(
             tasks=self._tasks, inputs=[digest, stamp], options=options.to_json(self._settings)
         )
@@ -187,14 +187,14 @@ class ImageJob:
 
     def _open(self, scratch: Path) -> Source:
         options = self._options
-        place = (
+        arguments = (
             LabelFrom(options.label_from),
             scratch,
             options.root_path,
             options.starting,
             options.meaning,
         )
-        source = open_source(self._place, *place)
+        source = open_source(self._source_text, *arguments)
         if options.ignore_splits:
             source = replace(source, splits=())
         if self._adapt is not None:
@@ -203,7 +203,7 @@ class ImageJob:
             raise UsageError(
                 "--split cannot be used: the source has its own splits "
                 f"({', '.join(source.splits[:_SPLITS_SHOWN])})",
-                path=self._place,
+                path=self._source_text,
                 hint="remove --split to keep them, or use --ignore-splits",
             )
         if source.pixels and options.recipe.encode is Encode.KEEP:
@@ -219,7 +219,7 @@ class ImageJob:
         if not findings.digests.any():
             position, problem = next(findings.problems)
             what = f"{printable(source.items[position].key)}: {problem}"
-            raise SourceError(f"no image can be used ({what})", path=self._place)
+            raise SourceError(f"no image can be used ({what})", path=self._source_text)
         if self._options.dedupe:
             findings.skip_copies(source)
         return findings

@@ -99,12 +99,12 @@ def plan_shards(
         UsageError: a split has fewer images than shards.
         WriteError: a split would be empty.
     """
-    own, splits = source.splits, [*(source.splits or options.splits or ["train"])]
-    drawn, led = None, 0
-    if len(splits) > 1 and not own:
+    source_splits, splits = source.splits, [*(source.splits or options.splits or ["train"])]
+    drawn, followers = None, 0
+    if len(splits) > 1 and not source_splits:
         if findings is None:
             raise ValueError("several splits are drawn of images that were checked")
-        drawn, led = draw_splits(source, maker, findings, options)
+        drawn, followers = draw_splits(source, maker, findings, options)
     order = hasher("order", options.seed) if options.shuffle else None
     numbers, counts = {split: number for number, split in enumerate(splits)}, [0] * len(splits)
     rows = SortedRows[tuple[Any, ...]](scratch, by=2)
@@ -117,7 +117,7 @@ def plan_shards(
         number = 0
         if drawn is not None:
             number = int(drawn[position])
-        elif own and item.split:
+        elif source_splits and item.split:
             number = numbers[item.split]
         counts[number] += 1
         size = item.bytes if sizes is None else sizes.size_of(item)
@@ -127,10 +127,10 @@ def plan_shards(
     planned: list[PlannedShard] = []
     for split, (start, end) in zip(splits, pairwise(accumulate(counts, initial=0)), strict=True):
         count = options.shards or 1
-        if start == end and (own or may_lack_splits):
+        if start == end and (source_splits or may_lack_splits):
             continue
         if start == end:
-            raise _empty_split(split, led, sum(counts), len(splits))
+            raise _empty_split(split, followers, sum(counts), len(splits))
         if count > end - start:
             raise too_many_shards(count, split, end - start, "image")
         totals = _totals(rows, start, end)
@@ -146,11 +146,11 @@ def plan_shards(
     return planned, digest.hexdigest()
 
 
-def _empty_split(split: str, led: int, images: int, splits: int) -> WriteError:
-    few = images - led < splits
-    bound = f" ({led:,} of {images:,} images stay with their duplicates or groups)"
+def _empty_split(split: str, followers: int, images: int, splits: int) -> WriteError:
+    few = images - followers < splits
+    bound = f" ({followers:,} of {images:,} images stay with their duplicates or groups)"
     return WriteError(
-        f"split {split!r} would be empty{bound if led else ''}",
+        f"split {split!r} would be empty{bound if followers else ''}",
         expected=f"at least {splits} groups of images, one per split" if few else None,
         hint=None if few else "give it a larger fraction, or use another --seed",
     )
@@ -178,10 +178,10 @@ def cut_by_size(totals: "npt.NDArray[np.int64]", shard_bytes: int) -> list[int]:
     """
     import numpy as np
 
-    whole, records = int(totals[-1]), len(totals) - 1
-    count = -(-whole // shard_bytes)
+    total, records = int(totals[-1]), len(totals) - 1
+    count = -(-total // shard_bytes)
     middles = totals[:-1] + totals[1:]  # twice as large
-    shares = [-(-2 * whole * share // count) for share in range(1, count)]
+    shares = [-(-2 * total * share // count) for share in range(1, count)]
     starts = np.searchsorted(middles, np.array(shares, np.int64)).tolist()
     return [*dict.fromkeys([0, *(at for at in starts if 0 < at < records), records])]
 
@@ -213,9 +213,9 @@ class RecordSizes:
             tried = run_in_order(partial(_try, self._maker), sample, workers, computes=False)
             for item, size in zip(sample, tried, strict=True):
                 if size is not None:
-                    one = sums[_suffix(item.key)]
-                    one[:] = one[0] + 1, one[1] + item.bytes, one[2] + size
-        self._sums = {suffix: one for suffix, one in sums.items() if one[1] != one[2]}
+                    totals = sums[_suffix(item.key)]
+                    totals[:] = totals[0] + 1, totals[1] + item.bytes, totals[2] + size
+        self._sums = {suffix: totals for suffix, totals in sums.items() if totals[1] != totals[2]}
         if self._sums:
             self.tried = sum(count for count, *_ in sums.values())
 
