@@ -79,10 +79,10 @@ def additions_for(
         UsageError: no source has a feature, its value has another type, or the name is taken.
     """
     dtypes: dict[str, dict[DType, AnyPath]] = {}
-    for place, own in columns.items():
-        for one in own.columns:
+    for source, source_columns in columns.items():
+        for one in source_columns.columns:
             if one.dtype is not None and not one.is_list:
-                dtypes.setdefault(feature_name(one.key), {}).setdefault(one.dtype, place)
+                dtypes.setdefault(feature_name(one.key), {}).setdefault(one.dtype, source)
     fill = {}
     for name, value in (options.fill or {}).items():
         if name not in dtypes:
@@ -92,15 +92,15 @@ def additions_for(
             value = _as_dtype(name, value, next(iter(dtypes[name])))
         fill[name] = encode_example({name: value})
     added, sources = options.add_source, dict[AnyPath, bytes]()
-    known = {feature_name(one.key) for place in shards for one in columns[place].columns}
+    known = {feature_name(one.key) for source in shards for one in columns[source].columns}
     if added in known:
         raise UsageError(f"--add-source: the records already have a feature {added!r}")
     if added is not None:
-        names = {place: _name_of(place) for place in shards}
+        names = {source: _name_of(source) for source in shards}
         if len(set(names.values())) < len(names):
-            names = {place: str(place) for place in shards}
-        for place, paths in shards.items():
-            sources |= dict.fromkeys(paths, encode_example({added: names[place]}))
+            names = {source: str(source) for source in shards}
+        for source, paths in shards.items():
+            sources |= dict.fromkeys(paths, encode_example({added: names[source]}))
     return Additions(fill, sources)
 
 
@@ -119,16 +119,16 @@ def additions_json(options: MergeOptions) -> dict[str, Any]:
 
 
 def _as_dtype(name: str, value: Any, dtype: DType) -> Feature:
-    given = decode_example(encode_example({name: value})).features[name]
+    feature = decode_example(encode_example({name: value})).features[name]
     try:
-        return Feature(dtype=dtype, values=[as_dtype(one, dtype) for one in given.values])
+        return Feature(dtype=dtype, values=[as_dtype(one, dtype) for one in feature.values])
     except (ValueError, OverflowError) as error:
-        shown = value if isinstance(value, str | int | float) else list(given.values)
+        shown = value if isinstance(value, str | int | float) else list(feature.values)
         what = f"--fill {name}: {shown!r} is not {dtype.value}, the type of this feature"
         raise UsageError(what) from error
 
 
-def _name_of(place: AnyPath) -> str:
+def _name_of(source: AnyPath) -> str:
     """Return the name of a source, with its version if its folder is named like one."""
-    name = place.name
-    return f"{place.parent.name}/{name}" if VERSION.fullmatch(name) else name
+    name = source.name
+    return f"{source.parent.name}/{name}" if VERSION.fullmatch(name) else name

@@ -218,11 +218,11 @@ def append(
             )
         except SchemaError:
             _check_columns(new, fold_columns(shards, workers=options.workers), source)
-        kept = _link_tasks(before)
+        link_tasks = _link_tasks(before)
         return replace(
             added,
-            tasks=numbered([*kept, *added.tasks], settings.name),
-            inputs=[*((str(task.source), task.stamp) for task in kept), *added.inputs],
+            tasks=numbered([*link_tasks, *added.tasks], settings.name),
+            inputs=[*((str(task.source), task.stamp) for task in link_tasks), *added.inputs],
             options=None,
             warnings=(*notes, *added.warnings),
         )
@@ -281,9 +281,9 @@ def _new_records(
     columns, additions = fold_columns(found.paths, workers=settings.workers), Additions()
     if additions_json(options):
         known = fold_first([next(iter(one.shards)) for one in before.splits.values()])
-        place = as_path(source)
-        of = {place: columns.columns(), before.folders[0]: known.columns()}
-        additions = additions_for(options, {place: found.paths}, of)
+        source_path = as_path(source)
+        of = {source_path: columns.columns(), before.folders[0]: known.columns()}
+        additions = additions_for(options, {source_path: found.paths}, of)
         columns = ColumnsFold()
         for path in found.paths:
             records = (one for one in read_shard(path) if isinstance(one, Record))
@@ -301,7 +301,7 @@ def _new_records(
 
 
 def _new_images(
-    place: str | os.PathLike[str],
+    source_path: str | os.PathLike[str],
     settings: JobSettings,
     before: DatasetFiles,
     options: AppendOptions,
@@ -320,7 +320,7 @@ def _new_images(
     _check_usual_features(written, root)
     write_options = _options_of(
         written,
-        place,
+        source_path,
         compression=compression.value,
         dedupe=options.dedupe,
         workers=options.workers,
@@ -328,7 +328,7 @@ def _new_images(
     )
 
     def adapt(source: Source, chosen: WriteOptions) -> tuple[Source, WriteOptions]:
-        classes = _classes(source.labels, place, root, carried, accept=options.new_classes)
+        classes = _classes(source.labels, source_path, root, carried, accept=options.new_classes)
         # The report has neither the groups nor how many of each label a split should get.
         shares = chosen.splits or {}
         draws = len(shares) > 1 and not any(map(written.get, ("stratify", "group_by")))
@@ -337,7 +337,7 @@ def _new_images(
         elif options.split:
             shares = {options.split: 1.0}
         elif not draws and len(before.splits) > 1:
-            raise _unclear_split(place, before)
+            raise _unclear_split(source_path, before)
         elif not draws:
             shares = {next(iter(before.splits)): 1.0}
         return replace(source, labels=classes), replace(chosen, splits=shares)
@@ -346,7 +346,12 @@ def _new_images(
     if options.dedupe:
         known = KnownImages(scan(before, scratch=None, marker=_digest_images, dtype=DIGESTS).marks)
     images = ImageJob(
-        as_text(place), settings, write_options, looks_first=looks_first, adapt=adapt, known=known
+        as_text(source_path),
+        settings,
+        write_options,
+        looks_first=looks_first,
+        adapt=adapt,
+        known=known,
     )
     plan = images.plan(scratch)
 
@@ -461,11 +466,13 @@ def _unclear_split(source: str | os.PathLike[str], before: DatasetFiles) -> Usag
     )
 
 
-def _check_columns(come: ColumnsFold, held: ColumnsFold, source: str | os.PathLike[str]) -> None:
+def _check_columns(
+    come: ColumnsFold, existing: ColumnsFold, source: str | os.PathLike[str]
+) -> None:
     """Raise a `SchemaError` if the features of a dataset change by the records that come."""
-    before, new = held.columns(), come.columns()
-    held.merge(come)
-    after = held.columns()
+    before, new = existing.columns(), come.columns()
+    existing.merge(come)
+    after = existing.columns()
     if after != before or (not new.parsed and new.kind not in (before.kind, PayloadKind.EMPTY)):
         differ = {feature_name(one.key) for one in {*before.columns} ^ {*after.columns}}
         raise SchemaError(

@@ -139,10 +139,10 @@ def inferred_features(names: Collection[str], shards: Sequence[AnyPath]) -> dict
     from tfrtool.inspection.schema.shard_schema import infer_schema
 
     found = infer_schema(shards)
-    made = tfds_features(found.features, found.records).content["featuresDict"]["features"]
+    described = tfds_features(found.features, found.records).content["featuresDict"]["features"]
     return {
         name: feature
-        for name, feature in made.items()
+        for name, feature in described.items()
         if not {*names}.isdisjoint([name, f"{name}/ragged_flat_values"])
     }
 

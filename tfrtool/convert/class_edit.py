@@ -54,37 +54,37 @@ class ClassEdit:
         if self.label not in known:
             return False
         values = known[self.label].int64_list.value
-        before, kept = [*values], list[int]()
+        before, positions = [*values], list[int]()
         for at, number in enumerate(before):
             if number not in self.numbers:
                 raise UneditableError(f"class {number} in {self.label!r} has no name")
             if self.numbers[number] is not None:
-                kept.append(at)
-        values[:] = [self.numbers[before[at]] for at in kept]
+                positions.append(at)
+        values[:] = [self.numbers[before[at]] for at in positions]
         changed = before != [*values]
         texts = known.get(f"{self.label.removesuffix('label')}text")
         if texts is not None:
             old = [*texts.bytes_list.value]
             texts.bytes_list.value[:] = [self.texts.get(one, one) for one in old]
             changed |= old != [*texts.bytes_list.value]
-        if len(kept) < len(before):
-            dropped["objects"] += len(before) - len(kept)
-            dropped["images_without_objects"] += not kept
+        if len(positions) < len(before):
+            dropped["objects"] += len(before) - len(positions)
+            dropped["images_without_objects"] += not positions
             start = OBJECTS if self.label.startswith(OBJECTS) else TFDS_OBJECTS
             for name, feature in known.items():
                 if name.startswith(start) and name != self.label:
-                    _keep(name, feature, kept, len(before))
+                    _keep(name, feature, positions, len(before))
         return changed
 
 
-def _keep(name: str, feature: Any, kept: Sequence[int], count: int) -> None:
+def _keep(name: str, feature: Any, positions: Sequence[int], count: int) -> None:
     """Keep the values of some objects; all objects have the same number of values."""
     kind = feature.WhichOneof("kind")
     values = getattr(feature, kind).value if kind else []
     each, rest = divmod(len(values), count)
     if rest:
         raise UneditableError(f"{name!r} has {len(values)} values for {count} objects")
-    values[:] = [one for at in kept for one in values[each * at : each * (at + 1)]]
+    values[:] = [one for at in positions for one in values[each * at : each * (at + 1)]]
 
 
 def class_edits(
@@ -139,12 +139,12 @@ def edit_class_metadata(
     """Change the files with class names, and the number of classes in features.json."""
     for one in edits:
         _count_classes(features, one.label.split("/"), len(one.names))
-    for file, one in {one.file: one for one in edits}.items():
-        labels[file] = one.text
+    for file, edit in {edit.file: edit for edit in edits}.items():
+        labels[file] = edit.text
         if KEYPOINTS in labels:
             with reading_metadata(KEYPOINTS, "tfrtool"):
                 points = json.loads(labels[KEYPOINTS])
-            new = {old.decode(): name.decode() for old, name in one.texts.items()}
+            new = {old.decode(): name.decode() for old, name in edit.texts.items()}
             renamed = dict[str, Any]()
             for name, entry in points.items():
                 if new.get(name, name):

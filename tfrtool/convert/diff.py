@@ -255,9 +255,9 @@ def _paired(
     """
 
     def part(name: str, order: Numbers | None = None) -> NDArray[np.uint64]:
-        whole = np.concatenate([one[name] for one in digests])
-        whole = whole if rows is None else whole[rows]
-        return whole if order is None else whole[order]
+        column = np.concatenate([one[name] for one in digests])
+        column = column if rows is None else column[rows]
+        return column if order is None else column[order]
 
     order = np.argsort(part("high"), kind="stable")
     kind: Any = np.int32 if len(order) < 2**31 else np.int64
@@ -265,17 +265,17 @@ def _paired(
     first, low = np.diff(part("high", order), prepend=0) != 0, part("low", order)
     same = ~first[1:] & (low[1:] != low[:-1])  # half a digest is the same by chance
     if splits is not None:
-        own = (splits if rows is None else splits[rows])[order]
-        same |= ~first[1:] & (own[1:] != own[:-1])
+        row_splits = (splits if rows is None else splits[rows])[order]
+        same |= ~first[1:] & (row_splits[1:] != row_splits[:-1])
     if same.any():
-        keys: list[Any] = [low] if splits is None else [own, low]
+        keys: list[Any] = [low] if splits is None else [row_splits, low]
         group = np.cumsum(first)
         mixed = np.isin(group, group[1:][same])
-        some = np.flatnonzero(mixed)
-        inner = np.lexsort([*(key[some] for key in keys), group[some]])
-        order[some] = order[some[inner]]
+        mixed_rows = np.flatnonzero(mixed)
+        inner = np.lexsort([*(key[mixed_rows] for key in keys), group[mixed_rows]])
+        order[mixed_rows] = order[mixed_rows[inner]]
         for key in keys:
-            key[some] = key[some[inner]]
+            key[mixed_rows] = key[mixed_rows[inner]]
             first[1:] |= key[1:] != key[:-1]
     else:
         first[1:] |= low[1:] != low[:-1]
@@ -302,9 +302,9 @@ def _paired_by_position(
     rows: Numbers, middle: int, split_codes: NDArray[np.uint16], splits: int
 ) -> tuple[Numbers, Numbers]:
     """Pair rows of A with rows of B that have the same position in the same split."""
-    own, places = [rows[rows < middle], rows[rows >= middle]], list[Any]()
-    for side, codes in zip(own, np.split(split_codes, [middle]), strict=True):
-        first = middle if side is own[1] else 0
+    sides, places = [rows[rows < middle], rows[rows >= middle]], list[Any]()
+    for side, codes in zip(sides, np.split(split_codes, [middle]), strict=True):
+        first = middle if side is sides[1] else 0
         firsts = np.array(
             [int((codes == code).argmax()) if len(codes) else 0 for code in range(splits)]
         )
@@ -312,7 +312,7 @@ def _paired_by_position(
         places.append(split << 40 | side - first - firsts[split])
     a, b = places
     _, at_a, at_b = np.intersect1d(a, b, assume_unique=True, return_indices=True)
-    pairs = np.stack([own[0][at_a], own[1][at_b]])
+    pairs = np.stack([sides[0][at_a], sides[1][at_b]])
     return pairs, np.setdiff1d(rows, pairs, assume_unique=True)
 
 

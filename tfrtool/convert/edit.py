@@ -227,7 +227,7 @@ class Changes:
 
     def _encode_images(self, message: pb.SequenceExample) -> bool:
         """Re-encode the images of a record, and update the features that describe them."""
-        made: list[RenderedImage] = []
+        encoded_images: list[RenderedImage] = []
         for entries in (message.context.feature, message.feature_lists.feature_list):
             for entry in entries:
                 if feature_name(entry.key) == self.image:
@@ -237,10 +237,10 @@ class Changes:
                             image = self._encoded(data)
                             if image is not None:
                                 values[at] = image.data
-                                made.append(image)
-        if len(made) == 1:
-            self._describe(message.context.feature, made[0])
-        return bool(made)
+                                encoded_images.append(image)
+        if len(encoded_images) == 1:
+            self._describe(message.context.feature, encoded_images[0])
+        return bool(encoded_images)
 
     def _encoded(self, data: bytes) -> RenderedImage | None:
         recipe = self.recipe or ImageRecipe()
@@ -263,14 +263,14 @@ class Changes:
         facts = {"height": image.height, "width": image.width, "channels": image.channels}
         for entry in entries:
             name = feature_name(entry.key)
-            held = entry.value
+            feature = entry.value
             fact = facts.get(name.removeprefix(f"{base}/"))
-            if fact is not None and len(held.int64_list.value) == 1:
-                held.int64_list.value[0] = fact
-            elif name == f"{base}/format" and len(held.bytes_list.value) == 1:
-                found, png = held.bytes_list.value[0].lower(), image.data.startswith(_PNG)
+            if fact is not None and len(feature.int64_list.value) == 1:
+                feature.int64_list.value[0] = fact
+            elif name == f"{base}/format" and len(feature.bytes_list.value) == 1:
+                found, png = feature.bytes_list.value[0].lower(), image.data.startswith(_PNG)
                 if (found in (b"jpg", b"jpeg")) is png or (found == b"png") is not png:
-                    held.bytes_list.value[0] = b"png" if png else b"jpeg"
+                    feature.bytes_list.value[0] = b"png" if png else b"jpeg"
 
 
 def _steps(entry: Any) -> Iterable[Any]:
@@ -292,9 +292,9 @@ def _cast(name: str, feature: Any, dtype: DType) -> bool:
             raise UneditableError(
                 f"{what} in feature {name!r} can't be cast to {dtype.value}"
             ) from None
-    held = getattr(feature, _LISTS[dtype])
-    held.SetInParent()
-    held.value.extend(values)
+    typed_list = getattr(feature, _LISTS[dtype])
+    typed_list.SetInParent()
+    typed_list.value.extend(values)
     return True
 
 
@@ -349,10 +349,10 @@ class EditTask(FileTask):
                 yield self.changes.apply(record.payload, dropped)
             except UneditableError as error:
                 if self.stop:
-                    place, what = {"record": record.index, "offset": record.offset}, str(error)
+                    location, what = {"record": record.index, "offset": record.offset}, str(error)
                     if isinstance(error, UncastableError):
                         what = "; ".join((what, *self._more_uncastable({*error.reasons}, records)))
-                    raise DatasetError(what, path=self.source, **place, hint=_SKIP) from error
+                    raise DatasetError(what, path=self.source, **location, hint=_SKIP) from error
                 fault = unparseable(record, str(error))
                 faults.add(LocatedFault(path=self.source, fault=fault))
 
@@ -467,9 +467,9 @@ def edit(
             warnings=(*found.notes, *carried.warnings),
         )
 
-        def metadata(splits: Sequence[SplitInfo], place: Path) -> Mapping[str, str]:
-            held = any(split.records for split in splits)
-            staged = [place / task.name for task in tasks] if held else []
+        def metadata(splits: Sequence[SplitInfo], folder: Path) -> Mapping[str, str]:
+            has_records = any(split.records for split in splits)
+            staged = [folder / task.name for task in tasks] if has_records else []
             edit_class_metadata(changes.classes, carried.labels, carried.features)
             _edit_metadata(carried, changes, known, staged)
             return carried.texts(settings.name, settings.version, splits)
@@ -511,11 +511,11 @@ def _edit_metadata(
     ``known`` are the names of features that records have. What TFDS describes as it was stays,
     under its new name; all else is described by what the edited ``shards`` hold.
     """
-    kept = {name: changes.rename.get(name, name) for name in known if changes.keeps(name)}
+    new_names = {name: changes.rename.get(name, name) for name in known if changes.keeps(name)}
     files = {
         labels_file(name, sign): labels_file(new, sign)
         for sign in LABEL_SIGNS
-        for name, new in kept.items()
+        for name, new in new_names.items()
         if name not in changes.cast
     }
     files |= {name: name for name in (LABEL_MAP, KEYPOINTS)}
@@ -534,15 +534,17 @@ def _edit_metadata(
     missing, touched = {*changes.added}, {*changes.cast, changes.image}
     for name, feature in before.items():
         parts = [one for one in known if one not in before and one.startswith(f"{name}/")]
-        same = touched.isdisjoint([name, *parts]) and all(kept.get(one) == one for one in parts)
+        same = touched.isdisjoint([name, *parts]) and all(
+            new_names.get(one) == one for one in parts
+        )
         if same and changes.keeps(name):
             after[changes.rename.get(name, name)] = feature
         else:
-            missing.update(kept[one] for one in (name, *parts) if one in kept)
+            missing.update(new_names[one] for one in (name, *parts) if one in new_names)
     if missing and shards:
         after |= inferred_features(missing, shards)
     if changes.image is not None and changes.recipe is not None and changes.recipe.resize:
-        image = after.get(kept[changes.image], {}).get("image")
+        image = after.get(new_names[changes.image], {}).get("image")
         if image:
             size = changes.recipe.resize
             channels = int(image["shape"]["dimensions"][-1])

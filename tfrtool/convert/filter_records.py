@@ -151,12 +151,12 @@ def _select(
         if len(table) and not table.marks[rule]["high"].any():
             flag = {"sample": "--sample-per"}.get(rule, f"--{rule}")
             raise no_feature(name, files.paths, flag)
-    kept, skipped = np.ones(len(table), np.bool_), dict[str, int]()
+    is_selected, skipped = np.ones(len(table), np.bool_), dict[str, int]()
 
     def skip(rule: str, rows: NDArray[Any]) -> None:
-        before = np.count_nonzero(kept)
-        kept[rows] = False
-        skipped[rule] = int(before - np.count_nonzero(kept))
+        before = np.count_nonzero(is_selected)
+        is_selected[rows] = False
+        skipped[rule] = int(before - np.count_nonzero(is_selected))
 
     for rule, path in lists.items():
         listed = _read_list(path, table)
@@ -164,18 +164,19 @@ def _select(
     if where is not None:
         for found in unparsed:
             table.faults.add(found)
-        kept[_rows_of(table, ((one.path, [one.fault.record or 0]) for one in unparsed))] = False
+        rows = _rows_of(table, ((one.path, [one.fault.record or 0]) for one in unparsed))
+        is_selected[rows] = False
         skip("where", ~_rows_of(table, matching.items()))
     if dedupe:
-        records, first = _grouped(table.marks["dedupe"], as_numbers(kept))
+        records, first = _grouped(table.marks["dedupe"], as_numbers(is_selected))
         skip("dedupe", records[~first])
     if options.dedupe_by is not None:
         keys = table.marks["dedupe-by"]
         has_key = (keys["high"] != 0) | (keys["low"] != 0)
-        records, first = _grouped(keys, as_numbers(kept & has_key))
+        records, first = _grouped(keys, as_numbers(is_selected & has_key))
         skip("dedupe-by", records[~first])
     if sample is not None:
-        records, classes = as_numbers(kept), [0]
+        records, classes = as_numbers(is_selected), [0]
         if options.sample_per is not None:
             records, first = _grouped(table.marks["sample"], records)
             classes = np.flatnonzero(first).tolist()
@@ -187,9 +188,11 @@ def _select(
             count = sample if isinstance(sample, int) else max(1, round(sample * (end - start)))
             rest.append(shuffled(records[start:end], options.seed)[count:])
         skip("sample", np.concatenate(rest))
-    if not kept.any() and len(kept):
-        raise WriteError(f"no records match (0 of {len(kept):,})", path=files.paths[0].parent)
-    codes = np.where(kept, table.split_codes, np.uint16(0))
+    if not is_selected.any() and len(is_selected):
+        raise WriteError(
+            f"no records match (0 of {len(is_selected):,})", path=files.paths[0].parent
+        )
+    codes = np.where(is_selected, table.split_codes, np.uint16(0))
     skipped = {rule: skipped[rule] for rule in _RULES if skipped.get(rule)}
     return Selection(table, [*table.split_sizes], codes, skipped)
 
@@ -204,22 +207,22 @@ def _rows_of(
     """Return for each record whether it has one of these numbers in its shard."""
     shards = {shard.path: place for place, shard in enumerate(table.shards)}
     wanted = np.zeros(len(table), np.bool_)
-    for path, some in numbers:
-        own = table.records_of(shards[path])
+    for path, record_numbers in numbers:
+        shard_records = table.records_of(shards[path])
         if shards[path] in table.indices:
-            wanted[own] |= np.isin(table.indices_of(shards[path]), some)
+            wanted[shard_records] |= np.isin(table.indices_of(shards[path]), record_numbers)
         else:
-            wanted[own][np.array(some, np.int64)] = True
+            wanted[shard_records][np.array(record_numbers, np.int64)] = True
     return wanted
 
 
-def _grouped(marks: Rows, kept: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+def _grouped(marks: Rows, selected: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """Return records by their digests, and whether each is the first with its own."""
-    high, low = marks["high"][kept], marks["low"][kept]
+    high, low = marks["high"][selected], marks["low"][selected]
     order = np.lexsort((low, high))  # which keeps the order of equal ones
     high, low, first = high[order], low[order], np.ones(len(order), np.bool_)
     first[1:] = (high[1:] != high[:-1]) | (low[1:] != low[:-1])
-    return kept[order], first
+    return selected[order], first
 
 
 def _read_list(path: AnyPath, table: SourceRecords) -> NDArray[np.bool_]:

@@ -211,9 +211,9 @@ def copy_records(
 
     merge = options if isinstance(options, MergeOptions) else MergeOptions()
 
-    def metadata(splits: Sequence[SplitInfo], place: Path) -> Mapping[str, str]:
+    def metadata(splits: Sequence[SplitInfo], folder: Path) -> Mapping[str, str]:
         added = [*(merge.fill or ()), *([merge.add_source] if merge.add_source else ())]
-        carried.describe(added, [place / name for name in names])
+        carried.describe(added, [folder / name for name in names])
         return carried.texts(settings.name, settings.version, splits)
 
     def plan(scratch: Path) -> JobPlan:
@@ -431,9 +431,9 @@ def _merged(
 
     additions = Additions()
     if several or merges:
-        own = {path: path for path in found.paths}  # which may have local copies
+        local_paths = {path: path for path in found.paths}  # which may have local copies
         shards = {
-            at: [own.get(path, path) for one in find_files(at).sets for path in one.paths]
+            at: [local_paths.get(path, path) for one in find_files(at).sets for path in one.paths]
             for at in places
         }
         folds = {at: fold_columns(paths, workers=workers) for at, paths in shards.items()}
@@ -452,13 +452,15 @@ def _check_alike(
 ) -> None:
     """Raise a `SchemaError` that names all features that sources don't share."""
     parts, first, missing = list[tuple[AnyPath, str]](), next(iter(columns), None), False
-    for place, own in columns.items():
-        reference = columns[first] if first is not None else own
-        if own.kind != reference.kind:
-            what = f"it has {own.kind.title} records, and {printable(str(first))} "
+    for source, source_columns in columns.items():
+        reference = columns[first] if first is not None else source_columns
+        if source_columns.kind != reference.kind:
+            what = f"it has {source_columns.kind.title} records, and {printable(str(first))} "
             hint = "use --allow-mixed to merge them anyway"
-            raise SchemaError(f"{what}{reference.kind.title}", path=place, hint=hint)
-        old, new = ({(c.key, c.is_list): c.dtype for c in of.columns} for of in (reference, own))
+            raise SchemaError(f"{what}{reference.kind.title}", path=source, hint=hint)
+        old, new = (
+            {(c.key, c.is_list): c.dtype for c in of.columns} for of in (reference, source_columns)
+        )
         names = []
         for key in sorted(old.keys() | new.keys()):
             name = printable(feature_name(key[0]))
@@ -470,12 +472,12 @@ def _check_alike(
                 names.append(f"{name} ({'missing' if key in old else 'only here'})")
                 missing = True
         if names:
-            parts.append((place, some_of(names, _SHOWN)))
+            parts.append((source, some_of(names, _SHOWN)))
     if parts:
-        (place, names_of), *others = parts
+        (source, names_of), *others = parts
         what = f"its features differ from those of {printable(str(first))}: {names_of}"
         what += "".join(f"; {printable(str(at))}: {more}" for at, more in others)
         hint = "use --allow-mixed to merge them anyway"
         if missing:
             hint = f"use --fill NAME=VALUE to add what is missing, or {hint.removeprefix('use ')}"
-        raise SchemaError(what, path=place, hint=hint)
+        raise SchemaError(what, path=source, hint=hint)

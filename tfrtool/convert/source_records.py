@@ -87,12 +87,12 @@ def find_sources(
         UsageError: there is no source, or the target is inside one.
         DatasetError: none of the files that the metadata names exists.
     """
-    paths, goal = as_paths(sources), target.resolve()
+    paths, resolved_target = as_paths(sources), target.resolve()
     if not paths:
         raise UsageError("no source: expected files or directories")
     found = find_files(paths, _split_name, look)
-    within = any(goal.is_relative_to(path.resolve()) for path in paths)
-    if within or goal in [path.resolve() for path in found.folders]:
+    within = any(resolved_target.is_relative_to(path.resolve()) for path in paths)
+    if within or resolved_target in [path.resolve() for path in found.folders]:
         hint = "choose a directory outside"
         raise UsageError("would be inside its source", path=target, hint=hint)
     if not found.paths:
@@ -241,8 +241,8 @@ class SourceRecords:
 
     def indices_of(self, shard: int) -> NDArray[np.int64]:
         """Return the numbers of a shard's records in their file."""
-        own, known = self.records_of(shard), self.indices.get(shard)
-        return np.arange(own.stop - own.start) if known is None else known
+        records, known = self.records_of(shard), self.indices.get(shard)
+        return np.arange(records.stop - records.start) if known is None else known
 
     def rows(self, numbers: NDArray[Any]) -> Rows:
         """Return some records as rows of `ROW`, in the given order."""
@@ -251,8 +251,8 @@ class SourceRecords:
         rows["offset"], rows["size"] = self.offsets[numbers], self.sizes[numbers]
         places = rows["index"] = numbers - self.starts[rows["shard"]]
         for shard in self.indices.keys() & {*np.unique(rows["shard"]).tolist()}:
-            own = rows["shard"] == shard
-            rows["index"][own] = self.indices[shard][places[own]]
+            of_shard = rows["shard"] == shard
+            rows["index"][of_shard] = self.indices[shard][places[of_shard]]
         return rows
 
 
@@ -369,11 +369,11 @@ def scan_records(
 def _joined(parts: Sequence[list[Rows]], dtype: Any) -> Rows:
     """Return arrays as one, and let go of each as soon as it is copied."""
     joined, end = np.zeros(sum(map(len, chain.from_iterable(parts))), dtype), 0
-    for some in parts:
-        for part in some:
+    for arrays in parts:
+        for part in arrays:
             joined[end : end + len(part)] = part
             end += len(part)
-        some.clear()
+        arrays.clear()
     return joined
 
 
@@ -389,8 +389,8 @@ def _scan_shard(
             _, end = hop(file, stamp[0], ends)
             if end == stamp[0]:
                 offsets = np.frombuffer(ends, np.int64)
-                own = np.diff(offsets).astype(np.uint32)
-                return _Scanned(SourceShard(path, stamp), [offsets[:-1]], [own])
+                sizes = np.diff(offsets).astype(np.uint32)
+                return _Scanned(SourceShard(path, stamp), [offsets[:-1]], [sizes])
             file.seek(0)
         copy = Path(scratch, f"{number}.records") if packed and scratch else None
         if copy is not None and not copy.parent.is_dir():
@@ -412,18 +412,18 @@ def _scan_shard(
         for records in _in_batches(read_records(file), report):
             keys = [payload_key(one.payload_crc, len(one.payload)) for one in records]
             scanned.read.add_keys(keys)
-            for kept, marks in marker(path, records, report) if marker else ((records, None),):
-                sizes = np.array([len(one.payload) + FRAME_SIZE for one in kept], np.uint32)
-                offsets = np.array([one.offset for one in kept], np.int64)
+            for selected, marks in marker(path, records, report) if marker else ((records, None),):
+                sizes = np.array([len(one.payload) + FRAME_SIZE for one in selected], np.uint32)
+                offsets = np.array([one.offset for one in selected], np.int64)
                 if out is not None:
                     ends_of = end + np.cumsum(sizes, dtype=np.int64)
-                    offsets, end = ends_of - sizes, int(ends_of[-1]) if kept else end
-                    out.writelines(frame(record.payload) for record in kept)
+                    offsets, end = ends_of - sizes, int(ends_of[-1]) if selected else end
+                    out.writelines(frame(record.payload) for record in selected)
                 scanned.offsets.append(offsets)
                 scanned.sizes.append(sizes)
-                scanned.indices.append(np.array([one.index for one in kept], np.int64))
+                scanned.indices.append(np.array([one.index for one in selected], np.int64))
                 scanned.marks += [] if marks is None else [marks]
-                count += len(kept)
+                count += len(selected)
         last = next((int(part[-1]) for part in reversed(scanned.indices) if len(part)), -1)
         if last == count - 1:
             scanned.indices.clear()
@@ -476,8 +476,8 @@ class FrameReader:
         order = np.lexsort((rows["offset"], rows["shard"]))
         files, begins = rows["shard"][order], rows["offset"][order]
         ends = begins + rows["size"][order]
-        apart = (files[1:] != files[:-1]) | (begins[1:] != ends[:-1])
-        runs = [0, *(np.flatnonzero(apart) + 1).tolist(), len(order)]
+        is_gap = (files[1:] != files[:-1]) | (begins[1:] != ends[:-1])
+        runs = [0, *(np.flatnonzero(is_gap) + 1).tolist(), len(order)]
         ranks, offsets, stops = order.tolist(), begins.tolist(), ends.tolist()
         ranges = [(int(files[a]), offsets[a], stops[b - 1]) for a, b in pairwise(runs)]
         frames: list[memoryview | None] = [None] * len(rows)
@@ -516,8 +516,8 @@ class FrameReader:
         intact = [frame for frame in frames if frame is not None]
         if read is not None:
             read.add_keys(before)
-        whole = len(intact) == len(frames) and len(runs) == 2 and ranks == sorted(ranks)
-        if whole and change is None:
+        is_contiguous = len(intact) == len(frames) and len(runs) == 2 and ranks == sorted(ranks)
+        if is_contiguous and change is None:
             return data, keys
         pairs = zip(keys, frames, strict=True)
         return b"".join(intact), [key for key, frame in pairs if frame is not None]

@@ -66,10 +66,10 @@ def _sizes(batch: pa.RecordBatch, rows: NDArray[np.int64]) -> NDArray[np.float64
 
     found = np.zeros((len(rows), 2))
     names = batch.schema.names
-    for place, row in enumerate(rows.tolist()):
+    for index, row in enumerate(rows.tolist()):
         if {*SIZES} <= {*names}:
             with suppress(TypeError, ValueError):  # zeros are an error
-                found[place] = [batch.column(name)[row].as_py() or 0 for name in SIZES]
+                found[index] = [batch.column(name)[row].as_py() or 0 for name in SIZES]
         elif IMAGE in names:
             image = batch.column(IMAGE)[row].as_py()
             data = image.get("bytes") if isinstance(image, dict) else image
@@ -77,7 +77,7 @@ def _sizes(batch: pa.RecordBatch, rows: NDArray[np.int64]) -> NDArray[np.float64
                 frame = read_frame(data or b"")
             except RefusedImageError as error:
                 raise SchemaError("--boxes can't read the size of an image") from error
-            found[place] = frame.width, frame.height
+            found[index] = frame.width, frame.height
     if not (found > 0).all():
         raise SchemaError("--boxes needs the columns 'width' and 'height', or images in 'image'")
     return found

@@ -109,8 +109,10 @@ class ConvertReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``--json`` prints."""
-        own = to_json_values({name: getattr(self, name) for name in ("columns", "losses", "notes")})
-        return {"from": self.source, "to": self.target, **self.job.to_json(), **own}
+        details = to_json_values(
+            {name: getattr(self, name) for name in ("columns", "losses", "notes")}
+        )
+        return {"from": self.source, "to": self.target, **self.job.to_json(), **details}
 
 
 @takes(ConvertOptions)
@@ -141,37 +143,38 @@ def convert(
     casts = {name: ColumnType.parse(word) for name, word in (options.cast or {}).items()}
     schema = None if options.schema is None else _read_schema(options, as_path(options.schema))
     found = find_sources(source, folder, partial(look_for, name=options.from_format))
-    form = (
+    source_format = (
         format_of_files(found.paths)
         if options.from_format is None
         else format_of(options.from_format)
     )
     if options.flatten:
-        if not isinstance(form, ParquetFormat | JsonLinesFormat):
+        if not isinstance(source_format, ParquetFormat | JsonLinesFormat):
             known = "Parquet, Arrow and JSON Lines"
-            raise UsageError(f"--flatten applies to {known}, not to {form.name}")
-        form = type(form)(flatten=True)
+            raise UsageError(f"--flatten applies to {known}, not to {source_format.name}")
+        source_format = type(source_format)(flatten=True)
     if options.boxes is not None:
-        if not (options.flatten and isinstance(form, ParquetFormat | JsonLinesFormat)):
+        if not (options.flatten and isinstance(source_format, ParquetFormat | JsonLinesFormat)):
             raise UsageError("--boxes applies to Parquet, Arrow and JSON Lines with --flatten")
-        form = type(form)(flatten=True, boxes=options.boxes)
-    goal, single = _goal(folder, options.to, form)
-    form, goal = _with_csv(options, form, goal)
-    if options.index and (single or goal.name != "tfrecord"):
+        source_format = type(source_format)(flatten=True, boxes=options.boxes)
+    target_format, single = _choose_target(folder, options.to, source_format)
+    source_format, target_format = _with_csv(options, source_format, target_format)
+    if options.index and (single or target_format.name != "tfrecord"):
         raise UsageError("--index requires a directory of TFRecord shards as TARGET")
     if options.proto is not None:
-        form = _message_format(options, form, goal)
-    own = folder.with_suffix("") if single else folder
-    own = own.with_suffix("") if named_compression(own) or own.suffix in _INNER else own
-    settings = replace(options.settings(own), workers=options.pool)
-    if label_feature and not (goal.payloads or goal.name == "webdataset"):
+        source_format = _message_format(options, source_format, target_format)
+    stem_path = folder.with_suffix("") if single else folder
+    if named_compression(stem_path) or stem_path.suffix in _INNER:
+        stem_path = stem_path.with_suffix("")
+    settings = replace(options.settings(stem_path), workers=options.pool)
+    if label_feature and not (target_format.payloads or target_format.name == "webdataset"):
         known = "TFRecord, ArrayRecord and WebDataset"
-        raise UsageError(f"--label-feature applies to {known}, not to {goal.name}")
+        raise UsageError(f"--label-feature applies to {known}, not to {target_format.name}")
     copies = local_copies(found.paths, settings.workers, settings.on_progress)
     with settings.running(), copies:
         meter = Meter(settings.on_progress, "scanning", BYTES, total_bytes(found.paths))
         scanning = map_shards(
-            partial(_scan, form),
+            partial(_scan, source_format),
             found.paths,
             settings.workers,
             _WORTH_A_PROCESS,
@@ -179,13 +182,19 @@ def convert(
         )
         scans = {scan.path: scan for scan in scanning}
         meter.finish()
-        whole = {path: scan.rows for path, scan in scans.items() if not scan.faults}
-        faults = faults_of(found, whole, stop=settings.stop)
+        intact_rows = {path: scan.rows for path, scan in scans.items() if not scan.faults}
+        faults = faults_of(found, intact_rows, stop=settings.stop)
         for path, scan in scans.items():
             for fault in scan.faults:
                 faults.add(LocatedFault(path=path, fault=fault))
-        before, said = _content_of(
-            form, [*scans.values()], found.folders, tuple(select), options, schema, cast=casts
+        before, column_notes = _content_of(
+            source_format,
+            [*scans.values()],
+            found.folders,
+            tuple(select),
+            options,
+            schema,
+            cast=casts,
         )
         if options.boxes and all(BOXES not in s.content.columns.names for s in scans.values()):
             raise SchemaError(f"--boxes needs a column {BOXES!r}", path=next(iter(scans)))
@@ -194,19 +203,21 @@ def convert(
         label = rename.get(label, label) if label else None
         after = replace(_renamed_content(before, rename), declared=True, native=None)
         label = label if label in after.columns.names else None
-        is_named = goal.names_labels and (schema is None and (not select or LABEL_NAME in select))
+        is_named = target_format.names_labels and (
+            schema is None and (not select or LABEL_NAME in select)
+        )
         after = replace(after, label=label, named=is_named)
-        payloads = form.payloads and goal.payloads
+        payloads = source_format.payloads and target_format.payloads
         if casts and payloads:
             what = "--cast applies to tables, and neither SOURCE nor TARGET is one"
             raise UsageError(what, hint="change records with --cast of tfrtool edit")
-        if not form.payloads:
-            kept = () if goal.payloads else before.columns.names
-            said += _blank_notes([*scans.values()], select, kept)
-        if goal.payloads and not form.payloads:
-            said += _stored_notes(after.columns)
-        if not goal.payloads:
-            said += [
+        if not source_format.payloads:
+            retained = () if target_format.payloads else before.columns.names
+            column_notes += _blank_notes([*scans.values()], select, retained)
+        if target_format.payloads and not source_format.payloads:
+            column_notes += _stored_notes(after.columns)
+        if not target_format.payloads:
+            column_notes += [
                 f"feature {name!r} becomes column {column!r}"
                 for column, one in zip(after.columns.names, after.columns.columns, strict=False)
                 if column != (name := feature_name(one.key))
@@ -214,7 +225,8 @@ def convert(
         if options.verify == "bytes" and not (after.exact or payloads):
             hint = "use --exact to keep them"
             raise UsageError("--verify bytes requires payloads to compare", hint=hint)
-        read, written, pattern, losses = before, after, goal.file_name, goal.losses(after)
+        read, written = before, after
+        pattern, losses = target_format.file_name, target_format.losses(after)
         if payloads and not select and not rename and schema is None:  # they are copied as they are
             read = written = Content(columns=Columns(PayloadKind.UNKNOWN))
         else:
@@ -222,7 +234,7 @@ def convert(
         if single:
             pattern = folder.name.replace("{", "{{").replace("}", "}}")
         noted = (note for scan in scans.values() for note in scan.notes)
-        notes = [*dict.fromkeys((*found.notes, *noted, *said))]
+        notes = [*dict.fromkeys((*found.notes, *noted, *column_notes))]
         for text in shorten_notes([*losses, *notes]):
             options.on_note(text)
         tasks = [
@@ -233,8 +245,8 @@ def convert(
                 split=split,
                 records=sum(piece.rows for piece in pieces),
                 size=sum(piece.path.stat().st_size for piece in pieces),
-                source=form,
-                target=goal,
+                source=source_format,
+                target=target_format,
                 pieces=pieces,
                 before=read,
                 after=written,
@@ -251,7 +263,7 @@ def convert(
             raise UsageError(f"one file can't hold the splits {names}", hint=hint)
 
         # A schema that is there already must not give these records the types of others.
-        is_typed = single and goal.payloads and bool(StoredTypes.read([folder]).columns)
+        is_typed = single and target_format.payloads and bool(StoredTypes.read([folder]).columns)
 
         def metadata(splits: Sequence[SplitInfo], _: Path) -> Mapping[str, str]:
             info = DatasetInfo(
@@ -261,11 +273,11 @@ def convert(
                 image_feature=next(iter(after.images), None),
                 label_feature=after.label or next(iter(after.class_names), None),
             )
-            texts = goal.metadata(after, info)
+            texts = target_format.metadata(after, info)
             return {**texts, SCHEMA: after.to_text()} if is_typed else texts
 
         chosen = {
-            "to": goal.name,
+            "to": target_format.name,
             "select": list(select),
             "rename": rename,
             "cast": dict(options.cast or {}),
@@ -278,7 +290,14 @@ def convert(
         }
         stats = [(str(path), path.stat()) for path in found.paths]
         inputs = [(path, status.st_size, status.st_mtime_ns) for path, status in stats]
-        facts = (form.name, vars(form), vars(goal), before, after, [task.pieces for task in tasks])
+        facts = (
+            source_format.name,
+            vars(source_format),
+            vars(target_format),
+            before,
+            after,
+            [task.pieces for task in tasks],
+        )
         plan = JobPlan(tasks=tasks, inputs=[*inputs, facts], faults=faults)
 
         def run(where: JobSettings) -> JobReport:
@@ -288,8 +307,8 @@ def convert(
         job = _run_single(settings, folder, run, has_schema) if single else run(settings)
     return ConvertReport(
         job=job,
-        source=form.name,
-        target=goal.name,
+        source=source_format.name,
+        target=target_format.name,
         columns={one.name: str(one.type) for one in after.schema}
         | ({LABEL_NAME: "string"} if after.named_label else {}),
         losses=losses,
@@ -305,31 +324,39 @@ def _scan(form: Format, path: AnyPath) -> Scan:
         raise
 
 
-def _with_csv(options: ConvertOptions, form: Format, goal: Format) -> tuple[Format, Format]:
+def _with_csv(
+    options: ConvertOptions, source_format: Format, target_format: Format
+) -> tuple[Format, Format]:
     """Return formats with the options of CSV: those of CSV that is read, or else written."""
     csv = CsvOptions.take({**vars(options)})
-    if form.name == "csv":
-        return CsvFormat(csv), goal
-    if goal.name != "csv":
+    if source_format.name == "csv":
+        return CsvFormat(csv), target_format
+    if target_format.name != "csv":
         for name in csv.changed():
-            raise UsageError(f"{name} applies to CSV, not to {form.name} or {goal.name}")
-        return form, goal
-    made = CsvFormat(csv)
-    made.check_written()
-    return form, made
+            raise UsageError(
+                f"{name} applies to CSV, not to {source_format.name} or {target_format.name}"
+            )
+        return source_format, target_format
+    csv_format = CsvFormat(csv)
+    csv_format.check_written()
+    return source_format, csv_format
 
 
-def _message_format(options: ConvertOptions, form: Format, goal: Format) -> Format:
+def _message_format(
+    options: ConvertOptions, source_format: Format, target_format: Format
+) -> Format:
     """Return a format of payloads that decodes the messages of --proto."""
-    if not isinstance(form, PayloadFormat):
-        raise UsageError(f"--proto applies to TFRecord and ArrayRecord, not to {form.name}")
-    if goal.payloads or goal.name == "webdataset":
-        what = f"--proto makes tables, and {goal.name} is not one"
+    if not isinstance(source_format, PayloadFormat):
+        raise UsageError(
+            f"--proto applies to TFRecord and ArrayRecord, not to {source_format.name}"
+        )
+    if target_format.payloads or target_format.name == "webdataset":
+        what = f"--proto makes tables, and {target_format.name} is not one"
         raise UsageError(what, hint="use --to parquet, arrow, jsonl or csv")
     others = ("exact", "lists", "rename", "schema", "cast", "label_feature")
     for name in (name for name in others if getattr(options, name)):
         raise UsageError(f"--proto and --{name.replace('_', '-')} cannot be used together")
-    return type(form)(MessageColumns.read(str(options.proto)))
+    return type(source_format)(MessageColumns.read(str(options.proto)))
 
 
 def shorten_notes(notes: Sequence[str]) -> list[str]:
@@ -346,7 +373,7 @@ def shorten_notes(notes: Sequence[str]) -> list[str]:
     return shortened
 
 
-def _goal(target: AnyPath, to: str | None, source: Format) -> tuple[Format, bool]:
+def _choose_target(target: AnyPath, to: str | None, source: Format) -> tuple[Format, bool]:
     """Return the format to write, and whether the target is one file."""
     forms = [*map(format_of, NAMES)]
     named = next((one for one in forms if one.own_names.search(target.name)), None)
@@ -392,10 +419,10 @@ def _run_single(
     schema = schema_of(path)
     if settings.existing is Existing.REFUSE:
         # A schema may be that of another table: rows.jsonl has the one of rows.csv.
-        for place in (path, schema) if has_schema else (path,):
-            if place.exists() or place.is_symlink():
+        for output in (path, schema) if has_schema else (path,):
+            if output.exists() or output.is_symlink():
                 hint = "use --overwrite to replace it"
-                raise UsageError("already exists", path=place, hint=hint)
+                raise UsageError("already exists", path=output, hint=hint)
     if settings.dry_run:
         return replace(run(settings), dataset=path)
     with os_errors_as(WriteError, path, "can't be written"), new_file_by_name(path) as file:
@@ -407,7 +434,7 @@ def _run_single(
 
 
 def _content_of(
-    form: Format,
+    source_format: Format,
     scans: Sequence[Scan],
     folders: Sequence[AnyPath],
     select: Sequence[str],
@@ -424,8 +451,8 @@ def _content_of(
         UsageError: a column is selected or cast that isn't there.
     """
     known, exact, lists = [scan.content for scan in scans], options.exact, options.lists
-    kept = not form.payloads and all(one.exact for one in known)
-    if exact and not (form.payloads or kept):
+    has_exact = not source_format.payloads and all(one.exact for one in known)
+    if exact and not (source_format.payloads or has_exact):
         hint = "convert it without --exact"
         raise UsageError("--exact keeps payloads, and a table has none", hint=hint)
     if schema is not None:
@@ -434,20 +461,20 @@ def _content_of(
         raise UsageError(_WHOLE)
     if any(one.declared != known[0].declared for one in known):
         raise SchemaError("some of the files have a schema next to them, others don't")
-    typed = form.payloads or kept or (form.widening and known[0].declared)
+    typed = source_format.payloads or has_exact or (source_format.widening and known[0].declared)
     types = dict(cast)
     if schema is not None and not typed:
         types = {one.name: ColumnType(one.dtype) for one in schema.features if one.dtype} | types
     notes, native = list[str](), None
     if isinstance(known[0].columns, MessageColumns):
         columns: Columns = known[0].columns
-    elif form.payloads:
+    elif source_format.payloads:
         columns = _total(scans).table_columns(lists=lists)
         native = StoredTypes.read(scan.path for scan in scans).apply(columns)
         columns = _retyped(native, types)
     else:
         rows = [scan for scan in scans if scan.rows] or scans[:1]
-        columns, notes = _merged(form, rows, select, types, lists=lists)
+        columns, notes = _merged(source_format, rows, select, types, lists=lists)
     columns.select(cast)
     if LABEL_NAME not in columns.names:
         select = [name for name in select if name != LABEL_NAME]
@@ -462,7 +489,7 @@ def _content_of(
                 raise SchemaError(what, path=scan.path)
     content = Content(
         columns=columns.select(select) if select else columns,
-        exact=(exact or kept) and not (select or cast),
+        exact=(exact or has_exact) and not (select or cast),
         class_names=class_names,
         class_files=known[0].class_files,
         tfds=None if select else known[0].tfds,
@@ -471,7 +498,7 @@ def _content_of(
     )
     if columns.kind is not PayloadKind.EXAMPLE:
         return content, notes
-    if form.payloads:
+    if source_format.payloads:
         carried = CarriedMetadata(folders)
         for name, one in zip(content.columns.names, content.columns.columns, strict=True):
             files = (labels_file(name, sign) for sign in LABEL_SIGNS)
@@ -481,7 +508,7 @@ def _content_of(
                 class_names[name] = tuple(filter(None, lines))
         tfds = None if select else carried.features
         content = replace(content, class_files=carried.labels, tfds=tfds)
-    return replace(content, images=_images(form, scans, content)), notes
+    return replace(content, images=_images(source_format, scans, content)), notes
 
 
 def _read_schema(options: ConvertOptions, path: AnyPath) -> DataSchema:
@@ -506,11 +533,11 @@ def _retyped(columns: Columns, types: Mapping[str, ColumnType]) -> Columns:
     if types and columns.kind is not PayloadKind.EXAMPLE:
         raise UsageError(f"--cast applies to tf.train.Examples, not to {columns.kind.title}")
     changed = []
-    for name, one in zip(columns.names, columns.columns, strict=False):
-        if name in types and one.dtype is None:
+    for name, column in zip(columns.names, columns.columns, strict=False):
+        if name in types and column.dtype is None:
             hint = "change records with --cast of tfrtool edit"
             raise UsageError(f"feature {name!r} has several types", hint=hint)
-        changed.append(types[name].of(one) if name in types else one)
+        changed.append(types[name].of(column) if name in types else column)
     return replace(columns, columns=tuple(changed))
 
 
@@ -519,32 +546,34 @@ def _native(columns: Columns, native: Columns) -> Columns | None:
     known = {(one.key, one.is_list): one for one in native.columns}
     found = []
     for one in columns.columns:
-        own = known[one.key, one.is_list]
-        shape = own.shape if one.form is Form.LIST else ()
-        found.append(one if own.dtype is None else replace(own, form=one.form, shape=shape))
-    made = replace(columns, columns=tuple(found))
-    return None if made == columns else made
+        original = known[one.key, one.is_list]
+        shape = original.shape if one.form is Form.LIST else ()
+        found.append(
+            one if original.dtype is None else replace(original, form=one.form, shape=shape)
+        )
+    uncast = replace(columns, columns=tuple(found))
+    return None if uncast == columns else uncast
 
 
 def _blank_notes(
-    scans: Sequence[Scan], select: Collection[str], kept: Collection[str]
+    scans: Sequence[Scan], select: Collection[str], retained: Collection[str]
 ) -> list[str]:
     """Return notes on columns without values that aren't kept, a clause each."""
     blank = {scan.path: {*scan.blank} for scan in scans}
     valued = {n for scan in scans for n in scan.content.columns.names if n not in blank[scan.path]}
     skipped = dict.fromkeys(name for scan in scans for name in scan.blank if name not in valued)
-    names = (name for name in skipped if name not in kept and (not select or name in select))
+    names = (name for name in skipped if name not in retained and (not select or name in select))
     return [f"column {name!r} has no values; skipped" for name in names]
 
 
 def _stored_notes(columns: Columns) -> list[str]:
     """Return how records store values of other types, a clause each."""
     notes = []
-    for name, one in zip(columns.names, columns.columns, strict=False):
-        if one.logical:
-            form = "int64, in microseconds" if one.dtype is DType.INT64 else "text"
-            notes.append(f"column {name!r}: {one.logical.partition('(')[0]}s become {form}")
-        if len(one.shape) > 1 or one.shape > (0,):
+    for name, column in zip(columns.names, columns.columns, strict=False):
+        if column.logical:
+            form = "int64, in microseconds" if column.dtype is DType.INT64 else "text"
+            notes.append(f"column {name!r}: {column.logical.partition('(')[0]}s become {form}")
+        if len(column.shape) > 1 or column.shape > (0,):
             notes.append(f"column {name!r}: tensors become flat lists, in row-major order")
     return notes
 
@@ -561,10 +590,10 @@ def _fixed(columns: Columns, schema: DataSchema, cast: Mapping[str, ColumnType])
         if spec.is_single and not one.is_list:
             form = one.form if one.form.is_single else Form.OPTIONAL
         dtype = spec.dtype or one.dtype or DType.STRING
-        own = replace(one.plain, form=form, dtype=one.dtype or dtype)
+        stored = replace(one.plain, form=form, dtype=one.dtype or dtype)
         shape = spec.shape or ()
         chosen = ColumnType(dtype, shape=shape if len(shape) > 1 else ())
-        fixed.append(cast.get(spec.name, chosen).of(own))
+        fixed.append(cast.get(spec.name, chosen).of(stored))
     return Columns(columns.kind, tuple(fixed))
 
 
@@ -581,12 +610,12 @@ def _renamed_content(content: Content, names: Mapping[str, str]) -> Content:
         for name, one in zip(new, content.columns.columns, strict=True)
     ]
     try:
-        made = Columns(content.columns.kind, tuple(columns))
+        renamed = Columns(content.columns.kind, tuple(columns))
     except ValueError as error:
         raise UsageError("--rename gives two columns the same name") from error
     return replace(
         content,
-        columns=made,
+        columns=renamed,
         class_names={new[name]: some for name, some in content.class_names.items() if name in new},
         images=tuple(new[name] for name in content.images),
         tfds=None,
@@ -594,7 +623,7 @@ def _renamed_content(content: Content, names: Mapping[str, str]) -> Content:
 
 
 def _merged(
-    form: Format,
+    source_format: Format,
     scans: Sequence[Scan],
     select: Sequence[str],
     cast: Mapping[str, ColumnType],
@@ -611,17 +640,18 @@ def _merged(
         for one in scan.content.columns.columns:
             seen.setdefault((one.is_list, one.key), []).append((one, scan))
     merged, notes, errors = [], list[str](), dict[str, SchemaError | SourceError]()
-    for (is_list, key), held in seen.items():
+    for (is_list, key), occurrences in seen.items():
         name = feature_name(key)
         if select and name not in select:
-            merged.append(held[0][0])  # only its presence counts
+            merged.append(occurrences[0][0])  # only its presence counts
             continue
-        forms = {one.form for one, _ in held}
-        shape = _form(forms if len(held) == len(scans) else {*forms, Form.OPTIONAL}, lists, is_list)
+        forms = {one.form for one, _ in occurrences}
+        forms |= set() if len(occurrences) == len(scans) else {Form.OPTIONAL}
+        shape = _form(forms, lists, is_list)
         try:
             chosen = cast.get(name)
-            dtype, note = _dtype(form, name, held, chosen)
-            logical, sizes = _logical(name, held, chosen), _shape(name, held, chosen)
+            dtype, note = _dtype(source_format, name, occurrences, chosen)
+            logical, sizes = _logical(name, occurrences, chosen), _shape(name, occurrences, chosen)
         except (SchemaError, SourceError) as error:
             errors[name] = error
             continue
@@ -629,7 +659,7 @@ def _merged(
             dtype = None
         elif note:
             notes.append(f"column {name!r}{note}")
-        texts = (one.is_text or one.dtype is not DType.STRING for one, _ in held)
+        texts = (one.is_text or one.dtype is not DType.STRING for one, _ in occurrences)
         text = dtype is DType.STRING and all(texts)
         merged.append(
             Column(
@@ -667,16 +697,18 @@ def _form(forms: Collection[Form], lists: bool, is_list: bool) -> Form:
     return Form.FEATURE if len(optional) > 1 else next(iter(optional or forms))
 
 
-def _logical(name: str, held: Sequence[tuple[Column, Scan]], cast: ColumnType | None) -> str | None:
+def _logical(
+    name: str, occurrences: Sequence[tuple[Column, Scan]], cast: ColumnType | None
+) -> str | None:
     """Return the word for times or decimals in a column, if it has these."""
-    words = {one.logical: (one, scan.path) for one, scan in reversed(held)}
+    words = {one.logical: (one, scan.path) for one, scan in reversed(occurrences)}
     if len(words) > 1 and cast is None:
         types = ((one.logical or one.dtype, path) for one, path in reversed(words.values()))
         places = [f"{getattr(one, 'value', one)} in {path}" for one, path in types]
         raise _conflict(name, "types", places)
-    own = next(iter(words))
-    same = cast is None or (cast.logical == "timestamp" and (own or "").startswith("timestamp"))
-    return own if same or cast is None else cast.logical
+    word = next(iter(words))
+    same = cast is None or (cast.logical == "timestamp" and (word or "").startswith("timestamp"))
+    return word if same or cast is None else cast.logical
 
 
 def _conflict(name: str, what: str, places: Sequence[str]) -> SchemaError:
@@ -686,13 +718,15 @@ def _conflict(name: str, what: str, places: Sequence[str]) -> SchemaError:
 
 
 def _shape(
-    name: str, held: Sequence[tuple[Column, Scan]], cast: ColumnType | None
+    name: str, occurrences: Sequence[tuple[Column, Scan]], cast: ColumnType | None
 ) -> tuple[int, ...]:
     """Return the shape of the tensors in a column; a cast makes lists of them."""
     if cast is not None:
-        return next((one.shape[:1] and (-1,) for one, _ in held), ())
+        return next((one.shape[:1] and (-1,) for one, _ in occurrences), ())
     shapes = {
-        one.shape or (-1,): scan.path for one, scan in reversed(held) if one.form is Form.LIST
+        one.shape or (-1,): scan.path
+        for one, scan in reversed(occurrences)
+        if one.form is Form.LIST
     }
     levels = [{*sizes} - {0} for sizes in zip(*shapes, strict=False)]
     if len({*map(len, shapes)}) > 1 or any(len(sizes) > 1 for sizes in levels[1:]):
@@ -701,31 +735,34 @@ def _shape(
     if not all(levels):
         return ()
     shape = tuple(-1 if len(sizes) > 1 else next(iter(sizes)) for sizes in levels)
-    return shape if any(one.shape for one, _ in held) else ()
+    return shape if any(one.shape for one, _ in occurrences) else ()
 
 
 def _dtype(
-    form: Format, name: str, held: Sequence[tuple[Column, Scan]], chosen: ColumnType | None
+    source_format: Format,
+    name: str,
+    occurrences: Sequence[tuple[Column, Scan]],
+    chosen: ColumnType | None,
 ) -> tuple[DType | None, str]:
     """Return the type of a column, and a note.
 
     Doubles become int64 where all of them, in all files, are whole.
     """
     total, singles, cast = NumberRange(), False, None if chosen is None else chosen.dtype
-    for one, scan in held:
+    for column, scan in occurrences:
         if name in scan.numbers:
             total.merge(scan.numbers[name])
         else:
-            singles |= one.dtype is DType.FLOAT32
-    whole = total.seen and total.all_integral and not singles
+            singles |= column.dtype is DType.FLOAT32
+    all_integral = total.seen and total.all_integral and not singles
     dtypes = {
-        DType.INT64 if whole and one.dtype is DType.FLOAT32 else one.dtype: scan.path
-        for one, scan in reversed(held)
+        DType.INT64 if all_integral and one.dtype is DType.FLOAT32 else one.dtype: scan.path
+        for one, scan in reversed(occurrences)
         if one.dtype is not None
     }
     places = [f"{one.value} in {dtypes[one]}" for one in reversed(dtypes)]
     try:
-        dtype = cast or form.widest(dtypes)
+        dtype = cast or source_format.widest(dtypes)
     except ValueError as error:
         raise _conflict(name, "types", places) from error
     if dtype is DType.STRING and len(dtypes) > 1 and cast is None:
@@ -734,7 +771,7 @@ def _dtype(
         return dtype, ": whole numbers become int64"
     if dtype is not DType.FLOAT32 or not total.seen:
         return dtype, ""
-    for _, scan in held if cast is None else ():
+    for _, scan in occurrences if cast is None else ():
         wide = scan.numbers[name].wide if name in scan.numbers else None
         if wide is not None:
             row, value = wide
@@ -758,24 +795,26 @@ def _total(scans: Sequence[Scan]) -> ColumnsFold:
 
 def _table_losses(scans: Sequence[Scan], content: Content) -> list[str]:
     """Return what no table has of files of payloads, a clause each."""
-    total, held = _total(scans), content.columns.columns
-    odd = total.kinds[PayloadKind.EVENT] + total.kinds[PayloadKind.UNKNOWN]
-    losses = [f"records that are not Examples: {odd:,}"] if odd and content.columns.parsed else []
-    if total.skipped and len(held) == len(total.columns().columns):  # all that there are
-        losses.append(f"features beyond the first {len(held):,}")
+    total, columns = _total(scans), content.columns.columns
+    others = total.kinds[PayloadKind.EVENT] + total.kinds[PayloadKind.UNKNOWN]
+    losses = []
+    if others and content.columns.parsed:
+        losses.append(f"records that are not Examples: {others:,}")
+    if total.skipped and len(columns) == len(total.columns().columns):  # all that there are
+        losses.append(f"features beyond the first {len(columns):,}")
     return losses
 
 
-def _images(form: Format, scans: Sequence[Scan], content: Content) -> tuple[str, ...]:
+def _images(source_format: Format, scans: Sequence[Scan], content: Content) -> tuple[str, ...]:
     """Return the columns that have an encoded image in each of the first records of some files."""
     names, seen = [], set[str]()
-    for name, one in zip(content.columns.names, content.columns.columns, strict=True):
-        is_bytes = one.dtype is DType.STRING and not one.is_text and one.form.is_single
+    for name, column in zip(content.columns.names, content.columns.columns, strict=True):
+        is_bytes = column.dtype is DType.STRING and not column.is_text and column.form.is_single
         names += [name] if is_bytes else []
     for scan in [scan for scan in scans if scan.rows][:_SAMPLED_FILES] if names else ():
         piece = scan.piece(0, min(scan.rows, _SAMPLED_ROWS))
         chosen = replace(content, columns=content.columns.select(names), exact=False)
-        for batch in read_rows(form, piece, chosen, Tally(), Faults()):
+        for batch in read_rows(source_format, piece, chosen, Tally(), Faults()):
             values = {one: batch.column(one).drop_null().to_pylist() for one in names}
             names = [one for one in names if all(map(is_image, values[one]))]
             seen |= {one for one in names if values[one]}

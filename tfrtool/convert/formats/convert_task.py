@@ -44,7 +44,7 @@ class ConvertTask(FileTask):
         if self.verify != "none":
             piece = Piece(path=path, rows=tally.records)
             expected = self._batches(Tally(), Faults())
-            found = read_rows(target, piece, self.after, Tally(), Faults(), own=True)
+            found = read_rows(target, piece, self.after, Tally(), Faults(), trusted=True)
             if self.verify == "bytes" and self.after.exact:
                 expected, found = (
                     (batch.select([EXACT]) for batch in some) for some in (expected, found)
@@ -79,15 +79,15 @@ def read_rows(
     read: Tally,
     faults: Faults,
     *,
-    own: bool = False,
+    trusted: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """Yield rows of a file as record batches of the content's schema.
 
     All rows are counted in ``read``. Payloads that are not such rows are skipped and become
-    ``faults``. A file of our ``own`` was just written, and can be trusted.
+    ``faults``. A ``trusted`` file was just written by this process.
     """
     position, row, end = piece.position, piece.position.row, piece.first + piece.rows
-    parts = form.read_back(piece.path) if own else form.read(piece.path, position)
+    parts = form.read_back(piece.path) if trusted else form.read(piece.path, position)
     with naming_file(piece.path):
         while row < end:
             if (part := next(parts, None)) is None:

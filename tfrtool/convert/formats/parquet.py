@@ -149,20 +149,21 @@ class ParquetFormat(Format):
             yield rows.replace_schema_metadata(content.schema.metadata)
             return
         with _arrow_errors(path):
-            own, images, _ = _columns(rows.schema)
-            for name, place in zip(images, map(_PATHS[0].format, images), strict=True):
-                if place not in rows.schema.names:
+            file_columns, images, _ = _columns(rows.schema)
+            for name, path_column in zip(images, map(_PATHS[0].format, images), strict=True):
+                if path_column not in rows.schema.names:
                     paths = pc.struct_field(rows.column(name), "path")
-                    rows = rows.append_column(place, paths)
-            if own.kind is PayloadKind.EXAMPLE:
+                    rows = rows.append_column(path_column, paths)
+            if file_columns.kind is PayloadKind.EXAMPLE:
                 known = {one.key: one for one in content.columns.columns}
-                own = replace(
-                    own, columns=tuple(_as_in(known.get(one.key), one) for one in own.columns)
+                file_columns = replace(
+                    file_columns,
+                    columns=tuple(_as_in(known.get(one.key), one) for one in file_columns.columns),
                 )
-            batch = conform(rows, own, first)
-        if own != content.columns:
+            batch = conform(rows, file_columns, first)
+        if file_columns != content.columns:
             plain = content.columns.plain
-            batch = decode_batch(encode_batch(batch, own), plain, exact=content.exact)
+            batch = decode_batch(encode_batch(batch, file_columns), plain, exact=content.exact)
             if plain != content.columns:
                 batch = conform(batch, content.columns, first)
         yield batch
@@ -184,18 +185,18 @@ class ParquetFormat(Format):
             metadata[_NAMED] = content.named_label
             fields.append(pa.field(LABEL_NAME, pa.dictionary(pa.int32(), pa.string())))
         schema = pa.schema(fields, metadata)
-        held: list[pa.RecordBatch] = []
+        batches: list[pa.RecordBatch] = []
 
         def flush() -> None:
-            if held:
-                write(pa.Table.from_batches(held))
-                held.clear()
+            if batches:
+                write(pa.Table.from_batches(batches))
+                batches.clear()
 
         def put(rows: pa.RecordBatch) -> None:
             rows = content.with_names(rows)
             arrays = _with_structs(rows, content.images) or [pa.nulls(rows.num_rows, pa.int64())]
-            held.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
-            if sum(batch.nbytes for batch in held) >= _GROUP_BYTES:
+            batches.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
+            if sum(batch.nbytes for batch in batches) >= _GROUP_BYTES:
                 flush()
 
         with self._writer(path, schema, images) as write:
@@ -290,11 +291,11 @@ def _parents(name: str) -> Iterator[str]:
     return accumulate(name.split("/"), "{}/{}".format)
 
 
-def _as_in(content: Column | None, own: Column) -> Column:
+def _as_in(content: Column | None, stored: Column) -> Column:
     """Return a column of a file with the type that it has in a conversion, if it can be read so."""
-    if content is None or own.dtype is None or content.dtype is None:
-        return own
-    form = content.form if own.form.is_single and content.form.is_single else own.form
+    if content is None or stored.dtype is None or content.dtype is None:
+        return stored
+    form = content.form if stored.form.is_single and content.form.is_single else stored.form
     shape = content.shape if form is Form.LIST and content.form is Form.LIST else ()
     return replace(content, form=form, shape=shape)
 
@@ -375,22 +376,22 @@ def _content(facts: ParquetFacts, sizes: NestedSizes) -> tuple[Content, tuple[st
             and any(f"{path}.".startswith(f"{name}.") for path in facts.intervals)
         )
     nulls = set() if notes is None else _names_with_nulls(facts, images)
-    some = [
+    nullable = [
         replace(one, form=Form.OPTIONAL) if one.form is Form.SCALAR and name in nulls else one
         for name, one in zip(columns.names, columns.columns, strict=False)
     ]
     names: dict[str, tuple[str, ...]] = {}
     found = [*hugging_face_features(schema).items()]
-    for name, one in found:  # which grows
-        known = one.get("names") if one.get("_type") == "ClassLabel" else None
+    for name, entry in found:  # which grows
+        known = entry.get("names") if entry.get("_type") == "ClassLabel" else None
         if isinstance(known, list) and name in schema.names:
             names[name] = tuple(map(str, known))
-        inner = {"": one["feature"]} if "feature" in one else {} if "_type" in one else one
+        inner = {"": entry["feature"]} if "feature" in entry else {} if "_type" in entry else entry
         paths = [(f"{name}/{key}" if key else name, value) for key, value in inner.items()]
         found += [(path, value) for path, value in paths if isinstance(value, dict)]
     files = metadata_json(schema, _CLASS_FILES)
     content = Content(
-        columns=replace(columns, columns=tuple(some)),
+        columns=replace(columns, columns=tuple(nullable)),
         exact=EXACT in schema.names,
         class_names=names,
         class_files={k: str(v) for k, v in files.items()} if isinstance(files, dict) else {},

@@ -114,8 +114,8 @@ class PayloadFormat(Format):
         plain = stages[0].plain
         step = min(one.batch_records for one in stages)
         for start in range(0, len(rows), step):
-            some = rows[start : start + step]
-            for batch in decode_records(path, some, plain, faults.append, exact=content.exact):
+            records = rows[start : start + step]
+            for batch in decode_records(path, records, plain, faults.append, exact=content.exact):
                 table = batch.table
                 for columns in stages if plain != content.columns else ():
                     table = conform(table, columns, batch.records[0].index)
@@ -143,10 +143,10 @@ class PayloadFormat(Format):
             for name, one in zip(columns.names, columns.columns, strict=True)
             if one.form is not Form.FEATURE
         }
-        own = connector("FeaturesDict", featuresDict={"features": features})
+        inferred = connector("FeaturesDict", featuresDict={"features": features})
         described = info.to_json() | {"fileFormat": self.tfds_name}
         schema = {SCHEMA: content.to_text()} if columns != columns.plain else {}
-        return dataset_texts(texts, content.tfds or own, described) | schema
+        return dataset_texts(texts, content.tfds or inferred, described) | schema
 
 
 def _feature(name: str, column: Column, content: Content) -> Json:
@@ -225,8 +225,8 @@ class ArrayRecordFormat(PayloadFormat):
             yield [Record(number, 0, one, masked_crc32c(one)) for number, one in numbered]
             first += len(payloads) + bool(reason)
             if reason:
-                place, record = _PLACE.search(reason), position.record + first - 1
-                offset, kind = int(place[1]) if place else 0, FaultKind.PAYLOAD_CRC
+                match, record = _PLACE.search(reason), position.record + first - 1
+                offset, kind = int(match[1]) if match else 0, FaultKind.PAYLOAD_CRC
                 on_fault(Fault(kind=kind, offset=offset, record=record, message=reason))
 
     @contextlib.contextmanager

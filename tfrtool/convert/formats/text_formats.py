@@ -302,10 +302,10 @@ class JsonLinesFormat(RowFormat):
         return flat | {BOXES: boxes}
 
     def _rows(self, file: BinaryIO, path: AnyPath, start: int) -> Iterator[tuple[Row, int]]:
-        for place, _, end, row in json_rows(file, path, start=start, limit=MAX_TEXT_ROW_BYTES):
+        for location, _, end, row in json_rows(file, path, start=start, limit=MAX_TEXT_ROW_BYTES):
             if isinstance(row, str):
                 after = f" after offset {start}" if start else ""
-                raise SourceError(f"{place}{after}: {row}", path=path)
+                raise SourceError(f"{location}{after}: {row}", path=path)
             yield row, end
 
     @contextlib.contextmanager
