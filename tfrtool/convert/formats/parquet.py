@@ -390,14 +390,13 @@ def _content(facts: ParquetFacts, sizes: NestedSizes) -> tuple[Content, tuple[st
         paths = [(f"{name}/{key}" if key else name, value) for key, value in inner.items()]
         found += [(path, value) for path, value in paths if isinstance(value, dict)]
     files = metadata_json(schema, _CLASS_FILES)
-    content = Content(
+    return Content(
         columns=replace(columns, columns=tuple(nullable)),
         exact=EXACT in schema.names,
         class_names=names,
         class_files={k: str(v) for k, v in files.items()} if isinstance(files, dict) else {},
         tfds=metadata_json(schema, _TFDS),
-    )
-    return content, notes or ()
+    ), notes or ()
 
 
 def _names_with_nulls(facts: ParquetFacts, images: Sequence[str]) -> set[str]:
