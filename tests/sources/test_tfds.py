@@ -306,7 +306,7 @@ def test_change_after_listing(tfds: Any, data_dir: Path) -> None:
     (shard,) = folder.glob("*-test.tfrecord*")
     data = shard.read_bytes()
     first = _first_record(data)
-    item = next(item for item in source.items if item.place == 0)
+    item = next(item for item in source.items if item.locator == 0)
     for position in range(first):
         shard.write_bytes(data[:position] + bytes([data[position] ^ 0x10]) + data[position + 1 :])
         with pytest.raises(SourceError) as caught:

@@ -87,7 +87,7 @@ def test_a_split_without_images_is_an_error() -> None:
 
 def test_a_digest_depends_on_images_and_what_was_found() -> None:
     """It changes with keys, labels, sizes, times and contents of images, and with nothing else."""
-    items = [item._replace(place=5) for item in _items(10)]
+    items = [item._replace(locator=5) for item in _items(10)]
 
     def digest(items: list[Item], contents: int | None = None) -> str:
         findings = None if contents is None else SourceFindings(len(items))
@@ -99,7 +99,7 @@ def test_a_digest_depends_on_images_and_what_was_found() -> None:
         return plan_shards(source, make_options(), maker, findings)[1]
 
     first, *rest = items
-    changes: list[dict[str, Any]] = [{"key": "a"}, {"label": "dog"}, {"bytes": 11}, {"place": 6}]
+    changes: list[dict[str, Any]] = [{"key": "a"}, {"label": "dog"}, {"bytes": 11}, {"locator": 6}]
     others = [digest(rest), digest(items, 0), digest(items, 1)]
     others += [digest([first._replace(**change), *rest]) for change in changes]
     assert digest(items) == digest([*items])

@@ -114,12 +114,12 @@ class PartReader:
 
     def read(self, item: Item) -> bytes:
         """Return all bytes of an item."""
-        number, offset = divmod(item.place, 1 << OFFSET_BITS)
+        number, offset = divmod(item.locator, 1 << OFFSET_BITS)
         return read_part(str(self.files[number]), item.bytes, offset, self.stamps[number])
 
     def describe(self, item: Item) -> str:
         """Return the path of the archive, and the member's."""
-        return f"{self.name or self.files[item.place >> OFFSET_BITS]}/{item.key}"
+        return f"{self.name or self.files[item.locator >> OFFSET_BITS]}/{item.key}"
 
 
 class Spool:
@@ -227,9 +227,9 @@ def _zip_members(path: str, size: int) -> Iterator[Entry]:
                     end = info.header_offset + _LOCAL_HEADER + info.compress_size
                     extents.append((info.header_offset, end))
                 # One integer takes a quarter of a tuple's size.
-                place = (info.compress_type << 32 | info.CRC) << 64 | info.compress_size
+                packed = (info.compress_type << 32 | info.CRC) << 64 | info.compress_size
                 if not name.endswith("/"):
-                    yield Entry(name, info.file_size, place << 64 | info.header_offset, problem)
+                    yield Entry(name, info.file_size, packed << 64 | info.header_offset, problem)
     # What it raises for versions that it doesn't know, and for names that are not UTF-8.
     except (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError) as error:
         what = f"truncated or damaged zip archive: {printable(str(error))}"
@@ -287,7 +287,7 @@ class ZipReader:
         Damage takes no more memory than one byte above the size in the directory.
         """
         word = (1 << 64) - 1
-        offset, packed, rest = item.place & word, item.place >> 64 & word, item.place >> 128
+        offset, packed, rest = item.locator & word, item.locator >> 64 & word, item.locator >> 128
         with _open_parts(self.archive, self.stamp) as read:
             raw = read(_LOCAL_HEADER + _SLACK + packed, offset)
             # A local header's extra fields may differ from those in the central directory.

@@ -72,8 +72,8 @@ def _add(names: dict[str, str], old: str, new: str) -> None:
         raise UsageError(f"--class-map: class name {printable(new[:40])!r} {problem}")
 
 
-def _read(names: dict[str, str], place: str) -> None:
-    path = as_path(place)
+def _read(names: dict[str, str], file: str) -> None:
+    path = as_path(file)
     with os_errors_as(SourceError, path):
         data = read_bounded(path, MAX_CLASS_FILE_BYTES)
     try:

@@ -68,7 +68,7 @@ def _names(items: Iterable[Item], pattern: str) -> Iterator[str]:
     except pyarrow.ArrowInvalid:  # it has no group
         pattern = f"({pattern})"
     keys = (item.key.encode("utf-8", "replace").decode() for item in items)
-    while some := [*islice(keys, _BATCH)]:
-        texts = pyarrow.array(some, pyarrow.large_string())
+    while batch := [*islice(keys, _BATCH)]:
+        texts = pyarrow.array(batch, pyarrow.large_string())
         matches = pc.match_substring_regex(texts, pattern)
         yield from pc.if_else(matches, found(texts, pattern), "").to_pylist()

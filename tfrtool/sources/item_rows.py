@@ -47,7 +47,7 @@ class FoundItem(NamedTuple):
     key: str
     label: str = ""
     bytes: int = 0
-    place: int = 0
+    locator: int = 0
     problem: str | None = None  # why it can't be an item
     cells: Mapping[str, object] = {}  # what may become features, or says its group, by its name
     split: str = ""
@@ -90,7 +90,7 @@ class ItemRows:
 
     def add(self, found: FoundItem) -> None:
         """Take an image, or list it if it can't be an item."""
-        key, label, size, place, problem, cells, split, group, names, typed, row, _ = found
+        key, label, size, locator, problem, cells, split, group, names, typed, row, _ = found
         try:
             if problem := problem or size_problem(size):
                 raise UnfitError(problem)
@@ -101,7 +101,7 @@ class ItemRows:
             for name in self._features.names(label) if label not in self._firsts else ():
                 if problem := label_problem(name):
                     raise UnfitError(f"label '{printable(name[:TEXT_SHOWN])}' {problem}")
-            kept = b"" if self.columns is None else self.columns.add(cells, names, typed=typed)
+            extra = b"" if self.columns is None else self.columns.add(cells, names, typed=typed)
         except UnfitError as error:
             self.refuse(key, str(error), row)
             return
@@ -110,7 +110,7 @@ class ItemRows:
             number, self._grouped = group_number(str(group).strip()), True
         self._firsts.setdefault(label, row)
         self._splits.add(split)
-        self._rows.add((key, row, label, size, split, number, kept, place))
+        self._rows.add((key, row, label, size, split, number, extra, locator))
 
     def refuse(self, key: str, reason: str, row: int = 0) -> None:
         """List an image that can't be an item."""
@@ -199,7 +199,7 @@ class ItemRows:
             needed["no label"] = 2
         for key, group in groupby(self._rows, key=itemgetter(0)):
             first, *more = group
-            _, row, label, size, split, number, kept, place = first
+            _, row, label, size, split, number, extra, locator = first
             other = next((one[1] for one in more if one[2] != label), None)
             lacks = [why for why, column in needed.items() if not first[column]]
             for one in (first, *more):
@@ -212,4 +212,4 @@ class ItemRows:
                     known = f"already listed in row {row}" if self._tabular else "duplicate name"
                     self.refuse(key, known, one[1])
                 else:
-                    yield Item(key, label, size, place, split or None, number, kept)
+                    yield Item(key, label, size, locator, split or None, number, extra)

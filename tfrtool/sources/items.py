@@ -28,8 +28,8 @@ class Item(NamedTuple):
         key: its path below the source, with "/" between folders; unique in the source.
         label: name of its class; "" where it has none.
         bytes: size of its file.
-        place: where the bytes are, for the source's reader: an offset, or the row of a table; of a
-            file in a folder when it was changed last, in nanoseconds.
+        locator: where the bytes are, for the source's reader: an offset, or the row of a table;
+            of a file in a folder when it was changed last, in nanoseconds.
         split: the split that the source itself puts it in.
         group: 64 bits that stand for the group it belongs to; 0 where it is alone.
         extra: a packed `ExtraFeatures`; b"" where there is none.
@@ -38,7 +38,7 @@ class Item(NamedTuple):
     key: str
     label: str
     bytes: int
-    place: int = 0
+    locator: int = 0
     split: str | None = None
     group: int = 0
     extra: builtins.bytes = b""

@@ -103,7 +103,7 @@ def _open(
 
         return read_table(as_path(argument), root, scratch, options)
     if tables and label_from is LabelFrom.FOLDER and listing is not None and depth is None:
-        return _told(listing, tables, argument, scratch, options)
+        return _read_with_tables(listing, tables, argument, scratch, options)
     if options.columns:
         raise UsageError("--column requires a table", path=argument)
     if options.label_column is not None:
@@ -134,7 +134,7 @@ def metadata_tables(folder: Path) -> dict[str, Path]:
     return found
 
 
-def _told(
+def _read_with_tables(
     listing: Listing,
     tables: Mapping[str, Path],
     argument: str,

@@ -77,8 +77,8 @@ def _split_of(file: str) -> str:
     """Return the split that the name of a file says, or that of its folder; "" for none."""
     for name in (Path(file).stem, Path(file).parent.name):
         words = re.split("[^a-z]+", name.lower())
-        if said := [SPLIT_NAMES[word] for word in words if word in SPLIT_NAMES]:
-            return said[-1]
+        if splits := [SPLIT_NAMES[word] for word in words if word in SPLIT_NAMES]:
+            return splits[-1]
     return ""
 
 
@@ -98,10 +98,10 @@ def source_of(
     splits = {file: _split_of(file) for file in files}
     has_splits = all(splits.values()) and len(files) > 1
     group_by = rows.options.group_by or ""
-    for file, one in samples:
-        wanted = [] if rows.columns is None else rows.columns.of([*one.cells], _NO_ROLES)[1]
+    for file, sample in samples:
+        wanted = [] if rows.columns is None else rows.columns.of([*sample.cells], _NO_ROLES)[1]
         split = splits[file] if has_splits else ""
-        rows.add(one._replace(split=split, group=one.cells.get(group_by), names=wanted))
+        rows.add(sample._replace(split=split, group=sample.cells.get(group_by), names=wanted))
     return rows.source(reader, names, others)
 
 
@@ -274,7 +274,7 @@ def _tar_samples(
         samples = TarSamples(file)
         try:
             for sample in samples:
-                name, place, size = sample.members[next(iter(sample.images or sample.members))]
+                name, locator, size = sample.members[next(iter(sample.images or sample.members))]
                 key = start + name.removeprefix("./")
                 if not sample.images:
                     yield FoundItem(key, problem="no image in the sample")
@@ -282,8 +282,8 @@ def _tar_samples(
                 outside = ".." in name.split("/")
                 problem = "path leads outside the archive" if outside else None
                 label, cells = _label_and_cells(sample, file, label_column)
-                place |= number << OFFSET_BITS
-                yield FoundItem(key, label, size, place, problem, cells)
+                locator |= number << OFFSET_BITS
+                yield FoundItem(key, label, size, locator, problem, cells)
         except ValueError as error:
             what = f"truncated or damaged tar archive{samples.where}: {error}"
             raise SourceError(what, path=path, hint=_COPY_HINT) from error
@@ -394,8 +394,8 @@ def _array_samples(
                 for number, label in enumerate(numbers, at):
                     pixels = _bytes(images, 1, prod(sides))
                     data = png_of(pixels, sides[1], sides[0], (*sides, 1)[2])
-                    place = spool.add(data)
-                    yield FoundItem(f"{start}{number:08d}.png", str(label), len(data), place)
+                    locator = spool.add(data)
+                    yield FoundItem(f"{start}{number:08d}.png", str(label), len(data), locator)
             if images.file.read(1) or labels.file.read(1):  # which checks their CRC-32, too
                 raise ValueError("an array has more values than its shape")
     except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, RuntimeError) as error:
@@ -454,10 +454,10 @@ def read_samples(argument: str, scratch: Path, options: SourceOptions) -> Source
             what = "the saved dataset has no column of encoded images"
             raise SourceError(what, path=argument, hint="use tfrtool convert for other columns")
         return source
-    one = [argument] if is_url(argument) or os.path.isfile(argument) else []  # noqa: PTH113
+    single = [argument] if is_url(argument) or os.path.isfile(argument) else []  # noqa: PTH113
     for suffix, read in _KINDS:
         files = sample_files(argument, suffix) or [
-            file for file in one if file.lower().endswith(suffix)
+            file for file in single if file.lower().endswith(suffix)
         ]
         if files:
             with os_errors_as(SourceError, argument):

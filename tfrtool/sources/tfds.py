@@ -57,7 +57,7 @@ class _Row(NamedTuple):
     suffix: str  # of the format of the image
     label: int  # the number of its class
     bytes: int  # of its image
-    place: int
+    locator: int
     problem: str | None  # why it can't be an item
 
 
@@ -83,7 +83,7 @@ class TfdsReader:
 
     def read(self, item: Item) -> bytes:
         """Return the encoded image of a record, whose CRCs are checked."""
-        offset, number = divmod(item.place, len(self.shards))
+        offset, number = divmod(item.locator, len(self.shards))
         with open_regular(self.shards[number]) as file, contextlib.suppress(ValueError):
             file.seek(offset)
             plain = Compression.NONE  # as TFDS writes all shards
@@ -97,7 +97,7 @@ class TfdsReader:
 
     def describe(self, item: Item) -> str:
         """Return the shard of an item's record, and the offset there."""
-        offset, number = divmod(item.place, len(self.shards))
+        offset, number = divmod(item.locator, len(self.shards))
         return f"{self.shards[number]}, offset {offset}"
 
 
@@ -131,7 +131,7 @@ def read_tfds(
             continue
         # With a single split it has none, and may be split in any way.
         split = row.split if len(used) > 1 else None
-        items.add(Item(key_of(row), dataset.classes[row.label], row.bytes, row.place, split))
+        items.add(Item(key_of(row), dataset.classes[row.label], row.bytes, row.locator, split))
     splits = dict.fromkeys(split for _, split, _ in dataset.shards if split in used)
     return Source(
         items=items,
@@ -220,8 +220,8 @@ def _rows(dataset: _Dataset) -> Iterator[_Row]:
                     features = decode_example(record.payload).features
                 except ValueError as error:
                     raise SourceError(str(error), record=record.index, **where) from error
-                place = record.offset * len(dataset.shards) + at
-                yield _row(dataset, features, split, numbers[split], place)
+                locator = record.offset * len(dataset.shards) + at
+                yield _row(dataset, features, split, numbers[split], locator)
                 numbers[split] += 1
                 count += 1
         if count != expected:
@@ -230,7 +230,7 @@ def _rows(dataset: _Dataset) -> Iterator[_Row]:
 
 
 def _row(
-    dataset: _Dataset, features: Mapping[str, Feature], split: str, number: int, place: int
+    dataset: _Dataset, features: Mapping[str, Feature], split: str, number: int, locator: int
 ) -> _Row:
     image, label, text = (
         _value(features, name) for name in (dataset.image, dataset.label, dataset.name)
@@ -244,7 +244,7 @@ def _row(
         reason = f"label {label} is not a class" if isinstance(label, int) else "no label"
         problem, label = problem or reason, 0
     name = name if name.isprintable() else ""
-    return _Row(name, split, number, suffix, label, len(encoded), place, problem)
+    return _Row(name, split, number, suffix, label, len(encoded), locator, problem)
 
 
 def _value(features: Mapping[str, Feature], name: str) -> Value | None:

@@ -86,12 +86,12 @@ class _AnnotationMatcher:
         self._are_own_classes = True
         self._used: Set[str] = frozenset()
         self._dropped, self._dropped_names = 0, set[str]()  # classes that are dropped
-        for key, size, place, problem in listing.entries:
+        for key, size, locator, problem in listing.entries:
             self._files.pop(key, None)  # of members of an archive with one name, the last counts
             if problem is None and is_image_name(key):
                 problem = size_problem(size)
                 if problem is None:
-                    self._files[key] = size, place
+                    self._files[key] = size, locator
             if problem is not None:
                 self._rejected.add(LeftOut(key=key, reason=problem))
 
@@ -235,9 +235,9 @@ class _AnnotationMatcher:
         self._alone += not image.group
         annotation = ImageAnnotation(*size, tuple(rows), source_id, image.upright)
         extra = ExtraFeatures(annotation=annotation).pack()
-        file_size, place = self._files[key]
+        file_size, locator = self._files[key]
         group = group_number(image.group)
-        self._items.add(Item(key, "", file_size, place, image.split, group, extra))
+        self._items.add(Item(key, "", file_size, locator, image.split, group, extra))
 
     def _lose(self, key: str, where: str, reason: str) -> None:
         self._lost.add(LeftOut(key=key, reason=f"{where}: {reason}"))
@@ -282,9 +282,9 @@ class _AnnotationMatcher:
         """Return the width and height that annotations are for; of the image if they have none."""
         width, height = image.width, image.height
         if width is None or height is None:
-            size, place = self._files[key]
+            size, locator = self._files[key]
             try:
-                data = self._reader.read(Item(key=key, label="", bytes=size, place=place))
+                data = self._reader.read(Item(key=key, label="", bytes=size, locator=locator))
                 with quiet_pillow():
                     frame = read_frame(data)
             except (OSError, SourceError, RefusedImageError) as error:
@@ -306,10 +306,10 @@ class _AnnotationMatcher:
         return width, height
 
     def _checked(
-        self, key: str, one: ParsedObject, width: int, height: int, *, is_twice: bool
+        self, key: str, parsed: ParsedObject, width: int, height: int, *, is_twice: bool
     ) -> tuple[Any, ...]:
         """Return the fields of an object in pixels, with its box inside of the image."""
-        where, category, box, fields, problem, is_relative, mask_size = one
+        where, category, box, fields, problem, is_relative, mask_size = parsed
         if problem is not None:
             raise UnfitError(problem)
         if mask_size is not None and mask_size != (width, height):
@@ -327,9 +327,9 @@ class _AnnotationMatcher:
         if min(box[2] - box[0], box[3] - box[1]) < self._options.min_box:
             raise _TooSmallError
         if is_relative:
-            moved = ImageAnnotation(1, 1, (ObjectAnnotation(*one.box, 0, *fields),))
+            moved = ImageAnnotation(1, 1, (ObjectAnnotation(*parsed.box, 0, *fields),))
             fields = tuple[Any, ...](moved.moved(1, width, height).objects[0][5:])
-            lines = json.loads(fields[_SEGMENTATION]) if self._is_mask(one) else []
+            lines = json.loads(fields[_SEGMENTATION]) if self._is_mask(parsed) else []
             if sum(map(outline_points, lines)) > MAX_OUTLINE_POINTS:
                 raise UnfitError(f"outline has more than {MAX_OUTLINE_POINTS:,} points")
         if is_twice:
@@ -342,10 +342,10 @@ class _AnnotationMatcher:
             self._clipped.add(LeftOut(key=key, reason=f"{where}: {clipped}"))
         return (*box, label, *fields)
 
-    def _is_mask(self, one: ParsedObject) -> bool:
+    def _is_mask(self, parsed: ParsedObject) -> bool:
         """Return whether an outline becomes a bitmap, or may have to."""
-        is_bitmap = one.mask_size is not None or self._options.masks is Masks.PNG
-        return is_bitmap and bool(one.fields[_SEGMENTATION])
+        is_bitmap = parsed.mask_size is not None or self._options.masks is Masks.PNG
+        return is_bitmap and bool(parsed.fields[_SEGMENTATION])
 
 
 def _composed(name: str) -> str:
@@ -359,9 +359,9 @@ def _clipped(box: Box, width: int, height: int) -> tuple[Box, str | None]:
         raise UnfitError("box is inverted")
     if x1 == x0 or y1 == y0:
         raise UnfitError("box is empty")
-    inside = max(x0, 0.0), max(y0, 0.0), min(x1, float(width)), min(y1, float(height))
-    if inside[0] >= inside[2] or inside[1] >= inside[3]:
+    clipped = max(x0, 0.0), max(y0, 0.0), min(x1, float(width)), min(y1, float(height))
+    if clipped[0] >= clipped[2] or clipped[1] >= clipped[3]:
         raise UnfitError(f"box is outside the image ({width} x {height} pixels)")
-    if max(abs(a - b) for a, b in zip(box, inside, strict=True)) <= _SLACK:
-        return inside, None
-    return inside, f"box {x0:g}, {y0:g}, {x1:g}, {y1:g} is clipped to {width} x {height} pixels"
+    if max(abs(a - b) for a, b in zip(box, clipped, strict=True)) <= _SLACK:
+        return clipped, None
+    return clipped, f"box {x0:g}, {y0:g}, {x1:g}, {y1:g} is clipped to {width} x {height} pixels"

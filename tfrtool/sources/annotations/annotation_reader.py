@@ -185,27 +185,29 @@ LINK_OUT = "link leads outside the folder"
 class AnnotationFolder:
     """Annotation files, and images perhaps; a file's key is its path, with "/" on all systems."""
 
-    def __init__(self, place: AnyPath, images: Path | None, root: AnyPath | None = None) -> None:
+    def __init__(
+        self, directory: AnyPath, images: Path | None, root: AnyPath | None = None
+    ) -> None:
         """Take the folder, and the one in which images are looked for.
 
         Files may also be in a second folder, ``root``; of equal keys, those in the first count.
         """
-        self.place, self.root = place, root
-        local = not isinstance(place, RemotePath)
+        self.directory, self.root = directory, root
+        local = not isinstance(directory, RemotePath)
         self.images = images if local else None
         self._second = set[str]()  # keys of files in the second folder
-        places = [one for one in (place, root) if one and not isinstance(one, RemotePath)]
+        places = [one for one in (directory, root) if one and not isinstance(one, RemotePath)]
         self._real = tuple(os.path.join(os.path.realpath(one), "") for one in places)  # noqa: PTH118
 
     def keys(self) -> list[str]:
         """Return the keys of its files, sorted."""
-        first = _keys_in(self.place)
+        first = _keys_in(self.directory)
         self._second = {*_keys_in(self.root)}.difference(first) if self.root else set()
         return sorted([*first, *self._second])
 
     def path(self, key: str) -> AnyPath:
         """Return the path of a file."""
-        return (self.root if self.root and key in self._second else self.place) / key
+        return (self.root if self.root and key in self._second else self.directory) / key
 
     def files(self, is_wanted: Callable[[str], object]) -> Iterator[str]:
         """Yield the keys of files that are wanted; none of them may lead out of the folder."""
@@ -224,7 +226,9 @@ class AnnotationFolder:
     def link_out(self, key: str) -> Path:
         """Return the part of a file's path that leads out of the folder, the file or a folder."""
         path = Path(self.path(key))
-        links = [one for one in path.parents if one.is_relative_to(self.place) and one.is_symlink()]
+        links = [
+            one for one in path.parents if one.is_relative_to(self.directory) and one.is_symlink()
+        ]
         return links[-1] if links else path
 
     def read(self, keys: Iterable[str], limit: int) -> Iterator[bytes | str]:
@@ -238,7 +242,7 @@ class AnnotationFolder:
             except OSError as error:
                 return os_reason(error)
 
-        ahead = isinstance(self.place, RemotePath) and self.place.store.ahead
+        ahead = isinstance(self.directory, RemotePath) and self.directory.store.ahead
         return ahead(read_one, keys) if ahead else map(read_one, keys)
 
     def text(self, key: str, limit: int) -> str:
@@ -272,13 +276,13 @@ class AnnotationFolder:
         return None if name == ".." or name.startswith("../") else name
 
 
-def _keys_in(place: AnyPath) -> list[str]:
-    if isinstance(place, RemotePath):
-        found = list_store(str(place))
+def _keys_in(directory: AnyPath) -> list[str]:
+    if isinstance(directory, RemotePath):
+        found = list_store(str(directory))
     else:
-        with os_errors_as(SourceError, place):
-            os.listdir(place)  # noqa: PTH208 - fails for a file, too
-        found = list_directory(str(place))
+        with os_errors_as(SourceError, directory):
+            os.listdir(directory)  # noqa: PTH208 - fails for a file, too
+        found = list_directory(str(directory))
     return [entry.key for entry in found.entries if not entry.problem] if found else []
 
 

@@ -107,8 +107,8 @@ class CsvBoxReader(AnnotationReader):
                 named[path] = split
         if not self._tables:
             found = next((one.reason for one in self.ignored.entries), None)
-            place = self._places[0]
-            raise SourceError("no tables of boxes", path=place, expected="*.csv", found=found)
+            what, first = "no tables of boxes", self._places[0]
+            raise SourceError(what, path=first, expected="*.csv", found=found)
         if not has_splits or all(named.values()) or len(named) == len(self._tables):
             check_splits(named)  # else images without a split are listed one by one
         for name, group in groupby(self._rows, key=itemgetter(0)):
@@ -123,12 +123,12 @@ class CsvBoxReader(AnnotationReader):
 
     def _listed(self) -> Iterator[tuple[AnyPath, str | None, bool]]:
         """Yield tables, the splits in their names, and whether they must have boxes."""
-        for place in self._places:
-            if not place.is_dir():
-                yield place, split_in_name(place.name) if len(self._places) > 1 else None, True
+        for path in self._places:
+            if not path.is_dir():
+                yield path, split_in_name(path.name) if len(self._places) > 1 else None, True
                 continue
-            for key in AnnotationFolder(place, None).files(_is_table_name):
-                yield place / key, split_in_name(key), False
+            for key in AnnotationFolder(path, None).files(_is_table_name):
+                yield path / key, split_in_name(key), False
 
     def _read(self, path: AnyPath, split: str) -> bool:
         at, shares, has_splits = len(self._tables), 0, False
@@ -141,9 +141,9 @@ class CsvBoxReader(AnnotationReader):
                 has_splits |= bool(row[3])
                 self._rows.add((*row[:3], row[3] or split, *row[4:]))
                 if row[5] and (box := row[5][1]):
-                    inside = all(0 <= side <= 1 for side in box)
+                    is_fraction = all(0 <= side <= 1 for side in box)
                     # A box from 0 to 1 may be either.
-                    shares += any(0 < side < 1 for side in box) if inside else -1
+                    shares += any(0 < side < 1 for side in box) if is_fraction else -1
         self._tables.append((path.name, not form.cells or shares > 0))
         if shares > 0 and form.cells:
             self.notices.append(
@@ -174,10 +174,10 @@ class CsvBoxReader(AnnotationReader):
         if more := bool(form.cells) and any(cells[form.cells :]):
             problem = f"{len(cells)} cells, but the table has {form.cells} columns"
         flags = {flag: FLAGS.get(known.get(at, "").lower()) for flag, at in form.flags.items()}
-        one = (label, box, flags, problem) if label or sides or more else None
+        object_cells = (label, box, flags, problem) if label or sides or more else None
         size = tuple(known.get(at, "") for at in form.size)
         name = name if len(name) <= MAX_PATH_LENGTH else ""
-        return name, table, number, _SPLITS.get(split, split), size, one
+        return name, table, number, _SPLITS.get(split, split), size, object_cells
 
     def _image(self, name: str, rows: Sequence[_Row], has_splits: bool) -> ParsedImage:
         sizes, splits = {row[4] for row in rows if any(row[4])}, {row[3] for row in rows}

@@ -328,19 +328,19 @@ class CocoReader(AnnotationReader):
 
     def _listed(self) -> Iterator[_CocoFile]:
         """Yield the files at all places; a single file has no split."""
-        for place in self._places:
-            if not place.is_dir():
-                folder = place.parent.name if place.name == _ROBOFLOW else _folder(place.name)
-                split = split_in_name(folder if place.name == _ROBOFLOW else place.name)
+        for path in self._places:
+            if not path.is_dir():
+                folder = path.parent.name if path.name == _ROBOFLOW else _folder(path.name)
+                split = split_in_name(folder if path.name == _ROBOFLOW else path.name)
                 alone = len(self._places) == 1
-                yield _CocoFile(place) if alone else _CocoFile(place, place.name, folder, split)
+                yield _CocoFile(path) if alone else _CocoFile(path, path.name, folder, split)
                 continue
-            for key in AnnotationFolder(place, None).files(_is_in_folder):
+            for key in AnnotationFolder(path, None).files(_is_in_folder):
                 name, _, last = key.rpartition("/")
                 if name == _OWN_FOLDER:
                     name = ""
                 split = split_in_name(name or last)
-                yield _CocoFile(place / key, key, name or _folder(last), split, required=False)
+                yield _CocoFile(path / key, key, name or _folder(last), split, required=False)
 
     def _scan(self, file: _CocoFile, elements: _Elements) -> None:
         names, categories = set[str](), list[dict[str, Any]]()
@@ -381,9 +381,9 @@ class CocoReader(AnnotationReader):
         if self._group_by:
             members = part.decode(dict[str, Any], _loose_members)
             groups = [_key(one.get(self._group_by)) or "" for one in members]
-        for at, (one, group) in enumerate(zip(found, groups, strict=True), part.first):
-            number = self._image_number(one.id, known, new=True)
-            image = _parse_image(self._ids[number], at, one)
+        for at, (entry, group) in enumerate(zip(found, groups, strict=True), part.first):
+            number = self._image_number(entry.id, known, new=True)
+            image = _parse_image(self._ids[number], at, entry)
             numbers.append(number)
             sides.append(image[2:4])
             texts.append(marshal.dumps((*image, group), _FORMAT))
@@ -591,28 +591,28 @@ class CocoReader(AnnotationReader):
             file.optional.add("crowd")
         are_polygons, kinds = _are_polygons(outlines), list[int]()
         has_any_outline = False
-        for at, (one, more, is_polygons) in enumerate(
+        for at, (entry, more, is_polygons) in enumerate(
             zip(found, extras, are_polygons, strict=True)
         ):
             kind, has_outline = _OTHER, texts[at] not in _NO_OUTLINES
             if (
                 (is_polygons or not has_outline)
-                and one.bbox is not None
-                and not one.iscrowd
-                and type(one) is not _Invalid
+                and entry.bbox is not None
+                and not entry.iscrowd
+                and type(entry) is not _Invalid
                 and self._masks is not Masks.PNG
             ):
                 if self._masks is Masks.NONE or not has_outline:
                     texts[at] = b""
-                kind = _FULL if one.keypoints or more else _PLAIN
+                kind = _FULL if entry.keypoints or more else _PLAIN
             if kind != _PLAIN:
-                rest, problem = self._rest(file, one, more)
+                rest, problem = self._rest(file, entry, more)
                 if kind == _FULL and problem is None:
                     has_any_outline |= bool(texts[at])
                     texts[at] = marshal.dumps((texts[at].decode(), *rest), _FORMAT)
                 else:
                     kind = _OTHER
-                    values = self._other_object(file, one, rest, problem, ids[at])
+                    values = self._other_object(file, entry, rest, problem, ids[at])
                     texts[at] = marshal.dumps(values, _FORMAT)
             kinds.append(kind)
         if has_any_outline:
@@ -621,11 +621,11 @@ class CocoReader(AnnotationReader):
         return table, texts
 
     def _rest(
-        self, file: _CocoFile, one: _Annotation, attributes: Mapping[str, Any]
+        self, file: _CocoFile, entry: _Annotation, attributes: Mapping[str, Any]
     ) -> tuple[tuple[tuple[float, ...], str, bool, bool], str | None]:
         """Return key points, attributes and flags of an object, and its problem, if any."""
-        problem = one.problem if isinstance(one, _Invalid) else None
-        points, text, flags = tuple(one.keypoints or ()), "", dict[str, bool]()
+        problem = entry.problem if isinstance(entry, _Invalid) else None
+        points, text, flags = tuple(entry.keypoints or ()), "", dict[str, bool]()
         if attributes:
             flags = known_flags(attributes)
             try:
@@ -635,7 +635,7 @@ class CocoReader(AnnotationReader):
             file.optional.update(flags, ("attributes",))
         if points:
             file.optional.add("keypoints")
-        if one.iscrowd not in _FLAGS:
+        if entry.iscrowd not in _FLAGS:
             problem = problem or _PROBLEMS["iscrowd"]
         if points and (len(points) % 3 or not _VISIBLE.issuperset(points[2::3])):
             problem = problem or _PROBLEMS["keypoints"]
@@ -651,14 +651,14 @@ class CocoReader(AnnotationReader):
         return values | inner
 
     def _other_object(
-        self, file: _CocoFile, one: _Annotation, rest: Any, problem: str | None, id_: int
+        self, file: _CocoFile, entry: _Annotation, rest: Any, problem: str | None, id_: int
     ) -> tuple[Any, ...]:
         """Return the box, the fields, the problem and the size of the mask of an object."""
         box, outline, size = NO_BOX, "", None
         try:
-            polygons, outline, size = self._outline(bytes(one.segmentation), file.counts)
-            if one.bbox is not None:
-                x, y, width, height = one.bbox
+            polygons, outline, size = self._outline(bytes(entry.segmentation), file.counts)
+            if entry.bbox is not None:
+                x, y, width, height = entry.bbox
                 box = x, y, x + width, y + height
             elif polygons:
                 xs, ys = ([v for line in polygons for v in line[at::2]] for at in (0, 1))
@@ -668,7 +668,7 @@ class CocoReader(AnnotationReader):
         except ValueError as error:
             problem = problem or str(error)
         known = None if id_ == _NO_ID else id_
-        fields = known, one.area, bool(one.iscrowd), *rest[2:], "", outline, *rest[:2]
+        fields = known, entry.area, bool(entry.iscrowd), *rest[2:], "", outline, *rest[:2]
         return box, fields, problem, size
 
     def _label(self, category: object) -> int:
@@ -685,7 +685,7 @@ class CocoReader(AnnotationReader):
         """Return the objects in some rows."""
         rows, objects = bucket.table[start:stop], list[ParsedObject]()
         categories = [*self._category_ids]
-        for at, ((_, id_, place, _, area, category, _, kind, box), is_repeated) in enumerate(
+        for at, ((_, id_, position, _, area, category, _, kind, box), is_repeated) in enumerate(
             zip(rows.tolist(), self._are_repeated(rows), strict=True), start
         ):
             if kind == _IMAGE:
@@ -701,8 +701,8 @@ class CocoReader(AnnotationReader):
                 fields = known, area, False, *flags, "", outline, points, text
             else:
                 box, fields, problem, size = bucket.value(at)
-                for place_, name in _LATE:
-                    if fields[place_] not in _UNKNOWN:
+                for field_index, name in _LATE:
+                    if fields[field_index] not in _UNKNOWN:
                         self.optional.add(name)
             if is_repeated:
                 fields = (None, *fields[1:])
@@ -710,7 +710,7 @@ class CocoReader(AnnotationReader):
             name = self._names.get(categories[category]) or self._names.get(key, "")
             if not name:
                 problem = problem or f"unknown category_id {printable(str(key))}"
-            where = f"annotations[{place}]" if known is None else f"annotation {known}"
+            where = f"annotations[{position}]" if known is None else f"annotation {known}"
             objects.append(ParsedObject(where, name, tuple(box), fields, problem, False, size))
         return objects
 
@@ -754,8 +754,8 @@ class CocoReader(AnnotationReader):
             raise ValueError("segmentation is neither polygons nor run lengths")
         _, width, height = run_lengths(mask)
         mask = {"size": mask["size"], "counts": mask["counts"]}
-        kept = "" if self._masks is Masks.NONE else msgspec.json.encode(mask).decode()
-        return (), kept, (width, height)
+        counts_text = "" if self._masks is Masks.NONE else msgspec.json.encode(mask).decode()
+        return (), counts_text, (width, height)
 
     def _merged(self, objects: Sequence[ParsedObject]) -> list[ParsedObject]:
         """Return objects of several files; those with the same id, class and box become one.

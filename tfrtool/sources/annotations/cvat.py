@@ -135,47 +135,51 @@ class CvatReader(ImageFilesReader):
             upright=True,
         )
 
-    def _object(self, where: str, one: Any, width: int | None, height: int | None) -> ParsedObject:
-        label, kind = one.get("label", ""), one.tag
-        own = {name: _own(one.get(name), usual) for name, usual in CVAT_USUAL.items()}
-        own = {name: value for name, value in own.items() if value != CVAT_USUAL[name]}
-        named = ({each.get("name", ""): each.text or ""} for each in one.findall("attribute"))
-        more: dict[str, Any] = {"attributes": self.united(own, *named)}
+    def _object(
+        self, where: str, element: Any, width: int | None, height: int | None
+    ) -> ParsedObject:
+        label, kind = element.get("label", ""), element.tag
+        flags = {name: _cvat_value(element.get(name), usual) for name, usual in CVAT_USUAL.items()}
+        flags = {name: value for name, value in flags.items() if value != CVAT_USUAL[name]}
+        named = ({each.get("name", ""): each.text or ""} for each in element.findall("attribute"))
+        more: dict[str, Any] = {"attributes": self.united(flags, *named)}
         try:
             if kind == "box":
-                x0, y0, x1, y1 = _numbers(one, "xtl", "ytl", "xbr", "ybr")
-                if turn := float(one.get("rotation", 0)):
+                x0, y0, x1, y1 = _numbers(element, "xtl", "ytl", "xbr", "ybr")
+                if turn := float(element.get("rotation", 0)):
                     corners = _turned((x0, y0, x1, y1), turn)
                     return self.outlined(where, label, [corners], **more)
                 return self.parsed(where, label, (x0, y0, x1, y1), **more)
             if kind == "ellipse":
-                cx, cy, rx, ry = _numbers(one, "cx", "cy", "rx", "ry")
-                turn = math.radians(float(one.get("rotation", 0)))
+                cx, cy, rx, ry = _numbers(element, "cx", "cy", "rx", "ry")
+                turn = math.radians(float(element.get("rotation", 0)))
                 wide = math.hypot(rx * math.cos(turn), ry * math.sin(turn))
                 high = math.hypot(rx * math.sin(turn), ry * math.cos(turn))
                 self._unread["ellipses, written as boxes"] += 1
                 box = cx - wide, cy - high, cx + wide, cy + high
                 return self.parsed(where, label, box, **more)
             if kind == "polygon":
-                line = numbers_of(one.get("points", "").replace(";", ",").split(","))
+                line = numbers_of(element.get("points", "").replace(";", ",").split(","))
                 return self.outlined(where, label, [line or ()], **more)
             if kind == "mask" and width and height:
-                left, top, wide, high = map(int, _numbers(one, "left", "top", "width", "height"))
+                left, top, wide, high = map(
+                    int, _numbers(element, "left", "top", "width", "height")
+                )
                 text = pasted_mask(
-                    _bitmap(one.get("rle", ""), wide, high), left, top, width, height
+                    _bitmap(element.get("rle", ""), wide, high), left, top, width, height
                 )
                 box, size = (left, top, left + wide, top + high), (width, height)
                 return self.parsed(where, label, box, segmentation=text, mask_size=size, **more)
             if kind == "skeleton":
-                return self._skeleton(where, label, one, more)
+                return self._skeleton(where, label, element, more)
         except (ValueError, OverflowError) as error:
             return self.parsed(where, label, None, str(error), **more)
         return self.parsed(where, label, None, f"{kind} is not a box or an outline", **more)
 
-    def _skeleton(self, where: str, label: str, one: Any, more: dict[str, Any]) -> ParsedObject:
+    def _skeleton(self, where: str, label: str, element: Any, more: dict[str, Any]) -> ParsedObject:
         names = self.skeletons[label].points if label in self.skeletons else ()
         points, seen = [0.0] * 3 * len(names), list[tuple[float, float]]()
-        for point in one.iter("points"):
+        for point in element.iter("points"):
             if point.get("label") not in names:
                 raise ValueError(f"unknown key point {printable(point.get('label', '')[:40])!r}")
             if point.get("outside") == "1":
@@ -196,7 +200,7 @@ def _attribute(element: str, name: str) -> str:
     return match[1] if match else ""
 
 
-def _own(text: str | None, usual: Any) -> Any:
+def _cvat_value(text: str | None, usual: Any) -> Any:
     """Return a value of the type of the usual one, where that is possible."""
     if text is None:
         return usual
@@ -205,8 +209,8 @@ def _own(text: str | None, usual: Any) -> Any:
     return int(text) if isinstance(usual, int) and _NUMBER.fullmatch(text) else text
 
 
-def _numbers(one: Any, *names: str) -> tuple[float, ...]:
-    found = numbers_of(one.get(name, "") for name in names)
+def _numbers(element: Any, *names: str) -> tuple[float, ...]:
+    found = numbers_of(element.get(name, "") for name in names)
     if found is None:
         raise ValueError(f"{', '.join(names)} are not numbers")
     return found
@@ -231,5 +235,5 @@ def _bitmap(text: str, width: int, height: int) -> Any:
     runs = [int(run) if len(run) < 10 else -1 for run in text.split(",")]
     if min(runs) < 0 or sum(runs) != width * height:
         raise ValueError(f"run lengths of the mask don't fill {width} x {height} pixels")
-    inside = (np.arange(len(runs)) % 2).astype(np.uint8)
-    return np.repeat(inside, runs).reshape((height, width))
+    is_inside = (np.arange(len(runs)) % 2).astype(np.uint8)
+    return np.repeat(is_inside, runs).reshape((height, width))

@@ -75,7 +75,7 @@ class ImageFilesReader(AnnotationReader):
         files = [self._name] if self._name else [*self.files(suffixed)]
         if not files:
             what = f"no {self.suffix[1:].upper()} files"
-            raise SourceError(what, path=self._folder.place, expected=self.expected)
+            raise SourceError(what, path=self._folder.directory, expected=self.expected)
         at = 0
         for key, data in zip(files, self._folder.read(files, self.limit), strict=True):
             if isinstance(data, str):
@@ -101,8 +101,8 @@ class ImageFilesReader(AnnotationReader):
             problem = image.problem
             if splits is not None and split is None:
                 problem = problem or "not in any list of images"
-            made = self.chosen([ParsedObject(*one) for one in objects])
-            yield image._replace(objects=made, split=split, problem=problem)
+            chosen = self.chosen([ParsedObject(*one) for one in objects])
+            yield image._replace(objects=chosen, split=split, problem=problem)
             for other in others:
                 problem = f"already in split {split}, skipped in {other}"
                 yield ParsedImage(name=image.name, where=lists[str(other)], problem=problem)
@@ -112,7 +112,7 @@ class ImageFilesReader(AnnotationReader):
 
     def classes(self) -> Mapping[str, int]:
         """Return the classes, sorted by name."""
-        return number_classes(sorted(self._classes), self._folder.place)
+        return number_classes(sorted(self._classes), self._folder.directory)
 
     @abstractmethod
     def parse(self, key: str, data: bytes) -> Iterable[ParsedImage]:
@@ -178,8 +178,8 @@ class ImageFilesReader(AnnotationReader):
             self._classes.add(name)
         found: Box = NO_BOX if problem or box is None else (box[0], box[1], box[2], box[3])
         size = fields.pop("mask_size", None)
-        made = self.fields(**known_flags(attributes or {}) | fields)
-        return ParsedObject(where, name, found, made, problem, mask_size=size)
+        object_fields = self.fields(**known_flags(attributes or {}) | fields)
+        return ParsedObject(where, name, found, object_fields, problem, mask_size=size)
 
     def united(self, *parts: Mapping[str, Any]) -> dict[str, Any]:
         """Return all attributes; of equal names, the first counts."""

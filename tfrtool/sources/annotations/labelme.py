@@ -89,8 +89,8 @@ class LabelmeReader(ImageFilesReader):
             else:
                 objects.append(self._object(where, shape, attributes, width, height))
         for group, lines in groups.items():
-            made = self.outlined(wheres[group], group[0], lines, attributes=shared[group])
-            objects.append(made)
+            outlined = self.outlined(wheres[group], group[0], lines, attributes=shared[group])
+            objects.append(outlined)
             self._unread["polygons joined by group_id"] += len(lines) - 1
         self._unread = +self._unread
         yield image._replace(objects=objects)

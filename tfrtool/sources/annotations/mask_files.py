@@ -76,7 +76,7 @@ class MaskReader(ImageFilesReader):
         names = [name for name in self._names.values() if name] or sorted(self._classes, key=int)
         if not self._names and len(names) > 1:
             names = [name for name in names if name != _VOID]
-        return number_classes(dict.fromkeys(names), self._folder.place)
+        return number_classes(dict.fromkeys(names), self._folder.directory)
 
     def parse(self, key: str, data: bytes) -> Iterator[ParsedImage]:
         """Yield the image of a mask."""
@@ -110,16 +110,16 @@ class MaskReader(ImageFilesReader):
                 objects.append(self._object(f"{key}, {name}", name, pixels == value))
         yield image._replace(objects=objects, width=width, height=height)
 
-    def _object(self, where: str, name: str, inside: Any) -> ParsedObject:
-        xs, ys = np.flatnonzero(inside.any(0)), np.flatnonzero(inside.any(1))
+    def _object(self, where: str, name: str, bitmap: Any) -> ParsedObject:
+        xs, ys = np.flatnonzero(bitmap.any(0)), np.flatnonzero(bitmap.any(1))
         box = int(xs[0]), int(ys[0]), int(xs[-1]) + 1, int(ys[-1]) + 1
-        high, wide = inside.shape
+        high, wide = bitmap.shape
         return self.parsed(
             where,
             name,
             box,
-            segmentation=mask_text(inside.astype(np.uint8)),
-            area=float(inside.sum()),
+            segmentation=mask_text(bitmap.astype(np.uint8)),
+            area=float(bitmap.sum()),
             mask_size=(wide, high),
         )
 
@@ -127,10 +127,10 @@ class MaskReader(ImageFilesReader):
         """Drop the value 255, which is "void" next to other values without names."""
         if self._names or self._classes == {_VOID}:
             return objects
-        kept = [one for one in objects if one.category != _VOID]
-        self._unread["regions of value 255"] += len(objects) - len(kept)
+        not_void = [one for one in objects if one.category != _VOID]
+        self._unread["regions of value 255"] += len(objects) - len(not_void)
         self._unread = +self._unread
-        return kept
+        return not_void
 
 
 def _class_names(text: str, form: str | None) -> dict[int | tuple[int, ...], str]:

@@ -42,7 +42,7 @@ class VocReader(ImageFilesReader):
         """
         lists = {(match[2], match[1]): key for key in keys if (match := _SET.fullmatch(key))}
         splits: dict[str, dict[str, str]] = {}
-        for (name, root), key in sorted(lists.items(), key=lambda one: _LISTS.index(one[0][0])):
+        for (name, root), key in sorted(lists.items(), key=lambda entry: _LISTS.index(entry[0][0])):
             if name == "trainval" and {("train", root), ("val", root)} & lists.keys():
                 continue
             for where, line in self._folder.lines(key):
@@ -66,7 +66,7 @@ class VocReader(ImageFilesReader):
             root = ElementTree.fromstring(data)
         except common.DefusedXmlException as error:
             what = "declares XML entities, which are not allowed"
-            raise SourceError(what, path=self._folder.place / key) from error
+            raise SourceError(what, path=self._folder.directory / key) from error
         except (SyntaxError, ValueError, LookupError) as error:
             yield image._replace(problem=f"invalid XML: {printable(str(error))[:200]}")
             return
@@ -115,8 +115,10 @@ class VocReader(ImageFilesReader):
         pose = _text(element, "pose") or None
         known = {"attributes": attributes, "pose": pose, **flags}
         if lines and all(lines) and problem is None and box is not None:
-            made = self.outlined(where, name, lines, **known)
-            return made if made.problem else made._replace(box=(box[0], box[1], box[2], box[3]))
+            outlined = self.outlined(where, name, lines, **known)
+            if outlined.problem:
+                return outlined
+            return outlined._replace(box=(box[0], box[1], box[2], box[3]))
         return self.parsed(where, name, box, problem, **known)
 
 

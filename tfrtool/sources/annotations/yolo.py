@@ -68,7 +68,7 @@ class YoloReader(AnnotationReader):
     def __init__(self, folder: AnnotationFolder, name: str) -> None:
         """Take the folder, and the name of ``data.yaml`` where it has another."""
         super().__init__()
-        self._folder, self._config_name, self._path = folder, name, folder.place
+        self._folder, self._config_name, self._path = folder, name, folder.directory
         self._names: dict[int, str] = {}
         self._used = set[int]()  # classes of labels
         self._points = 0, 0  # of an object, and numbers of each
@@ -101,7 +101,7 @@ class YoloReader(AnnotationReader):
             what = f"no label files for {len(splits):,} images"
             raise SourceError(
                 what,
-                path=self._folder.place,
+                path=self._folder.directory,
                 expected=f"for {printable(key)} one of {printable(tried)}",
                 hint=_HINT,
             )
@@ -155,14 +155,14 @@ class YoloReader(AnnotationReader):
             if (others := _LABEL_FOLDERS.get(folders[at])) is not None:
                 for other in others:
                     yield "/".join((*folders[:at], other, *folders[at + 1 :], f"{name}.txt"))
-                own = (*folders[:at], *folders[at + 1 :])
+                without_images = (*folders[:at], *folders[at + 1 :])
                 break
         else:
-            own = (*folders,)
+            without_images = (*folders,)
         yield "/".join((*folders, f"{name}.txt"))
         if self._in_source or self._folder.root is not None:
-            yield "/".join((*own, f"{name}.txt"))
-            yield "/".join(("labels", *own, f"{name}.txt"))
+            yield "/".join((*without_images, f"{name}.txt"))
+            yield "/".join(("labels", *without_images, f"{name}.txt"))
 
     def _labels_of(self, key: str, labels: set[str]) -> str:
         tried = [*self._label_keys(key)]
@@ -179,15 +179,15 @@ class YoloReader(AnnotationReader):
         base, places = next(iter(_several(config.get("path"))), ""), dict[str, list[str]]()
         entries = [(one, split) for split in _SPLITS for one in _several(config.get(split))]
         for entry, key in entries:
-            if (place := self._inside(entry, base, key)) is not None:
-                places.setdefault(place, []).append(_SPLITS[key])
-        for place, some in places.items():
-            own = [one for one in some if SPLIT_NAMES[one] == split_in_name(place)]
-            split = (*own, *some)[0]
-            if same := " and ".join(dict.fromkeys(one for one in some if one != split)):
+            if (listed := self._find_key(entry, base, key)) is not None:
+                places.setdefault(listed, []).append(_SPLITS[key])
+        for listed, named_splits in places.items():
+            matching = [one for one in named_splits if SPLIT_NAMES[one] == split_in_name(listed)]
+            split = (*matching, *named_splits)[0]
+            if same := " and ".join(dict.fromkeys(one for one in named_splits if one != split)):
                 what = f"{same} has the same images as {split}, and is not written"
                 self.notices.append(f"{self._config_name}: {what}")
-            for image in self._images_of(place, images):
+            for image in self._images_of(listed, images):
                 if (known := splits.setdefault(image, split)) != split:
                     yield image, known, split
         if not any(map(config.get, _SPLITS)):  # supervision writes names alone
@@ -213,7 +213,7 @@ class YoloReader(AnnotationReader):
         known = next((one for one in (*YAML_NAMES, *only) if one in yamls), "")
         self._config_name = self._config_name or known
         if self._config_name:
-            self._path = self._folder.place / self._config_name
+            self._path = self._folder.directory / self._config_name
             return self._yaml(self._folder.text(self._config_name, MAX_YAML_BYTES))
         return self._darknet(keys, top)
 
@@ -224,7 +224,7 @@ class YoloReader(AnnotationReader):
         lists = [key for key in named if key.count("/") == depth]
         if not lists:
             expected = "a data.yaml, or a classes.txt or obj.names with one class per line"
-            raise SourceError("no list of classes", path=self._folder.place, expected=expected)
+            raise SourceError("no list of classes", path=self._folder.directory, expected=expected)
         texts = {
             key: self._folder.text(key, MAX_CLASS_FILE_BYTES).rstrip().split("\n") for key in lists
         }
@@ -283,15 +283,15 @@ class YoloReader(AnnotationReader):
             self._points = int(match[1]), int(match[2])
         return config
 
-    def _images_of(self, place: str, images: Sequence[str]) -> Iterable[str]:
+    def _images_of(self, listed: str, images: Sequence[str]) -> Iterable[str]:
         """Return the keys of the images in a folder, or in a list."""
-        if not place.endswith(".txt"):
-            return [key for key in images if place == "." or key.startswith(f"{place}/")]
-        self._lists.add(place)
+        if not listed.endswith(".txt"):
+            return [key for key in images if listed == "." or key.startswith(f"{listed}/")]
+        self._lists.add(listed)
         found, known = list[str](), set(images)
-        for where, line in self._folder.lines(place):
+        for where, line in self._folder.lines(listed):
             path = line.replace("\\", "/")
-            near = posixpath.normpath(posixpath.join(posixpath.dirname(place), path))
+            near = posixpath.normpath(posixpath.join(posixpath.dirname(listed), path))
             key = next((one for one in (near, *_ends(path)) if one in known), None)
             if key is not None:
                 found.append(key)
@@ -300,34 +300,34 @@ class YoloReader(AnnotationReader):
                 self.ignored.add(LeftOut(key=line[:255], reason=reason))
         return found
 
-    def _inside(self, entry: str, base: str, split: str) -> str | None:
+    def _find_key(self, entry: str, base: str, split: str) -> str | None:
         """Return the key of what a path names; None if it is not there.
 
         Roboflow's ``../train/images`` is ``train/images``. Of an absolute path that this machine
         doesn't have, the end counts. One that leads out of the folder, also by a link, is a
         SourceError.
         """
-        folder = self._folder.place
+        folder = self._folder.directory
         here = None if isinstance(folder, RemotePath) else folder
         joined = posixpath.join(base, entry)
         near = posixpath.join(base, entry.removeprefix("../"))
         tried = [_below(one, here) for one in (joined, near, entry)]
-        place = next((one for one in tried if one in self._known), None)
-        led = _real(place or tried[0], here) if here and not self._in_source else ""
-        if here and _OUTSIDE.match(led) and os.path.lexists(here / (place or tried[0])):
+        found_key = next((one for one in tried if one in self._known), None)
+        resolved = _real(found_key or tried[0], here) if here and not self._in_source else ""
+        if here and _OUTSIDE.match(resolved) and os.path.lexists(here / (found_key or tried[0])):
             found = printable((base if _OUTSIDE.match(_below(base, here)) else entry)[:255])
             what = "path leads outside the dataset folder"
             raise SourceError(what, path=self._path, found=found, hint=_HINT)
-        if place is None and _ABSOLUTE.match(joined):
-            place = next((one for one in _ends(joined) if one in self._known), None)
+        if found_key is None and _ABSOLUTE.match(joined):
+            found_key = next((one for one in _ends(joined) if one in self._known), None)
             tried += _ends(joined)
-        if place is None:
+        if found_key is None:
             self._tried += dict.fromkeys(tried)
             reason = f"named as {split} in {self._config_name}, but not found"
             self.ignored.add(LeftOut(key=entry[:255], reason=reason))
-        elif place not in tried[:2]:
-            self.notices.append(f"{printable(joined[:255])} is read as {printable(place)}")
-        return place
+        elif found_key not in tried[:2]:
+            self.notices.append(f"{printable(joined[:255])} is read as {printable(found_key)}")
+        return found_key
 
     def _object(self, where: str, cells: Sequence[str]) -> ParsedObject:
         """Return the object of a line: a box, perhaps with key points, or a polygon."""
@@ -383,8 +383,8 @@ def _ends(path: str) -> list[str]:
 
 
 def _several(entry: object) -> list[str]:
-    some = entry if isinstance(entry, list) else [entry]
-    texts = [one for one in some if isinstance(one, str) and one not in ("", "null", "~")]
+    entries = entry if isinstance(entry, list) else [entry]
+    texts = [one for one in entries if isinstance(one, str) and one not in ("", "null", "~")]
     return [one.replace("\\", "/") for one in dict.fromkeys(texts[:_MOST_ENTRIES])]
 
 
@@ -395,6 +395,6 @@ def _below(path: str, folder: Path | None) -> str:
     return _real(path, folder)
 
 
-def _real(place: str, folder: Path) -> str:
+def _real(path: str, folder: Path) -> str:
     """Return where a path really leads, relative to where a folder really is."""
-    return os.path.relpath(os.path.realpath(folder / place), os.path.realpath(folder))
+    return os.path.relpath(os.path.realpath(folder / path), os.path.realpath(folder))

@@ -58,12 +58,12 @@ def without_roles(key: str) -> str:
 
 def check_masks(folders: Iterable[str], where: str) -> None:
     """Raise a SourceError if masks are in a folder next to those of images."""
-    inside: dict[str, set[str]] = {}
+    children: dict[str, set[str]] = {}
     for folder in folders:
         while folder:
             folder, _, name = folder.rpartition("/")
-            inside.setdefault(folder, set()).add(name)
-    for names in inside.values():
+            children.setdefault(folder, set()).add(name)
+    for names in children.values():
         roles = set(map(_role, names))
         if None not in roles and "images" in roles and roles & {"marks", "split_marks"}:
             raise _refusal(_listed(names), where)
@@ -96,8 +96,10 @@ def annotations_hint(where: str) -> str | None:
 
     Those of a folder of images may be in a folder next to it.
     """
-    place = Path(os.path.abspath(where))  # noqa: PTH100 - links stay
-    for folder, outer in zip((place, *place.parents), (Path(where), *place.parents), strict=True):
+    folder_path = Path(os.path.abspath(where))  # noqa: PTH100 - links stay
+    for folder, outer in zip(
+        (folder_path, *folder_path.parents), (Path(where), *folder_path.parents), strict=True
+    ):
         if (found := annotations_at(outer)) is not None:
             return write_command(str(outer), found)
         if _role(folder.name) not in ("images", "split"):
@@ -105,24 +107,24 @@ def annotations_hint(where: str) -> str | None:
     return None
 
 
-def annotations_at(place: Path) -> str | None:
+def annotations_at(path: Path) -> str | None:
     """Return what ``--annotations`` takes of a local file or folder; None if it is no such."""
     keys = list[str]()
     with suppress(OSError, SourceError):
-        if not place.is_dir():
-            with open_regular(place) as file:
-                return _kind_of(place, file.read(_HEAD))
-        keys += islice((entry.key for entry in list_directory(str(place)).entries), _COMPARED)
+        if not path.is_dir():
+            with open_regular(path) as file:
+                return _kind_of(path, file.read(_HEAD))
+        keys += islice((entry.key for entry in list_directory(str(path)).entries), _COMPARED)
     coco = [key for key in keys if _COCO_FILE.fullmatch(key)]
     for key in sorted(keys, key=lambda key: (key.count("/"), key)):
         folder, _, name = key.rpartition("/")
         if name in YAML_NAMES:
-            return f"yolo:{place / folder}"
+            return f"yolo:{path / folder}"
         if name.lower().endswith(".xml"):
-            return f"voc:{place}"
+            return f"voc:{path}"
         if key in coco:  # for several, one per split, the folder counts; Roboflow's has folders
-            of_folder = place / folder.rpartition("/")[0] if key.endswith(_COCO) else place / folder
-            return f"coco:{of_folder if len(coco) > 1 else place / key}"
+            of_folder = path / folder.rpartition("/")[0] if key.endswith(_COCO) else path / folder
+            return f"coco:{of_folder if len(coco) > 1 else path / key}"
     return None
 
 

@@ -83,7 +83,7 @@ def arrange(
     items = ItemTable(scratch)
     rejected, ignored = CappedList[LeftOut](MAX_LISTED), CappedList[LeftOut](MAX_LISTED)
     known = dict[str, tuple[str | None, str | None, str]]()  # by folders
-    for key, size, place, problem in tree.files():
+    for key, size, locator, problem in tree.files():
         if problem is None and not is_image_name(key):
             ignored.add(LeftOut(key=key, reason="no image file extension"))
             continue
@@ -100,15 +100,17 @@ def arrange(
         if label is None or problem:
             rejected.add(LeftOut(key=key, reason=problem or reason))
             continue
-        items.add(Item(key, label, size, place, split))
+        items.add(Item(key, label, size, locator, split))
         classes.setdefault(split, set()).add(label)
     labels = set[str]().union(*classes.values())
     check_masks(tree.folders, where)
-    odd = None
-    if label_from is LabelFrom.FOLDER and (odd := _without_class(items, classes, tree, where)):
+    unclassed = None
+    if label_from is LabelFrom.FOLDER:
+        unclassed = _without_class(items, classes, tree, where)
+    if unclassed:
         rejected = CappedList[LeftOut]()
-        rejected.add(LeftOut(key=odd, reason="not in a class folder"))
-    if odd or not items:
+        rejected.add(LeftOut(key=unclassed, reason="not in a class folder"))
+    if unclassed or not items:
         raise _nothing(tree, rejected, label_from, where, depth)
     notices: tuple[str, ...] = ()
     deep = (one for one in tree.folders if one.count("/") >= usual)
@@ -172,8 +174,8 @@ def _without_class(
     items: Iterable[Item], classes: Mapping[str | None, set[str]], tree: _Tree, where: str
 ) -> str | None:
     """Return the key of an image in a split whose labels are not classes; None without any."""
-    odd = {one for one, names in classes.items() if not check_classes(names, tree.others, where)}
-    return next((item.key for item in items if item.split in odd), None) if odd else None
+    splits = {one for one, names in classes.items() if not check_classes(names, tree.others, where)}
+    return next((item.key for item in items if item.split in splits), None) if splits else None
 
 
 def _layout(tree: _Tree, label_from: LabelFrom) -> tuple[str, dict[str, str]]:
@@ -194,9 +196,9 @@ def _layout(tree: _Tree, label_from: LabelFrom) -> tuple[str, dict[str, str]]:
     deep = any(path.count("/") > 1 for path in below)
     if prefix and "" in below:
         # The images' folder is itself a class, not what holds the classes.
-        outer, slash, own = prefix[:-1].rpartition("/")
+        outer, slash, last = prefix[:-1].rpartition("/")
         prefix, deep = outer + slash, len(below) > 1
-        tops, splits = {own}, {}
+        tops, splits = {last}, {}
     if not splits and not deep:
         splits = _as_splits(tops)  # no classes in them: nothing will have a label
     return prefix, splits

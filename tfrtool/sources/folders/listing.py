@@ -62,7 +62,8 @@ class Entry(NamedTuple):
 
     key: str  # its path below the tree's root, with "/" between folders
     bytes: int = 0
-    place: int = 0  # where its bytes are, for the reader; of a file of its own when it was changed
+    # Where its bytes are, for the reader; of a file of its own when it was changed.
+    locator: int = 0
     problem: str | None = None  # why it can't be read
 
 
@@ -90,7 +91,7 @@ class FolderReader:
 
     def describe(self, item: Item) -> str:
         """Return the path or URL of an item's file."""
-        moved, number = divmod(item.place, len(self.folders))
+        moved, number = divmod(item.locator, len(self.folders))
         key = item.key.split("/", self.dropped)[-1] if moved else item.key
         return os.path.join(self.folders[number], key)  # noqa: PTH118 - a Path costs as much
 

@@ -66,11 +66,11 @@ def _wide_integers(file: BinaryIO) -> list[str]:
         text = found[1] if found else b""
         message = base64.b64decode(text[: len(text) // 4 * 4])[_PREFIX_BYTES:]
 
-    def read(form: str, place: int) -> int:
-        return int(struct.unpack_from(form, message, place)[0])
+    def read(form: str, position: int) -> int:
+        return int(struct.unpack_from(form, message, position)[0])
 
-    def follow(place: int) -> int:
-        return place + read("<I", place)
+    def follow(position: int) -> int:
+        return position + read("<I", position)
 
     def place_of(table: int, index: int) -> int:
         vtable, slot = table - read("<i", table), 4 + 2 * index
@@ -87,13 +87,13 @@ def _wide_integers(file: BinaryIO) -> list[str]:
     def is_wide(field: int) -> bool:
         fields = [field]
         while fields:
-            one = fields.pop()
+            current = fields.pop()
             with contextlib.suppress(LookupError):
-                is_integer = read("<B", place_of(one, 2)) == _INTEGER
-                if is_integer and read("<i", place_of(follow(place_of(one, 3)), 0)) > 64:
+                is_integer = read("<B", place_of(current, 2)) == _INTEGER
+                if is_integer and read("<i", place_of(follow(place_of(current, 3)), 0)) > 64:
                     return True
             with contextlib.suppress(LookupError):
-                fields += tables(one, 5)
+                fields += tables(current, 5)
         return False
 
     names, left = list[str](), iter(range(_MOST_FIELDS))

@@ -56,14 +56,14 @@ class CsvOptions(Options):
     @classmethod
     def take(cls, words: MutableMapping[str, Any], form: str = "") -> "CsvOptions":
         """Take these options out of others; `UsageError` if a form of output can't have them."""
-        own = cls(**{one.name: words.pop(one.name) for one in fields(cls)})
+        options = cls(**{one.name: words.pop(one.name) for one in fields(cls)})
         if form == "csv":
-            own.check_written()
-            if len(own.null) > 1:
+            options.check_written()
+            if len(options.null) > 1:
                 raise UsageError("--null can be given only once for CSV that is written")
-        elif form and (names := own.changed()):
+        elif form and (names := options.changed()):
             raise UsageError(f"{names[0]} requires CSV output")
-        return own
+        return options
 
     def changed(self) -> list[str]:
         """Return the options that are not their defaults, as the user types them."""

@@ -66,8 +66,8 @@ class JsonWindow(NamedTuple):
             if otherwise is not None:
                 self.decode(dict[str, msgspec.Raw])  # all are objects
                 return [otherwise(bytes(text)) for text in self.decode(msgspec.Raw)]
-            place = re.search(r"\[(\d+)\]", str(error))
-            number = self.first + (int(place[1]) - bool(self.first) if place else 0)
+            match = re.search(r"\[(\d+)\]", str(error))
+            number = self.first + (int(match[1]) - bool(self.first) if match else 0)
             what = f"{self.name or 'the list'}[{number}] is not an object"
             raise SourceError(what, path=self.path) from error
         except _ERRORS as error:

@@ -303,15 +303,15 @@ def _open_rows(
 
 def _joined(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, bool]]:
     """Yield larger batches, and whether each is the last."""
-    held, size, rows = list[pa.RecordBatch](), 0, 0
+    group, size, rows = list[pa.RecordBatch](), 0, 0
     for batch in batches:
         if size >= _BATCH_BYTES or rows >= _BATCH_ROWS:
-            yield pa.concat_batches(held), False
-            held, size, rows = [], 0, 0
-        held.append(batch)
+            yield pa.concat_batches(group), False
+            group, size, rows = [], 0, 0
+        group.append(batch)
         size, rows = size + batch.nbytes, rows + batch.num_rows
-    if held:
-        yield pa.concat_batches(held), True
+    if group:
+        yield pa.concat_batches(group), True
 
 
 def _arrow_batches(

@@ -148,7 +148,7 @@ def detect_delimiter(file: BinaryIO, path: AnyPath, quote: str = '"') -> str:
             if "unexpected end" not in str(error):  # a row that goes on after the head
                 continue
         widths[delimiter] = counts.pop() if len(counts) == 1 else 1
-    best = max(widths, key=lambda one: widths[one], default=delimiters[0])
+    best = max(widths, key=lambda delimiter: widths[delimiter], default=delimiters[0])
     return best if widths.get(best, 1) > 1 else delimiters[0]
 
 
@@ -168,19 +168,19 @@ def json_rows(
     else:
         lines = _raw_lines(file, path, limit, start)
         numbered = ((f"line {at}", at, file.tell(), line) for at, line in lines)
-    for place, number, end, line in numbered:
+    for location, number, end, line in numbered:
         if line.isspace():
             continue
         try:
             row = parse_json(line)
-            yield place, number, end, row if isinstance(row, dict) else "not a JSON object"
+            yield location, number, end, row if isinstance(row, dict) else "not a JSON object"
         except NumberError as error:
-            yield place, number, end, str(error)
+            yield location, number, end, str(error)
         except RecursionError:
-            yield place, number, end, "nested too deeply"
+            yield location, number, end, "nested too deeply"
         except ValueError as error:
             if not _text_of(line, number, path).isspace():
-                yield place, number, end, f"not valid JSON (column {getattr(error, 'colno', 1)})"
+                yield location, number, end, f"not valid JSON (column {getattr(error, 'colno', 1)})"
 
 
 def parse_json(text: bytes) -> Any:

@@ -160,8 +160,8 @@ def number_notice(labels: Sequence[str]) -> str | None:
     changed = [(label, number) for number, label in enumerate(labels) if label != str(number)]
     if not changed or not all(map(_INTEGER.fullmatch, labels)):
         return None
-    some = some_of([f"{label} becomes {number}" for label, number in changed], _SHOWN)
-    return f"labels are renumbered from 0 ({some}); use --labels keep to keep their values"
+    examples = some_of([f"{label} becomes {number}" for label, number in changed], _SHOWN)
+    return f"labels are renumbered from 0 ({examples}); use --labels keep to keep their values"
 
 
 def refused_label(labels: Collection[str]) -> tuple[str, str, str] | None:

@@ -44,12 +44,12 @@ class ValueColumns:
     def __init__(self, asked: Sequence[str], layout: Layout, table: str | AnyPath) -> None:
         """Start with ``NAME`` or ``NAME:DTYPE`` of each; ("all",) stands for all there are."""
         self.all = (*asked,) == ("all",)
-        self._given: dict[str, DType | None] = {}
+        self._requested: dict[str, DType | None] = {}
         for text in () if self.all else asked:
             name, _, dtype = text.rpartition(":")
             named = bool(name) and dtype in _DTYPES
-            self._given[name if named else text] = _DTYPES[dtype] if named else None
-        self._own, self._table, self._rows = OWN_NAMES[layout], table, 0
+            self._requested[name if named else text] = _DTYPES[dtype] if named else None
+        self._reserved, self._table, self._rows = OWN_NAMES[layout], table, 0
         self._seen: dict[str, None] = {}
         self._types: dict[str, CellTypes] = {}
         self.unfit = set[str]()  # columns of all that are not written
@@ -65,8 +65,8 @@ class ValueColumns:
             labelled = roles.label is not None
             self.unfit.update(one for one in mine if self._name_problem(one, labelled=labelled))
             return roles, [name for name in mine if name not in self.unfit]
-        mine = [name for name in names if name in self._given]
-        if roles.label in self._given:
+        mine = [name for name in names if name in self._requested]
+        if roles.label in self._requested:
             roles = roles._replace(label=None)
         for name in mine:
             if problem := self._name_problem(name, labelled=roles.label is not None):
@@ -77,10 +77,10 @@ class ValueColumns:
     @property
     def asked(self) -> Collection[str]:
         """The names of those that were asked for one by one."""
-        return self._given.keys()
+        return self._requested.keys()
 
     def _name_problem(self, name: str, *, labelled: bool) -> str | None:
-        if name in self._own and (labelled or name != "label"):
+        if name in self._reserved and (labelled or name != "label"):
             return "has the name of a feature that tfrtool writes"
         if len(name) > _LONGEST_NAME:
             return f"has a name longer than {_LONGEST_NAME:,} characters"
@@ -102,7 +102,7 @@ class ValueColumns:
                 continue
             try:
                 values = [*map(_scalar, cell if isinstance(cell, list) else (cell,))]
-                if dtype := self._given.get(name):
+                if dtype := self._requested.get(name):
                     values = [_converted(value, dtype) for value in values]
             except UnfitError as error:
                 if not self.all:
@@ -114,7 +114,7 @@ class ValueColumns:
             types = self._types.setdefault(name, CellTypes())
             types.cells += 1
             types.is_list |= isinstance(cells[name], list)
-            for value in values if self._given.get(name) is None else ():
+            for value in values if self._requested.get(name) is None else ():
                 number = value
                 if isinstance(value, str) and not typed:
                     number = cell_number(value.strip())
@@ -129,13 +129,13 @@ class ValueColumns:
         Raises:
             UsageError: no row has a column that was asked for.
         """
-        for name in self._given:
+        for name in self._requested:
             if name not in self._seen:
                 form = " (DTYPE is int64, float32 or string)" if ":" in name else ""
                 what = f"no column '{printable(name)}' for --column{form}; columns include "
                 raise UsageError(what + quoted(nearest(name, self._seen)), path=self._table)
         kinds = []
-        for name in self._given or [n for n in self._types if n not in self.unfit]:
+        for name in self._requested or [n for n in self._types if n not in self.unfit]:
             types = self._types.get(name, CellTypes())
             is_list = types.is_list or types.cells < self._rows
             kinds.append(ColumnKind(name, self._dtype(name), is_list))
@@ -145,7 +145,7 @@ class ValueColumns:
     def _dtype(self, name: str) -> DType:
         """Return the type of a column: the given one, or what holds all of its values."""
         types = self._types.get(name)
-        if dtype := self._given.get(name):
+        if dtype := self._requested.get(name):
             return dtype
         if types is None:
             return DType.STRING

@@ -83,12 +83,12 @@ def read_table(
             if row.problem is not None:
                 raise UnfitError(row.problem)
             name = _plain_path(row.key)
-            key, size, place = files.find(name, row.row)
+            key, size, locator = files.find(name, row.row)
             split = _split_name(row.split)
         except UnfitError as error:
             rows.refuse(name, str(error), row.row)
         else:
-            rows.add(row._replace(key=key, bytes=size, place=place, split=split))
+            rows.add(row._replace(key=key, bytes=size, locator=locator, split=split))
     return rows.source(files.reader, others=others)
 
 
@@ -115,7 +115,7 @@ class _Files:
     def find(self, name: str, row: int) -> tuple[str, int, int]:
         """Return the key of the file that a row names, its size, and its place."""
         problem = "no such file"
-        for place, folder in enumerate(self._folders):
+        for number, folder in enumerate(self._folders):
             for key in _spellings(name, folder):
                 size, reason = self._size(folder, key, row)
                 if size is not None:
@@ -124,14 +124,14 @@ class _Files:
                         what = f"row {row} names a file as it is, and rows before it don't"
                         hint = "leave the leading folders that no longer exist out of the table"
                         raise SourceError(what, path=self._table, hint=hint)
-                    return key, size, place
+                    return key, size, number
                 problem = reason or problem
         for dropped in self._drops(name):  # the table was moved with its images
-            for place, folder in enumerate(self._folders):
+            for number, folder in enumerate(self._folders):
                 size, _ = self._size(folder, name.split("/", dropped)[-1], row)
                 if size is not None:
                     self._dropped = dropped
-                    return name, size, len(self._folders) + place
+                    return name, size, len(self._folders) + number
         raise UnfitError(problem)
 
     def _drops(self, name: str) -> Iterable[int]:
@@ -370,10 +370,10 @@ def _names_without_header(first: Sequence[str], needs: _Needs) -> Sequence[str]:
 def _read_json_lines(file: BinaryIO, table: Path, needs: _Needs) -> Iterator[tuple[int, _Cells]]:
     """Yield the rows of JSON Lines. The first must be an object, or the file is another format."""
     expected, first = "JSON Lines, one object per line", True
-    for place, number, _, cells in json_rows(file, table):
+    for location, number, _, cells in json_rows(file, table):
         if first:
             if isinstance(cells, str):
-                raise SourceError(f"{place}: {cells}", path=table, expected=expected)
+                raise SourceError(f"{location}: {cells}", path=table, expected=expected)
             needs.check(tuple(cells), table)
             first = False
         yield number, cells
