@@ -7,26 +7,46 @@ from __future__ import annotations
 
 import colorsys
 import functools
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.more import more
 from tfrtool.errors import UsageError
-from tfrtool.loading.augment import augmenter, mixer
-from tfrtool.loading.options import Augment, parse_augment
+from tfrtool.loading.augment import Augment, augmenter, mixer, parse_augment
+from tfrtool.loading.augmentations import (
+    AUGMENTATIONS,
+    METHOD_STREAM,
+    PARTNER_STREAM,
+    AugmentSpec,
+    Stage,
+)
 
 pytestmark = pytest.mark.tf
 
+NUMBERS = {"crop": 5, "rotate": 30, "cutout": 6}
+"""Numbers of those that have no default and for which 1 would change little."""
+
 EACH = [
-    *["flip", "flip-vertical", "crop=5", "rotate=30", "cutout=6"],
-    *["brightness", "contrast", "saturation", "hue"],
+    spec.name if spec.default else f"{spec.name}={NUMBERS.get(spec.name, 1)}"
+    for spec in AUGMENTATIONS
+    if spec.stage is not Stage.MIX
 ]
+"""Every augmentation of single images, as in a list: new ones are tested without a change here."""
+
 EVERYTHING = ",".join(EACH)
+
+PINNED_MEANS = [
+    *[53.9475, 61.5824, 70.5136, 67.0067, 62.794, 59.7664, 56.0974, 56.9292],
+    *[50.6823, 60.8709, 70.9287, 53.4586, 72.1749, 59.0369, 46.9288, 81.632],
+]
+PINNED_SHARES = {"mixup=0.5": 0.47016817, "cutmix=1": 0.6803711, "mixup=1,cutmix=1": 0.6803711}
+"""Results of the first version that had all of these augmentations."""
 
 
 def random_images(count: int, height: int = 24, width: int = 20, seed: int = 0) -> Any:
@@ -237,6 +257,18 @@ def test_results_are_in_range_and_decided_by_the_seed(text: str) -> None:
     assert not np.array_equal(apply(text, images, 2, 2), results)
 
 
+def test_a_seed_gives_the_images_of_earlier_versions() -> None:
+    """Resumed and repeated runs draw the same: each augmentation keeps its random streams.
+
+    Each image is multiplied by a ramp, so that its mean depends on where the pixels are.
+    """
+    text = "flip,flip-vertical,crop=5,rotate=30,brightness,contrast,saturation,hue,cutout=6"
+    images = random_images(16).astype(np.float32)
+    ramp = np.arange(images[0].size).reshape(images[0].shape) / images[0].size
+    means = (apply(text, images) * ramp).mean((1, 2, 3))
+    np.testing.assert_allclose(means, PINNED_MEANS, rtol=1e-4)
+
+
 def test_in_a_graph_it_is_the_same_and_shapes_stay_known() -> None:
     """With an unknown number of images, height, width and channels are known after it, too."""
     traced = compiled(EVERYTHING).get_concrete_function(
@@ -262,39 +294,70 @@ def test_images_must_be_larger(name: str) -> None:
 # The list of augmentations, as it is given on the command line
 
 
-def parts(most: float) -> st.SearchStrategy[float]:
-    """Return amounts up to the most, and 0."""
-    return st.just(0.0) | st.floats(0, most, exclude_min=True, allow_subnormal=False)
+def values_of(spec: AugmentSpec) -> st.SearchStrategy[Any]:
+    """Return the values that a declaration allows."""
+    if spec.kind is bool:
+        return st.just(True)
+    if spec.kind is int:
+        numbers: st.SearchStrategy[Any] = st.integers(1, int(spec.most))
+    else:
+        numbers = st.floats(0, spec.most, exclude_min=True, allow_subnormal=False)
+    if spec.words:
+        numbers |= st.tuples(numbers, st.sampled_from(spec.words[1:]))
+    if spec.widest:
+        edges = st.floats(*spec.widest, allow_subnormal=False)
+        numbers |= st.tuples(edges, edges).filter(lambda pair: pair[0] < pair[1])
+    return numbers
 
 
-RANGES = st.sampled_from([(0.25, 0.5), (0.0, 0.125)])
+ALL_VALUES = st.fixed_dictionaries(
+    {}, optional={spec.name: values_of(spec) for spec in AUGMENTATIONS}
+).filter(bool)
 
 
-@given(
-    st.fixed_dictionaries(
-        {
-            **dict.fromkeys(("flip", "flip_vertical"), st.booleans()),
-            **dict.fromkeys(("crop", "cutout"), st.integers(0, 16_384)),
-            **dict.fromkeys(("brightness", "contrast", "saturation"), parts(1)),
-            **{"rotate": parts(180) | st.integers(0, 180), "hue": parts(0.5) | RANGES},
-        }
-    )
-)
+@given(ALL_VALUES)
 def test_text_is_the_inverse(values: dict[str, Any]) -> None:
-    """What str() writes, parse_augment reads back."""
-    assume(any(values.values()))
-    augment = Augment(**values)
+    """What str() writes, parse_augment reads back, for every name and in any order."""
+    names = [spec.name for spec in AUGMENTATIONS if spec.name in values]
+    augment = Augment(tuple((name, values[name]) for name in names))
     assert parse_augment(str(augment)) == augment
+    assert parse_augment(",".join(reversed(str(augment).split(",")))) == augment
 
 
 def test_names_and_default_amounts() -> None:
-    """Each name sets its own field, in any order and with spaces; colors need no number."""
-    assert parse_augment("hue , rotate=40,crop=4, flip") == Augment(
-        flip=True, rotate=40.0, crop=4, hue=0.2
-    )
-    augment = parse_augment("brightness,contrast,saturation,hue")
-    assert augment == Augment(brightness=0.125, contrast=0.5, saturation=0.5, hue=0.2)
-    assert str(augment) == "brightness,contrast,saturation,hue"
+    """Each name sets its own value, in any order and with spaces; colors need no number."""
+    values = {"flip": True, "crop": 4, "rotate": 40.0, "hue": 0.2, "cutout": (6, "zero")}
+    augment = parse_augment("hue , cutout=6:zero, rotate=40,crop=4, flip")
+    assert dict(augment.changes) == values
+    assert str(augment) == "flip,crop=4,rotate=40,hue,cutout=6:zero"
+    augment = parse_augment("brightness,contrast,saturation,hue,cutout=6:gray")
+    amounts = {"brightness": 0.125, "contrast": 0.5, "saturation": 0.5, "hue": 0.2, "cutout": 6}
+    assert dict(augment.changes) == amounts
+
+
+def test_random_streams_are_independent() -> None:
+    """No two augmentations of an image share a stream; a batch is mixed by one method only."""
+    streams = [
+        stream for spec in AUGMENTATIONS if spec.stage is not Stage.MIX for stream in spec.streams
+    ]
+    mixing = {
+        stream for spec in AUGMENTATIONS if spec.stage is Stage.MIX for stream in spec.streams
+    }
+    streams += [*mixing, METHOD_STREAM, PARTNER_STREAM]
+    assert len(streams) == len(set(streams)), sorted(streams)
+
+
+@pytest.mark.parametrize("spec", AUGMENTATIONS, ids=lambda spec: spec.name)
+def test_errors_have_the_notation(spec: AugmentSpec) -> None:
+    """A number out of range is an error that has the notation and the range of the declaration."""
+    notation = re.escape(spec.notation)
+    expected = notation if spec.kind is bool else f"{notation}, .*up to {spec.most:,g}"
+    for number in ("", "0", "-1", f"{spec.most + 1:g}", "nan"):
+        with pytest.raises(UsageError, match=f"'{spec.name}={number}': expected {expected}"):
+            parse_augment(f"flip,{spec.name}={number}" if spec.name != "flip" else f"flip={number}")
+    expected = "LOW:HIGH from" if spec.widest else notation
+    with pytest.raises(UsageError, match=f"invalid --augment .*expected {expected}"):
+        parse_augment(f"{spec.name}=1:x")
 
 
 @pytest.mark.parametrize(
@@ -302,17 +365,16 @@ def test_names_and_default_amounts() -> None:
     [
         *[(text, "--augment") for text in ("", ",", "flip,", "Flip", "flip;hue", "=3", "hue=")],
         *[(text, "twice") for text in ("flip,flip", "hue,hue=0.1", "rotate=3,rotate=3")],
-        *[(text, "--augment") for text in ("flip=1", "flip=", "flip-vertical=yes", "crop")],
-        *[(f"rotate={number}", "up to 180") for number in ("", "0", "-5", "180.1", "nan", "x")],
-        *[(f"crop={number}", "whole number") for number in ("0", "-1", "2.5", "1e3", "9" * 11)],
-        *[(text, "above 0") for text in ("brightness=0", "contrast=2", "hue=0.6")],
+        *[(text, "--augment") for text in ("flip=1", "flip-vertical=yes", "crop")],
+        *[(f"rotate={number}", "above 0 and up to 180") for number in ("180.1", "x")],
+        *[(f"crop={number}", "whole number") for number in ("2.5", "1e3", "9" * 11)],
         *[(f"contrast={text}", "LOW:HIGH from 0 to 10") for text in ("2:1", "-1:1", "x:2", "1:")],
-        *[(text, "invalid --augment") for text in ("cutout=3:blue", "crop=1:2", "rotate=1:2")],
-        ("flop", r"'flop'.*flip, flip-vertical, rotate=DEGREES.*hue\[=AMOUNT\|LOW:HIGH\]"),
+        ("cutout=3:blue", r"expected cutout=PIXELS\[:gray\|zero\|mean\]"),
+        ("flop", r"'flop'.*flip, flip-vertical, .*rotate=DEGREES.*hue\[=AMOUNT\|LOW:HIGH\]"),
     ],
 )
 def test_nonsense_is_refused(text: str, problem: str) -> None:
-    """What is unknown, given twice, missing or impossible is an error with what is possible."""
+    """What is unknown, repeated, missing or out of range is an error with the choices."""
     with pytest.raises(UsageError, match=problem):
         parse_augment(text)
 
@@ -327,17 +389,20 @@ def test_mixing_conserves_labels_and_pixels(text: str) -> None:
     batches, cut = [], []
     for step in (1, 1, *range(2, 10)):
         seed = tf.constant([0, step], tf.int64)
-        made, labels = mix(tf.constant(images), tf.eye(count), seed)
-        mixed, weights = made.numpy().astype(float), labels.numpy()
+        results, labels = mix(tf.constant(images), tf.eye(count), seed)
+        mixed, weights = results.numpy().astype(float), labels.numpy()
         np.testing.assert_allclose(weights.sum(1), 1, rtol=1e-6)
         assert (weights > 0).sum(1).max() == 2
         if "cutmix" not in text or (mixed == mixed[:, :1, :1]).all():  # all pixels of an image
             np.testing.assert_allclose(mixed, (weights @ colors)[:, None, None] + 0 * mixed, atol=1)
         else:
             np.testing.assert_allclose(mixed.mean((1, 2)), weights @ colors, atol=0.01)
-            own = (mixed == images).all(-1).mean((1, 2))
-            np.testing.assert_allclose(own, weights.diagonal(), atol=1e-6)
+            unchanged = (mixed == images).all(-1).mean((1, 2))
+            np.testing.assert_allclose(unchanged, weights.diagonal(), atol=1e-6)
         cut.append((mixed != mixed[:, :1, :1]).any())
+        if step == 1:
+            share = weights.diagonal().mean()
+            assert share == pytest.approx(PINNED_SHARES[text], rel=1e-4)  # as in earlier versions
         batches.append((mixed, weights))
     assert all(map(np.array_equal, batches[0], batches[1]))
     assert not np.array_equal(batches[1][1], batches[2][1])

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
-from option_tables import option_table
+from option_tables import augmentation_table, option_table, updated
 
 from tests.rules.breaches import expect_none
 from tests.rules.imports import RANKS
@@ -64,6 +64,14 @@ def test_each_page_has_the_options_of_its_command() -> None:
         "docs/commands has the help's options as tables between `<!-- options: NAME -->` and "
         "`<!-- end of options -->`; `make tables` updates them:",
     )
+
+
+def test_the_page_of_train_has_all_augmentations() -> None:
+    """The table of augmentations is the one that `make tables` generates."""
+    for path in sorted((REPOSITORY / "docs" / "commands").glob("*.md")):
+        page = path.read_text("utf-8")
+        assert page == updated(page), f"{path.name}: run `make tables`"
+    assert augmentation_table() in (REPOSITORY / "docs/commands/train.md").read_text("utf-8")
 
 
 def _known(path: tuple[str, ...]) -> set[str]:

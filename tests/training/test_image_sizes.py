@@ -84,7 +84,7 @@ def test_own_models(few: Path) -> None:
         ({"image_size": (64, 64, 3)}, "image-size"),
         ({"channels": 2}, "channels"),
         ({"channels": 1, "model": "mobilenet_v2"}, "--channels 1 requires"),
-        ({"channels": 1, "augment": "hue"}, "require --channels 3"),
+        ({"channels": 1, "augment": "hue"}, "--augment hue requires --channels 3"),
     ],
 )
 def test_what_is_not_possible(few: Path, changes: Any, text: str) -> None:

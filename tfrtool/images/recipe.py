@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tfrtool.errors import UsageError
 from tfrtool.storage.arguments import parse_enum_fields
 
-_LARGEST_SIDE = 16_384
+LARGEST_SIDE = 16_384
 """libjpeg's own limit is 65,500 a side; a quarter of it is beyond any model's input."""
 
 
@@ -43,9 +43,9 @@ class Resize:
 
     def __post_init__(self) -> None:
         sides = (self.width, self.height) if self.shorter is None else (self.shorter,)
-        if any(side is None or not 1 <= side <= _LARGEST_SIDE for side in sides):
+        if any(side is None or not 1 <= side <= LARGEST_SIDE for side in sides):
             what = f"invalid --resize {'x'.join(str(side) for side in sides)}"
-            raise UsageError(what, expected=f"1 to {_LARGEST_SIDE:,} pixels per side")
+            raise UsageError(what, expected=f"1 to {LARGEST_SIDE:,} pixels per side")
 
     @classmethod
     def of(cls, size: int | tuple[int, int] | None) -> "Resize | None":

@@ -1,15 +1,15 @@
 """Options of datasets and their loading, each declared once."""
 
-import contextlib
-import math
 import os
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from tfrtool.declare import Options, option
 from tfrtool.errors import UsageError
+from tfrtool.images.recipe import LARGEST_SIDE
+from tfrtool.loading.augment import Augment, as_augment
 from tfrtool.storage.arguments import option_name, parse_path_fields
 from tfrtool.storage.progress import OnProgress, no_progress
 
@@ -17,139 +17,6 @@ PathLike = str | os.PathLike[str]
 
 _HIGHEST = 2**31 - 1
 """TensorFlow's numbers of images and steps have 32 bits."""
-
-_LARGEST_SIDE = 16_384
-
-_KINDS: dict[str, tuple[type, float, str, float]] = {
-    "flip": (bool, 1, "", 1),
-    "flip-vertical": (bool, 1, "", 1),
-    "rotate": (float, 180, "DEGREES", 0),
-    "crop": (int, _LARGEST_SIDE, "PIXELS", 0),
-    "cutout": (int, _LARGEST_SIDE, "PIXELS", 0),
-    "brightness": (float, 1, "AMOUNT", 0.125),
-    "contrast": (float, 1, "AMOUNT", 0.5),
-    "saturation": (float, 1, "AMOUNT", 0.5),
-    "hue": (float, 0.5, "AMOUNT", 0.2),
-    "mixup": (float, 10, "ALPHA", 0),
-    "cutmix": (float, 10, "ALPHA", 0),
-}
-"""By augmentation: type of its value (bool without one), maximum, unit in messages, and default (0
-if required). The defaults are those of TF-Slim's inception_preprocessing.distort_color, which
-trained the Inception models."""
-
-
-_RANGES = {"brightness": (-1, 1), "contrast": (0, 10), "saturation": (0, 10), "hue": (-0.5, 0.5)}
-"""The widest ranges: what is added, a factor, a factor, and a turn."""
-
-Amount = float | tuple[float, float]
-"""The largest change, or the range of what is added or multiplied."""
-
-Fill = Literal["gray", "zero", "mean"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Augment:
-    """Random changes of images, drawn for each image and epoch, and applied in this order.
-
-    Each number is the maximum of a uniform distribution; 0 omits the operation. Areas beyond an
-    image's edges show its reflection.
-    """
-
-    flip: bool = False  # left becomes right in half of the images
-    flip_vertical: bool = False
-    crop: int = 0  # maximum shift in pixels, both ways
-    rotate: float = 0.0  # maximum degrees about the center, either way; bilinear
-    brightness: Amount = 0.0  # fraction of the full range that is added or subtracted
-    contrast: Amount = 0.0  # distances from a channel's mean are multiplied by 1 plus or minus this
-    saturation: Amount = 0.0  # in HSV, multiplied by 1 plus or minus this
-    hue: Amount = 0.0  # turned by up to this fraction of the circle, either way
-    cutout: int = 0  # side of a square in pixels, which an edge may cut off
-    fill: Fill = "gray"  # of the square: gray, black, or the mean of each channel of the image
-    mixup: float = (
-        0.0  # images and labels are averaged in pairs, with weights of Beta(alpha, alpha)
-    )
-    cutmix: float = 0.0  # a rectangle comes from another image, its area has this distribution
-
-    @property
-    def mixes(self) -> bool:
-        """Whether images and labels of a batch are mixed."""
-        return bool(self.mixup or self.cutmix)
-
-    def __str__(self) -> str:
-        """Return what `parse_augment` makes this from."""
-        parts = []
-        for name, (_, _, _, default) in _KINDS.items():
-            value = getattr(self, name.replace("-", "_"))
-            if value:
-                numbers = value if isinstance(value, tuple) else (value,)
-                text = ":".join(str(number).removesuffix(".0") for number in numbers)
-                text += f":{self.fill}" if name == "cutout" and self.fill != "gray" else ""
-                parts.append(name if value == default else f"{name}={text}")
-        return ",".join(parts)
-
-
-def parse_augment(text: str) -> Augment:
-    """Read names separated by commas, some with ``=NUMBER``, such as ``flip,rotate=40,hue``.
-
-    The order has no meaning. It is a `UsageError` if a name is unknown or given twice, or a number
-    is missing or impossible.
-    """
-    values: dict[str, Any] = {}
-    for notation in text.split(","):
-        name, equals, number = (part.strip() for part in notation.partition("="))
-        if name not in _KINDS:
-            choices = ", ".join(map(_notation, _KINDS))
-            raise UsageError(f"invalid --augment {name!r}", expected=choices)
-        field = name.replace("-", "_")
-        if field in values:
-            raise UsageError(f"--augment has {name} twice")
-        kind, most, _, value = _KINDS[name]
-        number, colon, second = number.partition(":")
-        if colon and name == "cutout" and second in get_args(Fill):
-            values["fill"] = second
-        elif colon:
-            values[field] = _parse_range(name, number, second)
-            continue
-        if equals:
-            try:
-                value = 0 if kind is bool else kind(number)
-            except ValueError:
-                value = 0
-        if not 0 < value <= most:
-            expected = _notation(name)
-            if kind is not bool:
-                whole = "a whole number " if kind is int else ""
-                expected += f", {whole}above 0 and up to {most:,g}"
-            raise UsageError(f"invalid --augment {notation!r}", expected=expected)
-        values[field] = kind(value)
-    return Augment(**values)
-
-
-def _parse_range(name: str, low: str, high: str) -> tuple[float, float]:
-    """Return a range that need not be symmetric, such as ``contrast=0.75:1.5``."""
-    least, most = _RANGES.get(name, (math.inf, -math.inf))
-    with contextlib.suppress(ValueError):
-        if least <= float(low) < float(high) <= most:
-            return float(low), float(high)
-    expected = f"LOW:HIGH from {least:g} to {most:g}" if name in _RANGES else _notation(name)
-    raise UsageError(f"invalid --augment {f'{name}={low}:{high}'!r}", expected=expected)
-
-
-def as_augment(augment: Augment | str | None) -> Augment | None:
-    """Return an augmentation, parsed if it is text."""
-    return parse_augment(augment) if isinstance(augment, str) else augment
-
-
-def _notation(name: str) -> str:
-    kind, _, unit, default = _KINDS[name]
-    if kind is bool:
-        return name
-    if name == "cutout":
-        return "cutout=PIXELS[:gray|zero|mean]"
-    if name in _RANGES:
-        return f"{name}[={unit}|LOW:HIGH]"
-    return f"{name}[={unit}]" if default else f"{name}={unit}"
-
 
 Recipe = Literal["tfrtool", "notebook", "naive"]
 """Which pipeline is built: tfrtool's own, the published one of notebooks, or a sequential one."""
@@ -175,9 +42,9 @@ def as_image_size(size: Any, option: str = "image_size") -> ImageSize:
     sides = (
         [size] if isinstance(size, int) else list(size) if isinstance(size, tuple | list) else []
     )
-    whole = all(type(side) is int and 1 <= side <= _LARGEST_SIDE for side in sides)
-    if not whole or len(sides) not in (1, 2):
-        expected = f"N or (width, height), from 1 to {_LARGEST_SIDE:,} pixels"
+    valid = all(type(side) is int and 1 <= side <= LARGEST_SIDE for side in sides)
+    if not valid or len(sides) not in (1, 2):
+        expected = f"N or (width, height), from 1 to {LARGEST_SIDE:,} pixels"
         shown = size_text((sides[0], sides[1])) if len(sides) == 2 else repr(size)
         raise UsageError(f"invalid {option} {shown}"[:100], expected=expected)
     return (sides[0], sides[1]) if sides[1:] not in ([], sides[:1]) else sides[0]
@@ -419,8 +286,8 @@ class LoadOptions(Options):
 
     def count(self, records: int) -> int:
         """Return how many of a split's records are loaded."""
-        held = self.count_held(records)
-        return held if self.held_out else records - held
+        count = self.count_held(records)
+        return count if self.held_out else records - count
 
     def count_held(self, records: int) -> int:
         """Return how many of a split's records are held out."""

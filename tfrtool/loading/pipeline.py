@@ -10,12 +10,12 @@ import tensorflow as tf
 
 from tfrtool.engines.pool import cores
 from tfrtool.errors import DatasetError, UsageError
-from tfrtool.loading.augment import augmenter, mixer
+from tfrtool.loading.augment import as_augment, augmenter, mixer
 from tfrtool.loading.cache import disk_cache
 from tfrtool.loading.dataset_facts import DatasetFacts, Split
 from tfrtool.loading.decoding import check_limits, decoder, parser, rescaler
 from tfrtool.loading.labels import Task
-from tfrtool.loading.options import LoadOptions, Rescale, as_augment
+from tfrtool.loading.options import LoadOptions, Rescale
 from tfrtool.loading.tensors import Batch, Tensor, TfDataset
 from tfrtool.records.compression import TF_TYPES
 
@@ -255,7 +255,7 @@ def reader(
     """Return a function from the number of a shard to its serialized records.
 
     Before a shard is first read, its images are checked: TensorFlow's decoders have no limits.
-    Whether a record is held out, and which worker it belongs to, depends only on its place among
+    Whether a record is held out, and which worker it belongs to, depends only on its position among
     all records of the split. Each worker has a range of them.
     """
     paths = tf.constant([os.fsencode(path) for path in split.shards])
@@ -273,12 +273,13 @@ def reader(
         return records_of
     wanted = np.ones(split.records, np.bool_)
     if options.holdout is not None:
-        held = np.arange(split.records + 1) * options.count_held(split.records) // split.records
-        wanted = (held[1:] > held[:-1]) == options.held_out
-    own = np.zeros(split.records, np.bool_)
-    own[np.array_split(np.flatnonzero(wanted), workers)[worker]] = True
+        held_before = np.arange(split.records + 1) * options.count_held(split.records)
+        held_before //= split.records
+        wanted = (held_before[1:] > held_before[:-1]) == options.held_out
+    chosen = np.zeros(split.records, np.bool_)
+    chosen[np.array_split(np.flatnonzero(wanted), workers)[worker]] = True
     ends = tf.constant(np.cumsum((0, *split.lengths)))
-    belongs = tf.constant(own)
+    belongs = tf.constant(chosen)
 
     def read(shard: Tensor) -> TfDataset:
         records = records_of(shard)

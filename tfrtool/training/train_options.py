@@ -12,9 +12,9 @@ from typing import Any, ClassVar, Literal, TypeVar
 from tfrtool.declare import as_choice, declared, option
 from tfrtool.errors import UsageError
 from tfrtool.images.recipe import parse_size
+from tfrtool.loading.augment import Augment, augment_help, parse_augment
 from tfrtool.loading.options import (
     KNOBS,
-    Augment,
     Channels,
     ImageSize,
     LoadOptions,
@@ -22,7 +22,6 @@ from tfrtool.loading.options import (
     PathLike,
     as_image_size,
     image_shape,
-    parse_augment,
     size_text,
 )
 from tfrtool.storage.arguments import (
@@ -346,9 +345,7 @@ class TrainOptions(OpenOptions):
     )
     augment: str | Augment | None = _input(
         None,
-        "Random augmentation, such as flip,rotate=40. Choose from flip, flip-vertical, "
-        "rotate=DEGREES, crop=PIXELS, cutout=PIXELS, brightness, contrast, saturation, hue, "
-        "mixup=ALPHA and cutmix=ALPHA.",
+        augment_help(),
         metavar="LIST",
         parse=parse_augment,
     )
