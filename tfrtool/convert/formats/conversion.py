@@ -500,10 +500,10 @@ def _content_of(
         return content, notes
     if source_format.payloads:
         carried = CarriedMetadata(folders)
-        for name, one in zip(content.columns.names, content.columns.columns, strict=True):
+        for name, column in zip(content.columns.names, content.columns.columns, strict=True):
             files = (labels_file(name, sign) for sign in LABEL_SIGNS)
             text = next((carried.labels[one] for one in files if one in carried.labels), "")
-            if one.dtype is DType.INT64 and text:
+            if column.dtype is DType.INT64 and text:
                 lines = (line.strip() for line in text.split("\n"))
                 class_names[name] = tuple(filter(None, lines))
         tfds = None if select else carried.features
