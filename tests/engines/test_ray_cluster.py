@@ -186,7 +186,7 @@ def test_a_file_that_a_node_does_not_have(
     cluster: RayCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A path that leads nowhere on a node is an error that says so."""
-    monkeypatch.setattr(ray_cluster, "_LATE", 0.5)
+    monkeypatch.setattr(ray_cluster, "_FILE_WAIT_SECONDS", 0.5)
     here = os.open(tmp_path, os.O_RDONLY)
     os.dup2(here, 987)
     try:

@@ -45,7 +45,7 @@ def test_processes_find_the_same(make_shard: MakeShard, monkeypatch: pytest.Monk
         for n in range(6)
     ]
     alone = infer_schema(paths)
-    monkeypatch.setattr(schema_module, "_WORTH_A_PROCESS", 1)
+    monkeypatch.setattr(schema_module, "_MIN_BYTES_PER_PROCESS", 1)
     assert infer_schema(paths, workers=2) == alone
     (x,) = alone.features
     first = {dtype: kind.first for dtype, kind in x.values.items()}

@@ -65,7 +65,7 @@ _FIRST, _SHOWN = 64, 10
 
 _MARKS = [("draw", "u8"), ("stratum", "u8"), ("known", "u1")]
 
-_WORTH_A_PROCESS = {True: 1024**3, False: 64 * 1024**2}
+_MIN_BYTES_PER_PROCESS = {True: 1024**3, False: 64 * 1024**2}
 """Bytes that are copied in the time that a process takes to start; False: also compressed."""
 
 
@@ -273,7 +273,7 @@ def copy_records(
         **additions_json(merge),
         "written": write_options,
     }
-    worth = _WORTH_A_PROCESS[compression is Compression.NONE]
+    worth = _MIN_BYTES_PER_PROCESS[compression is Compression.NONE]
     with ExitStack() as copies:
         return run_job(settings, command, facts, plan, metadata, worth)
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfrtool.engines.engine import Workers
-from tfrtool.engines.pool import WORTH_A_PROCESS, map_shards
+from tfrtool.engines.pool import MIN_BYTES_PER_PROCESS, map_shards
 from tfrtool.errors import (
     CorruptShardError,
     DatasetError,
@@ -30,7 +30,7 @@ from tfrtool.errors import (
 from tfrtool.examples.dataset_files import DatasetFiles, find_files
 from tfrtool.examples.tfds_metadata import DATASET_INFO
 from tfrtool.records.compression import Compression, detect_compression
-from tfrtool.records.count import hop, read_ranges
+from tfrtool.records.count import read_ranges, skip_records
 from tfrtool.records.crc import masked_crc32c
 from tfrtool.records.framing import (
     CRC,
@@ -68,7 +68,7 @@ Marker = Callable[[AnyPath, list[Record], OnFault], Iterable[tuple[list[Record],
 """Makes a row of numbers of each record of a batch; records that it doesn't return are dropped."""
 
 _BATCH_BYTES, _BATCH_RECORDS = 4 * 1024 * 1024, 65_536
-_WORTH_A_PROCESS = 64 * 1024 * 1024
+_MIN_BYTES_PER_PROCESS = 64 * 1024 * 1024
 """Bytes of records that are marked in the time that a process takes to start."""
 
 _COPIED = 8192
@@ -340,7 +340,7 @@ def scan_records(
     scan = partial(_scan_shard, scratch=folder, stop=stop, marker=marker)
     size = sum(path.stat().st_size for path in files.paths)
     meter = Meter(on_progress, "evaluating" if marker else "scanning", BYTES, size)
-    worth = _WORTH_A_PROCESS if marker else WORTH_A_PROCESS
+    worth = _MIN_BYTES_PER_PROCESS if marker else MIN_BYTES_PER_PROCESS
     jobs = list(enumerate(files.paths))
     found = [*map_shards(scan, jobs, workers, worth, size, on_counts=meter.add)]
     meter.finish()
@@ -386,7 +386,7 @@ def _scan_shard(
         packed = detect_compression(file) is not Compression.NONE
         if marker is None and not packed:
             ends = array("Q", (0,))
-            _, end = hop(file, stamp[0], ends)
+            _, end = skip_records(file, stamp[0], ends)
             if end == stamp[0]:
                 offsets = np.frombuffer(ends, np.int64)
                 sizes = np.diff(offsets).astype(np.uint32)

@@ -23,7 +23,7 @@ from tfrtool.storage.remote_path import RemotePath
 Result = TypeVar("Result")
 Task = TypeVar("Task")
 
-WORTH_A_PROCESS = 256 * 1024 * 1024
+MIN_BYTES_PER_PROCESS = 256 * 1024 * 1024
 """Bytes that are read and checked in the time that a process takes to start."""
 
 _HEARTBEAT = 1.0  # seconds after which workers that count nothing are reported as busy
@@ -86,7 +86,7 @@ def map_shards(
     function: Callable[[Task], Result],
     tasks: Iterable[Task],
     workers: Workers = 1,
-    worth: int = WORTH_A_PROCESS,
+    worth: int = MIN_BYTES_PER_PROCESS,
     size: int | None = None,
     *,
     in_order: bool = True,

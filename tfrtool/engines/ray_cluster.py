@@ -32,7 +32,7 @@ _VERSION = str(sys.modules["tfrtool"].__version__)
 
 _RETRIES = 4  # of a task whose worker died
 _SECONDS = 5.0  # for a connection, and for a cancelled task to end
-_LATE = 5.0
+_FILE_WAIT_SECONDS = 5.0
 """Seconds that a node waits for a path that exists here: shared file systems list late."""
 
 _CHECKED = 16
@@ -223,7 +223,7 @@ def _fetch(block: Block) -> PickleBuffer:
 
 def node_call() -> Callable[..., tuple[tuple[str, str, bytes], list[Any]]]:
     """Return the function that nodes run; it is sent whole, for nodes without tfrtool."""
-    late = _LATE
+    wait_seconds = _FILE_WAIT_SECONDS
 
     def run(
         version: str,
@@ -252,7 +252,7 @@ def node_call() -> Callable[..., tuple[tuple[str, str, bytes], list[Any]]]:
 
         with contextlib.suppress(OSError):
             os.chdir(folder)  # paths may be relative
-        end = time.monotonic() + late
+        end = time.monotonic() + wait_seconds
         for path in paths:
             while not os.path.lexists(path):
                 if time.monotonic() > end:

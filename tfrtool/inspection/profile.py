@@ -47,7 +47,7 @@ _STATISTICS_BATCH = 4096, 16 * 1024 * 1024
 _Fold = TypeVar("_Fold", bound=RecordFold)
 
 
-class LabelsAsked(NamedTuple):
+class LabelRequest(NamedTuple):
     """What to find about labels and objects."""
 
     label: str | None  # the label feature
@@ -56,7 +56,7 @@ class LabelsAsked(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ProfileRequest:
     """What a profile has to find, besides the records of a shard and its damage.
 
     Attributes:
@@ -75,7 +75,7 @@ class Asked:
     statistics: bool = False
     parsing: bool = False
     images: bool = False
-    labels: LabelsAsked | None = None
+    labels: LabelRequest | None = None
     schema: "DataSchema | None" = None
     rows: "RowsWanted | None" = None
     hashed: Collection[AnyPath] = ()
@@ -132,15 +132,15 @@ class ShardProfile:
     def __init__(
         self,
         source: AnyPath | Stream,
-        asked: Asked,
+        request: ProfileRequest,
         *,
         part: bool = False,
         folds: Sequence[RecordFold] | None = None,
     ) -> None:
         """Begin with what is asked for, or with other folds."""
-        self._source, self.path, self._asked = source, path_of(source), asked
+        self._source, self.path, self._request = source, path_of(source), request
         self._vote = PayloadVote(part=part)
-        self.folds = _folds_of(source, asked) if folds is None else folds
+        self.folds = _folds_of(source, request) if folds is None else folds
         self.shard: Shard | None = None
         self.failure: ShardError | None = None
         self.records = self.lost = self.payload_bytes = self.n_faults = 0
@@ -154,8 +154,8 @@ class ShardProfile:
 
     def __getstate__(self) -> dict[str, Any]:
         digest = self.digest if self._crcs is None else None
-        asked = replace(self._asked, rows=None)  # its callback belongs to this process
-        return {**self.__dict__, "_digest": digest, "_source": None, "_asked": asked}
+        request = replace(self._request, rows=None)  # its callback belongs to this process
+        return {**self.__dict__, "_digest": digest, "_source": None, "_request": request}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.to_json()})"
@@ -173,8 +173,8 @@ class ShardProfile:
     def read(self, items: Iterable[Record | Fault]) -> None:
         """Add what is read, some records at a time."""
         batch, size = list[Record](), 0
-        most, most_bytes = _STATISTICS_BATCH if self._asked.statistics else _BATCH
-        share = self._asked.sample.get(self._source)
+        most, most_bytes = _STATISTICS_BATCH if self._request.statistics else _BATCH
+        sample_limit = self._request.sample.get(self._source)
         try:
             for item in items:
                 if isinstance(item, Fault):
@@ -183,7 +183,7 @@ class ShardProfile:
                     for fold in self.folds:
                         fold.add_fault(item)
                     continue
-                if self.records + len(batch) == share:
+                if self.records + len(batch) == sample_limit:
                     self.cut = True
                     break
                 batch.append(item)
@@ -237,21 +237,21 @@ class ShardProfile:
         """Collect the faults, and find their causes, once all is read."""
         for fold in self.folds:
             fold.finish()
-        misfits, count = self.misfits()
+        payload_faults, count = self.payload_faults()
         self.n_faults = self.damage.count + count
-        faults = sorted((*self.damage.entries, *misfits), key=lambda fault: fault.offset)[
+        faults = sorted((*self.damage.entries, *payload_faults), key=lambda fault: fault.offset)[
             :MAX_FAULTS
         ]
-        if self._asked.parsing and self.shard is not None:
+        if self._request.parsing and self.shard is not None:
             causes = Causes(self.shard, self.records, self._source)
             faults = [replace(fault, cause=fault.cause or causes.of(fault)) for fault in faults]
         self.faults = tuple(faults)
-        if self.path in self._asked.hashed and self.is_whole:
+        if self.path in self._request.hashed and self.is_whole:
             with suppress(OSError):  # it was read a moment ago
                 self.sha256 = sha256[0] if sha256 else file_sha256(self.path)
         return self
 
-    def misfits(self) -> tuple[list[Fault], int]:
+    def payload_faults(self) -> tuple[list[Fault], int]:
         """Return the first faults of intact records, and their number; none without Examples."""
         folds = self.folds if self._vote.holds_examples else ()
         return [one for fold in folds for one in fold.faults.entries], sum(
@@ -328,45 +328,45 @@ class ShardProfile:
         return data
 
 
-def _folds_of(source: AnyPath | Stream, asked: Asked) -> list[RecordFold]:
+def _folds_of(source: AnyPath | Stream, request: ProfileRequest) -> list[RecordFold]:
     """Return the folds that find what is asked for, cheap ones first, without heavy imports."""
     folds: list[RecordFold] = []
-    if asked.rows is not None and path_of(source) in asked.rows.shards:
+    if request.rows is not None and path_of(source) in request.rows.shards:
         from tfrtool.inspection.table.record_table import RowFold
 
-        folds.append(RowFold(path_of(source), asked.rows))
-    if asked.parsing:
-        folds.append(ParserCheck(folder_of(source), images=asked.images))
-    if asked.schema is not None:
+        folds.append(RowFold(path_of(source), request.rows))
+    if request.parsing:
+        folds.append(ParserCheck(folder_of(source), images=request.images))
+    if request.schema is not None:
         from tfrtool.inspection.verify.schema_check import SchemaCheck
 
-        folds.append(SchemaCheck(asked.schema, path_of(source)))
-    if asked.features:
+        folds.append(SchemaCheck(request.schema, path_of(source)))
+    if request.features:
         folds.append(RecordSchema(str(path_of(source))))
-    if asked.labels is not None and (asked.labels.label or asked.labels.objects is not None):
+    if request.labels is not None and (request.labels.label or request.labels.objects is not None):
         from tfrtool.inspection.dataset.record_labels import LabelCounts
 
-        folds.append(LabelCounts(*asked.labels))
-    if asked.statistics:
+        folds.append(LabelCounts(*request.labels))
+    if request.statistics:
         from tfrtool.inspection.stats.stats_fold import StatsFold
 
         folds.append(StatsFold())
-    if asked.images:
+    if request.images:
         from tfrtool.inspection.verify.image_check import ImageCheck
 
         folds.append(ImageCheck(folder_of(source)))
     return folds
 
 
-def profile_shard(shard: Location, asked: Asked) -> ShardProfile:
+def profile_shard(shard: Location, request: ProfileRequest) -> ShardProfile:
     """Read a whole shard, and find what is asked for.
 
     Memory is bounded by the longest record, by `MAX_FAULTS`, and by what the folds hold. A file
     that can't be read is the profile's ``failure``.
     """
     source = as_source(shard)
-    profile, sha256 = ShardProfile(source, asked), list[str]()
-    path, wanted = profile.path, profile.path in asked.hashed
+    profile, sha256 = ShardProfile(source, request), list[str]()
+    path, wanted = profile.path, profile.path in request.hashed
     try:
         with open_shard(source) as file, hashed_while_read(file, wanted) as sha256:
             compression = detect_compression(file)
@@ -381,7 +381,7 @@ def profile_shard(shard: Location, asked: Asked) -> ShardProfile:
 
 def profile_shards(
     sources: Sequence[AnyPath | Stream],
-    asked: Asked,
+    request: ProfileRequest,
     options: ScanOptions,
     worth: int,
     title: str = "reading",
@@ -391,16 +391,16 @@ def profile_shards(
     Those that have a sample, or whose SHA-256 is needed, are read as one; so are all whose rows
     are wanted at once. A process is worth its start for ``worth`` bytes.
     """
-    at_once = asked.rows is not None and asked.rows.on_piece is not None
+    at_once = request.rows is not None and request.rows.on_piece is not None
     meter = Meter(options.on_progress, title, BYTES, total_bytes(sources))
     with options.pool() as pool:
         yield from map_folds(
-            partial(ShardProfile, asked=asked),
+            partial(ShardProfile, request=request),
             sources,
             pool,
             worth,
-            read_unsplit=partial(profile_shard, asked=asked),
-            one_pass=sources if at_once else {*asked.hashed, *asked.sample},
+            read_unsplit=partial(profile_shard, request=request),
+            one_pass=sources if at_once else {*request.hashed, *request.sample},
             on_counts=meter.add,
         )
     meter.finish()

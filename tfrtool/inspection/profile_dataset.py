@@ -10,10 +10,10 @@ from tfrtool.inspection.dataset.dataset_summary import (
     UNSPLIT,
     DatasetSummary,
     dataset_report,
-    labels_asked,
+    label_request,
 )
 from tfrtool.inspection.inspect_options import VerifyOptions
-from tfrtool.inspection.profile import Asked, profile_shards
+from tfrtool.inspection.profile import ProfileRequest, profile_shards
 from tfrtool.inspection.schema.shard_schema import InferredSchema, schema_report
 from tfrtool.inspection.stats.stats import StatsReport, stats_report
 from tfrtool.inspection.table.record_table import RowFold, RowsWanted
@@ -22,7 +22,7 @@ from tfrtool.inspection.verify.verify import VerifyReport, verify_report
 from tfrtool.records.shards import locate_shards
 from tfrtool.storage.arguments import Paths, as_paths
 
-_WORTH_A_PROCESS = 2 * 1024 * 1024
+_MIN_BYTES_PER_PROCESS = 2 * 1024 * 1024
 """Bytes that are looked at in the time that a process takes to start, roughly."""
 
 _Found = TypeVar("_Found")
@@ -66,8 +66,8 @@ def profile_dataset(
     located = locate_shards(shards)
     files = find_files(shards, lambda name: name or UNSPLIT)
     is_dataset = len(arguments) == 1 and arguments[0].is_dir()
-    first, labels = labels_asked(files) if is_dataset else (None, None)
-    asked = Asked(
+    first, labels = label_request(files) if is_dataset else (None, None)
+    request = ProfileRequest(
         features=True,
         statistics=True,
         parsing=True,
@@ -77,7 +77,7 @@ def profile_dataset(
         hashed=written_shards(located.paths),
     )
     profiles = []
-    for profile in profile_shards(located.sources, asked, options, _WORTH_A_PROCESS):
+    for profile in profile_shards(located.sources, request, options, _MIN_BYTES_PER_PROCESS):
         profiles.append(profile)
         fold = profile.fold(RowFold)
         if rows and rows.on_piece and options.workers != 1:

@@ -63,7 +63,7 @@ def count_shard(shard: Location) -> ShardCount:
             size = size_of(source, file)
             if isinstance(source, RemotePath) and (known := indexed(file, source, size)):
                 return ShardCount(len(known) - 1)
-            records, end = hop(file, size)
+            records, end = skip_records(file, size)
             if end == size > 0:
                 return ShardCount(records)
             file.seek(0)
@@ -118,7 +118,7 @@ def read_ranges(file: BinaryIO, ranges: Sequence[tuple[int, int]]) -> Iterator[b
     return (read_at(size, offset) for offset, size in ranges)
 
 
-def hop(
+def skip_records(
     file: BinaryIO,
     size: int,
     ends: MutableSequence[int] | None = None,

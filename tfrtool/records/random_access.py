@@ -20,7 +20,7 @@ from tfrtool.errors import (
     os_errors_as,
 )
 from tfrtool.records.compression import Compression, detect_compression
-from tfrtool.records.count import INDEX, as_error, count_records, hop, indexed, read_ranges
+from tfrtool.records.count import INDEX, as_error, count_records, indexed, read_ranges, skip_records
 from tfrtool.records.crc import masked_crc32c
 from tfrtool.records.framing import CRC, FOOTER_SIZE, HEADER_SIZE, FaultKind, Record, header
 from tfrtool.records.reader import read_shard
@@ -75,7 +75,7 @@ def make_index(shard: AnyPath) -> "array[int]":
         size = size_of_file(file)
         if isinstance(shard, RemotePath) and (known := indexed(file, shard, size)):
             return array("Q", known)
-        _, end = hop(file, size, offsets)
+        _, end = skip_records(file, size, offsets)
     if end == size:
         return offsets
     count_records(shard)  # which names the damage

@@ -33,7 +33,7 @@ class Stream:
         self._begun = False
         self.bytes = 0
 
-    def once(self) -> BinaryIO:
+    def single_pass(self) -> BinaryIO:
         """Return the stream as a file; `OSError` the second time."""
         if self._begun:
             raise OSError(errno.ESPIPE, "can't be read twice")
@@ -98,7 +98,7 @@ def open_shard(source: AnyPath | Stream) -> Iterator[BinaryIO]:
     """Open a shard to read it; `ShardError` if it can't be read, or is not a regular file."""
     try:
         if isinstance(source, Stream):
-            yield source.once()
+            yield source.single_pass()
             return
         with open_regular(source) as file:
             yield file

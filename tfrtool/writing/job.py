@@ -41,7 +41,7 @@ from tfrtool.writing.run_options import Existing, JobSettings, check_shard_count
 FORMAT = 5
 """Count it up when the same plan gives other bytes than before."""
 
-_WORTH_A_PROCESS = 128 * 1024 * 1024
+_MIN_BYTES_PER_PROCESS = 128 * 1024 * 1024
 """Bytes that are copied in the time that a process takes to start."""
 
 _KEPT = ("records_in", "digest_in", "digest_out", "skipped", "corrupt", "metadata", DROPPED)
@@ -167,7 +167,7 @@ def run_tasks(
     describe: Callable[[JobState], tuple[Report, Mapping[str, str]]],
     *,
     unit: str = RECORDS,
-    worth: int = _WORTH_A_PROCESS,
+    worth: int = _MIN_BYTES_PER_PROCESS,
 ) -> Report:
     """Write files and publish them together, with their metadata and a report.
 
@@ -306,7 +306,7 @@ def run_job(
     facts: Mapping[str, Any],
     plan: Callable[[Path], JobPlan],
     metadata: MetadataOf = lambda *_: {},
-    worth: int = _WORTH_A_PROCESS,
+    worth: int = _MIN_BYTES_PER_PROCESS,
 ) -> JobReport:
     """Write files that hold the records of other files; see `run_tasks`.
 

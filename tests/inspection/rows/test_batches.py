@@ -117,7 +117,7 @@ def test_shards_and_their_places(tmp_path: Path) -> None:
 
 def test_inferring_in_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Several processes come to the same columns, whatever is in the last record."""
-    monkeypatch.setattr("tfrtool.inspection.rows.batches._WORTH_A_PROCESS", 1e-9)
+    monkeypatch.setattr("tfrtool.inspection.rows.batches._MIN_SECONDS_PER_PROCESS", 1e-9)
     late = tfrtool.encode_example({"n": [1, 2], "more": 0.5, "name": b"\0"})
     for name, payloads in (("a", ROWS), ("b", [*ROWS, late])):
         (tmp_path / name).write_bytes(shard_of(payloads))

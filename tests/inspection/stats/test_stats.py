@@ -103,7 +103,7 @@ def test_distances_are_tfdvs(sides: list[Path]) -> None:
 
 def test_the_same_on_any_number_of_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Samples and sketches come out alike, whichever process took them."""
-    monkeypatch.setattr("tfrtool.inspection.stats.stats._WORTH_A_PROCESS", 1)
+    monkeypatch.setattr("tfrtool.inspection.stats.stats._MIN_BYTES_PER_PROCESS", 1)
     parts = [
         [
             encode_example(

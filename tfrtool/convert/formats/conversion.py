@@ -78,7 +78,7 @@ _NOTES_ALIKE = 3
 _SAMPLED_FILES, _SAMPLED_ROWS = 8, 64
 """Number of files, and of rows in each, that show whether a column has images."""
 
-_WORTH_A_PROCESS = 64 * 1024 * 1024
+_MIN_BYTES_PER_PROCESS = 64 * 1024 * 1024
 """Bytes that are scanned in the time that a process takes to start, roughly."""
 
 _INNER = (".csv", ".tsv", ".jsonl", ".ndjson", ".tar")
@@ -177,7 +177,7 @@ def convert(
             partial(_scan, source_format),
             found.paths,
             settings.workers,
-            _WORTH_A_PROCESS,
+            _MIN_BYTES_PER_PROCESS,
             on_counts=meter.add,
         )
         scans = {scan.path: scan for scan in scanning}

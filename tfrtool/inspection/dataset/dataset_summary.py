@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from tfrtool.declare import takes
-from tfrtool.engines.pool import WORTH_A_PROCESS
+from tfrtool.engines.pool import MIN_BYTES_PER_PROCESS
 from tfrtool.errors import UsageError, suggestion
 from tfrtool.examples.dataset_files import DatasetFiles, SplitFiles, find_files
 from tfrtool.examples.example import PayloadKind
@@ -24,7 +24,7 @@ from tfrtool.inspection.dataset.record_labels import (
 from tfrtool.inspection.dataset.shuffle import ShuffleQuality, measure_order
 from tfrtool.inspection.first_records import FirstRecords, Label
 from tfrtool.inspection.inspect_options import DatasetOptions
-from tfrtool.inspection.profile import Asked, LabelsAsked, ShardProfile, profile_shards
+from tfrtool.inspection.profile import LabelRequest, ProfileRequest, ShardProfile, profile_shards
 from tfrtool.inspection.verify.dataset_check import check_directory, written_shards
 from tfrtool.inspection.verify.payload_check import EXAMPLES
 from tfrtool.records.framing import Fault, FaultKind, LocatedFault
@@ -123,16 +123,18 @@ def read_dataset(
     """Do what `inspect_dataset` does; if ``described``, find features and SHA-256, too."""
     with unchanged_while_read(find_folders(dataset).root, DATASET_INFO):
         found = find_files(dataset, lambda name: name or UNSPLIT)
-        first, labels = labels_asked(found, options.label)
+        first, labels = label_request(found, options.label)
         hashed = {*found.paths} if described else written_shards(found.paths)
-        asked = Asked(labels=labels, features=described, hashed=hashed)
-        profiles = [*profile_shards(found.paths, asked, options, WORTH_A_PROCESS)]
+        request = ProfileRequest(labels=labels, features=described, hashed=hashed)
+        profiles = [*profile_shards(found.paths, request, options, MIN_BYTES_PER_PROCESS)]
         must_have = options.label is not None
         report = dataset_report(found, first, labels.label, profiles, must_have=must_have)
         return report, profiles
 
 
-def labels_asked(found: DatasetFiles, label: str | None = None) -> tuple[FirstRecords, LabelsAsked]:
+def label_request(
+    found: DatasetFiles, label: str | None = None
+) -> tuple[FirstRecords, LabelRequest]:
     """Return what the first records of a dataset hold, and what to find in the others."""
     root, label_in_info = found.folders[0], found.info.label_feature if found.info else None
     first = FirstRecords()
@@ -144,7 +146,7 @@ def labels_asked(found: DatasetFiles, label: str | None = None) -> tuple[FirstRe
     is_list = _is_list(root, label or label_in_info)
     if label is None or first.payload not in EXAMPLES:
         label = first.roles.label or (label_in_info if is_list else None)
-    return first, LabelsAsked(label, is_list, object_names(root) if first.has_boxes else None)
+    return first, LabelRequest(label, is_list, object_names(root) if first.has_boxes else None)
 
 
 def dataset_report(
@@ -155,7 +157,7 @@ def dataset_report(
     *,
     must_have: bool = False,
 ) -> DatasetSummary:
-    """Return the summary of a dataset, from profiles that were asked for `labels_asked`.
+    """Return the summary of a dataset, from profiles that were asked for `label_request`.
 
     Raises:
         UsageError: no label was found, and the dataset ``must_have`` one.

@@ -43,7 +43,7 @@ _ROWS = 1024
 OnFault = Callable[[LocatedFault], None]
 """What takes the damage that is left out."""
 
-_WORTH_A_PROCESS = 1.0
+_MIN_SECONDS_PER_PROCESS = 1.0
 """Seconds of inferring columns that are worth the start of a process."""
 
 _RECORD, _BYTE = 6e-6, 1.3e-9
@@ -253,7 +253,7 @@ def _worth(shards: Sequence[AnyPath]) -> int:
     """Return for how many bytes a process is worth its start, if records are like the first one."""
     first = next(read_shard(shards[0]), None) if shards else None
     length = max(len(first.payload), 1) if isinstance(first, Record) else _ROWS
-    return int(_WORTH_A_PROCESS / (_BYTE + _RECORD / length))
+    return int(_MIN_SECONDS_PER_PROCESS / (_BYTE + _RECORD / length))
 
 
 def _fold(path: AnyPath, *, keep: bool) -> tuple[ColumnsFold, KeptRecords | None, int]:

@@ -13,7 +13,7 @@ from tfrtool.declare import takes
 from tfrtool.errors import UsageError
 from tfrtool.inspection.inspect_options import CatOptions
 from tfrtool.records.compression import Compression, detect_compression
-from tfrtool.records.count import count_shard, hop, indexed
+from tfrtool.records.count import count_shard, indexed, skip_records
 from tfrtool.records.framing import (
     FRAME_SIZE,
     Fault,
@@ -188,7 +188,7 @@ def _items(
     """Yield the records of some ranges, and the faults that are met on the way."""
     compression = detect_compression(file)
     plain = not isinstance(source, Stream) and compression is Compression.NONE
-    size = size_of(source, file) if plain else 0  # 0: no hops
+    size = size_of(source, file) if plain else 0  # 0: no skipping
     items = read_records(file, compression=compression)
     index = offset = 0  # of the next record
     is_remote = isinstance(source, RemotePath)
@@ -202,8 +202,8 @@ def _items(
                 offset = known[index]
             else:
                 before = offset
-                hops, offset = hop(file, size, start=offset, most=start - index)
-                index += hops
+                skipped, offset = skip_records(file, size, start=offset, most=start - index)
+                index += skipped
                 if is_remote:
                     on_hop(offset - before)
             if offset == size:

@@ -12,7 +12,7 @@ from tfrtool.examples.roles import LabelNames
 from tfrtool.examples.schema import Schema
 from tfrtool.examples.schema_fold import FeatureStatistics, SchemaFold
 from tfrtool.inspection.inspect_options import SchemaOptions
-from tfrtool.inspection.profile import Asked, RecordSchema, ShardProfile, profile_shards
+from tfrtool.inspection.profile import ProfileRequest, RecordSchema, ShardProfile, profile_shards
 from tfrtool.inspection.schema.data_schema import schema_json
 from tfrtool.inspection.summary.summary_json import feature_json, values_json
 from tfrtool.inspection.verify.payload_check import EXAMPLES
@@ -25,7 +25,7 @@ from tfrtool.storage.remote_path import AnyPath
 _FAULTS_KEPT = 10
 """Faults that are listed of a shard; all are counted."""
 
-_WORTH_A_PROCESS = 8 * 1024 * 1024
+_MIN_BYTES_PER_PROCESS = 8 * 1024 * 1024
 """Bytes that are folded with their values in the time that a process takes to start, roughly."""
 
 
@@ -106,8 +106,8 @@ def infer_schema(shards: Locations, options: SchemaOptions) -> InferredSchema:
     shares = sample_shares(paths, options.sample)
     # A shard that has no share of the sample is not even opened.
     chosen = [path for path in paths if shares.get(path) != 0]
-    asked = Asked(features=True, sample=shares)
-    profiles = profile_shards(chosen, asked, options, _WORTH_A_PROCESS)
+    request = ProfileRequest(features=True, sample=shares)
+    profiles = profile_shards(chosen, request, options, _MIN_BYTES_PER_PROCESS)
     return schema_report(profiles, len(paths), sampled=len(chosen) < len(paths))
 
 

@@ -8,13 +8,13 @@ from tfrtool.declare import takes
 from tfrtool.examples.example import DType, PayloadKind
 from tfrtool.examples.roles import LabelNames
 from tfrtool.inspection.inspect_options import StatsOptions
-from tfrtool.inspection.profile import Asked, ShardProfile, profile_shards
+from tfrtool.inspection.profile import ProfileRequest, ShardProfile, profile_shards
 from tfrtool.inspection.schema.shard_schema import ShardLoss, no_examples, shard_loss
 from tfrtool.inspection.stats.stats_fold import FeatureFold, FeatureKey, StatsFold
 from tfrtool.records.shards import Locations, locate_shards
 from tfrtool.storage.remote_path import AnyPath
 
-_WORTH_A_PROCESS = 16 * 1024 * 1024
+_MIN_BYTES_PER_PROCESS = 16 * 1024 * 1024
 """Bytes that are looked at in the time that a process takes to start, roughly."""
 
 
@@ -69,8 +69,8 @@ def stats(shards: Locations, options: StatsOptions) -> StatsReport:
 
 
 def _profiles(shards: Locations, options: StatsOptions) -> Iterable[ShardProfile]:
-    sources, asked = locate_shards(shards).sources, Asked(statistics=True)
-    return profile_shards(sources, asked, options, _WORTH_A_PROCESS)
+    sources, request = locate_shards(shards).sources, ProfileRequest(statistics=True)
+    return profile_shards(sources, request, options, _MIN_BYTES_PER_PROCESS)
 
 
 def stats_report(profiles: Iterable[ShardProfile]) -> StatsReport:

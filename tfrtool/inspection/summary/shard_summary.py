@@ -14,11 +14,11 @@ from tfrtool.examples.schema import Schema
 from tfrtool.examples.schema_fold import FeatureStatistics
 from tfrtool.examples.tfds_metadata import DATASET_INFO
 from tfrtool.inspection.inspect_options import ShardOptions
-from tfrtool.inspection.profile import Asked, RecordSchema, ShardProfile
+from tfrtool.inspection.profile import ProfileRequest, RecordSchema, ShardProfile
 from tfrtool.inspection.summary.summary_json import feature_json, value_json
 from tfrtool.inspection.verify.payload_check import EXAMPLES, RecordFold, unparseable
 from tfrtool.records.compression import Compression, detect_compression
-from tfrtool.records.count import hop, indexed
+from tfrtool.records.count import indexed, skip_records
 from tfrtool.records.framing import Fault, Record
 from tfrtool.records.reader import RecordReader
 from tfrtool.records.shard_sets import group_shards
@@ -162,7 +162,7 @@ def inspect_shard(shard: Location, options: ShardOptions) -> ShardSummary:
     features = RecordSchema("", values=False)
     folds: list[RecordFold] = [features]
     match = SchemaMatch(schema) if schema is not None else None
-    profile = ShardProfile(source, Asked(), folds=[features, match] if match else folds)
+    profile = ShardProfile(source, ProfileRequest(), folds=[features, match] if match else folds)
     cut = False
     total: int | None = None
     shown: list[Record] = []
@@ -172,7 +172,7 @@ def inspect_shard(shard: Location, options: ShardOptions) -> ShardSummary:
         partly = partly and size_of(source, file) > _READ_WHOLE
         start = 0, 0
         if partly and record and compression is Compression.NONE:
-            start = hop(file, size_of(source, file), most=record)
+            start = skip_records(file, size_of(source, file), most=record)
             if start[1] == size_of(source, file):
                 total, start = start[0], (0, 0)  # no such record: show what the first one is
             file.seek(start[1])

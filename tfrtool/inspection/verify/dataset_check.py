@@ -23,7 +23,7 @@ from tfrtool.storage.remote_path import AnyPath
 
 MISSING_LISTED = 100  # missing shards of a set that are listed; the others are one fault
 
-Verdicts = Mapping[AnyPath, ShardProfile]
+ProfilesByPath = Mapping[AnyPath, ShardProfile]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,19 +56,19 @@ def written_shards(paths: Iterable[AnyPath]) -> frozenset[AnyPath]:
 
 
 def check_directory(
-    directory: AnyPath, verdicts: Verdicts, *, is_full_directory: bool = True
+    directory: AnyPath, profiles: ProfilesByPath, *, is_full_directory: bool = True
 ) -> DatasetFindings:
     """Compare the shards in a directory with its metadata and with their own names.
 
     What is missing is what is not on the disk, whether it was to be verified or not. Without
     ``is_full_directory``, only the sets of these shards are looked at.
     """
-    paths = {*verdicts}
+    paths = {*profiles}
     with suppress(OSError):  # readable files in a folder that can't be listed
         paths.update(shards_in(directory))
     sets = group_shards(sorted(paths))
     if not is_full_directory:
-        sets = tuple(one for one in sets if any(path in verdicts for path in one.paths))
+        sets = tuple(one for one in sets if any(path in profiles for path in one.paths))
     faults: list[DatasetFault] = []
     info = None
     try:
@@ -76,21 +76,21 @@ def check_directory(
     except DatasetError as error:
         faults.append(DatasetFault(directory / DATASET_INFO, error.what, FaultKind.PARSE))
     if info is not None and info.splits:
-        faults += _against_metadata(directory, info, sets, verdicts, is_full_directory)
+        faults += _against_metadata(directory, info, sets, profiles, is_full_directory)
     else:
         faults += _against_names(sets)
     try:
         faults += [
             DatasetFault(path, f"intact, but its SHA-256 differs from the one in {REPORT}")
             for name, written in read_written_shards(directory).items()
-            if (verdict := verdicts.get(path := directory / name)) is not None
-            and verdict.is_whole
-            and verdict.sha256 != written.sha256
+            if (profile := profiles.get(path := directory / name)) is not None
+            and profile.is_whole
+            and profile.sha256 != written.sha256
         ]
     except DatasetError as error:
         faults.append(DatasetFault(directory / REPORT, error.what, FaultKind.PARSE))
     for one in sets:
-        faults += _within_set(one, verdicts)
+        faults += _within_set(one, profiles)
     return DatasetFindings(info=info, sets=sets, faults=tuple(faults))
 
 
@@ -98,7 +98,7 @@ def _against_metadata(
     directory: AnyPath,
     info: DatasetInfo,
     sets: Sequence[ShardSet],
-    verdicts: Verdicts,
+    profiles: ProfilesByPath,
     is_full_directory: bool,
 ) -> Iterator[DatasetFault]:
     known = {split.name for split in info.splits}
@@ -116,32 +116,32 @@ def _against_metadata(
             message += f"found {printable(one.name)}{extra}"
             yield DatasetFault(one.paths[0], message)
         if current.shards and split.shard_lengths:
-            yield from _split_against_metadata(directory, split, current, verdicts)
+            yield from _split_against_metadata(directory, split, current, profiles)
         elif split.shard_lengths and is_full_directory and not others:
             message = f"no shards of split {split.name!r} found, {DATASET_INFO} lists {count}"
             yield DatasetFault(directory, message, FaultKind.MISSING_SHARD)
 
 
 def _split_against_metadata(
-    directory: AnyPath, split: SplitInfo, shard_set: ShardSet, verdicts: Verdicts
+    directory: AnyPath, split: SplitInfo, shard_set: ShardSet, profiles: ProfilesByPath
 ) -> Iterator[DatasetFault]:
     count = len(split.shard_lengths)
     yield from _missing(shard_set)
     checked: list[ShardProfile] = []
     for index, expected in enumerate(split.shard_lengths):
         shard = shard_set.shards.get(index)
-        verdict = None if shard is None else verdicts.get(shard)
-        if verdict is None or verdict.error is not None:
+        profile = None if shard is None else profiles.get(shard)
+        if profile is None or profile.error is not None:
             continue
-        checked.append(verdict)
-        if expected not in (verdict.records, verdict.records + verdict.lost):
+        checked.append(profile)
+        if expected not in (profile.records, profile.records + profile.lost):
             records = human_count(expected, "record")
-            message = f"{DATASET_INFO} lists {records}, found {verdict.records:,}"
-            yield DatasetFault(verdict.path, message)
-    records_found = sum(verdict.records for verdict in checked)
+            message = f"{DATASET_INFO} lists {records}, found {profile.records:,}"
+            yield DatasetFault(profile.path, message)
+    records_found = sum(profile.records for profile in checked)
     if len(checked) != count or records_found != split.records or not split.bytes:
         return
-    size = sum(verdict.payload_bytes for verdict in checked)
+    size = sum(profile.payload_bytes for profile in checked)
     # TFDS counts payloads; older versions and other writers counted the files.
     if split.bytes not in (size, size + FRAME_SIZE * records_found):
         message = (
@@ -178,7 +178,7 @@ def _missing(shard_set: ShardSet) -> Iterator[DatasetFault]:
         yield DatasetFault(shard_set.directory, message, FaultKind.MISSING_SHARD)
 
 
-def _within_set(shard_set: ShardSet, verdicts: Verdicts) -> Iterator[DatasetFault]:
+def _within_set(shard_set: ShardSet, profiles: ProfilesByPath) -> Iterator[DatasetFault]:
     for path in shard_set.extra:
         message = f"shard number out of range: the name gives a total of {shard_set.count:,}"
         yield DatasetFault(path, message)
@@ -188,8 +188,8 @@ def _within_set(shard_set: ShardSet, verdicts: Verdicts) -> Iterator[DatasetFaul
             yield DatasetFault(path, f"second file for shard number {index}, next to {first}")
     kinds: dict[Compression, list[AnyPath]] = {}
     for path in shard_set.paths:
-        if path in verdicts and verdicts[path].records:
-            kinds.setdefault(verdicts[path].compression, []).append(path)
+        if path in profiles and profiles[path].records:
+            kinds.setdefault(profiles[path].compression, []).append(path)
     if len(kinds) > 1:
         rarest = min(kinds.values(), key=len)
         found = " and ".join(f"{len(paths):,} {kind.value}" for kind, paths in kinds.items())

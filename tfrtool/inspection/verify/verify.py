@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tfrtool.declare import takes
 from tfrtool.errors import human_count, printable
 from tfrtool.inspection.inspect_options import VerifyOptions
-from tfrtool.inspection.profile import Asked, ShardProfile, profile_shards
+from tfrtool.inspection.profile import ProfileRequest, ShardProfile, profile_shards
 from tfrtool.inspection.verify.dataset_check import (
     DatasetFault,
     DatasetFindings,
@@ -126,9 +126,9 @@ def verify(shards: Locations, options: VerifyOptions) -> VerifyReport:
         schema = DataSchema.read(options.schema)
     located = locate_shards(shards)
     hashed = written_shards(located.paths)
-    asked = Asked(parsing=True, images=options.images, schema=schema, hashed=hashed)
+    request = ProfileRequest(parsing=True, images=options.images, schema=schema, hashed=hashed)
     worth = _WORTH_WITH_IMAGES if options.images else _worth_a_process(located.sources)
-    profiles = [*profile_shards(located.sources, asked, options, worth, "verifying")]
+    profiles = [*profile_shards(located.sources, request, options, worth, "verifying")]
     return verify_report(located, profiles, schema)
 
 
