@@ -147,6 +147,12 @@ def some_of(texts: Sequence[str], shown: int, separator: str = ", ") -> str:
     return separator.join(texts[:shown]) + (f" and {more:,} more" if more > 0 else "")
 
 
+def enumeration(names: Sequence[str], conjunction: str) -> str:
+    """Return names as a sentence lists them: "a, b and c"."""
+    *firsts, last = names
+    return f"{', '.join(firsts)} {conjunction} {last}" if firsts else last
+
+
 def nearest(name: str, known: Iterable[str], first: int = 10) -> list[str]:
     """Return which of the known names are most like one; if none is, the ``first`` of them."""
     import difflib  # for errors only

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from tfrtool.convert.formats.format_specs import FORMAT_NAMES
+
 __all__ = ["ALL", "ELSEWHERE", "Row"]
 
 ROWS = """
@@ -241,7 +243,7 @@ write photos photos/new | 2
   ? choose a directory outside
   > tfrtool write photos new
 convert a.tfrecord new | 2
-  ? use --to with one of tfrecord, parquet, hf, arrow, jsonl, csv, arrayrecord, webdataset
+  ? use --to with one of FORMAT_NAMES
   > tfrtool convert a.tfrecord new --to hf
 convert foreign/thesis.doc new --to csv | 1
   ? use --from NAME to choose one
@@ -394,7 +396,7 @@ ELSEWHERE = {
     "use OLD=NEW, or a file with the old and the new name": "tests/writing/test_class_map.py does",
     "redirect it to a file or a program": "tests/cli/test_query_tables.py does",
     "make one with protoc": "tests/cli/test_proto.py has such files",
-    "use --to parquet, arrow, jsonl or csv": "tests/cli/test_proto.py writes these",
+    "use a table format": "tests/cli/test_proto.py writes some",
     "they can't be converted back; use the TFRecord files": "tests/cli/test_proto.py has them",
     "messages are": "tests/cli/test_proto.py names one of them",
     "pass staging=FOLDER": "an argument of Python",
@@ -490,6 +492,7 @@ class Row(NamedTuple):
 
 def rows(text: str) -> Iterator[Row]:
     """Read the tables above."""
+    text = text.replace("FORMAT_NAMES", FORMAT_NAMES)
     text = re.sub(r"\n    +(?=\S)", " ", text.strip())  # lines that go on
     for block in re.findall(r"(?:\$ .*\n)*\S.*(?:\n  .*)+", text):
         lines = block.splitlines()

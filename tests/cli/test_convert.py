@@ -15,6 +15,7 @@ import tfrtool
 from tests.datasets import flip_bit
 from tests.records.strategies import shard_of
 from tfrtool.cli import main
+from tfrtool.convert.formats.format_specs import FORMATS
 
 Capture = pytest.CaptureFixture[str]
 
@@ -96,6 +97,14 @@ def test_damaged_records_are_skipped(shards: Path, tmp_path: Path, capsys: Captu
     stop = ("convert", shards, tmp_path / "new", "--to", "jsonl", "--on-error", "stop")
     assert "record 0, offset 0" in failure(capsys, 1, *stop)
     assert not (tmp_path / "new").exists()
+
+
+def test_unknown_formats_are_refused(shards: Path, tmp_path: Path, capsys: Capture) -> None:
+    """The error lists all formats, and so does the one for a directory without --to."""
+    line = failure(capsys, 2, "convert", shards, tmp_path / "out", "--to", "excel")
+    assert "'excel' is not one of " + ", ".join(map(repr, FORMATS)) in line
+    line = failure(capsys, 2, "convert", shards, tmp_path / "out")
+    assert "use --to with one of " + ", ".join(FORMATS) in line
 
 
 @pytest.mark.parametrize("to", ["parquet", "csv", "arrayrecord"])

@@ -165,7 +165,6 @@ CASES = (
         "convert_errors",
         f"""
         tfrtool convert none out --to parquet
-        tfrtool convert pets out --to excel
         tfrtool convert pets rows.parquet --select size
         tfrtool convert pets rows.csv
         tfrtool convert pets out --to jsonl --cast label:int32

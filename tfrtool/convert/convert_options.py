@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
+from tfrtool.convert.formats.format_specs import FormatName
 from tfrtool.declare import Options, option
 from tfrtool.engines.engine import workers_option
 from tfrtool.errors import SchemaError, UsageError
@@ -27,10 +28,6 @@ from tfrtool.writing.run_options import (
     parse_pairs,
     parse_splits,
 )
-
-FormatName = Literal[
-    "tfrecord", "parquet", "hf", "arrow", "jsonl", "csv", "arrayrecord", "webdataset"
-]
 
 
 def _parse_added(name_of: str, texts: Iterable[str]) -> dict[str, Any]:

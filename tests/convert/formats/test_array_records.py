@@ -19,7 +19,7 @@ from tfrtool.convert.formats import array_reader
 from tfrtool.convert.formats.conversion import convert
 from tfrtool.convert.formats.convert_task import read_rows as read_rows_of
 from tfrtool.convert.formats.payload_formats import ArrayRecordFormat
-from tfrtool.convert.formats.registry import Content
+from tfrtool.convert.formats.record_format import Content
 from tfrtool.errors import SourceError, UsageError, WriteError
 from tfrtool.examples.arrow.columns import Columns
 from tfrtool.examples.example import PayloadKind, decode_example

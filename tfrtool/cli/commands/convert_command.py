@@ -13,11 +13,9 @@ from tfrtool.cli.jobs import outcome_of, show_job
 from tfrtool.cli.output import Outcome, binary_output, emit_file, note
 from tfrtool.cli.parameters import INPUT_OR_STDIN, OUTPUT_OR_STDOUT, command, standard_input
 from tfrtool.convert.convert_options import ConvertOptions
+from tfrtool.convert.formats.format_specs import FORMATS, names_of_formats
 from tfrtool.errors import TfrtoolError, UsageError, printable
 from tfrtool.storage.scratch_folder import ScratchFolder
-
-_STREAMED = {"jsonl": "jsonl", "csv": "csv", "arrow": "arrows"}
-"""Suffixes by format of what standard output takes."""
 
 
 @command(
@@ -35,8 +33,8 @@ def convert_command(source: tuple[str, ...], target: str, as_json: bool, **words
 
     SOURCE is one or more files, quoted globs or directories of one format. TARGET is a directory,
     or a file such as rows.parquet. Splits, class names, images and TFDS metadata are kept. What
-    TARGET can't store is reported before anything is written. With --from and --to jsonl, csv or
-    arrow, - is standard input or output.
+    TARGET can't store is reported before anything is written. With a format such as --from jsonl
+    or --to csv, - is standard input or output.
 
     Exit code 3 means that damaged records, or records that aren't Examples, were skipped.
     """
@@ -75,16 +73,20 @@ def _files_for_streams(
         return
     if "-" in source and len(source) > 1:
         raise UsageError("standard input cannot be used together with other sources", path="-")
-    if target == "-" and target_format not in _STREAMED:
-        raise UsageError("standard output requires --to jsonl, csv or arrow", path="-")
+    output_suffix = FORMATS[target_format].stream_suffix if target_format else ""
+    if target == "-" and not output_suffix:
+        names = names_of_formats(lambda spec: spec.stream_suffix)
+        raise UsageError(f"standard output requires --to {names}", path="-")
     with ScratchFolder() as scratch:
         if "-" in source:
-            suffix = f".{_STREAMED.get(source_format, source_format)}" if source_format else ""
+            suffix = ""
+            if source_format:
+                suffix = FORMATS[source_format].stream_suffix or f".{source_format}"
             source = (str(Path(scratch, f"stdin{suffix}")),)
             with Path(source[0]).open("xb") as file:
                 shutil.copyfileobj(standard_input(), file)
         if target == "-":
-            target = str(Path(scratch, f"stdout.{_STREAMED[target_format or '']}"))
+            target = str(Path(scratch, f"stdout{output_suffix}"))
         try:
             yield source, target
         except TfrtoolError as error:

@@ -13,19 +13,24 @@ from tfrtool.convert.carried import CarriedMetadata
 from tfrtool.convert.convert_options import ConvertOptions
 from tfrtool.convert.formats.boxes import BOXES
 from tfrtool.convert.formats.convert_task import ConvertTask, read_rows
-from tfrtool.convert.formats.parquet import ParquetFormat
+from tfrtool.convert.formats.format_specs import (
+    FORMAT_NAMES,
+    FORMATS,
+    names_of_formats,
+    titles_of_formats,
+)
 from tfrtool.convert.formats.payload_formats import PayloadFormat
-from tfrtool.convert.formats.registry import (
-    NAMES,
+from tfrtool.convert.formats.record_format import (
     Content,
     Format,
     Piece,
     Scan,
+    find_format_files,
     format_of,
     format_of_files,
-    look_for,
+    format_of_name,
 )
-from tfrtool.convert.formats.text_formats import CsvFormat, JsonLinesFormat
+from tfrtool.convert.formats.text_formats import CsvFormat
 from tfrtool.convert.source_records import faults_of, find_sources
 from tfrtool.declare import takes
 from tfrtool.engines.local_copies import local_copies
@@ -80,9 +85,6 @@ _SAMPLED_FILES, _SAMPLED_ROWS = 8, 64
 
 _MIN_BYTES_PER_PROCESS = 64 * 1024 * 1024
 """Bytes that are scanned in the time that a process takes to start, roughly."""
-
-_INNER = (".csv", ".tsv", ".jsonl", ".ndjson", ".tar")
-"""Suffixes of single files that may be followed by the one of a compression."""
 
 _WHOLE = "--exact cannot be used together with --select, --rename or --cast"
 
@@ -142,21 +144,13 @@ def convert(
     check_goal(folder)
     casts = {name: ColumnType.parse(word) for name, word in (options.cast or {}).items()}
     schema = None if options.schema is None else _read_schema(options, as_path(options.schema))
-    found = find_sources(source, folder, partial(look_for, name=options.from_format))
+    found = find_sources(source, folder, partial(find_format_files, name=options.from_format))
     source_format = (
         format_of_files(found.paths)
         if options.from_format is None
         else format_of(options.from_format)
     )
-    if options.flatten:
-        if not isinstance(source_format, ParquetFormat | JsonLinesFormat):
-            known = "Parquet, Arrow and JSON Lines"
-            raise UsageError(f"--flatten applies to {known}, not to {source_format.name}")
-        source_format = type(source_format)(flatten=True)
-    if options.boxes is not None:
-        if not (options.flatten and isinstance(source_format, ParquetFormat | JsonLinesFormat)):
-            raise UsageError("--boxes applies to Parquet, Arrow and JSON Lines with --flatten")
-        source_format = type(source_format)(flatten=True, boxes=options.boxes)
+    source_format = _flattening(options, source_format)
     target_format, single = _choose_target(folder, options.to, source_format)
     source_format, target_format = _with_csv(options, source_format, target_format)
     if options.index and (single or target_format.name != "tfrecord"):
@@ -164,12 +158,12 @@ def convert(
     if options.proto is not None:
         source_format = _message_format(options, source_format, target_format)
     stem_path = folder.with_suffix("") if single else folder
-    if named_compression(stem_path) or stem_path.suffix in _INNER:
+    if named_compression(stem_path) or _may_be_compressed(stem_path.name):
         stem_path = stem_path.with_suffix("")
     settings = replace(options.settings(stem_path), workers=options.pool)
-    if label_feature and not (target_format.payloads or target_format.name == "webdataset"):
-        known = "TFRecord, ArrayRecord and WebDataset"
-        raise UsageError(f"--label-feature applies to {known}, not to {target_format.name}")
+    if label_feature and target_format.spec.holds == "table":
+        titles = titles_of_formats(lambda spec: spec.holds != "table")
+        raise UsageError(f"--label-feature applies to {titles}, not to {target_format.name}")
     copies = local_copies(found.paths, settings.workers, settings.on_progress)
     with settings.running(), copies:
         meter = Meter(settings.on_progress, "scanning", BYTES, total_bytes(found.paths))
@@ -203,7 +197,7 @@ def convert(
         label = rename.get(label, label) if label else None
         after = replace(_renamed_content(before, rename), declared=True, native=None)
         label = label if label in after.columns.names else None
-        is_named = target_format.names_labels and (
+        is_named = target_format.spec.names_labels and (
             schema is None and (not select or LABEL_NAME in select)
         )
         after = replace(after, label=label, named=is_named)
@@ -226,7 +220,7 @@ def convert(
             hint = "use --exact to keep them"
             raise UsageError("--verify bytes requires payloads to compare", hint=hint)
         read, written = before, after
-        pattern, losses = target_format.file_name, target_format.losses(after)
+        pattern, losses = target_format.spec.file_name, target_format.losses(after)
         if payloads and not select and not rename and schema is None:  # they are copied as they are
             read = written = Content(columns=Columns(PayloadKind.UNKNOWN))
         else:
@@ -324,6 +318,28 @@ def _scan(form: Format, path: AnyPath) -> Scan:
         raise
 
 
+def _flattening(options: ConvertOptions, source_format: Format) -> Format:
+    """Return the format with what --flatten and --boxes say of nested values."""
+    titles = titles_of_formats(lambda spec: spec.flattens)
+    if options.flatten and not source_format.spec.flattens:
+        raise UsageError(f"--flatten applies to {titles}, not to {source_format.name}")
+    if options.boxes is not None and not options.flatten:
+        raise UsageError(f"--boxes applies to {titles} with --flatten")
+    if not options.flatten:
+        return source_format
+    implementation: Any = type(source_format)
+    flattening: Format = implementation(flatten=True, boxes=options.boxes)
+    return flattening
+
+
+def _may_be_compressed(name: str) -> bool:
+    """Return whether a file of this name, which is not a shard, could have a suffix like .gz."""
+    return any(
+        spec.compressible and spec.holds != "payloads" and spec.file_pattern.search(name)
+        for spec in FORMATS.values()
+    )
+
+
 def _with_csv(
     options: ConvertOptions, source_format: Format, target_format: Format
 ) -> tuple[Format, Format]:
@@ -347,12 +363,12 @@ def _message_format(
 ) -> Format:
     """Return a format of payloads that decodes the messages of --proto."""
     if not isinstance(source_format, PayloadFormat):
-        raise UsageError(
-            f"--proto applies to TFRecord and ArrayRecord, not to {source_format.name}"
-        )
-    if target_format.payloads or target_format.name == "webdataset":
+        titles = titles_of_formats(lambda spec: spec.holds == "payloads")
+        raise UsageError(f"--proto applies to {titles}, not to {source_format.name}")
+    if target_format.spec.holds != "table":
         what = f"--proto makes tables, and {target_format.name} is not one"
-        raise UsageError(what, hint="use --to parquet, arrow, jsonl or csv")
+        names = names_of_formats(lambda spec: spec.holds == "table")
+        raise UsageError(what, hint=f"use a table format: --to {names}")
     others = ("exact", "lists", "rename", "schema", "cast", "label_feature")
     for name in (name for name in others if getattr(options, name)):
         raise UsageError(f"--proto and --{name.replace('_', '-')} cannot be used together")
@@ -375,15 +391,15 @@ def shorten_notes(notes: Sequence[str]) -> list[str]:
 
 def _choose_target(target: AnyPath, to: str | None, source: Format) -> tuple[Format, bool]:
     """Return the format to write, and whether the target is one file."""
-    forms = [*map(format_of, NAMES)]
-    named = next((one for one in forms if one.own_names.search(target.name)), None)
+    named = format_of_name(target.name)
     if named_compression(target) and named is None and not target.is_dir():
-        what = "only TFRecord, JSON Lines, CSV and WebDataset files can be compressed"
-        raise UsageError(what, path=target, hint=f"remove {target.suffix} from the name")
+        titles = titles_of_formats(lambda spec: spec.compressible)
+        hint = f"remove {target.suffix} from the name"
+        raise UsageError(f"only {titles} files can be compressed", path=target, hint=hint)
     if named is not None and not target.is_dir() and to in (None, named.name):
-        return named, True
+        return format_of(named.name), True
     if to is None and source.name == "tfrecord":
-        hint = f"use --to with one of {', '.join(NAMES)}"
+        hint = f"use --to with one of {FORMAT_NAMES}"
         raise UsageError("unknown output format", path=target, hint=hint)
     return format_of(to or "tfrecord"), False
 

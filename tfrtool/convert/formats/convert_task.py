@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tfrtool.convert.formats.registry import Content, Format, Piece, naming_file
+from tfrtool.convert.formats.record_format import Content, Format, Piece, naming_file
 from tfrtool.errors import SourceError, WriteError
 from tfrtool.examples.arrow.columns import EXACT
 from tfrtool.examples.arrow.decode_batch import decode_batch

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
@@ -14,12 +13,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tfrtool.convert.formats.boxes import BoxFormat, relative_boxes
-from tfrtool.convert.formats.registry import (
+from tfrtool.convert.formats.format_specs import FORMATS
+from tfrtool.convert.formats.record_format import (
     Content,
     Format,
-    Put,
     ReadPosition,
     Scan,
+    WriteBatch,
     naming_file,
 )
 from tfrtool.errors import SourceError
@@ -39,7 +39,6 @@ from tfrtool.examples.dtypes import NumberRange
 from tfrtool.examples.example import PayloadKind, feature_name
 from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.inspection.rows.batches import LABEL_NAME
-from tfrtool.sources.formats.arrow_magic import is_arrow
 from tfrtool.sources.formats.parquet_reader import (
     ParquetFacts,
     hugging_face_features,
@@ -71,11 +70,7 @@ _PATHS = ("{}/filename", "image/filename", "filename")
 class ParquetFormat(Format):
     """Files with zstd and row groups; an image is a struct of its bytes and its path."""
 
-    name = "parquet"
-    own_names = re.compile(r"\.parquet$", re.IGNORECASE)
-    magic = b"PAR1"
-    names_labels = True
-    file_name = "{split}-{index:05d}-of-{count:05d}.parquet"  # datasets knows the split of such
+    spec = FORMATS["parquet"]
 
     def __init__(self, flatten: bool = False, boxes: BoxFormat | None = None) -> None:
         """Say whether structs become columns of their fields, and what numbers boxes have."""
@@ -169,7 +164,7 @@ class ParquetFormat(Format):
         yield batch
 
     @contextlib.contextmanager
-    def write(self, path: Path, content: Content) -> Iterator[Put]:
+    def write(self, path: Path, content: Content) -> Iterator[WriteBatch]:
         """Give a file to write."""
         images = [f"{name}.bytes" for name in content.images]
         fields = [
@@ -222,13 +217,7 @@ class ParquetFormat(Format):
 class ArrowFormat(ParquetFormat):
     """Arrow IPC files, which pandas and others call Feather, and streams."""
 
-    name = "arrow"
-    own_names = re.compile(r"\.(arrow|arrows|feather|ipc)$", re.IGNORECASE)
-    file_name = "{split}-{index:05d}-of-{count:05d}.arrow"
-
-    def starts(self, head: bytes) -> bool:
-        """Return whether the first bytes are those of a file or a stream."""
-        return is_arrow(head)
+    spec = FORMATS["arrow"]
 
     @contextlib.contextmanager
     def _writer(
@@ -248,8 +237,7 @@ class ArrowFormat(ParquetFormat):
 class HuggingFaceFormat(ParquetFormat):
     """A folder of Parquet files with a dataset card, which ``datasets.load_dataset`` opens."""
 
-    name = "hf"
-    names_labels = False  # ClassLabel has the class names
+    spec = FORMATS["hf"]  # which doesn't name labels: ClassLabel has the class names
 
     def metadata(self, content: Content, info: DatasetInfo) -> Mapping[str, str]:  # noqa: ARG002
         """Return the dataset card."""

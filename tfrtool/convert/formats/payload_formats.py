@@ -13,7 +13,8 @@ from typing import ClassVar
 import pyarrow as pa
 
 from tfrtool.convert.formats.array_reader import library, read_parts
-from tfrtool.convert.formats.registry import Content, Format, Put, ReadPosition, Scan
+from tfrtool.convert.formats.format_specs import FORMATS
+from tfrtool.convert.formats.record_format import Content, Format, ReadPosition, Scan, WriteBatch
 from tfrtool.errors import WriteError, reason_of
 from tfrtool.examples.arrow.columns import Column, Form
 from tfrtool.examples.arrow.foreign import conform
@@ -56,7 +57,6 @@ _PLACE = re.compile(r"\bchunk at (\d{1,18})\b")
 class PayloadFormat(Format):
     """Files of payloads, which with their metadata are a dataset of TFDS."""
 
-    payloads = True
     tfds_name: ClassVar[str]
 
     def __init__(self, proto: MessageColumns | None = None) -> None:
@@ -164,9 +164,8 @@ def _feature(name: str, column: Column, content: Content) -> Json:
 class TfrecordFormat(PayloadFormat):
     """Shards, named as TFDS names them."""
 
-    name = tfds_name = "tfrecord"
-    own_names = re.compile(r"\.tfrecord", re.IGNORECASE)  # numbers and a compression may follow
-    file_name = "{dataset}-{split}.tfrecord-{index:05d}-of-{count:05d}"
+    spec = FORMATS["tfrecord"]
+    tfds_name = "tfrecord"
 
     def starts(self, head: bytes) -> bool:
         """Return whether bytes start with a record, compressed or not."""
@@ -196,7 +195,7 @@ class TfrecordFormat(PayloadFormat):
             yield from in_batches(read_records(file), on_fault)
 
     @contextlib.contextmanager
-    def write(self, path: Path, content: Content) -> Iterator[Put]:  # noqa: ARG002
+    def write(self, path: Path, content: Content) -> Iterator[WriteBatch]:  # noqa: ARG002
         """Give a shard to write, compressed as the ending of its name says."""
         with ShardWriter(path, named_compression(path) or Compression.NONE) as writer:
             yield writer.write
@@ -205,12 +204,8 @@ class TfrecordFormat(PayloadFormat):
 class ArrayRecordFormat(PayloadFormat):
     """Files of the library ``array_record``, named as TFDS names them."""
 
-    name, tfds_name = "arrayrecord", "array_record"
-    own_names = re.compile(r"\.array_?records?(-\d{5,}-of-\d{5,})?$", re.IGNORECASE)
-    magic = bytes.fromhex("83af70d10d884a3f 0000000000000000 4000000000000000")
-    """The header of Riegeli's first block (riegeli/records/block.h)."""
-
-    file_name = "{dataset}-{split}.array_record-{index:05d}-of-{count:05d}"
+    spec = FORMATS["arrayrecord"]
+    tfds_name = "array_record"
 
     def read(
         self,
@@ -230,7 +225,7 @@ class ArrayRecordFormat(PayloadFormat):
                 on_fault(Fault(kind=kind, offset=offset, record=record, message=reason))
 
     @contextlib.contextmanager
-    def write(self, path: Path, content: Content) -> Iterator[Put]:  # noqa: ARG002
+    def write(self, path: Path, content: Content) -> Iterator[WriteBatch]:  # noqa: ARG002
         """Give a file to write."""
         try:
             with contextlib.closing(library().ArrayRecordWriter(str(path), _WRITING)) as writer:

@@ -6,7 +6,6 @@ import contextlib
 import csv
 import io
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -18,7 +17,8 @@ from typing import IO, Any, BinaryIO, ClassVar
 import pyarrow as pa
 
 from tfrtool.convert.formats.boxes import BOXES, IMAGE, SIZES, BoxFormat, relative_boxes
-from tfrtool.convert.formats.registry import Content, Format, Put, ReadPosition, Scan
+from tfrtool.convert.formats.format_specs import FORMATS
+from tfrtool.convert.formats.record_format import Content, Format, ReadPosition, Scan, WriteBatch
 from tfrtool.errors import (
     SchemaError,
     SourceError,
@@ -262,11 +262,8 @@ class RowFormat(Format):
 class JsonLinesFormat(RowFormat):
     """An object on each line, or in a list; a missing feature is left out, or null."""
 
-    name = "jsonl"
-    own_names = re.compile(r"\.(jsonl|ndjson)(\.gz)?$", re.IGNORECASE)
-    file_name = "{dataset}-{split}-{index:05d}-of-{count:05d}.jsonl"
+    spec = FORMATS["jsonl"]
     widening: ClassVar[Sequence[DType]] = (DType.INT64, DType.FLOAT32)
-    names_labels = True
 
     def __init__(self, flatten: bool = False, boxes: BoxFormat | None = None) -> None:
         """Say whether objects become columns of their values, and what numbers boxes have."""
@@ -309,7 +306,7 @@ class JsonLinesFormat(RowFormat):
             yield row, end
 
     @contextlib.contextmanager
-    def write(self, path: Path, content: Content) -> Iterator[Put]:
+    def write(self, path: Path, content: Content) -> Iterator[WriteBatch]:
         """Give a file to write."""
 
         def lines(batch: pa.RecordBatch) -> Iterator[str]:
@@ -336,11 +333,8 @@ def _flat_cells(name: str, cell: Any, depth: int = 0) -> Iterator[tuple[str, Any
 class CsvFormat(RowFormat):
     """Single values as cells, everything else as JSON in a cell; an empty cell is missing."""
 
-    name = "csv"
-    own_names = re.compile(r"\.(csv|tsv)(\.gz)?$", re.IGNORECASE)
-    file_name = "{dataset}-{split}-{index:05d}-of-{count:05d}.csv"
+    spec = FORMATS["csv"]
     widening = (DType.INT64, DType.FLOAT32, DType.STRING)
-    names_labels = True
 
     def __init__(self, options: CsvOptions | None = None) -> None:
         """Take the options of CSV."""
@@ -446,7 +440,7 @@ class CsvFormat(RowFormat):
         return from_json(cell, kind)
 
     @contextlib.contextmanager
-    def write(self, path: Path, content: Content) -> Iterator[Put]:
+    def write(self, path: Path, content: Content) -> Iterator[WriteBatch]:
         """Give a table to write."""
         with _create_text(path) as file:
             # In quotes, texts keep the blanks that they start with.

@@ -11,7 +11,8 @@ from typing import Any, BinaryIO, ClassVar
 
 import pyarrow as pa
 
-from tfrtool.convert.formats.registry import Content, Put
+from tfrtool.convert.formats.format_specs import FORMATS
+from tfrtool.convert.formats.record_format import Content, WriteBatch
 from tfrtool.convert.formats.text_formats import Row, RowFormat, with_texts
 from tfrtool.errors import SchemaError, SourceError, printable
 from tfrtool.examples.arrow.columns import EXACT, PAYLOAD, Form
@@ -48,9 +49,7 @@ _NAMES = ("image/filename", "filename", "image_name", "file_name", "__key__")
 class WebDatasetFormat(RowFormat):
     """Samples of an image, a class number and a text as files, and of JSON with all the rest."""
 
-    name = "webdataset"
-    own_names = re.compile(r"\.(tar|tar\.gz|tgz)$", re.IGNORECASE)
-    file_name = "{dataset}-{split}-{index:05d}-of-{count:05d}.tar"
+    spec = FORMATS["webdataset"]
     widening: ClassVar[Sequence[DType]] = (DType.INT64, DType.FLOAT32)
 
     def starts(self, head: bytes) -> bool:
@@ -81,7 +80,7 @@ class WebDatasetFormat(RowFormat):
             raise SourceError(what, path=path, offset=samples.offset) from error
 
     @contextlib.contextmanager
-    def write(self, path: Path, content: Content) -> Iterator[Put]:
+    def write(self, path: Path, content: Content) -> Iterator[WriteBatch]:
         """Give an archive to write."""
         with create_packed(path) as file:
             yield _SampleWriter(file, path.stem, content).put

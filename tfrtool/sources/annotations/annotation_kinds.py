@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from tfrtool.errors import enumeration
+
 ExportKind = Literal["coco", "cvat", "voc", "yolo"]
 """The kinds that have a writer."""
 
@@ -83,7 +85,5 @@ KINDS: Mapping[str, AnnotationKind] = {
 }
 """By name, in the order in which the help lists them."""
 
-_NAMES = tuple(KINDS)
-
-KIND_NAMES = f"{', '.join(_NAMES[:-1])} or {_NAMES[-1]}"
+KIND_NAMES = enumeration([*KINDS], "or")
 """All names, as part of a sentence."""

@@ -1,9 +1,8 @@
-"""The formats of files with records. A file's format follows from its name, or from its bytes."""
+"""What a format of files with records does, and which format files have."""
 
 import abc
 import bisect
 import contextlib
-import importlib
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -11,10 +10,12 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields
 from operator import itemgetter
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 
+from tfrtool.convert.formats.format_specs import FORMAT_NAMES, FORMATS, FormatSpec
 from tfrtool.errors import SchemaError, SourceError, UsageError, os_errors_as
 from tfrtool.examples.arrow.columns import METADATA, Columns
 from tfrtool.examples.arrow.infer import ColumnsFold
@@ -30,26 +31,13 @@ from tfrtool.storage.commit import check_not_publishing
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.remote_path import AnyPath
 
-_MODULES = {
-    "tfrecord": "payload_formats:TfrecordFormat",
-    "parquet": "parquet:ParquetFormat",
-    "hf": "parquet:HuggingFaceFormat",
-    "arrow": "parquet:ArrowFormat",
-    "jsonl": "text_formats:JsonLinesFormat",
-    "csv": "text_formats:CsvFormat",
-    "arrayrecord": "payload_formats:ArrayRecordFormat",
-    "webdataset": "web_dataset:WebDatasetFormat",
-}
-"""In the order in which they are asked whether a file is theirs."""
-
-NAMES = tuple(_MODULES)
 _HEAD = 4096
 _PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip", ".json")
 _HINT = "decompress it, or save it as Parquet or as JSON Lines"
-_OBJECT = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*[{\]]")
+_OBJECT_LIST = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*[{\]]")
 """How a list of JSON objects starts."""
 
-Put = Callable[[Any], None]
+WriteBatch = Callable[[Any], None]
 """Writes a record batch of the content's schema, or in a format of payloads a list of payloads."""
 
 
@@ -119,7 +107,9 @@ class Content:
         return cls(
             columns=Columns.from_json(data["columns"]),
             exact=bool(data["exact"]),
-            class_names={name: tuple(map(str, some)) for name, some in data["class_names"].items()},
+            class_names={
+                name: tuple(map(str, names)) for name, names in data["class_names"].items()
+            },
             class_files={name: str(text) for name, text in data.get("class_files", {}).items()},
             tfds=data["tfds"],
         )
@@ -170,17 +160,22 @@ class Scan:
 class Format(abc.ABC):
     """A format of files with records. It has no state but options, and is picklable."""
 
-    name: ClassVar[str]
-    own_names: ClassVar[re.Pattern[str]]  # found in the names of its files
-    magic: ClassVar[bytes] = b""  # what its files start with, if anything
-    file_name: ClassVar[str]  # of a file to write, with dataset, split, index and count
-    payloads: ClassVar[bool] = False  # whether rows are payloads, and not record batches
+    spec: ClassVar[FormatSpec]  # its declaration in `FORMATS`
     widening: ClassVar[Sequence[DType]] = ()  # each type holds the values of those before it
-    names_labels: ClassVar[bool] = False  # whether class names are a column of its files
+
+    @property
+    def name(self) -> str:
+        """The word for ``--from`` and ``--to``."""
+        return self.spec.name
+
+    @property
+    def payloads(self) -> bool:
+        """Whether rows are payloads, and not record batches."""
+        return self.spec.holds == "payloads"
 
     def starts(self, head: bytes) -> bool:
         """Return whether the first bytes of a file are those of this format."""
-        return bool(self.magic) and head.startswith(self.magic)
+        return head.startswith(self.spec.magic)
 
     def widest(self, dtypes: Collection[DType]) -> DType | None:
         """Return the type that holds values of all these types; `ValueError` if there is none."""
@@ -218,7 +213,7 @@ class Format(abc.ABC):
         """
 
     @abc.abstractmethod
-    def write(self, path: Path, content: Content) -> AbstractContextManager[Put]:
+    def write(self, path: Path, content: Content) -> AbstractContextManager[WriteBatch]:
         """Give a file to write; it is complete when the context ends without an exception."""
 
     def metadata(self, content: Content, info: DatasetInfo) -> Mapping[str, str]:  # noqa: ARG002
@@ -237,15 +232,12 @@ def naming_file(path: AnyPath) -> Iterator[None]:
 
 
 def format_of(name: str) -> Format:
-    """Return a format by its name; `UsageError` lists the formats."""
-    if name not in _MODULES:
-        raise UsageError(f"invalid format {name!r}", expected=f"one of {', '.join(NAMES)}")
-    module, _, kind = _MODULES[name].partition(":")
-    found: type[Format] = getattr(importlib.import_module(f"{__package__}.{module}"), kind)
-    return found()
+    """Return a format by its name."""
+    implementation: type[Format] = resolve_name(FORMATS[name].implementation)
+    return implementation()
 
 
-def look_for(path: AnyPath, name: str | None) -> Sequence[AnyPath]:
+def find_format_files(path: AnyPath, name: str | None) -> Sequence[AnyPath]:
     """Return the files of a pattern, a file, or those of one format in a directory.
 
     The latter are in it or in folders in it, by their names. Shards are found elsewhere.
@@ -255,18 +247,18 @@ def look_for(path: AnyPath, name: str | None) -> Sequence[AnyPath]:
     if files := saved_files(path):
         return files
     check_not_publishing(path)
-    inside: list[AnyPath] = []
-    for one in path.iterdir():
-        if one.name.startswith("."):  # such as the folder of an interrupted write
+    files = []
+    for child in path.iterdir():
+        if child.name.startswith("."):  # such as the folder of an interrupted write
             continue
         with contextlib.suppress(OSError):
-            inside += [one] if one.is_file() else [p for p in one.iterdir() if p.is_file()]
-    for form in map(format_of, NAMES if name is None else (name,)):
-        own = [p for p in inside if form.own_names.search(p.name) and not p.name.startswith(".")]
-        if own:
-            own.sort(key=lambda one: natural_order(str(one)))
-            return own if form.name != "tfrecord" else ()
-    return [one for one in inside if one.name.lower().endswith(_PACKED)][:1]
+            files += [child] if child.is_file() else [p for p in child.iterdir() if p.is_file()]
+    visible = [file for file in files if not file.name.startswith(".")]
+    for spec in FORMATS.values() if name is None else (FORMATS[name],):
+        if matches := [file for file in visible if spec.file_pattern.search(file.name)]:
+            matches.sort(key=lambda file: natural_order(str(file)))
+            return matches if spec.name != "tfrecord" else ()
+    return [file for file in files if file.name.lower().endswith(_PACKED)][:1]
 
 
 def format_of_files(paths: Sequence[AnyPath]) -> Format:
@@ -275,25 +267,38 @@ def format_of_files(paths: Sequence[AnyPath]) -> Format:
     if len(formats) > 1:
         raise UsageError(
             "the files have different formats",
-            found=" and ".join(f"{one} ({path.name})" for one, path in sorted(formats.items())[:2]),
+            found=" and ".join(
+                f"{name} ({path.name})" for name, path in sorted(formats.items())[:2]
+            ),
             hint="use --from to read those of one format",
         )
     return format_of(next(iter(formats)))
 
 
+def format_of_name(name: str) -> FormatSpec | None:
+    """Return the format that a file name has, if any."""
+    return next((spec for spec in FORMATS.values() if spec.file_pattern.search(name)), None)
+
+
 def _format_of_file(path: AnyPath) -> str:
     with os_errors_as(SourceError, path), open_regular(path) as file:
         head = file.read(_HEAD)
-    formats = [format_of(name) for name in NAMES]
-    names = [one.name for one in formats if one.own_names.search(path.name)]
-    names += [one.name for one in formats if one.starts(head)]
-    if not names and path.suffix.lower() == ".json":
-        names += ["jsonl"] if _OBJECT.match(head) else []
-        with contextlib.suppress(ValueError, RecursionError):
-            names += ["jsonl"] if isinstance(json.loads(head.split(b"\n")[0]), dict) else []
-    if not names:
-        packed = path.name.lower().endswith(_PACKED)
-        hint = _HINT if packed else "use --from NAME to choose one"
-        expected = f"one of {', '.join(NAMES)}"
-        raise SourceError("unknown format", path=path, expected=expected, hint=hint)
-    return names[0]
+    if (named := format_of_name(path.name)) is not None:
+        return named.name
+    for name in FORMATS:
+        if format_of(name).starts(head):
+            return name
+    if path.suffix.lower() == ".json" and _has_json_rows(head):
+        return "jsonl"
+    packed = path.name.lower().endswith(_PACKED)
+    hint = _HINT if packed else "use --from NAME to choose one"
+    raise SourceError("unknown format", path=path, expected=f"one of {FORMAT_NAMES}", hint=hint)
+
+
+def _has_json_rows(head: bytes) -> bool:
+    """Return whether the first bytes are those of a list of objects, or have one on a line."""
+    if _OBJECT_LIST.match(head):
+        return True
+    with contextlib.suppress(ValueError, RecursionError):
+        return isinstance(json.loads(head.split(b"\n")[0]), dict)
+    return False
