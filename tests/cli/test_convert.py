@@ -16,6 +16,8 @@ from tests.datasets import flip_bit
 from tests.records.strategies import shard_of
 from tfrtool.cli import main
 from tfrtool.convert.formats.format_specs import FORMATS
+from tfrtool.storage.atomic_files import temporary_name
+from tfrtool.storage.lock import LOCK
 
 Capture = pytest.CaptureFixture[str]
 
@@ -263,6 +265,22 @@ def test_the_schema_of_another_table_is_not_replaced(
     assert "rows.schema.json" in line
     assert "--overwrite" in line
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.schema.json"])
+def test_what_a_killed_conversion_left_is_deleted(
+    name: str, shards: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    """The next conversion to the same file deletes its temporary folder, and no other."""
+    target = tmp_path / "rows.jsonl"
+    killed, other = temporary_name(tmp_path / name), temporary_name(tmp_path / "b.jsonl")
+    for folder in (killed, other):
+        folder.mkdir()
+        (folder / "rows.jsonl").write_text("{}")
+        (folder / LOCK).write_text("write 1\n")
+    assert run("convert", f"{shards}/*train*", target, "--select", "n") == 0
+    assert capsys.readouterr().err == ""
+    assert [path.name for path in tmp_path.glob(".tfrtool-*")] == [other.name]
 
 
 def test_files_of_an_interrupted_job_are_not_read(

@@ -15,6 +15,7 @@ from tfrtool import extract
 from tfrtool.errors import UsageError, WriteError
 from tfrtool.inspection.extract.extract_files import NewFiles, metadata_beside, new_files
 from tfrtool.storage.atomic_files import move, temporary_name
+from tfrtool.storage.lock import LOCK
 
 
 @pytest.fixture
@@ -42,14 +43,17 @@ def test_what_is_there_is_never_touched(shard: Path, tmp_path: Path) -> None:
 def test_what_a_killed_extract_left_is_taken_away(shard: Path, tmp_path: Path) -> None:
     """What a killed run left behind is no hindrance; what looks like it, and isn't, stays."""
     out = tmp_path / "out"
-    left = temporary_name(out / "extract")
+    left, beside = temporary_name(out / "extract"), temporary_name(tmp_path / "out.jsonl")
     (left / "new" / "cat").mkdir(parents=True)
-    temporary_name(tmp_path / "out.jsonl").mkdir()
-    others = temporary_name(tmp_path / "other.jsonl")
+    beside.mkdir()
+    for folder in (left, beside):
+        (folder / LOCK).write_text("write 1\n")
+    others, unlocked = (temporary_name(tmp_path / name) for name in ("other.jsonl", "out.jsonl"))
     others.touch()
+    unlocked.mkdir()
     extract([shard], out)
     assert sorted(path.name for path in out.iterdir()) == ["0", "1"]
-    names = ["a.tfrecord", "out", "out.jsonl", others.name]
+    names = ["a.tfrecord", "out", "out.jsonl", others.name, unlocked.name]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
 
 

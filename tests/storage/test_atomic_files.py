@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from tfrtool.storage.atomic_files import leftovers, new_file, private_folder, temporary_name
+from tfrtool.storage.atomic_files import (
+    delete_leftovers,
+    leftovers,
+    new_file,
+    new_file_by_name,
+    private_folder,
+    temporary_name,
+)
+from tfrtool.storage.lock import LOCK, locked
 
 
 def names(folder: Path) -> list[str]:
@@ -107,3 +115,30 @@ def test_leftovers_are_of_one_name(tmp_path: Path) -> None:
     (tmp_path / ".tfrtool-1234.a.jsonl").touch()
     assert leftovers(path) == [mine]
     assert leftovers(tmp_path / "nowhere" / "a") == []
+
+
+def test_only_leftovers_of_the_dead_are_deleted(tmp_path: Path) -> None:
+    """What a killed process left goes; what a live one makes stays, and a folder without a lock."""
+    path = tmp_path / "a.csv"
+    killed, killed_file, unproven = (temporary_name(path) for _ in range(3))
+    for folder in (killed, unproven):
+        (folder / "deep").mkdir(parents=True)
+        (folder / "deep" / "a.csv").touch()
+    (killed / LOCK).write_text("write 1\n")
+    killed_file.touch()
+    with new_file(path) as file, new_file_by_name(path) as by_name:
+        file.write(b"one")
+        by_name.write_bytes(b"two")
+        delete_leftovers(path)
+        assert len(names(tmp_path)) == 3
+        assert by_name.exists()
+    assert sorted(names(tmp_path)) == sorted(["a.csv", unproven.name])
+    assert path.read_bytes() == b"one"
+
+
+def test_a_file_of_the_users_is_no_lock(tmp_path: Path) -> None:
+    """A file that has the lock's name by chance keeps what it says."""
+    (tmp_path / LOCK).write_text("my notes\n")
+    with pytest.raises(OSError, match="not a lock file that tfrtool wrote"), locked(tmp_path):
+        pass
+    assert (tmp_path / LOCK).read_text() == "my notes\n"

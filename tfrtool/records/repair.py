@@ -11,7 +11,7 @@ from tfrtool.records.reader import RecordReader
 from tfrtool.records.stream import Location, as_source, open_shard, path_of, size_of
 from tfrtool.records.writer import ShardWriter
 from tfrtool.storage.arguments import as_path
-from tfrtool.storage.atomic_files import new_file
+from tfrtool.storage.atomic_files import delete_leftovers, new_file
 from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.progress import OnProgress, Progress, no_progress
 from tfrtool.storage.remote_path import AnyPath
@@ -87,6 +87,7 @@ def repair_shard(
         raise UsageError(
             "already exists", path=out, hint="choose a new file; repair never overwrites one"
         )
+    delete_leftovers(out)
     lost, faults = CappedList[LostRange](), CappedList[Fault]()
     end = saved = 0
     writing = os_errors_as(WriteError, out, "can't be written")

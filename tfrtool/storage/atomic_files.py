@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from tfrtool.errors import UsageError
+from tfrtool.storage.lock import LOCK, locked, try_lock
 from tfrtool.storage.opening import open_descriptor
 from tfrtool.storage.remote_path import AnyPath, RemotePath
 from tfrtool.storage.scratch_folder import ScratchFolder
@@ -35,10 +37,7 @@ def temporary_name(path: Path) -> Path:
 
 
 def leftovers(path: Path) -> list[Path]:
-    """Return what killed processes of this user left of making ``path``, and what live ones make.
-
-    Who asks keeps others from making it, as by a lock.
-    """
+    """Return the temporary files and folders of ``path``, of killed processes and of live ones."""
     if len(path.name) > _ENDING:
         return []  # another name may have the same ending
     pattern = re.compile(re.escape(TEMPORARY) + r"[0-9a-f]{16}\." + re.escape(path.name))
@@ -53,6 +52,79 @@ def leftovers(path: Path) -> list[Path]:
             if one.lstat().st_uid == user and not one.is_symlink():
                 found.append(one)
     return found
+
+
+def delete_leftovers(path: AnyPath) -> None:
+    """Delete what killed processes of this user left of making a local ``path``.
+
+    Two things prove that a file or folder is a leftover: its name, and a lock that nobody holds. A
+    folder without a lock file is left alone, and so is one that can't be deleted.
+    """
+    if isinstance(path, RemotePath):
+        return
+    candidates: list[Path] = []
+    with contextlib.suppress(OSError):
+        candidates = leftovers(path)
+    for found in candidates:
+        with contextlib.suppress(UsageError, OSError):  # of a live process, or can't be deleted
+            if stat.S_ISREG(found.lstat().st_mode):
+                _delete_unlocked(found)
+            elif os.path.lexists(found / LOCK):
+                with locked(found, "delete"):
+                    _delete_content(found)
+                found.rmdir()
+
+
+def _delete_unlocked(path: Path) -> None:
+    descriptor = open_descriptor(path, follow=False)
+    try:
+        if try_lock(descriptor):
+            path.unlink()
+    finally:
+        os.close(descriptor)
+
+
+def _delete_content(folder: Path) -> None:
+    """Delete all but the lock of a folder, which is last: until then it proves whose this is."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path, ignore_errors=True)
+            elif entry.name != LOCK:
+                with contextlib.suppress(OSError):
+                    Path(entry.path).unlink()
+
+
+@contextmanager
+def temporary_folder(path: Path) -> Iterator[Path]:
+    """Make a new private folder to make ``path`` in, next to it, and delete it at the end.
+
+    It is locked meanwhile, and has a lock file: see `delete_leftovers`.
+    """
+    folder = temporary_name(path)
+    folder.mkdir(mode=0o700)
+    try:
+        with locked(folder):
+            try:
+                yield folder
+            finally:
+                _delete_content(folder)
+    finally:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+
+
+def _open_temporary(path: Path) -> tuple[Path, BinaryIO]:
+    """Create a temporary file for ``path``, locked where the system can do that."""
+    while True:
+        temporary = temporary_name(path)
+        file = temporary.open("xb", buffering=_BUFFER)
+        try:
+            if os.name == "nt" or (try_lock(file.fileno()) and os.path.lexists(temporary)):
+                return temporary, file
+        except OSError:  # a file system without locks, where no leftover is deleted either
+            return temporary, file
+        file.close()  # a process that deletes leftovers was faster
 
 
 @contextmanager
@@ -72,14 +144,14 @@ def new_file(path: AnyPath, *, replace: bool = True) -> Iterator[BinaryIO]:
                 yield file
             _send(local, path, replace)
         return
-    temporary = temporary_name(path)
-    file = temporary.open("xb", buffering=_BUFFER)
+    temporary, file = _open_temporary(path)
     try:
         yield file
         file.flush()
         os.fsync(file.fileno())
-        file.close()
-        move(temporary, path, replace=replace)
+        if os.name == "nt":
+            file.close()
+        move(temporary, path, replace=replace)  # still locked
     finally:
         with contextlib.suppress(OSError):  # closing tries once more to write what didn't fit
             file.close()
@@ -99,9 +171,7 @@ def new_file_by_name(path: AnyPath) -> Iterator[Path]:
             yield Path(scratch, path.name)
             _send(Path(scratch, path.name), path, True)
         return
-    folder = temporary_name(path)
-    folder.mkdir(mode=0o700)
-    try:
+    with temporary_folder(path) as folder:
         yield folder / path.name
         descriptor = open_descriptor(folder / path.name, follow=False)
         try:
@@ -109,8 +179,6 @@ def new_file_by_name(path: AnyPath) -> Iterator[Path]:
         finally:
             os.close(descriptor)
         move(folder / path.name, path)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _send(local: Path, path: RemotePath, replace: bool) -> None:

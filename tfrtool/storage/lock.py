@@ -51,18 +51,24 @@ def _acquire(path: Path, folder: Path) -> int:
         if not (stat.S_ISREG(status.st_mode) and status.st_nlink <= 1 and is_own_file):
             what = "it is not a lock file of this user"
             raise OSError(errno.EPERM, what, os.fspath(path))
-        if not _lock(descriptor):
-            content = os.read(descriptor, 64).decode("ascii", "replace")
-            owner = re.fullmatch(r"([a-z]+) (\d+)\n", content)
+        is_free = try_lock(descriptor)
+        content = os.read(descriptor, 64).decode("ascii", "replace")
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        owner = re.fullmatch(r"([a-z]+) (\d+)\n", content)
+        if not is_free:
             holder = f"tfrtool {owner[1]} (process {owner[2]})" if owner else "tfrtool"
             raise UsageError(f"in use by another {holder}", path=folder)
+        if content and owner is None:  # a file of the user's that happens to have this name
+            what = "it is not a lock file that tfrtool wrote"
+            raise OSError(errno.EPERM, what, os.fspath(path))
     except BaseException:
         os.close(descriptor)
         raise
     return descriptor
 
 
-def _lock(descriptor: int) -> bool:
+def try_lock(descriptor: int) -> bool:
+    """Lock an open file until it is closed, or its process dies; return whether that worked."""
     try:
         if sys.platform == "win32":
             import msvcrt

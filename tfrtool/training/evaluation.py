@@ -29,7 +29,7 @@ from tfrtool.loading.dataset_facts import Split
 from tfrtool.loading.labels import Task
 from tfrtool.loading.open_dataset import opened
 from tfrtool.loading.options import PathLike
-from tfrtool.storage.atomic_files import new_file
+from tfrtool.storage.atomic_files import delete_leftovers, new_file
 from tfrtool.storage.json_values import to_json_values
 from tfrtool.storage.progress import OnProgress, Progress, activity
 from tfrtool.storage.remote_path import AnyPath
@@ -597,7 +597,7 @@ def _save(
     """Draw the pictures, and write the report, which comes last."""
     title = f"{report.split}: {report.images:,} images, accuracy {report.accuracy or 0:.3f}"
     with os_errors_as(WriteError, folder, "can't be written"):
-        for name in (_CONFUSION, _SHEET):  # of an earlier evaluation
+        for name in (_CONFUSION, _SHEET) if overwrite else ():  # of an earlier evaluation
             (folder / name).unlink(missing_ok=True)
     if report.task is Task.SINGLE and len(report.names) <= MOST_CHARTED:
         with _new(folder / _CONFUSION, overwrite=overwrite) as file:
@@ -615,6 +615,7 @@ def _save(
 
 @contextlib.contextmanager
 def _new(path: Path, *, overwrite: bool) -> Iterator[IO[bytes]]:
+    delete_leftovers(path)
     with (
         os_errors_as(WriteError, path, "can't be written"),
         new_file(path, replace=overwrite) as file,

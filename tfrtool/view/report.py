@@ -12,7 +12,7 @@ from tfrtool.inspection.pictures.objects import thumbnail
 from tfrtool.inspection.table.offset_reader import OffsetReader
 from tfrtool.inspection.table.record_query import Row
 from tfrtool.storage.arguments import Paths, as_path
-from tfrtool.storage.atomic_files import new_file
+from tfrtool.storage.atomic_files import delete_leftovers, new_file
 from tfrtool.storage.remote_path import AnyPath
 from tfrtool.view.findings import Findings
 from tfrtool.view.pieces import (
@@ -111,6 +111,7 @@ def report(dataset: Paths, out: str | os.PathLike[str], options: ReportOptions) 
 
         room = MAX_BYTES - len(page()) - _SPARE  # the first page has no pictures
         data = page()
+        delete_leftovers(out)
         with (
             os_errors_as(WriteError, out, "can't be written"),
             new_file(out, replace=options.overwrite) as f,

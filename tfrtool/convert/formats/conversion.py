@@ -61,7 +61,7 @@ from tfrtool.records.stream import total_bytes
 from tfrtool.records.tally import Tally
 from tfrtool.sources.formats.csv_options import CsvOptions
 from tfrtool.storage.arguments import Paths, as_path
-from tfrtool.storage.atomic_files import move, new_file_by_name
+from tfrtool.storage.atomic_files import TEMPORARY, delete_leftovers, move, new_file_by_name
 from tfrtool.storage.json_values import to_json_values
 from tfrtool.storage.progress import BYTES, Meter
 from tfrtool.storage.remote_path import AnyPath
@@ -441,11 +441,15 @@ def _run_single(
                 raise UsageError("already exists", path=output, hint=hint)
     if settings.dry_run:
         return replace(run(settings), dataset=path)
+    delete_leftovers(path)
+    delete_leftovers(schema)
     with os_errors_as(WriteError, path, "can't be written"), new_file_by_name(path) as file:
-        job = run(replace(settings, folder=file.parent))
+        folder = file.with_name(f"{TEMPORARY}job")
+        job = run(replace(settings, folder=folder))
+        move(folder / path.name, file)
         if has_schema:
             with new_file_by_name(schema) as schema_file:
-                move(file.with_name(SCHEMA), schema_file)
+                move(folder / SCHEMA, schema_file)
     return replace(job, dataset=path)
 
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
@@ -11,7 +10,12 @@ from typing import BinaryIO
 
 from tfrtool.errors import UsageError, WriteError, os_errors_as, os_reason
 from tfrtool.inspection.extract.safe_names import numbered, numbering_key
-from tfrtool.storage.atomic_files import leftovers, move_all, private_folder, temporary_name
+from tfrtool.storage.atomic_files import (
+    delete_leftovers,
+    leftovers,
+    move_all,
+    temporary_folder,
+)
 from tfrtool.storage.limits import MAX_METADATA_BYTES
 from tfrtool.storage.lock import LOCK, locked
 from tfrtool.storage.opening import open_regular
@@ -123,13 +127,13 @@ def new_files(directory: Path, *, overwrite: bool = False) -> Iterator[NewFiles]
             directory.mkdir(parents=True, exist_ok=True)
             cleanup.enter_context(locked(directory, "extract"))
             check_target(directory, overwrite)
-            for folder in (*leftovers(directory / STAGING), *leftovers(metadata)):
-                shutil.rmtree(folder, ignore_errors=True)
-            staging, aside = temporary_name(directory / STAGING), temporary_name(metadata)
-            for folder in (staging, aside):
-                cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
-            for folder in (staging, staging / _NEW, staging / _OLD, aside):
-                private_folder(folder)  # so that nobody can put a link in the way
+            folders = []
+            for path in (directory / STAGING, metadata):
+                delete_leftovers(path)
+                folders.append(cleanup.enter_context(temporary_folder(path)))
+            staging, aside = folders
+            for name in (_NEW, _OLD):
+                (staging / name).mkdir(mode=0o700)
             lines = (aside / _NEW).open("xb")
             cleanup.callback(_close, lines)
         yield NewFiles(directory, overwrite, staging, lines)

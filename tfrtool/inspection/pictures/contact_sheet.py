@@ -26,7 +26,7 @@ from tfrtool.records.framing import Fault, LocatedFault
 from tfrtool.records.reader import read_shard
 from tfrtool.records.shards import find_shards
 from tfrtool.storage.arguments import Paths, as_path
-from tfrtool.storage.atomic_files import new_file
+from tfrtool.storage.atomic_files import delete_leftovers, new_file
 from tfrtool.storage.progress import Progress
 from tfrtool.storage.remote_path import AnyPath, RemotePath, is_same_file
 
@@ -151,6 +151,7 @@ def contact_sheet(shards: Paths, out: str | os.PathLike[str], options: SheetOpti
     marked = f", {len(broken):,} broken" if broken else ""
     title = f"{name}: {human_count(layout.images, 'image')}{marked}"
     sheet = draw_sheet(tiles, layout, title)
+    delete_leftovers(out)
     failing = os_errors_as(WriteError, out, "can't be written")
     with failing, new_file(out, replace=options.overwrite) as file:
         save_sheet(sheet, file, out.suffix)
