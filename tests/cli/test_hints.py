@@ -133,7 +133,7 @@ def test_a_dataset_of_several_splits() -> None:
 @pytest.mark.usefixtures("quick_graphs")
 def test_no_place_for_a_cache(tmp_path: Path) -> None:
     """XDG_CACHE_HOME is one."""
-    from tfrtool.loading.cache import default_cache_directory
+    from tfrtool.loading.disk_cache import default_cache_directory
 
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("XDG_CACHE_HOME", raising=False)

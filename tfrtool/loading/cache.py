@@ -1,25 +1,14 @@
-"""Where images are kept between epochs: the choice, by what is free, and the cache on disk."""
+"""Where images are kept between epochs: the choice, by what is free."""
 
 import contextlib
-import hashlib
-import inspect
-import json
 import math
-import os
 import shutil
-import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfrtool.errors import DatasetError, UsageError, WriteError, os_errors_as
-from tfrtool.loading.dataset_facts import DatasetFacts
-from tfrtool.loading.options import Cache, ImageSize, LoadOptions, Recipe, image_shape
-from tfrtool.loading.tensors import TfDataset
-from tfrtool.storage.arguments import user_cache
-from tfrtool.storage.atomic_files import move, private_folder
+from tfrtool.errors import UsageError
+from tfrtool.loading.options import Cache, ImageSize, Recipe, image_shape
 from tfrtool.storage.opening import open_regular
-from tfrtool.storage.progress import OnProgress, Progress
 
 _MODEST, _MOST = 0.5, 0.9
 """The parts of the free space that a cache may take by default, and on request. The model, its
@@ -34,13 +23,6 @@ _KINDS = {
     "memory": "of uint8 in memory",
     "disk": "of uint8 on disk",
 }
-
-_VERSION = 4
-"""Of the pixels and the order of a cache on disk. Raise it when either changes."""
-
-_WRITE_BATCH = 32
-_UNUSED = 30 * 24 * 3600
-"""Seconds after which a cache on disk that no run has opened is deleted."""
 
 _NO_LIMIT = 2**60
 _LONGEST = 2**20
@@ -193,101 +175,3 @@ def _lines(path: Path) -> list[str]:
     with contextlib.suppress(OSError, ValueError), open_regular(path) as file:
         return file.read(_LONGEST).decode("utf-8", "replace").splitlines()
     return []
-
-
-def default_cache_directory() -> Path:
-    """Return the user's directory for caches; `UsageError` without a home directory."""
-    path = user_cache("images")
-    if path is None:
-        raise UsageError("no home directory for the cache", hint="set XDG_CACHE_HOME")
-    return path
-
-
-def cache_folder(dataset: DatasetFacts, options: LoadOptions, share: tuple[int, int]) -> Path:
-    """Return the folder of a cache on disk, whose name is a digest of all that it depends on.
-
-    The content of shards is identified by names, sizes and times of change: reading them would take
-    as long as decoding them. ``share`` is the number of workers, and the worker's own.
-    """
-    from importlib.metadata import version
-
-    split = dataset.local_split(options.split)
-    with os_errors_as(DatasetError, dataset.directory, "can't be read"):
-        stats = [shard.stat() for shard in split.shards]
-    code = None
-    if dataset.decode_function is not None:
-        code = os.urandom(16).hex()  # without its source, no cache is known to fit
-        with contextlib.suppress(OSError, TypeError):
-            code = inspect.getsource(dataset.decode_function)
-    facts = [
-        *(_VERSION, version("tensorflow"), os.fspath(dataset.directory.resolve()), split.name),
-        [path.name for path in split.shards],
-        [(status.st_size, status.st_mtime_ns) for status in stats],
-        *(dataset.image_feature, dataset.label_feature),
-        *(repr(dataset.image_form), repr(dataset.label_form)),
-        *(
-            code,
-            options.holdout,
-            options.held_out,
-            options.shape,
-            options.decode,
-            options.training,
-        ),
-        *(options.cycle_length, options.block_length, options.shuffle_buffer, *share),
-    ]
-    digest = hashlib.sha256(json.dumps(facts).encode("ascii")).hexdigest()[:32]
-    return Path(options.cache_directory or default_cache_directory()) / digest
-
-
-def has_disk_cache(dataset: DatasetFacts, options: LoadOptions, share: tuple[int, int]) -> bool:
-    """Return whether an earlier run has cached all of these images on disk."""
-    return cache_folder(dataset, options, share).is_dir()
-
-
-def disk_cache(
-    dataset: DatasetFacts,
-    options: LoadOptions,
-    images: TfDataset,
-    count: int,
-    share: tuple[int, int],
-) -> TfDataset:
-    """Return images that are cached on disk; decode all of them first if they aren't there yet.
-
-    The folder of all caches must be private. A cache is complete when its folder has its name.
-    Caches that no run has opened for 30 days are deleted.
-    """
-    folder = cache_folder(dataset, options, share)
-    directory = folder.parent
-    with os_errors_as(WriteError, directory, "the cache can't be written"):
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        private_folder(directory)
-        for old in directory.iterdir():
-            if old != folder and old.lstat().st_mtime < time.time() - _UNUSED:
-                shutil.rmtree(old, ignore_errors=True)
-        if not folder.is_dir():
-            _write(folder, images, count, options.on_progress)
-        os.utime(folder)
-    return images.cache(os.fspath(folder / "images"))
-
-
-def _write(folder: Path, images: TfDataset, count: int, on_progress: OnProgress) -> None:
-    import tensorflow as tf
-
-    scratch = Path(tempfile.mkdtemp(prefix="tmp-", dir=folder.parent))
-    options = tf.data.Options()
-    options.autotune.enabled = False  # see `pipeline.load`
-    try:
-        labels = images.cache(os.fspath(scratch / "images")).map(lambda _image, label: label)
-        done = 0
-        for batch in labels.batch(_WRITE_BATCH).with_options(options):
-            done += len(batch)
-            on_progress(Progress(what="caching", done=done, total=count, unit="images"))
-        try:
-            move(scratch, folder)
-        except OSError:
-            if not folder.is_dir():  # another run may have written it meanwhile
-                raise
-    except (tf.errors.ResourceExhaustedError, tf.errors.UnknownError) as error:
-        raise WriteError(f"the cache can't be written: {error.message}", path=folder) from error
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)

@@ -65,12 +65,15 @@ class DropReport:
 
 
 @contextmanager
-def naming_damage(dataset: DatasetFacts, *splits: str) -> Iterator[None]:
+def naming_damage(
+    dataset: DatasetFacts, *splits: str, disk_cache: Path | None = None
+) -> Iterator[None]:
     """Turn TensorFlow's errors about the records of some splits into tfrtool's.
 
     TensorFlow says "corrupted record at N" without the file, and nothing of where an image is that
     doesn't decode. The first unusable record is named, by a `CorruptShardError` if it is damaged
-    and by a `DatasetError` if it is intact. Too little memory is a `TrainingError`.
+    and by a `DatasetError` if it is intact. Too little memory is a `TrainingError`. If no record is
+    unusable and images come from a disk cache, in the folder ``disk_cache``, that is damaged.
     """
     try:
         yield
@@ -79,9 +82,13 @@ def naming_damage(dataset: DatasetFacts, *splits: str) -> Iterator[None]:
             "out of memory", hint="use a smaller --batch-size or --image-size"
         ) from error
     except _READ_ERRORS as error:
-        raise _first_problem(dataset, splits) or DatasetError(
-            f"TensorFlow failed: {_words(error)}", path=dataset.directory
-        ) from error
+        what = f"TensorFlow failed: {_words(error)}"
+        failure = DatasetError(what, path=dataset.directory)
+        if disk_cache is not None and isinstance(error, tf.errors.DataLossError):
+            what = f"a disk cache in this folder is damaged: {_words(error)}"
+            hint = "delete it to decode the images again"
+            failure = DatasetError(what, path=disk_cache, hint=hint)
+        raise _first_problem(dataset, splits) or failure from error
 
 
 def _first_problem(dataset: DatasetFacts, splits: Collection[str]) -> TfrtoolError | None:

@@ -11,9 +11,9 @@ import tensorflow as tf
 from tfrtool.engines.pool import cores
 from tfrtool.errors import DatasetError, UsageError
 from tfrtool.loading.augment import as_augment, augmenter, mixer
-from tfrtool.loading.cache import disk_cache
 from tfrtool.loading.dataset_facts import DatasetFacts, Split
 from tfrtool.loading.decoding import check_limits, decoder, parser, rescaler
+from tfrtool.loading.disk_cache import disk_cache
 from tfrtool.loading.labels import Task
 from tfrtool.loading.options import LoadOptions, Rescale
 from tfrtool.loading.tensors import Batch, Tensor, TfDataset

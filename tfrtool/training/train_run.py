@@ -363,7 +363,7 @@ class TrainingRun:
                 stack.callback(trace.stop)
                 callbacks.append(trace)
             callbacks += [*options.callbacks, made(on_epoch_end=save_epoch)]
-            stack.enter_context(data.naming_damage())
+            stack.enter_context(data.naming_damage(self._cache))
             on_progress(activity(f"epoch {done + 1}"))
             self._fit(callbacks, done, epochs, meter)
         return bool(model.stop_training) and not finished

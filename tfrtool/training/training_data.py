@@ -15,14 +15,13 @@ from tfrtool.loading.cache import (
     CachePlan,
     CacheRequest,
     available_memory,
-    default_cache_directory,
     free_disk,
-    has_disk_cache,
     plan_cache,
 )
 from tfrtool.loading.corrupt import DropReport, naming_damage
 from tfrtool.loading.dataset import Dataset
 from tfrtool.loading.decoding import record_decoder, standard_rescale
+from tfrtool.loading.disk_cache import cache_directory, has_disk_cache
 from tfrtool.loading.labels import Task
 from tfrtool.loading.open_dataset import opened
 from tfrtool.loading.options import Cache, ImageSize, LoadOptions, Rescale
@@ -75,9 +74,11 @@ class TrainingData:
         order: dict[str, Any] = {"training": False, "epochs": 1, "first_epoch": 0}
         return self.changed(rescale=None, cache="none", augment=None, **order, **changes)
 
-    def naming_damage(self) -> AbstractContextManager[None]:
+    def naming_damage(self, cache: Cache = "none") -> AbstractContextManager[None]:
         """Turn TensorFlow's errors about records into ours, which name shard and record."""
-        return naming_damage(self.dataset, *(part.split for part in self.parts))
+        splits = [part.split for part in self.parts]
+        folder = cache_directory(self.training) if cache == "disk" else None
+        return naming_damage(self.dataset, *splits, disk_cache=folder)
 
     def measured_rescale(self, on_progress: OnProgress) -> Rescale:
         """Return what gives each channel mean 0 and deviation 1 over the training images."""
@@ -164,7 +165,7 @@ def plan_run_cache(
     is the number of values that a frozen base returns per image, None without such a base.
     """
     ours = options.recipe == "tfrtool"
-    directory = Path(options.cache_directory or default_cache_directory())
+    directory = cache_directory(data.training)
     plan = plan_cache(
         CacheRequest(
             images=-(-sum(data.images) // workers),
