@@ -227,3 +227,25 @@ def test_the_end_of_a_file_is_no_interruption(
     monkeypatch.setattr("tfrtool.records.shards.locate_shards", end)
     assert run(["count", "x"]) == 1
     assert "unexpected EOFError: too short" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("moment", "code"), [("after", 128 + signal.SIGTERM), ("exit", 0)])
+def test_a_late_signal_has_a_documented_code(moment: str, code: int, make_shard: MakeShard) -> None:
+    """While libraries shut down, SIGTERM gives 143; once the interpreter ends, the command's code.
+
+    TensorFlow and Ray take up to seconds for that.
+    """
+    words = ["tfrtool", "count", str(make_shard([b"x"]))]
+    end = "os.kill(os.getpid(), signal.SIGTERM)"
+    lines = [
+        "import atexit, os, signal, sys",
+        "from tfrtool.cli import main",
+        f"sys.argv = {words}",
+    ]
+    lines += [f"atexit.register(lambda: {end})"] if moment == "exit" else []
+    lines += ["code = main()"]
+    lines += [end] if moment == "after" else []
+    process = start([sys.executable, "-c", "\n".join([*lines, "sys.exit(code)"])])
+    output, errors = process.communicate(timeout=300)
+    assert (process.returncode, errors) == (code, "")
+    assert output.split()[0] == "1"

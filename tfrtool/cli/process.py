@@ -1,5 +1,6 @@
 """The process of a command: its standard files, and its signals. It imports little."""
 
+import atexit
 import contextlib
 import errno
 import io
@@ -101,6 +102,9 @@ class Signals:
 
     def __init__(self) -> None:
         """Handle signals from now on."""
+        atexit.register(
+            self._ignore
+        )  # the last of what runs at the exit, since it is the first here
         self.number: int | None = None
         numbers = (getattr(signal, name, None) for name in ("SIGINT", "SIGTERM", "SIGHUP"))
         self._handled = [
@@ -123,9 +127,19 @@ class Signals:
             raise KeyboardInterrupt
 
     def release(self) -> None:
-        """Let signals end the process silently, once there is nothing to clean up."""
+        """Let signals end the process silently, once there is nothing to clean up.
+
+        The exit code stays the documented one: libraries take up to seconds to shut down.
+        """
         for number in self._handled:
-            signal.signal(number, signal.SIG_DFL)
+            signal.signal(number, self._leave)
+
+    def _leave(self, number: int, _: FrameType | None) -> None:
+        os._exit(128 + (self.number or number))
+
+    def _ignore(self) -> None:
+        for number in self._handled:
+            signal.signal(number, signal.SIG_IGN)
 
 
 def report_interrupt(number: int) -> int:
