@@ -19,6 +19,7 @@ from tfrtool.loading.options import Channels, ImageSize, Rescale, image_shape
 from tfrtool.storage.arguments import as_local_path
 from tfrtool.storage.limits import MAX_METADATA_BYTES
 from tfrtool.storage.opening import open_regular
+from tfrtool.training.keras_backend import check_backend
 
 CORE = "core"
 """Name of the layer of a whole model that takes rescaled images."""
@@ -124,9 +125,11 @@ def load_model(path: str | os.PathLike[str]) -> SavedModel:
         path: the model's file, or a directory that contains ``model.keras``.
 
     Raises:
+        UsageError: Keras has another backend than TensorFlow.
         WeightsError: the file does not exist, can't be read, was not saved by tfrtool, or has
             weights that are not finite.
     """
+    check_backend()
     path = as_local_path(path)
     if path.is_dir():
         path = path / MODEL_FILE

@@ -12,6 +12,7 @@ from tfrtool.cli.parameters import INPUT, LOCAL_INPUT, command, resolve_dataset
 from tfrtool.errors import human_count, printable
 from tfrtool.page import Heading, Page, Table, facts, shortened
 from tfrtool.training.evaluate_options import EvaluateOptions
+from tfrtool.training.keras_backend import check_backend
 
 if TYPE_CHECKING:
     from tfrtool.training.evaluation import EvaluationReport
@@ -35,6 +36,7 @@ def evaluate_command(model: str, dataset: str, *, as_json: bool, **words: Any) -
 
     Exit code 3 means that damaged records were skipped.
     """
+    check_backend()
     path = resolve_dataset(dataset)
     with Bars() as bars:
         with bars.loading_tensorflow():

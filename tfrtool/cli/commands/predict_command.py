@@ -14,6 +14,7 @@ from tfrtool.cli.process import stdout_closed
 from tfrtool.errors import SourceError, printable
 from tfrtool.storage.progress import activity, no_progress
 from tfrtool.training.evaluate_options import PredictOptions
+from tfrtool.training.keras_backend import check_backend
 
 _WIDEST_PATH, _WIDEST_LABEL = 60, 30
 """Columns; a longer text shifts only the rest of its own line."""
@@ -36,6 +37,7 @@ def predict_command(model: str, images: tuple[str, ...], as_json: bool, **words:
     """
     from tfrtool.training.prediction import find_images
 
+    check_backend()
     files = find_images(images)
     with Bars() as bars:
         with bars.loading_tensorflow():

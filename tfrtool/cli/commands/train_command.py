@@ -14,6 +14,7 @@ from tfrtool.cli.parameters import INPUT, command, resolve_dataset
 from tfrtool.engines.pool import cores
 from tfrtool.errors import UsageError, human_count, printable, some_of
 from tfrtool.loading.options import size_text
+from tfrtool.training.keras_backend import check_backend
 from tfrtool.training.train_options import TrainOptions
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ _MULTI = ", multi-label: sigmoid and binary cross-entropy"
 @command(
     "tfrtool train shards --validation validation --out run",
     "tfrtool train shards --model cnn --image-size 150 --validation 0.2 --augment flip",
-    "tfrtool train --resume --out run --epochs 10",
+    "tfrtool train shards --resume --out run --epochs 10",
     options=TrainOptions,
 )
 @click.argument("dataset", type=INPUT, required=False)
@@ -37,7 +38,7 @@ def train_command(dataset: str | None, *, as_json: bool, **words: Any) -> Outcom
     """Train an image classifier on the shards in DATASET.
 
     DATASET is a directory that tfrtool write or TFDS wrote, or any directory of shards with an
-    image and a label in each record. With --resume, it comes from the run in --out.
+    image and a label in each record. With --resume, it need not be repeated if it is in --out.
 
     Exit code 3 means that damaged records were skipped.
     """
@@ -56,6 +57,8 @@ def train_command(dataset: str | None, *, as_json: bool, **words: Any) -> Outcom
     if options.strategy in ("auto", "multi-worker") and find_workers() is not None:
         # TensorFlow logs a lot about a lost worker; our error names it.
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    if options.engine != "ray":  # there, only the nodes need Keras
+        check_backend()
     path = resolve_dataset(str(options.dataset))
     if options.engine == "ray":  # only the nodes need TensorFlow
         from tfrtool.training.ray_training import train_on_ray as train
