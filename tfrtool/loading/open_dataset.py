@@ -397,7 +397,7 @@ def _decoded_labels(
         traced = tf.function(function, autograph=False).get_concrete_function(record)
         image, label = traced.structured_outputs
         types = f"{image.dtype.name} {image.shape} and {label.dtype.name} {label.shape}"
-    except Exception as error:  # whatever the user's own code raises
+    except (Exception, SystemExit) as error:  # whatever the user's own code raises
         raise UsageError(f"--decode-function {name} fails: {reason_of(error)}") from error
     several = label.dtype == tf.float32 and label.shape.rank == 1 and label.shape[0] is not None
     single = label.dtype in (tf.int32, tf.int64) and label.shape.rank == 0

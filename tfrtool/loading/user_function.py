@@ -26,7 +26,7 @@ def find_function(text: str, option: str, expected: str) -> Callable[..., Any]:
     place, _, name = text.rpartition(":")
     try:
         module = _import_file(Path(place)) if place.endswith(".py") else _import_module(place)
-    except Exception as error:  # whatever the user's own code raises
+    except (Exception, SystemExit) as error:  # whatever the user's own code raises
         reason = f"{type(error).__name__}: {reason_of(error)}"
         raise UsageError(f"{option} {text} can't be imported: {reason}") from error
     function = getattr(module, name, None)

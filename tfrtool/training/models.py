@@ -350,7 +350,7 @@ def _call_own(build: Any, name: str, shape: tuple[int, int, int], classes: int) 
         try:
             size = shape[0] if shape[0] == shape[1] else (shape[1], shape[0])
             model = build(size, classes)
-        except Exception as error:  # anything that the user's own code raises
+        except (Exception, SystemExit) as error:  # anything that the user's own code raises
             raise UsageError(f"{name} raised {_described(error)}") from error
     elif mixed:
         raise UsageError(
@@ -386,7 +386,7 @@ def _wrap_own(
             raw = keras.layers.Activation("linear", dtype="float32", name="float32")(raw)
         returned = tuple(raw.shape)
         outputs = finish(raw)
-    except Exception as error:  # Keras raises anything where shapes don't fit
+    except (Exception, SystemExit) as error:  # Keras raises anything where shapes don't fit
         raise UsageError(
             f"{name} can't process images of {_pixels(shape)}: {reason_of(error)}",
             expected=f"float32 [batch, {shape[0]}, {shape[1]}, {shape[2]}]",
