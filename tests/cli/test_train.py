@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -49,7 +50,10 @@ def test_a_run_is_recorded_and_resumed(
     assert main([*run, "--resume"]) == 0
     assert "use a higher --epochs" in capfd.readouterr().out
     monkeypatch.chdir(tmp_path)
-    resume = ["train", "--resume", "--out", "run"]
+    assert main(["train", "--resume", "--out", "run"]) == 2
+    message = f"paths outside its directory: DATASET {pets}; pass DATASET again"
+    assert message in capfd.readouterr().err
+    resume = ["train", pets, "--resume", "--out", "run"]
     assert main([*resume, "--seed", "4"]) == 2
     assert "expected --seed 3, found --seed 4" in capfd.readouterr().err
     assert main([*resume, "--epochs", "4", "--json"]) == 0
@@ -71,10 +75,12 @@ def test_a_run_is_recorded_and_resumed(
 @pytest.mark.parametrize(
     ("changes", "code", "said"),
     [
-        ({"model": "planted.py:model"}, 2, "again with --model"),
-        ({"tensorboard": "/planted"}, 2, "again with --tensorboard"),
-        ({"cache_directory": "/planted"}, 2, "again with --cache-dir"),
-        ({"shard_cache": "../planted"}, 2, "again with --shard-cache"),
+        ({"model": "planted.py:model"}, 2, "--model planted.py:model; pass --model again"),
+        ({"tensorboard": "/planted"}, 2, "--tensorboard /planted; pass --tensorboard again"),
+        ({"cache_directory": "/planted"}, 2, "--cache-dir /planted; pass --cache-dir again"),
+        ({"shard_cache": "../planted"}, 2, "--shard-cache ../planted; pass --shard-cache again"),
+        ({"weights": "/planted.h5"}, 2, "--weights /planted.h5; pass --weights again"),
+        ({"weights": "link/planted.h5"}, 2, "--weights link/planted.h5; pass --weights again"),
         ({"epochs": "many"}, 1, "epochs has the wrong type"),
         ({"export": [["tflite"]]}, 1, "invalid --export"),
         ({"resume": True}, 1, "resume has the wrong type"),
@@ -82,7 +88,7 @@ def test_a_run_is_recorded_and_resumed(
         ({"nosuch": 1}, 1, "unusable record of the run"),
         *((text, 1, "unusable record of the run") for text in ("[" * 100_000, "[1]", "{}")),
         ('{"dataset": "d", "options": [1]}', 1, "unusable record of the run"),
-        ({"decode_function": "planted.py:model"}, 2, "is your own code"),
+        ({"decode_function": "planted.py:model"}, 2, "pass --decode-function again"),
         ({"optimizer": "none"}, 1, "invalid --optimizer 'none'"),
     ],
 )
@@ -92,6 +98,7 @@ def test_a_record_is_not_trusted(
     said: str,
     pets: str,
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     """A record by somebody else runs none of their code; nonsense in it is one line."""
@@ -100,9 +107,44 @@ def test_a_record_is_not_trusted(
         record = {"dataset": pets, "options": {"epochs": 1, **changes}, "versions": {}}
         changes = json.dumps(record)
     (tmp_path / "run.json").write_text(changes)
-    assert main(["train", "--resume", "--out", str(tmp_path)]) == code
+    (tmp_path / "link").symlink_to("/")
+    monkeypatch.chdir(tmp_path)  # so that relative paths are below it, unless a link is followed
+    assert main(["train", pets, "--resume", "--out", str(tmp_path)]) == code
     (line,) = capfd.readouterr().err.splitlines()
     assert said in line
+
+
+@pytest.mark.parametrize(
+    "dataset", ["{pets}", "http://127.0.0.1:9/planted", "link/etc", "../planted"]
+)
+def test_a_record_does_not_choose_the_dataset(
+    dataset: str,
+    pets: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """No dataset outside the run's directory is read, and no URL; all that was used is listed."""
+    dataset = dataset.format(pets=pets)
+    options = {"weights": "/planted.h5", "model": "planted.py:model"}
+    (tmp_path / "run.json").write_text(json.dumps({"dataset": dataset, "options": options}))
+    (tmp_path / "link").symlink_to("/")
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "--resume", "--out", str(tmp_path)]) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    listed = f"DATASET {dataset}, --weights /planted.h5, --model planted.py:model"
+    assert f"{listed}; pass DATASET and --weights and --model again" in line
+
+
+def test_a_dataset_in_the_directory_of_the_run_is_used(
+    pets: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What the record names below its own directory needs no word of the user's."""
+    shutil.copytree(pets, tmp_path / "pets")
+    record = {"dataset": str(tmp_path / "pets"), "options": {"split": "absent"}}
+    (tmp_path / "run.json").write_text(json.dumps(record))
+    assert main(["train", "--resume", "--out", str(tmp_path)]) == 2
+    assert "absent" in capfd.readouterr().err
 
 
 def test_a_run_of_a_model_that_is_code(
@@ -121,13 +163,36 @@ def test_a_run_of_a_model_that_is_code(
     assert main([*run, "--out", str(tmp_path / "run")]) == 0
     monkeypatch.chdir(tmp_path)
     capfd.readouterr()
-    resume = ["train", "--resume", "--out", "run"]
+    resume = ["train", pets, "--resume", "--out", "run"]
     assert main(resume) == 2
     (line,) = capfd.readouterr().err.splitlines()
-    assert f"{file}:small" in line
-    assert "again with --model" in line
+    assert f"--model {file}:small; pass --model again" in line
     assert main([*resume, "--model", "models_to_resume.py:small"]) == 0
     assert "use a higher --epochs" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("code", "option", "message"),
+    [
+        ("sys.exit(0)", "--model", "can't be imported: SystemExit: 0"),
+        ("sys.exit(0)", "--decode-function", "can't be imported: SystemExit: 0"),
+        ("def f(*_): sys.exit(0)", "--model", "raised SystemExit: 0"),
+        ("def f(*_): sys.exit(0)", "--decode-function", "fails: 0"),
+    ],
+)
+def test_code_that_exits_is_an_error(
+    code: str,
+    option: str,
+    message: str,
+    pets: str,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """A module or a function that ends the program doesn't end it with success."""
+    file = tmp_path / f"exits{len(code)}{len(option)}.py"
+    file.write_text(f"import sys\n{code}\n")
+    assert main(["train", pets, *FAST, option, f"{file}:f"]) == 2
+    assert message in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

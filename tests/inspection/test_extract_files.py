@@ -51,6 +51,7 @@ def test_what_a_killed_extract_left_is_taken_away(shard: Path, tmp_path: Path) -
     others, unlocked = (temporary_name(tmp_path / name) for name in ("other.jsonl", "out.jsonl"))
     others.touch()
     unlocked.mkdir()
+    (unlocked / "new").touch()
     extract([shard], out)
     assert sorted(path.name for path in out.iterdir()) == ["0", "1"]
     names = ["a.tfrecord", "out", "out.jsonl", others.name, unlocked.name]

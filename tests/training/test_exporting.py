@@ -26,7 +26,8 @@ def test_both_forms(finished: Told, tmp_path: Path, capfd: pytest.CaptureFixture
     import tensorflow as tf
 
     shutil.copytree(finished.out, tmp_path / "run")
-    run = ["train", "--resume", "--out", str(tmp_path / "run"), "--tensorboard", str(tmp_path)]
+    run = ["train", str(finished.options["dataset"]), "--resume", "--out", str(tmp_path / "run")]
+    run += ["--tensorboard", str(tmp_path)]
     assert main([*run, "--export", "tflite", "--export", "saved_model"]) == 0
     output = capfd.readouterr()
     assert f"exported {tmp_path / 'run' / 'model.tflite'}: probabilities differ by " in output.out
@@ -49,6 +50,10 @@ def test_both_forms(finished: Told, tmp_path: Path, capfd: pytest.CaptureFixture
     assert exported["tflite"]["path"] == str(tmp_path / "run" / "model.tflite")
     assert exported.keys() == {"tflite", "saved_model"}
     assert exported["saved_model"]["difference"] <= 1e-5
+    (tmp_path / "run" / "saved_model" / "notes.txt").write_text("mine")
+    assert main([*run, "--export", "saved_model"]) == 2
+    assert "did not write, such as notes.txt" in capfd.readouterr().err
+    assert (tmp_path / "run" / "saved_model" / "notes.txt").read_text() == "mine"
     assert not list((tmp_path / "run").glob(".tfrtool-*"))
 
 

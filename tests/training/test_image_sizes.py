@@ -46,7 +46,7 @@ def test_a_run(few: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     words += ["--augment", "flip,contrast", "--rescale", "dataset", "--batch-size", "4"]
     assert main([*words, "--epochs", "1", "--out", str(out)]) == 0
     assert "cnn at 48x36 px" in capsys.readouterr().out
-    assert main(["train", "--resume", "--out", str(out)]) == 0
+    assert main(["train", str(few), "--resume", "--out", str(out)]) == 0
     model = tfrtool.load_model(out)
     assert (model.facts.image_size, model.whole.input_shape) == ((48, 36), (None, 36, 48, 1))
     report = tfrtool.evaluate(out, few, split="validation")

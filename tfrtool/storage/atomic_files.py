@@ -58,7 +58,7 @@ def delete_leftovers(path: AnyPath) -> None:
     """Delete what killed processes of this user left of making a local ``path``.
 
     Two things prove that a file or folder is a leftover: its name, and a lock that nobody holds. A
-    folder without a lock file is left alone, and so is one that can't be deleted.
+    folder without a lock file is left alone unless it is empty.
     """
     if isinstance(path, RemotePath):
         return
@@ -69,10 +69,11 @@ def delete_leftovers(path: AnyPath) -> None:
         with contextlib.suppress(UsageError, OSError):  # of a live process, or can't be deleted
             if stat.S_ISREG(found.lstat().st_mode):
                 _delete_unlocked(found)
-            elif os.path.lexists(found / LOCK):
-                with locked(found, "delete"):
-                    _delete_content(found)
-                found.rmdir()
+            else:
+                if os.path.lexists(found / LOCK):
+                    with locked(found, "delete"):
+                        _delete_content(found)
+                found.rmdir()  # without a lock, only if it is empty
 
 
 def _delete_unlocked(path: Path) -> None:
@@ -101,17 +102,21 @@ def temporary_folder(path: Path) -> Iterator[Path]:
 
     It is locked meanwhile, and has a lock file: see `delete_leftovers`.
     """
-    folder = temporary_name(path)
-    folder.mkdir(mode=0o700)
-    try:
-        with locked(folder):
-            try:
-                yield folder
-            finally:
-                _delete_content(folder)
-    finally:
-        with contextlib.suppress(OSError):
-            folder.rmdir()
+    with contextlib.ExitStack() as stack:
+        while True:
+            folder = temporary_name(path)
+            folder.mkdir(mode=0o700)
+            stack.callback(_delete_empty, folder)
+            with contextlib.suppress(FileNotFoundError):  # deleted as a leftover already
+                stack.enter_context(locked(folder))
+                break
+        stack.callback(_delete_content, folder)
+        yield folder
+
+
+def _delete_empty(folder: Path) -> None:
+    with contextlib.suppress(OSError):
+        folder.rmdir()
 
 
 def _open_temporary(path: Path) -> tuple[Path, BinaryIO]:

@@ -4,7 +4,6 @@ import contextlib
 import io
 import os
 import re
-import shutil
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,11 +13,15 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfrtool.errors import TrainingError, WriteError, os_errors_as, reason_of
-from tfrtool.storage.atomic_files import move, temporary_name
+from tfrtool.errors import TrainingError, UsageError, WriteError, os_errors_as, reason_of
+from tfrtool.storage.atomic_files import move, temporary_folder
 from tfrtool.training.saved_model import SavedModel
 
-_NAMES = {"saved_model": "saved_model", "tflite": "model.tflite"}
+EXPORT_FILES = {"saved_model": "saved_model", "tflite": "model.tflite"}
+"""Names of the exports, by format."""
+
+_SAVED_MODEL = frozenset({"saved_model.pb", "fingerprint.pb", "variables", "assets"})
+"""What TensorFlow writes to the folder of a SavedModel."""
 
 _TOLERATED, _TOLERATED_MIXED = 1e-3, 2e-2
 """Largest difference between probabilities: kernels sum in another order, and bfloat16 numbers
@@ -43,17 +46,15 @@ def export_model(model: SavedModel, kind: str, image: Any, *, mixed: bool) -> Ex
     An existing export is replaced. The image is uint8 [1, height, width, channels].
 
     Raises:
+        UsageError: the existing folder has other files in it, too.
         TrainingError: it can't be exported, or gives other probabilities.
         WriteError: it can't be written.
     """
-    target = model.path.parent / _NAMES[kind]
+    target = model.path.parent / EXPORT_FILES[kind]
+    _check_replaceable(target)
     pixels = tf.cast(image, tf.float32)
     expected = np.asarray(model.whole(pixels, training=False))
-    folder = temporary_name(target)
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(os_errors_as(WriteError, target, "can't be written"))
-        folder.mkdir(mode=0o700)
-        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+    with os_errors_as(WriteError, target, "can't be written"), temporary_folder(target) as folder:
         try:
             with _quiet():
                 export = _saved_model if kind == "saved_model" else _tflite
@@ -76,6 +77,15 @@ def export_model(model: SavedModel, kind: str, image: Any, *, mixed: bool) -> Ex
             move(target, folder / "before")
         move(folder / target.name, target)
     return Exported(kind=kind, path=target, difference=difference)
+
+
+def _check_replaceable(target: Path) -> None:
+    """Raise a `UsageError` if a folder is not only an earlier export."""
+    if target.is_dir() and not target.is_symlink():
+        names = {path.name for path in target.iterdir()} - _SAVED_MODEL
+        if names:
+            what = f"contains files that tfrtool did not write, such as {min(names)}"
+            raise UsageError(what, path=target, hint="move them away")
 
 
 def _saved_model(whole: Any, path: Path, pixels: Any) -> Any:

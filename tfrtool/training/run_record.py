@@ -45,8 +45,8 @@ _FREE = frozenset(
 )
 """Options that may change when a run is resumed: paths, and what only affects speed."""
 
-_WRITTEN_TO = ("tensorboard", "cache_directory", "shard_cache")
-"""Options that are directories to write to."""
+_PATHS = ("dataset", "weights", "tensorboard", "cache_directory", "shard_cache")
+"""Options that are files or directories."""
 
 
 def dataset_digest(dataset: "Dataset") -> str:
@@ -125,43 +125,51 @@ def resumed(options: TrainOptions) -> TrainOptions:
 
     Raises:
         UsageError: an option contradicts the record, or the caller must pass it again: code, and
-            directories to write to outside the run's.
+            paths outside the run's directory. The record may be somebody else's.
         DatasetError: the record can't be used.
     """
     out = options.out_dir
     if not options.resume or out is None or not os.path.lexists(out / RUN_FILE):
         if options.dataset is None:
-            hint = "pass it, or use --resume with the --out of an earlier run"
-            raise UsageError("no DATASET given", hint=hint)
+            raise UsageError("no DATASET given", hint="pass the directory of a dataset")
         return options
     path = out / RUN_FILE
     recorded = _read(path)["options"]
     before = _parse(recorded, path)
-    given = {name: getattr(options, name) for name in options.given}
-    if given.get("dataset") is None:
-        given.pop("dataset", None)
-    code = {"model": is_own(before.model_name), "decode_function": before.decode_function}
-    for name, is_code in code.items():
-        if is_code and name not in given:
-            raise UsageError(
-                f"the run's {printable(str(recorded[name]))[:200]} is your own code",
-                path=path,
-                hint=f"pass it again with {option_name(name)}",
-            )
-    for name in _WRITTEN_TO:
-        place = recorded.pop(name, None)
-        if place is not None and name not in given:
-            # The record may be somebody else's: it must not choose where files are made.
-            if not Path(place).resolve().is_relative_to(out.resolve()):
-                raise UsageError(
-                    f"the run wrote to {printable(place)[:200]}, which is outside its directory",
-                    path=path,
-                    hint=f"pass it again with {option_name(name)}",
-                )
-            given[name] = place
-    merged = TrainOptions(**{**recorded, **given})
+    passed = {name: getattr(options, name) for name in options.given}
+    if passed.get("dataset") is None:
+        passed.pop("dataset", None)
+    untrusted = [name for name in _untrusted(before, out) if name not in passed]
+    if untrusted:
+        names = list(map(option_name, untrusted))
+        listed = ", ".join(
+            f"{name} {printable(str(recorded[field]))[:200]}"
+            for name, field in zip(names, untrusted, strict=True)
+        )
+        hint = f"pass {' and '.join(names)} again"
+        what = f"the run used code, or paths outside its directory: {listed}"
+        raise UsageError(what, path=path, hint=hint)
+    merged = TrainOptions(**{**recorded, **passed})
     _check_same(out, before, merged)
     return merged
+
+
+def _untrusted(recorded: TrainOptions, out: Path) -> list[str]:
+    """Return the recorded options that are code, or paths outside the directory of the run."""
+    code = {"model": is_own(recorded.model_name), "decode_function": recorded.decode_function}
+    names = [name for name in _PATHS if not _is_below(getattr(recorded, name), out)]
+    return names + [name for name, is_code in code.items() if is_code]
+
+
+def _is_below(location: Any, out: Path) -> bool:
+    """Return whether a path is below a directory, links resolved; also if it is not a path."""
+    if location in (None, IMAGENET, NO_WEIGHTS):
+        return True
+    path = as_path(location)
+    try:
+        return isinstance(path, Path) and path.resolve().is_relative_to(out.resolve())
+    except (OSError, RuntimeError):  # links that lead to each other
+        return False
 
 
 def check_dataset(out: Path, digest: str) -> None:

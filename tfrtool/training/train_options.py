@@ -379,8 +379,8 @@ class TrainOptions(OpenOptions):
     )
     resume: bool = _output(
         False,
-        "Continue the run in --out from its checkpoint, with the DATASET and options in its "
-        "run.json. You can raise --epochs.",
+        "Continue the run in --out from its checkpoint, with the options in its run.json. You can "
+        "raise --epochs. Pass code, DATASET and other paths outside --out again.",
     )
     export: Any = _output(
         (),

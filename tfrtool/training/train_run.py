@@ -24,7 +24,7 @@ from tfrtool.loading.options import Cache, LoadOptions
 from tfrtool.loading.pipeline import load
 from tfrtool.records.crc import crc32c
 from tfrtool.storage.arguments import option_name
-from tfrtool.storage.atomic_files import leftovers, new_file, new_file_by_name
+from tfrtool.storage.atomic_files import delete_leftovers, new_file, new_file_by_name
 from tfrtool.storage.lock import locked
 from tfrtool.storage.progress import Progress, activity, no_progress
 from tfrtool.storage.scratch_folder import ScratchFolder
@@ -38,7 +38,7 @@ from tfrtool.training.checkpoint import (
     save_checkpoint,
     unusable,
 )
-from tfrtool.training.exporting import Exported, export_model
+from tfrtool.training.exporting import EXPORT_FILES, Exported, export_model
 from tfrtool.training.fitting import (
     EpochMeter,
     MeasuredModel,
@@ -53,6 +53,7 @@ from tfrtool.training.frozen_features import (
     feature_batches,
     freeze,
 )
+from tfrtool.training.keras_backend import check_backend
 from tfrtool.training.models import (
     build_classifier,
     check_layer,
@@ -93,6 +94,10 @@ _AHEAD = 16
 _VALIDATED = 1024
 """Rows of features that are evaluated at a time."""
 
+
+_HISTORY, _CHARTS, _LABELS = "history.json", "history.png", "labels.txt"
+_RESULTS = (MODEL_FILE, BEST_MODEL_FILE, _HISTORY, _CHARTS, _LABELS, *EXPORT_FILES.values())
+"""What a run makes besides its checkpoint and its record."""
 
 _DRAWN = 64
 """The most images of ``--show-augment``."""
@@ -482,7 +487,7 @@ class TrainingRun:
     def _save_history(self, out: Path, report: TrainReport) -> None:
         """Save history.json, history.png and labels.txt."""
         epochs = [epoch.to_json() for epoch in report.epochs]
-        save_json(out / "history.json", {"epochs": epochs, "run": report.to_json()})
+        save_json(out / _HISTORY, {"epochs": epochs, "run": report.to_json()})
         logs = [one.logs for one in report.epochs]
         charts = {
             name.replace("_", " "): {
@@ -492,9 +497,9 @@ class TrainingRun:
             for name in report.epochs[0].scores
         }
         names = "".join(f"{name}\n" for name in report.plan.class_names)
-        files = {"history.png": draw_charts(charts)}
+        files = {_CHARTS: draw_charts(charts)}
         if report.plan.task is not Task.REGRESSION:
-            files["labels.txt"] = names.encode()
+            files[_LABELS] = names.encode()
         for name, data in files.items():
             with os_errors_as(WriteError, out / name), new_file(out / name) as file:
                 file.write(data)
@@ -563,6 +568,7 @@ def _make_optimizer(options: TrainOptions, steps: int, compiled: Any = None) -> 
 
 def run_here(options: TrainOptions) -> TrainReport:
     """Train in this process, on its devices or as one of the workers of TF_CONFIG."""
+    check_backend()
     start = time.perf_counter()
     ours = options.recipe == "tfrtool"
     devices = open_devices(options.strategy if ours else "one")
@@ -596,9 +602,13 @@ def _run_directory(out: Path, *, resume: bool) -> Iterator[None]:
         with os_errors_as(WriteError, out, "can't be written to"):
             out.mkdir(parents=True, exist_ok=True)
             stack.enter_context(locked(out, "train"))
-            for name in (CHECKPOINT, MODEL_FILE, BEST_MODEL_FILE):
-                for path in leftovers(out / name):  # of a run that was killed while it saved
-                    path.unlink()
+            for name in (CHECKPOINT, RUN_FILE, *_RESULTS):
+                delete_leftovers(out / name)
+        known = any(os.path.lexists(out / name) for name in (CHECKPOINT, RUN_FILE))
+        for path in [] if known else [out / name for name in _RESULTS]:
+            if os.path.lexists(path):
+                what = "already exists, but not from a run of tfrtool"
+                raise UsageError(what, path=path, hint="choose another directory")
         if has_checkpoint(out) and not resume:
             raise UsageError(
                 "already has a run",
