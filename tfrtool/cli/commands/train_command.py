@@ -18,6 +18,8 @@ from tfrtool.training.keras_backend import check_backend
 from tfrtool.training.train_options import TrainOptions
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tfrtool.loading.options import Rescale
     from tfrtool.training.train_report import ComparedRun, EpochReport, TrainPlan, TrainReport
 
@@ -60,14 +62,7 @@ def train_command(dataset: str | None, *, as_json: bool, **words: Any) -> Outcom
     if options.engine != "ray":  # there, only the nodes need Keras
         check_backend()
     path = resolve_dataset(str(options.dataset))
-    if options.engine == "ray":  # only the nodes need TensorFlow
-        from tfrtool.training.ray_training import train_on_ray as train
-    else:
-        with Bars() as bars, bars.loading_tensorflow():
-            from tfrtool.loading.tensors import start_devices
-            from tfrtool.training.train import train_with as train
-
-            start_devices()
+    train = _load_training(options.engine)
     shown_epochs: list[int] = []
     with Bars() as bars:
 
@@ -96,6 +91,20 @@ def train_command(dataset: str | None, *, as_json: bool, **words: Any) -> Outcom
     if report.plan.worker == 0:  # only the chief reports
         emit(report.to_json() if as_json else render_end(report))
     return Outcome.DAMAGE if report.plan.skipped else Outcome.FINE
+
+
+def _load_training(engine: str) -> "Callable[[TrainOptions], TrainReport]":
+    """Load TensorFlow, unless only the nodes of a cluster need it; return what trains."""
+    if engine == "ray":
+        from tfrtool.training.ray_training import train_on_ray
+
+        return train_on_ray
+    with Bars() as bars, bars.loading_tensorflow():
+        from tfrtool.loading.tensors import start_devices
+        from tfrtool.training.train import train_with
+
+        start_devices()
+    return train_with
 
 
 def render_plan(plan: "TrainPlan") -> str:
