@@ -65,6 +65,7 @@ def test_only_caches_of_its_own_are_deleted(pets: Dataset, cache: Path, tmp_path
     renamed = Path(shutil.copytree(cache, folder / ("2" * 32)))  # the index of another cache
     unproven = temporary_name(folder / ("3" * 32))
     unproven.mkdir()
+    (unproven / "photo.jpg").touch()
     killed = temporary_name(cache)  # what a killed run leaves while it fills a cache
     (killed / cache.name).mkdir(parents=True)
     (killed / cache.name / DATA).touch()
