@@ -35,19 +35,23 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@sed -n 's/^# //p;/^$$/q' Makefile
 
-$(READY): pyproject.toml constraints.txt
+# Bytecode is made on first use: most installed modules are never imported.
+INSTALL := $(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check -c constraints.txt
+
+$(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "tfrtool needs Python 3.11 or later; try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+
+$(READY): pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) -e .
 	@touch $@
 
-$(READY_TO_TEST): $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+$(READY_TO_TEST): pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) -e '.[dev]'
 	@# xprof reads traces of training in a test. Its dependencies are large and only needed to view them.
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps xprof || \
-		echo "xprof can't be installed: its test will be skipped"
-	@touch $@
+	@$(INSTALL) --no-deps xprof || echo "xprof can't be installed: its test will be skipped"
+	@touch $@ $(READY)
 
 demo: $(READY)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh fixtures/demo.sh
@@ -65,7 +69,7 @@ test-several: $(READY_TO_TEST)
 		--no-loadscope-reorder -m "several or more or hypothesis"
 
 $(READY_FOR_FRAMEWORKS): $(READY_TO_TEST)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[frameworks]'
+	$(INSTALL) -e '.[frameworks]'
 	@touch $@
 
 test-frameworks: $(READY_FOR_FRAMEWORKS)
@@ -90,8 +94,8 @@ format: $(READY_TO_TEST)
 bench: $(READY_TO_TEST)
 	$(BIN)/python -m tests.bench
 
-$(READY_FOR_DOCS): $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+$(READY_FOR_DOCS): pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) -e '.[docs]'
 	@touch $@
 
 docs: $(READY_FOR_DOCS)
@@ -112,7 +116,7 @@ pictures: $(READY_TO_TEST)
 	$(BIN)/python fixtures/pictures.py
 
 $(READY_TO_FUZZ): $(READY_TO_TEST)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[fuzz]'
+	$(INSTALL) -e '.[fuzz]'
 	@touch $@
 
 fuzz: $(READY_TO_FUZZ)
