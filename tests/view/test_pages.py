@@ -302,7 +302,7 @@ def test_marks_that_can_not_be_stored_are_said(
     page = Page(viewer.post([("mark", "0/1")]))
     assert page.status == 400
     assert "can't store the marks" in page.text
-    assert not viewer.live.marks.places
+    assert not viewer.live.marks.records
     path = tmp_path / "a\nb.tfrecord"
     path.write_bytes(frame(image_payload(1)))
     (tmp_path / "data").unlink()

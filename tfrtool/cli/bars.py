@@ -51,7 +51,7 @@ class Bars:
     def __call__(self, progress: Progress) -> None:
         """Draw the progress of a phase; a new phase gets a new bar."""
         if self._signals is not None:
-            self._signals.heed()
+            self._signals.raise_if_interrupted()
         if not sys.stderr.isatty():
             return
         same = (progress.what, progress.unit) == (self._last.what, self._last.unit)

@@ -121,7 +121,7 @@ class Signals:
         self.number = self.number or number
         raise KeyboardInterrupt
 
-    def heed(self) -> None:
+    def raise_if_interrupted(self) -> None:
         """Raise KeyboardInterrupt if a signal came, in case a library swallowed the first."""
         if self.number is not None:
             raise KeyboardInterrupt

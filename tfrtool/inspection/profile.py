@@ -37,7 +37,7 @@ from tfrtool.storage.remote_path import AnyPath
 
 if TYPE_CHECKING:  # the rest is imported where it is needed, to keep processes light
     from tfrtool.inspection.schema.data_schema import DataSchema
-    from tfrtool.inspection.table.record_table import RowsWanted
+    from tfrtool.inspection.table.record_table import RowRequest
     from tfrtool.inspection.verify.image_check import ImageFindings
 
 _BATCH = 256, 512 * 1024
@@ -77,7 +77,7 @@ class ProfileRequest:
     images: bool = False
     labels: LabelRequest | None = None
     schema: "DataSchema | None" = None
-    rows: "RowsWanted | None" = None
+    rows: "RowRequest | None" = None
     hashed: Collection[AnyPath] = ()
     sample: Mapping[Any, int | None] = field(default_factory=dict)
 

@@ -16,7 +16,7 @@ from tfrtool.inspection.inspect_options import VerifyOptions
 from tfrtool.inspection.profile import ProfileRequest, profile_shards
 from tfrtool.inspection.schema.shard_schema import InferredSchema, schema_report
 from tfrtool.inspection.stats.stats import StatsReport, stats_report
-from tfrtool.inspection.table.record_table import RowFold, RowsWanted
+from tfrtool.inspection.table.record_table import RowFold, RowRequest
 from tfrtool.inspection.verify.dataset_check import written_shards
 from tfrtool.inspection.verify.verify import VerifyReport, verify_report
 from tfrtool.records.shards import locate_shards
@@ -48,7 +48,7 @@ class DatasetProfile:
 
 
 def profile_dataset(
-    shards: Paths, options: VerifyOptions, rows: RowsWanted | None = None
+    shards: Paths, options: VerifyOptions, rows: RowRequest | None = None
 ) -> DatasetProfile:
     """Read each record of some shards once, and find everything.
 

@@ -338,7 +338,7 @@ def _descend(directory: AnyPath, finder: _ShardFinder) -> DatasetFolders:
         last = [versions[number].name for number in sorted(versions)[-_NAMED:]]
         names = ", ".join(["..."] * (len(versions) > len(last)) + last)
         which = "the only one" if len(versions) == 1 else f"the newest of {names}"
-        return _noted(
+        return _with_note(
             _descend(versions[max(versions)], finder), f"using version {last[-1]}, {which}"
         )
     if shards := [shard for folder in below for shard in finder.shards(folder)]:
@@ -351,11 +351,13 @@ def _descend(directory: AnyPath, finder: _ShardFinder) -> DatasetFolders:
         what = "contains several datasets; name one of them"
         raise DatasetError(what, path=directory, found=names)
     if configs:
-        return _noted(_descend(configs[0], finder), f"using configuration {names}, the only one")
+        return _with_note(
+            _descend(configs[0], finder), f"using configuration {names}, the only one"
+        )
     return DatasetFolders(directory, ())
 
 
-def _noted(found: DatasetFolders, note: str) -> DatasetFolders:
+def _with_note(found: DatasetFolders, note: str) -> DatasetFolders:
     return found._replace(notes=(note, *found.notes))
 
 

@@ -18,7 +18,7 @@ from tfrtool.inspection.stats.stats import StatsReport
 from tfrtool.inspection.table.gallery import Gallery, describe_table
 from tfrtool.inspection.table.record_table import (
     RecordTable,
-    RowsWanted,
+    RowRequest,
     TablePiece,
     merge_pieces,
     write_side,
@@ -130,7 +130,7 @@ class Findings:
                     if fault.record is not None and shard.path in number:
                         record_kinds = kinds.setdefault((number[shard.path], fault.record), {})
                         record_kinds[fault.kind.value] = None
-            rows = [(*place, list(held)) for place, held in kinds.items()]
+            rows = [(*key, list(names)) for key, names in kinds.items()]
             self.table = replace(
                 self.table, faults=write_side(self.table.folder, "faults", rows, version=1)
             )
@@ -185,7 +185,7 @@ class FindingSteps:
             images=table.has_images, workers=self.workers, on_progress=partial(store, "progress")
         )
         try:
-            rows = RowsWanted(table.folder, numbers, add)
+            rows = RowRequest(table.folder, numbers, add)
             found = profile_dataset(self.dataset or self.paths, options, rows)
             store("table_done", True)
             for name in ("summary", "schema", "statistics", "verdict"):

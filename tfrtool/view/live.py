@@ -94,10 +94,10 @@ class Live:
 
     def _table(self) -> RecordTable:
         """Return the records that have been read, with the marks."""
-        table, marked = self.found.table, self.marks.places
+        table, marked = self.found.table, self.marks.records
         if marked != self._marked:
             self._versions += 1
-            rows = [(*place, True) for place in marked]
+            rows = [(*key, True) for key in marked]
             self._marks_file = write_side(table.folder, "marks", rows, self._versions)
             self._marked = marked
         return replace(table, marks=self._marks_file or table.marks)

@@ -11,11 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from tfrtool.errors import UsageError, WriteError, os_errors_as
+from tfrtool.inspection.table.record_query import RecordKey
 from tfrtool.storage.atomic_files import new_file
 from tfrtool.storage.remote_path import AnyPath
-
-Place = tuple[int, int]
-"""Number of a shard, and number of a record in it."""
 
 
 def marks_folder() -> Path:
@@ -35,7 +33,7 @@ class Marks:
 
     Attributes:
         path: the list, with a line SHARD RECORD for each record.
-        places: the marked records.
+        records: the marked records.
     """
 
     def __init__(self, title: str, shards: Sequence[AnyPath]) -> None:
@@ -50,11 +48,11 @@ class Marks:
             for path, whole in zip(shards, full, strict=True)
         ]
         self._lock = threading.Lock()
-        self.places: frozenset[Place] = frozenset()
+        self.records: frozenset[RecordKey] = frozenset()
         number = {shard: n for n, shard in enumerate(self._names)}
         with suppress(OSError, UnicodeDecodeError):
             lines = [line.rpartition(" ") for line in self.path.read_text("utf-8").splitlines()]
-            self.places = frozenset(
+            self.records = frozenset(
                 (number[shard], int(record))
                 for shard, _, record in lines
                 if shard in number and record.isdecimal()
@@ -62,9 +60,9 @@ class Marks:
 
     def text(self) -> str:
         """Return the list."""
-        return "".join(f"{self._names[shard]} {record}\n" for shard, record in sorted(self.places))
+        return "".join(f"{self._names[shard]} {record}\n" for shard, record in sorted(self.records))
 
-    def change(self, mark: Iterable[Place], unmark: Iterable[Place]) -> None:
+    def change(self, mark: Iterable[RecordKey], unmark: Iterable[RecordKey]) -> None:
         """Mark and unmark records, and store the list.
 
         Raises:
@@ -72,10 +70,10 @@ class Marks:
             WriteError: the list can't be stored.
         """
         with self._lock:
-            before = self.places
-            self.places = before.difference(unmark).union(mark)
+            before = self.records
+            self.records = before.difference(unmark).union(mark)
             try:
-                for shard in {shard for shard, _ in self.places}:
+                for shard in {shard for shard, _ in self.records}:
                     if shard >= len(self._names):
                         raise UsageError("no such record")
                     name = self._names[shard]
@@ -87,5 +85,5 @@ class Marks:
                     with new_file(self.path) as file:
                         file.write(self.text().encode("utf-8"))
             except BaseException:
-                self.places = before
+                self.records = before
                 raise

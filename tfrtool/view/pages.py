@@ -18,8 +18,8 @@ from tfrtool.inspection.table.record_query import (
     BYTES,
     PIXELS,
     Answer,
-    Place,
     Question,
+    RecordKey,
     Row,
     answer,
     columns_of,
@@ -32,7 +32,7 @@ from tfrtool.view.pieces import (
     caption,
     environment,
     named_class,
-    place_name,
+    record_name,
     section,
     short,
 )
@@ -83,8 +83,8 @@ class PageAddress:
             shard=number_of(parameters["shard"]) if "shard" in parameters else None,
             fault=parameters.get("fault"),
             size=number_of(parameters["size"]) if "size" in parameters else None,
-            copies=copies if copies in (None, "any") else place_of(copies),
-            like=place_of(parameters["like"]) if "like" in parameters else None,
+            copies=copies if copies in (None, "any") else parse_record_key(copies),
+            like=parse_record_key(parameters["like"]) if "like" in parameters else None,
             marked={"1": True, "0": False}.get(parameters.get("marked", "")),
             sort=parameters.get("sort", ""),
             descending=parameters.get("descending") == "1",
@@ -107,7 +107,7 @@ def number_of(text: str) -> int:
     return int(text)
 
 
-def place_of(text: str) -> Place:
+def parse_record_key(text: str) -> RecordKey:
     """Return the shard and the record that a text like "3/12" names."""
     shard, _, record = text.partition("/")
     return number_of(shard), number_of(record)
@@ -159,8 +159,8 @@ def records_page(live: Live, asked: PageAddress) -> str:
     items = [
         {
             "row": row,
-            "place": f"{row.shard}/{row.record}",
-            "name": place_name(found, row.shard, row.record),
+            "key": f"{row.shard}/{row.record}",
+            "name": record_name(found, row.shard, row.record),
             "caption": caption(found, row),
             "href": asked.url(f"/record/{row.shard}/{row.record}", n=first + n),
             "src": picture_url(row, THUMBS["s" if asked.as_table else asked.thumb]),
@@ -287,7 +287,7 @@ def record_page(live: Live, asked: PageAddress, shard: int, record: int, start: 
         "record",
         row=row,
         item=item,
-        name=place_name(found, shard, record),
+        name=record_name(found, shard, record),
         caption=caption(found, row),
         path=found.paths[shard],
         split=found.splits[shard],

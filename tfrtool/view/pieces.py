@@ -134,7 +134,7 @@ def caption(found: Findings, row: Row) -> str:
     return short(", ".join(shown)) + ", ..." * (len(row.classes) > len(shown))
 
 
-def place_name(found: Findings, shard: int, record: int) -> str:
+def record_name(found: Findings, shard: int, record: int) -> str:
     """Return how pages name a record: "#12", after the name of the shard if there are several."""
     return f"#{record}" if len(found.paths) == 1 else f"{found.names[shard]} #{record}"
 
@@ -145,7 +145,7 @@ def tiles(found: Findings, rows: Sequence[Row], links: Links) -> list[dict[str, 
         {
             "src": links.picture(row),
             "href": links.record(row.shard, row.record),
-            "place": place_name(found, row.shard, row.record),
+            "title": record_name(found, row.shard, row.record),
             "caption": ", ".join(filter(None, (caption(found, row), row.note))),
         }
         for row in rows

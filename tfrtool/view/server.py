@@ -20,7 +20,7 @@ from tfrtool.view.pages import (
     PageAddress,
     number_of,
     overview_page,
-    place_of,
+    parse_record_key,
     progress,
     record_page,
     records_page,
@@ -108,15 +108,15 @@ def application(live: Live) -> Any:
 
     def changed(body: str) -> Response:
         form = parse_qs(body, keep_blank_values=True)
-        mark, unmark = (set(map(place_of, form.get(name, ()))) for name in ("mark", "seen"))
+        mark, unmark = (set(map(parse_record_key, form.get(name, ()))) for name in ("mark", "seen"))
         if bulk := form.get("bulk", [""])[0]:
             query = dict(parse_qsl(form.get("query", [""])[0], keep_blank_values=True))
             found = live.ask(select_records, asked(query).question, copies=bulk == "copies")
-            places = {(shard, record) for shard, record in found}
-            mark, unmark = (set(), places) if bulk == "unmark" else (places, set())
+            keys = {(shard, record) for shard, record in found}
+            mark, unmark = (set(), keys) if bulk == "unmark" else (keys, set())
         live.marks.change(mark, unmark)
         if "script" in form:
-            return PlainTextResponse(f"{len(live.marks.places):,} marked")
+            return PlainTextResponse(f"{len(live.marks.records):,} marked")
         back = form.get("back", ["/"])[0]
         return RedirectResponse(back if re.fullmatch(r"/(?![/\\])[!-~]*", back) else "/", 303)
 

@@ -34,7 +34,7 @@ from tfrtool.inspection.table.record_query import (
 )
 from tfrtool.inspection.table.record_table import (
     RecordTable,
-    RowsWanted,
+    RowRequest,
     TablePiece,
     merge_pieces,
     write_side,
@@ -46,7 +46,7 @@ Read = Callable[..., RecordTable]
 def write_rows(paths: Sequence[Path], folder: Path, workers: int = 1) -> tuple[TablePiece, ...]:
     """Write the rows of shards, and return their pieces."""
     pieces: list[TablePiece] = []
-    rows = RowsWanted(folder, {path: n for n, path in enumerate(paths)}, pieces.append)
+    rows = RowRequest(folder, {path: n for n, path in enumerate(paths)}, pieces.append)
     profile_dataset(paths, VerifyOptions(workers=workers), rows)
     return tuple(pieces)
 

@@ -50,11 +50,11 @@ _RECORD, _BYTE = 6e-6, 1.3e-9
 """Seconds for each: 25,000 images of 22 KB took 0.8 s, 800,000 records of 120 bytes 5 s."""
 
 
-_KEPT_RECORD = 64
-"""Bytes besides the payload of a record that is kept."""
+_CACHED_RECORD = 64
+"""Bytes besides the payload of a record that is cached."""
 
-_MOST_KEPT = 32 * 1024 * 1024
-"""Bytes of shortened records, about, that are kept for a second pass."""
+_MOST_CACHED = 32 * 1024 * 1024
+"""Bytes of shortened records, about, that are cached for a second pass."""
 
 LABEL_NAME = "label_name"
 """The column with the class name of each record's label, where class names are known."""
@@ -73,7 +73,7 @@ class Batch(NamedTuple):
         return np.array(numbers, np.int64).reshape(-1, 3).T.copy()
 
 
-class KeptRecords(NamedTuple):
+class CachedRecords(NamedTuple):
     """All records of an intact shard of Examples, without most bytes of long values.
 
     They take the place of the shard where only other values are needed.
@@ -228,7 +228,7 @@ def infer_columns(
 def fold_columns(
     shards: Sequence[AnyPath],
     *,
-    cached: dict[AnyPath, KeptRecords] | None = None,
+    cached: dict[AnyPath, CachedRecords] | None = None,
     workers: Workers = None,
     on_progress: OnProgress = no_progress,
 ) -> ColumnsFold:
@@ -236,7 +236,7 @@ def fold_columns(
 
     ``cached`` gets the records of shards, as many as fit into little memory.
     """
-    total, room = ColumnsFold(), _MOST_KEPT
+    total, room = ColumnsFold(), _MOST_CACHED
     meter = Meter(on_progress, "finding columns", BYTES, total_bytes(shards))
     worth, run = _worth(shards), partial(_fold, keep=cached is not None)
     folds = map_shards(run, shards, workers, worth, on_counts=meter.add, short=True)
@@ -256,7 +256,7 @@ def _worth(shards: Sequence[AnyPath]) -> int:
     return int(_MIN_SECONDS_PER_PROCESS / (_BYTE + _RECORD / length))
 
 
-def _fold(path: AnyPath, *, keep: bool) -> tuple[ColumnsFold, KeptRecords | None, int]:
+def _fold(path: AnyPath, *, keep: bool) -> tuple[ColumnsFold, CachedRecords | None, int]:
     """Return a fold of a shard, its shortened records if they may be kept, and their bytes."""
     fold, names, faults = ColumnsFold(), set[bytes](), list[Fault]()
     payloads, places, size = list[bytes](), list[tuple[int, int, int]](), 0
@@ -275,8 +275,8 @@ def _fold(path: AnyPath, *, keep: bool) -> tuple[ColumnsFold, KeptRecords | None
         for records in in_batches(shortened(read_records(file)), faults.append):
             batch = [record.payload for record in records]
             fold.add(batch)
-            size += sum(map(len, batch)) + _KEPT_RECORD * len(batch)
-            keep = keep and size <= _MOST_KEPT
+            size += sum(map(len, batch)) + _CACHED_RECORD * len(batch)
+            keep = keep and size <= _MOST_CACHED
             if keep:
                 payloads += batch
             else:
@@ -285,7 +285,7 @@ def _fold(path: AnyPath, *, keep: bool) -> tuple[ColumnsFold, KeptRecords | None
     if faults or not keep or others:
         return fold, None, 0
     numbers = np.array(places, np.int64).reshape(-1, 3).T.copy()
-    return fold, KeptRecords(payloads, numbers, names), size
+    return fold, CachedRecords(payloads, numbers, names), size
 
 
 def unknown_note(

@@ -22,7 +22,7 @@ from tfrtool.examples.arrow.messages import MessageColumns
 from tfrtool.examples.example import PayloadKind
 from tfrtool.examples.stored_types import StoredTypes
 from tfrtool.inspection.rows.batches import (
-    KeptRecords,
+    CachedRecords,
     OnFault,
     RowColumns,
     fold_columns,
@@ -65,7 +65,7 @@ class _ShardTable:
     shards: Sequence[AnyPath]
     columns: Columns
     row_columns: RowColumns
-    cached: Mapping[AnyPath, KeptRecords]
+    cached: Mapping[AnyPath, CachedRecords]
 
     def schema(self) -> pa.Schema:
         return self.row_columns.schema(self.columns)
@@ -149,7 +149,7 @@ def answers(
                 known[name] = paths
                 continue
             columns: Columns
-            cached = dict[AnyPath, KeptRecords]()
+            cached = dict[AnyPath, CachedRecords]()
             if proto is not None and name == _RECORDS:
                 columns = proto
                 note = unknown_note(paths, proto, workers=workers, on_progress=on_progress)

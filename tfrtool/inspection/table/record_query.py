@@ -30,7 +30,7 @@ _TYPES = {"int": "BIGINT", "float": "FLOAT", "text": "VARCHAR", "bytes": "BLOB"}
 _LISTED, _VALUES = 9, 1000
 """Values of a list for a table, and of a facet; the most frequent ones."""
 
-Place = tuple[int, int]
+RecordKey = tuple[int, int]
 """Number of a shard, and number of a record in it."""
 
 
@@ -59,11 +59,11 @@ class Question:
     split: str | None = None
     label: str | None = None
     shard: int | None = None
-    record: Place | None = None
+    record: RecordKey | None = None
     fault: str | None = None
     size: int | None = None
-    copies: Place | str | None = None
-    like: Place | None = None
+    copies: RecordKey | str | None = None
+    like: RecordKey | None = None
     marked: bool | None = None
     sort: str = ""
     descending: bool = False
@@ -353,7 +353,7 @@ def _merged(pieces: Iterable[TablePiece]) -> dict[str, TableFeature]:
     return {name: one for name, one in sorted(found.items()) if name not in conflicting}
 
 
-def _of(name: str, record: Place) -> str:
+def _of(name: str, record: RecordKey) -> str:
     return 'SELECT "#{}" FROM records WHERE "#shard" = {} AND _record = {}'.format(name, *record)
 
 

@@ -144,7 +144,7 @@ def _read_piece(folder: Path, piece: TablePiece) -> pa.Table:
     return table.set_column(table.schema.get_field_index("record"), "record", numbers)
 
 
-class RowsWanted(NamedTuple):
+class RowRequest(NamedTuple):
     """Where to store the rows of records."""
 
     folder: Path
@@ -164,11 +164,11 @@ class RowFold(RecordFold):
 
     takes_all = True
 
-    def __init__(self, path: AnyPath, wanted: RowsWanted) -> None:
+    def __init__(self, path: AnyPath, request: RowRequest) -> None:
         super().__init__()
         self.pieces: list[TablePiece] = []
-        self._path, self._shard = path, wanted.shards[path]
-        self._folder, self._on_piece = wanted.folder, wanted.on_piece
+        self._path, self._shard = path, request.shards[path]
+        self._folder, self._on_piece = request.folder, request.on_piece
         self._roles: ImageRoles | None = None
         self._damaged: list[Record] = []
 
