@@ -349,13 +349,6 @@ class ConvertOptions(SizeOptions, ProtoOptions, CsvOptions):
         "objects.",
         group="Labels and features",
     )
-    boxes: Literal["coco", "voc", "yolo"] | None = option(
-        None,
-        "Numbers in the column objects/bbox of --flatten: x, y, width, height in pixels (coco), "
-        "xmin, ymin, xmax, ymax in pixels (voc), or center and size in shares (yolo). They become "
-        "the boxes that other commands draw and check.",
-        group="Labels and features",
-    )
     label_feature: str | None = option(
         None,
         "Label column, for .cls members of WebDataset and for dataset_info.json.  "

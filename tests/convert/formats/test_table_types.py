@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import datetime as dt
 import json
 import re
@@ -21,11 +20,8 @@ import pytest
 import tfrtool
 from tests.convert.formats.test_conversion import payloads_in
 from tests.examples.strategies import string
-from tests.photos import image_bytes
 from tests.records.strategies import shard_of
 from tfrtool.cli import main
-from tfrtool.examples.example import DType, decode_example
-from tfrtool.examples.objects.read_objects import read_objects
 
 NOON, BEFORE = dt.datetime(2024, 1, 1, 12), dt.datetime(1969, 1, 1, 0, 0, 0, 5)
 Array = pa.list_(pa.float32(), 2)
@@ -290,6 +286,9 @@ def test_nested_columns(form: str, tmp_path: Path, capsys: pytest.CaptureFixture
     assert boxes == [one["bbox"] for one in OBJECTS["objects"]]
     if form != "jsonl":
         assert (tmp_path / "new" / "objects-category.labels.txt").read_text() == "no\nyes\n"
+        rename = {"objects/category": "kind"}
+        tfrtool.convert(source, tmp_path / "renamed", flatten=True, rename=rename)
+        assert (tmp_path / "renamed" / "kind.labels.txt").read_text() == "no\nyes\n"
 
 
 @pytest.mark.parametrize(
@@ -297,6 +296,9 @@ def test_nested_columns(form: str, tmp_path: Path, capsys: pytest.CaptureFixture
     [
         ('{"a": {"b": 1}, "a/b": 2}\n', "duplicate column 'a/b'"),
         ('{"a": [{"b": 1}, {"c": 2}]}\n', "lists can't hold null"),
+        ('{"a": [{"b": null, "c": 1}, {"b": [2], "c": 2}]}\n', "'a/b': lists of different lengths"),
+        ('{"a": [{"b": [], "c": 1}, {"b": [2], "c": 2}]}\n', "'a/b': lists of different lengths"),
+        ('{"b": 1, "a": [{}, {}]}\n', "column 'a': features can't hold nested objects$"),
         ('{"a": [[1, 2], [3]]}\n', "lists of different lengths"),
         ('{"a": [[1, 2]]}\n{"a": [1]}\n', "lists of different lengths"),
         ('{"a": [1]}\n{"a": [[1, 2]]}\n', "lists of different lengths"),
@@ -490,97 +492,3 @@ def test_first_queries_of_hugging_face(census: Path, monkeypatch: pytest.MonkeyP
     kinds["tags"] = kinds["tags"].replace("List(Value('string'))", "list<string>")
     assert kinds == {**TYPES, "gain": "float32"}
     assert found.features["label"].names == ["poor", "rich"]
-
-
-@pytest.mark.parametrize("sizes", ["columns", "image"])
-@pytest.mark.parametrize(
-    ("boxes", "numbers"),
-    [
-        ("coco", [[2, 4, 4, 8], [0, 0, 8, 16]]),
-        ("voc", [[2, 4, 6, 12], [0, 0, 8, 16]]),
-        ("yolo", [[0.5, 0.5, 0.5, 0.5], [0.5, 0.5, 1, 1]]),
-    ],
-)
-def test_boxes(boxes: Any, numbers: list[list[float]], sizes: str, tmp_path: Path) -> None:
-    """Boxes of Hugging Face's objects become the objects that other commands read."""
-    names = {"feature": {"names": ["cat", "dog"], "_type": "ClassLabel"}, "_type": "List"}
-    features = {"info": {"features": {"objects": {"category": names}}}}
-    objects = [{"bbox": numbers, "category": [1, 0]}, {"bbox": [], "category": []}]
-    columns: dict[str, Any] = {"objects": objects}
-    if sizes == "image":
-        image = {"bytes": image_bytes(size=(8, 16)), "path": "a.jpg"}
-        columns["image"] = pa.array([image, image])
-    else:
-        columns |= {"width": [8, 8], "height": [16, 16]}
-    table = pa.table(columns).replace_schema_metadata({"huggingface": json.dumps(features)})
-    pq.write_table(table, tmp_path / "a.parquet")
-    rename = {"objects/category": "objects/label"}
-    options: Any = {"flatten": True, "boxes": boxes, "rename": rename}
-    tfrtool.convert(tmp_path / "a.parquet", tmp_path / "new", **options)
-    first, second = payloads_in(tmp_path / "new")
-    found = read_objects(decode_example(first).features, {0: "cat", 1: "dog"})
-    assert not found.problems
-    assert [one.box for one in found.objects] == [(0.25, 0.25, 0.75, 0.75), (0, 0, 1, 1)]
-    assert [one.title for one in found.objects] == ["dog", "cat"]
-    assert not read_objects(decode_example(second).features).objects
-    assert (tmp_path / "new" / "objects-label.labels.txt").read_text() == "cat\ndog\n"
-    tfrtool.convert(tmp_path / "new", tmp_path / "back.parquet")
-    features = json.loads(pq.read_schema(tmp_path / "back.parquet").metadata[b"huggingface"])
-    assert features["info"]["features"]["objects/label"]["feature"]["names"] == ["cat", "dog"]
-
-
-@pytest.mark.parametrize(
-    ("objects", "more", "words"),
-    [
-        ({"bbox": [[1, 2, 3]]}, {"width": 8, "height": 8}, "'objects/bbox': boxes must be lists"),
-        ({"bbox": [[1, 2, 3, None]]}, {"width": 8, "height": 8}, "boxes must be lists"),
-        ({"bbox": [["a", "b", "c", "d"]]}, {"width": 8, "height": 8}, "boxes must be lists"),
-        ({"bbox": [[1, 2, 3, 4]]}, {"width": 0, "height": 8}, "'width' and 'height'"),
-        ({"bbox": [[1, 2, 3, 4]]}, {}, "'width' and 'height'"),
-        ({"bbox": [[1, 2, 3, 4]]}, {"image": b"no image"}, "the size of an image"),
-        ({"box": [1]}, {}, "needs a column 'objects/bbox'"),
-    ],
-)
-@pytest.mark.parametrize("form", ["parquet", "jsonl"])
-def test_boxes_that_are_refused(
-    objects: dict[str, Any], more: dict[str, Any], words: str, form: str, tmp_path: Path
-) -> None:
-    """The error names the file and what is missing."""
-    source, row = tmp_path / f"a.{form}", {"objects": objects, **more}
-    if form == "jsonl":
-        more = {name: "text" if name == "image" else one for name, one in more.items()}
-        source.write_text(json.dumps({"objects": objects, **more}))
-    else:
-        pq.write_table(pa.Table.from_pylist([row]), source)
-    with pytest.raises(tfrtool.SchemaError, match=rf"a\.{form}(, record 0)?: .*{words}"):
-        tfrtool.convert(source, tmp_path / "new", flatten=True, boxes="coco")
-    assert not (tmp_path / "new").exists()
-    with pytest.raises(tfrtool.UsageError, match="--boxes applies to"):
-        tfrtool.convert(source, tmp_path / "new", boxes="coco")
-
-
-@pytest.mark.parametrize("sizes", ["columns", "image"])
-def test_boxes_in_json_lines(sizes: str, tmp_path: Path) -> None:
-    """Boxes become float32, even if all are whole; rows without objects have none."""
-    image = {"base64": base64.b64encode(image_bytes(size=(8, 16))).decode()}
-    more = {"width": 8, "height": 16} if sizes == "columns" else {"image": image}
-    rows: list[Any] = [
-        {"objects": [{"bbox": [0, 0, 8, 16], "label": 1}], **more},
-        {"objects": {"bbox": [[0, 0, 8, 8], [0, 8, 8, 8.0]], "label": [0, 1]}, **more},
-        {"objects": [], **more},
-        more,
-    ]
-    for name, some in (("a", rows[:2]), ("b", rows[2:])):
-        lines = [f"{json.dumps(row)}\n" for row in some]
-        (tmp_path / f"{name}.jsonl").write_text("".join(lines))
-    sources = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
-    tfrtool.convert(sources, tmp_path / "new", flatten=True, boxes="coco", select=["objects/bbox"])
-    found = [decode_example(one).features for one in payloads_in(tmp_path / "new")]
-    boxes = [one["objects/bbox"] if one else None for one in found]
-    assert [one and one.dtype for one in boxes[:2]] == [DType.FLOAT32] * 2
-    assert [[*one.values] if one else None for one in boxes] == [
-        [0, 0, 1, 1],
-        [0, 0, 0.5, 1, 0.5, 0, 1, 1],
-        None,
-        None,
-    ]

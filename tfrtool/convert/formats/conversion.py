@@ -11,7 +11,6 @@ from typing import Any
 
 from tfrtool.convert.carried import CarriedMetadata
 from tfrtool.convert.convert_options import ConvertOptions
-from tfrtool.convert.formats.boxes import BOXES
 from tfrtool.convert.formats.convert_task import ConvertTask, read_rows
 from tfrtool.convert.formats.format_specs import (
     FORMAT_NAMES,
@@ -190,8 +189,6 @@ def convert(
             schema,
             cast=casts,
         )
-        if options.boxes and all(BOXES not in s.content.columns.names for s in scans.values()):
-            raise SchemaError(f"--boxes needs a column {BOXES!r}", path=next(iter(scans)))
         before.columns.select([label_feature] if label_feature else [])
         label = label_feature or (found.info.label_feature if found.info else None)
         label = rename.get(label, label) if label else None
@@ -278,7 +275,6 @@ def convert(
             "exact": exact,
             "lists": options.lists,
             "flatten": options.flatten,
-            "boxes": options.boxes,
             "schema": None if schema is None else to_json_values(schema.features),
             "label_feature": label_feature,
         }
@@ -319,16 +315,14 @@ def _scan(form: Format, path: AnyPath) -> Scan:
 
 
 def _flattening(options: ConvertOptions, source_format: Format) -> Format:
-    """Return the format with what --flatten and --boxes say of nested values."""
+    """Return the format that flattens nested values, if the options do."""
     titles = titles_of_formats(lambda spec: spec.flattens)
     if options.flatten and not source_format.spec.flattens:
         raise UsageError(f"--flatten applies to {titles}, not to {source_format.name}")
-    if options.boxes is not None and not options.flatten:
-        raise UsageError(f"--boxes applies to {titles} with --flatten")
     if not options.flatten:
         return source_format
     implementation: Any = type(source_format)
-    flattening: Format = implementation(flatten=True, boxes=options.boxes)
+    flattening: Format = implementation(flatten=True)
     return flattening
 
 

@@ -32,7 +32,7 @@ class FormatSpec:
         file_name: name of a file to write, with dataset, split, index and count.
         magic: possible first bytes of its files. If these depend on more, see `Format.starts`.
         names_labels: whether class names become a column of its files.
-        flattens: whether it takes ``--flatten`` and ``--boxes``: its class has these arguments.
+        flattens: whether it takes ``--flatten``: its class has this argument.
         compressible: whether its files are compressed if their name ends in .gz.
         stream_suffix: suffix of the temporary file for standard input and output; "" if the
             format can't be streamed.

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tfrtool.convert.formats.boxes import BoxFormat, relative_boxes
 from tfrtool.convert.formats.format_specs import FORMATS
 from tfrtool.convert.formats.record_format import (
     Content,
@@ -72,9 +71,9 @@ class ParquetFormat(Format):
 
     spec = FORMATS["parquet"]
 
-    def __init__(self, flatten: bool = False, boxes: BoxFormat | None = None) -> None:
-        """Say whether structs become columns of their fields, and what numbers boxes have."""
-        self._flatten, self._boxes = flatten, boxes
+    def __init__(self, flatten: bool = False) -> None:
+        """Choose whether structs become columns of their fields."""
+        self._flatten = flatten
 
     def scan(self, path: AnyPath) -> Scan:
         """Read the schema and where the row groups are."""
@@ -88,7 +87,7 @@ class ParquetFormat(Format):
         facts = facts._replace(schema=_without_names(facts.schema))
         top_level = facts.schema.names
         if self._flatten:
-            facts = _flat_facts(facts, self._boxes)
+            facts = _flat_facts(facts)
         sizes, doubles = NestedSizes(facts.schema), double_columns(facts.schema)
         numbers = {feature_name(key): NumberRange(doubles=True) for key in doubles.values()}
         first = 0
@@ -122,10 +121,7 @@ class ParquetFormat(Format):
 
     def read(self, path: AnyPath, position: ReadPosition) -> Iterator[pa.RecordBatch]:
         """Yield rows as the file has them."""
-        batches = self._flat(read_batches(path, group=position.start))
-        if self._boxes is None:
-            return batches
-        return (relative_boxes(batch, self._boxes) for batch in batches)
+        return self._flat(read_batches(path, group=position.start))
 
     def _flat(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         batches = map(_without_names, batches)
@@ -258,11 +254,10 @@ def _without_names(table: _Table) -> _Table:
     return table.remove(at) if isinstance(table, pa.Schema) else table.remove_column(at)
 
 
-def _flat_facts(facts: ParquetFacts, boxes: BoxFormat | None) -> ParquetFacts:
+def _flat_facts(facts: ParquetFacts) -> ParquetFacts:
     """Return what a file holds, with the fields of structs as columns."""
     none = [pa.nulls(0, field.type) for field in facts.schema]
-    empty = flattened(pa.RecordBatch.from_arrays(none, schema=facts.schema))
-    schema = (empty if boxes is None else relative_boxes(empty, boxes)).schema
+    schema = flattened(pa.RecordBatch.from_arrays(none, schema=facts.schema)).schema
     paths = {path.replace(".", "/") for path in facts.nullable}
     nullable = {name for name in schema.names if not paths.isdisjoint(_parents(name))}
     parts = [(name, part) for name in schema.names for part in _IMAGE_PARTS]

@@ -16,7 +16,6 @@ from typing import IO, Any, BinaryIO, ClassVar
 
 import pyarrow as pa
 
-from tfrtool.convert.formats.boxes import BOXES, IMAGE, SIZES, BoxFormat, relative_boxes
 from tfrtool.convert.formats.format_specs import FORMATS
 from tfrtool.convert.formats.record_format import Content, Format, ReadPosition, Scan, WriteBatch
 from tfrtool.errors import (
@@ -55,7 +54,6 @@ from tfrtool.storage.remote_path import AnyPath
 
 _POSITION_EVERY = 256
 _BASE64 = '{"base64":'
-_NESTED = "features can't hold nested objects"
 _DEEPEST = 32
 """Levels of objects that become columns."""
 
@@ -65,6 +63,13 @@ _DTYPES = {kind.id: dtype for dtype, kind in TYPES.items()} | {pa.string().id: D
 _JSON_DTYPES = {int: DType.INT64, bool: DType.INT64, float: DType.FLOAT32}
 
 Row = Mapping[str, Any]
+
+
+class _NestedObjectsError(ValueError):
+    """A value has objects in it, which no feature can hold."""
+
+    def __init__(self) -> None:
+        super().__init__("features can't hold nested objects")
 
 
 def from_json(value: Any, kind: pa.DataType) -> Any:
@@ -109,6 +114,8 @@ def from_json(value: Any, kind: pa.DataType) -> Any:
 class RowFormat(Format):
     """Rows of any cells, with a schema of ours next to them, or types that follow from all rows."""
 
+    _flatten = False  # whether nested objects become columns
+
     def _open(self, path: AnyPath) -> AbstractContextManager[BinaryIO]:
         """Open a file, decompressed if need be."""
         return open_unpacked(path)
@@ -127,7 +134,7 @@ class RowFormat(Format):
             if value is None:
                 raise ValueError("lists can't hold null")
             if isinstance(value, dict) and list(value) != ["base64"]:
-                raise ValueError(_NESTED)
+                raise _NestedObjectsError
             column.add(value, _JSON_DTYPES.get(type(value), DType.STRING), row)
 
     def _named(self, row: Row) -> Row:
@@ -177,7 +184,7 @@ class RowFormat(Format):
                     left = max(left - (end - positions[-1].start), 0)
                     positions.append(ReadPosition(rows, end))
             size = file.tell()
-        _raise_all(errors, path)
+        _raise_all(errors, path, flatten=self._flatten)
         notes = self._notes(columns)
         if content is None:
             content = Content(columns=self._inferred(columns, rows, path), declared=False)
@@ -250,7 +257,7 @@ class RowFormat(Format):
                 arrays.append(pa.array(values, one.type))
             except (ValueError, RecursionError) as error:
                 errors[one.name] = first + len(values), error
-        _raise_all(errors, path)
+        _raise_all(errors, path, flatten=self._flatten)
         batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
         yield batch if columns == content.columns else conform(batch, content.columns, first)
 
@@ -265,15 +272,9 @@ class JsonLinesFormat(RowFormat):
     spec = FORMATS["jsonl"]
     widening: ClassVar[Sequence[DType]] = (DType.INT64, DType.FLOAT32)
 
-    def __init__(self, flatten: bool = False, boxes: BoxFormat | None = None) -> None:
-        """Say whether objects become columns of their values, and what numbers boxes have."""
-        self._flatten, self._boxes = flatten, boxes
-
-    def scan(self, path: AnyPath) -> Scan:
-        """Read a file through; boxes become float32, whatever their numbers."""
-        scan = super().scan(path)
-        others = {name: one for name, one in scan.numbers.items() if name != BOXES}
-        return scan if self._boxes is None else replace(scan, numbers=others)
+    def __init__(self, flatten: bool = False) -> None:
+        """Choose whether objects become columns of their values."""
+        self._flatten = flatten
 
     def _named(self, row: Row) -> Row:
         if not self._flatten:
@@ -284,19 +285,7 @@ class JsonLinesFormat(RowFormat):
             names = [name for name, _ in pairs]
             duplicate = next(name for name in names if names.count(name) > 1)
             raise SchemaError(f"duplicate column {printable(duplicate)!r}")
-        if self._boxes is None or flat.get(BOXES) is None:
-            return flat
-        try:
-            arrays = {
-                name: pa.array(
-                    [from_json(flat[name], pa.binary()) if name == IMAGE else flat[name]]
-                )
-                for name in {BOXES, *SIZES, IMAGE}.intersection(flat)
-            }
-        except (ValueError, TypeError, OverflowError, pa.ArrowException) as error:
-            raise SchemaError(f"invalid values for --boxes: {error}") from error
-        (boxes,) = relative_boxes(pa.record_batch(arrays), self._boxes).column(BOXES).to_pylist()
-        return flat | {BOXES: boxes}
+        return flat
 
     def _rows(self, file: BinaryIO, path: AnyPath, start: int) -> Iterator[tuple[Row, int]]:
         for location, _, end, row in json_rows(file, path, start=start, limit=MAX_TEXT_ROW_BYTES):
@@ -319,9 +308,12 @@ class JsonLinesFormat(RowFormat):
 
 def _flat_cells(name: str, cell: Any, depth: int = 0) -> Iterator[tuple[str, Any]]:
     """Yield the values of an object, or of a list of objects, by names such as ``a/b``."""
+    if cell == {}:
+        yield name, None
+        return
     objects = cell if isinstance(cell, list) else [cell]
     nested = (isinstance(one, dict) and list(one) != ["base64"] for one in objects)
-    if depth > _DEEPEST or not objects or not all(nested):
+    if depth > _DEEPEST or not any(objects) or not all(nested):
         yield name, cell
         return
     for key in dict.fromkeys(key for one in objects for key in one):
@@ -504,10 +496,14 @@ def _cell(value: Any, nullable: bool, nulls: Sequence[str]) -> str | int | float
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _raise_all(errors: Mapping[str, tuple[int, Exception]], path: AnyPath) -> None:
+def _raise_all(
+    errors: Mapping[str, tuple[int, Exception]], path: AnyPath, *, flatten: bool
+) -> None:
     """Raise a `SchemaError` for the columns that can't be converted, each with its first row."""
-    is_nested = any(str(why) == _NESTED for _, why in errors.values())
-    hint = "use --flatten to make columns of the values of objects" if is_nested else None
+    has_objects = any(isinstance(error, _NestedObjectsError) for _, error in errors.values())
+    hint = None
+    if has_objects and not flatten:
+        hint = "use --flatten to make columns of the values of objects"
     if len(errors) > 1:
         whys = [f"column {name!r}, record {row}: {why}" for name, (row, why) in errors.items()]
         raise conversion_error(whys, path, hint)

@@ -111,7 +111,8 @@ def _fields_of(name: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
     """Yield the fields of a struct or of a list of structs; other arrays as they are."""
     array, kind = _plain(array), _plain_type(array.type)
     values = _plain(array.flatten()) if _is_list(kind) else array
-    if not pa.types.is_struct(values.type) or _is_image(values.type) or values.type == FEATURE:
+    is_flat = not pa.types.is_struct(values.type) or not values.type.num_fields
+    if is_flat or _is_image(values.type) or values.type == FEATURE:
         yield name, array
         return
     for field, child in zip(values.type, values.flatten(), strict=True):
