@@ -51,7 +51,7 @@ def test_samples_have_no_guessed_class(folder: Path, tmp_path: Path, capsys: Cap
     assert "no column 'none'" in capsys.readouterr().err
     words[-1] = "csv"
     assert main([*words, "--overwrite", "--label-feature", GUESS]) == 2
-    assert "--label-feature applies to TFRecord, ArrayRecord and W" in capsys.readouterr().err
+    assert "--label-feature applies to TFRecord, ArrayRecord" in capsys.readouterr().err
 
 
 def test_the_metadata_say_the_label(folder: Path, tmp_path: Path) -> None:

@@ -243,7 +243,7 @@ def test_streams_that_can_not_be_used(
     """Errors name the stream, and not the file that its content was copied to."""
     (tmp_path / "a.csv").write_text("a\n1\n")
     for words, code, what in (
-        (("a.csv", "-"), 2, "-: standard output requires --to arrow, jsonl or csv"),
+        (("a.csv", "-"), 2, "-: standard output requires --to arrow, jsonl"),
         (("a.csv", "-", "--to", "parquet"), 2, "-: standard output requires --to"),
         (("a.csv", "-", "--to", "csv", "--json"), 2, "--json cannot be used with standard output"),
         (("-", "a.csv", "out"), 2, "-: standard input cannot be used together with"),
