@@ -32,6 +32,10 @@ PathKind = Literal[
 ]
 """Paths to read or to write; input and output may be URLs. A directory has to exist."""
 
+OnResume = Literal["same", "free", "call"]
+"""What a resumed run does with an option: it must have the recorded value, it may have another one,
+or the option is one of the call, which is not recorded."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptionSpec:
@@ -48,6 +52,7 @@ class OptionSpec:
     flags: Mapping[str, str]
     path: PathKind | None
     parse: Callable[[Any], Any] | None
+    on_resume: OnResume
 
 
 def option(
@@ -64,6 +69,7 @@ def option(
     flags: Mapping[str, str] = _NO_FLAGS,
     path: PathKind | None = None,
     parse: Callable[[Any], Any] | None = None,
+    on_resume: OnResume = "same",
 ) -> Any:
     """Declare an option: a field of a dataclass derived from `Options`.
 
@@ -84,6 +90,7 @@ def option(
         flags: flags of the command that stand for one value each, with their help.
         path: for paths, which ones the command takes.
         parse: makes the Python value of the text, or tuple of texts, that the command got.
+        on_resume: for options of runs that can be resumed.
     """
     spec = OptionSpec(
         help=help,
@@ -97,6 +104,7 @@ def option(
         flags=flags,
         path=path,
         parse=parse,
+        on_resume=on_resume,
     )
     return field(default=MISSING if default is ... else default, metadata={_KEY: spec})
 

@@ -101,6 +101,7 @@ class FeatureOptions(Options):
         "user cache directory]",
         metavar="DIR",
         path="local output",
+        on_resume="free",
     )
 
     def __post_init__(self) -> None:

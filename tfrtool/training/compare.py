@@ -7,19 +7,19 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from tfrtool.declare import declared
 from tfrtool.errors import UsageError
 from tfrtool.loading.bench import Measurement, measure_in_turn
 from tfrtool.loading.options import KNOBS
-from tfrtool.storage.progress import no_progress
-from tfrtool.training.train_options import PICKLED, TrainOptions, ignore
+from tfrtool.training.train_options import PICKLED, TrainOptions
 from tfrtool.training.train_report import ComparedRun, TrainReport
 from tfrtool.training.worker_cluster import find_workers
 
 _SAVES_NOTHING: dict[str, Any] = {
-    **{"out": None, "tensorboard": None, "export": (), "profile": False, "show_augment": None},
-    **{"strategy": "one", "callbacks": (), "on_progress": no_progress},
-    **dict.fromkeys(("on_plan", "on_epoch", "on_restart"), ignore),
-}
+    one.name: one.default
+    for one, spec in declared(TrainOptions)
+    if spec.group == "Output" or spec.on_resume == "call"
+} | {"strategy": "one"}
 
 _AS_PUBLISHED: dict[str, Any] = {
     **dict.fromkeys((*KNOBS, "cache_directory")),
@@ -35,12 +35,12 @@ def comparable_runs(options: TrainOptions) -> dict[str, Callable[[], TrainReport
     if several or options.resume or options.recipe == "naive":
         other = "--resume" if options.resume else "--recipe naive"
         raise UsageError(f"--compare cannot be used with {'several workers' if several else other}")
-    ours = replace(options, **_SAVES_NOTHING)
-    published = replace(ours, **_AS_PUBLISHED)
+    measured = replace(options, **_SAVES_NOTHING)
+    published = replace(measured, **_AS_PUBLISHED)
     runs = {"naive": partial(_run, replace(published, recipe="naive"))}
     if options.recipe == "tfrtool":
         runs["notebook"] = partial(_run, replace(published, recipe="notebook"))
-    runs[options.recipe] = partial(_run, ours)
+    runs[options.recipe] = partial(_run, measured)
     try:
         pickle.dumps(runs)
     except (pickle.PicklingError, AttributeError, TypeError) as error:

@@ -5,11 +5,12 @@ import json
 import os
 import platform
 from collections.abc import Mapping
+from dataclasses import Field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
-from tfrtool.declare import declared
+from tfrtool.declare import OptionSpec, declared
 from tfrtool.engines.pool import cores
 from tfrtool.errors import (
     DatasetError,
@@ -27,7 +28,6 @@ from tfrtool.training.train_options import (
     CONSTANT,
     IMAGENET,
     NO_WEIGHTS,
-    NOT_RECORDED,
     TrainOptions,
     is_own,
 )
@@ -37,16 +37,16 @@ if TYPE_CHECKING:
 
 RUN_FILE = "run.json"
 
-_FREE = frozenset(
-    {
-        *("cache_directory", "parallel_calls", "batched_parse", "prefetch", "recipe", "export"),
-        *("tensorboard", "profile", "shard_cache", "strategy"),
-    }
-)
-"""Options that may change when a run is resumed: paths, and what only affects speed."""
+_JSON_TYPES = (bool, int, float, list, type(None))
+"""Values of all other types are recorded as text."""
 
-_PATHS = ("dataset", "weights", "tensorboard", "cache_directory", "shard_cache")
-"""Options that are files or directories."""
+_DECLARED = {one.name: (one, spec) for one, spec in declared(TrainOptions)}
+
+_PATHS = [
+    "dataset",
+    *(name for name, (_, spec) in _DECLARED.items() if spec.path and spec.on_resume != "call"),
+]
+"""Recorded options that are files or directories."""
 
 
 def dataset_digest(dataset: "Dataset") -> str:
@@ -77,15 +77,15 @@ def run_record(
         values["weights"] = str(as_path(str(options.weights)).absolute())
     path = options.location
     gpus = [one.name for one in tf.config.list_physical_devices("GPU")]
-    own: dict[str, Any] = {}
+    changed: dict[str, Any] = {}
     if compiled:
         optimizer, loss = compiled["optimizer"], compiled["loss"]
         rate = float(optimizer.learning_rate)
-        own = {
+        changed = {
             "optimizer": type(optimizer).__name__,
             "learning_rate": options.learning_rate or rate,
         }
-        own |= {} if loss is None else {"loss": loss_name(loss)}
+        changed |= {} if loss is None else {"loss": loss_name(loss)}
     return {
         "dataset": str(path.absolute()),
         "dataset_digest": digest,
@@ -96,7 +96,7 @@ def run_record(
             "weights": options.initial_weights,
             "trainable": options.trained,
             "image_size": options.size,
-            **own,
+            **changed,
         },
         "versions": {
             "tfrtool": __version__,
@@ -136,7 +136,7 @@ def resumed(options: TrainOptions) -> TrainOptions:
     path = out / RUN_FILE
     recorded = _read(path)["options"]
     before = _parse(recorded, path)
-    passed = {name: getattr(options, name) for name in options.given}
+    passed = {name: getattr(options, name) for name in options.passed}
     if passed.get("dataset") is None:
         passed.pop("dataset", None)
     untrusted = [name for name in _untrusted(before, out) if name not in passed]
@@ -194,21 +194,29 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _parse(recorded: Mapping[str, Any], path: Path) -> TrainOptions:
-    kinds = {one.name: get_args(one.type) or (one.type,) for one, _ in declared(TrainOptions)}
-    kinds |= {"dataset": (str,), "export": (list,)}
-    kinds |= {"image_size": (int, list, type(None)), "channels": (int,)}
-    json_kinds = (bool, int, float, list, type(None))  # all others are text
     try:
         for name, value in recorded.items():
-            if name not in kinds:
+            if name != "dataset" and name not in _DECLARED:
                 raise TypeError(f"option {printable(name)[:100]!r} is unknown to this version")
-            allowed = {kind if kind in json_kinds else str for kind in kinds[name]}
-            fits = type(value) in allowed or (type(value) is int and float in allowed)
-            if name in NOT_RECORDED or not fits:
+            allowed = {str} if name == "dataset" else _json_types(*_DECLARED[name])
+            if not (type(value) in allowed or (type(value) is int and float in allowed)):
                 raise TypeError(f"{printable(name)[:100]} has the wrong type")
         return TrainOptions(**recorded, out=path.parent)
     except (UsageError, ValueError, TypeError) as error:
         raise _unusable(path, error) from error
+
+
+def _json_types(field: Field[Any], spec: OptionSpec) -> set[type]:
+    """Return the types that the values of an option have in the record; none if it has none."""
+    if spec.on_resume == "call":
+        return set()
+    if spec.repeat:
+        return {list}
+    kinds = get_args(field.type) or (field.type,)
+    if get_origin(field.type) is Literal:
+        kinds = tuple(map(type, kinds))
+    types = {list if get_origin(kind) is tuple else kind for kind in kinds}
+    return {kind if kind in _JSON_TYPES else str for kind in types}
 
 
 def _unusable(path: Path, error: Exception) -> DatasetError:
@@ -221,7 +229,11 @@ def _unusable(path: Path, error: Exception) -> DatasetError:
 
 def comparable(options: TrainOptions) -> dict[str, Any]:
     """Return the options that a run's weights depend on, as JSON values."""
-    values = {name: one for name, one in options.to_json_values().items() if name not in _FREE}
+    values = {
+        name: value
+        for name, value in options.to_json_values().items()
+        if _DECLARED[name][1].on_resume == "same"
+    }
     weights = options.initial_weights
     if weights not in (IMAGENET, NO_WEIGHTS):
         weights = Path(weights).name  # it may have been moved

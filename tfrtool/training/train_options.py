@@ -9,12 +9,11 @@ from functools import partial, wraps
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
-from tfrtool.declare import as_choice, declared, option
+from tfrtool.declare import OnResume, as_choice, declared, option
 from tfrtool.errors import UsageError
 from tfrtool.images.recipe import parse_size
 from tfrtool.loading.augment import Augment, augment_help, parse_augment
 from tfrtool.loading.options import (
-    KNOBS,
     Channels,
     ImageSize,
     LoadOptions,
@@ -38,12 +37,6 @@ PICKLED = "a function of a module, FILE.py:FUNCTION or a keras.Model"
 
 _Kind = TypeVar("_Kind")
 
-_LOADED = (
-    *("split", "batch_size", "recipe", "seed", "cache_directory", "augment", "epochs"),
-    *("decode", "deterministic", "channels", *KNOBS),
-)
-"""Options with the same name in `LoadOptions`."""
-
 _SIZES = {
     "cnn": 300,
     **dict.fromkeys(("xception", "inceptionv3", "inceptionresnetv2"), 299),
@@ -55,13 +48,9 @@ _SIZES = {
 """Image sizes of models other than 224 pixels: Keras' defaults (tests compare), and for the cnn
 that of the horses_or_humans example."""
 
-NOT_RECORDED = frozenset(
-    {
-        *("out", "resume", "engine", "engine_address", "workers", "compare", "compare_rounds"),
-        *("callbacks", "on_plan", "on_epoch", "on_progress", "on_restart", "show_augment"),
-    }
-)
-"""Options of a call rather than of a run."""
+_SET_LATER = {"image_size", "rescale", "cache", "on_progress"}
+"""Options of the loader that depend on the model or the images. It takes all others of the same
+name as they are."""
 
 ADAM, CONSTANT = "adam", "constant"
 """The optimizer and the schedule of models that are not compiled."""
@@ -169,7 +158,9 @@ _execution = partial(option, group="Execution")
 _comparison = partial(option, group="Comparison")
 
 
-def _knob(text: str, *, least: int = 1, most: int | None = None) -> Any:
+def _knob(
+    text: str, *, least: int = 1, most: int | None = None, on_resume: OnResume = "same"
+) -> Any:
     """Declare a number of the loader, None for its default."""
     return option(
         None,
@@ -179,24 +170,25 @@ def _knob(text: str, *, least: int = 1, most: int | None = None) -> Any:
         least=least,
         most=most,
         parse=_number_or_auto,
+        on_resume=on_resume,
     )
 
 
-def _noting_given(kind: type[_Kind]) -> type[_Kind]:
-    """Have a class note in ``given`` which keywords it was called with."""
+def _recording_passed(kind: type[_Kind]) -> type[_Kind]:
+    """Have a class record in ``passed`` which keywords it was called with."""
     init: Callable[..., None] = vars(kind)["__init__"]
 
     @wraps(init)
-    def noting(self: object, *dataset: object, **given: object) -> None:
-        names = {"dataset", *given} if dataset else {*given}
-        object.__setattr__(self, "given", frozenset(names))
-        init(self, *dataset, **given)
+    def recording(self: object, *dataset: object, **keywords: object) -> None:
+        names = {"dataset", *keywords} if dataset else {*keywords}
+        object.__setattr__(self, "passed", frozenset(names))
+        init(self, *dataset, **keywords)
 
-    type.__setattr__(kind, "__init__", noting)
+    type.__setattr__(kind, "__init__", recording)
     return kind
 
 
-@_noting_given
+@_recording_passed
 @dataclass(frozen=True)
 class TrainOptions(OpenOptions):
     """Options of a training run.
@@ -325,6 +317,7 @@ class TrainOptions(OpenOptions):
         "tfrtool",
         "tfrtool's own pipeline, the common tf.data pipeline of notebooks, or a naive sequential "
         "one. The options below require --recipe tfrtool.",
+        on_resume="free",
     )
     cache: Literal["auto", "features", "memory", "disk", "none"] = _input(
         _AUTO,
@@ -338,6 +331,7 @@ class TrainOptions(OpenOptions):
         metavar="DIR",
         cli="--cache-dir",
         path="local output",
+        on_resume="free",
     )
     decode: Literal["exact", "fast"] = _input(
         "exact",
@@ -355,16 +349,21 @@ class TrainOptions(OpenOptions):
         "training.",
         metavar="FILE",
         path="local output",
+        on_resume="call",
     )
     cycle_length: int | None = _knob("Shards to read in parallel; auto is 4.")
     block_length: int | None = _knob("Consecutive records to take from a shard; auto is 1.")
-    parallel_calls: int | None = _knob("Images to decode ahead; auto is 8 per core.", most=1024)
-    batched_parse: int | None = _knob("Records to parse at once; auto is 1.", most=1024)
+    parallel_calls: int | None = _knob(
+        "Images to decode ahead; auto is 8 per core.", most=1024, on_resume="free"
+    )
+    batched_parse: int | None = _knob(
+        "Records to parse at once; auto is 1.", most=1024, on_resume="free"
+    )
     shuffle_buffer: int | None = _knob(
         "Images in the shuffle buffer; auto is all cached images, or 1024 (at most 32 MiB) without "
         "a cache."
     )
-    prefetch: int | None = _knob("Batches to prefetch; auto is 2.", least=0)
+    prefetch: int | None = _knob("Batches to prefetch; auto is 2.", least=0, on_resume="free")
     deterministic: bool = _input(
         True,
         "Use the image order given by the seed, or take images as soon as they are ready.",
@@ -376,11 +375,13 @@ class TrainOptions(OpenOptions):
         "run.json (how the run was made) and a checkpoint after each epoch.",
         metavar="DIR",
         path="local output",
+        on_resume="call",
     )
     resume: bool = _output(
         False,
         "Continue the run in --out from its checkpoint, with the options in its run.json. You can "
         "raise --epochs. Pass code, DATASET and other paths outside --out again.",
+        on_resume="call",
     )
     export: Any = _output(
         (),
@@ -388,34 +389,51 @@ class TrainOptions(OpenOptions):
         "model.keras. Repeatable.",
         metavar="saved_model|tflite",
         repeat=True,
+        on_resume="free",
     )
     tensorboard: PathLike | None = _output(
-        None, "Directory for TensorBoard logs.", metavar="DIR", path="local output"
+        None,
+        "Directory for TensorBoard logs.",
+        metavar="DIR",
+        path="local output",
+        on_resume="free",
     )
     profile: bool = _output(
         False,
         "Profile ten steps for TensorBoard, in the --tensorboard directory or in the folder "
         "profile of --out.",
+        on_resume="free",
     )
     strategy: Strategy = _execution(
         "auto",
         "Train on one device, on all GPUs of this machine (mirrored), or on the workers of "
         "TF_CONFIG (multi-worker). auto uses what is available.",
+        on_resume="free",
     )
-    engine: Literal["local", "ray"] = _execution("local", "Run locally or on a Ray cluster.")
+    engine: Literal["local", "ray"] = _execution(
+        "local", "Run locally or on a Ray cluster.", on_resume="call"
+    )
     engine_address: str | None = _execution(
-        None, "HOST:PORT of the Ray cluster.  [default: $RAY_ADDRESS]", metavar="ADDRESS"
+        None,
+        "HOST:PORT of the Ray cluster.  [default: $RAY_ADDRESS]",
+        metavar="ADDRESS",
+        on_resume="call",
     )
     workers: int | None = _execution(
-        None, "Number of workers with --engine ray.  [default: one per node]", metavar="N", least=1
+        None,
+        "Number of workers with --engine ray.  [default: one per node]",
+        metavar="N",
+        least=1,
+        on_resume="call",
     )
     compare: bool = _comparison(
         False,
         "Also measure this run and the recipes naive and notebook, each in its own process, and "
         "compare CPU time, wall time, memory and input wait.",
+        on_resume="call",
     )
     compare_rounds: int = _comparison(
-        3, "How often --compare runs each recipe.", metavar="N", least=1
+        3, "How often --compare runs each recipe.", metavar="N", least=1, on_resume="call"
     )
     callbacks: Sequence[Any] = option(
         (),
@@ -423,25 +441,31 @@ class TrainOptions(OpenOptions):
         "run. Their state is not part of checkpoints. With cached features, their ``model`` is "
         "the head.",
         cli=None,
+        on_resume="call",
     )
     on_plan: Callable[[Any], None] = option(
         ignore,
         "called with the `TrainPlan` before the first step, and after each restart on Ray.",
         cli=None,
+        on_resume="call",
     )
     on_epoch: Callable[[Any], None] = option(
         ignore,
         "called with the `EpochReport` of each epoch, once its checkpoint has been saved.",
         cli=None,
+        on_resume="call",
     )
     on_progress: OnProgress = option(
-        no_progress, "called after each step, and while the first epoch is prepared.", cli=None
+        no_progress,
+        "called after each step, and while the first epoch is prepared.",
+        cli=None,
+        on_resume="call",
     )
     on_restart: Callable[[str], None] = option(
-        ignore, "called with the reason when a run on Ray is restarted.", cli=None
+        ignore, "called with the reason when a run on Ray is restarted.", cli=None, on_resume="call"
     )
 
-    given: ClassVar[frozenset[str]] = frozenset()
+    passed: ClassVar[frozenset[str]] = frozenset()
     """Names of the options that the caller passed, whatever their values."""
 
     def __post_init__(self) -> None:
@@ -541,9 +565,8 @@ class TrainOptions(OpenOptions):
         for one in export:
             as_choice(EXPORTS, one, "--export")
         assign("export", tuple(dict.fromkeys(export)))
-        parse_path_fields(
-            self, "cache_directory", "out", "tensorboard", "shard_cache", "show_augment"
-        )
+        outputs = (one.name for one, spec in declared(self) if "output" in (spec.path or ""))
+        parse_path_fields(self, *outputs)
         if self.weights is not None:
             assign("weights", str(as_path(self.weights)))
         if not self.trainable:
@@ -566,7 +589,10 @@ class TrainOptions(OpenOptions):
 
     def loading(self, image_size: ImageSize) -> LoadOptions:
         """Return how training images are loaded: as uint8 of this size, without a cache."""
-        shared = {name: getattr(self, name) for name in _LOADED}
+        loader = {one.name for one, _ in declared(LoadOptions)} - _SET_LATER
+        shared = {
+            one.name: getattr(self, one.name) for one, _ in declared(self) if one.name in loader
+        }
         return LoadOptions(image_size=image_size, rescale=None, one_hot=self.mixes, **shared)
 
     @property
@@ -582,7 +608,7 @@ class TrainOptions(OpenOptions):
                 return str(value.absolute())
             return getattr(value, "__qualname__", str(value))
 
-        names = [one.name for one, _ in declared(self) if one.name not in NOT_RECORDED]
+        names = [one.name for one, spec in declared(self) if spec.on_resume != "call"]
         values = {name: getattr(self, name) for name in names} | {"model": self.model_name}
         parsed: dict[str, Any] = json.loads(json.dumps(values, default=json_value))
         return parsed
