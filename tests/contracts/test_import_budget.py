@@ -61,7 +61,7 @@ def shard(make_shard: MakeShard) -> Path:
 def test_commands_for_shards_load_nothing_heavy(shard: Path, tmp_path: Path) -> None:
     """Help, and commands that read or copy records, load neither TensorFlow nor numpy."""
     words: list[list[str]] = [["--version"], ["--help"], ["inspect", "shard", "--help"]]
-    words += [["train", "--help"]]
+    words += [[name, "--help"] for name in ("convert", "extract", "train", "write")]
     for options in ("", "--json", "--raw", "--feature b:int64=1"):
         words += [["inspect", "shard", str(shard), *options.split()]]
     for options in ("", "--records 1", "--sample 2", "--format csv"):
