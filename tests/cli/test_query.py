@@ -7,6 +7,7 @@ import errno
 import io
 import json
 import os
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from tests.examples.strategies import int64
 from tests.records.strategies import shard_of
 from tfrtool.cli import main
 from tfrtool.sources.formats.csv_options import CsvOptions
+from tfrtool.storage.atomic_files import temporary_name
 
 Capture = pytest.CaptureFixture[str]
 COUNT = "SELECT label, count(*) AS n FROM records GROUP BY label ORDER BY n, label"
@@ -120,6 +122,28 @@ def test_a_full_disk(
     _, err = query(capsys, shard, COUNT, "--out", tmp_path / "a.csv", code=1)
     assert err == f"tfrtool: error: {tmp_path}/a.csv: can't be written: no space left on device\n"
     assert [*tmp_path.iterdir()] == [shard]
+
+
+def test_what_fails_while_a_query_starts_is_not_blamed_on_its_output(
+    shard: Path, capsys: Capture, tmp_path: Path
+) -> None:
+    """If only one more file can be opened, the error doesn't say that the result can't be written."""
+    query(capsys, shard, COUNT)  # loads all modules
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = os.dup(0)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + 1, limits[1]))
+    try:
+        code = main(["query", str(shard), COUNT])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    error = capsys.readouterr().err
+    assert code == 1
+    assert error == "tfrtool: error: the query can't be started: too many open files\n"
+    killed = temporary_name(tmp_path / "a.csv")  # what a killed query left
+    killed.touch()
+    query(capsys, shard, COUNT, "--out", tmp_path / "a.csv")
+    assert not killed.exists()
 
 
 EXACT = {

@@ -118,7 +118,6 @@ def query_command(
     """
     from tfrtool.cli.bars import Bars
     from tfrtool.inspection.rows.query import query, write_arrow, write_parquet
-    from tfrtool.storage.atomic_files import new_file
 
     damage = Damage(on_error)
     if _SQL.match(shards[0]) and not _SQL.match(sql):
@@ -128,17 +127,14 @@ def query_command(
     style = CsvOptions.take(words, form)
     if form == "arrow" and out is None:
         binary_output()
-    # The file appears when it is complete.
-    target: AbstractContextManager[BinaryIO | None] = (
-        nullcontext() if out is None else new_file(as_path(out), replace=overwrite)
-    )
+    paths, columns = resolve_shards(shards), None if proto is None else _columns(proto)
     with (
         _file_for_stdin(words.pop("tables")) as tables,
         Bars() as bars,
         os_errors_as(WriteError, out or "-", "can't be written"),
-        target as file,
+        _target(out, overwrite) as file,
         query(
-            resolve_shards(shards),
+            paths,
             sql,
             sources=shards,
             tables=tables,
@@ -146,7 +142,7 @@ def query_command(
             on_fault=damage,
             on_progress=bars,
             on_note=note,
-            proto=None if proto is None else _columns(proto),
+            proto=columns,
             **words,
         ) as reader,
     ):
@@ -159,6 +155,16 @@ def query_command(
     if out is not None:
         note(f"wrote {human_count(rows, 'row')} to {printable(out)}")
     return damage.outcome()
+
+
+def _target(out: str | None, overwrite: bool) -> AbstractContextManager[BinaryIO | None]:
+    """Give the file to write to, which appears when it is complete; None for standard output."""
+    from tfrtool.storage.atomic_files import delete_leftovers, new_file
+
+    if out is None:
+        return nullcontext()
+    delete_leftovers(as_path(out))
+    return new_file(as_path(out), replace=overwrite)
 
 
 def _columns(proto: str) -> "MessageColumns":

@@ -5,10 +5,11 @@ Arrow and DuckDB are imported here and in another process at the same time.
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, BinaryIO
 
 from tfrtool.engines.engine import Workers
+from tfrtool.errors import ShardError, os_reason
 from tfrtool.inspection.rows.sql_child import SqlChild
 from tfrtool.records.framing import LocatedFault
 from tfrtool.storage.arguments import Paths
@@ -62,29 +63,35 @@ def query(
         on_note: called with a note on the parts of messages that are not columns.
 
     Raises:
-        ShardError: a file can't be read, the query needs too much memory, or fails at a value.
+        ShardError: a file can't be read, the query can't be started, needs too much memory, or
+            fails at a value.
         UsageError: it is not a SELECT, or makes no sense.
     """
-    with SqlChild() as child:
-        child.send(_check, sql, condition)
-        from tfrtool.inspection.rows.query_tables import answers
+    with ExitStack() as stack:
+        try:
+            child = stack.enter_context(SqlChild())
+            child.send(_check, sql, condition)
+            from tfrtool.inspection.rows.query_tables import answers
 
-        child.receive()
-        answer = answers(
-            child,
-            shards,
-            sql,
-            tables=tables,
-            sources=sources,
-            workers=workers,
-            as_text=as_text,
-            proto=proto,
-            on_fault=on_fault,
-            on_progress=on_progress,
-            on_note=on_note,
-        )
-        with answer as reader:
-            yield reader
+            child.receive()
+            answer = answers(
+                child,
+                shards,
+                sql,
+                tables=tables,
+                sources=sources,
+                workers=workers,
+                as_text=as_text,
+                proto=proto,
+                on_fault=on_fault,
+                on_progress=on_progress,
+                on_note=on_note,
+            )
+            reader = stack.enter_context(answer)
+        except OSError as error:  # not of writing rows, which is up to the caller
+            what = f"the query can't be started: {os_reason(error)}"
+            raise ShardError(what, path=error.filename) from error
+        yield reader
 
 
 def _check(sql: str, condition: str | None) -> None:
