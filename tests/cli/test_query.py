@@ -127,7 +127,7 @@ def test_a_full_disk(
 def test_what_fails_while_a_query_starts_is_not_blamed_on_its_output(
     shard: Path, capsys: Capture, tmp_path: Path
 ) -> None:
-    """If only one more file can be opened, the error doesn't say that the result can't be written."""
+    """If only one more file can be opened, the error is not about writing the result."""
     query(capsys, shard, COUNT)  # loads all modules
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     lowest = os.dup(0)

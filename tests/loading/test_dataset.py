@@ -13,7 +13,8 @@ import pytest
 
 from tests.datasets import flip_bit, image_payload, write_foreign, write_pets
 from tests.photos import image_bytes
-from tfrtool.errors import CorruptShardError, DatasetError, UsageError
+from tfrtool.cli import main
+from tfrtool.errors import CorruptShardError, DatasetError, ShardError, UsageError
 from tfrtool.examples.example import DType, Feature, encode_example
 from tfrtool.loading.decoding import decoder
 from tfrtool.loading.open_dataset import open_dataset
@@ -43,6 +44,32 @@ def test_shards_without_metadata(tmp_path: Path) -> None:
     assert dataset.class_names == ("0", "1", "3")
     assert dataset.notes == ("labels 0, 1, 3 are classes 0 to 2",)
     assert (dataset.image_feature, dataset.label_feature) == ("pic", "kind")
+
+
+def test_a_pattern_of_shards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A quoted pattern names the shards to open, train and evaluate on; others are left out."""
+    for name in ("train00-3", "train01-3", "test00-3"):
+        target = "label" if name.startswith("train") else "id"
+        payloads = [image_payload(n % 2, target=target) for n in range(3)]
+        folder = write_foreign(tmp_path / "d" / name, [payloads])
+        next(folder.iterdir()).rename(tmp_path / "d" / f"{name}.tfrec")
+    pattern = str(tmp_path / "d" / "train*.tfrec")
+    dataset = open_dataset(pattern)
+    assert (dataset.directory, dataset.split("train").records) == (tmp_path / "d", 6)
+    assert os.fspath(dataset) == pattern
+    monkeypatch.chdir(tmp_path)
+    words = ["--model", "cnn", "--image-size", "32", "--trainable", "head", "--epochs", "1"]
+    words += ["--on-error", "skip", "--out", "run"]
+    assert main(["train", "d/train*.tfrec", *words]) == 0
+    assert "6 for training" in capfd.readouterr().out
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert record["dataset"] == pattern
+    assert main(["evaluate", "run", "d/train00*", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out.splitlines()[-1])["images"] == 3
+    with pytest.raises(ShardError, match=r"nothing\*"):
+        open_dataset("d/nothing*")
 
 
 def test_compressed_shards(tmp_path: Path) -> None:

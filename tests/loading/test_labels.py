@@ -13,11 +13,14 @@ from tests.datasets import write_foreign
 from tests.loading.form_records import SIZE, feature, loaded_labels
 from tests.more import more
 from tests.photos import image_bytes
+from tests.training.runs import planned, small_options
+from tfrtool import train
 from tfrtool.errors import DatasetError
 from tfrtool.examples.example import Feature, Value, encode_example
 from tfrtool.loading.corrupt import naming_damage
 from tfrtool.loading.labels import LabelEncoding, Task
 from tfrtool.loading.open_dataset import open_dataset
+from tfrtool.records.framing import frame
 
 pytestmark = pytest.mark.tf
 
@@ -247,3 +250,33 @@ def test_lists_that_tfds_wrote(tmp_path: Path) -> None:
     for image, label, example in zip(images, labels, theirs, strict=True):
         np.testing.assert_array_equal(image, np.broadcast_to(example["image"].numpy(), image.shape))
         assert np.flatnonzero(label).tolist() == sorted(example["label"].numpy().tolist())
+
+
+def write_splits(directory: Path, **labels: Sequence[Sequence[Value] | None]) -> Path:
+    """Write a shard of each split, with these labels."""
+    directory.mkdir()
+    for split, found in labels.items():
+        payloads = [labelled(label, 7 * number) for number, label in enumerate(found)]
+        (directory / f"{split}-00000-of-00001.tfrecord").write_bytes(b"".join(map(frame, payloads)))
+    return directory
+
+
+def test_a_split_without_labels_is_left_aside(tmp_path: Path) -> None:
+    """It doesn't stop training on another split, even if it is the first, and it is noted."""
+    labels: dict[str, Any] = {"train": [(2,), (7,), (2,), (7,)], "validation": [None]}
+    labels["pets-calibration"] = [None] * 8
+    folder = write_splits(tmp_path / "d", **labels)
+    for options in ({}, {"label_feature": "label"}):
+        dataset = open_dataset(folder, **options)
+        assert dataset.class_names == ("2", "7")
+        assert dataset.unlabeled_splits == ("calibration", "validation")
+        assert "split 'calibration' has no labels" in dataset.notes
+        assert loaded_labels(dataset).tolist() == [0, 1, 0, 1]
+    with pytest.raises(DatasetError, match="split 'validation' has no labels"):
+        train(**small_options(folder, validation="validation"))
+    plan = planned(**small_options(folder))
+    assert (plan.train_images, plan.validation_images) == (4, 0)
+    assert "split 'validation' has no labels" in plan.forms
+    one_missing = write_splits(tmp_path / "e", train=[(2,), None], validation=[(7,)])
+    with pytest.raises(DatasetError, match=r"record 1, .*invalid label in feature 'label'"):
+        open_dataset(one_missing)

@@ -316,9 +316,11 @@ def standard_input() -> BinaryIO:
 
 
 def resolve_dataset(argument: str) -> AnyPath:
-    """Return the directory that DATASET means, and print the notes on it."""
-    from tfrtool.records.shards import find_folders
+    """Return the directory or pattern that DATASET means, and print the notes on it."""
+    from tfrtool.records.shards import find_folders, is_pattern
 
+    if is_pattern(argument):
+        return as_path(argument)
     found = find_folders(argument)
     for text in found.notes:
         note(f"{printable(argument)}: {text}")

@@ -118,7 +118,7 @@ def drop_corrupt(
 ) -> tuple[Mapping[str, Split], DropReport]:
     """Return splits without the records that can't be trained on; see `Dataset.drop_corrupt`."""
     scratch, directory = as_local_path(scratch), dataset.directory
-    files = split_files(directory)
+    files = split_files(dataset.source)
     wanted = [dataset.split(name) for name in (dataset.splits if splits is None else splits)]
     total = sum(len((*files[one.name].shards, *files[one.name].missing)) for one in wanted)
     done, skipped, clean = 0, list[LocatedFault](), {}

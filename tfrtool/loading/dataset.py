@@ -22,7 +22,7 @@ class Dataset(DatasetFacts):
     """A directory of shards on which an image classifier can be trained.
 
     Attributes:
-        directory: path of the directory.
+        directory: path of the directory; of a glob pattern, that of all shards.
         name: name of the dataset.
         splits: splits by name.
         image_feature: feature that contains the images.
@@ -31,6 +31,8 @@ class Dataset(DatasetFacts):
         label_form: how labels are stored, and the classes.
         shard_cache: cache for remote shards, or None if the shards are local.
         empty_splits: names of splits whose shards have no records.
+        unlabeled_splits: names of splits none of whose records has a label.
+        pattern: glob pattern of the shards, or None if a directory was opened.
         objects: features that describe objects in the images, which classifiers ignore.
         decode: the function that decodes records, or its name, if it isn't tfrtool's own.
     """

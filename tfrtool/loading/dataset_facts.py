@@ -73,12 +73,19 @@ class DatasetFacts(Shown):
     label_form: LabelForm = field(default_factory=LabelForm)
     shard_cache: ShardCache | None = None
     empty_splits: tuple[str, ...] = ()
+    unlabeled_splits: tuple[str, ...] = ()
+    pattern: AnyPath | None = None
     objects: tuple[str, ...] = ()
     decode: str | Callable[[Any], Any] | None = None
 
     def __fspath__(self) -> str:
-        """Return the directory, so that a dataset can be used in place of its path."""
-        return os.fspath(self.directory)
+        """Return what was opened, so that a dataset can be used in place of its path."""
+        return os.fspath(self.source)
+
+    @property
+    def source(self) -> AnyPath:
+        """Return the directory, or the glob pattern of the shards."""
+        return self.directory if self.pattern is None else self.pattern
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -130,6 +137,8 @@ class DatasetFacts(Shown):
         notes = self.label_form.notes
         if self.decode is not None:
             notes = (f"records are decoded by {getattr(self.decode, '__name__', self.decode)}",)
+        for name in self.unlabeled_splits:
+            notes = (*notes, f"split {printable(name)!r} has no labels")
         unused = some_of([printable(name) for name in self.objects], 3)
         return (*notes, f"features of objects are ignored: {unused}") if self.objects else notes
 
@@ -188,14 +197,17 @@ _UNNAMED, _OTHERS = "train", "all"
 """The split of shards whose names have none; the second if other shards are called "train"."""
 
 
-def split_files(directory: AnyPath) -> dict[str, SplitFiles]:
-    """Return the files of each split; `DatasetError` if it isn't clear which belong together."""
-    files = find_files(directory)
+def split_files(source: AnyPath) -> dict[str, SplitFiles]:
+    """Return the files of each split of a directory or a glob pattern of shards.
+
+    It is a `DatasetError` if it isn't clear which belong together.
+    """
+    files = find_files(source)
     if files.info is None:
         for conflicting in find_conflicts(files.sets):
             raise DatasetError(
                 "the names of the shards disagree on how many there are",
-                path=directory,
+                path=source,
                 found=" and ".join(one.name for one in conflicting),
             )
         for path in files.aside:

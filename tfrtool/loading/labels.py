@@ -1,7 +1,7 @@
 """What the labels of a dataset are: one class or several, as numbers, names or vectors."""
 
 import enum
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +20,8 @@ _NUMBER, _NAME = "image/class/label", "image/class/text"
 
 _LONGEST_NAME = 1024
 _BITS = frozenset((0, 1))
+_ABSENT = (0, True)
+"""The kind of labels without a value."""
 
 
 class Task(enum.Enum):
@@ -137,6 +139,15 @@ class _Alike:
     one_hot: bool = True  # each has exactly one 1
     repeats: bool = False  # a value occurs twice in one of them, so they aren't lists of classes
 
+    def merged(self, earlier: "_Alike") -> "_Alike":
+        """Return these labels together with those of earlier splits."""
+        return _Alike(
+            first=earlier.first,
+            count=self.count + earlier.count,
+            one_hot=self.one_hot and earlier.one_hot,
+            repeats=self.repeats or earlier.repeats,
+        )
+
 
 class _LabelScan:
     """The labels of all records, and what they have in common."""
@@ -145,6 +156,17 @@ class _LabelScan:
         self.feature, self.dtype = feature, dtype
         self.names: dict[Value, set[bytes]] = {}  # that stand by each value
         self.kinds: dict[tuple[int, bool], _Alike] = {}  # by the number of values, and if 0 or 1
+
+    def read_split(self, shards: Iterable[AnyPath], *, skip: bool) -> bool:
+        """Read all records of a split; return whether any has a label."""
+        before, self.kinds = self.kinds, {}
+        self.read(shards, skip=skip)
+        found, self.kinds = self.kinds, before
+        if found.keys() == {_ABSENT}:
+            return False
+        for kind, alike in found.items():
+            self.kinds[kind] = alike.merged(self.kinds[kind]) if kind in self.kinds else alike
+        return True
 
     def read(self, shards: Iterable[AnyPath], *, skip: bool) -> None:
         """Read all records; with ``skip``, ignore damage and what can't be a label."""
@@ -236,10 +258,12 @@ def find_label_form(
     *,
     names: Sequence[str] | None,
     listed: bool,
-    shards: Iterable[AnyPath],
+    splits: Mapping[str, Callable[[], Iterable[AnyPath]]],
     skip: bool,
-) -> LabelForm:
+) -> tuple[LabelForm, tuple[str, ...]]:
     """Return the form of a dataset's labels: by its metadata, or else by all of its records.
+
+    Also return the splits without any label, which are left aside, as long as another has some.
 
     Without metadata, the numbers that occur are the classes, in ascending order, and their names
     are in ``image/class/text``, or else the numbers. Strings are names, in sorted order. A vector
@@ -250,21 +274,30 @@ def find_label_form(
         example: the feature in one record.
         names: names of the classes in the metadata.
         listed: whether the metadata says that the label is a list of classes.
-        shards: local shards, which are read only if they must be.
+        splits: functions that return the local shards of each split, called only if they must be.
         skip: whether to ignore damage and records whose label has another form.
     """
     dtype = example.dtype or DType.INT64
     single = len(example.values) == 1 and not listed
     if names and dtype is not DType.FLOAT32 and (single or listed):
         encoding = LabelEncoding.CLASS if single else LabelEncoding.LIST
-        return LabelForm(names=tuple(names), dtype=dtype, encoding=encoding)
+        return LabelForm(names=tuple(names), dtype=dtype, encoding=encoding), ()
     scan = _LabelScan(feature, dtype)
-    scan.read(shards, skip=skip)
+    unlabeled = [
+        name
+        for name, find_shards in splits.items()
+        if not scan.read_split(find_shards(), skip=skip)
+    ]
+    if len(unlabeled) == len(splits):
+        unlabeled.clear()
+        for find_shards in splits.values():
+            scan.read(find_shards(), skip=skip)
     form = scan.form(listed=listed, skip=skip)
     if names and form.is_vector and len(names) != len(form.names):
         what = f"vectors in label feature {feature!r} don't match the classes in the metadata"
         raise DatasetError(what, expected=len(names), found=len(form.names))
-    return replace(form, names=tuple(names), numbers=()) if names else form
+    form = replace(form, names=tuple(names), numbers=()) if names else form
+    return form, tuple(unlabeled)
 
 
 def _error(message: str, place: tuple[AnyPath, Record]) -> DatasetError:

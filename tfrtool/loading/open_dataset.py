@@ -6,11 +6,20 @@ import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, islice
+from functools import partial
+from itertools import chain, islice, zip_longest
+from pathlib import Path
 from typing import Any
 
 from tfrtool.declare import takes
-from tfrtool.errors import DatasetError, UsageError, printable, reason_of, suggestion
+from tfrtool.errors import (
+    DatasetError,
+    TfrtoolError,
+    UsageError,
+    printable,
+    reason_of,
+    suggestion,
+)
 from tfrtool.examples.content import describe_bytes
 from tfrtool.examples.dataset_files import SplitFiles
 from tfrtool.examples.example import DType, Example, Feature, decode_example
@@ -40,7 +49,8 @@ from tfrtool.records.count import as_error, count_shard
 from tfrtool.records.framing import Fault, FaultKind, Record
 from tfrtool.records.reader import read_shard
 from tfrtool.records.shard_sets import check_dataset_name
-from tfrtool.records.shards import Shard, find_folders
+from tfrtool.records.shards import Shard, find_folders, find_shards, is_pattern
+from tfrtool.storage.arguments import as_path
 from tfrtool.storage.commit import unchanged_while_read
 from tfrtool.storage.json_files import read_json, reading_metadata
 from tfrtool.storage.limits import MAX_CLASSES, MAX_IMAGE_PIXELS
@@ -76,7 +86,7 @@ def open_dataset(path: str | os.PathLike[str], options: OpenOptions) -> Dataset:
 
     Args:
         path: directory with the shards, with versions of the dataset, or with one directory per
-            split.
+            split; or a glob pattern of shards.
 
     Raises:
         UsageError: a feature or function does not exist, or the function returns something else.
@@ -102,7 +112,7 @@ def opened(dataset: Any, options: FeatureOptions) -> Dataset:
 
 def _open(path: str | os.PathLike[str], options: FeatureOptions, *, skip: bool) -> Dataset:
     shard_cache, decode_function = options.shard_cache, options.decode_function
-    root, cache = find_folders(path).root, None
+    (root, pattern), cache = _located(path), None
     if isinstance(root, RemotePath):
         written = {} if skip else read_written_shards(root)
         cache = ShardCache(shard_cache, {name: shard.sha256 for name, shard in written.items()})
@@ -115,7 +125,8 @@ def _open(path: str | os.PathLike[str], options: FeatureOptions, *, skip: bool) 
             if not info.splits:
                 raise DatasetError("lists no shards", path=root / DATASET_INFO)
         counted = {
-            name: _count(name, files, skip, cache) for name, files in split_files(root).items()
+            name: _count(name, files, skip, cache)
+            for name, files in split_files(pattern or root).items()
         }
         splits = {name: split for name, split in counted.items() if split is not None}
         if not splits:
@@ -126,11 +137,26 @@ def _open(path: str | os.PathLike[str], options: FeatureOptions, *, skip: bool) 
             splits=splits,
             shard_cache=cache,
             empty_splits=tuple(counted.keys() - splits.keys()),
+            pattern=pattern,
             decode=decode_function,
         )
         if decode_function is not None:
             return replace(dataset, label_form=_decoded_labels(dataset, info, options))
         return _with_features(dataset, info, options, skip)
+
+
+def _located(path: str | os.PathLike[str]) -> tuple[AnyPath, AnyPath | None]:
+    """Return the directory of a dataset, and the glob pattern if its shards are named by one."""
+    if not is_pattern(path):
+        return find_folders(path).root, None
+    pattern = as_path(path)
+    folders = {shard.parent for shard in find_shards(pattern)}
+    if len(folders) == 1:
+        return folders.pop(), pattern
+    if isinstance(pattern, RemotePath):
+        what = "the pattern matches shards in several folders of a store"
+        raise DatasetError(what, path=pattern, hint="use a pattern for one folder")
+    return Path(os.path.commonpath(folders)), pattern
 
 
 def _count(name: str, files: SplitFiles, skip: bool, cache: ShardCache | None) -> Split | None:
@@ -196,15 +222,16 @@ def _with_features(
     regression = _is_regression(options)
     if regression and wanted_label is None:
         raise UsageError("regression requires --label-feature")
-    problem = DatasetError("the first records can't be parsed", path=root)
+    problem: TfrtoolError = DatasetError("the first records can't be parsed", path=root)
     first, usual = FirstRecords(), ((info and info.label_feature) or "", *LABELS)
     for number, example in enumerate(_first_examples(dataset, skip)):
         features = first.add(example, info)
         named = _label_names(wanted_label, features, regression=regression)
-        for wanted in (wanted_image, *named):
-            if wanted is not None and wanted not in features:
-                hint = suggestion(wanted, features, "features")
-                raise UsageError(f"no feature {wanted!r}", path=root, hint=hint)
+        absent = [name for name in (wanted_image, *named) if name not in (None, *features)]
+        if absent:  # perhaps only in the split of this record
+            hint = suggestion(str(absent[0]), features, "features")
+            problem = UsageError(f"no feature {absent[0]!r}", path=root, hint=hint)
+            continue
         image = wanted_image or first.roles.image or ""
         others = (name for name in usual if name in features and name != image)
         labels = named or [first.roles.label or next(others, "")]
@@ -232,11 +259,19 @@ def _with_features(
     about = described.get(label, {})
     listed = about.get("sequence", {}).get("feature")
     names = _class_names(root, label, listed or about, features[label])
-    shards = chain.from_iterable(dataset.local_split(name).shards for name in dataset.splits)
-    label_form = find_label_form(
-        label, features[label], names=names, listed=bool(listed), shards=shards, skip=skip
+    label_form, unlabeled = find_label_form(
+        label,
+        features[label],
+        names=names,
+        listed=bool(listed),
+        splits={name: partial(_local_shards, dataset, name) for name in dataset.splits},
+        skip=skip,
     )
-    return replace(dataset, label_form=label_form)
+    return replace(dataset, label_form=label_form, unlabeled_splits=unlabeled)
+
+
+def _local_shards(dataset: Dataset, split: str) -> Sequence[AnyPath]:
+    return dataset.local_split(split).shards
 
 
 def _label_names(
@@ -278,8 +313,9 @@ def _described(root: AnyPath) -> Mapping[str, Any]:
 
 
 def _first_examples(dataset: Dataset, skip: bool) -> Iterator[Example]:
-    shards = [shard for split in dataset.splits.values() for shard in split.shards]
-    items = chain.from_iterable(map(read_shard, shards))
+    """Yield the first records of all splits in turn: those of one may have no labels."""
+    splits = [chain.from_iterable(map(read_shard, one.shards)) for one in dataset.splits.values()]
+    items = chain.from_iterable(zip_longest(*splits))
     for record in islice((item for item in items if isinstance(item, Record)), SAMPLE):
         try:
             yield decode_example(record.payload)

@@ -170,6 +170,12 @@ class DatasetFolders(NamedTuple):
     notes: tuple[str, ...] = ()  # what was decided on the way, a clause each
 
 
+def is_pattern(location: str | os.PathLike[str]) -> bool:
+    """Return whether a path is a glob pattern, and not the name of something that exists."""
+    path = as_path(location)
+    return glob.has_magic(str(path)) and not path.exists()
+
+
 def find_folders(directory: str | os.PathLike[str]) -> DatasetFolders:
     """Find the shards that a directory means.
 

@@ -119,6 +119,9 @@ def find_training_data(options: TrainOptions, scratch: Path) -> TrainingData:
         if name == options.split:
             raise UsageError(f"split {name!r} can't be used for both training and validation")
         validation = replace(training, split=name)
+    for part in (training, *filter(None, [validation])):
+        if part.split in dataset.unlabeled_splits:
+            raise DatasetError(f"split {part.split!r} has no labels", path=dataset.directory)
     parts: tuple[LoadOptions, ...] = (training,)
     if validation is not None:
         parts = (training, replace(validation, training=False, augment=None))
@@ -128,7 +131,8 @@ def find_training_data(options: TrainOptions, scratch: Path) -> TrainingData:
 def _validation_split(dataset: Dataset, options: TrainOptions) -> str | None:
     if isinstance(options.validation, str):
         return options.validation
-    default = _VALIDATION in dataset.splits and options.split != _VALIDATION
+    usable = dataset.splits.keys() - {options.split, *dataset.unlabeled_splits}
+    default = _VALIDATION in usable
     return _VALIDATION if options.validation is None and default else None
 
 

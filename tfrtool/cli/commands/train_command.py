@@ -40,7 +40,8 @@ def train_command(dataset: str | None, *, as_json: bool, **words: Any) -> Outcom
     """Train an image classifier on the shards in DATASET.
 
     DATASET is a directory that tfrtool write or TFDS wrote, or any directory of shards with an
-    image and a label in each record. With --resume, it need not be repeated if it is in --out.
+    image and a label in each record; or a quoted glob of shards. With --resume, it need not be
+    repeated if it is in --out.
 
     Exit code 3 means that damaged records were skipped.
     """
