@@ -264,13 +264,13 @@ def write_splits(directory: Path, **labels: Sequence[Sequence[Value] | None]) ->
 def test_a_split_without_labels_is_left_aside(tmp_path: Path) -> None:
     """It doesn't stop training on another split, even if it is the first, and it is noted."""
     labels: dict[str, Any] = {"train": [(2,), (7,), (2,), (7,)], "validation": [None]}
-    labels["pets-calibration"] = [None] * 8
+    labels["others"] = [None] * 8  # a name without a split
     folder = write_splits(tmp_path / "d", **labels)
     for options in ({}, {"label_feature": "label"}):
         dataset = open_dataset(folder, **options)
         assert dataset.class_names == ("2", "7")
-        assert dataset.unlabeled_splits == ("calibration", "validation")
-        assert "split 'calibration' has no labels" in dataset.notes
+        assert dataset.unlabeled_splits == ("all", "validation")
+        assert "split 'all' has no labels" in dataset.notes
         assert loaded_labels(dataset).tolist() == [0, 1, 0, 1]
     with pytest.raises(DatasetError, match="split 'validation' has no labels"):
         train(**small_options(folder, validation="validation"))
