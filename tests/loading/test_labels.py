@@ -266,8 +266,8 @@ def test_a_split_without_labels_is_left_aside(tmp_path: Path) -> None:
     labels: dict[str, Any] = {"train": [(2,), (7,), (2,), (7,)], "validation": [None]}
     labels["others"] = [None] * 8  # a name without a split
     folder = write_splits(tmp_path / "d", **labels)
-    for options in ({}, {"label_feature": "label"}):
-        dataset = open_dataset(folder, **options)
+    for feature_name in (None, "label"):
+        dataset = open_dataset(folder, label_feature=feature_name)
         assert dataset.class_names == ("2", "7")
         assert dataset.unlabeled_splits == ("all", "validation")
         assert "split 'all' has no labels" in dataset.notes
