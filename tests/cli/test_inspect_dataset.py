@@ -169,3 +169,32 @@ def test_names_are_told_apart(capsys: Capture, tmp_path: Path) -> None:
     out = capsys.readouterr().out
     for name in (*labels, "train_of_the_first_half", "train_of_the_second_half"):
         assert name in out
+
+
+def test_what_of_the_metadata_was_compared(capsys: Capture, tmp_path: Path) -> None:
+    """Only the record counts were compared, whatever features.json asks for; or not even they."""
+    directory = write_pets(tmp_path)
+    features = json.loads((directory / "features.json").read_text())
+    kinds = features["featuresDict"]["features"]
+    kinds["absent"] = kinds["label"]
+    (directory / "features.json").write_text(json.dumps(features))
+    assert main(["inspect", "dataset", str(directory)]) == 0
+    assert "  metadata   record counts match dataset_info.json\n" in capsys.readouterr().out
+    info = json.loads((directory / "dataset_info.json").read_text())
+    for split in info["splits"]:
+        del split["shardLengths"]
+    (directory / "dataset_info.json").write_text(json.dumps(info))
+    assert main(["inspect", "dataset", str(directory)]) == 0
+    assert "  metadata   dataset_info.json does not list the" in capsys.readouterr().out
+
+
+def test_files_of_another_format(capsys: Capture, tmp_path: Path) -> None:
+    """ArrayRecord files that TFDS wrote next to the shards are noted, and are no damage."""
+    directory = write_pets(tmp_path)
+    other = "pets-train.array_record-00000-of-00001"
+    (directory / other).write_bytes(b"not TFRecord" * 9)
+    for command in (["inspect", "dataset"], ["verify"]):
+        assert main([*command, str(directory)]) == 0
+        assert f"1 file of another format not included ({other})" in " ".join(
+            capsys.readouterr().out.split()
+        )

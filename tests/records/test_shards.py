@@ -16,7 +16,7 @@ from tfrtool.errors import DatasetError, ShardError, UsageError
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import frame
 from tfrtool.records.shard_sets import natural_order
-from tfrtool.records.shards import Shard, find_shards
+from tfrtool.records.shards import Shard, find_shards, locate_shards
 from tfrtool.storage.remote_path import AnyPath
 
 
@@ -33,6 +33,30 @@ def test_directory_means_its_shards(make_shard: MakeShard, tmp_path: Path) -> No
         make_shard([], name)
     (tmp_path / "directory.tfrecord").mkdir()
     assert names(find_shards([str(tmp_path)])) == wanted
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "c-train.array_record-00000-of-00001",
+        "c-train.riegeli-00000-of-00001",
+        "c-00000-of-00001.parquet",
+    ],
+)
+def test_files_of_another_format_are_no_shards(
+    other: str, make_shard: MakeShard, tmp_path: Path
+) -> None:
+    """TFDS writes several formats into one directory; those of others are noted, and left."""
+    make_shard([b"x"], "c-train.tfrecord-00000-of-00001")
+    (tmp_path / other).write_bytes(b"\x83\xafp\xd1\r\x88J?" + bytes(60))
+    for argument in (str(tmp_path), f"{tmp_path}/c-*"):
+        found = locate_shards([argument])
+        assert names(found.paths) == ["c-train.tfrecord-00000-of-00001"]
+        (note,) = found.notes
+        assert note.endswith(f"1 file of another format not included ({other})")
+    assert names(find_shards([str(tmp_path / other)])) == [other]
+    (tmp_path / "c-train.tfrecord-00000-of-00001").unlink()
+    assert names(find_shards([str(tmp_path)])) == [other]
 
 
 def test_file_is_taken_whatever_its_name(make_shard: MakeShard) -> None:

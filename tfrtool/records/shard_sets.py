@@ -20,6 +20,12 @@ _TEMPLATE = re.compile(
     re.ASCII,
 )
 _SHARD_NUMBER = re.compile(r"-\d{5,}-of-\d{5,}", re.ASCII)
+_OTHER_FORMAT = re.compile(
+    r"\.(?:array_record|riegeli|bagz?|parquet|arrow|feather|avro|orc|tar|h5|hdf5|np[yz])"
+    r"(?:-\d{5,}-of-\d{5,})?",
+    re.ASCII | re.IGNORECASE,
+)
+"""The end of a name that shows another format: records of other libraries, tables, arrays."""
 _EVENTS = re.compile(r"events\.out\.tfevents\.")
 _BESIDE = (".json", ".jsonl", ".txt", ".md", ".idx", ".spec", ".csv", ".pbtxt", ".html")
 _COPIES = (".tmp", ".part", ".partial", ".crdownload", ".bak", ".old", ".orig", "~")
@@ -219,6 +225,12 @@ def is_shard_name(name: str) -> bool | None:
     if name.startswith(".") or name.lower().endswith(_NEVER):
         return False
     return ".tfrecord" in name or bool(_SHARD_NUMBER.search(name) or _EVENTS.match(name)) or None
+
+
+def has_other_format(name: str) -> bool:
+    """Return whether a file's name shows another format than TFRecord."""
+    found = _OTHER_FORMAT.search(name)
+    return found is not None and found.end() == len(name) and ".tfrecord" not in name
 
 
 def natural_order(name: str) -> list[tuple[int, str]]:

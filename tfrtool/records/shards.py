@@ -21,7 +21,13 @@ from tfrtool.errors import (
     some_of,
 )
 from tfrtool.records.compression import Compression, detect_compression, starts_record
-from tfrtool.records.shard_sets import COMPRESSED_NAME, VERSION, is_shard_name, natural_order
+from tfrtool.records.shard_sets import (
+    COMPRESSED_NAME,
+    VERSION,
+    has_other_format,
+    is_shard_name,
+    natural_order,
+)
 from tfrtool.records.stream import STREAM, Location, Stream, as_source, open_shard, size_of
 from tfrtool.storage.arguments import Paths, as_path
 from tfrtool.storage.commit import check_not_begun, check_not_publishing
@@ -151,7 +157,8 @@ def _expand(location: Location) -> FoundShards:
     # What has the name of another format is none (an index, metadata). If no other file starts as a
     # shard, all of them are taken.
     unknown = (file for file in files if is_shard_name(file.name) is None)
-    shards = tuple(_ShardFinder().choose(files) or unknown)
+    finder = _ShardFinder()
+    shards = tuple(finder.choose(files) or unknown)
     if not shards:
         check_not_begun(
             Path(*takewhile(lambda part: not glob.has_magic(part), Path(argument).parts))
@@ -159,7 +166,9 @@ def _expand(location: Location) -> FoundShards:
         other = f"{printable(files[0].name)}, which is not a shard by its name" if files else None
         skipped = next(note_unmatched([argument], ()), None)
         raise ShardError("no shard matches", path=argument, found=other, hint=skipped)
-    return FoundShards(shards)
+    return FoundShards(
+        shards, notes=tuple(f"{printable(argument)}: {note}" for note in finder.notes())
+    )
 
 
 class DatasetFolders(NamedTuple):
@@ -209,7 +218,7 @@ def find_folders(directory: str | os.PathLike[str]) -> DatasetFolders:
     every = f"{glob.escape(str(directory))}/**"
     most = _MOST_REMOTE_FOLDERS if isinstance(directory, RemotePath) else MAX_FOLDERS_BELOW
     notes = _unread(below[:most], {*found.shards}, "subfolder", every)
-    return found._replace(notes=(*found.notes, *notes))
+    return found._replace(notes=(*found.notes, *finder.notes(), *notes))
 
 
 def note_unmatched(
@@ -266,6 +275,7 @@ class _ShardFinder:
     def __init__(self) -> None:
         self._left = MAX_FILES_LOOKED_INTO
         self._found = False
+        self._other_formats: dict[AnyPath, None] = {}
         self._listed: dict[RemotePath, tuple[list[RemotePath], list[RemotePath]]] = {}
 
     def shards(self, folder: AnyPath) -> list[AnyPath]:
@@ -300,7 +310,9 @@ class _ShardFinder:
     def choose(self, paths: Iterable[AnyPath]) -> list[AnyPath]:
         """Return the shards among files, by their names, or else by their first bytes.
 
-        A file stands for all with names of its kind, so damaged shards count, too.
+        A file stands for all with names of its kind, so damaged shards count, too. Files whose
+        names show another format, such as the ArrayRecord files that TFDS may write next to
+        shards, count only if there are no others: then they are what was meant.
         """
         kinds: dict[str, list[AnyPath]] = {}
         chosen: dict[AnyPath, bool] = {}
@@ -312,7 +324,19 @@ class _ShardFinder:
         for of_kind in kinds.values():
             if any(map(self._holds_records, of_kind[:MAX_FILES_OF_A_KIND])):
                 chosen |= dict.fromkeys(of_kind, True)
-        return [path for path, shard in chosen.items() if shard]
+        shards = [path for path, shard in chosen.items() if shard]
+        others = [path for path in shards if has_other_format(path.name)]
+        if len(others) == len(shards):
+            return shards
+        self._other_formats |= dict.fromkeys(others)
+        return [path for path in shards if path not in self._other_formats]
+
+    def notes(self) -> Iterator[str]:
+        """Report the files of other formats that were not chosen."""
+        if self._other_formats:
+            names = [printable(path.name) for path in self._other_formats]
+            count = human_count(len(names), "file")
+            yield f"{count} of another format not included ({some_of(names, _NAMED)})"
 
     def _holds_records(self, path: AnyPath) -> bool:
         if not self._left:

@@ -98,16 +98,26 @@ def _page(summary: "DatasetSummary") -> Page:
 def _head(summary: "DatasetSummary") -> Table:
     shards = sum(len(split.shards) for split in summary.splits.values())
     size = human_bytes(sum(split.bytes for split in summary.splits.values()))
-    checked = "see the faults below" if summary.faults else "matches the shards"
-    unchecked = "none, so shards and counts can't be checked"
     return facts(
         ("name", printable(" ".join(filter(None, (summary.name, summary.version))))),
         ("records", f"{summary.records:,} in {human_count(shards, 'shard')}, {size}"),
         ("payload", summary.payload.title),
         ("label", _label(summary)),
-        ("metadata", unchecked if summary.version is None else checked),
+        ("metadata", _compared(summary)),
         *(("note", note) for note in summary.notes),
     )
+
+
+def _compared(summary: "DatasetSummary") -> str:
+    """Return what of the metadata was compared with the shards."""
+    if summary.version is None:
+        return "none, so shards and counts can't be checked"
+    if summary.faults:
+        return "see the faults below"
+    counts = [split.expected_records for split in summary.splits.values()]
+    if None in counts:
+        return "dataset_info.json does not list the records of each split"
+    return "record counts match dataset_info.json"
 
 
 def _label(summary: "DatasetSummary") -> str:
