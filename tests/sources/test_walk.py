@@ -51,6 +51,29 @@ def test_everything_is_accounted_for(tmp_path: Path) -> None:
     assert len(source.items) == 2
 
 
+def test_images_that_are_not_read_are_rejected(tmp_path: Path) -> None:
+    """Photographs of other formats, or without an ending, are listed; other files are ignored."""
+    write_class_folders(tmp_path, count=1)
+    (tmp_path / "cat" / "IMG_1.HEIC").write_bytes(b"")
+    (tmp_path / "cat" / "raw.NEF").write_bytes(b"")
+    (tmp_path / "cat" / "IMG_2").write_bytes(image_bytes())
+    (tmp_path / "cat" / "photo.jpg_large").write_bytes(image_bytes())
+    (tmp_path / "cat" / "model.bin").write_bytes(bytes(40))
+    source = open_tree(tmp_path)
+    unnamed = "a JPEG image by its content, without a file name extension of images"
+    assert _reasons(source.rejected) == {
+        "cat/IMG_1.HEIC": "HEIC images are not supported",
+        "cat/IMG_2": unnamed,
+        "cat/photo.jpg_large": unnamed,
+        "cat/raw.NEF": "camera raw images are not supported",
+    }
+    assert _reasons(source.ignored) == {"cat/model.bin": "no image file extension"}
+    for path in (tmp_path / "cat" / "cat.0.jpg", tmp_path / "dog" / "dog.0.jpg"):
+        path.unlink()
+    with pytest.raises(SourceError, match="HEIC images are not supported"):
+        open_tree(tmp_path)
+
+
 def test_links_are_followed_but_not_in_circles(tmp_path: Path) -> None:
     """A link to an image and to a folder counts; a folder that links to itself ends."""
     write_class_folders(tmp_path / "photos", count=1)

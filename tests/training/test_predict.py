@@ -216,6 +216,14 @@ def test_files_directories_and_patterns(arguments: list[str], found: list[str], 
     assert find_images(arguments) == _files(*found)
 
 
+def test_images_that_cannot_be_read_are_listed(tree: Path) -> None:
+    """Photographs of formats that aren't supported are results with a problem."""
+    (tree / "p" / "IMG_3.HEIC").write_bytes(b"")
+    found = {image.path: image.problem for image in find_images(["p"])}
+    assert found["p/IMG_3.HEIC"] == "HEIC images are not supported"
+    assert "p/notes.txt" not in found
+
+
 @pytest.mark.parametrize("argument", ["", "nothing*", "p/*.txt", "empty"])
 def test_what_means_nothing_says_so(argument: str, tree: Path) -> None:
     """A pattern or a directory without images stands for itself, with a reason."""

@@ -21,6 +21,7 @@ from tfrtool.sources.folders.listing import (
     list_matches,
 )
 from tfrtool.sources.folders.store_listing import list_store
+from tfrtool.sources.folders.unread_images import why_unread
 from tfrtool.sources.items import Item
 from tfrtool.storage.arguments import Paths, as_text
 from tfrtool.storage.limits import MAX_IMAGE_BYTES
@@ -221,11 +222,14 @@ def _expand(argument: str) -> list[ImageFile]:
             return [ImageFile(shown)]
         images = []
         for entry in listing.entries:
-            if is_image_name(entry.key):
+            is_image, problem = is_image_name(entry.key), entry.problem
+            if not is_image:
+                problem = why_unread(entry.key, listing.reader) if problem is None else None
+            if is_image or problem is not None:
                 path = listing.reader.describe(Item(key=entry.key, label="-", bytes=entry.bytes))
                 if not is_url(path):  # patterns are listed with absolute paths
                     path = str(Path(os.path.relpath(path) if relative else path))
-                images.append(ImageFile(path, entry.problem))
+                images.append(ImageFile(path, problem))
     except SourceError as error:
         return [ImageFile(shown if is_url(argument) else error.path or shown, error.what)]
     images.sort(key=lambda image: natural_order(image.path))

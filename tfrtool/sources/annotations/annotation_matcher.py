@@ -21,6 +21,7 @@ from tfrtool.sources.annotations.annotation_reader import (
 )
 from tfrtool.sources.class_map import ClassMap
 from tfrtool.sources.folders.listing import Listing, is_image_name, size_problem, splits_in_order
+from tfrtool.sources.folders.unread_images import why_unread
 from tfrtool.sources.grouping import alone_notice, group_number
 from tfrtool.sources.items import AnnotationAccount, Item, ItemTable, LeftOut, Source, UnfitError
 from tfrtool.sources.label_choice import read_class_list
@@ -92,6 +93,8 @@ class _AnnotationMatcher:
                 problem = size_problem(size)
                 if problem is None:
                     self._files[key] = size, locator
+            elif problem is None:
+                problem = why_unread(key, listing.reader)
             if problem is not None:
                 self._rejected.add(LeftOut(key=key, reason=problem))
 

@@ -26,6 +26,7 @@ from tfrtool.sources.folders.listing import (
     is_image_name,
     size_problem,
 )
+from tfrtool.sources.folders.unread_images import why_unread
 from tfrtool.sources.items import Item, ItemTable, LeftOut, Source, label_problem
 from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.limits import MAX_LISTED
@@ -85,7 +86,10 @@ def arrange(
     known = dict[str, tuple[str | None, str | None, str]]()  # by folders
     for key, size, locator, problem in tree.files():
         if problem is None and not is_image_name(key):
-            ignored.add(LeftOut(key=key, reason="no image file extension"))
+            if unread := why_unread(key, listing.reader):
+                rejected.add(LeftOut(key=key, reason=unread))
+            else:
+                ignored.add(LeftOut(key=key, reason="no image file extension"))
             continue
         folder = key[: key.rfind("/")] if label_from is LabelFrom.FOLDER else key
         if (meaning := known.get(folder)) is None:
@@ -246,7 +250,9 @@ def _nothing(
         what += f" ({rejected.count:,} can't be read)" if rejected.count else ""
         known = annotations_at(Path(where))
         hint = known and f"run {write_command('IMAGES', known)} to write the boxes"
-        return SourceError(what, path=where, hint=hint)
+        first = next(iter(rejected.entries), None)
+        found = first and f"{printable(first.key)}: {first.reason}"
+        return SourceError(what, path=where, found=found, hint=hint)
     found = f"{printable(rejected.entries[0].key)}: {rejected.entries[0].reason}"
     if label_from is LabelFrom.FILENAME:
         what, expected = "no file name contains a label", "names such as cat.0.jpg"
