@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import gzip
+import weakref
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import tfrtool
 from tests.records.strategies import shard_of
-from tfrtool.examples.arrow.columns import PLACES
+from tfrtool.examples.arrow.columns import PLACES, Columns
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.inspection.rows.batches import (
+    CachedRecords,
     RowColumns,
     decode_records,
+    fold_columns,
     in_batches,
     infer_columns,
     read_batches,
 )
 from tfrtool.records.framing import Fault, FaultKind, LocatedFault, Record
+from tfrtool.storage.remote_path import AnyPath
 
 ROWS = [tfrtool.encode_example({"n": n, "name": "x" * n}) for n in range(50)]
 
@@ -113,6 +118,50 @@ def test_shards_and_their_places(tmp_path: Path) -> None:
         ("c", "parse", 50),
         ("d", "empty", None),
     ]
+
+
+def test_cached_records_take_the_memory_of_a_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records cached for a query come in batches, of which at most two are in memory."""
+    monkeypatch.setattr(Columns, "batch_records", 20)
+    path = tmp_path / "a"
+    path.write_bytes(shard_of(ROWS))
+    cached: dict[AnyPath, CachedRecords] = {}
+    columns = fold_columns([path], cached=cached).columns()
+    tables: list[weakref.ref[object]] = []
+    rows: list[int] = []
+    faults: list[LocatedFault] = []
+    for table, places in cached[path].tables(path, columns, faults.append):
+        assert table.column("n").to_pylist() == places[0].tolist()
+        tables.append(weakref.ref(table))
+        rows.append(table.num_rows)
+        assert [one() for one in tables[:-2]] == [None] * len(tables[:-2])
+    assert rows == [20, 20, 10]
+    assert faults == []
+
+
+def test_cached_records_that_do_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cached records give the rows, places and faults that the shard gives."""
+    monkeypatch.setattr(Columns, "batch_records", 20)
+    path, other = tmp_path / "a", tfrtool.encode_example({"n": b"text", "long": "x" * 2000})
+    path.write_bytes(shard_of([*ROWS[:23], other, *ROWS[23:], other]))
+    cached: dict[AnyPath, CachedRecords] = {}
+    fold_columns([path], cached=cached)
+    fold = ColumnsFold()
+    fold.add(ROWS)
+    columns = fold.columns()
+    expected_faults: list[LocatedFault] = []
+    faults: list[LocatedFault] = []
+    batches = list(read_batches([path], columns, on_fault=expected_faults.append))
+    found = list(cached[path].tables(path, columns, faults.append))
+    assert [one.fault.record for one in faults] == [23, 51]
+    assert faults == expected_faults
+    rows = [row for table, _ in found for row in table.to_pylist()]
+    assert rows == [row for batch in batches for row in batch.table.to_pylist()]
+    places = np.concatenate([places for _, places in found], axis=1)
+    expected = np.concatenate([batch.places() for batch in batches], axis=1)
+    np.testing.assert_array_equal(places, expected)
 
 
 def test_inferring_in_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

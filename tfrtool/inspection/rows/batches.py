@@ -83,19 +83,34 @@ class CachedRecords(NamedTuple):
     places: NDArray[np.int64]  # as those of a batch
     shortened: set[bytes]  # names of features
 
-    def tables(self, columns: Columns) -> list[tuple[pa.RecordBatch, NDArray[np.int64]]] | None:
-        """Return tables with these columns, and places; None if they don't hold all values."""
-        if not self.shortened.isdisjoint(one.key for one in columns.columns):
-            return None
+    def has_all_values(self, columns: Columns) -> bool:
+        """Return whether no value of these columns was shortened."""
+        return self.shortened.isdisjoint(one.key for one in columns.columns)
+
+    def tables(
+        self, path: AnyPath, columns: Columns, on_fault: OnFault
+    ) -> Iterator[tuple[pa.RecordBatch, NDArray[np.int64]]]:
+        """Yield tables with these columns, and places; memory is bounded by a table, as of a file.
+
+        Args:
+            path: the shard.
+            columns: what is decoded; it `has_all_values`.
+            on_fault: called with each record that the columns can't hold.
+        """
         step = columns.batch_records
-        parts = [slice(at, at + step) for at in range(0, len(self.payloads), step)]
-        try:
-            return [
-                (_decode(self.payloads[part], columns, part.start), self.places[:, part])
-                for part in parts
-            ]
-        except (MisfitError, SchemaError):
-            return None
+        for first in range(0, len(self.payloads), step):
+            payloads = self.payloads[first : first + step]
+            try:
+                yield _decode(payloads, columns, first), self.places[:, first : first + step]
+            except (MisfitError, SchemaError):
+                offsets = self.places[1].tolist()
+                records = [
+                    Record(index, offsets[index], payload, 0)
+                    for index, payload in enumerate(payloads, first)
+                ]
+                report = reporting(path, on_fault)
+                for batch in decode_records(path, records, columns, report):
+                    yield batch.table, self.places[:, [one.index for one in batch.records]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

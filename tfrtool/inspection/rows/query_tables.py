@@ -75,9 +75,8 @@ class _ShardTable:
         columns = row_columns.narrowed(self.columns, names)
         for shard in self.shards:
             cached = self.cached.get(shard)
-            tables = None if cached is None else cached.tables(columns)
-            if tables is not None:
-                for table, places in tables:
+            if cached is not None and cached.has_all_values(columns):
+                for table, places in cached.tables(shard, columns, on_fault):
                     yield row_columns.add_to(table, shard, places, names)
                 continue
             batches = read_batches([shard], columns, on_fault=on_fault)
