@@ -311,6 +311,30 @@ def test_a_cache_on_disk_is_found_again(tmp_path: Path) -> None:
     assert len(list(folder.iterdir())) == 1
 
 
+def test_a_cache_in_use_is_not_deleted(tmp_path: Path) -> None:
+    """Using an old cache makes it recent: a later run that deletes unused caches keeps it."""
+    dataset = tfrtool.dataset(write_pets(tmp_path))
+    options = {"cache": "disk", "cache_directory": tmp_path / "c"}
+    load(dataset, **options)
+    (used,) = (tmp_path / "c").iterdir()
+    for path in (used, *used.iterdir()):
+        os.utime(path, (1, 1))
+    list(load(dataset, **options))
+    load(dataset, split="validation", **options)
+    reports: list[Progress] = []
+    list(load(dataset, on_progress=reports.append, **options))
+    assert used.is_dir()
+    assert reports == []  # nothing was cached again
+
+
+@pytest.mark.parametrize("cache", ["memory", "disk"])
+def test_a_shuffle_buffer_limits_the_order_of_a_cache(numbered: Dataset, cache: str) -> None:
+    """With a buffer of one image, each epoch has the order in which the images were cached."""
+    labels = labels_of(load(numbered, cache=cache, shuffle_buffer=1, epochs=2))
+    assert sorted(labels[:TOTAL]) == list(range(TOTAL))
+    assert labels[TOTAL:] == labels[:TOTAL]
+
+
 def test_a_damaged_cache_on_disk_is_an_error(tmp_path: Path, tf: Any) -> None:
     """Nothing is trained on black: TensorFlow checks what it reads."""
     options = {"cache": "disk", "cache_directory": tmp_path / "c"}

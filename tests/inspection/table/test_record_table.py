@@ -155,6 +155,9 @@ def test_search_filters_and_sorting(rows: RecordTable) -> None:
     assert places(rows, size=100) == [(0, 0), (0, 1), (0, 2), (1, 0)]
     assert places(rows, sort="label", descending=True)[:2] == [(0, 2), (0, 1)]
     assert places(rows, sort="_bytes")[-1] == (0, 3)
+    without = [(0, 2), (0, 3), (1, 0)]  # these records have no feature "list"
+    assert places(rows, sort="list") == [(0, 0), (0, 1), *without]
+    assert places(rows, sort="list", descending=True) == [(0, 1), (0, 0), *without]
     with pytest.raises(UsageError, match="no column 'lable'") as caught:
         places(rows, sort="lable")
     assert caught.value.hint == "did you mean 'label'?"
