@@ -60,7 +60,7 @@ _REAL = ("process", "engines", "loading", "training", "storage", "fuzz")
 _REAL_FILES = ("test_hostile_parquet",)
 """Further files of tests that need real child processes."""
 
-_FORKED = ("interrupt", "plain_keras", "standard_files", "train")
+_FORKED = ("interrupt", "plain_keras", "replicas", "standard_files", "train")
 """Files in tests/process that share a process which forks commands."""
 
 _STORES = re.compile(

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -107,6 +108,8 @@ def main() -> None:
             code = 70
             try:
                 code = _command(*json.loads(line))
+            except BaseException:  # noqa: BLE001 - as an interpreter does
+                traceback.print_exc()
             finally:
                 os._exit(code)
         sys.stdout.write(f"{process}\n")

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 
-__all__ = ["free_ports", "mirrored_run", "start", "worker", "worker_config"]
+__all__ = ["free_ports", "mirrored_run", "worker", "worker_config"]
 
 _MIRRORED = """
 import json, sys

@@ -6,16 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import tfrtool
-from tests.process.several_devices import (
-    free_ports,
-    mirrored_run,
-    start,
-    worker,
-)
+from tests.process.several_devices import free_ports, mirrored_run, worker
 from tests.training.runs import write_drawings
 
 pytestmark = [pytest.mark.tf, pytest.mark.slow]
@@ -56,90 +50,6 @@ def test_two_workers_train_one_model(drawings: Path, tmp_path: Path) -> None:
     assert {path.name for path in out.iterdir()} == {
         path.name for path in (tmp_path / "one").iterdir()
     }
-
-
-_REPLICAS = """
-import json
-import keras, numpy as np, tensorflow as tf
-cpu = tf.config.list_physical_devices("CPU")[0]
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-from tfrtool.loading.labels import Task
-from tfrtool.training.fitting import MeasuredModel, EpochMeter, compile_model
-from tfrtool.training.replicas import ReplicaModel, open_devices
-
-draw = np.random.default_rng(0)
-inputs = draw.normal(size=(21, 8)).astype("float32")
-multi = draw.integers(0, 2, (21, 4)).astype("float32")
-single = draw.integers(0, 4, 21)
-
-def batches(labels):
-    return tf.data.Dataset.from_tensor_slices((inputs, labels)).batch(5)  # the last has one image
-
-def halves(labels):  # of each batch, one for each device
-    parts = [(a, b) for n in range(0, 21, 5) for a, b in ((n, n + 3), (n + 3, min(n + 5, 21)))]
-    def take(a, b):
-        return tf.constant(inputs)[a:b], tf.constant(labels)[a:b]
-    return tf.data.Dataset.from_tensor_slices(np.array(parts)).map(lambda p: take(p[0], p[1]))
-
-def build(task):
-    keras.utils.set_random_seed(1)
-    ends = "sigmoid" if task is Task.MULTI else "softmax"
-    x = keras.Input((8,))
-    h = keras.layers.BatchNormalization()(x) if task is Task.SINGLE else x
-    y = keras.layers.Dense(4, activation=ends)(h)
-    optimizer = keras.optimizers.SGD(0.1)
-    optimizer.build(keras.Model(x, y).trainable_variables)
-    return x, y, optimizer
-
-devices = open_devices("mirrored")
-for task, labels, weights in ((Task.MULTI, multi, ()), (Task.SINGLE, single, (1.0, 2.0, 0.5, 1.0))):
-    found = []
-    for several in (False, True):
-        logs = []
-        def keep(epoch, values):
-            means = {k: v for k, v in model.meter.figures().items() if "mean" in k}
-            logs.append({**values, **means})
-            model.meter.begin_epoch()
-        callbacks = [keras.callbacks.LambdaCallback(on_epoch_end=keep)]
-        words = dict(epochs=2, verbose=0)
-        if several:
-            with devices.strategy.scope():
-                x, y, optimizer = build(task)
-            model = ReplicaModel(x, y)
-            model.devices, model.task, model.class_weights = devices, task, weights
-            model.compile(optimizer)
-            model.meter = EpochMeter([21, 21], task)
-            model.iterators = tuple(devices.distribute(lambda _: halves(labels)) for _ in range(2))
-            model.fit(tf.data.Dataset.range(10), steps_per_epoch=5, **words,
-                      validation_data=tf.data.Dataset.range(5),
-                      callbacks=[*callbacks, model.agreeing()])
-        else:
-            x, y, optimizer = build(task)
-            model = MeasuredModel(x, y)
-            compile_model(model, optimizer, task)
-            model.meter = EpochMeter([21, 21], task)
-            model.fit(batches(labels), validation_data=batches(labels), **words,
-                      class_weight=dict(enumerate(weights)) or None, callbacks=callbacks)
-        found.append(logs)
-    print(json.dumps(found))
-"""
-
-
-@pytest.mark.several
-def test_two_replicas_train_as_keras_fit_does() -> None:
-    """Losses, accuracies and mean average precision; a device may have no image of a batch.
-
-    BatchNormalization has the statistics of each device's part, so that only the losses before it
-    made a difference are near.
-    """
-    run = start(["-c", _REPLICAS])
-    printed, error = run.communicate(timeout=300)
-    multi, single = map(json.loads, printed.splitlines())
-    for one, two in zip(*multi, strict=True):
-        assert two == pytest.approx(one, rel=1e-4), error
-        assert "val_mean_average_precision" in one
-    assert single[1][0].keys() == single[0][0].keys()
-    assert all(np.isfinite([*epoch.values()]).all() for epoch in single[1])
 
 
 @pytest.mark.several

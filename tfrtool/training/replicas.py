@@ -175,9 +175,16 @@ class ReplicaModel(MeasuredModel):
     devices: Devices
     task: Task
     smoothing: float
-    class_weights: Sequence[float]  # or empty
+    class_weights: Sequence[float] = ()
     iterators: Sequence[Any]
     stop_training: bool
+
+    def compile_on(
+        self, devices: Devices, optimizer: Any, task: Task, smoothing: float = 0.0
+    ) -> None:
+        """Compile the model with the loss and metrics of its task, for steps on these devices."""
+        self.devices, self.task, self.smoothing = devices, task, smoothing
+        self.compile(optimizer)
 
     def _measured(self, step: Callable[[Any], Any], part: int) -> Callable[[Iterator[Any]], Any]:
         del step
@@ -201,27 +208,15 @@ class ReplicaModel(MeasuredModel):
 
     def _replica_step(self, inputs: Tensor, labels: Tensor, *, training: bool) -> list[Tensor]:
         """Take a replica's part in a step; return mean loss and accuracy, and number of images."""
-        replicas, count = self.devices.replicas, tf.shape(labels)[0]
         context = tf.distribute.get_replica_context()
         add_up = functools.partial(context.all_reduce, tf.distribute.ReduceOp.SUM)
-        # Layers make NaN of a batch without images. The image that is added counts for nothing.
-        padding = [[0, tf.maximum(1 - count, 0)], *[[0, 0]] * (len(inputs.shape) - 1)]
         with tf.GradientTape() if training else nullcontext() as tape:
-            scores = self(tf.pad(inputs, padding), training=training)[:count]
-            losses = cross_entropy(labels, scores, self.task, self.smoothing)
-            classes = labels if len(labels.shape) == 1 else tf.argmax(labels, axis=-1)
-            if self.task is Task.MULTI:
-                hits = tf.cast(tf.equal(scores > 0.5, labels > 0.5), tf.float32)
-                hits = tf.reduce_mean(hits, axis=-1)
-            else:
-                hits = tf.equal(tf.argmax(scores, axis=-1, output_type=tf.int64), classes)
-            if training and self.class_weights:
-                losses *= tf.gather(tf.constant(self.class_weights, tf.float32), classes)
-            own = [losses, tf.cast(hits, tf.float32), tf.ones_like(losses)]
-            sums = add_up(tf.stack([tf.reduce_sum(one) for one in own]))  # in one message
+            scores, losses, hits = self._score(inputs, labels, training=training)
+            penalties = self.losses
+            columns = [losses, hits, tf.ones_like(losses)]
+            sums = add_up(tf.stack([tf.reduce_sum(one) for one in columns]))  # in one message
             loss = tf.reduce_sum(losses) / sums[2]
-            for added in self.losses:  # what regularizes weights
-                loss += added / replicas
+            loss += sum(penalties) / self.devices.replicas
             if training:
                 loss = self.optimizer.scale_loss(loss)
         if tape is not None:
@@ -232,10 +227,34 @@ class ReplicaModel(MeasuredModel):
                 invalid = add_up(tf.where(self.optimizer.check_finite(gradients), 0.0, math.nan))
                 gradients = [None if one is None else one + invalid for one in gradients]
             self.optimizer.apply(gradients, variables)
-        means = tf.stack([tf.add_n([sums[0] / sums[2], *self.losses]), sums[1] / sums[2], sums[2]])
+        means = tf.stack([sums[0] / sums[2] + sum(penalties), sums[1] / sums[2], sums[2]])
         if self.task is Task.SINGLE:
             return [means]
         return [means, *(context.all_gather(one, 0) for one in (labels, scores))]
+
+    def _score(self, inputs: Tensor, labels: Tensor, *, training: bool) -> list[Tensor]:
+        """Return the scores, the loss and the accuracy of each image of a replica."""
+        count = tf.shape(labels)[0]
+        # Layers make NaN of a batch without images. The image that is added counts for nothing.
+        missing = tf.maximum(1 - count, 0)
+        images, targets = (
+            tf.pad(one, [[0, missing], *[[0, 0]] * (len(one.shape) - 1)])
+            for one in (inputs, labels)
+        )
+        scores = self(images, training=training)
+        # Keras finds the logits of a layer's output, but not those of a slice: without them,
+        # no loss exceeds 16, and a probability of 0 has no gradient.
+        losses = cross_entropy(targets, scores, self.task, self.smoothing)[:count]
+        scores = scores[:count]
+        classes = labels if len(labels.shape) == 1 else tf.argmax(labels, axis=-1)
+        if self.task is Task.MULTI:
+            hits = tf.cast(tf.equal(scores > 0.5, labels > 0.5), tf.float32)
+            hits = tf.reduce_mean(hits, axis=-1)
+        else:
+            hits = tf.equal(tf.argmax(scores, axis=-1, output_type=tf.int64), classes)
+        if training and self.class_weights:
+            losses *= tf.gather(tf.constant(self.class_weights, tf.float32), classes)
+        return [scores, losses, tf.cast(hits, tf.float32)]
 
     def agreeing(self) -> Any:
         """Return the last callback: it averages statistics, and stops if one worker stops.

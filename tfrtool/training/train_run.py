@@ -217,14 +217,12 @@ class TrainingRun:
         with devices.strategy.scope():
             optimizer = _make_optimizer(options, steps, compiled.get("optimizer"))
             optimizer.build(trained.trainable_variables)
+        smoothing = options.label_smoothing
         if devices.several:
             self._model = ReplicaModel(trained.inputs, trained.outputs, name=core.name)
-            self._model.devices, self._model.task = devices, data.dataset.task
-            self._model.smoothing = options.label_smoothing
-            self._model.compile(optimizer)
+            self._model.compile_on(devices, optimizer, data.dataset.task, smoothing)
         else:
             self._model = MeasuredModel(trained.inputs, trained.outputs, name=core.name)
-            smoothing = options.label_smoothing
             compile_model(self._model, optimizer, data.dataset.task, smoothing, compiled)
         frozen = [] if base is None else base.variables
         known = {id(variable) for variable in frozen}
