@@ -10,6 +10,9 @@ from typing import get_args
 
 from tests.rules.breaches import expect_none
 from tfrtool.convert.formats.format_specs import FORMATS, FormatName
+from tfrtool.examples.example import DType
+from tfrtool.inspection.stats.number_fold import NumberFold
+from tfrtool.inspection.stats.stats_fold import FeatureFold, FeatureKey
 from tfrtool.sources.annotations.annotation_kinds import KINDS, ExportKind
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -73,4 +76,22 @@ def test_conversion_formats_are_choices() -> None:
     expect_none(
         [str(found) for found, one in implementations.items() if found.spec is not one],
         f"The `spec` of a format's class is its declaration in {FORMATS_FILE}:",
+    )
+
+
+def test_statistics_are_documented() -> None:
+    """The section on `inspect stats` of docs/json.md has each key of a feature and of numbers."""
+    keys = set(NumberFold().to_json())
+    for dtype in DType:
+        fold = FeatureFold()
+        fold.formats["image/png"] += 1
+        for name in ("lengths", "steps", "values", "bytes", "width", "height"):
+            fold.numbers[name].merge(NumberFold())
+        feature = fold.to_json(FeatureKey(b"x", is_list=True, dtype=dtype), 1, ())
+        keys |= {*feature, *feature["images"]}
+    section = (DOCS / "json.md").read_text("utf-8").split("\n### inspect stats\n")[1]
+    section = section.split("\n### ")[0]
+    expect_none(
+        [f"`{key}`" for key in sorted(keys) if f"`{key}`" not in section],
+        "Each statistic is a key in the tables under inspect stats of docs/json.md:",
     )
