@@ -18,6 +18,7 @@ from tfrtool.cli import main
 from tfrtool.convert.formats.format_specs import FORMATS
 from tfrtool.storage.atomic_files import temporary_name
 from tfrtool.storage.lock import LOCK
+from tfrtool.storage.progress import Progress
 
 Capture = pytest.CaptureFixture[str]
 
@@ -252,28 +253,64 @@ def test_what_differs_is_found(
     assert run("convert", shards, tmp_path / "out", "--to", "jsonl", "--verify", "none") == 0
 
 
-def test_the_schema_of_another_table_is_not_replaced(
+def test_tables_of_the_same_stem_have_schemas_of_their_own(
     shards: Path, tmp_path: Path, capsys: Capture
 ) -> None:
-    """rows.csv and rows.jsonl would share rows.schema.json; the first one keeps it."""
-    assert run("convert", f"{shards}/*train*", tmp_path / "rows.jsonl", "--select", "n") == 0
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
-    assert "rows.schema.json" in before
+    """rows.jsonl, rows.csv and rows.csv.gz can be next to each other, and keep their types."""
+    names = ["rows.jsonl", "rows.csv", "rows.csv.gz"]
+    columns = {"rows.jsonl": "n", "rows.csv": "xs", "rows.csv.gz": "n"}
+    for name in names:
+        chosen = ("--select", columns[name])
+        assert run("convert", f"{shards}/*train*", tmp_path / name, *chosen) == 0
+    found = {path.name for path in tmp_path.iterdir() if path.is_file()}
+    assert found == {*names, *(f"{name}.schema.json" for name in names)}
     capsys.readouterr()
-    assert run("convert", f"{shards}/*train*", tmp_path / "rows.csv", "--select", "n") == 2
-    line = capsys.readouterr().err
-    assert "rows.schema.json" in line
+    for name in names:
+        schema = json.loads((tmp_path / f"{name}.schema.json").read_text())
+        assert columns[name] in json.dumps(schema)
+        assert run("convert", tmp_path / name, tmp_path / f"{name}.tfrecord") == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_the_schema_of_somebody_else_is_not_replaced(
+    shards: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    """A file that has the name of the schema is refused before anything is read."""
+    schema = tmp_path / "rows.csv.schema.json"
+    schema.write_text("{}")
+    line = failure(capsys, 2, "convert", f"{shards}/*train*", tmp_path / "rows.csv")
+    assert "rows.csv.schema.json" in line
     assert "--overwrite" in line
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
+    assert schema.read_text() == "{}"
+    assert not (tmp_path / "rows.csv").exists()
 
 
-@pytest.mark.parametrize("name", ["rows.jsonl", "rows.schema.json"])
+@pytest.mark.parametrize("appears", ["t.csv", "t.csv.schema.json"])
+def test_a_file_that_appears_meanwhile_is_not_replaced(
+    appears: str, shards: Path, tmp_path: Path
+) -> None:
+    """Neither a table nor its schema replaces a file that was made during the conversion."""
+    sources, target = [*map(str, shards.glob("*train*"))], tmp_path / "t.csv"
+
+    def create(progress: Progress) -> None:
+        if progress.what == "writing":
+            (tmp_path / appears).write_text("dear")
+
+    with pytest.raises(tfrtool.WriteError, match="file exists"):
+        tfrtool.convert(sources, target, on_progress=create)
+    assert [path.name for path in tmp_path.glob("t.csv*")] == [appears]
+    assert (tmp_path / appears).read_text() == "dear"
+    assert not [*tmp_path.glob(".tfrtool-*")]
+    tfrtool.convert(sources, target, existing="overwrite", on_progress=create)
+    assert "dear" not in (tmp_path / appears).read_text()
+
+
 def test_what_a_killed_conversion_left_is_deleted(
-    name: str, shards: Path, tmp_path: Path, capsys: Capture
+    shards: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     """The next conversion to the same file deletes its temporary folder, and no other."""
     target = tmp_path / "rows.jsonl"
-    killed, other = temporary_name(tmp_path / name), temporary_name(tmp_path / "b.jsonl")
+    killed, other = temporary_name(target), temporary_name(tmp_path / "b.jsonl")
     for folder in (killed, other):
         folder.mkdir()
         (folder / "rows.jsonl").write_text("{}")

@@ -1,6 +1,7 @@
 """Times, decimals and tensors, which features store as other types: by schemas next to files."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -20,12 +21,13 @@ SCHEMA = "schema.json"
 _FEW = 4
 """Files for which schemas are looked up one by one, and not by a list of their folder."""
 
+_NUMBERS = re.compile(r"-\d{5,}-of-\d{5,}", re.ASCII)
 _EPOCH = datetime(1970, 1, 1)
 
 
 def schema_of(path: AnyPath) -> AnyPath:
-    """Return the path of the schema next to a single file."""
-    return path.with_name(f"{path.name.removesuffix('.gz').rpartition('.')[0]}.{SCHEMA}")
+    """Return the path of the schema next to a single file; files of a numbered set share it."""
+    return path.with_name(f"{_NUMBERS.sub('', path.name)}.{SCHEMA}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

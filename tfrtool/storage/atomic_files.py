@@ -7,7 +7,7 @@ import re
 import secrets
 import shutil
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -171,19 +171,39 @@ def new_file_by_name(path: AnyPath) -> Iterator[Path]:
     The name is that of ``path``, in a new private folder next to it, so that no link can be
     followed.
     """
-    if isinstance(path, RemotePath):
-        with ScratchFolder() as scratch:
-            yield Path(scratch, path.name)
-            _send(Path(scratch, path.name), path, True)
-        return
-    with temporary_folder(path) as folder:
+    with new_files_by_name([path]) as folder:
         yield folder / path.name
-        descriptor = open_descriptor(folder / path.name, follow=False)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        move(folder / path.name, path)
+
+
+@contextmanager
+def new_files_by_name(paths: Sequence[AnyPath], *, replace: bool = True) -> Iterator[Path]:
+    """Give a private folder to write files of these names in, which are moved out at the end.
+
+    The paths are in the same folder or store. `FileExistsError` if one of them exists, unless
+    ``replace``. No local file appears then; in a store, those before it do.
+    """
+    if isinstance(paths[0], RemotePath):
+        with ScratchFolder() as scratch:
+            yield Path(scratch)
+            for path in paths:
+                if isinstance(path, RemotePath):
+                    _send(Path(scratch, path.name), path, replace)
+        return
+    local_paths = [path for path in paths if isinstance(path, Path)]
+    with temporary_folder(local_paths[0]) as folder:
+        yield folder
+        moves = [(folder / path.name, path) for path in local_paths]
+        for source, _ in moves:
+            descriptor = open_descriptor(source, follow=False)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        if not replace:
+            move_all(moves)
+            return
+        for source, target in moves:
+            move(source, target)
 
 
 def _send(local: Path, path: RemotePath, replace: bool) -> None:

@@ -248,7 +248,7 @@ def test_a_single_file(pets: Path, tmp_path: Path) -> None:
     """A target with an ending is one file, with its schema beside it, and is not overwritten."""
     shard = pets / "pets-train.tfrecord-00001-of-00002"
     tfrtool.convert(shard, tmp_path / "one.csv")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["one.csv", "one.schema.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one.csv", "one.csv.schema.json"]
     with (tmp_path / "one.csv").open(encoding="utf-8", newline="") as file:
         assert next(csv.DictReader(file))["image/filename"] == "train/ä1.jpg"
     with pytest.raises(tfrtool.UsageError, match="overwrite"):

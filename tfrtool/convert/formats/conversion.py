@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -29,6 +29,7 @@ from tfrtool.convert.formats.record_format import (
     format_of_files,
     format_of_name,
 )
+from tfrtool.convert.formats.single_file import write_single
 from tfrtool.convert.formats.text_formats import CsvFormat
 from tfrtool.convert.source_records import faults_of, find_sources
 from tfrtool.declare import takes
@@ -38,9 +39,7 @@ from tfrtool.errors import (
     SchemaError,
     SourceError,
     UsageError,
-    WriteError,
     human_count,
-    os_errors_as,
     some_of,
 )
 from tfrtool.examples.arrow.columns import Column, Columns, ColumnType, Form
@@ -50,7 +49,7 @@ from tfrtool.examples.arrow.messages import MessageColumns
 from tfrtool.examples.dtypes import FLOAT32_END, NumberRange
 from tfrtool.examples.example import DType, PayloadKind, feature_key, feature_name
 from tfrtool.examples.roles import is_image
-from tfrtool.examples.stored_types import SCHEMA, StoredTypes, schema_of
+from tfrtool.examples.stored_types import SCHEMA, StoredTypes
 from tfrtool.examples.tfds_metadata import LABEL_SIGNS, DatasetInfo, SplitInfo, labels_file
 from tfrtool.inspection.rows.batches import LABEL_NAME
 from tfrtool.inspection.schema.data_schema import DataSchema
@@ -60,14 +59,12 @@ from tfrtool.records.stream import total_bytes
 from tfrtool.records.tally import Tally
 from tfrtool.sources.formats.csv_options import CsvOptions
 from tfrtool.storage.arguments import Paths, as_path
-from tfrtool.storage.atomic_files import TEMPORARY, delete_leftovers, move, new_file_by_name
 from tfrtool.storage.json_values import to_json_values
 from tfrtool.storage.progress import BYTES, Meter
 from tfrtool.storage.remote_path import AnyPath
 from tfrtool.writing.job import JobPlan, run_job
 from tfrtool.writing.job_report import Faults, JobReport
 from tfrtool.writing.run_options import (
-    Existing,
     JobSettings,
     check_goal,
     check_shard_count,
@@ -294,7 +291,7 @@ def convert(
             return run_job(where, "convert", chosen, lambda _: plan, metadata)
 
         has_schema = single and SCHEMA in metadata((), Path())
-        job = _run_single(settings, folder, run, has_schema) if single else run(settings)
+        job = write_single(settings, folder, run, has_schema) if single else run(settings)
     return ConvertReport(
         job=job,
         source=source_format.name,
@@ -417,34 +414,6 @@ def _cut(
             pieces += [scan.piece(low, high - low)] if low < high else []
         first += scan.rows
     return files
-
-
-def _run_single(
-    settings: JobSettings, path: AnyPath, run: Callable[[JobSettings], JobReport], has_schema: bool
-) -> JobReport:
-    """Write a single file in a private folder, and move it out."""
-    if settings.existing is Existing.RESUME:
-        hint = "use --overwrite to replace it"
-        raise UsageError("--resume does not apply to one file", path=path, hint=hint)
-    schema = schema_of(path)
-    if settings.existing is Existing.REFUSE:
-        # A schema may be that of another table: rows.jsonl has the one of rows.csv.
-        for output in (path, schema) if has_schema else (path,):
-            if output.exists() or output.is_symlink():
-                hint = "use --overwrite to replace it"
-                raise UsageError("already exists", path=output, hint=hint)
-    if settings.dry_run:
-        return replace(run(settings), dataset=path)
-    delete_leftovers(path)
-    delete_leftovers(schema)
-    with os_errors_as(WriteError, path, "can't be written"), new_file_by_name(path) as file:
-        folder = file.with_name(f"{TEMPORARY}job")
-        job = run(replace(settings, folder=folder))
-        move(folder / path.name, file)
-        if has_schema:
-            with new_file_by_name(schema) as schema_file:
-                move(folder / SCHEMA, schema_file)
-    return replace(job, dataset=path)
 
 
 def _content_of(

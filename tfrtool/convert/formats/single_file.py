@@ -1,0 +1,42 @@
+"""A conversion to a single file, which appears together with its schema."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tfrtool.errors import UsageError, WriteError, os_errors_as
+from tfrtool.examples.stored_types import SCHEMA, schema_of
+from tfrtool.storage.atomic_files import TEMPORARY, delete_leftovers, move, new_files_by_name
+from tfrtool.storage.remote_path import AnyPath
+from tfrtool.writing.job_report import JobReport
+from tfrtool.writing.run_options import Existing, JobSettings
+
+
+def write_single(
+    settings: JobSettings, path: AnyPath, run: Callable[[JobSettings], JobReport], has_schema: bool
+) -> JobReport:
+    """Write a single file in a private folder, and move it out.
+
+    Raises:
+        UsageError: the file or its schema exists, or the run is to be resumed.
+        WriteError: the file can't be written, or exists by the time that it is complete.
+    """
+    if settings.existing is Existing.RESUME:
+        hint = "use --overwrite to replace it"
+        raise UsageError("--resume does not apply to one file", path=path, hint=hint)
+    overwrite = settings.existing is Existing.OVERWRITE
+    outputs = [path, schema_of(path)] if has_schema else [path]
+    for output in outputs if not overwrite else ():
+        if output.exists() or output.is_symlink():
+            hint = "use --overwrite to replace it"
+            raise UsageError("already exists", path=output, hint=hint)
+    if settings.dry_run:
+        return replace(run(settings), dataset=path)
+    delete_leftovers(path)
+    writing = os_errors_as(WriteError, path, "can't be written")
+    with writing, new_files_by_name(outputs, replace=overwrite) as folder:
+        job_folder = folder / f"{TEMPORARY}job"
+        job = run(replace(settings, folder=job_folder))
+        move(job_folder / path.name, folder / path.name)
+        if has_schema:
+            move(job_folder / SCHEMA, folder / schema_of(path).name)
+    return replace(job, dataset=path)
