@@ -40,7 +40,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # start do wait.
 os.fsync = os.fdatasync = lambda fd: None  # noqa: ARG005
 
-settings.register_profile("default", deadline=None, max_examples=10)
+settings.register_profile("default", deadline=None, max_examples=6)
 settings.register_profile("more", deadline=None, max_examples=100)
 settings.register_profile("thorough", deadline=None, max_examples=5000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
@@ -108,7 +108,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             if module.startswith("tests/rules/"):
                 return "rules"  # they read the same sources
             if _STORES.search(module):
-                return "stores"
+                kind = re.search(r"\[(?:.*-)?(az|gs)\b", nodeid)
+                return f"store {kind[1] if kind else 's3'}"
             forked = (f"tests/process/test_{name}.py" for name in _FORKED)
             return "forked" if module in forked else module
 

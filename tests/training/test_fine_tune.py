@@ -63,7 +63,7 @@ def whole(few: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]
     return {"options": options | {"out": out}, "report": report, "weights": weights, "rates": rates}
 
 
-@pytest.mark.parametrize("after", [*(more(n) for n in (1, 2)), 3])
+@pytest.mark.parametrize("after", [more(n) for n in (1, 2, 3)])
 def test_it_ends_where_an_uninterrupted_run_would(
     whole: dict[str, Any], tmp_path: Path, after: int
 ) -> None:

@@ -146,7 +146,7 @@ def test_the_layers_that_are_trained(few: Path, file: Path) -> None:
         tfrtool.train(**options | {"trainable": "nope"})
 
 
-@pytest.mark.parametrize("kind", ["logits", "file"])
+@pytest.mark.parametrize("kind", ["logits", more("file")])
 def test_a_compiled_model(kind: str, few: Path, tmp_path: Path, capfd: Any) -> None:
     """Loss, metrics and optimizer are its own: ``fit`` on the same batches gives its weights."""
     import keras

@@ -12,6 +12,7 @@ import pytest
 
 import tfrtool
 from tests.datasets import write_foreign
+from tests.more import more
 from tests.photos import image_bytes
 from tests.training.runs import planned, small_options
 from tfrtool.cli import main
@@ -218,14 +219,14 @@ def test_several_targets(boards: Path, tmp_path: Path, capfd: Any) -> None:
 @pytest.mark.parametrize(
     ("bad", "problem"),
     [
-        (_payload(1.0, corner=(1.0,)), "record 1"),
+        more(_payload(1.0, corner=(1.0,)), "record 1"),
         (_payload(1.0, corner=(1.0, 2.0, 3.0)), "record 1"),
-        (_payload(1.0), "record 1.*corner"),
+        more(_payload(1.0), "record 1.*corner"),
         (
             _payload(1.0, corner=(1.0, float("nan"))),
             "record 1.*'corner': expected 2 finite float32",
         ),
-        (_payload(1, DType.INT64, corner=(1.0, 2.0)), "record 1.*price"),
+        more(_payload(1, DType.INT64, corner=(1.0, 2.0)), "record 1.*price"),
     ],
 )
 def test_damaged_targets(tmp_path: Path, bad: bytes, problem: str) -> None:

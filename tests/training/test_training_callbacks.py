@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.more import more
 from tests.training.runs import small_options
 from tfrtool import WriteError, train
 from tfrtool.records.framing import Record
@@ -32,7 +33,9 @@ def _scalars(tf: Any, run: Path) -> dict[str, list[tuple[int, float]]]:
 
 
 @pytest.mark.parametrize(
-    "loader", [{}, {"cache": "none"}, {"recipe": "notebook"}], ids=["features", "images", "recipe"]
+    "loader",
+    [{}, more({"cache": "none"}), more({"recipe": "notebook"})],
+    ids=["features", "images", "recipe"],
 )
 def test_tensorboard_and_callbacks_get_steps_and_epochs(
     tf: Any, few: Path, tmp_path: Path, loader: dict[str, Any]

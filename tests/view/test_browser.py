@@ -223,22 +223,35 @@ def test_a_report_asks_for_nothing(data_report: Path, open_page: OpenPage) -> No
     assert page.pdf()[:5] == b"%PDF-"
 
 
+REPORT = "report"
+FIRST_PAGES = ("/", "/record/0/1?n=1", REPORT)
+OTHER_PAGES = ("/?view=table", "/?where=x", "/?fault=any", "/overview")
+
+
 @pytest.mark.parametrize(
-    ("dark", "width"),
+    ("dark", "width", "addresses"),
     [
-        pytest.param(False, 1400, id="light"),
-        pytest.param(True, 400, id="dark phone", marks=pytest.mark.several),
+        pytest.param(False, 1400, FIRST_PAGES, id="light"),
+        pytest.param(False, 1400, OTHER_PAGES, id="others", marks=pytest.mark.more),
+        pytest.param(
+            True, 400, (*FIRST_PAGES, *OTHER_PAGES), id="dark phone", marks=pytest.mark.more
+        ),
     ],
 )
 def test_pages_are_accessible(
-    viewer: Viewer, data_report: Path, open_page: OpenPage, dark: bool, width: int
+    viewer: Viewer,
+    data_report: Path,
+    open_page: OpenPage,
+    dark: bool,
+    width: int,
+    addresses: tuple[str, ...],
 ) -> None:
     """The rules of axe-core hold for each page, and nothing is wider than the window."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     page = _read(open_page(viewer.url, dark=dark, width=width), viewer)
-    addresses = ["/", "/?view=table", "/?where=x", "/?fault=any", "/record/0/1?n=1", "/overview"]
     broken = []
-    for address in [*(urljoin(viewer.url, one) for one in addresses), data_report.as_uri()]:
+    for name in addresses:
+        address = data_report.as_uri() if name == REPORT else urljoin(viewer.url, name)
         page.goto(address)
         page.wait_for_load_state("networkidle")
         found = axe.run(page).response
