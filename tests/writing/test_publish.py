@@ -260,6 +260,21 @@ def test_a_planted_folder_is_not_written_to(
     assert _files(tmp_path / "d").items() >= own.items()
 
 
+@pytest.mark.parametrize("existing", ["resume", "overwrite"])
+def test_files_of_the_user_in_the_hidden_folder_stay(
+    source: Path, tmp_path: Path, existing: str
+) -> None:
+    """A folder of an interrupted write with other files in it is refused; nothing is deleted."""
+    staging = tmp_path / "d" / STAGING
+    _killed(source, tmp_path / "d", 2)
+    (staging / "thesis").mkdir()
+    (staging / "thesis" / "chapter.txt").write_text("dear")
+    before = _files(staging)
+    with pytest.raises(UsageError, match="did not write, such as thesis; move them away"):
+        _reshard(source, tmp_path / "d", existing)
+    assert _files(staging) == before
+
+
 def test_a_planted_journal_moves_no_other_files(source: Path, tmp_path: Path) -> None:
     """What an archive has unpacked under our names can have no file of another kind removed."""
     folder = tmp_path / "d"

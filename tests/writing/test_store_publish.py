@@ -278,13 +278,16 @@ def test_sigkill(bucket: Bucket, url: str, sources: list[Path]) -> None:
     assert died.returncode == -signal.SIGKILL
     key = f"{PREFIX}/cats-train.tfrecord-00001-of-00002"
     bucket.client.create_multipart_upload(Bucket=bucket.name, Key=key)
-    bucket.client.create_multipart_upload(Bucket=bucket.name, Key="cats/1.0.00/another")
+    others = [f"{PREFIX}/another.zip", f"{PREFIX}/below/{key.rpartition('/')[2]}"]
+    others.append("cats/1.0.00/another")
+    for other in others:  # of other programs
+        bucket.client.create_multipart_upload(Bucket=bucket.name, Key=other)
     with pytest.raises(DatasetError, match="is still running"):
         tfrtool.find_shards(url)
     report = _write(sources[0], url, "resume", 2)
     assert report.resumed == 1
     assert sum(map(tfrtool.count, tfrtool.find_shards(url))) == FIRST
-    assert bucket.uploads() == ["cats/1.0.00/another"]
+    assert bucket.uploads() == others
 
 
 def test_a_failed_upload_leaves_no_parts(

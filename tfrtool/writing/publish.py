@@ -40,7 +40,13 @@ from tfrtool.errors import UsageError, WriteError, os_errors_as, os_reason
 from tfrtool.examples.tfds_metadata import DATASET_INFO, FEATURES, LABELS, REPORT
 from tfrtool.records.count import INDEX
 from tfrtool.records.shard_sets import ShardName
-from tfrtool.storage.atomic_files import move, new_file, private_folder, sync_folder
+from tfrtool.storage.atomic_files import (
+    TEMPORARY,
+    move,
+    new_file,
+    private_folder,
+    sync_folder,
+)
 from tfrtool.storage.commit import CLAIM, COMMITS, PUBLISHING, STAGING, has_uncommitted_write
 from tfrtool.storage.json_files import read_json
 from tfrtool.storage.limits import MAX_METADATA_BYTES
@@ -56,6 +62,9 @@ METADATA = (LABELS, FEATURES, DATASET_INFO, REPORT)
 """In the order in which they appear: TFDS takes a dataset without LABELS for one without names."""
 
 _JOURNAL, _REPLACED, _NOTE = "journal.json", "replaced", ".done.json"
+_STAGED = (CLAIM, _JOURNAL, _REPLACED, "scratch")
+"""Names in a staging folder, besides those of files to publish, and of notes on them."""
+
 _ELSEWHERE = "choose another directory; --overwrite only replaces files that tfrtool wrote"
 _AT_ONCE = 8  # requests
 _MOST_COPIED = 5 * 2**30  # bytes, by one request of S3's
@@ -213,11 +222,21 @@ class FolderStaging(Staging):
         known = _names_of_ours(dataset)
         self._may_write(names, known, interrupted=STAGING in names, complete=REPORT in names)
         with os_errors_as(WriteError, folder, "can't be used"):
-            if not self.resumed and folder.is_dir() and not folder.is_symlink():
-                shutil.rmtree(folder)
+            if folder.is_dir() and not folder.is_symlink():
+                self._check_deletable()
+                if not self.resumed:
+                    shutil.rmtree(folder)
             private_folder(folder)
             self.left = self.sweep()
         self._facts = dict(read_object(folder / CLAIM, follow=False))
+
+    def _check_deletable(self) -> None:
+        """Raise a `UsageError` if the folder of an earlier write has names that no write makes."""
+        for name in sorted(os.listdir(self.folder)):  # noqa: PTH208
+            is_known = name in _STAGED or name.startswith(TEMPORARY)
+            if not (is_known or is_ours(name) or is_ours(name.removesuffix(_NOTE))):
+                what = f"contains files that tfrtool did not write, such as {name}"
+                raise UsageError(what, path=self.folder, hint="move them away")
 
     def sweep(self) -> bool:
         """Delete what a resumed write can't use, so all links; return whether there are files."""
@@ -421,7 +440,7 @@ class StoreStaging(Staging):
             self._release()
             raise _lost(self.target)
         if data is not None:
-            abort_uploads(self.target)
+            abort_uploads(self.target, {self.settings.name, str(before.get("name"))})
         self.left = self.resumed and any(path.name != CLAIM for path in self._listed_notes())
 
     def begin(self, plan: str, names: Iterable[str]) -> dict[str, FinishedFile]:
@@ -499,7 +518,7 @@ class StoreStaging(Staging):
             if keep or _etag(self.notes / CLAIM) != self._claim:
                 return  # or another write has taken over what this one has made
             if self._begun:
-                abort_uploads(self.target)
+                abort_uploads(self.target, {self.settings.name})
                 doomed = self._written_shards()
                 doomed += (path for path in self.target.iterdir() if _describes(path.name))
                 self.target.store.delete([path.key for path in doomed])
@@ -556,10 +575,11 @@ def _in_store(settings: JobSettings, root: RemotePath) -> Iterator[StoreStaging]
                 staged.end(keep=failed and staged.resumed)
 
 
-def abort_uploads(folder: RemotePath) -> None:
-    """Abort uploads below a folder of S3's that a killed process has left, if boto3 is installed.
+def abort_uploads(folder: RemotePath, names: Collection[str]) -> None:
+    """Abort uploads of shards of these datasets that a killed process has left in a folder of S3.
 
-    That these requests are refused, or fail, is no error.
+    Others may upload something else to the same folder. Without boto3, nothing is done. That these
+    requests are refused, or fail, is no error.
     """
     if not str(folder).startswith("s3://") or find_spec("boto3") is None:
         return
@@ -569,14 +589,17 @@ def abort_uploads(folder: RemotePath) -> None:
     variables = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
     endpoint = next(filter(None, map(os.environ.get, variables)), None)
     region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-    bucket = folder.parts[0]
+    bucket, prefix = folder.parts[0], f"{folder.key}/".lstrip("/")
     with contextlib.suppress(BotoCoreError, ClientError, ValueError):
         client = boto3.client("s3", endpoint_url=endpoint, region_name=region)
         pages = client.get_paginator("list_multipart_uploads").paginate(
-            Bucket=bucket, Prefix=f"{folder.key}/".lstrip("/")
+            Bucket=bucket, Prefix=prefix
         )
         for one in chain.from_iterable(page.get("Uploads", ()) for page in pages):
-            client.abort_multipart_upload(Bucket=bucket, Key=one["Key"], UploadId=one["UploadId"])
+            shard = one["Key"].removeprefix(prefix).removesuffix(INDEX)
+            if "/" not in shard and any(is_shard_of(shard, name) for name in names):
+                key, upload = one["Key"], one["UploadId"]
+                client.abort_multipart_upload(Bucket=bucket, Key=key, UploadId=upload)
 
 
 def _read(path: RemotePath) -> tuple[bytes | None, str | None]:
