@@ -4,8 +4,8 @@ Import it with ``import tfrtool.ray``; it requires ``pip install "tfrtool[ray]"`
 """
 
 import os
-import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -22,7 +22,7 @@ from tfrtool.inspection.rows.batches import infer_columns
 from tfrtool.inspection.rows.read_rows import RowBatches, on_fault_handler
 from tfrtool.records.shards import find_shards
 from tfrtool.storage.arguments import Paths, as_member, as_path
-from tfrtool.storage.atomic_files import temporary_name
+from tfrtool.storage.atomic_files import delete_leftovers, temporary_folder
 from tfrtool.storage.remote_path import RemotePath
 from tfrtool.writing.run_options import Existing
 
@@ -130,15 +130,14 @@ def write(
         raise UsageError(
             "a target in a store requires a folder for staging", path=folder, hint=hint
         )
+    stack = ExitStack()
     with os_errors_as(WriteError, folder, "can't be written to"):
         if policy is Existing.REFUSE and folder.is_dir() and next(iter(folder.iterdir()), None):
             raise UsageError("directory is not empty", path=folder)
         parent = Path(folder.parent if staging is None else staging).absolute()
         parent.mkdir(parents=True, exist_ok=True)
-        blocks = temporary_name(parent / folder.name)
-        blocks.mkdir(mode=0o700)
-    try:
+        delete_leftovers(parent / folder.name)
+        blocks = stack.enter_context(temporary_folder(parent / folder.name)) / "blocks"
+    with stack:
         dataset.write_parquet(str(blocks))
         return convert(blocks, folder, engine="ray", existing=policy.value)
-    finally:
-        shutil.rmtree(blocks, ignore_errors=True)

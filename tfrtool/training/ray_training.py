@@ -6,7 +6,6 @@ import os
 import pickle
 import queue
 import socket
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,6 +15,7 @@ from typing import Any
 from tfrtool.engines.ray_cluster import RayCluster
 from tfrtool.engines.ray_processes import ProcessLostError, RayProcesses
 from tfrtool.errors import ClusterError, UsageError, WriteError, os_errors_as
+from tfrtool.storage.atomic_files import delete_leftovers, temporary_folder
 from tfrtool.storage.progress import no_progress
 from tfrtool.training.train_options import PICKLED, TrainOptions, ignore
 from tfrtool.training.train_report import EpochReport, TrainPlan, TrainReport
@@ -101,8 +101,9 @@ def _attempt(
     out = Path(str(options.out))
     with os_errors_as(WriteError, out, "can't be written to"):
         out.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(prefix=".tfrtool-", dir=out) as seen:  # by all nodes
-            addresses = processes.call(take_address, Path(seen.name))
+        delete_leftovers(out / "shared")
+        with temporary_folder(out / "shared") as folder:  # all nodes must see it
+            addresses = processes.call(take_address, folder)
     runs = {}
     for place in range(count):
         task = {"type": "worker", "index": place}
