@@ -34,6 +34,14 @@ OpenPage = Callable[..., Any]
 console says, and dialogs that it shows, are in its attribute ``told``."""
 
 
+@pytest.fixture(autouse=True, scope="package")
+def patient() -> Iterator[None]:
+    """Let queries of pages take long: a busy machine is not what these tests are about."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tfrtool.view.live.MAX_SECONDS", 300.0)
+        yield
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """Return Chromium, which one module's tests share: it keeps an event loop in this thread."""
