@@ -45,7 +45,7 @@ __all__ = [
 
 REPOSITORY = Path(__file__).parents[1]
 AZURITE = REPOSITORY / ".emulators/node_modules/.bin/azurite-blob"
-"""Where `.ci/setup` puts it; a program of that name on the PATH serves as well."""
+"""Where `.ci/setup nightly` puts it; a program of that name on the PATH serves as well."""
 
 SECRET = "a-secret-of-the-tests-that-nobody-may-print"
 Known = TypeVar("Known", bound="Controlled")
@@ -247,7 +247,7 @@ class Emulators:
         """Return an empty container of Azure's."""
         program = str(AZURITE) if AZURITE.exists() else shutil.which("azurite-blob")
         if program is None or shutil.which("node") is None:
-            raise MissingError("azurite is not installed: .ci/setup installs it with npm")
+            raise MissingError("azurite is not installed: .ci/setup nightly installs it")
         from obstore.store import AzureStore
 
         direct, port, control = self._started("az", program)
