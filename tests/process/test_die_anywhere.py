@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -24,7 +23,7 @@ from tests.datasets import image_payload, write_foreign
 from tests.emulators import Bucket, Misbehaviour
 from tests.more import more
 from tests.photos import write_class_folders
-from tests.process.effects import before_effects, logged
+from tests.process.effects import before_effects
 from tfrtool.errors import DatasetError, ShardError, TfrtoolError, UsageError, WriteError
 from tfrtool.storage.progress import Progress
 
@@ -372,6 +371,23 @@ def test_replaced_while_it_is_read(sources: Path, tmp_path: Path) -> None:
     tfrtool.inspect_dataset(tmp_path / "out", workers=1)
 
 
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+import tfrtool
+from tests.process.effects import logged
+
+source, target = sys.argv[1:]
+
+def kill(_):
+    if logged(Path(target)) >= 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+tfrtool.reshard(source, target, shards=30, shuffle=True, name="cats", workers=2, on_progress=kill)
+"""
+"""A job that kills itself when some of its shards are finished, however busy the machine is."""
+
+
 @pytest.mark.several
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="there is no SIGKILL")
@@ -380,13 +396,9 @@ def test_sigkill_with_workers(tmp_path: Path) -> None:
     rng = random.Random(1)
     source = write_foreign(tmp_path / "s", [[rng.randbytes(9000) for _ in range(900)]])
     target, notes = tmp_path / "out", tmp_path / "out" / ".tfrtool-incomplete"
-    words = [sys.executable, "-m", "tfrtool", "reshard", str(source), str(target)]
-    words += ["--shards", "30", "--workers", "2", "--shuffle", "--name", "cats"]
-    job = subprocess.Popen(words, stdout=subprocess.DEVNULL)
-    while job.poll() is None and logged(target) < 3:
-        time.sleep(0.001)
-    job.send_signal(signal.SIGKILL)
-    assert job.wait() == -signal.SIGKILL
+    words = [sys.executable, "-c", _KILLED, str(source), str(target)]
+    job = subprocess.run(words, cwd=Path(__file__).parents[2], check=False)
+    assert job.returncode == -signal.SIGKILL
     ready = {path.name: path.stat().st_mtime_ns for path in notes.glob("cats-*-of-00030")}
     report = tfrtool.reshard(
         source, target, shards=30, shuffle=True, name="cats", existing="resume"
