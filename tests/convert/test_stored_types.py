@@ -157,6 +157,7 @@ def test_types_that_differ(
         ({"logical": "century"}, "schema.json: invalid metadata"),
         ({"logical": None, "shape": [-1, 2**32, 2**32]}, "invalid shape of a tensor"),
         ({"logical": None, "shape": [-1, 0]}, "invalid shape of a tensor"),
+        ({"logical": None, "shape": [1] * 5000}, "a tensor: 5,000 dimensions (limit 32)"),
         ({"logical": None, "shape": [3]}, "don't have the shape [3]"),
         ({"dtype": "string", "logical": None}, None),
         ({"key": 7}, "schema.json: invalid metadata"),

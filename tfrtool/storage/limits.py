@@ -49,6 +49,12 @@ MAX_COLUMNS = 10_000
 """Columns of a table to convert or to write from. With 50,000 columns, a table of one row took
 minutes."""
 
+MAX_DIMENSIONS = 32
+"""Dimensions of a tensor in a table. NumPy before 2 has the same limit; each is a list in Arrow."""
+
+MAX_TENSOR_VALUES = 2**26
+"""Values of a tensor whose shape is fixed. Where it is null, it takes as much memory."""
+
 MAX_FEATURES = 131_072
 """Features of a record of more than 256 KiB, which could name a million. Each becomes a Python
 object before the count is known. The widest known tables have about ten thousand columns."""

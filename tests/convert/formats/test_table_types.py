@@ -303,6 +303,7 @@ def test_nested_columns(form: str, tmp_path: Path, capsys: pytest.CaptureFixture
         ('{"a": [[1, 2]]}\n{"a": [1]}\n', "lists of different lengths"),
         ('{"a": [1]}\n{"a": [[1, 2]]}\n', "lists of different lengths"),
         ('{"a":' * 100 + "1" + "}" * 100 + "\n", "nested objects"),
+        ('{"a":' + "[" * 33 + "1" + "]" * 33 + "}\n", "'a': lists more than 32 levels deep"),
     ],
 )
 def test_objects_that_are_refused(lines: str, words: str, tmp_path: Path) -> None:
@@ -368,6 +369,57 @@ def test_schemas_of_tensorflow_metadata(tmp_path: Path) -> None:
     (tmp_path / "s.pbtxt").write_text("feature { nome: 1 }")
     with pytest.raises(tfrtool.UsageError, match=r"s\.pbtxt: invalid schema"):
         tfrtool.convert(tmp_path / "a.tfrecord", tmp_path / "c.csv", schema=tmp_path / "s.pbtxt")
+
+
+def test_domains_of_schemas(tmp_path: Path) -> None:
+    """`convert` takes a schema with allowed values, as `inspect schema` prints it."""
+    shard, schema = tmp_path / "a.tfrecord", tmp_path / "s.pbtxt"
+    shard.write_bytes(shard_of([tfrtool.encode_example({"s": "x"})]))
+    schema.write_text('feature { name: "s" type: BYTES string_domain { value: "x" value: "y" } }')
+    tfrtool.convert(shard, tmp_path / "b.parquet", schema=schema)
+    assert pq.read_table(tmp_path / "b.parquet")["s"].to_pylist() == [["x"]]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "words"),
+    [
+        ([10**12, 10**11], "[1000000000000, 100000000000] has more than 67,108,864 values"),
+        ([-1, 0], "sizes must be at least 1, got [-1, 0]"),
+        ([1] * 5000, "5,000 dimensions (limit 32)"),
+    ],
+)
+def test_shapes_that_no_tensor_has(sizes: list[int], words: str, tmp_path: Path) -> None:
+    """A schema with such a shape is refused with the limit, before anything is read."""
+    shard, schema = tmp_path / "a.tfrecord", tmp_path / "s.pbtxt"
+    shard.write_bytes(shard_of([tfrtool.encode_example({"a": 1})]))
+    dimensions = " ".join(f"dim {{ size: {size} }}" for size in sizes)
+    schema.write_text(f'feature {{ name: "a" type: INT shape {{ {dimensions} }} }}')
+    with pytest.raises(tfrtool.UsageError, match=f"s.pbtxt: feature 'a': .*{re.escape(words)}"):
+        tfrtool.convert(shard, tmp_path / "b.parquet", schema=schema)
+    assert not (tmp_path / "b.parquet").exists()
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow", "jsonl"])
+def test_features_with_names_of_our_columns(form: str, tmp_path: Path) -> None:
+    """Features called _payload or _shard don't collide with the columns of --exact."""
+    row = {"_payload": "a", "_payload_": 2, "_shard": [1, 2]}
+    payload = tfrtool.encode_example(row)
+    (tmp_path / "a.tfrecord").write_bytes(shard_of([payload]))
+    tfrtool.convert(tmp_path / "a.tfrecord", tmp_path / f"b.{form}", exact=True)
+    tfrtool.convert(tmp_path / f"b.{form}", tmp_path / "c.tfrecord", verify="bytes")
+    assert (tmp_path / "c.tfrecord").read_bytes() == shard_of([payload])
+
+
+def test_a_payload_column_of_other_software(tmp_path: Path) -> None:
+    """A column _payload in a table that tfrtool didn't write is a feature like any other."""
+    rows = [{"_payload": "a", "n": 1}]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
+    tfrtool.convert(tmp_path / "a.parquet", tmp_path / "b.tfrecord")
+    tfrtool.convert(tmp_path / "b.tfrecord", tmp_path / "c.parquet")
+    for name in ("a.parquet", "c.parquet"):
+        tfrtool.convert(tmp_path / name, tmp_path / f"{name}.tfrecord")
+        content = (tmp_path / f"{name}.tfrecord").read_bytes()
+        assert content == shard_of([tfrtool.encode_example(row) for row in rows])
 
 
 @pytest.mark.parametrize("form", ["parquet", "arrow", "csv", "jsonl"])

@@ -29,6 +29,7 @@ from tfrtool.convert.formats.record_format import (
     format_of_files,
     format_of_name,
 )
+from tfrtool.convert.formats.schema_types import apply_schema, read_schema, schema_types
 from tfrtool.convert.formats.single_file import write_single
 from tfrtool.convert.formats.text_formats import CsvFormat
 from tfrtool.convert.source_records import faults_of, find_sources
@@ -139,7 +140,7 @@ def convert(
     folder, rename = as_path(target), dict(options.rename or {})
     check_goal(folder)
     casts = {name: ColumnType.parse(word) for name, word in (options.cast or {}).items()}
-    schema = None if options.schema is None else _read_schema(options, as_path(options.schema))
+    schema = None if options.schema is None else read_schema(options, as_path(options.schema))
     found = find_sources(source, folder, partial(find_format_files, name=options.from_format))
     source_format = (
         format_of_files(found.paths)
@@ -272,7 +273,7 @@ def convert(
             "exact": exact,
             "lists": options.lists,
             "flatten": options.flatten,
-            "schema": None if schema is None else to_json_values(schema.features),
+            "schema": None if schema is None else schema_types(schema),
             "label_feature": label_feature,
         }
         stats = [(str(path), path.stat()) for path in found.paths]
@@ -462,7 +463,7 @@ def _content_of(
     if LABEL_NAME not in columns.names:
         select = [name for name in select if name != LABEL_NAME]
     if schema is not None:
-        columns = _fixed(columns.select(select), schema, cast)
+        columns = apply_schema(columns.select(select), schema, cast)
     native = None if native is None else _native(columns, native)
     class_names: dict[str, tuple[str, ...]] = {}
     for scan in scans:
@@ -492,22 +493,6 @@ def _content_of(
         tfds = None if select else carried.features
         content = replace(content, class_files=carried.labels, tfds=tfds)
     return replace(content, images=_images(source_format, scans, content)), notes
-
-
-def _read_schema(options: ConvertOptions, path: AnyPath) -> DataSchema:
-    """Read the file of --schema; `UsageError` if it is something else."""
-    others = {
-        "--select": options.select is not None,
-        "--lists": options.lists,
-        "--exact": options.exact,
-    }
-    for name in (name for name, is_used in others.items() if is_used):
-        raise UsageError(f"--schema and {name} cannot be used together")
-    try:
-        return DataSchema.read(path)
-    except SchemaError as error:
-        hint = "print one with inspect schema --emit json"
-        raise UsageError(error.what, path=path, hint=hint) from error
 
 
 def _retyped(columns: Columns, types: Mapping[str, ColumnType]) -> Columns:
@@ -559,25 +544,6 @@ def _stored_notes(columns: Columns) -> list[str]:
         if len(column.shape) > 1 or column.shape > (0,):
             notes.append(f"column {name!r}: tensors become flat lists, in row-major order")
     return notes
-
-
-def _fixed(columns: Columns, schema: DataSchema, cast: Mapping[str, ColumnType]) -> Columns:
-    """Return the columns with the types of a schema that has the same features, or their casts."""
-    specs = {(feature_key(spec.name), spec.is_list): spec for spec in schema.features}
-    fixed = []
-    for one in columns.columns:
-        spec = specs.get((one.key, one.is_list))
-        if spec is None:
-            continue
-        form = Form.LIST
-        if spec.is_single and not one.is_list:
-            form = one.form if one.form.is_single else Form.OPTIONAL
-        dtype = spec.dtype or one.dtype or DType.STRING
-        stored = replace(one.plain, form=form, dtype=one.dtype or dtype)
-        shape = spec.shape or ()
-        chosen = ColumnType(dtype, shape=shape if len(shape) > 1 else ())
-        fixed.append(cast.get(spec.name, chosen).of(stored))
-    return Columns(columns.kind, tuple(fixed))
 
 
 def _renamed_content(content: Content, names: Mapping[str, str]) -> Content:

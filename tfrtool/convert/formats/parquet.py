@@ -375,7 +375,7 @@ def _content(facts: ParquetFacts, sizes: NestedSizes) -> tuple[Content, tuple[st
     files = metadata_json(schema, _CLASS_FILES)
     return Content(
         columns=replace(columns, columns=tuple(nullable)),
-        exact=EXACT in schema.names,
+        exact=EXACT in schema.names and Columns.declared(schema) is not None,
         class_names=names,
         class_files={k: str(v) for k, v in files.items()} if isinstance(files, dict) else {},
         tfds=metadata_json(schema, _TFDS),

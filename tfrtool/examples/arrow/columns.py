@@ -12,6 +12,7 @@ import pyarrow as pa
 from tfrtool.errors import SchemaError, UsageError, suggestion
 from tfrtool.examples.arrow.value_types import TYPE_WORDS, logical_type, nested_type, stored_dtype
 from tfrtool.examples.example import DTYPES, DType, PayloadKind, feature_key, feature_name, is_utf8
+from tfrtool.storage.limits import MAX_DIMENSIONS, MAX_TENSOR_VALUES
 
 METADATA = b"tfrtool"
 """The key of a schema's metadata under which the columns are, as JSON."""
@@ -29,9 +30,6 @@ CONTEXT, LISTS = "context", "feature_lists"
 
 TYPES = {DType.STRING: pa.binary(), DType.FLOAT32: pa.float32(), DType.INT64: pa.int64()}
 FEATURE = pa.struct([pa.field(name, pa.list_(TYPES[dtype])) for name, dtype in DTYPES.items()])
-
-_MOST_VALUES = 2**26
-"""Of a tensor whose shape is read from a file."""
 
 _KINDS = (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE)
 
@@ -324,10 +322,22 @@ class Columns:
         return cls(PayloadKind(data["kind"]), columns)
 
 
+def check_shape(sizes: Sequence[int]) -> None:
+    """Raise a `ValueError` if no tensor in a table has this shape; the first size may be -1."""
+    problem = None
+    if len(sizes) > MAX_DIMENSIONS:
+        problem = f"{len(sizes):,} dimensions (limit {MAX_DIMENSIONS})"
+    elif 0 in sizes or min(sizes[:1], default=1) < -1 or min(sizes[1:], default=1) < 1:
+        problem = f"sizes must be at least 1, got {[*sizes]}"
+    elif abs(math.prod(sizes)) > MAX_TENSOR_VALUES:
+        problem = f"{[*sizes]} has more than {MAX_TENSOR_VALUES:,} values"
+    if problem is not None:
+        raise ValueError(f"invalid shape of a tensor: {problem}")
+
+
 def _shape(sizes: Sequence[Any]) -> tuple[int, ...]:
     shape = tuple(map(int, sizes))
-    if 0 in shape or min(shape[1:], default=1) < 1 or abs(math.prod(shape)) > _MOST_VALUES:
-        raise ValueError("invalid shape of a tensor")
+    check_shape(shape)
     return shape
 
 

@@ -20,6 +20,7 @@ from tfrtool.examples.arrow.value_types import (
 )
 from tfrtool.examples.dtypes import as_dtype
 from tfrtool.examples.example import DType, PayloadKind, feature_key, feature_name
+from tfrtool.storage.limits import MAX_DIMENSIONS
 from tfrtool.storage.remote_path import AnyPath
 
 _BYTES = {"binary", "large_binary", "fixed_size_binary", "binary_view"} | {
@@ -29,6 +30,9 @@ _BYTES = {"binary", "large_binary", "fixed_size_binary", "binary_view"} | {
 
 _SHOWN = 100
 """Columns that an error names at most."""
+
+_TYPE_CHARACTERS = 200
+"""Characters of a type that an error shows."""
 
 _IMAGE = {"bytes", "path"}
 """The fields of Hugging Face's images; the bytes are what is kept."""
@@ -59,7 +63,8 @@ def foreign_columns(
         levels = [{size} if size else None for size in shape[1:]]
         for level, lengths in enumerate((sizes or {}).get(field.name, ())):
             levels[level] = lengths or None
-        if dtype is None or any(one is not None and (len(one) > 1 or 0 in one) for one in levels):
+        is_ragged = any(one is not None and (len(one) > 1 or 0 in one) for one in levels)
+        if dtype is None or is_ragged or len(shape) > MAX_DIMENSIONS:
             unsupported[field.name] = field.type
             continue
         if note:
@@ -77,17 +82,24 @@ def foreign_columns(
             )
         )
     if unsupported:
-        names = [f"{name!r}" for name in unsupported]
-        several = len(names) > 1
-        structs = any(pa.types.is_struct(_unnested_type(one)[0]) for one in unsupported.values())
-        raise SchemaError(
-            f"unsupported type{'s' * several} of column{'s' * several} {some_of(names, _SHOWN)}",
-            expected="numbers, strings, bytes, times, lists of them or tensors, or --select "
-            f"without {'them' if several else 'it'}",
-            found=some_of([*dict.fromkeys(map(str, unsupported.values()))], _SHOWN),
-            hint="use --flatten to make columns of the fields of structs" if structs else None,
-        )
+        raise _unsupported(unsupported)
     return Columns(PayloadKind.EXAMPLE, tuple(columns)), tuple(notes)
+
+
+def _unsupported(types: Mapping[str, pa.DataType]) -> SchemaError:
+    """Return the error for columns whose types no feature holds."""
+    names = [f"{name!r}" for name in types]
+    several = len(names) > 1
+    structs = any(pa.types.is_struct(_unnested_type(one)[0]) for one in types.values())
+    return SchemaError(
+        f"unsupported type{'s' * several} of column{'s' * several} {some_of(names, _SHOWN)}",
+        expected="numbers, strings, bytes, times, lists of them or tensors, or --select "
+        f"without {'them' if several else 'it'}",
+        found=some_of(
+            [*dict.fromkeys(str(one)[:_TYPE_CHARACTERS] for one in types.values())], _SHOWN
+        ),
+        hint="use --flatten to make columns of the fields of structs" if structs else None,
+    )
 
 
 def flattened(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -134,11 +146,12 @@ def _keys(schema: pa.Schema) -> dict[bytes, pa.Field]:
     reserved = () if declared is None else (EXACT, *PLACES)
     found: dict[bytes, pa.Field] = {}
     for field in schema:
+        if field.name in reserved:
+            continue
         key = known[field.name].key if field.name in known else feature_key(field.name)
         if key in found:
             raise SchemaError(f"duplicate column {field.name!r}")
-        if field.name not in reserved:
-            found[key] = field
+        found[key] = field
     return found
 
 

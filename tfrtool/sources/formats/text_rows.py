@@ -21,7 +21,7 @@ from tfrtool.examples.dtypes import NumberRange, exact_number, text_number
 from tfrtool.examples.example import DType
 from tfrtool.sources.formats.json_lists import JsonFile
 from tfrtool.sources.formats.unpacked import plain_suffix
-from tfrtool.storage.limits import MAX_ROW_BYTES
+from tfrtool.storage.limits import MAX_DIMENSIONS, MAX_ROW_BYTES
 from tfrtool.storage.remote_path import AnyPath
 
 DELIMITERS = ",;\t|"
@@ -243,6 +243,8 @@ class CellTypes:
                 raise ValueError("lists of different lengths")
             values = [value for one in values for value in one]
             level += 1
+            if level >= MAX_DIMENSIONS:
+                raise ValueError(f"lists more than {MAX_DIMENSIONS} levels deep")
         if values and level < len(self.sizes):
             raise ValueError("lists of different lengths")
         return values

@@ -1,0 +1,71 @@
+"""The types of the columns of a conversion, as the file of --schema has them."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from tfrtool.convert.convert_options import ConvertOptions
+from tfrtool.errors import SchemaError, UsageError
+from tfrtool.examples.arrow.columns import Columns, ColumnType, Form, check_shape
+from tfrtool.examples.example import DType, feature_key
+from tfrtool.inspection.schema.data_schema import DataFeature, DataSchema
+from tfrtool.storage.remote_path import AnyPath
+
+
+def read_schema(options: ConvertOptions, path: AnyPath) -> DataSchema:
+    """Read the file of --schema; `UsageError` if no columns have its types."""
+    others = {
+        "--select": options.select is not None,
+        "--lists": options.lists,
+        "--exact": options.exact,
+    }
+    for name in (name for name, is_used in others.items() if is_used):
+        raise UsageError(f"--schema and {name} cannot be used together")
+    try:
+        schema = DataSchema.read(path)
+    except SchemaError as error:
+        hint = "print one with inspect schema --emit json"
+        raise UsageError(error.what, path=path, hint=hint) from error
+    for spec in schema.features:
+        try:
+            check_shape(_tensor_shape(spec))
+        except ValueError as error:
+            raise UsageError(f"feature {spec.name!r}: {error}", path=path) from error
+    return schema
+
+
+def schema_types(schema: DataSchema) -> list[dict[str, Any]]:
+    """Return what a conversion uses of a schema, as JSON values."""
+    return [
+        {
+            "name": spec.name,
+            "dtype": None if spec.dtype is None else spec.dtype.value,
+            "list": spec.is_list,
+            "single": spec.is_single,
+            "shape": [*_tensor_shape(spec)],
+        }
+        for spec in schema.features
+    ]
+
+
+def apply_schema(columns: Columns, schema: DataSchema, cast: Mapping[str, ColumnType]) -> Columns:
+    """Return the columns with the types of a schema that has the same features, or their casts."""
+    specs = {(feature_key(spec.name), spec.is_list): spec for spec in schema.features}
+    fixed = []
+    for one in columns.columns:
+        spec = specs.get((one.key, one.is_list))
+        if spec is None:
+            continue
+        form = Form.LIST
+        if spec.is_single and not one.is_list:
+            form = one.form if one.form.is_single else Form.OPTIONAL
+        dtype = spec.dtype or one.dtype or DType.STRING
+        stored = replace(one.plain, form=form, dtype=one.dtype or dtype)
+        chosen = ColumnType(dtype, shape=_tensor_shape(spec))
+        fixed.append(cast.get(spec.name, chosen).of(stored))
+    return Columns(columns.kind, tuple(fixed))
+
+
+def _tensor_shape(spec: DataFeature) -> tuple[int, ...]:
+    """Return the shape of a feature with several dimensions; of any other, ``()``."""
+    return spec.shape if spec.shape is not None and len(spec.shape) > 1 else ()
