@@ -104,7 +104,7 @@ CSV = {
     "d\n05/06/2024\n": [{"d": "05/06/2024"}],
     "t\n05/06/2024 10:00:00\n": [{"t": "05/06/2024 10:00:00"}],
     "t,u\n2024-05-06T10:00,2024-02-30 10:00\n": [
-        {"t": "2024-05-06 10:00:00", "u": "2024-02-30 10:00"}
+        {"t": "2024-05-06T10:00", "u": "2024-02-30 10:00"}
     ],
     "a,b,c\n1e400,1e300,inf\n2,3,4\n": [
         {"a": "1e400", "b": 1e300, "c": "Infinity"},
@@ -115,24 +115,86 @@ CSV = {
         {"n": "1.5", "m": 1.5},
     ],
     "zip,b\n02134,#1\n#2,\n": [{"zip": "02134", "b": "#1"}, {"zip": "#2", "b": None}],
-    "a,b\n1,2\n3,4,5\n": "rows have different numbers of columns, or a quotation mark is not",
-    "# note\na,b\n1,2\n": "rows have different numbers of columns",
-    'a,b\n1,"x\n2,y\n': "a quotation mark is not closed",
-    f"a,b\n{MANY}1,2,3\n": "line 30002: expected Number of Columns: 2 Found: 3",
+    "a,b\n1,2\n3,4,5\n": "w.csv, record 1: 3 cells in a table of 2 columns",
+    "a,b\n1,2,\n": "w.csv, record 0: 3 cells in a table of 2 columns",
+    "# note\na,b\n1,2\n": "w.csv, record 0: 2 cells in a table of 1 column",
+    'a,b\n1,"x\n2,y\n': "w.csv: line 3: invalid CSV: the file ends inside a quoted cell",
+    f"a,b\n{MANY}1,2,3\n": "w.csv, record 30000: 3 cells in a table of 2 columns",
+    'a,b,c\n1,"",""\n2,,\n,"x, y",3\n': [
+        {"a": 1, "b": "", "c": None},
+        {"a": 2, "b": None, "c": None},
+        {"a": None, "b": "x, y", "c": 3},
+    ],
+    "id,n\n0x10,9007199254740993.0\n0x1F,0.5\n": [
+        {"id": "0x10", "n": "9007199254740993.0"},
+        {"id": "0x1F", "n": "0.5"},
+    ],
+    "time,big,bigger,yes\n13:00:00.1234567,18446744073709551615,18446744073709551616,true\n": [
+        {
+            "time": "13:00:00.1234567",
+            "big": 18446744073709551615,
+            "bigger": "18446744073709551616",
+            "yes": "true",
+        }
+    ],
 }
 
 
-def test_no_number_of_json_is_rounded(shard: Path, tmp_path: Path, capsys: Capture) -> None:
-    """A column with numbers that DuckDB's types don't hold is text."""
-    text = (
-        '{"a b": 12345678901234567890123, "n": {"x y": ["1"]}, "d": 1.5}\n{"a b": 1, "d": 1e30}\n'
+JSON = (
+    {"a b": 12345678901234567890123, "n": {"x y": ["1"]}, "d": 1.5, "mixed": 1, "deep": [[1]]},
+    {"a b": 1, "n": None, "d": 1e30, "mixed": "1", "deep": [None, [2**63 + 1, 0.5]]},
+    {"n": {"x y": []}, "d": 2**53, "mixed": {"k": [2**70]}, "a\0b": 1, "a\0c": 2, "": 3},
+)
+
+
+def test_no_value_of_json_is_changed(shard: Path, tmp_path: Path, capsys: Capture) -> None:
+    """A column that no type holds exactly has text: the numbers, or JSON of values of all kinds."""
+    (tmp_path / "w.jsonl").write_text("".join(json.dumps(row) + "\n" for row in JSON))
+    found = _rows(capsys, shard, "SELECT * FROM w", "--with", f"w={tmp_path / 'w.jsonl'}")
+    rows = [dict.fromkeys({**JSON[0], **JSON[2]}) | row for row in JSON]
+    for row in rows:
+        row["a b"] = row["a b"] and str(row["a b"])
+        row["mixed"] = json.dumps(row["mixed"])
+        row["_"] = row.pop("")
+    rows[0]["deep"], rows[1]["deep"] = [["1"]], [None, [str(2**63 + 1), "0.5"]]
+    assert found == rows
+
+
+def test_a_folder_names_no_column(
+    shard: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parents such as a=5 replace neither columns of a joined file nor those of a report's rows."""
+    folder = tmp_path / "a=5" / "shard=7" / "[x]"
+    folder.mkdir(parents=True)
+    (folder / "w.csv").write_text("a,b\n1,2\n")
+    pq.write_table(pa.table({"a": [1], "shard": [2]}), folder / "w.parquet")
+    tables = ["--with", f"c={folder / 'w.csv'}", "--with", f"p={folder / 'w.parquet'}"]
+    sql = "SELECT c.a, c.b, p.a AS d, p.shard FROM c JOIN p USING (a)"
+    assert _rows(capsys, shard, sql, *tables) == [{"a": 1, "b": 2, "d": 1, "shard": 2}]
+    texts = list[bytes]()
+    for temporary in (tmp_path, folder):
+        monkeypatch.setattr("tempfile.tempdir", str(temporary))
+        page = tmp_path / f"{len(texts)}.html"
+        assert main(["report", str(shard), "--out", str(page)]) == 0
+        texts.append(page.read_bytes())
+    assert texts[0] == texts[1]
+
+
+def test_types_that_sql_cannot_read(shard: Path, tmp_path: Path, capsys: Capture) -> None:
+    """float16 is read as float32. A union is an error only if the query uses it."""
+    values = pa.UnionArray.from_dense(
+        pa.array([0, 1], pa.int8()), pa.array([0, 0], pa.int32()), [pa.array([1]), pa.array(["x"])]
     )
-    (tmp_path / "w.jsonl").write_text(text)
-    words = shard, "SELECT * FROM w", "--with", f"w={tmp_path / 'w.jsonl'}"
-    assert _rows(capsys, *words) == [
-        {"a b": "12345678901234567890123", "n": {"x y": ["1"]}, "d": 1.5},
-        {"a b": "1", "n": None, "d": 1e30},
-    ]
+    halves = pa.array([[1.5], [65504.0]], pa.list_(pa.float16()))
+    table = pa.table([[0, 1], halves, values], names=["id", "half", "any"])
+    with pa.ipc.new_file(tmp_path / "w.arrow", table.schema) as file:
+        file.write_table(table)
+    words = "--with", f"w={tmp_path / 'w.arrow'}"
+    found = _rows(capsys, shard, "SELECT id, half FROM w ORDER BY id", *words)
+    assert found == [{"id": 0, "half": [1.5]}, {"id": 1, "half": [65504.0]}]
+    _, err = query(capsys, shard, "SELECT * FROM w", *words, code=2)
+    assert err.startswith("tfrtool: error: column 'any' has the type dense_union<")
+    assert err.endswith(", which SQL can't read; leave this column out\n")
 
 
 @pytest.mark.parametrize("number", range(len(CSV)))
@@ -146,9 +208,7 @@ def test_no_value_of_csv_is_changed_or_skipped(
     if isinstance(expected, list):
         assert _rows(capsys, *words) == expected
     else:
-        error = query(capsys, *words, code=2)[1]
-        assert "w.csv: can't be read: " in error
-        assert str(expected) in error
+        assert str(expected) in query(capsys, *words, code=1)[1]
 
 
 def test_several_tables_are_joined(shard: Path, words: dict[str, Path], capsys: Capture) -> None:
@@ -182,12 +242,10 @@ BAD_TABLES = {
     "w={csv}.none.csv": "can't be read: no such file or directory",
     "w=s3://bucket/a.csv": "only local CSV and JSON files can be joined",
     "w={fifo}": "a pipe or a device, not a regular file",
-    "w={broken}": "can't be read: ",
-    "w={long}": "can't be read: line 1: a row is longer than 2000000 bytes",
-    "w={utf16}": "not UTF-8 text; save the table as UTF-8",
+    "w={broken}": "b.jsonl: line 2: not valid JSON (column 6)",
+    "w={utf16}": "u.csv: line 1 is not valid UTF-8; save the table as UTF-8",
     "w={twice}": "2 columns are named 'a'",
     "w={fake}": "not a Parquet file",
-    "w={bomb}": "decompresses to more than",
     "w=/etc/passwd": "not a TFRecord file",
 }
 
@@ -199,32 +257,25 @@ def test_what_cannot_be_joined(
     table: str,
     tmp_path: Path,
     capsys: Capture,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One line says what is wrong with the table, and which file it is."""
     broken, fake, fifo = tmp_path / "b.jsonl", tmp_path / "f.parquet", tmp_path / "p.csv"
     empty = tmp_path / "empty.csv"
     empty.touch()
     broken.write_text('{"a": 1}\n{"a": \n')
-    utf16, twice, long = tmp_path / "u.csv", tmp_path / "t.parquet", tmp_path / "l.csv"
-    long.write_text(f"a,b\n1,{'x' * 3_000_000}\n")
+    utf16, twice = tmp_path / "u.csv", tmp_path / "t.parquet"
     utf16.write_text("a,b\n1,2\n", "utf-16")
     pq.write_table(pa.table([[1], [2]], names=["a", "a"]), twice)
     fake.write_bytes(b"PAR1 and nothing else")
     os.mkfifo(fifo)
-    bomb = tmp_path / "b.csv.gz"
-    monkeypatch.setattr("tfrtool.sources.formats.unpacked.unpacked_limit", lambda _: 100)
-    bomb.write_bytes(gzip.compress(b"a,b\n" * 100))
     text = table.format(
         csv=words["csv"],
         broken=broken,
         fake=fake,
         fifo=fifo,
-        bomb=bomb,
         empty=empty,
         utf16=utf16,
         twice=twice,
-        long=long,
     )
     assert main(["query", str(shard), "SELECT 1", "--with", text]) in (1, 2)
     out, err = capsys.readouterr()
@@ -341,8 +392,8 @@ def test_standard_input_is_a_table(
     assert capsys.readouterr().out == 'word\n"one, 1"\n'
     if form == "csv":
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"[1, 2")))
-        assert main(["query", str(shard), sql, "--with", "w=-"]) == 2
-        assert "error: -: " in capsys.readouterr().err
+        assert main(["query", str(shard), sql, "--with", "w=-"]) == 1
+        assert "error: -, offset 5: invalid JSON" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("word", ["EXPLAIN", "explain analyze"])

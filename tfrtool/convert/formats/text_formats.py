@@ -22,7 +22,6 @@ from tfrtool.errors import (
     SchemaError,
     SourceError,
     UsageError,
-    human_count,
     os_errors_as,
     printable,
 )
@@ -41,12 +40,14 @@ from tfrtool.sources.formats.text_rows import (
     DELIMITERS,
     CellTypes,
     cell_number,
+    check_column_count,
+    check_header,
+    check_width,
     csv_rows,
     detect_delimiter,
     json_rows,
 )
 from tfrtool.sources.formats.unpacked import create_packed, open_unpacked, plain_suffix
-from tfrtool.sources.tables.table_columns import check_column_count
 from tfrtool.storage.json_files import read_json, reading_metadata
 from tfrtool.storage.limits import MAX_TEXT_ROW_BYTES
 from tfrtool.storage.progress import BYTES, count_work
@@ -373,14 +374,9 @@ class CsvFormat(RowFormat):
         names, behind = next(read(), []), file.tell()
         if not self._options.header:
             names, behind = [f"column{number}" for number in range(1, len(names) + 1)], 0
-        check_column_count(len(names), path)
-        if len(set(names)) < len(names):
-            duplicate = next(name for name in names if names.count(name) > 1)
-            raise SourceError(f"two columns are named {printable(duplicate)!r}", path=path)
+        check_header(names, path)
         for number, cells in enumerate(filter(None, read(start=start or behind))):
-            if len(cells) != len(names):
-                what = f"{human_count(len(cells), 'cell')} in a table of {len(names)} columns"
-                raise SourceError(what, path=path, record=None if start else number)
+            check_width(cells, names, path, None if start else number)
             if self._nulls:
                 cells = ["" if cell in self._nulls else cell for cell in cells]
             yield dict(zip(names, cells, strict=True)), file.tell()

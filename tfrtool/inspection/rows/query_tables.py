@@ -2,13 +2,12 @@
 
 import os
 import re
-from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -38,10 +37,10 @@ from tfrtool.records.reader import read_shard
 from tfrtool.records.shards import find_shards
 from tfrtool.records.stream import total_bytes
 from tfrtool.sources.formats import parquet_reader
-from tfrtool.sources.formats.text_rows import detect_delimiter
-from tfrtool.sources.formats.unpacked import open_unpacked, plain_suffix
+from tfrtool.sources.formats.text_tables import TextTable
 from tfrtool.storage.arguments import Paths, as_path, check_no_url
 from tfrtool.storage.child import send_to_parent
+from tfrtool.storage.opening import open_regular
 from tfrtool.storage.progress import BYTES, Meter, OnProgress, counting
 from tfrtool.storage.remote_path import AnyPath
 
@@ -49,8 +48,6 @@ _RECORDS = "records"
 """The table of the shards."""
 
 _TABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
-_CHUNK = 1 << 20
-_UTF16 = (BOM_UTF16_LE, BOM_UTF16_BE)
 _LARGEST_ARRAY = 10_000
 """Values of a tensor; DuckDB reserves memory for 2048 of them, and a larger one stays a list."""
 
@@ -105,20 +102,24 @@ class _ParquetTable:
         return parquet_reader.read_batches(self.path, columns=[*names])
 
 
-@dataclass(frozen=True, slots=True)
-class _TextTable:
-    """A file of CSV or JSON.
+@dataclass(frozen=True)
+class _TextFile:
+    """A file of CSV or JSON."""
 
-    Attributes:
-        path: where it is.
-        delimiter: what is between the values of CSV; "" for JSON.
-    """
+    path: AnyPath
 
-    path: Path
-    delimiter: str
+    @cached_property
+    def _table(self) -> TextTable:
+        return TextTable.scan(self.path)
+
+    def schema(self) -> pa.Schema:
+        return self._table.schema()
+
+    def scan(self, names: Collection[str], _: OnFault) -> Iterator[pa.RecordBatch]:
+        return self._table.batches(names)
 
 
-_AnyTable = _ShardTable | _ParquetTable | _TextTable
+_AnyTable = _ShardTable | _ParquetTable | _TextFile
 
 
 @contextmanager
@@ -189,9 +190,9 @@ def answers(
 
 def _located(
     tables: Mapping[str, str | os.PathLike[str]],
-) -> dict[str, _ParquetTable | _TextTable | tuple[AnyPath, ...]]:
+) -> dict[str, _ParquetTable | _TextFile | tuple[AnyPath, ...]]:
     """Return the file of each table to join, or its shards."""
-    found: dict[str, _ParquetTable | _TextTable | tuple[AnyPath, ...]] = {}
+    found: dict[str, _ParquetTable | _TextFile | tuple[AnyPath, ...]] = {}
     for name, location in tables.items():
         if not _TABLE_NAME.fullmatch(name) or name.casefold() == _RECORDS:
             raise UsageError(
@@ -211,34 +212,16 @@ def _located(
                 if isinstance(first, Fault) and first.kind is FaultKind.NOT_TFRECORD:
                     raise as_error(shard, first)  # even if the query doesn't use it
             continue
-        with os_errors_as(SourceError, path), open_unpacked(path) as file:
-            # DuckDB has no limit for what a compressed file unpacks to.
-            while path.suffix.lower() == ".gz" and file.read(_CHUNK):
-                pass
-            is_csv = is_text and plain_suffix(path) in (".csv", ".tsv")
-            delimiter = detect_delimiter(file, path) if is_csv else ""
-            file.seek(0)
-            head = file.read(_CHUNK)
-            if is_text and not head.strip():
-                raise SourceError("it is empty", path=path)
-            if is_text and (head.startswith(_UTF16) or b"\0" in head.partition(b"\n")[0]):
-                raise SourceError("not UTF-8 text", path=path, hint="save the table as UTF-8")
-        text_table = _TextTable(Path(location).absolute(), delimiter)
-        found[name] = text_table if is_text else _ParquetTable(path)
+        with os_errors_as(SourceError, path), open_regular(path):
+            pass
+        found[name] = _TextFile(path) if is_text else _ParquetTable(path)
     return found
 
 
 def _answer(known: Mapping[str, _AnyTable], sql: str, as_text: bool) -> None:
     """Run a query in the process that is for it, and send rows, damage and progress."""
-    files = {
-        name: (one.path, one.delimiter)
-        for name, one in known.items()
-        if isinstance(one, _TextTable)
-    }
-    tables = {
-        name: _reported(one) for name, one in known.items() if not isinstance(one, _TextTable)
-    }
-    with closing(Sandbox(tables, files)) as sandbox:
+    tables = {name: _reported(one) for name, one in known.items()}
+    with closing(Sandbox(tables)) as sandbox:
         try:
             sandbox.check(sql)
             with sandbox.read_exactly(sql, as_text=as_text) as reader:
@@ -249,7 +232,7 @@ def _answer(known: Mapping[str, _AnyTable], sql: str, as_text: bool) -> None:
             raise sandbox.as_error(error, sql) from error
 
 
-def _reported(table: _ShardTable | _ParquetTable) -> tuple[pa.Schema, Scan]:
+def _reported(table: _AnyTable) -> tuple[pa.Schema, Scan]:
     """Return a table's schema and rows; its first scan reports damage."""
     scans = 0
 

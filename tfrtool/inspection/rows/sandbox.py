@@ -7,7 +7,7 @@ import contextlib
 import re
 import secrets
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from tfrtool.engines.pool import cores
 from tfrtool.errors import ShardError, UsageError
 from tfrtool.examples.arrow.columns import PLACES
 from tfrtool.examples.arrow.value_types import texts_of
-from tfrtool.inspection.rows.sql_errors import as_sql_error, file_message, memory_error, sql_message
+from tfrtool.inspection.rows.sql_errors import as_sql_error, sql_message
 from tfrtool.storage.limits import MAX_DUCKDB_MEMORY
 
 _THREADS = 8
@@ -47,23 +47,8 @@ _TEXT_IN_ARROW = frozenset(
 _TEXT_IN_PYTHON = frozenset({"date", "time", "time_ns"})
 """Types with values that Python can't hold, and all whose names start with "timestamp"."""
 
-_CSV = (
-    "quote = '\"', escape = '\"', header = true, skip = 0, comment = '', strict_mode = true, "
-    "dateformat = '%Y-%m-%d', sample_size = -1, auto_type_candidates = "
-    "['BOOLEAN', 'BIGINT', 'HUGEINT', 'DOUBLE', 'TIME', 'DATE', 'VARCHAR']"
-)
-"""How CSV is read; types are chosen by all rows."""
-
-_ROUNDED = (
-    "(isinf(TRY_CAST({text} AS DOUBLE)) AND {text} NOT ILIKE '%inf%') OR "
-    "(regexp_full_match({text}, '[+-]?[0-9]+') AND coalesce("
-    "TRY_CAST(TRY_CAST({text} AS DOUBLE) AS HUGEINT) <> TRY_CAST({text} AS HUGEINT), true))"
-)
-"""Whether a text is a number that a double doesn't hold, other than because of its fraction."""
-
-_TIME = r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?"
-_TIMES = {"TIMESTAMP": _TIME, "TIMESTAMPTZ": rf"{_TIME}(Z|[+-]\d\d(:?\d\d)?)"}
-"""Types of texts as ISO 8601 has them."""
+_UNREADABLE = pa.dictionary(pa.int8(), pa.null())
+"""Stands for types that DuckDB can't read. Such columns are NULL; using one is an error."""
 
 Scan = Callable[[Collection[str]], Iterator[pa.RecordBatch]]
 """Reads all rows, with the columns of these names; called once for each time they are needed."""
@@ -83,16 +68,14 @@ def unpack_batch(data: bytes) -> pa.RecordBatch:
         return reader.read_next_batch()
 
 
-def connect(folder: Path | None = None, files: Sequence[Path] = ()) -> Any:
-    """Return a database in memory that reaches nothing, or only the files in a folder, or some."""
+def connect(folder: Path | None = None) -> Any:
+    """Return a database in memory that reaches nothing, or only the files in a folder."""
     import duckdb
 
     config = {**_CONFIG, "threads": str(min(cores(), _THREADS))}
     connection = duckdb.connect(":memory:", config=config)
     if folder is not None:
         connection.execute("SET allowed_directories = [$1]", (str(folder),))
-    if files:
-        connection.execute("SET allowed_paths = $1", (list(map(str, files)),))
     # As part of the configuration, it would allow files in the working directory.
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
@@ -173,12 +156,12 @@ class _Rows:
         error: what a scan raised; Arrow makes a text of it.
     """
 
-    def __init__(self, names: dict[str, str], schema: pa.Schema, scan: Scan) -> None:
-        fields = [
-            pa.field(column, _readable(pa.nulls(0, schema.field(name).type)).type)
-            for column, name in names.items()
-        ]
-        self._names, self._schema, self._scan = names, pa.schema(fields), scan
+    def __init__(
+        self, names: Mapping[str, str], kinds: Mapping[str, pa.DataType], scan: Scan
+    ) -> None:
+        """Take the names of columns and their types, by what they are called in DuckDB."""
+        self._schema = pa.schema([(column, kinds[column]) for column in names])
+        self._names, self._scan = names, scan
         self.error: Exception | None = None
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
@@ -188,16 +171,47 @@ class _Rows:
     def _batches(self) -> Iterator[pa.RecordBatch]:
         try:
             for batch in self._scan(self._names.values()):
-                columns = [_readable(batch.column(name)) for name in self._names.values()]
-                yield pa.RecordBatch.from_arrays(columns, schema=self._schema)
+                arrays = map(batch.column, self._names.values())
+                columns = map(_readable, arrays, self._schema.types)
+                yield pa.RecordBatch.from_arrays([*columns], schema=self._schema)
         except Exception as error:
             self.error = error
             raise
 
 
-def _readable(array: pa.Array) -> pa.Array:
-    """Return an array; decimals as text if they have more digits than DuckDB's."""
-    return texts_of(array) if pa.types.is_decimal256(array.type) else array
+def _readable(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return an array with the type that DuckDB reads."""
+    if array.type == kind:
+        return array
+    if pa.types.is_decimal256(array.type):
+        return texts_of(array)
+    return pa.nulls(len(array), kind) if kind == _UNREADABLE else array.cast(kind)
+
+
+def _readable_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of the same values that DuckDB reads, if there is one; else the type."""
+    if pa.types.is_decimal256(kind):
+        return pa.string()  # they may have more digits than DuckDB's
+    if pa.types.is_float16(kind):
+        return pa.float32()
+    if pa.types.is_list(kind):
+        return pa.list_(_readable_type(kind.value_type))
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(_readable_type(kind.value_type), kind.list_size)
+    return kind
+
+
+def _can_be_read(connection: Any, kinds: Iterable[pa.DataType]) -> bool:
+    """Return whether DuckDB reads values of all of these types."""
+    import duckdb
+
+    columns = [pa.nulls(1, kind) for kind in kinds]
+    table = pa.table(columns, [f"c{number}" for number in range(len(columns))])
+    try:
+        connection.from_arrow(table).fetchall()
+    except (duckdb.NotImplementedException, pa.ArrowException):
+        return False
+    return True
 
 
 def quoted(name: str) -> str:
@@ -205,10 +219,9 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _struct(texts: Mapping[str, str]) -> str:
-    """Return a struct of texts as SQL has it."""
-    parts = (quoted(name) + ": '" + text.replace("'", "''") + "'" for name, text in texts.items())
-    return f"{{{', '.join(parts)}}}"
+def literal(text: str) -> str:
+    """Return a text as SQL has it, in single quotes."""
+    return "'" + text.replace("'", "''") + "'"
 
 
 def quoted_names(names: Collection[str]) -> list[str]:
@@ -239,20 +252,39 @@ class _RowsView:
         self.names = {f"c{number}_{n}": column for n, column in enumerate(schema.names)}
         self.name, self._connection, self._schema, self._scan = name, connection, schema, scan
         self.base = f"t{secrets.token_hex(8)}"
+        kinds = [_readable_type(kind) for kind in schema.types]
+        unreadable = set[pa.DataType]()
+        if kinds and not _can_be_read(connection, kinds):
+            unreadable = {kind for kind in {*kinds} if not _can_be_read(connection, [kind])}
+        self._kinds = {
+            column: _UNREADABLE if kind in unreadable else kind
+            for column, kind in zip(self.names, kinds, strict=True)
+        }
         self.rows = self.read_nulls()
         found = connection.sql(f'FROM "{self.base}"')
         self.types = dict(zip(found.columns, map(str, found.types), strict=True))
+
+    @property
+    def readable(self) -> list[str]:
+        """The columns that DuckDB can read."""
+        return [column for column, kind in self._kinds.items() if kind != _UNREADABLE]
 
     def read_nulls(self) -> _Rows:
         """Have one row of nulls, with which queries are checked."""
         nulls = [pa.nulls(1, kind) for kind in self._schema.types]
         batch = pa.record_batch(nulls, self._schema.names)
-        self.rows = _Rows(self.names, self._schema, lambda _: iter([batch]))
+        self.rows = _Rows(self.names, self._kinds, lambda _: iter([batch]))
         self._connection.register(self.base, self.rows)
         return self.rows
 
     def read(self, used: Collection[str]) -> None:
-        """Have all rows, with the columns that a query uses."""
+        """Have all rows, with the columns that a query uses.
+
+        `UsageError` if DuckDB can't read one of them.
+        """
+        for column in used:
+            if self._kinds.get(column) == _UNREADABLE:
+                raise UsageError(self._unreadable(column), hint="leave this column out")
         # A table has some column, even if rows are only counted; and DuckDB can't read its own
         # name of the type of a struct in which a name is empty.
         used = {
@@ -261,17 +293,24 @@ class _RowsView:
             if column in used or name == PLACES[1] or '""' in self.types[column]
         } or {*[*self.names][:1]}
         names = {column: name for column, name in self.names.items() if column in used}
-        self.rows = _Rows(names, self._schema, self._scan)
+        self.rows = _Rows(names, self._kinds, self._scan)
         self._connection.register(self.base, self.rows)
         self.define(names)
+
+    def _unreadable(self, column: str) -> str:
+        name = self.names[column]
+        return f"column {name!r} has the type {self._schema.field(name).type}, which SQL can't read"
 
     def define(self, read: Collection[str]) -> None:
         """Define the view; reading a column that was not expected is an error."""
         parts: list[tuple[bool, str]] = []
         names = zip(self.names.items(), quoted_names(self._schema.names), strict=True)
         for (column, name), shown in names:
-            failure = f"CAST(error('{column} was not expected') AS {self.types[column]})"
-            value = column if column in read else failure
+            value = column
+            if column not in read:
+                is_known = self._kinds[column] != _UNREADABLE
+                why = f"{column} was not expected" if is_known else self._unreadable(column)
+                value = f"CAST(error({literal(why)}) AS {self.types[column]})"
             parts.append((name.startswith("_"), f"{value} AS {shown}"))
         select = ", ".join(part for _, part in sorted(parts, key=lambda part: part[0]))
         self._connection.execute(
@@ -285,77 +324,21 @@ class Sandbox:
     Of names that differ in case alone, the later ones get a ``_``.
     """
 
-    def __init__(
-        self,
-        tables: Mapping[str, tuple[pa.Schema, Scan]],
-        files: Mapping[str, tuple[Path, str]] | None = None,
-    ) -> None:
+    def __init__(self, tables: Mapping[str, tuple[pa.Schema, Scan]]) -> None:
         """Offer rows as tables, first the columns that are not called ``_*``.
 
-        Args:
-            tables: the schema and the rows of each.
-            files: files of CSV, with their delimiters, or of JSON, with "". They are read at once,
-                and nothing else of the disk.
+        ``tables`` has the schema and the rows of each.
         """
         import duckdb
 
-        self._duckdb, files = duckdb, files or {}
-        self._connection = connect(files=[path for path, _ in files.values()])
-        self.table_names = [*tables, *files]
-        columns = [column for name, file in files.items() for column in self._load(name, *file)]
+        self._duckdb = duckdb
+        self._connection = connect()
+        self.table_names = [*tables]
         self._tables = [
             _RowsView(number, name, self._connection, *table)
             for number, (name, table) in enumerate(tables.items())
         ]
         self._names = {k: v for table in self._tables for k, v in table.names.items()}
-        self._all_names = [*self._names.values(), *columns]
-
-    def _load(self, name: str, path: Path, delimiter: str) -> list[str]:
-        """Read a file as a table, and return the names of its columns.
-
-        DuckDB chooses types that all values have. Left to itself it would skip first lines and
-        comments, guess whether day or month comes first, and round integers beyond its own.
-        """
-        read, values = "read_json($1, sample_size = -1", [str(path)]
-        if delimiter:
-            read, values = f"read_csv($1, delim = $2, {_CSV}", [str(path), delimiter]
-        table, run = quoted(name), self._connection.execute
-        try:
-            run(f"CREATE TABLE {table} AS FROM {read})", values)
-            found = self._connection.sql(f"FROM {table}")
-            types = dict(zip(found.columns, map(str, found.types), strict=True))
-            texts = dict[str, str]()
-            for column in [one for one, kind in types.items() if kind == "DOUBLE"]:
-                if self._finds(f"{table} WHERE abs({quoted(column)}) >= 2^53"):
-                    as_text = {column: "VARCHAR"}
-                    raw = "all_varchar = true" if delimiter else f"columns = {_struct(as_text)}"
-                    rounded = _ROUNDED.format(text=quoted(column))
-                    if self._finds(f"{read}, {raw}) WHERE {rounded}", values):
-                        texts |= as_text
-            if texts:
-                chosen = f"types = {_struct(texts)}"
-                chosen = chosen if delimiter else f"columns = {_struct(types | texts)}"
-                run(f"CREATE OR REPLACE TABLE {table} AS FROM {read}, {chosen})", values)
-            for column in [one for one, kind in types.items() if kind == "VARCHAR" and delimiter]:
-                self._find_times(table, quoted(column))
-        except self._duckdb.OutOfMemoryException as error:
-            raise memory_error() from error
-        except self._duckdb.Error as error:
-            raise UsageError(f"can't be read: {file_message(error)}", path=path) from error
-        return [*types]
-
-    def _finds(self, sql: str, values: Sequence[str] = ()) -> bool:
-        """Return whether there are rows in what SQL says after FROM."""
-        return bool(self._connection.execute(f"SELECT 1 FROM {sql} LIMIT 1", values).fetchall())
-
-    def _find_times(self, table: str, column: str) -> None:
-        """Make timestamps of a column of texts if all are."""
-        for kind, pattern in _TIMES.items():
-            is_one = f"regexp_full_match({column}, $1) AND TRY_CAST({column} AS {kind}) IS NOT NULL"
-            answer = self._connection.execute(f"SELECT bool_and({is_one}) FROM {table}", [pattern])
-            if answer.fetchall() == [(True,)]:
-                self._connection.execute(f"ALTER TABLE {table} ALTER {column} TYPE {kind}")
-                return
 
     def check(self, sql: str) -> None:
         """Check that a SELECT makes sense, and prepare to read it; otherwise `UsageError`.
@@ -376,7 +359,14 @@ class Sandbox:
 
     def read(self, sql: str) -> pa.RecordBatchReader:
         """Run the query that was checked last, and return its rows as they come."""
-        return self._connection.sql(sql).to_arrow_reader(2048)
+        found = self._connection.sql(sql)
+        reader = found.to_arrow_reader(2048)
+        if reader.schema.names == found.columns:
+            return reader
+        # On the way from DuckDB, Arrow's names end at a NUL character.
+        schema = pa.schema([*map(pa.Field.with_name, reader.schema, found.columns)])
+        batches = (pa.RecordBatch.from_arrays(one.columns, schema=schema) for one in reader)
+        return pa.RecordBatchReader.from_batches(schema, batches)
 
     def read_exactly(self, sql: str, *, as_text: bool) -> pa.RecordBatchReader:
         """Do what `read` does; values that Arrow can't hold are text, or those that Python can't.
@@ -425,7 +415,7 @@ class Sandbox:
             table.rows.error = None
         if failure is not None or getattr(error, "errno", None):
             return failure or error  # with a number it is the system's, such as a full disk
-        return as_sql_error(error, self._all_names, sql, self.table_names)
+        return as_sql_error(error, self._names.values(), sql, self.table_names)
 
     def close(self) -> None:
         """Release what DuckDB holds."""
@@ -438,7 +428,7 @@ class Sandbox:
         sql = _EXPLAIN.sub("", sql, count=1)
         if str(self._duckdb.extract_statements(sql)[0].type).endswith("MULTI"):  # PIVOT
             self._connection.sql(sql)
-            return {*self._names}
+            return {column for table in self._tables for column in table.readable}
         ((_, plan),) = self._connection.execute(f"EXPLAIN (FORMAT JSON) {sql}").fetchall()
         # DuckDB before 2.0 has settings that are not locked.
         if re.search(r'"Function": "(EN|DIS)ABLE_', plan):

@@ -15,12 +15,6 @@ _MESSAGE = 300
 _END = 1000
 """Characters from each end of a message that are searched for its meaning."""
 
-_LINES = 30
-"""Lines of DuckDB's message about a file that are looked at."""
-
-_CAUSE = re.compile("(?:Error when|Expected|Value with|Maximum|Invalid) ")
-"""Where the line begins that says what is wrong with a line of a file."""
-
 _OF_QUERY = ("Parser", "Syntax", "Binder", "Catalog", "Permission", "NotImplemented")
 """DuckDB's errors that are not about a value in a record."""
 
@@ -145,16 +139,6 @@ def sql_message(error: Exception) -> str:
     if text[1:2].islower():
         text = text[0].lower() + text[1:]
     return text if len(text) <= _MESSAGE else f"{text[:_MESSAGE]}..."
-
-
-def file_message(error: Exception) -> str:
-    """Return the message of DuckDB's error about a file of CSV or JSON, in bounded length."""
-    lines = str(error).split("\n", _LINES)
-    if "sniffing file" in lines[0]:
-        return "rows have different numbers of columns, or a quotation mark is not closed"
-    _, is_line, number = lines[0].partition("CSV Error on Line: ")
-    cause = next(filter(_CAUSE.match, lines[1:-1]), "") if is_line else ""
-    return f"line {number}: {sql_message(ValueError(cause))}" if cause else sql_message(error)
 
 
 def _ends(text: str) -> str:

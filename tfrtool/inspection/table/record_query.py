@@ -27,6 +27,9 @@ ROW = '"#shard", _record, _offset, _bytes, "#classes", "#width", "#height", "#fa
 ORDER = '"#shard", _record'
 _HIDDEN = (*IMAGE_COLUMNS, "hash", "digest", "shard", "classes", "faults", "marked")
 _TYPES = {"int": "BIGINT", "float": "FLOAT", "text": "VARCHAR", "bytes": "BLOB"}
+_READ = "hive_partitioning = false"
+"""Without it, a folder named ``shard=0`` above the file replaces the column of that name."""
+
 _LISTED, _VALUES = 9, 1000
 """Values of a list for a table, and of a facet; the most frequent ones."""
 
@@ -122,7 +125,7 @@ class RecordQuery:
         self._connection = connect(table.folder)
         for name in SIDES:
             file = _literal(str(table.folder / getattr(table, name)))
-            self._connection.execute(f"CREATE TABLE {name} AS FROM read_parquet({file})")
+            self._connection.execute(f"CREATE TABLE {name} AS FROM read_parquet({file}, {_READ})")
         groups: dict[tuple[tuple[TableFeature, ...], int], list[str]] = {}
         for piece in table.pieces:
             files = groups.setdefault((piece.features, piece.start), [])
@@ -131,7 +134,7 @@ class RecordQuery:
         selects = [
             f"SELECT {stored}, record + {start} AS record, "
             f"{''.join(self._value(name, held) for name in self.features)} "
-            f"FROM read_parquet([{', '.join(map(_literal, files))}])"
+            f"FROM read_parquet([{', '.join(map(_literal, files))}], {_READ})"
             for (held, start), files in groups.items()
         ]
         sources = {"_shard": "path", "_record": "record", "_offset": '"offset"', "_bytes": "bytes"}

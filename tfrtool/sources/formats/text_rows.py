@@ -8,20 +8,20 @@ import csv
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, BinaryIO
 
 import msgspec
 
-from tfrtool.errors import SourceError
+from tfrtool.errors import SourceError, human_count, printable
 from tfrtool.examples.content import is_plain_text
 from tfrtool.examples.dtypes import NumberRange, exact_number, text_number
 from tfrtool.examples.example import DType
 from tfrtool.sources.formats.json_lists import JsonFile
 from tfrtool.sources.formats.unpacked import plain_suffix
-from tfrtool.storage.limits import MAX_DIMENSIONS, MAX_ROW_BYTES
+from tfrtool.storage.limits import MAX_COLUMNS, MAX_DIMENSIONS, MAX_ROW_BYTES
 from tfrtool.storage.remote_path import AnyPath
 
 DELIMITERS = ",;\t|"
@@ -85,14 +85,18 @@ def csv_rows(
     quote: str = '"',
     limit: int = MAX_ROW_BYTES,
     start: int = 0,
-) -> Iterator[list[str]]:
+    nulls: bool = False,
+) -> Iterator[list[Any]]:
     """Yield rows as cells, with at most ``limit`` bytes in memory; "" as ``quote`` is none.
+
+    With ``nulls``, an empty cell is None, and "" only if it is in quotation marks.
 
     Raises:
         SourceError: a row is too long, not UTF-8, or not valid CSV; the error names the line.
     """
     csv.field_size_limit(limit)
     row_length = 0  # characters since the last complete row
+    row_lines = list[str]()  # of the current row, if it is looked at again
 
     def lines() -> Iterator[str]:
         nonlocal row_length
@@ -102,6 +106,8 @@ def csv_rows(
             if row_length > limit:
                 what = f"line {number}: the row is longer than {limit:,} bytes"
                 raise SourceError(what, path=path, hint=_QUOTES)
+            if nulls:
+                row_lines.append(line)
             yield line
 
     # Without `strict`, an unclosed quotation mark would swallow rows in silence. A blank after the
@@ -110,11 +116,49 @@ def csv_rows(
     try:
         for cells in reader:
             row_length = 0
-            yield cells
+            yield _with_nulls(cells, "".join(row_lines), delimiter, quote) if nulls else cells
+            row_lines.clear()
     except csv.Error as error:
         reason = next((ours for text, ours in _CSV_REASONS.items() if text in str(error)), error)
         what = f"line {reader.line_num}: invalid CSV: {reason}"
         raise SourceError(what, path=path, hint=_QUOTES) from error
+
+
+def _with_nulls(cells: list[str], row: str, delimiter: str, quote: str) -> list[str | None]:
+    """Return the cells of a row; None for an empty one that isn't in quotation marks."""
+    if "" not in cells:
+        return [*cells]
+    if not quote or quote * 2 not in row:
+        return [cell or None for cell in cells]
+    mark, end = re.escape(quote), rf"(?:{re.escape(delimiter)}|[\r\n]*\Z)"
+    pattern = rf" *({mark}(?:[^{mark}]|{mark}{mark})*{mark}|[^{re.escape(delimiter)}\r\n]*){end}"
+    texts = re.compile(pattern).findall(row)
+    return [cell or ("" if text else None) for cell, text in zip(cells, texts, strict=False)]
+
+
+def check_header(names: Sequence[str], path: AnyPath) -> None:
+    """Raise a `SourceError` if two columns have the same name, or there are too many."""
+    check_column_count(len(names), path)
+    if len(set(names)) < len(names):
+        duplicate = next(name for name in names if names.count(name) > 1)
+        raise SourceError(f"two columns are named {printable(duplicate)!r}", path=path)
+
+
+def check_width(
+    cells: Sequence[object], names: Sequence[str], path: AnyPath, record: int | None
+) -> None:
+    """Raise a `SourceError` if a row has more or fewer cells than the table has columns."""
+    if len(cells) != len(names):
+        columns = human_count(len(names), "column")
+        what = f"{human_count(len(cells), 'cell')} in a table of {columns}"
+        raise SourceError(what, path=path, record=record)
+
+
+def check_column_count(count: int, table: AnyPath) -> None:
+    """Raise a `SourceError` for a table with too many columns."""
+    if count > MAX_COLUMNS:
+        most = f"at most {MAX_COLUMNS:,}"
+        raise SourceError("too many columns", path=table, expected=most, found=f"{count:,}")
 
 
 def _dialect(delimiter: str, quote: str) -> dict[str, Any]:

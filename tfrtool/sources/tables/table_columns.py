@@ -9,8 +9,7 @@ from typing import NamedTuple
 from tfrtool.errors import SourceError, UsageError, nearest, printable, some_of
 from tfrtool.examples.dtypes import NUMBER
 from tfrtool.sources.folders.annotated import annotations_at, write_command
-from tfrtool.storage.limits import MAX_COLUMNS
-from tfrtool.storage.remote_path import AnyPath, RemotePath
+from tfrtool.storage.remote_path import RemotePath
 
 # TensorFlow Recorder and AutoML; torchvision's, Keras' and Hugging Face's tables; Kaggle's.
 _PATHS = (
@@ -120,13 +119,6 @@ def check_columns(
         what = "has columns of boxes or masks instead of one label per image"
         raise SourceError(what, path=table, found=quoted(boxes), hint=hint)
     return columns
-
-
-def check_column_count(count: int, table: AnyPath) -> None:
-    """Raise a `SourceError` for a table with too many columns."""
-    if count > MAX_COLUMNS:
-        most = f"at most {MAX_COLUMNS:,}"
-        raise SourceError("too many columns", path=table, expected=most, found=f"{count:,}")
 
 
 def plain_name(name: str) -> str:
